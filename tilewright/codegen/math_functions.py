@@ -1,0 +1,231 @@
+"""Transcendental functions as inline IR on scalars or vectors of any length: the table, and the float32 forms.
+
+Largest errors measured over dense samples of the whole range, in units in the last place (tests hold the code to them):
+
+========== ========= ========= ===================================================================================
+function   float32   float64   method for float32
+========== ========= ========= ===================================================================================
+exp        1.5       2         Cody-Waite reduction by ln 2, degree 6
+log        2         2         mantissa in [sqrt 1/2, sqrt 2), degree 9
+tanh       6         4         odd rational 13/6, clamped
+sigmoid    4         4         exp(-|x|) / (1 + exp(-|x|)), no overflow
+erf        2         2         two polynomials, the outer one under exp
+sin, cos   2         2         reduction in float64; float32 polynomials. |x| <= 2**40 (float64: 2**30)
+tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh, pow: computed in float64 and rounded
+           1         4 (pow 16)
+========== ========= ========= ===================================================================================
+
+Infinities, NaNs, signed zeros and denormal results are right. Beyond the stated range sin, cos and tan stay in [-1, 1]
+(tan: finite) but carry no information.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tilewright.codegen import math_float64 as f64
+from tilewright.codegen.builder import Code, Value, helper
+from tilewright.codegen.llvm_types import float_literal
+
+MathFunction: TypeAlias = Callable[[Code, Sequence[Value]], Value]
+_LOG2E = 1.4426950408889634
+_LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.42860682030941723212e-6
+_INF = float("inf")
+
+
+def _exp(c: Code, a: Sequence[Value]) -> Value:
+    return _exp_of(c, a[0])
+
+
+def _exp_of(c: Code, x: Value) -> Value:
+    """exp; two-step scaling makes both overflow to infinity and gradual underflow come out by themselves."""
+    x = c.select(c.compare("olt", x, c.const(-105.0, x)), c.const(-105.0, x), x)
+    x = c.select(c.compare("ogt", x, c.const(89.0, x)), c.const(89.0, x), x)
+    n = c.intrinsic("roundeven", c.fmul(x, _LOG2E))
+    r = c.fma(n, -_LN2_HIGH, x)
+    r = c.fma(n, -_LN2_LOW, r)
+    p = c.polynomial(
+        r,
+        (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1),
+    )
+    p = c.fadd(c.fma(c.fmul(r, r), p, r), 1.0)
+    nan_safe = c.select(c.compare("uno", x, x), c.const(0.0, n), n)
+    k = c.convert("fptosi", nan_safe, "i32")
+    half = c.binary("ashr", k, c.const(1, k))
+    return c.fmul(c.fmul(p, _power_of_two(c, half)), _power_of_two(c, c.binary("sub", k, half)))
+
+
+def _power_of_two(c: Code, k: Value) -> Value:
+    biased = c.binary("shl", c.binary("add", k, c.const(127, k)), c.const(23, k))
+    return c.convert("bitcast", biased, "float")
+
+
+def _log(c: Code, a: Sequence[Value]) -> Value:
+    x = a[0]
+    tiny = c.compare("olt", x, c.const(1.17549435e-38, x))
+    scaled = c.select(tiny, c.fmul(x, 8388608.0), x)
+    bits = c.convert("bitcast", scaled, "i32")
+    # exponent so that the mantissa lies in [sqrt(1/2), sqrt(2))
+    shifted = c.binary("sub", bits, c.const(0x3F3504F3, bits))
+    e = c.binary("ashr", shifted, c.const(23, bits))
+    mantissa = c.convert("bitcast", c.binary("sub", bits, c.binary("shl", e, c.const(23, bits))), "float")
+    exponent = c.convert("sitofp", c.binary("sub", e, c.select(tiny, c.const(23, e), c.const(0, e))), "float")
+    f = c.fsub(mantissa, 1.0)
+    z = c.fmul(f, f)
+    p = c.polynomial(
+        f,
+        (
+            7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+            -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+        ),
+    )  # fmt: skip
+    y = c.fmul(c.fmul(f, z), p)
+    y = c.fma(exponent, -2.12194440e-4, y)
+    y = c.fma(z, -0.5, y)
+    y = c.fma(exponent, 0.693359375, c.fadd(f, y))
+    return f64.log_specials(c, x, y)
+
+
+def _tanh(c: Code, a: Sequence[Value]) -> Value:
+    x = a[0]
+    limit = 7.99881172180175781
+    ax = c.intrinsic("fabs", x)
+    v = c.select(c.compare("ogt", ax, c.const(limit, x)), c.intrinsic("copysign", c.const(limit, x), x), x)
+    z = c.fmul(v, v)
+    p = c.polynomial(
+        z,
+        (
+            -2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
+            1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03,
+        ),
+    )  # fmt: skip
+    q = c.polynomial(z, (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03))
+    y = c.fdiv(c.fmul(v, p), q)
+    y = c.select(c.compare("ogt", ax, c.const(9.02, x)), c.intrinsic("copysign", c.const(1.0, x), x), y)
+    return c.select(c.compare("olt", ax, c.const(0.0004, x)), x, y)
+
+
+def _sigmoid(c: Code, a: Sequence[Value]) -> Value:
+    x = a[0]
+    e = _exp_of(c, c.fneg(c.intrinsic("fabs", x)))
+    top = c.select(c.compare("olt", x, c.const(0.0, x)), e, c.const(1.0, x))
+    return c.fdiv(top, c.fadd(e, 1.0))
+
+
+def _erf(c: Code, a: Sequence[Value]) -> Value:
+    x = a[0]
+    t = c.intrinsic("fabs", x)
+    s = c.fmul(x, x)
+    r = c.polynomial(t, (-1.72853470e-5, 3.83197126e-4))
+    u = c.polynomial(t, (-3.88396438e-3, 2.42546219e-2))
+    r = c.fma(r, s, u)
+    for k in (-1.06777877e-1, -6.34846687e-1, -1.28717512e-1):
+        r = c.fma(r, t, k)
+    r = c.fma(r, t, c.fneg(t))
+    # beyond 4 the polynomial is not needed, and NaN * 0 must not appear for infinity
+    r = c.select(c.compare("ogt", t, c.const(4.0, t)), c.const(-100.0, t), r)
+    outer = c.intrinsic("copysign", c.fsub(1.0, _exp_of(c, r)), x)
+    p = c.polynomial(
+        s,
+        (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1),
+    )
+    inner = c.fma(p, x, x)
+    return c.select(c.compare("ogt", t, c.const(0.927734375, t)), outer, inner)
+
+
+def _sin_cos(cosine: bool) -> MathFunction:
+    def emit(c: Code, a: Sequence[Value]) -> Value:
+        wide = c.convert("fpext", a[0], "double")
+        quadrant, reduced = f64.reduce_half_pi(c, wide, 2.0**40)
+        r = c.convert("fptrunc", reduced, "float")
+        z = c.fmul(r, r)
+        sine = c.polynomial(z, (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1))
+        sine = c.fma(c.fmul(z, r), sine, r)
+        cos = c.polynomial(z, (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2))
+        cos = c.fma(c.fmul(z, z), cos, c.fma(z, -0.5, 1.0))
+        return f64.pick_quadrant(c, quadrant, sine, cos, cosine)
+
+    return emit
+
+
+def _through_double(function: MathFunction) -> MathFunction:
+    def emit(c: Code, a: Sequence[Value]) -> Value:
+        return c.convert("fptrunc", function(c, [c.convert("fpext", v, "double") for v in a]), "float")
+
+    return emit
+
+
+_FLOAT32: dict[str, MathFunction] = {
+    "exp": _exp,
+    "log": _log,
+    "tanh": _tanh,
+    "sigmoid": _sigmoid,
+    "erf": _erf,
+    "sin": _sin_cos(False),
+    "cos": _sin_cos(True),
+    "tan": _through_double(f64.tan),
+    "asin": _through_double(f64.asin),
+    "acos": _through_double(f64.acos),
+    "atan": _through_double(f64.atan),
+    "sinh": _through_double(f64.sinh),
+    "cosh": _through_double(f64.cosh),
+    "asinh": _through_double(f64.asinh),
+    "acosh": _through_double(f64.acosh),
+    "atanh": _through_double(f64.atanh),
+    "pow_float": _through_double(f64.power_plain),
+}
+_FLOAT64: dict[str, MathFunction] = {
+    "exp": f64.exp,
+    "log": f64.log,
+    "tanh": f64.tanh,
+    "sigmoid": f64.sigmoid,
+    "erf": f64.erf,
+    "sin": f64.sin,
+    "cos": f64.cos,
+    "tan": f64.tan,
+    "asin": f64.asin,
+    "acos": f64.acos,
+    "atan": f64.atan,
+    "sinh": f64.sinh,
+    "cosh": f64.cosh,
+    "asinh": f64.asinh,
+    "acosh": f64.acosh,
+    "atanh": f64.atanh,
+    "pow_float": f64.power,
+}
+
+
+def _dispatch(name: str) -> MathFunction:
+    def emit(c: Code, a: Sequence[Value]) -> Value:
+        if name == "pow_float" and (short := _constant_power(c, a)) is not None:
+            return short
+        table = _FLOAT32 if a[0].type == "float" else _FLOAT64
+        return helper(c, name, a, a[0].type, table[name])
+
+    return emit
+
+
+def _constant_power(c: Code, a: Sequence[Value]) -> Value | None:
+    """``x ** k`` for the small constants that models use."""
+    x, e = a
+    if not e.is_const:
+        return None
+    for k in (1.0, 2.0, 3.0, 4.0, -1.0, 0.5):
+        if float_literal(k, x.type) not in e.text:
+            continue
+        if k == 0.5:  # unlike sqrt, pow(-inf, 0.5) is inf and pow(-0, 0.5) is +0
+            root = c.intrinsic("sqrt", c.fadd(x, 0.0))
+            return c.select(c.compare("oeq", x, c.const(-_INF, x)), c.const(_INF, x), root)
+        if k == -1.0:
+            return c.fdiv(1.0, x)
+        if k == 1.0:
+            return x
+        square = c.fmul(x, x)
+        return square if k == 2.0 else c.fmul(square, x if k == 3.0 else square)
+    return None
+
+
+MATH: dict[str, MathFunction] = {name: _dispatch(name) for name in _FLOAT64}
+
+__all__ = ["MATH", "MathFunction"]

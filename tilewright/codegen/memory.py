@@ -1,0 +1,274 @@
+"""Loads and stores: scalars, contiguous vectors, constant strides by shuffles, gathers and scatters, all maskable.
+
+Accesses carry the alignment of one element only: current CPUs lose nothing by it, and a caller's array need not be
+aligned to a vector. Local buffers are padded by one vector, so that the unused lanes of a ragged access to them stay
+inside; their masked stores are blends, which lets LLVM keep the buffer in registers.
+"""
+
+from __future__ import annotations
+
+from tilewright.codegen.builder import Code, Value
+from tilewright.codegen.context import Context, Lanes
+from tilewright.codegen.flatten import BufferInfo
+from tilewright.codegen.indexing import Linear
+from tilewright.codegen.llvm_types import full_type, memory_type, register_type, suffix
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import InternalError
+from tilewright.core.intexpr import IntExpr
+from tilewright.tensor_ir.ir import walk_index
+
+_MAX_SHUFFLE_STRIDE = 4
+
+
+def load(ctx: Context, buffer: str, offset: IntExpr) -> Value:
+    """The element(s) of ``buffer`` at ``offset``, a scalar where the address is the same for all lanes."""
+    info = ctx.buffers[buffer]
+    raw = _load_raw(ctx, info, offset)
+    return from_memory(ctx.code, raw, info.dtype)
+
+
+def store(ctx: Context, buffer: str, offset: IntExpr, value: Value) -> None:
+    """Write ``value``; lanes that are off keep their memory."""
+    info = ctx.buffers[buffer]
+    raw = to_memory(ctx.code, value, info.dtype)
+    lanes = ctx.lanes
+    if lanes is None:
+        _store_scalar(ctx, info, ctx.indexer.linear(offset), raw)
+        return
+    raw = ctx.code.splat(raw, lanes.count)
+    form = ctx.split(offset, lanes.var)
+    if form is not None and form[0] == 1:
+        _store_vector(ctx, info, form[1], raw, lanes)
+    else:
+        _scatter(ctx, info, offset, raw, lanes)
+
+
+# -- representation --------------------------------------------------------------------------------------------------
+def from_memory(code: Code, raw: Value, dtype: DType) -> Value:
+    """A memory element as a register value."""
+    if dtype.kind == "b":
+        return code.compare("ne", raw, code.const(0, raw))
+    if dtype.kind == "i" and dtype.bits < 8:
+        shift = code.const(8 - dtype.bits, raw)
+        return code.binary("ashr", code.binary("shl", raw, shift), shift)
+    if dtype.kind in "uf" and dtype.bits < 8:
+        return code.binary("and", raw, code.const((1 << dtype.bits) - 1, raw))
+    return raw
+
+
+def to_memory(code: Code, value: Value, dtype: DType) -> Value:
+    """A register value as a memory element. Sub-byte integers keep their bits in the low end of the byte, upper bits 0."""
+    if dtype.kind == "b":
+        return code.convert("zext", value, "i8")
+    if dtype.is_integer and dtype.bits < 8:
+        return code.binary("and", value, code.const((1 << dtype.bits) - 1, value))
+    if value.type != register_type(dtype):
+        raise InternalError(f"codegen: a value of LLVM type {value.type} is stored into a buffer of {dtype}")
+    return value
+
+
+def _align(info: BufferInfo) -> str:
+    return f"align {info.dtype.itemsize}"
+
+
+def _pointer(ctx: Context, info: BufferInfo, form: Linear) -> str:
+    return ctx.indexer.pointer(info.pointer, memory_type(info.dtype), form)
+
+
+# -- loads -----------------------------------------------------------------------------------------------------------
+def _load_raw(ctx: Context, info: BufferInfo, offset: IntExpr) -> Value:
+    lanes = ctx.lanes
+    if lanes is None or lanes.var not in offset.free_vars():
+        return _load_uniform(ctx, info, offset)
+    form = ctx.split(offset, lanes.var)
+    if form is not None and form[0] == 1 and (lanes.tail or not _reads_memory(offset)):
+        return _load_vector(ctx, info, form[1], lanes)
+    if lanes.mask is not None:
+        return _gather_masked(ctx, info, offset, lanes)
+    if form is not None and (stride := form[0].value()) is not None and 0 < abs(stride) <= _MAX_SHUFFLE_STRIDE:
+        return _load_strided(ctx, info, form[1], stride, lanes)
+    parts = []
+    for lane in range(lanes.count):
+        with ctx.scalar_at(lane):
+            parts.append(_load_scalar(ctx, info, ctx.indexer.linear(offset)))
+    return ctx.code.gather_lanes(parts)
+
+
+def _reads_memory(offset: IntExpr) -> bool:
+    return next(walk_index(offset), None) is not None
+
+
+def _load_scalar(ctx: Context, info: BufferInfo, form: Linear) -> Value:
+    t = memory_type(info.dtype)
+    return ctx.code.emit(t, 0, f"load {t}, ptr {_pointer(ctx, info, form)}, {_align(info)}")
+
+
+def _load_uniform(ctx: Context, info: BufferInfo, offset: IntExpr) -> Value:
+    """The same address for all lanes: not touched when every lane is off."""
+    lanes = ctx.lanes
+    if lanes is None or lanes.mask is None or lanes.tail:
+        return _load_scalar(ctx, info, ctx.indexer.linear(offset))
+    any_on = any_lane(ctx.code, lanes.mask)
+    zero = Value(memory_type(info.dtype), 0, zero_text(memory_type(info.dtype)))
+    return ctx.branch_on(
+        any_on.text, lambda: _load_scalar(ctx, info, ctx.indexer.linear(offset)), lambda: zero
+    )
+
+
+def any_lane(code: Code, mask: Value) -> Value:
+    """True where at least one lane of ``mask`` is on."""
+    name = f"llvm.vector.reduce.or.{suffix('i1', mask.lanes)}"
+    code.module.declare(name, "i1", (mask.full,))
+    return code.call(name, "i1", 0, mask)
+
+
+def zero_text(scalar: str) -> str:
+    """The literal zero of an LLVM scalar type."""
+    return "0x0000000000000000" if scalar in ("float", "double") else "0"
+
+
+def _load_vector(ctx: Context, info: BufferInfo, base: IntExpr, lanes: Lanes) -> Value:
+    t = memory_type(info.dtype)
+    ptr = _pointer(ctx, info, ctx.indexer.linear(base))
+    vt = full_type(t, lanes.count)
+    if lanes.mask is None or _is_inside(ctx, info, base, lanes):
+        return ctx.code.emit(t, lanes.count, f"load {vt}, ptr {ptr}, {_align(info)}")
+    name = f"llvm.masked.load.{suffix(t, lanes.count)}.p0"
+    ctx.code.module.declare(name, vt, ("ptr", "i32", lanes.mask.full, vt))
+    return ctx.code.emit(
+        t,
+        lanes.count,
+        f"call {vt} @{name}(ptr {ptr}, i32 {info.dtype.itemsize}, {lanes.mask.typed}, {vt} zeroinitializer)",
+    )
+
+
+def _is_inside(ctx: Context, info: BufferInfo, base: IntExpr, lanes: Lanes) -> bool:
+    """True if a full vector at ``base`` lies inside a local buffer whatever the mask."""
+    if not info.local or info.capacity is None:
+        return False
+    if lanes.tail:
+        return True  # lane 0 is a valid element, and the buffer is padded by a vector
+    lo, hi = ctx.indexer.bounds(base)
+    return lo is not None and hi is not None and lo >= 0 and hi + lanes.count <= info.capacity
+
+
+def _load_strided(ctx: Context, info: BufferInfo, base: IntExpr, stride: int, lanes: Lanes) -> Value:
+    """Every ``stride``-th element by vector loads that stay between the first and last element, and shuffles."""
+    n, step = lanes.count, abs(stride)
+    span = (n - 1) * step + 1
+    form = ctx.indexer.linear(base)
+    first = form.const if stride > 0 else form.const - (n - 1) * step
+    t = memory_type(info.dtype)
+    wanted = [(i if stride > 0 else n - 1 - i) * step for i in range(n)]
+    starts = sorted({min(c * n, span - n) for c in range(step)}) if span >= n else [0]
+    acc: Value | None = None
+    filled: list[int] = [-1] * n
+    for start in starts:
+        ptr = _pointer(ctx, info, Linear(first + start, form.terms))
+        chunk = ctx.code.emit(t, n, f"load {full_type(t, n)}, ptr {ptr}, {_align(info)}")
+        inside = [start <= w < start + n for w in wanted]
+        if acc is None:
+            acc = ctx.code.shuffle(chunk, None, [w - start if ok else 0 for w, ok in zip(wanted, inside, strict=True)])
+        else:
+            picks = [
+                n + w - start if ok and filled[i] < 0 else i
+                for i, (w, ok) in enumerate(zip(wanted, inside, strict=True))
+            ]
+            acc = ctx.code.shuffle(acc, chunk, picks)
+        filled = [1 if ok else f for f, ok in zip(filled, inside, strict=True)]
+    if acc is None:
+        raise InternalError("codegen: a strided load without lanes")
+    return acc
+
+
+def _gather_masked(ctx: Context, info: BufferInfo, offset: IntExpr, lanes: Lanes) -> Value:
+    if lanes.mask is None:
+        raise InternalError("codegen: a masked gather without a mask")
+    t = memory_type(info.dtype)
+    if _reads_memory(offset):
+        # the address itself is read from memory: lane by lane, behind a branch each
+        parts = []
+        for lane in range(lanes.count):
+            bit = ctx.code.extract(lanes.mask, lane)
+
+            def on(lane: int = lane) -> Value:
+                with ctx.scalar_at(lane):
+                    return _load_scalar(ctx, info, ctx.indexer.linear(offset))
+
+            parts.append(ctx.branch_on(bit.text, on, lambda: Value(t, 0, zero_text(t))))
+        return ctx.code.gather_lanes(parts)
+    pointers = _lane_pointers(ctx, info, offset, lanes)
+    vt = full_type(t, lanes.count)
+    name = f"llvm.masked.gather.{suffix(t, lanes.count)}.{suffix('ptr', lanes.count)}"
+    ctx.code.module.declare(name, vt, (pointers.full, "i32", lanes.mask.full, vt))
+    return ctx.code.emit(
+        t,
+        lanes.count,
+        f"call {vt} @{name}({pointers.typed}, i32 {info.dtype.itemsize}, {lanes.mask.typed}, {vt} zeroinitializer)",
+    )
+
+
+def _lane_pointers(ctx: Context, info: BufferInfo, offset: IntExpr, lanes: Lanes) -> Value:
+    offsets = index_vector(ctx, offset, lanes)
+    t = memory_type(info.dtype)
+    return ctx.code.emit("ptr", lanes.count, f"getelementptr {t}, ptr {info.pointer}, {offsets.typed}")
+
+
+def index_vector(ctx: Context, e: IntExpr, lanes: Lanes) -> Value:
+    """An integer expression in every lane, as i64."""
+    form = ctx.split(e, lanes.var)
+    code, n = ctx.code, lanes.count
+    if form is not None and not form[0].free_vars() & {lanes.var}:
+        base = Value("i64", 0, ctx.indexer.operand(form[1]))
+        if form[0] == 0:
+            return code.splat(base, n)
+        steps = code.lane_numbers(n, "i64")
+        if form[0] != 1:
+            steps = code.binary("mul nsw", steps, Value("i64", 0, ctx.indexer.operand(form[0])))
+        return code.binary("add nsw", steps, base)
+    parts = []
+    for lane in range(n):
+        with ctx.scalar_at(lane):
+            parts.append(Value("i64", 0, ctx.indexer.operand(e)))
+    return code.gather_lanes(parts)
+
+
+# -- stores ----------------------------------------------------------------------------------------------------------
+def _store_scalar(ctx: Context, info: BufferInfo, form: Linear, raw: Value) -> None:
+    ctx.code.line(f"store {raw.typed}, ptr {_pointer(ctx, info, form)}, {_align(info)}")
+
+
+def _store_vector(ctx: Context, info: BufferInfo, base: IntExpr, raw: Value, lanes: Lanes) -> None:
+    code = ctx.code
+    ptr = _pointer(ctx, info, ctx.indexer.linear(base))
+    if lanes.mask is not None and _is_inside(ctx, info, base, lanes):
+        old = code.emit(raw.type, raw.lanes, f"load {raw.full}, ptr {ptr}, {_align(info)}")
+        raw = code.select(lanes.mask, raw, old)
+    elif lanes.mask is not None:
+        name = f"llvm.masked.store.{suffix(raw.type, raw.lanes)}.p0"
+        code.module.declare(name, "void", (raw.full, "ptr", "i32", lanes.mask.full))
+        code.line(f"call void @{name}({raw.typed}, ptr {ptr}, i32 {info.dtype.itemsize}, {lanes.mask.typed})")
+        return
+    code.line(f"store {raw.typed}, ptr {ptr}, {_align(info)}")
+
+
+def _scatter(ctx: Context, info: BufferInfo, offset: IntExpr, raw: Value, lanes: Lanes) -> None:
+    """Lane by lane in order; where a mask is set, behind a branch each."""
+    code = ctx.code
+    for lane in range(lanes.count):
+        element = code.extract(raw, lane)
+        if lanes.mask is None:
+            with ctx.scalar_at(lane):
+                _store_scalar(ctx, info, ctx.indexer.linear(offset), element)
+            continue
+        bit = code.extract(lanes.mask, lane)
+        on, after = code.new_block("lane"), code.new_block("next")
+        code.branch_if(bit.text, on, after)
+        code.start(on)
+        with ctx.scalar_at(lane):
+            _store_scalar(ctx, info, ctx.indexer.linear(offset), element)
+        code.branch(after)
+        code.start(after)
+
+
+__all__ = ["any_lane", "from_memory", "index_vector", "load", "store", "to_memory", "zero_text"]

@@ -1,0 +1,40 @@
+"""The error types. One type per party at fault, so that a caller can tell them apart.
+
+Every message says who, what was expected, what came, and where: ``split(i): factor must be >= 1, got 0``.
+"""
+
+
+class TilewrightError(Exception):
+    """Base class of every error raised on purpose by this package."""
+
+
+class ModelError(TilewrightError):
+    """The user's model is malformed or inconsistent (names the node and what was expected)."""
+
+
+class UnsupportedError(TilewrightError):
+    """The model is valid but needs something this build lacks; the message lists all of it."""
+
+
+class InputError(TilewrightError):
+    """The arrays fed to a compiled model have wrong names, shapes or element types."""
+
+
+class ScheduleError(TilewrightError):
+    """A schedule primitive was refused: its precondition does not hold."""
+
+
+class TargetError(TilewrightError):
+    """A target string or CPU cannot be used."""
+
+
+class ParseError(TilewrightError):
+    """The text form of an IR, trace or expression does not parse."""
+
+
+class VerifyError(TilewrightError):
+    """An IR invariant is broken. Always a bug of the stage that produced the IR."""
+
+
+class InternalError(TilewrightError):
+    """A state that this package must never reach; please report it with the dump."""

@@ -1,0 +1,333 @@
+"""Facts about integer expressions whose variables have known ranges: proofs, bounds, simplification.
+
+A :class:`Ranges` maps a variable to an inclusive interval whose ends may mention variables bound before it
+(an inner loop's extent may depend on an outer loop). Variables without an entry are dimension symbols: at least 0.
+All answers are sound and incomplete: ``False`` means "not proved".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from tilewright.core.intexpr import (
+    ONE,
+    Atom,
+    FloorDiv,
+    IntExpr,
+    IntLike,
+    Max,
+    Min,
+    Mod,
+    Var,
+    as_expr,
+    const,
+    maximum,
+    minimum,
+    of_atom,
+)
+
+Ranges: TypeAlias = Mapping[str, tuple[IntExpr, IntExpr]]
+Interval: TypeAlias = tuple[int | None, int | None]
+_DEPTH = 12
+
+
+def loop_range(extent: IntLike) -> tuple[IntExpr, IntExpr]:
+    """The interval of a loop variable that runs from 0 to ``extent`` exclusive."""
+    return const(0), as_expr(extent) - 1
+
+
+def interval(e: IntExpr, ranges: Ranges) -> Interval:
+    """Integer bounds ``(low, high)`` of ``e``; None where there is none. Ends are inclusive."""
+    lo: int | None = e.const
+    hi: int | None = e.const
+    for mono, c in e.terms:
+        tlo, thi = 1, 1
+        t: Interval = (tlo, thi)
+        for a in mono:
+            t = _times(t, _atom_interval(a, ranges))
+        if c < 0:
+            t = (t[1], t[0])
+        lo = None if lo is None or t[0] is None else lo + c * t[0]
+        hi = None if hi is None or t[1] is None else hi + c * t[1]
+    return lo, hi
+
+
+def _times(a: Interval, b: Interval) -> Interval:
+    if a == (1, 1):
+        return b
+    if b == (1, 1):
+        return a
+    if None not in a and None not in b:
+        p = [x * y for x in a for y in b]  # type: ignore[operator]
+        return min(p), max(p)
+    if a[0] is not None and b[0] is not None and a[0] >= 0 and b[0] >= 0:
+        return a[0] * b[0], None
+    return None, None
+
+
+def _atom_interval(a: Atom, ranges: Ranges) -> Interval:
+    if isinstance(a, Var):
+        if a.name not in ranges:
+            return 0, None
+        lo, hi = ranges[a.name]
+        inner = _without(ranges, a.name)
+        return interval(lo, inner)[0], interval(hi, inner)[1]
+    if isinstance(a, Mod):
+        n, d = (interval(x, ranges) for x in a.args)
+        top = None if d[1] is None else d[1] - 1
+        if n[0] is not None and n[0] >= 0 and n[1] is not None:
+            top = n[1] if top is None else min(top, n[1])
+        return 0, top
+    if isinstance(a, FloorDiv):
+        n, d = (interval(x, ranges) for x in a.args)
+        if d[0] is not None and d[0] > 0:
+            if d[1] == d[0]:
+                return (None if n[0] is None else n[0] // d[0], None if n[1] is None else n[1] // d[0])
+            low = 0 if n[0] is not None and n[0] >= 0 else None
+            return low, (n[1] // d[0] if n[1] is not None and n[1] >= 0 else None)
+        return (0 if n[0] is not None and n[0] >= 0 and d[0] is not None and d[0] >= 0 else None), None
+    if isinstance(a, (Min, Max)):
+        ivs = [interval(x, ranges) for x in a.args]
+        los = [x[0] for x in ivs]
+        his = [x[1] for x in ivs]
+        known_lo = [x for x in los if x is not None]
+        known_hi = [x for x in his if x is not None]
+        if isinstance(a, Min):
+            return (min(known_lo) if len(known_lo) == len(los) else None, min(known_hi) if known_hi else None)
+        return (max(known_lo) if known_lo else None, max(known_hi) if len(known_hi) == len(his) else None)
+    return None, None
+
+
+def _without(ranges: Ranges, name: str) -> Ranges:
+    """The ranges of the variables bound before ``name``."""
+    out: dict[str, tuple[IntExpr, IntExpr]] = {}
+    for k, v in ranges.items():
+        if k == name:
+            break
+        out[k] = v
+    return out
+
+
+def is_nonneg(e: IntExpr, ranges: Ranges, depth: int = _DEPTH) -> bool:
+    """True if ``e >= 0`` is proved for all values of the variables."""
+    lo, hi = interval(e, ranges)
+    if lo is not None and lo >= 0:
+        return True
+    if depth == 0 or (hi is not None and hi < 0):
+        return False
+    for mono, c in e.terms:
+        if len(mono) == 1 and isinstance(mono[0], (Min, Max)):
+            a = mono[0]
+            rest = e - of_atom(a) * c
+            cases = (is_nonneg(rest + x * c, ranges, depth - 1) for x in a.args)
+            return all(cases) if (c > 0) == isinstance(a, Min) else any(cases)
+    for mono, _ in e.terms:
+        for a in mono:
+            if isinstance(a, FloorDiv) and (d := a.args[1].value()) is not None and d > 0:
+                scaled = e * d
+                quotient = of_atom(a)
+                replaced = _replace_atom(scaled, a, d, a.args[0] - a.args[0] % d)
+                if replaced is not None and replaced != scaled and quotient is not None:
+                    return is_nonneg(replaced, ranges, depth - 1)
+    for name in reversed(list(ranges)):
+        coeff = e.coefficient(name)
+        if coeff is None or coeff == 0:
+            continue
+        lo_e, hi_e = ranges[name]
+        c = coeff.value()
+        if c is None:
+            clo, chi = interval(coeff, ranges)
+            if clo is not None and clo >= 0:
+                c = 1
+            elif chi is not None and chi <= 0:
+                c = -1
+            else:
+                continue
+        return is_nonneg(e.substitute({name: lo_e if c > 0 else hi_e}), ranges, depth - 1)
+    return False
+
+
+def _replace_atom(e: IntExpr, a: Atom, d: int, value: IntExpr) -> IntExpr | None:
+    """``e`` with ``d * a`` replaced by ``value`` in every term; None where a coefficient is not divisible."""
+    out = const(e.const)
+    for mono, c in e.terms:
+        if a in mono:
+            if c % d:
+                return None
+            i = mono.index(a)
+            rest = mono[:i] + mono[i + 1 :]
+            factor = IntExpr(((rest, 1),), 0) if rest else ONE
+            out = out + factor * value * (c // d)
+        else:
+            out = out + IntExpr(((mono, c),), 0)
+    return out
+
+
+def is_less(a: IntLike, b: IntLike, ranges: Ranges) -> bool:
+    """True if ``a < b`` is proved."""
+    return is_nonneg(as_expr(b) - as_expr(a) - 1, ranges)
+
+
+def upper_bound(e: IntExpr, ranges: Ranges) -> int | None:
+    """An integer that ``e`` never exceeds, or None."""
+    return interval(e, ranges)[1]
+
+
+def simplify(e: IntExpr, ranges: Ranges) -> IntExpr:
+    """``e`` with every division, remainder, minimum and maximum removed that the ranges decide."""
+    if not any(isinstance(a, (FloorDiv, Mod, Min, Max)) for a in e.atoms()):
+        return e
+    out = const(e.const)
+    for mono, c in e.terms:
+        term = const(c)
+        for a in mono:
+            term = term * _simplify_atom(a, ranges)
+        out = out + term
+    return out
+
+
+def _simplify_atom(a: Atom, ranges: Ranges) -> IntExpr:
+    if isinstance(a, (FloorDiv, Mod)):
+        num, den = (simplify(x, ranges) for x in a.args)
+        lo, hi = interval(num, ranges)
+        d = den.value()
+        if d is not None and d > 0 and lo is not None and hi is not None and lo // d == hi // d:
+            q = lo // d
+            return const(q) if isinstance(a, FloorDiv) else num - q * d
+        if is_nonneg(num, ranges) and is_less(num, den, ranges):
+            return const(0) if isinstance(a, FloorDiv) else num
+        if d is None:
+            return _split_symbolic(num, den, isinstance(a, FloorDiv), ranges)
+        return num // den if isinstance(a, FloorDiv) else num % den
+    if isinstance(a, (Min, Max)):
+        args = [simplify(x, ranges) for x in a.args]
+        sign = 1 if isinstance(a, Min) else -1
+        kept: list[IntExpr] = []
+        for i, x in enumerate(args):
+            others = kept + args[i + 1 :]
+            if not any(is_nonneg((x - y) * sign, ranges) for y in others):
+                kept.append(x)
+        return (minimum if isinstance(a, Min) else maximum)(*kept)
+    return of_atom(a)
+
+
+def _split_symbolic(num: IntExpr, den: IntExpr, want_quotient: bool, ranges: Ranges) -> IntExpr:
+    """``(q*den + r) // den`` is ``q`` and ``% den`` is ``r`` when ``0 <= r < den`` is proved (symbolic ``den``)."""
+    whole, rest = const(0), const(num.const)
+    for mono, c in num.terms:
+        term = IntExpr(((mono, c),), 0)
+        quotient = term // den
+        if (quotient * den) == term and not any(isinstance(a, FloorDiv) for a in quotient.atoms()):
+            whole = whole + quotient
+        else:
+            rest = rest + term
+    if whole != 0 and is_nonneg(rest, ranges) and is_less(rest, den, ranges):
+        return whole if want_quotient else rest
+    return num // den if want_quotient else num % den
+
+
+def extremes(
+    e: IntExpr, names: Mapping[str, tuple[IntExpr, IntExpr]], outer: Ranges | None = None
+) -> tuple[IntExpr, IntExpr] | None:
+    """Symbolic bounds ``(low, high)`` of ``e`` as the variables in ``names`` run over their ranges (outermost first).
+
+    The rest stays symbolic; ``outer`` holds what is known of it. Exact for expressions linear in ``names`` whose
+    ranges do not depend on each other, else sound: ``low <= e <= high`` always. None where a variable occurs in an
+    atom of another room, or with a coefficient of unknown sign.
+    """
+    known = outer if outer is not None else {}
+    low, high = _end(e, names, known, False), _end(e, names, known, True)
+    return None if low is None or high is None else (low, high)
+
+
+def _end(e: IntExpr, names: Mapping[str, tuple[IntExpr, IntExpr]], outer: Ranges, high: bool) -> IntExpr | None:
+    """One end of ``e``: variables are eliminated innermost first, each where it is linear."""
+    for name in reversed(list(names)):
+        while name in e.free_vars():
+            coeff = e.coefficient(name)
+            if coeff is not None:
+                sign = _sign(coeff, outer)
+                if sign is None:
+                    return None
+                e = e.substitute({name: names[name][1 if (sign > 0) == high else 0]})
+                continue
+            mono, i = _nonlinear(e, name)
+            a = mono[i]
+            if isinstance(a, (Min, Max)) and len(mono) == 1:
+                return _end_of_cases(e, a, names, outer, high)
+            rest = IntExpr(((mono[:i] + mono[i + 1 :], dict(e.terms)[mono]),), 0) if len(mono) > 1 else None
+            factor = rest if rest is not None else const(dict(e.terms)[mono])
+            sign = None if factor.free_vars() & names.keys() else _sign(factor, outer)
+            if sign is None:
+                return None
+            bound = _atom_end(a, names, outer, (sign > 0) == high)
+            if bound is None:
+                return None
+            e = e + factor * (bound - of_atom(a))
+    return e
+
+
+def _sign(coeff: IntExpr, outer: Ranges) -> int | None:
+    lo, hi = interval(coeff, outer)
+    if lo is not None and lo >= 0:
+        return 1
+    return -1 if hi is not None and hi <= 0 else None
+
+
+def _nonlinear(e: IntExpr, name: str) -> tuple[tuple[Atom, ...], int]:
+    """The first atom that has ``name`` inside: its term and its place there; minima and maxima first."""
+    found: list[tuple[tuple[Atom, ...], int]] = []
+    for mono, _ in e.terms:
+        for i, a in enumerate(mono):
+            if not isinstance(a, Var) and name in a.free_vars():
+                if isinstance(a, (Min, Max)) and len(mono) == 1:
+                    return mono, i
+                found.append((mono, i))
+            elif len(mono) > 1 and mono.count(a) > 1 and name in a.free_vars():
+                found.append((mono, i))
+    return found[0]
+
+
+def _end_of_cases(
+    e: IntExpr, a: Min | Max, names: Mapping[str, tuple[IntExpr, IntExpr]], outer: Ranges, high: bool
+) -> IntExpr | None:
+    """``c * min(x, y) + rest`` is the least (greatest for negative ``c``) of ``c*x + rest`` and ``c*y + rest``."""
+    c = dict(e.terms)[(a,)]
+    rest = e - of_atom(a) * c
+    ends = [_end(rest + x * c, names, outer, high) for x in a.args]
+    known = [x for x in ends if x is not None]
+    least = (c > 0) == isinstance(a, Min)
+    if len(known) < len(ends) and not (known and least == high):
+        return None
+    return minimum(*known) if least else maximum(*known)
+
+
+def _atom_end(a: Atom, names: Mapping[str, tuple[IntExpr, IntExpr]], outer: Ranges, high: bool) -> IntExpr | None:
+    if isinstance(a, Var):
+        return names[a.name][1 if high else 0] if a.name in names else None
+    if isinstance(a, (Min, Max)):
+        return _end_of_cases(of_atom(a), a, names, outer, high)
+    if not isinstance(a, (FloorDiv, Mod)) or a.args[1].free_vars() & names.keys():
+        return None
+    num, den = a.args
+    low_end, high_end = _end(num, names, outer, False), _end(num, names, outer, True)
+    if isinstance(a, FloorDiv):
+        end = high_end if high else low_end
+        return None if end is None else simplify(end // den, outer)
+    if low_end is not None and high_end is not None:
+        whole = simplify(low_end // den, outer) * den
+        if is_less(high_end - whole, den, outer):
+            return (high_end if high else low_end) - whole
+    return den - 1 if high else const(0)
+
+
+def spread(e: IntExpr) -> IntExpr:
+    """``e`` with a sum around a single minimum or maximum moved inside: ``min(a, b) - c`` becomes ``min(a-c, b-c)``."""
+    for mono, c in e.terms:
+        if len(mono) == 1 and isinstance(mono[0], (Min, Max)) and (c != 1 or len(e.terms) > 1 or e.const):
+            a = mono[0]
+            rest = e - of_atom(a) * c
+            cases = [spread(rest + x * c) for x in a.args]
+            return minimum(*cases) if (c > 0) == isinstance(a, Min) else maximum(*cases)
+    return e

@@ -1,0 +1,160 @@
+"""The call plan: what a compiled model does at run time, as data. Lowering makes it, codegen and runtime read it.
+
+A plan is a list of steps over named slots. Consecutive kernel steps form one native segment: one machine-code entry runs
+them all, so a plan without host steps is one native call. Nothing here refers to an IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from tilewright.core.dtypes import DType
+from tilewright.core.intexpr import IntExpr
+
+SlotKind: TypeAlias = Literal["input", "output", "constant", "temp", "host"]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A value's storage.
+
+    ``kind``: input and output are the caller's arrays; constant is in ``Plan.constants``; temp lies in the arena; host is an
+    array that a host step returns (its shape is known only then) or a sequence, optional or string value.
+    ``alias``: the slot whose bytes this one shares from the start (a reshape view, or an in-place result); the alias
+    chain ends in a slot without alias, which owns the storage. ``shape`` None: known only at run time.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[IntExpr, ...] | None
+    kind: SlotKind
+    alias: str | None = None
+
+    def shape_values(self, env: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape under a binding of the symbols."""
+        return tuple(d.evaluate(env) for d in self.shape or ())
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStep:
+    """One call of a compiled function. ``args``: slots in the order of the function's parameters, then of its workspaces.
+    ``dims``: the function's integer parameters as expressions over the plan's symbols. ``nodes``: the graph nodes it
+    computes (for messages). ``parallel``: False if only one thread has work in it."""
+
+    kernel: str
+    args: tuple[str, ...]
+    dims: tuple[IntExpr, ...]
+    nodes: tuple[str, ...]
+    parallel: bool = False
+    flops: IntExpr | None = None
+    bytes: IntExpr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """An operator that runs on the host, by name, and why. ``attrs`` values are plain Python and numpy objects.
+    ``inputs`` may contain "" for an absent optional."""
+
+    op: str
+    domain: str
+    attrs: tuple[tuple[str, Any], ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControlStep:
+    """``If``, ``Loop`` or ``Scan``: host control around plans. ``captures`` of a body are read from the outer slots."""
+
+    op: Literal["If", "Loop", "Scan"]
+    attrs: tuple[tuple[str, Any], ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    bodies: tuple[Plan, ...]
+    node: str
+
+
+Step: TypeAlias = KernelStep | HostStep | ControlStep
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where a symbol's value is read at run time: ``axis`` of the slot's shape, or ``element`` of its flat contents."""
+
+    symbol: str
+    slot: str
+    axis: int | None = None
+    element: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """Slots, steps and symbol bindings. ``captures``: slots of the enclosing plan that this body reads by name.
+
+    ``bindings`` are applied as soon as their slot exists: first those of inputs, then after each step.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    slots: Mapping[str, Slot]
+    steps: tuple[Step, ...]
+    constants: Mapping[str, np.ndarray]
+    bindings: tuple[Binding, ...] = ()
+    captures: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Steps ``start .. stop-1`` of a plan, all of them kernels: one entry function."""
+
+    start: int
+    stop: int
+
+
+def segments(plan: Plan) -> tuple[Segment | int, ...]:
+    """The plan as the runtime walks it: segments of kernels, and indices of host and control steps in between.
+
+    A segment also ends where a symbol is bound from the contents of a slot that it wrote.
+    """
+    late = {b.slot for b in plan.bindings if plan.slots[b.slot].kind not in ("input", "constant")}
+    out: list[Segment | int] = []
+    start = 0
+    for i, step in enumerate(plan.steps):
+        if not isinstance(step, KernelStep):
+            if start < i:
+                out.append(Segment(start, i))
+            out.append(i)
+            start = i + 1
+        elif late.intersection(step.args):
+            out.append(Segment(start, i + 1))
+            start = i + 1
+    if start < len(plan.steps):
+        out.append(Segment(start, len(plan.steps)))
+    return tuple(out)
+
+
+def root_slot(plan: Plan, name: str) -> str:
+    """The slot that owns the storage of ``name``."""
+    while (alias := plan.slots[name].alias) is not None:
+        name = alias
+    return name
+
+
+def step_slots(step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Slots that a step mentions: (arguments of a kernel or inputs with captures, outputs of a host or control step)."""
+    if isinstance(step, KernelStep):
+        return step.args, ()
+    if isinstance(step, HostStep):
+        return tuple(i for i in step.inputs if i), tuple(o for o in step.outputs if o)
+    reads = dict.fromkeys(i for i in step.inputs if i)
+    for body in step.bodies:
+        reads.update(dict.fromkeys(body.captures))
+    return tuple(reads), tuple(o for o in step.outputs if o)

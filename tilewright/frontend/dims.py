@@ -1,0 +1,149 @@
+"""Dimensions and types of a model's inputs: symbols for named dims, checks, the user's overrides."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from tilewright.core import dtypes
+from tilewright.core.errors import InputError, ModelError, UnsupportedError
+from tilewright.core.intexpr import IntExpr, const, var
+from tilewright.frontend.tensors import MAX_DIM, check_dims
+from tilewright.graph_ir.ir import OptionalType, SequenceType, Shape, TensorType, Type
+
+_RESERVED = frozenset(("min", "max"))
+
+
+def identifier(text: str) -> str:
+    """``text`` as an identifier: other characters become ``_``; never empty, never a keyword."""
+    name = re.sub(r"[^0-9A-Za-z_]+", "_", text).strip("_") or "d"
+    if name[0].isdigit() or keyword.iskeyword(name) or name in _RESERVED:
+        name = f"d_{name}"
+    return name
+
+
+class Dims:
+    """Names for the dims of one model. The same text is the same symbol everywhere; other texts get other names."""
+
+    def __init__(self, fixed: Mapping[str, int] | None = None) -> None:
+        self._fixed = dict(fixed or {})
+        self._by_text: dict[str, IntExpr] = {}
+        self._taken: set[str] = set()
+
+    def named(self, text: str) -> IntExpr:
+        """The symbol (or the fixed size) of a dim that the model calls ``text``."""
+        if text not in self._by_text:
+            size = self._fixed.get(text)
+            self._by_text[text] = var(self._unique(text)) if size is None else const(size)
+        return self._by_text[text]
+
+    def anonymous(self, owner: str, axis: int) -> IntExpr:
+        """A fresh symbol for a dim that has no name."""
+        return var(self._unique(f"{owner}_d{axis}"))
+
+    def _unique(self, text: str) -> str:
+        base = identifier(text)
+        name, n = base, 0
+        while name in self._taken:
+            n += 1
+            name = f"{base}_{n}"
+        self._taken.add(name)
+        return name
+
+
+def read_type(proto: onnx.TypeProto, owner: str, dims: Dims, override: Sequence[int | str] | None = None) -> Type:
+    """The type that the model declares for ``owner``. Raises ModelError."""
+    kind = proto.WhichOneof("value")
+    if kind == "tensor_type":
+        code = proto.tensor_type.elem_type
+        if not code:
+            raise ModelError(f"value {owner!r}: expected an element type, got none")
+        dtype = dtypes.from_onnx(code)
+        if override is not None:
+            declared = proto.tensor_type.shape.dim
+            if proto.tensor_type.HasField("shape") and len(declared) != len(override):
+                raise InputError(f"input_shapes[{owner!r}]: expected {len(declared)} dims, got {list(override)}")
+            return TensorType(dtype, _override_shape(owner, dims, override))
+        if not proto.tensor_type.HasField("shape"):
+            return TensorType(dtype, None)
+        return TensorType(dtype, _declared_shape(proto.tensor_type.shape, owner, dims))
+    if kind == "sequence_type":
+        return SequenceType(_element_type(proto.sequence_type, owner, dims))
+    if kind == "optional_type":
+        return OptionalType(_element_type(proto.optional_type, owner, dims))
+    if kind is None:
+        raise ModelError(f"value {owner!r}: expected a type, got none")
+    raise UnsupportedError(f"value {owner!r}: type {kind.removesuffix('_type')} is not supported")
+
+
+def _element_type(
+    proto: onnx.TypeProto.Sequence | onnx.TypeProto.Optional, owner: str, dims: Dims
+) -> Type | None:
+    return read_type(proto.elem_type, owner, dims) if proto.elem_type.WhichOneof("value") else None
+
+
+def _declared_shape(proto: onnx.TensorShapeProto, owner: str, dims: Dims) -> Shape:
+    out: list[IntExpr] = []
+    for axis, d in enumerate(proto.dim):
+        if d.WhichOneof("value") == "dim_value":
+            out.append(const(d.dim_value))
+        elif d.dim_param:
+            out.append(dims.named(d.dim_param))
+        else:
+            out.append(dims.anonymous(owner, axis))
+    _check_known(out, f"value {owner!r}")
+    return tuple(out)
+
+
+def _override_shape(owner: str, dims: Dims, sizes: Sequence[int | str]) -> Shape:
+    out: list[IntExpr] = []
+    for axis, size in enumerate(sizes):
+        if isinstance(size, str):
+            out.append(dims.named(size) if size else dims.anonymous(owner, axis))
+        else:
+            check_size(f"input_shapes[{owner!r}]", size)
+            out.append(const(int(size)))
+    _check_known(out, f"input_shapes[{owner!r}]")
+    return tuple(out)
+
+
+def check_size(who: str, size: object) -> None:
+    """Raises InputError unless ``size`` is a possible dimension."""
+    if isinstance(size, bool) or not hasattr(size, "__index__") or not 0 <= int(size) <= MAX_DIM:  # type: ignore[call-overload]
+        raise InputError(f"{who}: expected sizes in 0..2**40 or names, got {size!r}")
+
+
+def _check_known(shape: Sequence[IntExpr], who: str) -> None:
+    """The fixed dims, and the product of those that are not zero, must be possible."""
+    check_dims(tuple(v for d in shape if (v := d.value())), who)
+
+
+def split_overrides(
+    overrides: Mapping[str, Sequence[int | str] | int] | None, model: onnx.GraphProto
+) -> tuple[dict[str, Sequence[int | str]], dict[str, int]]:
+    """The user's ``input_shapes`` as shapes by input name and sizes by dim name. Raises InputError."""
+    shapes: dict[str, Sequence[int | str]] = {}
+    sizes: dict[str, int] = {}
+    inputs = {i.name for i in model.input} - {t.name for t in model.initializer}
+    params = dict.fromkeys(
+        d.dim_param for i in model.input if i.type.HasField("tensor_type") for d in i.type.tensor_type.shape.dim
+        if d.dim_param
+    )  # fmt: skip
+    for name, value in (overrides or {}).items():
+        if isinstance(value, str):
+            raise InputError(f"input_shapes[{name!r}]: expected a shape or a size, got {value!r}")
+        if isinstance(value, Sequence):
+            if name not in inputs:
+                raise InputError(f"input_shapes: no input {name!r}, inputs are {sorted(inputs)[:20]}")
+            shapes[name] = value
+            continue
+        check_size(f"input_shapes[{name!r}]", value)
+        raw = [p for p in params if name in (p, identifier(p))]
+        if not raw:
+            raise InputError(f"input_shapes: no dimension {name!r}, dimensions are {list(params)[:20]}")
+        sizes.update(dict.fromkeys(raw, int(value)))
+    return shapes, sizes
+

@@ -1,0 +1,65 @@
+"""``from_onnx``: the way in. Each line is one stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from tilewright.core.errors import ModelError
+from tilewright.frontend.convert import GraphConverter
+from tilewright.frontend.dims import Dims, split_overrides
+from tilewright.frontend.report import require_known_opsets, require_supported
+from tilewright.frontend.source import open_source
+from tilewright.graph_ir.inference import infer_graph
+from tilewright.graph_ir.ir import Graph, TensorType
+from tilewright.graph_ir.ops import OPS
+
+
+def has_operator(op: str) -> bool:
+    """True for what the graph IR can express."""
+    return op in OPS
+
+
+def from_onnx(
+    model: str | Path | bytes | onnx.ModelProto,
+    input_shapes: Mapping[str, Sequence[int | str] | int] | None = None,
+    native: Callable[[str], bool] = has_operator,
+) -> Graph:
+    """Read an ONNX model (opset 7 to the newest of the installed onnx) into a typed graph.
+
+    ``input_shapes``: shapes by input name, and sizes by dimension name: ``{"x": (1, 3, "h", "w"), "batch": 4}``.
+    ``native``: which operators may stay as they are; others are expanded if the standard defines them as functions.
+    An initializer that is also an input is a constant of the graph and not an input of it.
+
+    Raises UnsupportedError with the list of all that is not supported, ModelError for a malformed model, InputError
+    for an override that does not fit.
+    """
+    source = open_source(model)
+    try:
+        require_known_opsets(source.model)
+        require_supported(source.model, native)
+        shapes, sizes = split_overrides(input_shapes, source.model.graph)
+        graph = GraphConverter(source, native, Dims(sizes), shapes).convert()
+        graph = infer_graph(graph)
+        _require_declared_types(source.model.graph, graph)
+    except UnicodeDecodeError as e:
+        raise ModelError(f"model: a name or text is not UTF-8: {e.reason} at {e.start}") from e
+    except DecodeError as e:
+        raise ModelError(f"model: malformed message: {e}") from e
+    except RecursionError as e:
+        raise ModelError("model: nested too deeply") from e
+    except OverflowError as e:
+        raise ModelError(f"model: a number is out of range: {e}") from e
+    return graph
+
+
+def _require_declared_types(proto: onnx.GraphProto, graph: Graph) -> None:
+    """The element types that the model declares for its outputs must be those that it computes."""
+    for o, name in zip(proto.output, graph.outputs, strict=True):
+        t = graph.values[name].type
+        declared = o.type.tensor_type.elem_type if o.type.WhichOneof("value") == "tensor_type" else 0
+        if declared and isinstance(t, TensorType) and t.dtype.onnx != declared:
+            raise ModelError(f"output {o.name!r}: declared with element type number {declared}, computed as {t.dtype}")

@@ -1,0 +1,61 @@
+"""Reductions, softmax and its kin, TopK."""
+
+from __future__ import annotations
+
+from tilewright.frontend.build import Call, GraphBuilder
+from tilewright.frontend.ops.rule import Family, Rule
+
+
+def _reduce(call: Call, build: GraphBuilder) -> None:
+    """Until 12 (ReduceSum) or 17: the axes were an attribute; none or an empty list meant all."""
+    axes = call.ints_attr("axes")
+    attrs = {k: v for k, v in call.attrs.items() if k != "axes"}
+    build.emit_to(call.op, (call.input(0), build.ints(axes, "axes") if axes else ""), call.outputs, attrs)
+
+
+def _coerced(call: Call, build: GraphBuilder) -> None:
+    """Until 12: the input was made a matrix at ``axis`` (default 1), and the rows normalised."""
+    axis = call.int_attr("axis", 1)
+    x = call.input(0)
+    if axis == -1 or build.rank(x) == axis + 1:
+        build.emit_to(call.op, (x,), call.outputs, {"axis": -1})
+        return
+    flat = build.emit("Flatten", (x,), "flat", axis=axis)
+    rows = build.emit(call.op, (flat,), "rows", axis=-1)
+    shape = build.emit("Shape", (x,), "shape")
+    build.emit_to("Reshape", (rows, shape), call.outputs, {})
+
+
+def _top_k_attribute(call: Call, build: GraphBuilder) -> None:
+    """Until 9: k was an attribute; always the largest, sorted."""
+    k = build.ints((call.int_attr("k", 0),), "k")
+    build.emit_to("TopK", (call.input(0), k), call.outputs, {a: v for a, v in call.attrs.items() if a != "k"})
+
+
+_SOFTMAX_MAKES = ("Flatten", "Shape", "Reshape")
+
+
+def _softmax(op: str) -> tuple[Rule, ...]:
+    return (Rule(1, 12, _coerced, (op, *_SOFTMAX_MAKES)),)
+
+
+def _reduction(op: str, until: int = 17) -> tuple[Rule, ...]:
+    return (Rule(1, until, _reduce, (op,)),)
+
+
+RULES: Family = {
+    "ReduceSum": _reduction("ReduceSum", 12),
+    "ReduceL1": _reduction("ReduceL1"),
+    "ReduceL2": _reduction("ReduceL2"),
+    "ReduceLogSum": _reduction("ReduceLogSum"),
+    "ReduceLogSumExp": _reduction("ReduceLogSumExp"),
+    "ReduceMax": _reduction("ReduceMax"),
+    "ReduceMean": _reduction("ReduceMean"),
+    "ReduceMin": _reduction("ReduceMin"),
+    "ReduceProd": _reduction("ReduceProd"),
+    "ReduceSumSquare": _reduction("ReduceSumSquare"),
+    "Softmax": _softmax("Softmax"),
+    "LogSoftmax": _softmax("LogSoftmax"),
+    "Hardmax": _softmax("Hardmax"),
+    "TopK": (Rule(1, 9, _top_k_attribute, ("TopK",)),),
+}

@@ -1,0 +1,139 @@
+"""What the ONNX standard says of an operator in a version: arity, attributes, element types of outputs, body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import onnx
+from onnx import defs
+
+from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
+from tilewright.graph_ir.ir import OptionalType, SequenceType, TensorType, Type
+
+NEWEST_OPSET = defs.onnx_opset_version()
+
+_STANDARD_DOMAINS = frozenset(("", "ai.onnx"))
+# ONNX writes C-like names in type strings
+_TYPE_STRINGS: dict[str, DType] = {
+    "tensor(float)": dtypes.float32, "tensor(double)": dtypes.float64, "tensor(bool)": dtypes.bool_,
+    "tensor(string)": dtypes.string,
+    **{f"tensor({t.name})": t for t in dtypes.ALL if t.name not in ("float32", "float64", "bool", "string")},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AttrSpec:
+    """An attribute: its AttributeProto type number, and whether it must be given."""
+
+    type: int
+    required: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Signature:
+    """One operator in one version. ``inputs``/``outputs`` are type variables, the last repeats if variadic."""
+
+    op: str
+    domain: str
+    since: int
+    deprecated: bool
+    min_inputs: int
+    max_inputs: int
+    min_outputs: int
+    max_outputs: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, AttrSpec]
+    fixed: Mapping[str, DType]
+    has_body: bool
+
+
+def normal_domain(domain: str) -> str:
+    """The domain with the two spellings of ONNX's own made one."""
+    return "" if domain in _STANDARD_DOMAINS else domain
+
+
+@lru_cache(maxsize=4096)
+def signature(op: str, domain: str, version: int) -> Signature | None:
+    """The signature in force at opset ``version``, or None if the standard has no such operator."""
+    if not 1 <= version <= 2**31 - 1:
+        return None
+    try:
+        s = defs.get_schema(op, version, domain)
+    except defs.SchemaError:
+        return None
+    fixed = {t: d for t, d in _TYPE_STRINGS.items()}
+    for c in s.type_constraints:
+        if len(c.allowed_type_strs) == 1 and c.allowed_type_strs[0] in _TYPE_STRINGS:
+            fixed[c.type_param_str] = _TYPE_STRINGS[c.allowed_type_strs[0]]
+    return Signature(
+        op, domain, s.since_version, s.deprecated,
+        s.min_input, s.max_input, s.min_output, s.max_output,
+        tuple(i.type_str for i in s.inputs), tuple(o.type_str for o in s.outputs),
+        {k: AttrSpec(int(a.type.value), a.required) for k, a in s.attributes.items()},
+        fixed, s.has_function or s.has_context_dependent_function,
+    )  # fmt: skip
+
+
+def output_dtypes(sig: Signature, inputs: Sequence[DType | None], count: int) -> list[DType | None]:
+    """Element types of the first ``count`` outputs as far as the signature alone decides them."""
+    bound: dict[str, DType] = dict(sig.fixed)
+    for i, dtype in enumerate(inputs):
+        if dtype is not None and sig.inputs:
+            variable = sig.inputs[min(i, len(sig.inputs) - 1)]
+            if not variable.startswith("tensor("):
+                bound.setdefault(variable, dtype)
+    if not sig.outputs:
+        return [None] * count
+    return [bound.get(sig.outputs[min(i, len(sig.outputs) - 1)]) for i in range(count)]
+
+
+def plain_body(sig: Signature, version: int) -> onnx.FunctionProto | None:
+    """The standard's definition of an operator as a function that is the same for all attributes and types."""
+    schema = defs.get_schema(sig.op, version, sig.domain)
+    usable = [v for v in schema.function_opset_versions if v <= version] if schema.has_function else []
+    if not usable:
+        return None
+    return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(max(usable)))
+
+
+def function_body(
+    sig: Signature, version: int, node: onnx.NodeProto, inputs: Sequence[Type | None]
+) -> onnx.FunctionProto | None:
+    """The standard's definition of an operator as a function for these attributes and input types, or None.
+
+    Raises ValueError or RuntimeError where the node is not a legal one.
+    """
+    body = plain_body(sig, version)
+    if body is not None:
+        return body
+    schema = defs.get_schema(sig.op, version, sig.domain)
+    if not schema.has_context_dependent_function:
+        return None
+    usable = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+    if not usable:
+        return None
+    types = [_type_proto(t).SerializeToString() for t in inputs]
+    content = schema.get_context_dependent_function_with_opset_version(max(usable), node.SerializeToString(), types)
+    return onnx.FunctionProto.FromString(content) if content else None
+
+
+def _type_proto(t: Type | None) -> onnx.TypeProto:
+    proto = onnx.TypeProto()
+    match t:
+        case TensorType():
+            proto.tensor_type.elem_type = t.dtype.onnx
+            if t.shape is not None:
+                proto.tensor_type.shape.SetInParent()
+                for d in t.shape:
+                    dim, value = proto.tensor_type.shape.dim.add(), d.value()
+                    if value is not None:
+                        dim.dim_value = value
+        case SequenceType():
+            proto.sequence_type.elem_type.CopyFrom(_type_proto(t.element))
+        case OptionalType():
+            proto.optional_type.elem_type.CopyFrom(_type_proto(t.element))
+    return proto

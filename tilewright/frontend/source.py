@@ -1,0 +1,53 @@
+"""Where a model comes from: a path, bytes or a message; and where the bytes of its tensors are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from tilewright.core.errors import ModelError
+from tilewright.frontend.wire import Buffer, Span, map_file, split_payloads
+
+ModelLike: TypeAlias = "str | Path | bytes | memoryview | onnx.ModelProto"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A parsed model. Large tensors of a serialized model are not in ``model`` but in ``buffer`` at ``spans``."""
+
+    model: onnx.ModelProto
+    buffer: Buffer | None = None
+    spans: tuple[Span, ...] = ()
+    directory: Path | None = None
+    files: dict[str, Buffer] = field(default_factory=dict)
+    """Mappings of external data files, by location."""
+
+
+def open_source(model: ModelLike) -> Source:
+    """Parse a model given by path, by its serialized bytes or as a message. Raises ModelError."""
+    if isinstance(model, onnx.ModelProto):
+        return Source(model)
+    if isinstance(model, str | Path):
+        path = Path(model)
+        return _parse(map_file(path), str(path), path.resolve().parent)
+    if isinstance(model, bytes | bytearray | memoryview):
+        return _parse(memoryview(model).cast("B"), "model", None)
+    raise ModelError(f"model: expected a path, bytes or an onnx.ModelProto, got {type(model).__name__}")
+
+
+def _parse(buffer: Buffer, who: str, directory: Path | None) -> Source:
+    if len(buffer) == 0:
+        raise ModelError(f"{who}: expected an ONNX model, got an empty file")
+    try:
+        small, spans = split_payloads(buffer)
+        message = onnx.ModelProto.FromString(small)
+    except ModelError as e:
+        raise ModelError(f"{who} is not an ONNX model: {e}") from e
+    except (DecodeError, UnicodeDecodeError) as e:
+        reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+        raise ModelError(f"{who} is not an ONNX model: {reason}") from e
+    return Source(message, buffer, spans, directory)

@@ -1,0 +1,27 @@
+"""The converter table: (domain, operator) -> rules by version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.frontend.ops import arithmetic, contrib, normalization, pooling, reduction, resize, shapes, signal
+from tilewright.frontend.ops.rule import Rule
+
+CONVERTERS: Mapping[tuple[str, str], tuple[Rule, ...]] = {
+    **{("", op): rules for op, rules in arithmetic.RULES.items()},
+    **{("", op): rules for op, rules in normalization.RULES.items()},
+    **{("", op): rules for op, rules in pooling.RULES.items()},
+    **{("", op): rules for op, rules in reduction.RULES.items()},
+    **{("", op): rules for op, rules in resize.RULES.items()},
+    **{("", op): rules for op, rules in shapes.RULES.items()},
+    **{("", op): rules for op, rules in signal.RULES.items()},
+    **{("com.microsoft", op): rules for op, rules in contrib.RULES.items()},
+}
+
+
+def find_rule(op: str, domain: str, version: int) -> Rule | None:
+    """The rule for an operator at an opset version, or None if its form there is the newest."""
+    for rule in CONVERTERS.get((domain, op), ()):
+        if rule.since <= version and (rule.until is None or version <= rule.until):
+            return rule
+    return None

@@ -1,0 +1,340 @@
+"""Fusion: which nodes become one kernel. Groups by pattern kind and post-dominators, in the way of TVM's FuseOps.
+
+A node is joined with its immediate post-dominator (the first node through which everything that depends on it must pass)
+together with all nodes between the two, when the result is one anchor (matmul, convolution, reduction, norm, ...) with
+elementwise nodes around it, or no anchor at all. Only the last node's outputs leave such a group, so nothing is computed
+twice and groups cannot depend on each other in a circle. Whatever is not joined is recorded with the reason.
+
+Nodes that only compute shapes which are known as expressions over the dim symbols are in no group
+(:func:`shape_only_nodes`): their readers take ``Value.data`` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.graph_ir.ir import Graph, Node, Shape, TensorType, node_reads
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops import OPS
+
+SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
+    "Reshape": (1,),
+    "Expand": (1,),
+    "ConstantOfShape": (0,),
+    "Slice": (1, 2, 3, 4),
+    "Range": (0, 1, 2),
+    "Tile": (1,),
+    "Pad": (1, 3),
+    "Squeeze": (1,),
+    "Unsqueeze": (1,),
+    "Resize": (1, 2, 3),
+    "Split": (1,),
+    "TopK": (1,),
+    "CenterCropPad": (1,),
+}
+"""Operands that a lowering rule takes as known elements, not as an array, when all of them are known."""
+
+_ANCHORS = frozenset({PatternKind.REDUCTION, PatternKind.OUT_FUSABLE, PatternKind.OPAQUE})
+_PLAIN = frozenset({PatternKind.BROADCAST, PatternKind.INJECTIVE})
+_MERGE_ONLY = frozenset({"Concat", "Split"})
+_CHEAP_PROLOGUE = frozenset({"Transpose", "Slice", "Cast", "Expand"})
+_SOFT_OPAQUE = frozenset({"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"})
+_WINDOWS = frozenset({"Conv", "ConvTranspose", "ConvInteger", "QLinearConv"})
+_EXPENSIVE = frozenset(
+    """Exp Log Sqrt Pow Erf Tanh Sigmoid Gelu Softplus Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Mish Selu
+    Celu Elu Swish HardSwish Mod Div""".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that become one kernel, in topological order, with what goes in and out and the strictest kind inside."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    kind: PatternKind
+
+
+@dataclass(frozen=True, slots=True)
+class FusionLimits:
+    """Bounds of a group. ``injective_epilogue``: a Transpose or Slice may follow a matmul or convolution."""
+
+    max_nodes: int = 20
+    max_inputs: int = 12
+    max_prologue: int = 6
+    injective_epilogue: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FusionRefusal:
+    """Two nodes that stay apart, and why."""
+
+    node: str
+    into: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not fused {self.node} with {self.into}: {self.reason}"
+
+
+def node_kind(node: Node) -> PatternKind:
+    """The pattern kind of a node; HOST for what the operator table does not know."""
+    op = OPS.get(node.op) if not node.domain else None
+    return PatternKind.HOST if op is None else op.kind
+
+
+def group_graph(graph: Graph, limits: FusionLimits | None = None) -> tuple[Group, ...]:
+    """The groups of a graph in topological order (its subgraphs have their own)."""
+    return group_with_reasons(graph, limits)[0]
+
+
+def group_with_reasons(
+    graph: Graph, limits: FusionLimits | None = None
+) -> tuple[tuple[Group, ...], tuple[FusionRefusal, ...]]:
+    """The groups, and every pair of neighbours that stayed apart."""
+    fuser = _Fuser(graph, limits or FusionLimits())
+    fuser.run()
+    return fuser.groups(), tuple(dict.fromkeys(fuser.refusals))
+
+
+def shape_only_nodes(graph: Graph) -> frozenset[str]:
+    """Names of nodes that no kernel needs: all their readers take known elements (see SHAPE_OPERANDS)."""
+    needed: set[str] = set(graph.outputs)
+    skipped: set[str] = set()
+    for n in reversed(graph.nodes):
+        if not any(o in needed for o in n.outputs):
+            skipped.add(n.name)
+            continue
+        by_value = SHAPE_OPERANDS.get(n.op, ()) if not n.domain else ()
+        for k, i in enumerate(n.inputs):
+            v = graph.values.get(i)
+            if i and not (k in by_value and v is not None and v.data is not None):
+                needed.add(i)
+        for _, g in n.subgraphs():
+            needed.update(node_reads_of(g))
+    return frozenset(skipped)
+
+
+def node_reads_of(graph: Graph) -> set[str]:
+    """Every name that a subgraph's nodes and outputs mention."""
+    return {i for n in graph.nodes for i in node_reads(n)} | set(graph.outputs)
+
+
+class _Fuser:
+    def __init__(self, graph: Graph, limits: FusionLimits) -> None:
+        self.graph = graph
+        self.limits = limits
+        skipped = shape_only_nodes(graph)
+        self.nodes = [n for n in graph.nodes if n.name not in skipped]
+        self.kinds = [node_kind(n) for n in self.nodes]
+        self.place = {o: k for k, n in enumerate(self.nodes) for o in n.outputs if o}
+        self.readers: list[list[int]] = [[] for _ in self.nodes]
+        for k, n in enumerate(self.nodes):
+            for i in dict.fromkeys(node_reads(n)):
+                if i in self.place:
+                    self.readers[self.place[i]].append(k)
+        self.group_of = list(range(len(self.nodes)))
+        self.members: dict[int, list[int]] = {k: [k] for k in range(len(self.nodes))}
+        self.after = self._post_dominators()
+        self.refusals: list[FusionRefusal] = []
+
+    # -- post-dominators -----------------------------------------------------------------------------------------
+    def _post_dominators(self) -> list[int | None]:
+        """The immediate post-dominator of each node; None for the exit (a graph output, or no common one)."""
+        outputs = set(self.graph.outputs)
+        after: list[int | None] = [None] * len(self.nodes)
+        depth = [1] * len(self.nodes)
+        for k in range(len(self.nodes) - 1, -1, -1):
+            if any(o in outputs for o in self.nodes[k].outputs) or not self.readers[k]:
+                continue
+            common: int | None = self.readers[k][0]
+            for r in self.readers[k][1:]:
+                other: int | None = r
+                while common != other:
+                    if common is None or other is None:
+                        common = None
+                        break
+                    if depth[common] >= depth[other]:
+                        common = after[common]
+                    else:
+                        other = after[other]
+                if common is None:
+                    break
+            after[k] = common
+            depth[k] = 1 if common is None else depth[common] + 1
+        return after
+
+    # -- merging -------------------------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Anchors take what follows them; then elementwise chains join; then what comes before joins an anchor."""
+        order = range(len(self.nodes))
+        for k in order:
+            if self.kinds[k] in _ANCHORS:
+                self._grow(k)
+        for k in order:
+            if self.kinds[k] in _PLAIN:
+                self._grow(k)
+
+    def _grow(self, k: int) -> None:
+        """Joins the group of ``k`` with its post-dominator as often as that is allowed."""
+        while True:
+            group = self.group_of[k]
+            last = max(self.members[group])
+            target = self.after[last]
+            if target is None:
+                self._note_exit(last)
+                return
+            between = self._between(last, target)
+            reason = self._refusal(group, between)
+            if reason is not None:
+                if reason:
+                    self.refusals.append(FusionRefusal(self.nodes[last].name, self.nodes[target].name, reason))
+                return
+            self._merge({group} | {self.group_of[b] for b in between})
+
+    def _note_exit(self, last: int) -> None:
+        node = self.nodes[last]
+        if any(o in self.graph.outputs for o in node.outputs) or not self.readers[last]:
+            return
+        self.refusals.append(FusionRefusal(node.name, "its readers", "its readers do not meet again in one node"))
+
+    def _between(self, source: int, target: int) -> list[int]:
+        """Nodes on paths from ``source`` to ``target``, without the source."""
+        found = {target}
+        todo = list(self.readers[source])
+        while todo:
+            k = todo.pop()
+            if k not in found:
+                found.add(k)
+                todo.extend(r for r in self.readers[k] if r <= target)
+        return sorted(found)
+
+    def _refusal(self, group: int, between: Sequence[int]) -> str | None:
+        """Why ``group`` cannot take the nodes ``between`` (with their groups); "" for reasons not worth a word."""
+        joined = {group} | {self.group_of[b] for b in between}
+        nodes = sorted(m for g in joined for m in self.members[g])
+        for b in between:
+            kind = self.kinds[b]
+            if kind in (PatternKind.HOST, PatternKind.CONTROL):
+                return "it runs on the host"
+            if kind is PatternKind.VIEW:
+                return "" if len(between) == 1 else "a view lies between"
+            if self.nodes[b].op in _MERGE_ONLY:
+                return f"{self.nodes[b].op} is a kernel of its own"
+        if any(self.nodes[m].op in _MERGE_ONLY for m in self.members[group]):
+            return ""
+        anchors = [m for m in nodes if self.kinds[m] in _ANCHORS]
+        if len(anchors) > 1:
+            return f"{self.nodes[anchors[0]].op} and {self.nodes[anchors[1]].op} cannot share a kernel"
+        if len(nodes) > self.limits.max_nodes:
+            return f"more than {self.limits.max_nodes} nodes"
+        if len(self._inputs(nodes)) > self.limits.max_inputs:
+            return f"more than {self.limits.max_inputs} inputs"
+        if any(not self._is_static_rank(m) for m in nodes):
+            return "a rank is unknown"
+        return self._around_anchor(anchors[0], nodes) if anchors else None
+
+    def _around_anchor(self, anchor: int, nodes: Sequence[int]) -> str | None:
+        node, kind = self.nodes[anchor], self.kinds[anchor]
+        before = self._before(anchor, nodes)
+        behind = [m for m in nodes if m != anchor and m not in before]
+        if len(node.outputs) > 1 and any(o and self._is_read(o) for o in node.outputs[1:]) and behind:
+            return f"{node.op} has several outputs"
+        out = self._shape(node.outputs[0])
+        for m in behind:
+            n = self.nodes[m]
+            if kind is PatternKind.OUT_FUSABLE or kind is PatternKind.OPAQUE:
+                if self.kinds[m] is PatternKind.INJECTIVE and not self.limits.injective_epilogue:
+                    return f"{n.op} after {node.op} would scatter its stores"
+                same = self._shape(n.outputs[0]) == out
+                if not same and self._depends(m, anchor, nodes) and self.kinds[m] is PatternKind.BROADCAST:
+                    return f"{n.op} makes the result of {node.op} larger"
+        return self._prologue_refusal(node, kind, before)
+
+    def _prologue_refusal(self, node: Node, kind: PatternKind, before: Sequence[int]) -> str | None:
+        if not before:
+            return None
+        if len(before) > self.limits.max_prologue:
+            return f"more than {self.limits.max_prologue} nodes before {node.op}"
+        ops = [self.nodes[m].op for m in before]
+        costly = [op for op in ops if op in _EXPENSIVE]
+        if node.op in _WINDOWS:
+            return f"{node.op} reads each element many times"
+        if kind is PatternKind.OUT_FUSABLE:
+            odd = [op for op in ops if op not in _CHEAP_PROLOGUE]
+            return f"{node.op} reads each element many times, so {odd[0]} would be repeated" if odd else None
+        if kind is PatternKind.OPAQUE:
+            if node.op not in _SOFT_OPAQUE:
+                return f"{node.op} reads each element several times"
+            return f"{node.op} reads each element several times, so {costly[0]} would be repeated" if costly else None
+        return None
+
+    def _before(self, anchor: int, nodes: Sequence[int]) -> list[int]:
+        """Members on which the anchor depends."""
+        inside = set(nodes)
+        found: set[int] = set()
+        todo = [anchor]
+        while todo:
+            for i in node_reads(self.nodes[todo.pop()]):
+                p = self.place.get(i)
+                if p is not None and p in inside and p not in found:
+                    found.add(p)
+                    todo.append(p)
+        return sorted(found)
+
+    def _depends(self, m: int, anchor: int, nodes: Sequence[int]) -> bool:
+        return anchor in self._before(m, nodes)
+
+    def _merge(self, groups: set[int]) -> None:
+        keep = min(groups)
+        for g in sorted(groups - {keep}):
+            for m in self.members.pop(g):
+                self.group_of[m] = keep
+                self.members[keep].append(m)
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+    def _shape(self, name: str) -> Shape | None:
+        v = self.graph.values.get(name)
+        return v.type.shape if v is not None and isinstance(v.type, TensorType) else None
+
+    def _is_static_rank(self, m: int) -> bool:
+        return all(self._shape(o) is not None for o in self.nodes[m].outputs if o)
+
+    def _is_read(self, name: str) -> bool:
+        return name in self.graph.outputs or any(name in self.nodes[r].inputs for r in self.readers[self.place[name]])
+
+    def _inputs(self, nodes: Sequence[int]) -> tuple[str, ...]:
+        inside = {o for m in nodes for o in self.nodes[m].outputs}
+        reads = (i for m in nodes for i in node_reads(self.nodes[m]))
+        return tuple(dict.fromkeys(i for i in reads if i not in inside))
+
+    def groups(self) -> tuple[Group, ...]:
+        """The result; a group stands where its last node stood."""
+        outputs = set(self.graph.outputs)
+        out = []
+        for members in sorted(self.members.values(), key=max):
+            members = sorted(members)
+            nodes = tuple(self.nodes[m] for m in members)
+            inside = set(members)
+            leaving = tuple(
+                o
+                for m in members
+                for o in self.nodes[m].outputs
+                if o and (o in outputs or any(o in self._reads(r) for r in self.readers[m] if r not in inside))
+            )
+            out.append(Group(nodes[-1].name, nodes, self._inputs(members), leaving, self._kind(members)))
+        return tuple(out)
+
+    def _reads(self, k: int) -> set[str]:
+        return set(node_reads(self.nodes[k]))
+
+    def _kind(self, members: Sequence[int]) -> PatternKind:
+        order = list(PatternKind)
+        kinds = [self.kinds[m] for m in members]
+        for k in kinds:
+            if k in _ANCHORS:
+                return k
+        return max(kinds, key=order.index)

@@ -1,0 +1,188 @@
+"""Shape and type inference with symbolic dims, and data propagation through shape arithmetic.
+
+``infer_graph`` computes every value's type from the graph's inputs and constants; earlier entries for node outputs
+are not trusted. A size that depends on the data is a fresh symbol ``u0, u1, ...`` (numbered in node order, so the
+same graph gives the same names), which the runtime binds from the actual array. How two dims that must agree are
+merged is written down in :mod:`tilewright.graph_ir.ops.shapes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.core.errors import ModelError
+from tilewright.core.intexpr import const
+from tilewright.graph_ir.ir import (
+    Constant,
+    Graph,
+    Node,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Type,
+    Value,
+    walk_graphs,
+)
+from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.ops.base import MAX_DATA, Data, FreshSymbols, InferContext, Inferred, UnknownRank
+
+_EXACT_IN_FLOAT32 = 1 << 24
+
+
+def infer_graph(graph: Graph) -> Graph:
+    """The graph with an entry in ``values`` for every name, subgraphs included. Raises ModelError."""
+    symbols = FreshSymbols(_symbols_in_use(graph))
+    return _infer(graph, {}, {}, symbols)
+
+
+def infer_node(
+    node: Node,
+    values: Mapping[str, Value],
+    constants: Mapping[str, Constant],
+    symbols: FreshSymbols | None = None,
+) -> tuple[Value, ...]:
+    """Values of one node's outputs, given its inputs'; fresh symbols (from ``symbols``) avoid every name those mention."""
+    if symbols is None:
+        symbols = FreshSymbols({s for v in values.values() for s in _symbols_of(v.type)})
+    return _infer_node(node, dict(values), constants, symbols)[1]
+
+
+def symbols_in(values: Mapping[str, Value]) -> set[str]:
+    """Every dim symbol that the types and elements of ``values`` mention."""
+    found = {s for v in values.values() for s in _symbols_of(v.type)}
+    return found | {s for v in values.values() for d in v.data or () for s in d.free_vars()}
+
+
+def constant_value(name: str, array: np.ndarray) -> Value:
+    """The value of a constant: its type, and its elements where small and whole."""
+    dims = tuple(const(d) for d in array.shape)
+    return Value(name, TensorType(dtypes.from_numpy(array.dtype), dims), _elements(array))
+
+
+def _elements(array: np.ndarray) -> Data | None:
+    if array.size > MAX_DATA or array.size == 0 and array.ndim != 1:
+        return None
+    if array.dtype.kind in "iub":
+        return tuple(const(int(x)) for x in array.reshape(-1))
+    if array.dtype in (np.float32, np.float64):
+        flat = array.reshape(-1)
+        whole = np.isfinite(flat) & (np.abs(np.nan_to_num(flat)) <= _EXACT_IN_FLOAT32)
+        if not whole.all() or (flat != np.floor(flat)).any() or (np.signbit(flat) & (flat == 0)).any():
+            return None
+        return tuple(const(int(x)) for x in flat)
+    return None
+
+
+def _symbols_of(t: Type | None) -> set[str]:
+    if isinstance(t, TensorType):
+        return {s for d in t.shape or () for s in d.free_vars()}
+    if isinstance(t, (SequenceType, OptionalType)):
+        return _symbols_of(t.element)
+    return set()
+
+
+def _symbols_in_use(graph: Graph) -> set[str]:
+    found: set[str] = set()
+    for g in walk_graphs(graph):
+        for name in g.inputs:
+            if g is graph and name in g.values:
+                found |= _symbols_of(g.values[name].type)
+    return found
+
+
+def _infer(
+    graph: Graph,
+    outer: Mapping[str, Value],
+    outer_constants: Mapping[str, Constant],
+    symbols: FreshSymbols,
+    input_types: Sequence[Type | None] | None = None,
+) -> Graph:
+    """Infer one graph in the scope of ``outer``."""
+    local: dict[str, Value] = {}
+    for i, name in enumerate(graph.inputs):
+        given = None if input_types is None else input_types[i]
+        if given is not None:
+            local[name] = Value(name, given)
+        elif name in graph.values:
+            local[name] = Value(name, graph.values[name].type, graph.values[name].data if input_types is None else None)
+        else:
+            raise ModelError(f"graph '{graph.name}': expected a type for input '{name}', got none")
+    for name, c in graph.constants.items():
+        local[name] = constant_value(name, c.array)
+    scope: dict[str, Value] = {**outer, **local} if outer else local
+    constants = {**outer_constants, **graph.constants} if outer_constants else dict(graph.constants)
+    nodes = []
+    changed = False
+    for node in graph.nodes:
+        new, outputs = _infer_node(node, scope, constants, symbols)
+        changed |= new is not node
+        nodes.append(new)
+        for v in outputs:
+            scope[v.name] = v
+            if outer:
+                local[v.name] = v
+    for name in graph.outputs:
+        if name not in scope:
+            raise ModelError(f"graph '{graph.name}': expected a definition of output '{name}', got none")
+        if name not in local:
+            local[name] = scope[name]
+    return graph.replace(values=local, nodes=tuple(nodes) if changed else graph.nodes)
+
+
+def _infer_node(
+    node: Node, scope: dict[str, Value], constants: Mapping[str, Constant], symbols: FreshSymbols
+) -> tuple[Node, tuple[Value, ...]]:
+    op = OPS.get(node.op) if node.domain == "" else None
+    if op is None:
+        raise ModelError(f"node '{node.name}' ({node.op}): expected a known operator, got {node.domain or 'ai.onnx'}")
+    n = len(node.inputs)
+    if n < op.min_inputs or (op.max_inputs is not None and n > op.max_inputs):
+        raise ModelError(f"node '{node.name}' ({node.op}): expected {_count(op.min_inputs, op.max_inputs)} inputs, got {n}")
+    if len(node.outputs) < op.min_outputs or (op.max_outputs is not None and len(node.outputs) > op.max_outputs):
+        wanted = _count(op.min_outputs, op.max_outputs)
+        raise ModelError(f"node '{node.name}' ({node.op}): expected {wanted} outputs, got {len(node.outputs)}")
+    inputs: list[Value | None] = []
+    arrays: list[np.ndarray | None] = []
+    for i in node.inputs:
+        if not i:
+            inputs.append(None)
+            arrays.append(None)
+            continue
+        if i not in scope:
+            raise ModelError(f"node '{node.name}' ({node.op}): expected a definition of input '{i}', got none")
+        inputs.append(scope[i])
+        arrays.append(constants[i].array if i in constants else None)
+
+    def subgraph(g: Graph, types: Sequence[Type | None]) -> Graph:
+        return _infer(g, scope, constants, symbols, types)
+
+    ctx = InferContext(node, tuple(inputs), arrays, symbols, subgraph)
+    try:
+        inferred = op.infer(ctx)
+    except UnknownRank:
+        types = op.dtypes(ctx) if op.dtypes is not None else (ctx.dtype(0),)
+        inferred = tuple(Inferred(TensorType(types[min(k, len(types) - 1)], None)) for k in range(len(node.outputs)))
+    if len(inferred) < len(node.outputs):
+        ctx.error(f"at most {len(inferred)} outputs", str(len(node.outputs)))
+    _require_sizes(ctx, inferred)
+    if ctx.new_attrs:
+        node = node.with_attrs(**ctx.new_attrs)
+    pairs = zip(node.outputs, inferred, strict=False)
+    return node, tuple(Value(o, r.type, r.data) for o, r in pairs if o)
+
+
+def _require_sizes(ctx: InferContext, inferred: Sequence[Inferred]) -> None:
+    for r in inferred:
+        if isinstance(r.type, TensorType) and r.type.shape is not None:
+            for d in r.type.shape:
+                if not d.terms and d.const < 0:
+                    ctx.error("sizes >= 0", str(r.type))
+
+
+def _count(least: int, most: int | None) -> str:
+    if most is None:
+        return f"at least {least}"
+    return str(least) if least == most else f"{least} to {most}"

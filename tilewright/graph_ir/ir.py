@@ -1,0 +1,191 @@
+"""The graph IR: a network as typed values and nodes in topological order. Data only; nothing here transforms.
+
+Grammar (the text form; :mod:`tilewright.graph_ir.text` prints and parses it)::
+
+    Graph     ::= name, inputs, nodes (topological order), outputs, values, constants
+    Node      ::= outputs = op(inputs) {attributes}        an absent optional input or output is ""
+    Value     ::= name : Type                              every name that a node, input or constant defines has one
+    Type      ::= TensorType(dtype, shape) | SequenceType(element) | OptionalType(element)
+    shape     ::= tuple of core.intexpr.IntExpr over dimension symbols; None: rank unknown (host values only)
+    Attribute ::= int | float | str | DType | tuple of those | Graph (a subgraph) | Constant | None
+
+Operators carry the names and the semantics of the newest ONNX version known to the frontend, which normalises older
+versions; operators that ONNX does not have live in the same table (:mod:`tilewright.graph_ir.ops`) and say so.
+Names are unique in a graph and its subgraphs. A subgraph may read values of the graphs around it by name.
+
+``Value.data`` is what is known of a small integer tensor's elements (flattened, row-major) as expressions over
+dimension symbols: how shape arithmetic is followed. Constants are held by reference and are never written to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from tilewright.core.dtypes import DType
+from tilewright.core.intexpr import IntExpr
+
+Shape: TypeAlias = tuple[IntExpr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    dtype: DType
+    shape: Shape | None
+
+    def __str__(self) -> str:
+        dims = "?" if self.shape is None else ", ".join(map(str, self.shape))
+        return f"{self.dtype}[{dims}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType:
+    element: Type | None
+
+    def __str__(self) -> str:
+        return f"seq({self.element})"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalType:
+    element: Type | None
+
+    def __str__(self) -> str:
+        return f"optional({self.element})"
+
+
+Type: TypeAlias = TensorType | SequenceType | OptionalType
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A name with its type and, for shape arithmetic, its symbolically known elements."""
+
+    name: str
+    type: Type
+    data: tuple[IntExpr, ...] | None = None
+
+    @property
+    def dtype(self) -> DType:
+        """Element type of a tensor value."""
+        if not isinstance(self.type, TensorType):
+            raise TypeError(f"{self.name}: {self.type} is not a tensor")
+        return self.type.dtype
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of a tensor value of known rank."""
+        if not isinstance(self.type, TensorType) or self.type.shape is None:
+            raise TypeError(f"{self.name}: {self.type} has no known rank")
+        return self.type.shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """An array held by reference (possibly a view of a mapped file). Never written to; compared by identity."""
+
+    array: np.ndarray
+
+
+Attribute: TypeAlias = (
+    "int | float | str | DType | Graph | Constant | None | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """``outputs = op(inputs)``. ``name`` is unique in the graph and is what messages show.
+
+    ``attrs`` is sorted by key. ``domain`` is "" for ONNX's own and our operators.
+    """
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: tuple[tuple[str, Attribute], ...] = ()
+    name: str = ""
+    domain: str = ""
+
+    def attr(self, key: str, default: Attribute = None) -> Attribute:
+        """The attribute ``key``, or ``default`` if the node has none."""
+        for k, v in self.attrs:
+            if k == key:
+                return v
+        return default
+
+    def with_attrs(self, **changes: Attribute) -> Node:
+        """The node with some attributes set."""
+        merged = dict(self.attrs) | changes
+        return dataclasses.replace(self, attrs=make_attrs(merged))
+
+    def subgraphs(self) -> Iterator[tuple[str, Graph]]:
+        for k, v in self.attrs:
+            if isinstance(v, Graph):
+                yield k, v
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """A network. ``values`` has an entry for every name defined here; ``constants`` maps names to arrays."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    values: Mapping[str, Value]
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+
+    def replace(self, **changes: object) -> Graph:
+        """A copy with some fields replaced."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+    def producers(self) -> dict[str, Node]:
+        """Value name -> the node that defines it."""
+        return {o: n for n in self.nodes for o in n.outputs if o}
+
+    def consumers(self) -> dict[str, list[Node]]:
+        """Value name -> nodes that read it, in order, a node once per use; subgraph reads count for the outer node."""
+        out: dict[str, list[Node]] = {}
+        for n in self.nodes:
+            for i in node_reads(n):
+                out.setdefault(i, []).append(n)
+        return out
+
+
+def make_attrs(attrs: Mapping[str, Attribute]) -> tuple[tuple[str, Attribute], ...]:
+    """Attributes in the order that nodes keep them."""
+    return tuple(sorted(attrs.items()))
+
+
+def captured(graph: Graph) -> tuple[str, ...]:
+    """Names that a subgraph reads from the graphs around it, in first-use order."""
+    defined = set(graph.inputs) | set(graph.constants)
+    out: dict[str, None] = {}
+    for n in graph.nodes:
+        for name in node_reads(n):
+            if name not in defined:
+                out[name] = None
+        defined.update(n.outputs)
+    for name in graph.outputs:
+        if name not in defined:
+            out[name] = None
+    return tuple(out)
+
+
+def node_reads(node: Node) -> Iterator[str]:
+    """Names that a node reads: its inputs, then what its subgraphs capture."""
+    yield from (i for i in node.inputs if i)
+    for _, g in node.subgraphs():
+        yield from captured(g)
+
+
+def walk_graphs(graph: Graph) -> Iterator[Graph]:
+    """The graph and all its subgraphs, outermost first."""
+    yield graph
+    for n in graph.nodes:
+        for _, g in n.subgraphs():
+            yield from walk_graphs(g)

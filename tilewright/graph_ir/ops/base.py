@@ -1,0 +1,256 @@
+"""What an operator's definition is, and what its inference rule sees.
+
+Grammar::
+
+    OpDef    ::= name, kind, infer, arity, facts
+    infer    ::= InferContext -> tuple of Inferred, one per output of the node
+    Inferred ::= Type [with data]           data: known elements as expressions (see Value.data)
+
+Attributes that name an element type (``to``, ``dtype``, ``output_dtype``, ...) are ``DType``; the ONNX number is
+accepted too. Attributes that hold a tensor are ``Constant``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, TypeAlias
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import ModelError
+from tilewright.core.intexpr import IntExpr, const, var
+from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, Shape, TensorType, Type, Value
+from tilewright.graph_ir.kinds import PatternKind
+
+MAX_DATA = 64
+Data: TypeAlias = tuple[IntExpr, ...]
+
+
+class UnknownRank(Exception):
+    """Raised by :meth:`InferContext.shape` when an input's rank is unknown; the driver then gives up on shapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """The type of one output and, if known, its elements."""
+
+    type: Type
+    data: Data | None = None
+
+
+def tensor(dtype: DType, shape: Sequence[IntExpr | int] | None, data: Sequence[IntExpr] | None = None) -> Inferred:
+    """A tensor output. ``data`` is dropped when its length does not match the shape or is too long."""
+    if shape is None:
+        return Inferred(TensorType(dtype, None))
+    dims = tuple(const(d) if isinstance(d, int) else d for d in shape)
+    if data is not None:
+        count: int | None = 1
+        for d in dims:
+            v = d.value()
+            count = None if v is None or count is None else count * v
+        if count != len(data) or len(data) > MAX_DATA:
+            data = None
+    return Inferred(TensorType(dtype, dims), None if data is None else tuple(data))
+
+
+InferRule: TypeAlias = "Callable[[InferContext], tuple[Inferred, ...]]"
+DTypeRule: TypeAlias = "Callable[[InferContext], tuple[DType, ...]]"
+
+
+@dataclass(frozen=True, slots=True)
+class OpDef:
+    """One operator.
+
+    ``max_inputs``/``max_outputs`` None: any number. ``host``: why it runs on the host, or None. ``dtypes`` gives the
+    outputs' element types when ranks are unknown (default: the first input's). ``own``: not an ONNX operator.
+    """
+
+    name: str
+    kind: PatternKind
+    infer: InferRule
+    min_inputs: int
+    max_inputs: int | None
+    min_outputs: int = 1
+    max_outputs: int | None = 1
+    host: str | None = None
+    commutative: bool = False
+    deterministic: bool = True
+    dtypes: DTypeRule | None = None
+    own: bool = False
+
+
+class FreshSymbols:
+    """Gives ``u0, u1, ...`` and skips names that the model itself uses. One per inference, so it is deterministic."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
+        self._next = 0
+
+    def fresh(self) -> IntExpr:
+        while (name := f"u{self._next}") in self._taken:
+            self._next += 1
+        self._next += 1
+        return var(name)
+
+
+SubgraphRule: TypeAlias = Callable[[Graph, Sequence[Type | None]], Graph]
+
+
+class InferContext:
+    """What a rule may look at: the node, its inputs' values and constants, fresh symbols, subgraph inference."""
+
+    __slots__ = ("_constants", "_infer_subgraph", "_symbols", "inputs", "new_attrs", "node")
+
+    def __init__(
+        self,
+        node: Node,
+        inputs: tuple[Value | None, ...],
+        constants: Sequence[np.ndarray | None],
+        symbols: FreshSymbols,
+        infer_subgraph: SubgraphRule,
+    ) -> None:
+        self.node = node
+        self.inputs = inputs
+        self._constants = constants
+        self._symbols = symbols
+        self._infer_subgraph = infer_subgraph
+        self.new_attrs: dict[str, Attribute] = {}
+
+    # -- inputs --------------------------------------------------------------------------------------------------
+    def has(self, i: int) -> bool:
+        """True if input ``i`` is there."""
+        return i < len(self.inputs) and self.inputs[i] is not None
+
+    def value(self, i: int) -> Value:
+        v = self.inputs[i] if i < len(self.inputs) else None
+        if v is None:
+            self.error(f"input {i}", "none")
+        return v
+
+    def tensor_type(self, i: int) -> TensorType:
+        t = self.value(i).type
+        if not isinstance(t, TensorType):
+            self.error(f"a tensor as input {i}", str(t))
+        return t
+
+    def dtype(self, i: int) -> DType:
+        return self.tensor_type(i).dtype
+
+    def shape(self, i: int) -> Shape:
+        """Shape of input ``i``. Raises UnknownRank, which the driver handles."""
+        s = self.tensor_type(i).shape
+        if s is None:
+            raise UnknownRank
+        return s
+
+    def rank(self, i: int) -> int:
+        return len(self.shape(i))
+
+    def data(self, i: int) -> Data | None:
+        """Known elements of input ``i``, or None."""
+        v = self.inputs[i] if i < len(self.inputs) else None
+        return None if v is None else v.data
+
+    def ints(self, i: int) -> tuple[int, ...] | None:
+        """Elements of an integer input when all are known numbers (also of large constants); else None."""
+        array = self.constant(i)
+        if array is not None:
+            return tuple(int(x) for x in array.reshape(-1))
+        data = self.data(i)
+        if data is None or any(not d.is_const for d in data):
+            return None
+        return tuple(d.const for d in data)
+
+    def constant(self, i: int) -> np.ndarray | None:
+        """The array of input ``i`` if it is a constant."""
+        return self._constants[i] if i < len(self._constants) else None
+
+    def count(self, i: int) -> int | None:
+        """Number of elements of input ``i`` if it is fixed."""
+        out = 1
+        for d in self.shape(i):
+            v = d.value()
+            if v is None:
+                return None
+            out *= v
+        return out
+
+    # -- attributes ----------------------------------------------------------------------------------------------
+    def int_attr(self, key: str, default: int = 0) -> int:
+        v = self.node.attr(key)
+        if v is None:
+            return default
+        if not isinstance(v, int):
+            self.error(f"an integer attribute {key}", repr(v))
+        return v
+
+    def ints_attr(self, key: str) -> tuple[int, ...] | None:
+        v = self.node.attr(key)
+        if v is None:
+            return None
+        if not isinstance(v, tuple) or any(not isinstance(x, int) for x in v):
+            self.error(f"integers as attribute {key}", repr(v))
+        return v  # type: ignore[return-value]
+
+    def str_attr(self, key: str, default: str) -> str:
+        v = self.node.attr(key)
+        if v is None:
+            return default
+        if not isinstance(v, str):
+            self.error(f"a string attribute {key}", repr(v))
+        return v
+
+    def dtype_attr(self, key: str, default: DType | None = None) -> DType | None:
+        """An element type attribute; absent or the number 0 gives ``default``."""
+        v = self.node.attr(key)
+        if v is None or v == 0:
+            return default
+        if isinstance(v, DType):
+            return v
+        if isinstance(v, int):
+            return dtypes.from_onnx(v)
+        self.error(f"an element type as attribute {key}", repr(v))
+
+    def array_attr(self, key: str) -> np.ndarray | None:
+        v = self.node.attr(key)
+        return v.array if isinstance(v, Constant) else None
+
+    def graph_attr(self, key: str) -> Graph:
+        v = self.node.attr(key)
+        if not isinstance(v, Graph):
+            self.error(f"a subgraph as attribute {key}", repr(v))
+        return v
+
+    def axis(self, rank: int, key: str = "axis", default: int = 0, inclusive: bool = False) -> int:
+        """The attribute ``key`` as an axis in ``[0, rank)`` (``rank`` itself allowed with ``inclusive``)."""
+        return self.normal_axis(self.int_attr(key, default), rank, inclusive)
+
+    def normal_axis(self, axis: int, rank: int, inclusive: bool = False) -> int:
+        top = rank + 1 if inclusive else rank
+        if not -rank <= axis < top:
+            self.error(f"an axis in [{-rank}, {top})", str(axis))
+        return axis + rank if axis < 0 else axis
+
+    # -- services ------------------------------------------------------------------------------------------------
+    def fresh(self) -> IntExpr:
+        """A new symbol for a size that only the run knows."""
+        return self._symbols.fresh()
+
+    def infer_subgraph(self, graph: Graph, inputs: Sequence[Type | None]) -> Graph:
+        """The subgraph inferred with these input types, in the scope of this node."""
+        return self._infer_subgraph(graph, inputs)
+
+    def error(self, expected: str, got: str) -> NoReturn:
+        raise ModelError(f"node '{self.node.name}' ({self.node.op}): expected {expected}, got {got}")
+
+    def require(self, ok: bool, expected: str, got: object) -> None:
+        if not ok:
+            self.error(expected, str(got))
+
+
+def table(*defs: OpDef) -> Mapping[str, OpDef]:
+    """The definitions by name."""
+    return {d.name: d for d in defs}

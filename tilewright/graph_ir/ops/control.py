@@ -1,0 +1,191 @@
+"""If, Loop, Scan: the subgraphs are inferred in the scope of the node.
+
+A loop-carried value whose size changes from one iteration to the next gets a fresh symbol for that dim (inside the
+body and after the loop), which stands for another number in every iteration; a changing rank becomes unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.core import dtypes
+from tilewright.core.intexpr import IntExpr, as_expr
+from tilewright.graph_ir.ir import Graph, OptionalType, SequenceType, TensorType, Type, Value
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, table
+from tilewright.graph_ir.ops.shapes import merge_dims
+
+_ROUNDS = 4
+
+
+def join_types(ctx: InferContext, a: Type | None, b: Type | None) -> Type | None:
+    """A type for values that have one type or the other; where they differ it says less."""
+    if a == b or b is None:
+        return a
+    if a is None:
+        return b
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        ctx.require(a.dtype == b.dtype, f"element type {a.dtype}", b.dtype)
+        if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+            return TensorType(a.dtype, None)
+        return TensorType(a.dtype, tuple(x if x == y else ctx.fresh() for x, y in zip(a.shape, b.shape, strict=True)))
+    if isinstance(a, SequenceType) and isinstance(b, SequenceType):
+        return SequenceType(join_types(ctx, a.element, b.element))
+    if isinstance(a, OptionalType) or isinstance(b, OptionalType):
+        left = a.element if isinstance(a, OptionalType) else a
+        right = b.element if isinstance(b, OptionalType) else b
+        return OptionalType(join_types(ctx, left, right))
+    ctx.error(str(a), str(b))
+
+
+def _output_types(ctx: InferContext, graph: Graph) -> list[Type]:
+    """Types of a subgraph's outputs; a value of the outer scope is looked up by the driver beforehand."""
+    return [graph.values[o].type for o in graph.outputs]
+
+
+def _if(ctx: InferContext) -> tuple[Inferred, ...]:
+    ctx.require(ctx.dtype(0) == dtypes.bool_, "a bool condition", ctx.dtype(0))
+    branches = {}
+    for key in ("then_branch", "else_branch"):
+        branches[key] = ctx.infer_subgraph(ctx.graph_attr(key), ())
+    ctx.new_attrs.update(branches)
+    then, other = branches["then_branch"], branches["else_branch"]
+    ctx.require(
+        len(then.outputs) == len(other.outputs) == len(ctx.node.outputs),
+        f"{len(ctx.node.outputs)} outputs of both branches",
+        f"{len(then.outputs)} and {len(other.outputs)}",
+    )
+    out = []
+    decided = ctx.ints(0)
+    for a, b in zip(_values(ctx, then), _values(ctx, other), strict=True):
+        if decided is not None:
+            chosen = a if decided[0] else b
+            out.append(Inferred(chosen.type, chosen.data))
+            continue
+        joined = join_types(ctx, a.type, b.type)
+        out.append(Inferred(joined or a.type, a.data if a.data == b.data and a.type == b.type else None))
+    return tuple(out)
+
+
+def _values(ctx: InferContext, graph: Graph) -> list[Value]:
+    return [graph.values[o] for o in graph.outputs]
+
+
+def _require_body(ctx: InferContext, body: Graph, inputs: int, outputs: int) -> None:
+    ctx.require(len(body.inputs) == inputs, f"a body with {inputs} inputs", len(body.inputs))
+    ctx.require(len(body.outputs) == outputs, f"a body with {outputs} outputs", len(body.outputs))
+
+
+def _iterate(
+    ctx: InferContext, body: Graph, before: Sequence[Type], carried: list[Type], after: Sequence[Type], skip: int
+) -> tuple[Graph, list[Type]]:
+    """Infer the body until the carried types no longer change; they start at output ``skip``."""
+    for _ in range(_ROUNDS):
+        done = ctx.infer_subgraph(body, (*before, *carried, *after))
+        got = _output_types(ctx, done)[skip : skip + len(carried)]
+        joined = [_widen(ctx, a, b) for a, b in zip(carried, got, strict=True)]
+        if joined == carried:
+            return done, carried
+        carried = joined
+    carried = [TensorType(t.dtype, None) if isinstance(t, TensorType) else t for t in carried]
+    return ctx.infer_subgraph(body, (*before, *carried, *after)), carried
+
+
+def _widen(ctx: InferContext, was: Type, now: Type) -> Type:
+    """The carried type after one more look at the body: a fresh symbol stays one, a changed dim becomes one."""
+    if isinstance(was, TensorType) and isinstance(now, TensorType):
+        ctx.require(was.dtype == now.dtype, f"a carried value of type {was.dtype}", now.dtype)
+        if was.shape is None or now.shape is None or len(was.shape) != len(now.shape):
+            return TensorType(was.dtype, None)
+        dims = tuple(_widen_dim(ctx, a, b) for a, b in zip(was.shape, now.shape, strict=True))
+        return TensorType(was.dtype, dims)
+    return join_types(ctx, was, now) or was
+
+
+def _widen_dim(ctx: InferContext, was: IntExpr, now: IntExpr) -> IntExpr:
+    if was == now or _is_loop_symbol(was):
+        return was
+    return ctx.fresh()
+
+
+def _is_loop_symbol(d: IntExpr) -> bool:
+    text = str(d)
+    return text[0] == "u" and text[1:].isdigit()
+
+
+def _after_loop(ctx: InferContext, initial: Type, carried: Type) -> Inferred:
+    """The carried value once the loop is done: changing dims get new symbols of their own."""
+    if isinstance(initial, TensorType) and isinstance(carried, TensorType):
+        if carried.shape is None or initial.shape is None:
+            return Inferred(carried)
+        pairs = zip(initial.shape, carried.shape, strict=True)
+        return Inferred(TensorType(carried.dtype, tuple(b if a == b else ctx.fresh() for a, b in pairs)))
+    return Inferred(carried)
+
+
+def _loop(ctx: InferContext) -> tuple[Inferred, ...]:
+    body = ctx.graph_attr("body")
+    n = len(ctx.inputs) - 2
+    _require_body(ctx, body, n + 2, 1 + len(ctx.node.outputs))
+    initial = [ctx.value(i + 2).type for i in range(n)]
+    scalars = (TensorType(dtypes.int64, ()), TensorType(dtypes.bool_, ()))
+    done, carried = _iterate(ctx, body, scalars, list(initial), (), 1)
+    ctx.new_attrs["body"] = done
+    out = [_after_loop(ctx, a, b) for a, b in zip(initial, carried, strict=True)]
+    for t in _output_types(ctx, done)[1 + n :]:
+        if not isinstance(t, TensorType):
+            ctx.error("tensors as scan outputs", str(t))
+        local = set(_loop_symbols(initial, carried))
+        shape = None
+        if t.shape is not None:
+            shape = (ctx.fresh(), *(ctx.fresh() if d.free_vars() & local else d for d in t.shape))
+        out.append(Inferred(TensorType(t.dtype, shape)))
+    return tuple(out)
+
+
+def _loop_symbols(initial: Sequence[Type], carried: Sequence[Type]) -> set[str]:
+    found: set[str] = set()
+    for a, b in zip(initial, carried, strict=True):
+        if isinstance(a, TensorType) and isinstance(b, TensorType) and a.shape is not None and b.shape is not None:
+            for x, y in zip(a.shape, b.shape, strict=True):
+                if x != y:
+                    found |= y.free_vars()
+    return found
+
+
+def _scan(ctx: InferContext) -> tuple[Inferred, ...]:
+    body = ctx.graph_attr("body")
+    n_scan = ctx.int_attr("num_scan_inputs")
+    n_state = len(ctx.inputs) - n_scan
+    n_out = len(ctx.node.outputs) - n_state
+    _require_body(ctx, body, len(ctx.inputs), len(ctx.node.outputs))
+    in_axes = ctx.ints_attr("scan_input_axes") or (0,) * n_scan
+    out_axes = ctx.ints_attr("scan_output_axes") or (0,) * n_out
+    states = [ctx.value(i).type for i in range(n_state)]
+    elements: list[Type] = []
+    length: IntExpr | None = None
+    for k in range(n_scan):
+        shape = ctx.shape(n_state + k)
+        axis = ctx.normal_axis(in_axes[k], len(shape))
+        length = shape[axis] if length is None else merge_dims(ctx, length, shape[axis], broadcast=False)
+        elements.append(TensorType(ctx.dtype(n_state + k), shape[:axis] + shape[axis + 1 :]))
+    done, carried = _iterate(ctx, body, (), list(states), elements, 0)
+    ctx.new_attrs["body"] = done
+    out = [_after_loop(ctx, a, b) for a, b in zip(states, carried, strict=True)]
+    for t, raw_axis in zip(_output_types(ctx, done)[n_state:], out_axes, strict=True):
+        if not isinstance(t, TensorType):
+            ctx.error("tensors as scan outputs", str(t))
+        if t.shape is None:
+            out.append(Inferred(t))
+            continue
+        axis = ctx.normal_axis(raw_axis, len(t.shape) + 1)
+        steps = as_expr(0) if length is None else length
+        out.append(Inferred(TensorType(t.dtype, (*t.shape[:axis], steps, *t.shape[axis:]))))
+    return tuple(out)
+
+
+OPS = table(
+    OpDef("If", PatternKind.CONTROL, _if, 1, 1, 1, None),
+    OpDef("Loop", PatternKind.CONTROL, _loop, 2, None, 1, None),
+    OpDef("Scan", PatternKind.CONTROL, _scan, 1, None, 1, None),
+)

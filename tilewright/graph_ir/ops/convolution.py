@@ -1,0 +1,107 @@
+"""Convolutions. ``data_layout`` NHWC (ours): X and Y are channels-last, the weight stays as ONNX has it."""
+
+from __future__ import annotations
+
+from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
+from tilewright.core.intexpr import IntExpr, product
+from tilewright.graph_ir.ir import Shape
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.shapes import (
+    is_channels_last,
+    list_attr,
+    merge_dims,
+    to_channels_first,
+    to_channels_last,
+    window_sizes,
+)
+
+
+def _conv_result(ctx: InferContext, w_index: int, dtype: DType) -> tuple[Inferred, ...]:
+    last = is_channels_last(ctx)
+    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0)
+    w = ctx.shape(w_index)
+    ctx.require(len(x) >= 3, "an input of rank >= 3", f"rank {len(x)}")
+    ctx.require(len(w) == len(x), f"a weight of rank {len(x)}", f"rank {len(w)}")
+    group = ctx.int_attr("group", 1)
+    merge_dims(ctx, x[1], w[1] * group, broadcast=False)
+    kernel = w[2:]
+    declared = ctx.ints_attr("kernel_shape")
+    if declared:
+        ctx.require(len(declared) == len(kernel), f"a kernel_shape of {len(kernel)} sizes", declared)
+        for d, k in zip(declared, kernel, strict=True):
+            merge_dims(ctx, k, k * 0 + d, broadcast=False)
+    out = (x[0], w[0], *window_sizes(ctx, x[2:], kernel))
+    return (tensor(dtype, to_channels_last(out) if last else out),)
+
+
+def _conv(ctx: InferContext) -> tuple[Inferred, ...]:
+    ctx.require(ctx.dtype(0) == ctx.dtype(1), f"a weight of type {ctx.dtype(0)}", ctx.dtype(1))
+    if ctx.has(2):
+        merge_dims(ctx, ctx.shape(2)[0], ctx.shape(1)[0], broadcast=False)
+    return _conv_result(ctx, 1, ctx.dtype(0))
+
+
+def _conv_integer(ctx: InferContext) -> tuple[Inferred, ...]:
+    return _conv_result(ctx, 1, dtypes.int32)
+
+
+def _qlinear_conv(ctx: InferContext) -> tuple[Inferred, ...]:
+    return _conv_result(ctx, 3, ctx.dtype(7))
+
+
+def _conv_transpose(ctx: InferContext) -> tuple[Inferred, ...]:
+    last = is_channels_last(ctx)
+    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0)
+    w = ctx.shape(1)
+    ctx.require(len(x) >= 3 and len(w) == len(x), "an input and a weight of one rank >= 3", f"{len(x)} and {len(w)}")
+    merge_dims(ctx, x[1], w[0], broadcast=False)
+    n = len(x) - 2
+    strides, dilations = list_attr(ctx, "strides", n), list_attr(ctx, "dilations", n)
+    extra = ctx.ints_attr("output_padding") or (0,) * n
+    pads = ctx.ints_attr("pads") or (0,) * (2 * n)
+    auto = ctx.str_attr("auto_pad", "NOTSET")
+    given = ctx.ints_attr("output_shape")
+    spatial: list[IntExpr] = []
+    for i in range(n):
+        if given:
+            spatial.append(x[0] * 0 + given[-n:][i])
+        elif auto in ("SAME_UPPER", "SAME_LOWER"):
+            spatial.append(x[2 + i] * strides[i])
+        else:
+            reach = (w[2 + i] - 1) * dilations[i] + 1
+            trim = 0 if auto == "VALID" else pads[i] + pads[n + i]
+            spatial.append((x[2 + i] - 1) * strides[i] + extra[i] + reach - trim)
+    out: Shape = (x[0], w[1] * ctx.int_attr("group", 1), *spatial)
+    return (tensor(ctx.dtype(0), to_channels_last(out) if last else out),)
+
+
+def _deform_conv(ctx: InferContext) -> tuple[Inferred, ...]:
+    return _conv_result(ctx, 1, ctx.dtype(0))
+
+
+def _causal_conv(ctx: InferContext) -> tuple[Inferred, ...]:
+    x, w = ctx.shape(0), ctx.shape(1)
+    return tensor(ctx.dtype(0), x), tensor(ctx.dtype(0), (*x[:-1], w[-1] - 1))
+
+
+def _col2im(ctx: InferContext) -> tuple[Inferred, ...]:
+    x = ctx.shape(0)
+    image, block = ctx.data(1), ctx.data(2)
+    if image is None or block is None:
+        count = ctx.shape(1)[0].value()
+        ctx.require(count is not None, "an image_shape of fixed length", "an unknown one")
+        return (tensor(ctx.dtype(0), (x[0], ctx.fresh(), *(ctx.fresh() for _ in range(count or 0)))),)
+    return (tensor(ctx.dtype(0), (x[0], x[1] // product(block), *image)),)
+
+
+OPS = table(
+    OpDef("Conv", PatternKind.OUT_FUSABLE, _conv, 2, 3),
+    OpDef("ConvTranspose", PatternKind.OUT_FUSABLE, _conv_transpose, 2, 3),
+    OpDef("ConvInteger", PatternKind.OUT_FUSABLE, _conv_integer, 2, 4),
+    OpDef("QLinearConv", PatternKind.OUT_FUSABLE, _qlinear_conv, 8, 9),
+    OpDef("DeformConv", PatternKind.OPAQUE, _deform_conv, 3, 5),
+    OpDef("CausalConvWithState", PatternKind.OPAQUE, _causal_conv, 2, 4, 1, 2),
+    OpDef("Col2Im", PatternKind.OPAQUE, _col2im, 3, 3),
+)

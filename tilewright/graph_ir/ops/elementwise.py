@@ -1,0 +1,86 @@
+"""Unary elementwise operators and activations: the output has the input's shape and (mostly) its element type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.core import dtypes
+from tilewright.core.intexpr import IntExpr, maximum
+from tilewright.graph_ir.ir import TensorType
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops.base import Data, Inferred, InferContext, InferRule, OpDef, table
+from tilewright.graph_ir.ops.shapes import decide_less, merge_dims
+
+_UNARY = (
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Celu", "Cos", "Cosh", "Elu", "Erf", "Exp",
+    "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Not", "Reciprocal", "Relu", "Selu", "Shrink",
+    "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu",
+)  # fmt: skip
+
+
+def same(ctx: InferContext) -> tuple[Inferred, ...]:
+    """The first input's type."""
+    return (Inferred(ctx.value(0).type),)
+
+
+def _mapped(fn: Callable[[IntExpr], IntExpr | None]) -> InferRule:
+    def infer(ctx: InferContext) -> tuple[Inferred, ...]:
+        data = ctx.data(0)
+        out: Data | None = None
+        if data is not None:
+            mapped = [fn(d) for d in data]
+            if all(m is not None for m in mapped):
+                out = tuple(m for m in mapped if m is not None)
+        return (Inferred(ctx.value(0).type, out),)
+
+    return infer
+
+
+def _abs(d: IntExpr) -> IntExpr | None:
+    negative = decide_less(d, d * 0)
+    if negative is None:
+        return maximum(d, -d)
+    return -d if negative else d
+
+
+def _test(ctx: InferContext) -> tuple[Inferred, ...]:
+    return (Inferred(TensorType(dtypes.bool_, ctx.tensor_type(0).shape)),)
+
+
+def _prelu(ctx: InferContext) -> tuple[Inferred, ...]:
+    x, slope = ctx.shape(0), ctx.shape(1)
+    ctx.require(len(slope) <= len(x), f"a slope of rank <= {len(x)}", len(slope))
+    offset = len(x) - len(slope)
+    for i, d in enumerate(slope):
+        if d != 1:
+            merge_dims(ctx, x[offset + i], d, broadcast=False)
+    return same(ctx)
+
+
+def _clip(ctx: InferContext) -> tuple[Inferred, ...]:
+    return same(ctx)
+
+
+def _dropout(ctx: InferContext) -> tuple[Inferred, ...]:
+    return (Inferred(ctx.value(0).type, ctx.data(0)), Inferred(TensorType(dtypes.bool_, ctx.tensor_type(0).shape)))
+
+
+def _unary(name: str, rule: InferRule = same) -> OpDef:
+    return OpDef(name, PatternKind.BROADCAST, rule, 1, 1)
+
+
+_IDENTITY_ON_INTEGERS = _mapped(lambda d: d)
+
+OPS = table(
+    *(_unary(name) for name in _UNARY),
+    _unary("Abs", _mapped(_abs)),
+    _unary("Neg", _mapped(lambda d: -d)),
+    _unary("Ceil", _IDENTITY_ON_INTEGERS),
+    _unary("Floor", _IDENTITY_ON_INTEGERS),
+    _unary("Round", _IDENTITY_ON_INTEGERS),
+    _unary("IsInf", _test),
+    _unary("IsNaN", _test),
+    OpDef("PRelu", PatternKind.BROADCAST, _prelu, 2, 2),
+    OpDef("Clip", PatternKind.BROADCAST, _clip, 1, 3),
+    OpDef("Dropout", PatternKind.BROADCAST, _dropout, 1, 3, 1, 2),
+)

@@ -1,0 +1,104 @@
+"""Operators that make tensors from sizes: Range, ConstantOfShape, EyeLike, random numbers, windows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
+from tilewright.core.intexpr import IntExpr, ceildiv, const, maximum
+from tilewright.graph_ir.ir import TensorType
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops.base import MAX_DATA, Inferred, InferContext, InferRule, OpDef, tensor, table
+from tilewright.graph_ir.ops.shapes import const_shape, decide_less
+
+_RANDOM = "random numbers"
+
+
+def _range(ctx: InferContext) -> tuple[Inferred, ...]:
+    dt = ctx.dtype(0)
+    arrays = [ctx.constant(i) for i in range(3)]
+    numbers = [None if a is None else a.reshape(-1)[0] for a in arrays]
+    if all(x is not None for x in numbers) and dt.is_float:
+        start, limit, delta = (float(x) for x in numbers if x is not None)
+        ctx.require(delta != 0, "a delta other than 0", delta)
+        return (tensor(dt, (max(int(np.ceil((limit - start) / delta)), 0),)),)
+    parts = [ctx.data(i) for i in range(3)]
+    start_d, limit_d, delta_d = parts
+    if start_d is None or limit_d is None or delta_d is None or not delta_d[0].is_const or delta_d[0] == 0:
+        return (tensor(dt, (ctx.fresh(),)),)
+    first, end, step = start_d[0], limit_d[0], delta_d[0].const
+    count: IntExpr = ceildiv(end - first, step) if step > 0 else ceildiv(first - end, -step)
+    if decide_less(count, const(0)) is not False:
+        count = maximum(count, 0)
+    n = count.value()
+    data = [first + i * step for i in range(n)] if n is not None and n <= MAX_DATA else None
+    return (tensor(dt, (count,), data),)
+
+
+def _constant_of_shape(ctx: InferContext) -> tuple[Inferred, ...]:
+    fill = ctx.array_attr("value")
+    dt = dtypes.float32 if fill is None else dtypes.from_numpy(fill.dtype)
+    shape = ctx.data(0)
+    if shape is None:
+        n = ctx.shape(0)[0].value()
+        return (tensor(dt, None if n is None else [ctx.fresh() for _ in range(n)]),)
+    known = const_shape(shape)
+    data = None
+    if known is not None and (dt.is_integer or dt.kind == "b") and (n := int(np.prod(known))) <= MAX_DATA:
+        data = [const(int(fill.reshape(-1)[0]) if fill is not None else 0)] * n
+    return (tensor(dt, shape, data),)
+
+
+def _like(key: str = "dtype") -> InferRule:
+    def infer(ctx: InferContext) -> tuple[Inferred, ...]:
+        t = ctx.tensor_type(0)
+        return (Inferred(TensorType(ctx.dtype_attr(key) or t.dtype, t.shape)),)
+
+    return infer
+
+
+def _random(ctx: InferContext) -> tuple[Inferred, ...]:
+    shape = ctx.ints_attr("shape") or ()
+    return (tensor(ctx.dtype_attr("dtype") or dtypes.float32, [const(d) for d in shape]),)
+
+
+def _multinomial(ctx: InferContext) -> tuple[Inferred, ...]:
+    dt = ctx.dtype_attr("dtype") or dtypes.int32
+    return (tensor(dt, (ctx.shape(0)[0], const(ctx.int_attr("sample_size", 1)))),)
+
+
+def _scalar(ctx: InferContext, i: int) -> IntExpr:
+    data = ctx.data(i)
+    return ctx.fresh() if data is None else data[0]
+
+
+def _window(ctx: InferContext) -> tuple[Inferred, ...]:
+    dt: DType = ctx.dtype_attr("output_datatype") or dtypes.float32
+    return (tensor(dt, (_scalar(ctx, 0),)),)
+
+
+def _mel(ctx: InferContext) -> tuple[Inferred, ...]:
+    dt: DType = ctx.dtype_attr("output_datatype") or dtypes.float32
+    return (tensor(dt, (_scalar(ctx, 1) // 2 + 1, _scalar(ctx, 0))),)
+
+
+def _host(name: str, rule: InferRule, n: int) -> OpDef:
+    return OpDef(name, PatternKind.HOST, rule, n, n, host=_RANDOM, deterministic=False)
+
+
+OPS = table(
+    OpDef("Range", PatternKind.INJECTIVE, _range, 3, 3),
+    OpDef("ConstantOfShape", PatternKind.INJECTIVE, _constant_of_shape, 1, 1),
+    OpDef("EyeLike", PatternKind.INJECTIVE, _like(), 1, 1),
+    _host("RandomNormal", _random, 0),
+    _host("RandomUniform", _random, 0),
+    _host("RandomNormalLike", _like(), 1),
+    _host("RandomUniformLike", _like(), 1),
+    _host("Bernoulli", _like(), 1),
+    _host("Multinomial", _multinomial, 1),
+    OpDef("BlackmanWindow", PatternKind.OPAQUE, _window, 1, 1),
+    OpDef("HammingWindow", PatternKind.OPAQUE, _window, 1, 1),
+    OpDef("HannWindow", PatternKind.OPAQUE, _window, 1, 1),
+    OpDef("MelWeightMatrix", PatternKind.OPAQUE, _mel, 5, 5),
+)

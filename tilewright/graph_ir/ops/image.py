@@ -1,0 +1,120 @@
+"""Images: Resize, sampling grids, and moves between depth and space.
+
+``data_layout`` NHWC (ours) is known to Resize, DepthToSpace and SpaceToDepth. Resize's scales, sizes and axes then
+still count in N, C, spatial order, as in ONNX.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.core import dtypes
+from tilewright.core.intexpr import IntExpr, const
+from tilewright.graph_ir.ir import Shape
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.shapes import is_channels_last, to_channels_first, to_channels_last
+
+
+def _resize(ctx: InferContext) -> tuple[Inferred, ...]:
+    last = is_channels_last(ctx)
+    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0)
+    axes = tuple(ctx.normal_axis(a, len(x)) for a in ctx.ints_attr("axes") or range(len(x)))
+    out = list(x)
+    has_sizes = ctx.has(3) and ctx.count(3) != 0
+    has_scales = ctx.has(2) and ctx.count(2) != 0
+    ctx.require(has_sizes or has_scales, "scales or sizes", "neither")
+    if has_sizes:
+        sizes = ctx.data(3)
+        if sizes is None:
+            for a in axes:
+                out[a] = ctx.fresh()
+        else:
+            ctx.require(len(sizes) == len(axes), f"{len(axes)} sizes", len(sizes))
+            for a, s in zip(axes, _kept_ratio(ctx, [x[a] for a in axes], sizes), strict=True):
+                out[a] = s
+    else:
+        scales = ctx.constant(2)
+        whole = ctx.data(2)
+        for k, a in enumerate(axes):
+            if scales is not None:
+                out[a] = _scaled(ctx, x[a], float(scales.reshape(-1)[k]))
+            elif whole is not None:
+                out[a] = x[a] * whole[k]
+            else:
+                out[a] = ctx.fresh()
+    return (tensor(ctx.dtype(0), to_channels_last(tuple(out)) if last else out),)
+
+
+def _kept_ratio(ctx: InferContext, dims: list[IntExpr], sizes: Shape) -> Shape:
+    policy = ctx.str_attr("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return sizes
+    if any(not d.is_const for d in (*dims, *sizes)):
+        return tuple(ctx.fresh() for _ in sizes)
+    ratios = [s.const / d.const for s, d in zip(sizes, dims, strict=True)]
+    scale = min(ratios) if policy == "not_larger" else max(ratios)
+    return tuple(const(int(math.floor(scale * d.const + 0.5))) for d in dims)
+
+
+def _scaled(ctx: InferContext, d: IntExpr, scale: float) -> IntExpr:
+    """``floor(d * scale)``, symbolically where the scale or its inverse is a whole number."""
+    v = d.value()
+    if v is not None:
+        return const(math.floor(v * scale))
+    if scale == int(scale):
+        return d * int(scale)
+    if scale > 0 and 1 / scale == int(1 / scale):
+        return d // int(1 / scale)
+    return ctx.fresh()
+
+
+def _grid_sample(ctx: InferContext) -> tuple[Inferred, ...]:
+    x, grid = ctx.shape(0), ctx.shape(1)
+    ctx.require(len(grid) == len(x), f"a grid of rank {len(x)}", len(grid))
+    return (tensor(ctx.dtype(0), (*x[:2], *grid[1:-1])),)
+
+
+def _affine_grid(ctx: InferContext) -> tuple[Inferred, ...]:
+    size = ctx.data(1)
+    if size is None:
+        n = ctx.shape(1)[0].value()
+        size = tuple(ctx.fresh() for _ in range(n or 4))
+    return (tensor(ctx.dtype(0), (size[0], *size[2:], const(len(size) - 2))),)
+
+
+def _blocks(ctx: InferContext) -> tuple[Shape, int, bool]:
+    last = is_channels_last(ctx)
+    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0)
+    ctx.require(len(x) == 4, "an input of rank 4", f"rank {len(x)}")
+    b = ctx.int_attr("blocksize")
+    ctx.require(b >= 1, "blocksize >= 1", b)
+    return x, b, last
+
+
+def _depth_to_space(ctx: InferContext) -> tuple[Inferred, ...]:
+    (n, c, h, w), b, last = _blocks(ctx)
+    ctx.require(not c.is_const or c.const % (b * b) == 0, f"channels divisible by {b * b}", c)
+    out = (n, c // (b * b), h * b, w * b)
+    return (tensor(ctx.dtype(0), to_channels_last(out) if last else out),)
+
+
+def _space_to_depth(ctx: InferContext) -> tuple[Inferred, ...]:
+    (n, c, h, w), b, last = _blocks(ctx)
+    out = (n, c * (b * b), h // b, w // b)
+    return (tensor(ctx.dtype(0), to_channels_last(out) if last else out),)
+
+
+def _image_decoder(ctx: InferContext) -> tuple[Inferred, ...]:
+    channels = 1 if ctx.str_attr("pixel_format", "RGB") == "Grayscale" else 3
+    return (tensor(dtypes.uint8, (ctx.fresh(), ctx.fresh(), const(channels))),)
+
+
+OPS = table(
+    OpDef("Resize", PatternKind.OPAQUE, _resize, 1, 4),
+    OpDef("GridSample", PatternKind.OPAQUE, _grid_sample, 2, 2),
+    OpDef("AffineGrid", PatternKind.OPAQUE, _affine_grid, 2, 2),
+    OpDef("DepthToSpace", PatternKind.INJECTIVE, _depth_to_space, 1, 1),
+    OpDef("SpaceToDepth", PatternKind.INJECTIVE, _space_to_depth, 1, 1),
+    OpDef("ImageDecoder", PatternKind.HOST, _image_decoder, 1, 1, host="decodes a compressed image"),
+)

@@ -1,0 +1,135 @@
+"""Gathers, scatters, selections and orderings."""
+
+from __future__ import annotations
+
+from tilewright.core import dtypes
+from tilewright.core.intexpr import IntExpr, const
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.shapes import decide_less, total
+
+_SIZE = "the size of the result depends on the data"
+
+
+def _gather(ctx: InferContext) -> tuple[Inferred, ...]:
+    s, idx = ctx.shape(0), ctx.shape(1)
+    ctx.require(len(s) > 0, "data of rank >= 1", "a scalar")
+    ctx.require(ctx.dtype(1).is_integer, "integer indices", ctx.dtype(1))
+    axis = ctx.axis(len(s))
+    data = ctx.data(0)
+    picked = None
+    if data is not None and len(s) == 1:
+        at = ctx.ints(1)
+        if at is not None and all(-len(data) <= i < len(data) for i in at):
+            picked = [data[i] for i in at]
+    return (tensor(ctx.dtype(0), (*s[:axis], *idx, *s[axis + 1 :]), picked),)
+
+
+def _gather_elements(ctx: InferContext) -> tuple[Inferred, ...]:
+    s, idx = ctx.shape(0), ctx.shape(1)
+    ctx.require(len(s) == len(idx), f"indices of rank {len(s)}", len(idx))
+    ctx.axis(len(s))
+    return (tensor(ctx.dtype(0), idx),)
+
+
+def _gather_nd(ctx: InferContext) -> tuple[Inferred, ...]:
+    s, idx = ctx.shape(0), ctx.shape(1)
+    batch = ctx.int_attr("batch_dims")
+    last = idx[-1].value()
+    if last is None:
+        return (tensor(ctx.dtype(0), None),)
+    ctx.require(batch + last <= len(s), f"at most {len(s) - batch} indices a place", last)
+    return (tensor(ctx.dtype(0), (*idx[:-1], *s[batch + last :])),)
+
+
+def _scatter(ctx: InferContext) -> tuple[Inferred, ...]:
+    ctx.require(ctx.dtype(0) == ctx.dtype(2), f"updates of type {ctx.dtype(0)}", ctx.dtype(2))
+    return (Inferred(ctx.value(0).type),)
+
+
+def _tensor_scatter(ctx: InferContext) -> tuple[Inferred, ...]:
+    return (Inferred(ctx.value(0).type),)
+
+
+def _one_hot(ctx: InferContext) -> tuple[Inferred, ...]:
+    idx = ctx.shape(0)
+    axis = ctx.axis(len(idx) + 1, default=-1)
+    depth = ctx.data(1)
+    constant = ctx.constant(1)
+    if constant is not None:
+        depth = (const(int(constant.reshape(-1)[0])),)
+    d = ctx.fresh() if depth is None else depth[0]
+    return (tensor(ctx.dtype(2), (*idx[:axis], d, *idx[axis:])),)
+
+
+def _top_k(ctx: InferContext) -> tuple[Inferred, ...]:
+    s = ctx.shape(0)
+    axis = ctx.axis(len(s), default=-1)
+    k = ctx.data(1)
+    size = ctx.fresh() if k is None else k[0]
+    ctx.require(decide_less(s[axis], size) is not True, f"K <= {s[axis]}", size)
+    out = [size if i == axis else d for i, d in enumerate(s)]
+    return tensor(ctx.dtype(0), out), tensor(dtypes.int64, out)
+
+
+def _non_zero(ctx: InferContext) -> tuple[Inferred, ...]:
+    s = ctx.shape(0)
+    return (tensor(dtypes.int64, (const(len(s)), ctx.fresh())),)
+
+
+def _compress(ctx: InferContext) -> tuple[Inferred, ...]:
+    s = ctx.shape(0)
+    condition = ctx.constant(1)
+    size: IntExpr = ctx.fresh() if condition is None else const(int(condition.sum()))
+    if ctx.node.attr("axis") is None:
+        return (tensor(ctx.dtype(0), (size,)),)
+    axis = ctx.axis(len(s))
+    return (tensor(ctx.dtype(0), [size if i == axis else d for i, d in enumerate(s)]),)
+
+
+def _unique(ctx: InferContext) -> tuple[Inferred, ...]:
+    s = ctx.shape(0)
+    n = ctx.fresh()
+    if ctx.node.attr("axis") is None:
+        out, whole = [n], total(s)
+    else:
+        axis = ctx.axis(len(s))
+        out, whole = [n if i == axis else d for i, d in enumerate(s)], s[axis]
+    counts = tensor(dtypes.int64, (n,))
+    return tensor(ctx.dtype(0), out), counts, tensor(dtypes.int64, (whole,)), counts
+
+
+def _nms(ctx: InferContext) -> tuple[Inferred, ...]:
+    return (tensor(dtypes.int64, (ctx.fresh(), const(3))),)
+
+
+def _int64s(_: InferContext) -> tuple[dtypes.DType, ...]:
+    return (dtypes.int64,)
+
+
+def _top_k_types(ctx: InferContext) -> tuple[dtypes.DType, ...]:
+    return ctx.dtype(0), dtypes.int64
+
+
+def _unique_types(ctx: InferContext) -> tuple[dtypes.DType, ...]:
+    return ctx.dtype(0), dtypes.int64, dtypes.int64, dtypes.int64
+
+
+def _one_hot_types(ctx: InferContext) -> tuple[dtypes.DType, ...]:
+    return (ctx.dtype(2),)
+
+
+OPS = table(
+    OpDef("Gather", PatternKind.INJECTIVE, _gather, 2, 2),
+    OpDef("GatherElements", PatternKind.INJECTIVE, _gather_elements, 2, 2),
+    OpDef("GatherND", PatternKind.INJECTIVE, _gather_nd, 2, 2),
+    OpDef("ScatterElements", PatternKind.OPAQUE, _scatter, 3, 3),
+    OpDef("ScatterND", PatternKind.OPAQUE, _scatter, 3, 3),
+    OpDef("TensorScatter", PatternKind.OPAQUE, _tensor_scatter, 2, 3),
+    OpDef("OneHot", PatternKind.INJECTIVE, _one_hot, 3, 3, dtypes=_one_hot_types),
+    OpDef("TopK", PatternKind.OPAQUE, _top_k, 2, 2, 2, 2, dtypes=_top_k_types),
+    OpDef("NonZero", PatternKind.HOST, _non_zero, 1, 1, host=_SIZE, dtypes=_int64s),
+    OpDef("Compress", PatternKind.HOST, _compress, 2, 2, host=_SIZE),
+    OpDef("Unique", PatternKind.HOST, _unique, 1, 1, 1, 4, host=_SIZE, dtypes=_unique_types),
+    OpDef("NonMaxSuppression", PatternKind.HOST, _nms, 2, 5, host=_SIZE, dtypes=_int64s),
+)

@@ -1,0 +1,112 @@
+"""Matrix products: MatMul, Gemm, their integer forms, Einsum, Det."""
+
+from __future__ import annotations
+
+from tilewright.core import dtypes
+from tilewright.core.intexpr import ONE, IntExpr
+from tilewright.graph_ir.ir import Shape
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.shapes import broadcast_shapes, merge_dims
+
+
+def matmul_shape(ctx: InferContext, a: Shape, b: Shape) -> Shape:
+    """Shape of numpy's matmul of the two shapes."""
+    ctx.require(len(a) > 0 and len(b) > 0, "operands of rank >= 1", f"ranks {len(a)} and {len(b)}")
+    left = (ONE, *a) if len(a) == 1 else a
+    right = (*b, ONE) if len(b) == 1 else b
+    merge_dims(ctx, left[-1], right[-2], broadcast=False)
+    batch = broadcast_shapes(ctx, [left[:-2], right[:-2]])
+    return (*batch, *(left[-2:-1] if len(a) > 1 else ()), *(right[-1:] if len(b) > 1 else ()))
+
+
+def _matmul(ctx: InferContext) -> tuple[Inferred, ...]:
+    ctx.require(ctx.dtype(0) == ctx.dtype(1), f"inputs of one element type ({ctx.dtype(0)})", ctx.dtype(1))
+    return (tensor(ctx.dtype(0), matmul_shape(ctx, ctx.shape(0), ctx.shape(1))),)
+
+
+def _matmul_integer(ctx: InferContext) -> tuple[Inferred, ...]:
+    return (tensor(dtypes.int32, matmul_shape(ctx, ctx.shape(0), ctx.shape(1))),)
+
+
+def _qlinear_matmul(ctx: InferContext) -> tuple[Inferred, ...]:
+    return (tensor(ctx.dtype(7), matmul_shape(ctx, ctx.shape(0), ctx.shape(3))),)
+
+
+def _gemm(ctx: InferContext) -> tuple[Inferred, ...]:
+    a, b = ctx.shape(0), ctx.shape(1)
+    ctx.require(len(a) == 2 and len(b) == 2, "matrices", f"ranks {len(a)} and {len(b)}")
+    m, k = a[::-1] if ctx.int_attr("transA") else a
+    k2, n = b[::-1] if ctx.int_attr("transB") else b
+    merge_dims(ctx, k, k2, broadcast=False)
+    if ctx.has(2):
+        c = ctx.shape(2)
+        ctx.require(len(c) <= 2, "C of rank <= 2", len(c))
+        for d, o in zip(reversed(c), (n, m), strict=False):
+            if d != 1:
+                merge_dims(ctx, o, d, broadcast=False)
+    return (tensor(ctx.dtype(0), (m, n)),)
+
+
+def parse_equation(equation: str, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
+    """Einsum subscripts as labels: one list an operand, then the output's. Ellipsis axes are ``...0`` to ``...n``.
+
+    Raises ValueError for an equation that does not fit the ranks.
+    """
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise ValueError(f"{len(terms)} operands in {equation!r} for {len(ranks)} inputs")
+    widest = max((r - len(t.replace("...", "")) for t, r in zip(terms, ranks, strict=True) if "..." in t), default=0)
+
+    def labels(term: str, width: int) -> list[str]:
+        before, dots, after = term.partition("...")
+        middle = [f"...{i}" for i in range(widest - width, widest)] if dots else []
+        return [*before, *middle, *after]
+
+    operands = []
+    for t, r in zip(terms, ranks, strict=True):
+        width = r - len(t.replace("...", ""))
+        if width < 0 or (width and "..." not in t):
+            raise ValueError(f"subscripts {t!r} for an input of rank {r}")
+        operands.append(labels(t, width))
+    if arrow:
+        output = labels(right, widest)
+    else:
+        letters = [c for c in left if c.isalpha()]
+        output = [f"...{i}" for i in range(widest)] + sorted(c for c in set(letters) if letters.count(c) == 1)
+    return operands, output
+
+
+def _einsum(ctx: InferContext) -> tuple[Inferred, ...]:
+    shapes = [ctx.shape(i) for i in range(len(ctx.inputs))]
+    equation = ctx.str_attr("equation", "")
+    try:
+        operands, output = parse_equation(equation, [len(s) for s in shapes])
+    except ValueError as e:
+        ctx.error("an equation that fits the inputs", str(e))
+    sizes: dict[str, IntExpr] = {}
+    for term, shape in zip(operands, shapes, strict=True):
+        for label, d in zip(term, shape, strict=True):
+            sizes[label] = merge_dims(ctx, sizes[label], d) if label in sizes else d
+    missing = [x for x in output if x not in sizes]
+    ctx.require(not missing, "output subscripts that occur in the inputs", f"{equation!r}")
+    return (tensor(ctx.dtype(0), [sizes[x] for x in output]),)
+
+
+def _det(ctx: InferContext) -> tuple[Inferred, ...]:
+    s = ctx.shape(0)
+    ctx.require(len(s) >= 2, "square matrices", f"rank {len(s)}")
+    merge_dims(ctx, s[-1], s[-2], broadcast=False)
+    return (tensor(ctx.dtype(0), s[:-2]),)
+
+
+OPS = table(
+    OpDef("MatMul", PatternKind.OUT_FUSABLE, _matmul, 2, 2),
+    OpDef("Gemm", PatternKind.OUT_FUSABLE, _gemm, 2, 3),
+    OpDef("MatMulInteger", PatternKind.OUT_FUSABLE, _matmul_integer, 2, 4),
+    OpDef("QLinearMatMul", PatternKind.OUT_FUSABLE, _qlinear_matmul, 8, 8),
+    OpDef("Einsum", PatternKind.OUT_FUSABLE, _einsum, 1, None),
+    OpDef("Det", PatternKind.OPAQUE, _det, 1, 1),
+)

@@ -1,0 +1,242 @@
+"""Operators that move elements without computing: transposes, slices, concatenation, padding, tiling."""
+
+from __future__ import annotations
+
+from tilewright.core.intbounds import interval
+from tilewright.core.intexpr import ZERO, IntExpr, ceildiv, const, maximum, minimum
+from tilewright.graph_ir.ir import Shape, TensorType
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops.base import MAX_DATA, Data, Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.shapes import (
+    broadcast_index,
+    broadcast_shapes,
+    const_shape,
+    decide_less,
+    merge_dims,
+)
+
+_END = 1 << 31  # starts and ends at or beyond this mean "to the end"
+
+
+def _transpose(ctx: InferContext) -> tuple[Inferred, ...]:
+    s = ctx.shape(0)
+    perm = ctx.ints_attr("perm")
+    if perm is None:
+        perm = tuple(reversed(range(len(s))))
+    ctx.require(sorted(perm) == list(range(len(s))), f"a permutation of {len(s)} axes", perm)
+    data = ctx.data(0) if len(s) <= 1 else None
+    return (tensor(ctx.dtype(0), [s[p] for p in perm], data),)
+
+
+def _clamp(e: IntExpr, low: int, high: IntExpr) -> IntExpr:
+    """``min(max(e, low), high)``, decided where the ranges allow."""
+    if e == high:
+        return e
+    if decide_less(e, const(low)) is not False:
+        e = const(low) if decide_less(const(low), e) is False else maximum(e, low)
+    if decide_less(high, e) is not False:
+        e = high if decide_less(e, high) is False else minimum(e, high)
+    return e
+
+
+def slice_bounds(dim: IntExpr, start: IntExpr, end: IntExpr, step: int) -> tuple[IntExpr, IntExpr]:
+    """First index and count of a Slice along an axis of size ``dim``, as ONNX defines them."""
+    first, last = _from_end(start, dim), _from_end(end, dim)
+    if step > 0:
+        first, last = _bound(first, 0, dim), _bound(last, 0, dim)
+        span = last - first
+    else:
+        first, last = _bound(first, 0, dim - 1), _bound(last, -1, dim - 1)
+        span = first - last
+    return first, _nonnegative(ceildiv(span, abs(step)))
+
+
+def _bound(e: IntExpr | None, low: int, high: IntExpr) -> IntExpr:
+    return high if e is None else _clamp(e, low, high)
+
+
+def _from_end(e: IntExpr, dim: IntExpr) -> IntExpr | None:
+    """``e`` counted from the front; None for "to the end"."""
+    v = e.value()
+    if v is None:
+        lo, hi = interval(e, {})
+        return e + dim if hi is not None and hi < 0 else e
+    if v >= _END:
+        return None
+    return const(-1) if v <= -_END else (e + dim if v < 0 else e)
+
+
+def _nonnegative(e: IntExpr) -> IntExpr:
+    return maximum(e, 0) if decide_less(e, ZERO) is not False else e
+
+
+def _slice(ctx: InferContext) -> tuple[Inferred, ...]:
+    s = ctx.shape(0)
+    starts, ends = ctx.data(1), ctx.data(2)
+    axes = ctx.ints(3) if ctx.has(3) else None
+    n = ctx.count(1)
+    if not ctx.has(3):
+        axes = None if n is None else tuple(range(n))
+    steps = ctx.ints(4) if ctx.has(4) else (1,) * (n or 0)
+    if axes is None:
+        return (tensor(ctx.dtype(0), [ctx.fresh() for _ in s]),)
+    out = list(s)
+    firsts = []
+    for k, a in enumerate(axes):
+        a = ctx.normal_axis(a, len(s))
+        step = None if steps is None else steps[k]
+        ctx.require(step != 0, "steps other than 0", 0)
+        if starts is None or ends is None or step is None:
+            out[a] = ctx.fresh()
+            continue
+        if not _sign_known(starts[k]) or not _sign_known(ends[k]):
+            out[a] = ctx.fresh()
+            continue
+        first, out[a] = slice_bounds(s[a], starts[k], ends[k], step)
+        firsts.append((first, step))
+    data = ctx.data(0)
+    if data is not None and len(s) == 1 and len(firsts) == 1 and out[0].is_const and firsts[0][0].is_const:
+        first, step = firsts[0]
+        data = tuple(data[first.const + i * step] for i in range(out[0].const))
+    else:
+        data = data if not axes else None
+    return (tensor(ctx.dtype(0), out, data),)
+
+
+def _sign_known(e: IntExpr) -> bool:
+    lo, hi = interval(e, {})
+    return (lo is not None and lo >= 0) or (hi is not None and hi < 0)
+
+
+def _split(ctx: InferContext) -> tuple[Inferred, ...]:
+    s = ctx.shape(0)
+    axis = ctx.axis(len(s))
+    n = len(ctx.node.outputs)
+    sizes: Data | None
+    if ctx.has(1):
+        sizes = ctx.data(1)
+        if sizes is None:
+            sizes = tuple(ctx.fresh() for _ in range(n))
+        ctx.require(len(sizes) == n, f"{n} split sizes", len(sizes))
+        if all(x.is_const for x in sizes) and s[axis].is_const:
+            whole = sum(x.const for x in sizes)
+            ctx.require(whole == s[axis].const, f"split sizes that add up to {s[axis]}", whole)
+    else:
+        count = ctx.int_attr("num_outputs", n)
+        chunk = ceildiv(s[axis], count)
+        sizes = tuple(chunk if i < count - 1 else s[axis] - chunk * (count - 1) for i in range(count))
+    outs, at = [], 0
+    data = ctx.data(0) if len(s) == 1 else None
+    for size in sizes:
+        part = None
+        if data is not None and size.is_const:
+            part, at = data[at : at + size.const], at + size.const
+        else:
+            data = None
+        outs.append(tensor(ctx.dtype(0), [size if i == axis else d for i, d in enumerate(s)], part))
+    return tuple(outs)
+
+
+def _concat(ctx: InferContext) -> tuple[Inferred, ...]:
+    shapes = [ctx.shape(i) for i in range(len(ctx.inputs))]
+    first = shapes[0]
+    axis = ctx.axis(len(first))
+    out = list(first)
+    for i, s in enumerate(shapes[1:], 1):
+        ctx.require(len(s) == len(first), f"inputs of rank {len(first)}", f"rank {len(s)} as input {i}")
+        ctx.require(ctx.dtype(i) == ctx.dtype(0), f"inputs of one element type ({ctx.dtype(0)})", ctx.dtype(i))
+        for k, d in enumerate(s):
+            if k != axis:
+                out[k] = merge_dims(ctx, out[k], d, broadcast=False)
+    out[axis] = sum((s[axis] for s in shapes[1:]), first[axis])
+    data: Data | None = ()
+    for i in range(len(shapes)):
+        part = ctx.data(i)
+        data = None if part is None or data is None else data + part
+    return (tensor(ctx.dtype(0), out, data if axis == 0 else None),)
+
+
+def _tile(ctx: InferContext) -> tuple[Inferred, ...]:
+    s = ctx.shape(0)
+    repeats = ctx.data(1)
+    if repeats is None:
+        return (tensor(ctx.dtype(0), [ctx.fresh() for _ in s]),)
+    ctx.require(len(repeats) == len(s), f"{len(s)} repeats", len(repeats))
+    out = [d * r for d, r in zip(s, repeats, strict=True)]
+    data = ctx.data(0)
+    if data is not None and len(s) == 1 and repeats[0].is_const and repeats[0].const * len(data) <= MAX_DATA:
+        data = data * repeats[0].const
+    else:
+        data = None
+    return (tensor(ctx.dtype(0), out, data),)
+
+
+def _expand(ctx: InferContext) -> tuple[Inferred, ...]:
+    s = ctx.shape(0)
+    target = ctx.data(1)
+    if target is None:
+        count = ctx.shape(1)[0].value()
+        if count is None:
+            return (tensor(ctx.dtype(0), None),)
+        return (tensor(ctx.dtype(0), [ctx.fresh() for _ in range(max(count, len(s)))]),)
+    out = broadcast_shapes(ctx, [target, s])
+    return (tensor(ctx.dtype(0), out, _expanded(ctx.data(0), s, out)),)
+
+
+def _expanded(data: Data | None, shape: Shape, out: Shape) -> Data | None:
+    source, dims = const_shape(shape), const_shape(out)
+    if data is None or source is None or dims is None:
+        return None
+    n = 1
+    for d in dims:
+        n *= d
+    return tuple(data[broadcast_index(i, dims, source)] for i in range(n)) if n <= MAX_DATA else None
+
+
+def _pad(ctx: InferContext) -> tuple[Inferred, ...]:
+    s = ctx.shape(0)
+    pads = ctx.data(1)
+    axes = ctx.ints(3) if ctx.has(3) else tuple(range(len(s)))
+    if pads is None or axes is None:
+        return (tensor(ctx.dtype(0), [ctx.fresh() for _ in s]),)
+    ctx.require(len(pads) == 2 * len(axes), f"{2 * len(axes)} pads", len(pads))
+    out = list(s)
+    for k, a in enumerate(axes):
+        a = ctx.normal_axis(a, len(s))
+        out[a] = out[a] + pads[k] + pads[len(axes) + k]
+        ctx.require(not out[a].is_const or out[a].const >= 0, "pads that leave a size >= 0", out[a])
+    return (tensor(ctx.dtype(0), out),)
+
+
+def _same(ctx: InferContext) -> tuple[Inferred, ...]:
+    return (Inferred(ctx.value(0).type),)
+
+
+def _trilu(ctx: InferContext) -> tuple[Inferred, ...]:
+    t = ctx.tensor_type(0)
+    ctx.require(t.shape is None or len(t.shape) >= 2, "an input of rank >= 2", t)
+    return (Inferred(TensorType(t.dtype, t.shape)),)
+
+
+def _center_crop_pad(ctx: InferContext) -> tuple[Inferred, ...]:
+    s = ctx.shape(0)
+    axes = ctx.ints_attr("axes") or tuple(range(len(s)))
+    sizes = ctx.data(1) or tuple(ctx.fresh() for _ in axes)
+    out = list(s)
+    for a, d in zip(axes, sizes, strict=True):
+        out[ctx.normal_axis(a, len(s))] = d
+    return (tensor(ctx.dtype(0), out),)
+
+
+OPS = table(
+    OpDef("Transpose", PatternKind.INJECTIVE, _transpose, 1, 1),
+    OpDef("Slice", PatternKind.INJECTIVE, _slice, 3, 5),
+    OpDef("Split", PatternKind.INJECTIVE, _split, 1, 2, 1, None),
+    OpDef("Concat", PatternKind.INJECTIVE, _concat, 1, None),
+    OpDef("Tile", PatternKind.INJECTIVE, _tile, 2, 2),
+    OpDef("Expand", PatternKind.BROADCAST, _expand, 2, 2),
+    OpDef("Pad", PatternKind.INJECTIVE, _pad, 2, 4),
+    OpDef("ReverseSequence", PatternKind.INJECTIVE, _same, 2, 2),
+    OpDef("Trilu", PatternKind.INJECTIVE, _trilu, 1, 2),
+    OpDef("CenterCropPad", PatternKind.INJECTIVE, _center_crop_pad, 2, 2),
+)

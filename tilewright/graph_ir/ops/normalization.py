@@ -1,0 +1,78 @@
+"""Softmax and normalizations. ``data_layout`` NHWC (ours) is known to BatchNormalization and InstanceNormalization."""
+
+from __future__ import annotations
+
+from tilewright.core import dtypes
+from tilewright.core.intexpr import ONE
+from tilewright.graph_ir.ir import TensorType
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.shapes import broadcast_shapes, is_channels_last, merge_dims
+
+
+def _over_axis(ctx: InferContext) -> tuple[Inferred, ...]:
+    if ctx.tensor_type(0).shape is not None:
+        ctx.axis(ctx.rank(0), default=-1)
+    return (Inferred(ctx.value(0).type),)
+
+
+def _same(ctx: InferContext) -> tuple[Inferred, ...]:
+    return (Inferred(ctx.value(0).type),)
+
+
+def _layer_norm(ctx: InferContext) -> tuple[Inferred, ...]:
+    x = ctx.shape(0)
+    axis = ctx.axis(len(x), default=-1)
+    broadcast_shapes(ctx, [x, ctx.shape(1)])
+    stash = ctx.dtype_attr("stash_type", dtypes.float32) or dtypes.float32
+    stats = tensor(stash, [*x[:axis], *(ONE for _ in x[axis:])])
+    return Inferred(TensorType(ctx.dtype(0), x)), stats, stats
+
+
+def _rms_norm(ctx: InferContext) -> tuple[Inferred, ...]:
+    x = ctx.shape(0)
+    ctx.axis(len(x), default=-1)
+    broadcast_shapes(ctx, [x, ctx.shape(1)])
+    return (tensor(ctx.dtype(0), x),)
+
+
+def _per_channel(ctx: InferContext) -> tuple[Inferred, ...]:
+    x = ctx.shape(0)
+    ctx.require(len(x) >= 2, "an input of rank >= 2", f"rank {len(x)}")
+    channels = x[-1] if is_channels_last(ctx) else x[1]
+    for i in range(1, len(ctx.inputs)):
+        s = ctx.shape(i)
+        ctx.require(len(s) == 1, f"a vector as input {i}", f"rank {len(s)}")
+        merge_dims(ctx, channels, s[0], broadcast=False)
+    return (tensor(ctx.dtype(0), x),)
+
+
+def _batch_norm(ctx: InferContext) -> tuple[Inferred, ...]:
+    x = ctx.shape(0)
+    if len(x) == 1:
+        return (tensor(ctx.dtype(0), x), tensor(ctx.dtype(3), ctx.shape(3)), tensor(ctx.dtype(4), ctx.shape(4)))
+    return (*_per_channel(ctx), tensor(ctx.dtype(3), ctx.shape(3)), tensor(ctx.dtype(4), ctx.shape(4)))
+
+
+def _group_norm(ctx: InferContext) -> tuple[Inferred, ...]:
+    x = ctx.shape(0)
+    groups = ctx.int_attr("num_groups")
+    ctx.require(groups >= 1, "num_groups >= 1", groups)
+    c = x[1].value()
+    ctx.require(c is None or c % groups == 0, f"channels divisible by {groups}", c)
+    return (tensor(ctx.dtype(0), x),)
+
+
+OPS = table(
+    OpDef("Softmax", PatternKind.OPAQUE, _over_axis, 1, 1),
+    OpDef("LogSoftmax", PatternKind.OPAQUE, _over_axis, 1, 1),
+    OpDef("Hardmax", PatternKind.OPAQUE, _over_axis, 1, 1),
+    OpDef("LpNormalization", PatternKind.OPAQUE, _over_axis, 1, 1),
+    OpDef("MeanVarianceNormalization", PatternKind.OPAQUE, _same, 1, 1),
+    OpDef("LRN", PatternKind.OPAQUE, _same, 1, 1),
+    OpDef("LayerNormalization", PatternKind.OPAQUE, _layer_norm, 2, 3, 1, 3),
+    OpDef("RMSNormalization", PatternKind.OPAQUE, _rms_norm, 2, 2),
+    OpDef("GroupNormalization", PatternKind.OPAQUE, _group_norm, 3, 3),
+    OpDef("InstanceNormalization", PatternKind.OPAQUE, _per_channel, 3, 3),
+    OpDef("BatchNormalization", PatternKind.BROADCAST, _batch_norm, 5, 5, 1, 3),
+)

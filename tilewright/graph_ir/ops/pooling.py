@@ -1,0 +1,73 @@
+"""Pooling. ``data_layout`` NHWC (ours): X and Y are channels-last; such a MaxPool has no second output."""
+
+from __future__ import annotations
+
+from tilewright.core import dtypes
+from tilewright.core.intexpr import ONE, const
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.shapes import (
+    is_channels_last,
+    list_attr,
+    to_channels_first,
+    to_channels_last,
+    window_sizes,
+)
+
+
+def _pool(ctx: InferContext) -> tuple[Inferred, ...]:
+    last = is_channels_last(ctx)
+    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0)
+    ctx.require(len(x) >= 3, "an input of rank >= 3", f"rank {len(x)}")
+    ctx.require(not last or len(ctx.node.outputs) == 1, "one output with data_layout NHWC", len(ctx.node.outputs))
+    kernel = list_attr(ctx, "kernel_shape", len(x) - 2)
+    out = (*x[:2], *window_sizes(ctx, x[2:], [const(k) for k in kernel], bool(ctx.int_attr("ceil_mode"))))
+    shape = to_channels_last(out) if last else out
+    return tensor(ctx.dtype(0), shape), tensor(dtypes.int64, shape)
+
+
+def _global(ctx: InferContext) -> tuple[Inferred, ...]:
+    last = is_channels_last(ctx)
+    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0)
+    ctx.require(len(x) >= 3, "an input of rank >= 3", f"rank {len(x)}")
+    out = (*x[:2], *(ONE for _ in x[2:]))
+    return (tensor(ctx.dtype(0), to_channels_last(out) if last else out),)
+
+
+def _max_unpool(ctx: InferContext) -> tuple[Inferred, ...]:
+    x = ctx.shape(0)
+    n = len(x) - 2
+    if ctx.has(2):
+        sizes = ctx.data(2)
+        return (tensor(ctx.dtype(0), sizes if sizes is not None else [ctx.fresh() for _ in x]),)
+    kernel, strides = list_attr(ctx, "kernel_shape", n), list_attr(ctx, "strides", n)
+    pads = ctx.ints_attr("pads") or (0,) * (2 * n)
+    spatial = [(x[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[n + i] for i in range(n)]
+    return (tensor(ctx.dtype(0), (*x[:2], *spatial)),)
+
+
+def _max_roi_pool(ctx: InferContext) -> tuple[Inferred, ...]:
+    pooled = ctx.ints_attr("pooled_shape") or (1, 1)
+    return (tensor(ctx.dtype(0), (ctx.shape(1)[0], ctx.shape(0)[1], *map(const, pooled))),)
+
+
+def _roi_align(ctx: InferContext) -> tuple[Inferred, ...]:
+    h, w = ctx.int_attr("output_height", 1), ctx.int_attr("output_width", 1)
+    return (tensor(ctx.dtype(0), (ctx.shape(1)[0], ctx.shape(0)[1], const(h), const(w))),)
+
+
+def _lp_pool(ctx: InferContext) -> tuple[Inferred, ...]:
+    return _pool(ctx)[:1]
+
+
+OPS = table(
+    OpDef("MaxPool", PatternKind.OPAQUE, _pool, 1, 1, 1, 2),
+    OpDef("AveragePool", PatternKind.OPAQUE, _lp_pool, 1, 1),
+    OpDef("LpPool", PatternKind.OPAQUE, _lp_pool, 1, 1),
+    OpDef("GlobalAveragePool", PatternKind.REDUCTION, _global, 1, 1),
+    OpDef("GlobalMaxPool", PatternKind.REDUCTION, _global, 1, 1),
+    OpDef("GlobalLpPool", PatternKind.REDUCTION, _global, 1, 1),
+    OpDef("MaxUnpool", PatternKind.OPAQUE, _max_unpool, 2, 3),
+    OpDef("MaxRoiPool", PatternKind.OPAQUE, _max_roi_pool, 2, 2),
+    OpDef("RoiAlign", PatternKind.OPAQUE, _roi_align, 3, 3),
+)

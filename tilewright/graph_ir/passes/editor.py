@@ -1,0 +1,338 @@
+"""A graph that can be edited in place while rules run, with users and producers kept up to date.
+
+The editor is private to passes: it starts from a :class:`Graph` and :meth:`GraphEditor.finish` gives a new one, in
+topological order, without dead nodes and unused constants. Types of new values are inferred on the spot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from tilewright.core.errors import InternalError, VerifyError
+from tilewright.core.intexpr import IntExpr
+from tilewright.graph_ir.inference import constant_value, infer_node, symbols_in
+from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, TensorType, Value, make_attrs, node_reads
+from tilewright.graph_ir.ops.base import FreshSymbols
+from tilewright.graph_ir.ops.shapes import is_fresh
+from tilewright.graph_ir.passes.base import PassContext, rename_captures, with_inputs
+
+
+class GraphEditor:
+    """Mutable view of one graph (not of its subgraphs). Node ids are small integers that are never reused."""
+
+    def __init__(self, graph: Graph, ctx: PassContext) -> None:
+        self.graph = graph
+        self.ctx = ctx
+        self.values: dict[str, Value] = dict(graph.values)
+        self.constants: dict[str, Constant] = dict(graph.constants)
+        self.nodes: dict[int, Node] = {}
+        self.changed = False
+        self._order: dict[int, int] = {}
+        self._producer: dict[str, int] = {}
+        self._users: dict[str, dict[int, int]] = {}
+        self._outputs: list[str] = list(graph.outputs)
+        self._anchor = 0
+        self._symbols: FreshSymbols | None = None
+        self._last_id = len(graph.nodes)
+        self.touched: list[int] = []
+        for i, n in enumerate(graph.nodes):
+            self._insert(i, n, i)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+    def producer(self, name: str) -> Node | None:
+        """The node of this graph that defines ``name``."""
+        k = self._producer.get(name)
+        return None if k is None else self.nodes[k]
+
+    def producer_id(self, name: str) -> int | None:
+        return self._producer.get(name)
+
+    def node_id(self, node: Node) -> int:
+        """The id of a node that is in the graph."""
+        for o in node.outputs:
+            if o in self._producer:
+                return self._producer[o]
+        raise InternalError(f"node '{node.name}' is not in the graph being edited")
+
+    def user_ids(self, name: str) -> tuple[int, ...]:
+        return tuple(self._users.get(name, ()))
+
+    def users(self, name: str) -> list[Node]:
+        """Nodes that read ``name`` (each once), subgraph reads included."""
+        return [self.nodes[k] for k in self._users.get(name, ())]
+
+    def is_output(self, name: str) -> bool:
+        return name in self._outputs
+
+    def use_count(self, name: str) -> int:
+        """Number of reads, a graph output counting as one."""
+        return sum(self._users.get(name, {}).values()) + self._outputs.count(name)
+
+    def value(self, name: str) -> Value:
+        v = self.values.get(name) or self.ctx.outer_values.get(name)
+        if v is None:
+            raise VerifyError(f"value '{name}' has no entry in the values of graph '{self.graph.name}'")
+        return v
+
+    def array(self, name: str) -> np.ndarray | None:
+        """The array of ``name`` if it is a constant here or in a graph around this one."""
+        c = self.constants.get(name) or self.ctx.outer_constants.get(name)
+        return None if c is None else c.array
+
+    # -- edits ---------------------------------------------------------------------------------------------------
+    def add(
+        self,
+        op: str,
+        inputs: Iterable[str],
+        attrs: Mapping[str, Attribute] | None = None,
+        hint: str = "",
+        n_outputs: int = 1,
+        domain: str = "",
+    ) -> tuple[str, ...]:
+        """A new node; the names of its outputs. Its place is found when the graph is finished."""
+        inputs = tuple(inputs)
+        base = hint or op.lower()
+        outputs = tuple(self.ctx.names.fresh(base) for _ in range(n_outputs))
+        node = Node(op, inputs, outputs, make_attrs(attrs or {}), self.ctx.names.fresh(f"{base}.node"), domain)
+        values = self._infer(node)
+        for v in values:
+            self.values[v.name] = v
+        k = self._next_id()
+        self._insert(k, node, self._anchor)
+        self.touched.append(k)
+        self.changed = True
+        return outputs
+
+    def add_constant(self, array: np.ndarray, hint: str = "const") -> str:
+        """A new constant; its name."""
+        name = self.ctx.names.fresh(hint)
+        self.constants[name] = Constant(array)
+        self.values[name] = constant_value(name, array)
+        self.changed = True
+        return name
+
+    def set_anchor(self, k: int) -> None:
+        """New nodes stand before node ``k`` among nodes that are ready."""
+        self._anchor = self._order[k]
+
+    def replace_uses(self, old: str, new: str) -> None:
+        """Every reader of ``old``, and graph outputs, read ``new`` instead. ``old`` stays defined if its node lives on."""
+        if old == new:
+            return
+        self._merge_value(old, new)
+        for k in self.user_ids(old):
+            node = self.nodes[k]
+            changes: dict[str, Attribute] = {}
+            for key, g in node.subgraphs():
+                renamed = rename_captures(g, {old: new})
+                if renamed is not g:
+                    changes[key] = renamed
+            self._forget_reads(k)
+            node = node.with_attrs(**changes) if changes else node
+            node = with_inputs(node, tuple(new if i == old else i for i in node.inputs))
+            self.nodes[k] = node
+            self._record_reads(k)
+            self.touched.append(k)
+        self._outputs = [new if o == old else o for o in self._outputs]
+        self.changed = True
+
+    def replace_node(self, old: Node, new: Node) -> None:
+        """``new`` defines the same outputs in ``old``'s place (other operator, inputs or attributes)."""
+        if old.outputs != new.outputs:
+            raise InternalError(f"replace_node('{old.name}'): outputs differ: {old.outputs} and {new.outputs}")
+        k = self.node_id(old)
+        self._forget_reads(k)
+        dropped = set(node_reads(old))
+        values = self._infer(new)
+        self.nodes[k] = new
+        self._record_reads(k)
+        for v in values:
+            self.values[v.name] = _narrowed(v, self.values[v.name]) if v.name in self.values else v
+        self.touched.append(k)
+        for name in dropped:
+            self.drop_if_dead(name)
+        self.changed = True
+
+    def drop_if_dead(self, name: str) -> None:
+        """Removes the node that defines ``name`` if none of its outputs is used, then its now unused producers."""
+        todo = [name]
+        while todo:
+            k = self._producer.get(todo.pop())
+            if k is None:
+                continue
+            node = self.nodes[k]
+            if any(self.use_count(o) for o in node.outputs if o):
+                for o in node.outputs:
+                    self.touched.extend(self.user_ids(o))
+                continue
+            reads = set(node_reads(node))
+            self._forget_reads(k)
+            del self.nodes[k]
+            del self._order[k]
+            for o in node.outputs:
+                self._producer.pop(o, None)
+                self.values.pop(o, None)
+            self.changed = True
+            todo.extend(sorted(reads))
+
+    def refine(self, name: str, known: str, perm: tuple[int, ...]) -> None:
+        """``name`` is ``known`` transposed by ``perm``: what is known of the dims of one holds for the other."""
+        v, k = self.values.get(name), self.values.get(known)
+        if v is None or k is None or name in self.graph.inputs or name in self.constants:
+            return
+        if isinstance(k.type, TensorType) and k.type.shape is not None:
+            shape = tuple(k.type.shape[p] for p in perm)
+            self.values[name] = _narrowed(v, Value(known, TensorType(k.type.dtype, shape)))
+
+    def drop_constant(self, name: str) -> None:
+        """Forgets a constant that nothing reads."""
+        if self.use_count(name) == 0:
+            del self.constants[name]
+            del self.values[name]
+
+    def take_touched(self) -> list[int]:
+        """Ids of nodes added or changed since the last call."""
+        out = [k for k in dict.fromkeys(self.touched) if k in self.nodes]
+        self.touched.clear()
+        return out
+
+    def neighbourhood(self, k: int) -> set[int]:
+        """The node, the producers of what it reads and the readers of what it defines."""
+        node = self.nodes[k]
+        near = {k} | {self._producer[i] for i in node.inputs if i in self._producer}
+        for o in node.outputs:
+            near.update(self.user_ids(o))
+        return near
+
+    def make_constant(self, name: str, array: np.ndarray) -> None:
+        """``name`` becomes a constant; its node goes if that was its last used output."""
+        self.replace_uses(name, self.add_constant(array, name))
+        self.drop_if_dead(name)
+
+    def finish(self) -> Graph:
+        """The edited graph; the graph given at first if nothing changed."""
+        if not self.changed:
+            return self.graph
+        self._settle_outputs()
+        order = self._topological()
+        nodes = tuple(self.nodes[k] for k in order)
+        used = {i for n in nodes for i in node_reads(n)} | set(self.graph.outputs)
+        constants = {k: c for k, c in self.constants.items() if k in used}
+        defined = {*self.graph.inputs, *self.graph.outputs, *constants, *(o for n in nodes for o in n.outputs if o)}
+        values = {k: v for k, v in self.values.items() if k in defined}
+        return self.graph.replace(nodes=nodes, values=values, constants=constants)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+    def _next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def _insert(self, k: int, node: Node, order: int) -> None:
+        self.nodes[k] = node
+        self._order[k] = order
+        for o in node.outputs:
+            if o:
+                self._producer[o] = k
+        self._record_reads(k)
+
+    def _record_reads(self, k: int) -> None:
+        for i in node_reads(self.nodes[k]):
+            uses = self._users.setdefault(i, {})
+            uses[k] = uses.get(k, 0) + 1
+
+    def _forget_reads(self, k: int) -> None:
+        for i in set(node_reads(self.nodes[k])):
+            self._users[i].pop(k, None)
+
+    def _infer(self, node: Node) -> tuple[Value, ...]:
+        if self._symbols is None:
+            self._symbols = FreshSymbols(symbols_in(self.values) | symbols_in(self.ctx.outer_values))
+        reads = tuple(node_reads(node))
+        scope = {i: self.value(i) for i in reads}
+        constants = {i: Constant(a) for i in reads if (a := self.array(i)) is not None}
+        return infer_node(node, scope, constants, self._symbols)
+
+    def _merge_value(self, old: str, new: str) -> None:
+        """What is known of ``old`` is known of ``new``."""
+        a, b = self.values.get(old), self.values.get(new)
+        if a is not None and b is not None and new not in self.graph.inputs and new not in self.constants:
+            self.values[new] = _narrowed(b, a)
+
+    def _settle_outputs(self) -> None:
+        """Output names are the caller's: rename the values that now stand for them, or add an Identity."""
+        taken: set[str] = set(self.graph.inputs)
+        for want, have in zip(self.graph.outputs, self._outputs, strict=True):
+            if want == have:
+                taken.add(want)
+        for want, have in zip(self.graph.outputs, list(self._outputs), strict=True):
+            if want == have:
+                continue
+            if want in self._producer:
+                self._rename(want, self.ctx.names.fresh(want))
+            if have in self.constants and have not in taken:
+                self.constants[want] = self.constants[have]
+                self.values[want] = dataclasses.replace(self.values[have], name=want)
+            elif have in self._producer and have not in taken and self._outputs.count(have) == 1:
+                self._rename(have, want)
+            else:
+                self.values[want] = dataclasses.replace(self.value(have), name=want)
+                node = Node("Identity", (have,), (want,), (), self.ctx.names.fresh(f"{want}.identity"))
+                self._insert(self._next_id(), node, len(self.graph.nodes))
+            taken.add(want)
+
+    def _rename(self, old: str, new: str) -> None:
+        k = self._producer.pop(old)
+        node = self.nodes[k]
+        self.nodes[k] = dataclasses.replace(node, outputs=tuple(new if o == old else o for o in node.outputs))
+        self._producer[new] = k
+        self.values[new] = dataclasses.replace(self.values.pop(old), name=new)
+        self.replace_uses(old, new)
+
+    def _topological(self) -> list[int]:
+        """Node ids so that producers come first; the original order where that leaves a choice."""
+        waiting: dict[int, int] = {}
+        ready: list[tuple[int, int]] = []
+        readers: dict[int, list[int]] = {}
+        for k, n in self.nodes.items():
+            needs = {self._producer[i] for i in node_reads(n) if i in self._producer}
+            for p in needs:
+                readers.setdefault(p, []).append(k)
+            waiting[k] = len(needs)
+            if not needs:
+                heapq.heappush(ready, (self._order[k], k))
+        out: list[int] = []
+        while ready:
+            _, k = heapq.heappop(ready)
+            out.append(k)
+            for r in readers.get(k, ()):
+                waiting[r] -= 1
+                if waiting[r] == 0:
+                    heapq.heappush(ready, (self._order[r], r))
+        if len(out) != len(self.nodes):
+            stuck = sorted(self.nodes[k].name for k, w in waiting.items() if w)[:5]
+            raise InternalError(f"graph '{self.graph.name}': a rewrite made a cycle through nodes {', '.join(stuck)}")
+        return out
+
+
+def _narrowed(v: Value, known: Value) -> Value:
+    """``v`` with the dims and elements that ``known`` (the same tensor) knows better."""
+    if not isinstance(v.type, TensorType) or not isinstance(known.type, TensorType):
+        return v
+    a, b = v.type.shape, known.type.shape
+    data = v.data if v.data is not None else known.data
+    shape = a
+    if a is None or b is None or len(a) != len(b):
+        shape = a if a is not None else b
+    else:
+        shape = tuple(_better(x, y) for x, y in zip(a, b, strict=True))
+    return dataclasses.replace(v, type=TensorType(v.type.dtype, shape), data=data)
+
+
+def _better(a: IntExpr, b: IntExpr) -> IntExpr:
+    if a.is_const:
+        return a
+    return b if b.is_const or is_fresh(a) else a

@@ -1,0 +1,167 @@
+"""Constant folding: what depends on constants only, and what shape arithmetic knows, becomes a constant.
+
+A whole cone of constant nodes is evaluated, and only the values that other nodes read are kept. A kept value may be
+larger than what it replaces by at most GROWTH_BYTES; shape arithmetic (integers with known elements) always folds.
+Transposes and views of a constant stay views of the same memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import TilewrightError
+from tilewright.graph_ir.ir import Graph, Node, TensorType, Value, node_reads
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
+from tilewright.graph_ir.passes.editor import GraphEditor
+from tilewright.graph_ir.rules.base import fixed_shape, ints_attr, tensor_shape
+from tilewright.reference import evaluate
+
+GROWTH_BYTES = 1 << 20
+TRANSIENT_BYTES = 1 << 28
+_NEVER = frozenset({"QuantizeLinear", "DequantizeLinear", "Constant"})
+_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
+
+
+def fold_constants(graph: Graph, ctx: PassContext) -> Graph:
+    """The graph with every foldable value a constant."""
+    ed = GraphEditor(graph, ctx)
+    _fold_known_elements(ed, ctx)
+    known: dict[str, np.ndarray] = {}
+    for node in [ed.nodes[k] for k in list(ed.nodes)]:
+        _evaluate(ed, node, known, ctx)
+    wanted = [n for n in known if _is_read_outside(ed, n, known)]
+    todo = list(wanted)
+    tried: set[str] = set()
+    while todo:
+        name = todo.pop()
+        producer = ed.producer(name)
+        if name in tried or producer is None:
+            continue
+        tried.add(name)
+        growth = _growth(ed, name, known)
+        if growth > GROWTH_BYTES:
+            ctx.log.refuse("fold_constants", producer.name, f"the result is {growth} bytes larger than its operands")
+            todo.extend(i for i in producer.inputs if i in known)
+            continue
+        ctx.log.fire("fold_constants", producer.name)
+        ed.make_constant(name, known[name])
+    return ed.finish()
+
+
+def _fold_known_elements(ed: GraphEditor, ctx: PassContext) -> None:
+    for k in list(ed.nodes):
+        node = ed.nodes.get(k)
+        if node is None:
+            continue
+        for o in node.outputs:
+            array = elements_array(ed.values[o]) if o and o in ed.values else None
+            if array is not None and ed.use_count(o):
+                ctx.log.fire("fold_constants", node.name)
+                ed.make_constant(o, array)
+
+
+def elements_array(v: Value) -> np.ndarray | None:
+    """The array of a value whose every element is a known number."""
+    if v.data is None or any(not d.is_const for d in v.data):
+        return None
+    shape = fixed_shape(tensor_shape(v))
+    if shape is None or v.dtype.kind not in "iubf":
+        return None
+    return np.array([d.const for d in v.data], dtype=np.int64).astype(v.dtype.numpy).reshape(shape)
+
+
+def _evaluate(ed: GraphEditor, node: Node, known: dict[str, np.ndarray], ctx: PassContext) -> None:
+    """Adds the outputs of ``node`` to ``known`` if it has only known operands."""
+    op = OPS.get(node.op)
+    if op is None or node.op in _NEVER or not op.deterministic or op.kind is PatternKind.CONTROL:
+        return
+    arrays: list[object | None] = []
+    for i in node.inputs:
+        if not i:
+            arrays.append(None)
+            continue
+        array = known.get(i)
+        if array is None:
+            array = ed.array(i)
+        if array is None:
+            return
+        arrays.append(array)
+    if not _is_small_tensor(ed, node):
+        ctx.log.refuse("fold_constants", node.name, "a result is not a tensor, or larger than the limit for transients")
+        return
+    try:
+        results = _run(node, arrays)
+    except (TilewrightError, ValueError, TypeError, IndexError, NotImplementedError, RuntimeError, ArithmeticError) as e:
+        ctx.log.refuse("fold_constants", node.name, f"evaluation failed: {type(e).__name__}: {e}")
+        return
+    for o, r in zip(node.outputs, results, strict=False):
+        if o and isinstance(r, np.ndarray | np.generic):
+            want = ed.value(o).dtype.numpy
+            array = np.asarray(r)
+            if array.dtype != want and want != np.dtype(object):
+                array = array.astype(want)
+            known[o] = array
+
+
+def _run(node: Node, arrays: list[object | None]) -> list[object]:
+    x = arrays[0] if arrays else None
+    if node.op == "Transpose" and isinstance(x, np.ndarray):
+        return [np.transpose(x, ints_attr(node, "perm"))]
+    if node.op == "Cast" and isinstance(x, np.ndarray) and isinstance(to := node.attr("to"), DType) and x.dtype == to.numpy:
+        return [x]
+    if node.op == "Identity":
+        return [x]
+    return evaluate(node.op, node.domain, dict(node.attrs), arrays, len(node.outputs))
+
+
+def _is_small_tensor(ed: GraphEditor, node: Node) -> bool:
+    total = 0
+    for o in node.outputs:
+        if not o:
+            continue
+        v = ed.value(o)
+        if not isinstance(v.type, TensorType):
+            return False
+        shape = fixed_shape(v.type.shape)
+        if shape is None:
+            continue
+        size = v.dtype.itemsize
+        for d in shape:
+            size *= d
+        total += 0 if node.op in _VIEWS or node.op == "Transpose" else size
+    return total <= TRANSIENT_BYTES
+
+
+def _is_read_outside(ed: GraphEditor, name: str, known: dict[str, np.ndarray]) -> bool:
+    """True if a node that does not fold reads the value, or it is an output."""
+    if ed.is_output(name):
+        return True
+    return any(not all(o in known for o in u.outputs if o) for u in ed.users(name))
+
+
+def _growth(ed: GraphEditor, name: str, known: dict[str, np.ndarray]) -> int:
+    """Bytes that the value needs beyond those of the constants that it frees."""
+    array = known[name]
+    producer = ed.producer(name)
+    if producer is None or (array.base is not None and producer.op in (*_VIEWS, "Transpose")):
+        return 0
+    cone: set[str] = set()
+    todo = [producer]
+    freed = 0
+    while todo:
+        for i in node_reads(todo.pop()):
+            if i in cone:
+                continue
+            cone.add(i)
+            inner = ed.producer(i)
+            if inner is not None:
+                todo.append(inner)
+            elif i in ed.constants and ed.use_count(i) == 1:
+                freed += ed.constants[i].array.nbytes
+    return int(array.nbytes) - freed
+
+
+FOLD_CONSTANTS = Pass("fold_constants", Level.BASIC, Exactness.BIT_EXACT, fold_constants)

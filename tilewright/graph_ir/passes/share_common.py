@@ -1,0 +1,69 @@
+"""Common subexpressions: nodes with one operator, inputs and attributes become one; equal small constants too."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from tilewright.graph_ir.ir import Constant, Graph, Node
+from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
+from tilewright.graph_ir.passes.editor import GraphEditor
+
+SMALL_BYTES = 64 * 1024
+
+
+def share_common(graph: Graph, ctx: PassContext) -> Graph:
+    """The graph with each computation once."""
+    ed = GraphEditor(graph, ctx)
+    _share_constants(ed)
+    seen: dict[Hashable, Node] = {}
+    for k in list(ed.nodes):
+        node = ed.nodes.get(k)
+        if node is None or not _is_shareable(node):
+            continue
+        key = _node_key(node)
+        first = seen.setdefault(key, node)
+        if first is node:
+            continue
+        if any(ed.is_output(o) for o in node.outputs):
+            ctx.log.refuse("share_common", node.name, "an output of the graph keeps its own node")
+            continue
+        for a, b in zip(node.outputs, first.outputs, strict=True):
+            if a and b:
+                ed.replace_uses(a, b)
+        ed.drop_if_dead(node.outputs[0])
+        ctx.log.fire("share_common", node.name)
+    return ed.finish()
+
+
+def _share_constants(ed: GraphEditor) -> None:
+    seen: dict[Hashable, str] = {}
+    for name, c in list(ed.constants.items()):
+        key = array_key(c.array)
+        first = seen.setdefault(key, name)
+        if first != name and not ed.is_output(name):
+            ed.replace_uses(name, first)
+            ed.drop_constant(name)
+
+
+def array_key(array: np.ndarray) -> Hashable:
+    """Equal for arrays of one type, shape and content when small; else for views of the same memory only."""
+    if array.nbytes <= SMALL_BYTES and array.dtype.kind != "O":
+        return (array.dtype, array.shape, array.tobytes())
+    return (array.dtype, array.shape, array.strides, array.__array_interface__["data"][0])
+
+
+def _is_shareable(node: Node) -> bool:
+    op = OPS.get(node.op)
+    return op is not None and op.deterministic and not any(True for _ in node.subgraphs())
+
+
+def _node_key(node: Node) -> Hashable:
+    attrs = tuple((k, array_key(v.array) if isinstance(v, Constant) else v) for k, v in node.attrs)
+    present = tuple(bool(o) for o in node.outputs)
+    return (node.op, node.domain, node.inputs, attrs, present)
+
+
+SHARE_COMMON = Pass("share_common", Level.BASIC, Exactness.BIT_EXACT, share_common)

@@ -1,0 +1,200 @@
+"""The graph pipeline: which passes run, in which order, and why each stands where it does.
+
+``run_passes`` is a pure function of the graph and its arguments. Instruments watch; they never change the graph.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from tilewright.core.errors import InputError, VerifyError
+from tilewright.graph_ir.inference import infer_graph
+from tilewright.graph_ir.ir import Graph, walk_graphs
+from tilewright.graph_ir.passes.base import Level, NameSupply, Pass, PassContext, PassLog, iter_lines
+from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
+from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
+from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS
+from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
+from tilewright.graph_ir.passes.share_common import SHARE_COMMON
+from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
+from tilewright.graph_ir.rules import activations, algebra, attention, noops, norms, products, scales, views
+from tilewright.graph_ir.rules.driver import rule_pass
+from tilewright.graph_ir.text import format_graph
+from tilewright.graph_ir.verify import verify_graph
+
+SIMPLIFY = rule_pass("simplify", Level.BASIC, (*noops.RULES, *views.RULES, *algebra.RULES))
+FOLD_SCALES = rule_pass("fold_scales", Level.EXTENDED, scales.RULES)
+SPLIT_BATCHNORM = rule_pass("split_batchnorm", Level.EXTENDED, scales.BATCHNORM_AS_AFFINE)
+RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *norms.RULES))
+REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, algebra.STRENGTH)
+SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, products.RULES)
+FUSE_ATTENTION = rule_pass("fuse_attention", Level.EXTENDED, attention.RULES, optional=True)
+
+PASSES: tuple[Pass, ...] = (
+    DROP_DEAD,  # first, so that nothing below spends time on what no output needs
+    FOLD_CONSTANTS,  # shape arithmetic becomes constants, which the rules below read
+    RESOLVE_IF,  # conditions are constants now
+    SIMPLIFY,  # no-ops and views away: patterns below see neighbours
+    SHARE_COMMON,  # exporters repeat subexpressions; a pattern that asks for one value sees one
+    FOLD_CONSTANTS,  # what the rules made constant
+    FOLD_SCALES,  # BatchNorm into the convolution before it, while it is still one node
+    SPLIT_BATCHNORM,  # the rest is a product and a sum, which fuse with anything
+    FOLD_SCALES,  # a product or sum that now stands behind a convolution
+    RECOGNISE,  # before strength reduction rewrites the powers that the patterns look for
+    REDUCE_STRENGTH,
+    SPLIT_GEMM,  # after BatchNorm was folded into it; a constant operand is turned here
+    FUSE_ATTENTION,  # needs the scale and mask still apart from the products
+    SINK_TRANSPOSES,  # pairs meet and cancel
+    CHANNELS_LAST,  # last of the structural ones: it moves axes that patterns above count on
+    SIMPLIFY,  # Transposes that met; views they left
+    FOLD_CONSTANTS,  # constants that the layout has turned
+    SHARE_COMMON,
+    DROP_DEAD,
+)
+
+
+class Instrument(Protocol):
+    """Watches a run."""
+
+    def before(self, step: int, pass_: Pass, graph: Graph) -> None: ...
+
+    def after(self, step: int, pass_: Pass, graph: Graph, log: PassLog) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """What one pass did."""
+
+    name: str
+    nodes_before: int
+    nodes_after: int
+    log: PassLog
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """What a run did, pass by pass."""
+
+    records: tuple[PassRecord, ...]
+
+    def explain(self) -> str:
+        """Every pass with what fired, and what was refused and why."""
+        lines = []
+        for r in self.records:
+            lines.append(f"{r.name}: {r.nodes_before} -> {r.nodes_after} nodes")
+            lines.extend(f"  {line}" for line in iter_lines(r.log))
+        return "\n".join(lines)
+
+    def fired(self, what: str) -> int:
+        """How often the rule or pass ``what`` fired."""
+        return sum(f.what == what for r in self.records for f in r.log.fired)
+
+    def refusals(self, what: str) -> tuple[str, ...]:
+        """The reasons for which the rule or pass ``what`` was refused."""
+        return tuple(f.reason for r in self.records for f in r.log.refused if f.what == what)
+
+
+def run_passes(
+    graph: Graph,
+    opt_level: str | Level = Level.ALL,
+    disabled: Sequence[str] = (),
+    instruments: Sequence[Instrument] = (),
+    enabled: Sequence[str] = (),
+    passes: Sequence[Pass] = PASSES,
+) -> tuple[Graph, PassReport]:
+    """The graph after every pass of ``opt_level``, and the report.
+
+    ``disabled`` and ``enabled`` name passes or rules; approximate rules and optional passes run only when enabled.
+    Raises InputError for a name that is neither.
+    """
+    level = Level.of(opt_level)
+    _require_names((*disabled, *enabled), passes)
+    records = []
+    names = NameSupply(graph)
+    for step, p in enumerate(passes):
+        if p.level > level or p.name in disabled or (p.optional and p.name not in enabled):
+            continue
+        ctx = PassContext(names, PassLog(), frozenset(disabled), frozenset(enabled))
+        for i in instruments:
+            i.before(step, p, graph)
+        new = p.apply(graph, ctx)
+        records.append(PassRecord(p.name, count_nodes(graph), count_nodes(new), ctx.log))
+        graph = new
+        for i in instruments:
+            i.after(step, p, graph, ctx.log)
+    return graph, PassReport(tuple(records))
+
+
+def _require_names(given: Sequence[str], passes: Sequence[Pass]) -> None:
+    known = {n for p in passes for n in (p.name, *p.rules)} | {r for p in PASSES for r in (p.name, *p.rules)}
+    for name in given:
+        if name not in known:
+            raise InputError(f"disabled_pass: expected the name of a pass or rule, got {name!r}")
+
+
+def count_nodes(graph: Graph) -> int:
+    """Nodes of the graph and its subgraphs."""
+    return sum(len(g.nodes) for g in walk_graphs(graph))
+
+
+@dataclass(slots=True)
+class Timing:
+    """Seconds a pass, in order of the run."""
+
+    clock: Callable[[], float] = time.perf_counter
+    seconds: list[tuple[str, float]] = field(default_factory=list)
+    _started: float = 0.0
+
+    def before(self, step: int, pass_: Pass, graph: Graph) -> None:
+        self._started = self.clock()
+
+    def after(self, step: int, pass_: Pass, graph: Graph, log: PassLog) -> None:
+        self.seconds.append((pass_.name, self.clock() - self._started))
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """The graph as text after each pass that changed it, in ``directory``: ``03_simplify.txt``."""
+
+    directory: Path
+
+    def before(self, step: int, pass_: Pass, graph: Graph) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    def after(self, step: int, pass_: Pass, graph: Graph, log: PassLog) -> None:
+        name = re.sub(r"[^\w.-]", "_", pass_.name)
+        (self.directory / f"{step:02d}_{name}.txt").write_text(format_graph(graph))
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """The verifier after each pass; with ``types``, inference must agree on rank and element type too."""
+
+    types: bool = False
+
+    def before(self, step: int, pass_: Pass, graph: Graph) -> None:
+        return None
+
+    def after(self, step: int, pass_: Pass, graph: Graph, log: PassLog) -> None:
+        try:
+            verify_graph(graph)
+            if self.types:
+                require_same_types(graph, infer_graph(graph))
+        except VerifyError as e:
+            raise VerifyError(f"after pass {pass_.name}: {e}") from e
+
+
+def require_same_types(graph: Graph, inferred: Graph) -> None:
+    """Raises VerifyError if a value's recorded type contradicts the inferred one."""
+    for name, v in inferred.values.items():
+        have = graph.values.get(name)
+        if have is None:
+            raise VerifyError(f"value '{name}' has no type")
+        a, b = str(have.type).split("[")[0], str(v.type).split("[")[0]
+        if a != b:
+            raise VerifyError(f"value '{name}': recorded {have.type}, inferred {v.type}")

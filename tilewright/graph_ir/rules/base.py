@@ -1,0 +1,271 @@
+"""Patterns and rules. A rule is one value; see any file of this package for how short one is.
+
+Grammar of patterns::
+
+    Operand ::= "x"                  any value; the same name twice: the same value
+              | C("c")               a constant;  C("c", 2.0): one whose elements all equal 2.0
+              | None                 an absent optional input
+              | P(op, Operand, ...)  the first output of a node; op may be a tuple of names
+    P(..., at="n")                   the node is called n in the match;  attrs={"k": v} must be equal
+    P(..., rest=True)                further inputs may follow
+
+Operands of a commutative operator with two inputs match in either order. The outermost ``P`` is the root: its outputs
+are what the rule replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import InternalError
+from tilewright.graph_ir.ir import Attribute, Node, Shape, TensorType, Value
+from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.passes.base import Exactness
+from tilewright.graph_ir.passes.editor import GraphEditor
+
+NOT_HERE = ""
+"""A guard's answer for "this is not the rule's business": nothing is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class C:
+    """A constant operand; with ``value``, one whose every element is (nearly) that number."""
+
+    name: str
+    value: float | None = None
+    tolerance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class P:
+    """A node pattern (see the module docstring)."""
+
+    ops: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    at: str
+    attrs: tuple[tuple[str, Attribute], ...]
+    rest: bool
+
+    def __init__(
+        self,
+        op: str | tuple[str, ...],
+        *operands: Operand,
+        at: str = "",
+        attrs: Mapping[str, Attribute] | None = None,
+        rest: bool = False,
+    ) -> None:
+        set_ = object.__setattr__
+        set_(self, "ops", (op,) if isinstance(op, str) else op)
+        set_(self, "operands", operands)
+        set_(self, "at", at)
+        set_(self, "attrs", tuple(sorted((attrs or {}).items())))
+        set_(self, "rest", rest)
+
+
+Operand: TypeAlias = "str | C | P | None"
+
+
+@dataclass(slots=True)
+class Match:
+    """What a pattern found: values and nodes by name, and the means to build the replacement."""
+
+    editor: GraphEditor
+    root: Node
+    names: dict[str, str] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    inner: tuple[Node, ...] = ()
+
+    def __getitem__(self, key: str) -> str:
+        """The name of the value bound to ``key``."""
+        return self.names[key]
+
+    @property
+    def output(self) -> str:
+        return self.root.outputs[0]
+
+    def node(self, key: str) -> Node:
+        return self.nodes[key]
+
+    def value(self, key: str) -> Value:
+        return self.editor.value(self.names[key])
+
+    def dtype(self, key: str) -> DType:
+        return self.value(key).dtype
+
+    def shape(self, key: str) -> Shape | None:
+        """The shape of the value bound to ``key``; None if its rank is unknown."""
+        return tensor_shape(self.value(key))
+
+    @property
+    def out_shape(self) -> Shape | None:
+        return tensor_shape(self.editor.value(self.output))
+
+    def array(self, key: str) -> np.ndarray:
+        """The array of a constant. Raises InternalError if the pattern did not ask for a constant."""
+        a = self.editor.array(self.names[key])
+        if a is None:
+            raise InternalError(f"rule at '{self.root.name}': '{key}' is not bound to a constant")
+        return a
+
+    def ints(self, name: str) -> tuple[int, ...] | None:
+        """Elements of the integer value called ``name`` in the graph, if all are known numbers."""
+        return known_ints(self.editor, name)
+
+    def op(self, op: str, *inputs: str, n_outputs: int = 1, **attrs: Attribute) -> str:
+        """A new node; the name of its first output."""
+        return self.editor.add(op, inputs, attrs, hint=self.output, n_outputs=n_outputs)[0]
+
+    def const(self, array: np.ndarray | float | list[int], like: str | None = None) -> str:
+        """A new constant, of the element type of the value bound to ``like`` if given, else int64 for lists."""
+        if like is not None:
+            array = np.asarray(array).astype(self.dtype(like).numpy)
+        elif isinstance(array, list):
+            array = np.asarray(array, dtype=np.int64)
+        return self.editor.add_constant(np.asarray(array), f"{self.output}.const")
+
+
+Guard: TypeAlias = Callable[[Match], str | None]
+Build: TypeAlias = Callable[[Match], "str | tuple[str, ...] | Node | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rewrite.
+
+    ``guard`` gives None to go ahead, a reason to refuse (recorded) or NOT_HERE. ``build`` gives the value that replaces
+    the root's first output, one value an output, or a Node that takes the root's place. ``exclusive``: refuse if a
+    matched node below the root has readers outside the match.
+    """
+
+    name: str
+    equation: str
+    pattern: P
+    build: Build
+    guard: Guard | None = None
+    exactness: Exactness = Exactness.BIT_EXACT
+    exclusive: bool = False
+
+
+def matches(rule: Rule, editor: GraphEditor, root: Node) -> Iterator[Match]:
+    """Every way in which the pattern fits at ``root``."""
+    for names, nodes, inner in _match_node(rule.pattern, root, editor, {}, {}, ()):
+        yield Match(editor, root, names, nodes, inner)
+
+
+_State: TypeAlias = "tuple[dict[str, str], dict[str, Node], tuple[Node, ...]]"
+
+
+def _match_node(
+    p: P, node: Node, ed: GraphEditor, names: dict[str, str], nodes: dict[str, Node], inner: tuple[Node, ...]
+) -> Iterator[_State]:
+    if node.op not in p.ops or node.domain:
+        return
+    if any(node.attr(k) != v for k, v in p.attrs):
+        return
+    inputs = node.inputs
+    n = len(p.operands)
+    if len(inputs) < n:
+        inputs = inputs + ("",) * (n - len(inputs))
+    if len(inputs) > n and not p.rest and any(inputs[n:]):
+        return
+    if p.at:
+        nodes = {**nodes, p.at: node}
+    orders = [inputs[:n]]
+    if n == 2 and OPS[node.op].commutative and len(node.inputs) == 2:
+        orders.append((inputs[1], inputs[0]))
+    for order in orders:
+        yield from _match_operands(p.operands, order, ed, names, nodes, inner)
+
+
+def _match_operands(
+    operands: tuple[Operand, ...],
+    inputs: tuple[str, ...],
+    ed: GraphEditor,
+    names: dict[str, str],
+    nodes: dict[str, Node],
+    inner: tuple[Node, ...],
+) -> Iterator[_State]:
+    if not operands:
+        yield names, nodes, inner
+        return
+    for a, b, c in _match_operand(operands[0], inputs[0], ed, names, nodes, inner):
+        yield from _match_operands(operands[1:], inputs[1:], ed, a, b, c)
+
+
+def _match_operand(
+    o: Operand, name: str, ed: GraphEditor, names: dict[str, str], nodes: dict[str, Node], inner: tuple[Node, ...]
+) -> Iterator[_State]:
+    if o is None:
+        if not name:
+            yield names, nodes, inner
+        return
+    if not name:
+        return
+    if isinstance(o, P):
+        producer = ed.producer(name)
+        if producer is not None and producer.outputs[0] == name:
+            yield from _match_node(o, producer, ed, names, nodes, (*inner, producer))
+        return
+    if isinstance(o, C):
+        array = ed.array(name)
+        if array is None or not _all_equal(array, o):
+            return
+        o = o.name
+    if o in names:
+        if names[o] == name:
+            yield names, nodes, inner
+        return
+    yield {**names, o: name}, nodes, inner
+
+
+def _all_equal(array: np.ndarray, c: C) -> bool:
+    if c.value is None:
+        return True
+    if array.size == 0 or array.size > 4096 or array.dtype.kind in "OSU":
+        return False
+    if array.size > 1:
+        first = array.reshape(-1)[0]
+        if not bool(np.all(array == first)):
+            return False
+    x = float(array.reshape(-1)[0].real)
+    return x == c.value if not c.tolerance else abs(x - c.value) <= c.tolerance * max(1.0, abs(c.value))
+
+
+def tensor_shape(v: Value) -> Shape | None:
+    """The shape of a value; None if it is no tensor or its rank is unknown."""
+    return v.type.shape if isinstance(v.type, TensorType) else None
+
+
+def fixed_shape(shape: Shape | None) -> tuple[int, ...] | None:
+    """The shape as integers; None if some dim is not a number."""
+    if shape is None or any(not d.is_const for d in shape):
+        return None
+    return tuple(d.const for d in shape)
+
+
+def known_ints(editor: GraphEditor, name: str) -> tuple[int, ...] | None:
+    """Elements of an integer value if all are known numbers."""
+    array = editor.array(name)
+    if array is not None:
+        return tuple(int(x) for x in array.reshape(-1))
+    data = editor.value(name).data
+    if data is None or any(not d.is_const for d in data):
+        return None
+    return tuple(d.const for d in data)
+
+
+def int_attr(node: Node, key: str, default: int) -> int:
+    """An integer attribute of ``node``."""
+    v = node.attr(key)
+    return v if isinstance(v, int) else default
+
+
+def ints_attr(node: Node, key: str) -> tuple[int, ...] | None:
+    """An attribute that is a tuple of integers; None if absent."""
+    v = node.attr(key)
+    return tuple(int(x) for x in v) if isinstance(v, tuple) else None  # type: ignore[arg-type]

@@ -1,0 +1,74 @@
+"""Matrix products in one canonical form: MatMul with an Add behind it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.graph_ir.passes.base import Exactness
+from tilewright.graph_ir.rules.base import Match, Operand, P, Rule, int_attr
+
+
+def _factor(m: Match, key: str) -> float:
+    v = m.root.attr(key, 1.0)
+    return float(v) if isinstance(v, int | float) else 1.0
+
+
+def _matrix(m: Match, key: str, transposed: bool) -> str:
+    """The operand as it enters MatMul. A constant is turned by a view, never by a copy."""
+    if not transposed:
+        return m[key]
+    array = m.editor.array(m[key])
+    if array is not None:
+        return m.editor.add_constant(array.T, f"{m[key]}.T")
+    return m.op("Transpose", m[key], perm=(1, 0))
+
+
+def _scaled(m: Match, name: str, factor: float) -> str:
+    if factor == 1.0:
+        return name
+    array = m.editor.array(name)
+    if array is not None:
+        return m.editor.add_constant((array * np.asarray(factor)).astype(array.dtype), f"{name}.scaled")
+    dtype = m.dtype("a").numpy
+    return m.op("Mul", name, m.editor.add_constant(np.asarray(factor, dtype=dtype), f"{name}.factor"))
+
+
+def _product(m: Match) -> str:
+    a = _matrix(m, "a", bool(int_attr(m.root, "transA", 0)))
+    b = _matrix(m, "b", bool(int_attr(m.root, "transB", 0)))
+    return _scaled(m, m.op("MatMul", a, b), _factor(m, "alpha"))
+
+
+def _with_bias(m: Match) -> str:
+    product, beta = _product(m), _factor(m, "beta")
+    return product if beta == 0.0 else m.op("Add", product, _scaled(m, m["c"], beta))
+
+
+def _whole_factors(m: Match) -> str | None:
+    if m.dtype("a").is_integer and not (_factor(m, "alpha").is_integer() and _factor(m, "beta").is_integer()):
+        return "alpha or beta is a fraction and the matrices are integers"
+    return None
+
+
+def _gemm(*operands: Operand) -> P:
+    return P("Gemm", *operands)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "gemm_bias",
+        "Gemm(a, b, c) --> Add(MatMul(a', b') * alpha, c * beta)",
+        _gemm("a", "b", "c"),
+        _with_bias,
+        _whole_factors,
+        Exactness.REASSOCIATING,
+    ),
+    Rule(
+        "gemm",
+        "Gemm(a, b) --> MatMul(a', b') * alpha",
+        _gemm("a", "b", None),
+        _product,
+        _whole_factors,
+        Exactness.REASSOCIATING,
+    ),
+)

@@ -1,0 +1,182 @@
+"""Per-channel scales and shifts folded into the weights of the convolution or product before them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.graph_ir.passes.base import Exactness
+from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, P, Rule, fixed_shape, int_attr
+
+_CONVS = ("Conv", "ConvTranspose")
+
+
+def _batchnorm_terms(m: Match) -> tuple[np.ndarray, np.ndarray]:
+    """``(k, b)`` with ``BatchNormalization(x) == x * k + b`` per channel, in float64."""
+    eps = m.root.attr("epsilon", 1e-5)
+    scale, shift, mean, var = (m.array(k).astype(np.float64) for k in ("scale", "shift", "mean", "var"))
+    k = scale / np.sqrt(var + float(eps))  # type: ignore[arg-type]
+    return k, shift - mean * k
+
+
+def _inference(m: Match) -> str | None:
+    if int_attr(m.root, "training_mode", 0):
+        return "training_mode is set"
+    return None
+
+
+def _scale_weight(m: Match, k: np.ndarray) -> np.ndarray:
+    """The convolution's or Gemm's weight with output channel ``c`` multiplied by ``k[c]``."""
+    node, w = m.node("dot"), m.array("w")
+    k = k.astype(np.float64)
+    if node.op == "Gemm":
+        shaped = k[:, None] if int_attr(node, "transB", 0) else k[None, :]
+    elif node.op == "Conv":
+        shaped = k.reshape((-1,) + (1,) * (w.ndim - 1))
+    else:
+        groups = int_attr(node, "group", 1)
+        per_input = np.repeat(k.reshape(groups, -1), w.shape[0] // groups, axis=0)
+        shaped = per_input.reshape(per_input.shape + (1,) * (w.ndim - 2))
+    return (w * shaped).astype(w.dtype)
+
+
+def _channels(m: Match) -> int:
+    node, w = m.node("dot"), m.array("w")
+    if node.op == "Gemm":
+        return int(w.shape[0 if int_attr(node, "transB", 0) else 1])
+    if node.op == "Conv":
+        return int(w.shape[0])
+    return int(w.shape[1]) * int_attr(node, "group", 1)
+
+
+def _old_bias(m: Match) -> np.ndarray | None:
+    """The bias as one number a channel (zeros if absent); None if it is computed or of another shape."""
+    node, n = m.node("dot"), _channels(m)
+    name = node.inputs[2] if len(node.inputs) > 2 else ""
+    if not name:
+        return np.zeros(n)
+    array = m.editor.array(name)
+    if array is None or array.size not in (1, n) or array.shape[-1:] not in ((n,), (1,), ()):
+        return None
+    beta = node.attr("beta", 1.0) if node.op == "Gemm" else 1.0
+    return np.broadcast_to(array.astype(np.float64).reshape(-1) * float(beta), (n,))  # type: ignore[arg-type]
+
+
+def _foldable(m: Match) -> str | None:
+    if not m.dtype("w").is_float:
+        return NOT_HERE
+    if m.node("dot").attr("data_layout", "NCHW") != "NCHW":
+        return NOT_HERE
+    if _old_bias(m) is None:
+        return "the bias is not one constant number a channel"
+    return None
+
+
+def _bn_foldable(m: Match) -> str | None:
+    return _inference(m) or _foldable(m)
+
+
+def _rebuild(m: Match, k: np.ndarray | None, b: np.ndarray) -> str:
+    """The node with weight scaled by ``k`` and the new bias ``b`` (both one number a channel)."""
+    node = m.node("dot")
+    w = m["w"] if k is None else m.const(_scale_weight(m, k))
+    attrs = dict(node.attrs)
+    if node.op == "Gemm":
+        attrs["beta"] = 1.0
+    return m.op(node.op, m["x"], w, m.const(b, like="w"), **attrs)
+
+
+def _fold_batchnorm(m: Match) -> str:
+    k, b = _batchnorm_terms(m)
+    old = _old_bias(m)
+    return _rebuild(m, k, b if old is None else old * k + b)
+
+
+def _per_channel(m: Match) -> np.ndarray | None:
+    """Constant ``c`` as one number an output channel of a convolution; None if it varies otherwise."""
+    c, n, shape = m.array("c"), _channels(m), m.out_shape
+    if shape is None or m.shape("dotted") != shape:
+        return None
+    padded = (1,) * (len(shape) - c.ndim) + c.shape
+    if len(padded) != len(shape) or any(d != 1 for k, d in enumerate(padded) if k != 1) or padded[1] not in (1, n):
+        return None
+    return np.broadcast_to(c.astype(np.float64).reshape(-1), (n,))
+
+
+def _channelwise(m: Match) -> str | None:
+    m.names["dotted"] = m.node("dot").outputs[0]
+    if _per_channel(m) is None:
+        return NOT_HERE
+    return _foldable(m)
+
+
+def _fold_scale(m: Match) -> str:
+    k, old = _per_channel(m), _old_bias(m)
+    if k is None or old is None:
+        return m.output
+    has_bias = len(m.node("dot").inputs) > 2 and m.node("dot").inputs[2]
+    if not has_bias:
+        return m.op(m.node("dot").op, m["x"], m.const(_scale_weight(m, k)), **dict(m.node("dot").attrs))
+    return _rebuild(m, k, old * k)
+
+
+def _fold_shift(m: Match) -> str:
+    b, old = _per_channel(m), _old_bias(m)
+    return m.output if b is None or old is None else _rebuild(m, None, old + b)
+
+
+def _spatial(m: Match) -> str | None:
+    if m.shape("x") is None or fixed_shape(m.shape("scale")) is None:
+        return NOT_HERE
+    return _inference(m)
+
+
+def _batchnorm_as_affine(m: Match) -> str:
+    k, b = _batchnorm_terms(m)
+    rank = len(m.shape("x") or ())
+    dims = (-1,) + (1,) * (rank - 2) if rank > 1 else (-1,)
+    scaled = m.op("Mul", m["x"], m.const(k.reshape(dims), like="x"))
+    return m.op("Add", scaled, m.const(b.reshape(dims), like="x"))
+
+
+_BN = (C("scale"), C("shift"), C("mean"), C("var"))
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "batchnorm_into_conv",
+        "BatchNormalization(Conv(x, w, b)) --> Conv(x, k*w, k*b + shift - k*mean), k = scale/sqrt(var+eps)",
+        P("BatchNormalization", P((*_CONVS, "Gemm"), "x", C("w"), rest=True, at="dot"), *_BN),
+        _fold_batchnorm,
+        _bn_foldable,
+        Exactness.REASSOCIATING,
+        exclusive=True,
+    ),
+    Rule(
+        "scale_into_conv",
+        "Mul(Conv(x, w, b), c) --> Conv(x, c*w, c*b), c one number a channel",
+        P("Mul", P(_CONVS, "x", C("w"), rest=True, at="dot"), C("c")),
+        _fold_scale,
+        _channelwise,
+        Exactness.REASSOCIATING,
+        exclusive=True,
+    ),
+    Rule(
+        "shift_into_conv",
+        "Add(Conv(x, w, b), c) --> Conv(x, w, b + c), c one number a channel",
+        P("Add", P(_CONVS, "x", C("w"), rest=True, at="dot"), C("c")),
+        _fold_shift,
+        _channelwise,
+        Exactness.REASSOCIATING,
+        exclusive=True,
+    ),
+)
+
+BATCHNORM_AS_AFFINE: tuple[Rule, ...] = (
+    Rule(
+        "batchnorm_as_affine",
+        "BatchNormalization(x) --> Add(Mul(x, k), b)",
+        P("BatchNormalization", "x", *_BN),
+        _batchnorm_as_affine,
+        _spatial,
+        Exactness.REASSOCIATING,
+    ),
+)

@@ -1,0 +1,177 @@
+"""Reshape and its family: targets become constants, chains become one, so that shape arithmetic dies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.core.intexpr import IntExpr, product
+from tilewright.graph_ir.ir import Shape
+from tilewright.graph_ir.rules.base import NOT_HERE, Match, P, Rule, ints_attr
+from tilewright.graph_ir.rules.noops import can_pass_through
+
+VIEWS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+
+
+def reshape_target(source: Shape, target: Shape) -> list[int] | None:
+    """The shape operand that makes ``target`` from ``source``: numbers, 0 for a dim kept in place, one -1.
+
+    None if two dims or more are neither a number nor kept.
+    """
+    out: list[int] = []
+    for k, d in enumerate(target):
+        if d.is_const:
+            if d.const == 0:
+                return _empty_target(target)
+            out.append(d.const)
+        elif k < len(source) and source[k] == d:
+            out.append(0)
+        else:
+            out.append(-1)
+    if out.count(-1) > 1:
+        return None
+    if -1 in out and product(d for d, o in zip(target, out, strict=True) if o != -1).value() == 0:
+        return None
+    return out
+
+
+def _empty_target(target: Shape) -> list[int] | None:
+    """A tensor without elements: only fixed sizes can be written (with allowzero)."""
+    return [d.const for d in target] if all(d.is_const for d in target) else None
+
+
+def reshape(m: Match, x: str, source: Shape, target: Shape) -> str:
+    """A Reshape of value ``x`` with a constant operand, which :func:`reshape_target` must be able to write."""
+    dims = reshape_target(source, target)
+    allow = int(dims is not None and any(d.is_const and d.const == 0 for d in target))
+    return m.op("Reshape", x, m.const(dims or []), **({"allowzero": 1} if allow else {}))
+
+
+def _expressible(m: Match) -> str | None:
+    source, target = m.shape("x"), m.out_shape
+    if source is None or target is None:
+        return NOT_HERE
+    if reshape_target(source, target) is None:
+        return f"more than one unknown dim in {_show(target)} from {_show(source)}"
+    return None
+
+
+def _show(shape: Sequence[IntExpr]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _to_reshape(m: Match) -> str:
+    return reshape(m, m["x"], m.shape("x") or (), m.out_shape or ())
+
+
+def _target_not_written(m: Match) -> str | None:
+    """Guard: the operand is computed, or has a -1 or 0 that is known."""
+    reason = _expressible(m)
+    if reason is not None:
+        return reason
+    want = reshape_target(m.shape("x") or (), m.out_shape or ())
+    have = m.editor.array(m["shape"])
+    return NOT_HERE if have is not None and have.reshape(-1).tolist() == want else None
+
+
+def _chain(m: Match) -> str | None:
+    source, target = m.shape("x"), m.out_shape
+    if source is None or target is None:
+        return NOT_HERE
+    if source == target:
+        return can_pass_through(m)
+    return _expressible(m)
+
+
+def _collapse(m: Match) -> str:
+    return m["x"] if m.shape("x") == m.out_shape else _to_reshape(m)
+
+
+def expand_target(source: Shape, target: Shape) -> list[int] | None:
+    """The operand of an Expand from ``source`` to ``target``: numbers, and 1 where ``source`` has the dim already."""
+    out = []
+    offset = len(target) - len(source)
+    for k, d in enumerate(target):
+        if d.is_const:
+            out.append(d.const)
+        elif k >= offset and source[k - offset] == d:
+            out.append(1)
+        else:
+            return None
+    return out
+
+
+def _expand(m: Match) -> str | None:
+    source, target = m.shape("x"), m.out_shape
+    if source is None or target is None or m.editor.array(m["shape"]) is not None:
+        return NOT_HERE
+    return None if expand_target(source, target) is not None else f"{_show(target)} is known only at run time"
+
+
+def _moves_nothing(m: Match) -> str | None:
+    """Guard: all axes that a Transpose moves past each other, but one of each pair, have size 1."""
+    source = m.shape("x")
+    if source is None:
+        return NOT_HERE
+    perm = ints_attr(m.root, "perm") or tuple(reversed(range(len(source))))
+    real = [p for p in perm if source[p].value() != 1]
+    if real != sorted(real):
+        return NOT_HERE
+    return _expressible(m)
+
+
+def _compose(m: Match) -> str:
+    inner, outer = m.node("in"), m.root
+    rank = len(m.shape("x") or ())
+    p = ints_attr(inner, "perm") or tuple(reversed(range(rank)))
+    q = ints_attr(outer, "perm") or tuple(reversed(range(rank)))
+    perm = tuple(p[k] for k in q)
+    return m["x"] if perm == tuple(range(rank)) else m.op("Transpose", m["x"], perm=perm)
+
+
+def _compose_guard(m: Match) -> str | None:
+    return NOT_HERE if m.shape("x") is None else can_pass_through(m)
+
+
+def _flatten(m: Match) -> str | None:
+    return NOT_HERE if m.shape("x") is None else _expressible(m)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "reshape_constant",
+        "Reshape(x, computed) --> Reshape(x, constant) when the result's dims are known",
+        P("Reshape", "x", "shape"),
+        _to_reshape,
+        _target_not_written,
+    ),
+    Rule("flatten_reshape", "Flatten(x) --> Reshape(x, constant)", P("Flatten", "x"), _to_reshape, _flatten),
+    Rule(
+        "view_view",
+        "Reshape(Reshape(x)) --> Reshape(x) or x; also Squeeze, Unsqueeze",
+        P(VIEWS, P(VIEWS, "x", rest=True), rest=True),
+        _collapse,
+        _chain,
+    ),
+    Rule(
+        "expand_constant",
+        "Expand(x, computed) --> Expand(x, constant)",
+        P("Expand", "x", "shape"),
+        lambda m: m.op("Expand", m["x"], m.const(expand_target(m.shape("x") or (), m.out_shape or ()) or [])),
+        _expand,
+    ),
+    Rule(
+        "transpose_transpose",
+        "Transpose(Transpose(x, p), q) --> Transpose(x, p[q])",
+        P("Transpose", P("Transpose", "x", at="in")),
+        _compose,
+        _compose_guard,
+    ),
+    Rule(
+        "transpose_reshape",
+        "Transpose(x) that moves only axes of size 1 --> Reshape(x)",
+        P("Transpose", "x"),
+        _to_reshape,
+        _moves_nothing,
+    ),
+)
+

@@ -1,0 +1,273 @@
+"""What a lowering rule sees: one node, its operands as tensors, and a place to put stages.
+
+A rule is ``Rule = Callable[[LowerContext], tuple[Tensor, ...]]``: it returns one tensor for each output of its node (it
+may return more or fewer than the node names; what nobody reads is dropped). Formulas are made of simple stages: a
+reduction stage holds only the reduction, everything around it is a stage of its own that schedules can inline.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import InternalError, UnsupportedError
+from tilewright.core.intexpr import IntExpr, IntLike, as_expr, const
+from tilewright.core.target import Target
+from tilewright.graph_ir.ir import Attribute, Constant, Node, Value
+from tilewright.tensor_ir.compute import (
+    IndexLike,
+    Recurrence,
+    ReduceAxis,
+    Tensor,
+    Update,
+    Val,
+    index_value,
+    lift,
+    op,
+    reduce_axis,
+    select,
+)
+from tilewright.tensor_ir.ir import Const
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedConstant:
+    """A parameter whose contents are known at build time.
+
+    ``buffer``: the parameter's name in the function. ``source``: the graph constant it is made from, or None if
+    ``array`` is the content itself. Two entries with the same ``source`` and ``key`` have the same content, so
+    that a weight which several functions share is packed once.
+    """
+
+    buffer: str
+    source: str | None
+    key: str
+    transform: Callable[[np.ndarray], np.ndarray] | None = None
+    array: np.ndarray | None = None
+
+    def evaluate(self, constants: Mapping[str, Constant]) -> np.ndarray:
+        """The content as a contiguous array; ``constants`` are those of the graph."""
+        if self.source is None:
+            if self.array is None:
+                raise InternalError(f"{self.buffer}: a constant needs a source or an array")
+            return np.ascontiguousarray(self.array)
+        array = constants[self.source].array
+        return np.ascontiguousarray(array if self.transform is None else self.transform(array))
+
+
+class ScalarTensor(Tensor):
+    """A constant of one element: reading it gives the literal."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, name: str, shape: tuple[IntExpr, ...], dtype: DType, value: float | int | bool) -> None:
+        super().__init__(name, shape, dtype, (), None)
+        self.value = value
+
+    def __getitem__(self, indices: IndexLike | tuple[IndexLike, ...]) -> Val:
+        count = len(indices) if isinstance(indices, tuple) else 1
+        if count != len(self.shape):
+            raise TypeError(f"{self.name}: expected {len(self.shape)} indices, got {count}")
+        return lift(self.value, self.dtype)
+
+
+class Names:
+    """Unique names of one function, handed out in a deterministic order."""
+
+    __slots__ = ("_taken",)
+
+    def __init__(self, reserved: Sequence[str] = ()) -> None:
+        self._taken: set[str] = set(reserved)
+
+    def unique(self, hint: str) -> str:
+        """``hint`` itself, or ``hint_1``, ``hint_2``, ... if it is taken."""
+        base = "".join(c if c.isalnum() else "_" for c in hint)
+        name, n = base, 0
+        while name in self._taken:
+            n += 1
+            name = f"{base}_{n}"
+        self._taken.add(name)
+        return name
+
+
+@dataclass(slots=True)
+class FunctionParts:
+    """What the rules of one group gather: names, stages in order, and the constants they asked for."""
+
+    names: Names
+    stages: list[Tensor | Update | Recurrence] = field(default_factory=list)
+    constants: dict[tuple[str, str], tuple[Tensor, PackedConstant]] = field(default_factory=dict)
+
+    def constant(
+        self, source: str | None, key: str, shape: Sequence[IntLike], dtype: DType,
+        transform: Callable[[np.ndarray], np.ndarray] | None, array: np.ndarray | None,
+    ) -> Tensor:  # fmt: skip
+        """The placeholder of a build-time constant; the same one for the same source and key."""
+        known = self.constants.get((source or "", key))
+        if known is None:
+            name = self.names.unique(f"c{len(self.constants)}")
+            tensor = Tensor(name, tuple(as_expr(s) for s in shape), dtype, (), None)
+            known = tensor, PackedConstant(name, source, key, transform, array)
+            self.constants[(source or "", key)] = known
+        return known[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LowerContext:
+    """One node to lower. ``constants``: the arrays of constant inputs. ``output_values``: None for an absent output."""
+
+    node: Node
+    target: Target
+    inputs: tuple[Tensor | None, ...]
+    input_values: tuple[Value | None, ...]
+    constants: tuple[np.ndarray | None, ...]
+    output_values: tuple[Value | None, ...]
+    parts: FunctionParts
+
+    # -- making stages ---------------------------------------------------------------------------------------------
+    def name(self, hint: str) -> str:
+        """A buffer name that is unique in the function."""
+        return self.parts.names.unique(hint)
+
+    def stage(self, tensor: Tensor) -> Tensor:
+        """Record an intermediate stage; stages are kept in this order."""
+        if tensor.body is not None and all(t is not tensor for t in self.parts.stages):
+            self.parts.stages.append(tensor)
+        return tensor
+
+    def update(self, change: Update) -> None:
+        """Record a stage that overwrites elements of an earlier stage of the same rule."""
+        self.parts.stages.append(change)
+
+    def recurrence(self, extent: IntLike, hint: str, stages: Sequence[Tensor | Update]) -> None:
+        """Record stages that run together, step by step along their first axis."""
+        self.parts.stages.append(Recurrence(self.name(hint), as_expr(extent), tuple(stages)))
+
+    def axis(self, extent: IntLike, hint: str) -> ReduceAxis:
+        """A reduction axis with a unique name."""
+        return reduce_axis(extent, self.parts.names.unique(hint))
+
+    def packed(
+        self, operand: int, transform: Callable[[np.ndarray], np.ndarray], shape: Sequence[IntLike], hint: str,
+        dtype: DType | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Constant input ``operand`` transformed at build time, as a constant parameter of ``shape``.
+
+        ``hint`` must describe the transform: with the shape it is the key under which the result is shared.
+        """
+        value = self.input_values[operand]
+        if value is None or self.constants[operand] is None:
+            raise InternalError(f"{self.node.name}: input {operand} is not a constant and cannot be packed")
+        result = dtype or value.dtype
+        key = f"{hint}[{', '.join(map(str, shape))}]:{result}"
+        return self.parts.constant(value.name, key, shape, result, transform, None)
+
+    def table(self, array: np.ndarray, hint: str) -> Tensor:
+        """A constant parameter with the given content."""
+        key = f"{hint}:{array.dtype}{array.shape}:{hashlib.sha1(array.tobytes()).hexdigest()}"
+        return self.parts.constant(None, key, array.shape, dtypes.from_numpy(array.dtype), None, array)
+
+    # -- reading the node --------------------------------------------------------------------------------------------
+    def has_input(self, i: int) -> bool:
+        return i < len(self.inputs) and self.inputs[i] is not None
+
+    def input(self, i: int) -> Tensor:
+        """Input ``i``, which must be present."""
+        t = self.inputs[i] if i < len(self.inputs) else None
+        if t is None:
+            raise UnsupportedError(f"{self.where}: input {i} is absent, expected a tensor")
+        return t
+
+    def output(self, i: int = 0) -> Value:
+        """Output ``i``, which the node must name."""
+        v = self.output_values[i] if i < len(self.output_values) else None
+        if v is None:
+            raise UnsupportedError(f"{self.where}: output {i} is absent")
+        return v
+
+    def has_output(self, i: int) -> bool:
+        return i < len(self.output_values) and self.output_values[i] is not None
+
+    @property
+    def where(self) -> str:
+        """The node as messages show it."""
+        return f"node {self.node.name or self.node.outputs[0]!r} ({self.node.op})"
+
+    def unsupported(self, what: str) -> UnsupportedError:
+        """The error for something this build lacks."""
+        return UnsupportedError(f"{self.where}: {what}")
+
+    def attr(self, key: str, default: Attribute = None) -> Attribute:
+        return self.node.attr(key, default)
+
+    def attr_int(self, key: str, default: int) -> int:
+        v = self.node.attr(key)
+        return default if v is None else int(v)  # type: ignore[call-overload]
+
+    def attr_float(self, key: str, default: float) -> float:
+        v = self.node.attr(key)
+        return default if v is None else float(v)  # type: ignore[arg-type]
+
+    def attr_str(self, key: str, default: str) -> str:
+        v = self.node.attr(key)
+        return default if v is None else str(v)
+
+    def attr_ints(self, key: str) -> tuple[int, ...] | None:
+        v = self.node.attr(key)
+        return None if v is None else tuple(int(x) for x in v)  # type: ignore[union-attr]
+
+    def constant_ints(self, i: int, what: str) -> list[int] | None:
+        """The integers of constant input ``i``; None if it is absent. Raises UnsupportedError if not constant."""
+        if not self.has_input(i):
+            return None
+        array = self.constants[i]
+        if array is not None:
+            return [int(x) for x in np.asarray(array).reshape(-1)]
+        data = self.elements(i)
+        if data is not None and all(d.is_const for d in data):
+            return [int(d) for d in data]
+        raise self.unsupported(f"{what} (input {i}) must be a constant")
+
+    def elements(self, i: int) -> tuple[IntExpr, ...] | None:
+        """The elements of a small integer input as expressions over dimension symbols, where they are known."""
+        if not self.has_input(i):
+            return None
+        array, value = self.constants[i], self.input_values[i]
+        if array is not None and array.dtype.kind in "iu" and array.size <= 4096:
+            return tuple(const(int(x)) for x in array.reshape(-1))
+        return None if value is None else value.data
+
+    def scalar(self, i: int) -> Val:
+        """Input ``i``, a tensor of one element, as a value."""
+        t = self.input(i)
+        return t[tuple(const(0) for _ in t.shape)]
+
+
+Rule: TypeAlias = Callable[[LowerContext], tuple[Tensor, ...]]
+
+
+def wide(dtype: DType) -> DType:
+    """The type in which values of ``dtype`` are computed: float32 for narrow floats."""
+    return dtypes.float32 if dtype.is_narrow_float else dtype
+
+
+def widen(v: Val) -> Val:
+    """``v`` in the type in which it is computed."""
+    return v.cast(wide(v.dtype))
+
+
+def wrap_index(v: Val, extent: IntLike) -> IntExpr:
+    """A loaded index with negative values counted from the end, kept inside ``0 .. extent - 1``."""
+    if isinstance(v.expr, Const):
+        i = int(v.expr.value)
+        return as_expr(extent) + i if i < 0 else const(i)
+    v = v.cast(dtypes.int64)
+    size = index_value(extent)
+    wrapped = select(v < 0, v + size, v)
+    return op("max", op("min", wrapped, size - 1), 0).as_index()

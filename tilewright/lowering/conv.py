@@ -1,0 +1,414 @@
+"""Convolutions of any rank, grouped, dilated, strided: ``Conv`` and ``ConvTranspose``.
+
+The input is read channels-last (through a padding stage where it needs padding or lies channels-first), the weight is
+packed in panels of output channels, and the output row is the row axis of the register tile. A 1x1 convolution of stride 1
+is a matrix product over all pixels. Depthwise convolutions keep the channel as the vector axis.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tilewright.core.dtypes import DType
+from tilewright.core.intexpr import IntExpr, as_expr, ceildiv, const, product
+from tilewright.lowering.context import LowerContext, Rule, wide
+from tilewright.lowering.contraction import clamped, flatten, pack_columns, panel_width, unflatten, whole_tiles
+from tilewright.tensor_ir.compute import (
+    ReduceAxis,
+    Reduction,
+    Tensor,
+    Val,
+    compute,
+    constant,
+    in_range,
+    index_value,
+    select,
+    sum_over,
+)
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """The geometry of one convolution. Spatial tuples have one entry a spatial dimension."""
+
+    batch: IntExpr
+    channels: IntExpr
+    out_channels: IntExpr
+    spatial: tuple[IntExpr, ...]
+    out_spatial: tuple[IntExpr, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads_begin: tuple[IntExpr, ...]
+    pads_end: tuple[IntExpr, ...]
+    groups: int
+    channels_last: bool
+
+    @cached_property
+    def rank(self) -> int:
+        return len(self.spatial)
+
+    @cached_property
+    def needs_padding(self) -> bool:
+        return any(p != 0 for p in (*self.pads_begin, *self.pads_end))
+
+    def element(self, n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> tuple[IntExpr, ...]:
+        """The index of an element of the input or output in its own layout."""
+        return (n, *at, c) if self.channels_last else (n, c, *at)
+
+
+def conv_shape(ctx: LowerContext) -> ConvShape:
+    """Geometry of a ``Conv`` node, ``auto_pad`` resolved."""
+    x, w, y = ctx.input(0), ctx.input(1), ctx.output()
+    rank = x.ndim - 2
+    last = ctx.attr_str("data_layout", "NCHW") == "NHWC"
+    spatial = x.shape[1:-1] if last else x.shape[2:]
+    out_spatial = y.shape[1:-1] if last else y.shape[2:]
+    kernel = tuple(int(d) for d in w.shape[2:])
+    strides = ctx.attr_ints("strides") or (1,) * rank
+    dilations = ctx.attr_ints("dilations") or (1,) * rank
+    begin, end = _pads(ctx, rank, spatial, out_spatial, kernel, strides, dilations)
+    groups = ctx.attr_int("group", 1)
+    channels, out_channels = x.shape[-1 if last else 1], w.shape[0]
+    return ConvShape(
+        x.shape[0], channels, out_channels, spatial, out_spatial, kernel, strides, dilations, begin, end, groups, last
+    )
+
+
+def _pads(
+    ctx: LowerContext, rank: int, spatial: Sequence[IntExpr], out_spatial: Sequence[IntExpr], kernel: Sequence[int],
+    strides: Sequence[int], dilations: Sequence[int],
+) -> tuple[tuple[IntExpr, ...], tuple[IntExpr, ...]]:  # fmt: skip
+    auto = ctx.attr_str("auto_pad", "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        begin, end = [], []
+        for i, o, k, s, d in zip(spatial, out_spatial, kernel, strides, dilations, strict=True):
+            total = (o - 1) * s + (k - 1) * d + 1 - i
+            v = total.value()
+            if v is None:
+                raise ctx.unsupported(f"auto_pad={auto} with a symbolic spatial size {i}")
+            v = max(v, 0)
+            small, large = v // 2, v - v // 2
+            begin.append(const(small if auto == "SAME_UPPER" else large))
+            end.append(const(large if auto == "SAME_UPPER" else small))
+        return tuple(begin), tuple(end)
+    pads = (ctx.attr_ints("pads") or (0,) * 2 * rank) if auto != "VALID" else (0,) * 2 * rank
+    return tuple(const(p) for p in pads[:rank]), tuple(const(p) for p in pads[rank:])
+
+
+def _with_bias(
+    ctx: LowerContext, shape: ConvShape, dtype: DType, acc: Callable[[IntExpr, IntExpr, Sequence[IntExpr]], Val]
+) -> Tensor:
+    out = ctx.output()
+    bias = ctx.inputs[2] if ctx.has_input(2) else None
+
+    def result(*i: IntExpr) -> Val:
+        n, at, c = (i[0], i[1:-1], i[-1]) if shape.channels_last else (i[0], i[2:], i[1])
+        value = acc(n, c, at)
+        if bias is not None:
+            value = value + bias[c].cast(dtype)
+        return value.cast(out.dtype)
+
+    spatial = _names(shape.rank)
+    names = ["n", *spatial, "c"] if shape.channels_last else ["n", "c", *spatial]
+    return compute(ctx.name("conv"), out.shape, result, axis_names=names)
+
+
+def _names(rank: int) -> list[str]:
+    return ["d", "h", "w"][-rank:] if rank <= 3 else [f"s{i}" for i in range(rank)]
+
+
+Reader = Callable[[IntExpr, IntExpr, Sequence[IntExpr]], Val]
+
+
+def padded_input(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:
+    """``read(n, c, at)`` over the padded input; a channels-last stage if padding or another layout asks for a copy."""
+    x = ctx.input(0)
+    if not shape.needs_padding and (shape.channels_last or all(k == 1 for k in shape.kernel)):
+        return lambda n, c, at: x[shape.element(n, c, at)].cast(dtype)
+    extents = [
+        b + s + e for b, s, e in zip(shape.pads_begin, shape.spatial, shape.pads_end, strict=True)
+    ]
+
+    def formula(*i: IntExpr) -> Val:
+        at = [p - b for p, b in zip(i[1:-1], shape.pads_begin, strict=True)]
+        value = x[shape.element(i[0], i[-1], at)].cast(dtype)
+        inside: Val | None = None
+        for p, s, b, e in zip(at, shape.spatial, shape.pads_begin, shape.pads_end, strict=True):
+            if b != 0 or e != 0:
+                test = in_range(p, 0, s)
+                inside = test if inside is None else inside & test
+        return value if inside is None else select(inside, value, constant(0, dtype))
+
+    full = (shape.batch, *extents, shape.channels)
+    padded = ctx.stage(compute(ctx.name("padded"), full, formula, axis_names=["n", *_names(shape.rank), "c"]))
+    return lambda n, c, at: padded[(n, *at, c)]
+
+
+def _dense(
+    ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight, per_group: IntExpr
+) -> Reader:
+    """``acc[n, (g,) out..., no, ni] = sum over taps and ic``; all pixels are rows of one product when pointwise."""
+    in_group = shape.channels // shape.groups
+    pointwise = (
+        all(k == 1 for k in shape.kernel) and all(s == 1 for s in shape.strides)
+        and not shape.needs_padding and shape.groups == 1
+    )  # fmt: skip
+    rows = product((shape.batch, *shape.out_spatial)) if pointwise else shape.out_spatial[-1]
+    width = panel_width(rows, per_group, ctx.target, dtype.itemsize)
+    packed = weight(width)
+    taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, _names(shape.rank), strict=True)]
+    ic = ctx.axis(in_group, "ic")
+    if pointwise:
+        tiles = whole_tiles(rows, width, ctx.target, dtype.itemsize)
+        return _pointwise(ctx, shape, read, packed, ic, (tiles, ceildiv(per_group, width), as_expr(width)))
+    grouped = shape.groups > 1
+
+    def formula(*i: IntExpr) -> Reduction:
+        g = (i[1],) if grouped else ()
+        at, (no, ni) = i[2 if grouped else 1 : -2], i[-2:]
+        at = (*at[:-1], clamped(at[-1], rows))
+        where = [p * s + t.index * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
+        value = read(i[0], (g[0] if g else const(0)) * in_group + ic.index, where)
+        return sum_over(value * packed[(*g, no, *taps, ic, ni)], *taps, ic)
+
+    groups = (const(shape.groups),) if grouped else ()
+    last = whole_tiles(rows, width, ctx.target, dtype.itemsize)
+    full = (shape.batch, *groups, *shape.out_spatial[:-1], last, ceildiv(per_group, width), as_expr(width))
+    names = ["n", *(["g"] if grouped else []), *_names(shape.rank), "no", "ni"]
+    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=names))
+
+    def result(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
+        inner = c % per_group if grouped else c
+        return acc[(n, *((c // per_group,) if grouped else ()), *at, inner // width, inner % width)]
+
+    return result
+
+
+def _pointwise(
+    ctx: LowerContext, shape: ConvShape, read: Reader, packed: Tensor, ic: ReduceAxis, full: tuple[IntExpr, ...]
+) -> Reader:
+    zeros = tuple(const(0) for _ in shape.kernel)
+    rows = product((shape.batch, *shape.out_spatial))
+
+    def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        n, *at = unflatten(clamped(m, rows), shape.out_spatial)
+        return sum_over(read(n, ic.index, at) * packed[(no, *zeros, ic, ni)], ic)
+
+    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
+    width = full[2]
+
+    def result(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
+        return acc[flatten((n, *at), shape.out_spatial), c // width, c % width]
+
+    return result
+
+
+def _depthwise(ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader) -> Reader:
+    """One filter a channel (or a few): the channel is the vector axis, the weight lies ``[taps..., channel]``."""
+    w = ctx.input(1)
+    multiplier = shape.out_channels // shape.groups
+    taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, _names(shape.rank), strict=True)]
+    packed: Tensor | None = None
+    if ctx.constants[1] is not None:
+        packed = ctx.packed(1, _channels_last_taps, (*shape.kernel, shape.out_channels), "taps_channel", dtype)
+
+    def formula(*i: IntExpr) -> Reduction:
+        n, at, c = i[0], i[1:-1], i[-1]
+        where = [p * s + t.index * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
+        weight = w[(c, const(0), *taps)].cast(dtype) if packed is None else packed[(*taps, c)]
+        return sum_over(read(n, c // multiplier, where) * weight, *taps)
+
+    full = (shape.batch, *shape.out_spatial, shape.out_channels)
+    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["n", *_names(shape.rank), "c"]))
+    return lambda n, c, at: acc[(n, *at, c)]
+
+
+def _channels_last_taps(w: np.ndarray) -> np.ndarray:
+    """``[C, 1, taps...] -> [taps..., C]``."""
+    return np.moveaxis(w[:, 0], 0, -1)
+
+
+Weight = Callable[[int], Tensor]
+ReadWeight = Callable[[IntExpr, IntExpr, Sequence[IntExpr]], Val]
+
+
+def conv_weight(
+    ctx: LowerContext, shape: ConvShape, dtype: DType, to_oihw: Callable[[np.ndarray], np.ndarray], key: str,
+    read: ReadWeight,
+) -> Weight:  # fmt: skip
+    """``weight(width)``: panels ``[(g,) no, taps..., ic, ni]``, packed at build time or by a stage.
+
+    ``to_oihw`` turns the constant into ``[OC, IC / g, taps...]``; ``read(oc, ic, taps)`` is the same for values.
+    """
+    per_group, in_group = shape.out_channels // shape.groups, shape.channels // shape.groups
+    lead = (const(shape.groups),) if shape.groups > 1 else ()
+
+    def weight(width: int) -> Tensor:
+        panels = ceildiv(per_group, width)
+        full = (*lead, panels, *shape.kernel, in_group, width)
+
+        def transform(w: np.ndarray) -> np.ndarray:
+            return _pack_oihw(to_oihw(w), shape.groups, width, dtype.numpy)
+
+        if ctx.constants[1] is not None:
+            return ctx.packed(1, transform, full, f"{key}_g{shape.groups}_{width}", dtype)
+
+        def formula(*i: IntExpr) -> Val:
+            g = i[0] if lead else const(0)
+            no, *taps, ic, ni = i[len(lead) :]
+            col = no * width + ni
+            value = read(g * per_group + col, ic, taps).cast(dtype)
+            n = per_group.value()
+            whole = n is not None and n % width == 0
+            return value if whole else select(in_range(col, 0, per_group), value, constant(0, dtype))
+
+        names = [*(["g"] if lead else []), "no", *(f"k{n}" for n in _names(shape.rank)), "ic", "ni"]
+        return ctx.stage(compute(ctx.name("pack"), full, formula, axis_names=names))
+
+    return weight
+
+
+def _pack_oihw(w: np.ndarray, groups: int, width: int, dtype: np.dtype) -> np.ndarray:
+    """``[OC, IC / g, taps...] -> [(g,) no, taps..., ic, ni]``."""
+    oc, ic, taps = w.shape[0] // groups, w.shape[1], w.shape[2:]
+    grouped = w.reshape(groups, oc, ic, *taps)
+    parts = [
+        pack_columns(np.moveaxis(part, (0, 1), (-1, -2)).reshape(-1, oc), width, dtype).reshape(-1, *taps, ic, width)
+        for part in grouped
+    ]
+    return parts[0] if groups == 1 else np.stack(parts)
+
+
+def lower_conv(ctx: LowerContext) -> tuple[Tensor, ...]:
+    """``Conv`` (X, W [, B])."""
+    shape = conv_shape(ctx)
+    dtype = wide(ctx.output().dtype)
+    w = ctx.input(1)
+    read = padded_input(ctx, shape, dtype)
+    if shape.groups > 1 and shape.channels // shape.groups == 1:
+        acc = _depthwise(ctx, shape, dtype, read)
+    else:
+        weight = conv_weight(ctx, shape, dtype, lambda a: a, "oihw", lambda oc, ic, k: w[(oc, ic, *k)])
+        acc = _dense(ctx, shape, dtype, read, weight, shape.out_channels // shape.groups)
+    return (_with_bias(ctx, shape, dtype, acc),)
+
+
+def lower_conv_transpose(ctx: LowerContext) -> tuple[Tensor, ...]:
+    """``ConvTranspose`` (X, W [, B]): a matrix product and a shuffle where windows do not overlap, else a convolution
+    over the input with zeros between its elements."""
+    shape = _transposed_shape(ctx)
+    dtype = wide(ctx.output().dtype)
+    simple = (
+        shape.kernel == shape.strides and shape.groups == 1 and not shape.needs_padding
+        and all(d == 1 for d in shape.dilations) and ctx.constants[1] is not None
+        and all(o == i * s for o, i, s in zip(shape.out_spatial, shape.spatial, shape.strides, strict=True))
+    )  # fmt: skip
+    acc = _disjoint_windows(ctx, shape, dtype) if simple else _stuffed(ctx, shape, dtype)
+    return (_with_bias(ctx, shape, dtype, acc),)
+
+
+def _transposed_shape(ctx: LowerContext) -> ConvShape:
+    x, w, y = ctx.input(0), ctx.input(1), ctx.output()
+    rank = x.ndim - 2
+    last = ctx.attr_str("data_layout", "NCHW") == "NHWC"
+    spatial = x.shape[1:-1] if last else x.shape[2:]
+    out_spatial = y.shape[1:-1] if last else y.shape[2:]
+    kernel = tuple(int(d) for d in w.shape[2:])
+    strides = ctx.attr_ints("strides") or (1,) * rank
+    dilations = ctx.attr_ints("dilations") or (1,) * rank
+    groups = ctx.attr_int("group", 1)
+    pads = ctx.attr_ints("pads") or (0,) * 2 * rank
+    begin, end = list(pads[:rank]), list(pads[rank:])
+    auto = ctx.attr_str("auto_pad", "NOTSET")
+    extra = ctx.attr_ints("output_padding") or (0,) * rank
+    if auto in ("SAME_UPPER", "SAME_LOWER") or ctx.attr_ints("output_shape") is not None:
+        for d in range(rank):
+            full = (spatial[d] - 1) * strides[d] + extra[d] + (kernel[d] - 1) * dilations[d] + 1 - out_spatial[d]
+            total = full.value()
+            if total is None:
+                raise ctx.unsupported("padding derived from a symbolic spatial size")
+            total = max(total, 0)
+            small, large = total // 2, total - total // 2
+            begin[d], end[d] = (large, small) if auto != "SAME_UPPER" else (small, large)
+    channels = x.shape[-1 if last else 1]
+    return ConvShape(
+        x.shape[0], channels, w.shape[1] * groups, spatial, out_spatial, kernel, strides, dilations,
+        tuple(map(const, begin)), tuple(map(const, end)), groups, last,
+    )  # fmt: skip
+
+
+def _disjoint_windows(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:
+    x = ctx.input(0)
+    rows = product((shape.batch, *shape.spatial))
+    cols = product((*shape.kernel, shape.out_channels))
+    width = panel_width(rows, cols, ctx.target, dtype.itemsize)
+
+    def transform(w: np.ndarray) -> np.ndarray:
+        return pack_columns(np.moveaxis(w, 1, -1).reshape(w.shape[0], -1), width, dtype.numpy)
+
+    packed = ctx.packed(1, transform, (ceildiv(cols, width), shape.channels, width), f"transposed_{width}", dtype)
+    ic = ctx.axis(shape.channels, "ic")
+
+    def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        n, *at = unflatten(clamped(m, rows), shape.spatial)
+        return sum_over(x[shape.element(n, ic.index, at)].cast(dtype) * packed[no, ic, ni], ic)
+
+    full = (whole_tiles(rows, width, ctx.target, dtype.itemsize), ceildiv(cols, width), width)
+    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
+
+    def result(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
+        source = [p // s for p, s in zip(at, shape.strides, strict=True)]
+        phase = [p % s for p, s in zip(at, shape.strides, strict=True)]
+        col = flatten((const(0), *phase), tuple(map(const, shape.kernel)))
+        col = col * shape.out_channels + c
+        return acc[flatten((n, *source), shape.spatial), col // width, col % width]
+
+    return result
+
+
+def _stuffed(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:
+    x, w = ctx.input(0), ctx.input(1)
+    per_group = shape.out_channels // shape.groups
+    reach = [(k - 1) * d for k, d in zip(shape.kernel, shape.dilations, strict=True)]
+    extents = [o + r for o, r in zip(shape.out_spatial, reach, strict=True)]
+
+    def stuffed(*i: IntExpr) -> Val:
+        inside: Val | None = None
+        at = []
+        for p, r, b, s, size in zip(i[1:-1], reach, shape.pads_begin, shape.strides, shape.spatial, strict=True):
+            q = p - r + b
+            at.append(q // s)
+            test = in_range(q, 0, size * s - s + 1)
+            if s > 1:
+                test = test & index_value(q % s).equal(0)
+            inside = test if inside is None else inside & test
+        value = x[shape.element(i[0], i[-1], at)].cast(dtype)
+        return value if inside is None else select(inside, value, constant(0, dtype))
+
+    full = (shape.batch, *extents, shape.channels)
+    source = ctx.stage(compute(ctx.name("stuffed"), full, stuffed, axis_names=["n", *_names(shape.rank), "c"]))
+    unit = dataclasses.replace(
+        shape, strides=(1,) * shape.rank, pads_begin=tuple(const(1) for _ in reach)
+    )  # a stage stands in front: never the pointwise form
+    in_group = shape.channels // shape.groups
+
+    def to_oihw(a: np.ndarray) -> np.ndarray:
+        g = a.reshape(shape.groups, a.shape[0] // shape.groups, *a.shape[1:])
+        flipped = np.flip(np.swapaxes(g, 1, 2), axis=tuple(range(3, g.ndim)))
+        return flipped.reshape(-1, *flipped.shape[2:])
+
+    def read_weight(oc: IntExpr, ic: IntExpr, k: Sequence[IntExpr]) -> Val:
+        flipped = [size - 1 - t for size, t in zip(shape.kernel, k, strict=True)]
+        return w[((oc // per_group) * in_group + ic, oc % per_group, *flipped)]
+
+    weight = conv_weight(ctx, unit, dtype, to_oihw, "iohw_flipped", read_weight)
+    return _dense(ctx, unit, dtype, lambda n, c, at: source[(n, *at, c)], weight, per_group)
+
+
+RULES: dict[str, Rule] = {"Conv": lower_conv, "ConvTranspose": lower_conv_transpose}

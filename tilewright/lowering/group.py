@@ -1,0 +1,262 @@
+"""One fused group to one function: run each node's rule, then give everything its canonical name.
+
+Identical groups give identical text, whatever their values are called in the graph: parameters are ``p0, p1, ...`` then
+constants ``c0, ...``, results ``o0, ...``, stages and loops are named after operators. Parameters and stages that the
+results do not need are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.core.errors import UnsupportedError
+from tilewright.core.intexpr import (
+    Atom,
+    FloorDiv,
+    IntExpr,
+    Max,
+    Min,
+    Mod,
+    const,
+    maximum,
+    minimum,
+    of_atom,
+    product,
+    var,
+)
+from tilewright.core.target import Target
+from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
+from tilewright.lowering.context import FunctionParts, LowerContext, Names, PackedConstant, ScalarTensor
+from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.table import RULES
+from tilewright.tensor_ir.compute import Recurrence, Reduction, Tensor, Update, Val, build_func, compute, placeholder
+from tilewright.tensor_ir.ir import Axis, Dyn, Expr, Func, Load, loads, map_expr, substitute_expr, walk_index
+
+if TYPE_CHECKING:
+    from tilewright.graph_ir.fusion import Group
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoweredGroup:
+    """A function with what its parameters stand for.
+
+    ``func.params`` are: ``inputs`` (names of graph values), then ``constants``, then ``outputs`` (names of graph values).
+    ``func.dims`` are dimension symbols of the graph.
+    """
+
+    func: Func
+    inputs: tuple[str, ...]
+    constants: tuple[PackedConstant, ...]
+    outputs: tuple[str, ...]
+
+
+def can_lower(node: Node) -> bool:
+    """True if there is a rule for the operator (its attributes or types may still be refused)."""
+    return node.domain in ("", "ai.onnx") and node.op in RULES
+
+
+def lower_group(graph: Graph, group: Group, target: Target) -> LoweredGroup:
+    """The function of ``group``. Raises UnsupportedError naming the node and what is missing."""
+    values = [_require_tensor(graph, name, group.nodes[0]) for name in (*group.inputs, *group.outputs)]
+    reserved: set[str] = set()
+    for v in [*values, *(graph.values[o] for n in group.nodes for o in n.outputs if o)]:
+        if isinstance(v.type, TensorType) and v.type.shape is not None:
+            reserved |= frozenset().union(*(d.free_vars() for d in v.type.shape))
+        for d in v.data or ():
+            reserved |= d.free_vars()
+    parts = FunctionParts(Names(sorted(reserved)))
+    env: dict[str, Tensor] = {}
+    arrays: dict[str, np.ndarray] = {}
+    params: dict[str, tuple[str, Tensor]] = {}
+    for name in dict.fromkeys((*group.inputs, *(i for n in group.nodes for i in n.inputs if i in graph.constants))):
+        if name in graph.constants:
+            arrays[name] = graph.constants[name].array
+            env[name] = _constant_tensor(parts, _require_tensor(graph, name, group.nodes[0]), arrays[name])
+        else:
+            value = _require_tensor(graph, name, group.nodes[0])
+            env[name] = placeholder(parts.names.unique(f"p{len(params)}"), value.shape, value.dtype)
+            params[env[name].name] = name, env[name]
+    for node in group.nodes:
+        _lower_node(graph, node, target, parts, env, arrays)
+    outputs = _separate_outputs(parts, env, group.outputs)
+    return _finish(group.outputs, parts, params, outputs, _function_name(group.nodes))
+
+
+def _function_name(nodes: Sequence[Node]) -> str:
+    names = [n.op.lower() for n in nodes]
+    return "_".join(names if len(names) <= 4 else [*names[:2], f"{len(names) - 3}_more", names[-1]])
+
+
+def _require_tensor(graph: Graph, name: str, node: Node) -> Value:
+    value = graph.values[name]
+    where = f"node {node.name or node.outputs[0]!r} ({node.op})"
+    if not isinstance(value.type, TensorType):
+        raise UnsupportedError(f"{where}: value {name!r} has type {value.type}, native code needs a tensor")
+    if value.type.shape is None:
+        raise UnsupportedError(f"{where}: value {name!r} has unknown rank, native code needs a known one")
+    if value.dtype.kind in "sc":
+        raise UnsupportedError(f"{where}: value {name!r} has element type {value.dtype}, native code has none")
+    return value
+
+
+def _constant_tensor(parts: FunctionParts, value: Value, array: np.ndarray) -> Tensor:
+    """A constant operand: a literal if it has one element, else a parameter."""
+    if array.size == 1 and value.dtype != dtypes.float8e8m0:
+        item = array.reshape(-1)[0]
+        literal = {"f": float, "b": bool}.get(value.dtype.kind, int)(item)
+        return ScalarTensor(f"literal_{value.name}", value.shape, value.dtype, literal)
+    return parts.constant(value.name, f"{value.dtype}", value.shape, value.dtype, None, None)
+
+
+def _lower_node(
+    graph: Graph, node: Node, target: Target, parts: FunctionParts, env: dict[str, Tensor],
+    arrays: Mapping[str, np.ndarray],
+) -> None:  # fmt: skip
+    if not can_lower(node):
+        raise UnsupportedError(f"node {node.name or node.outputs[0]!r} ({node.op}): no lowering rule")
+    for name in (*node.inputs, *node.outputs):
+        if name:
+            _require_tensor(graph, name, node)
+    context = LowerContext(
+        node,
+        target,
+        tuple(env[i] if i else None for i in node.inputs),
+        tuple(graph.values[i] if i else None for i in node.inputs),
+        tuple(arrays.get(i) for i in node.inputs),
+        tuple(graph.values[o] if o else None for o in node.outputs),
+        parts,
+    )
+    results = RULES[node.op](context)
+    for name, tensor in zip(node.outputs, results, strict=False):
+        if name:
+            env[name] = context.stage(tensor)
+    for name in node.outputs[len(results) :]:
+        if name:
+            raise context.unsupported(f"output {name!r} is not computed by native code")
+
+
+def _separate_outputs(parts: FunctionParts, env: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
+    """A stage of its own for each result (a copy where two results, or a result and an operand, are one tensor)."""
+    seen: set[str] = set()
+    out: list[Tensor] = []
+    for name in names:
+        t = env[name]
+        if t.body is None or t.name in seen:
+            source = t
+            t = compute(parts.names.unique("copy"), t.shape, lambda *i, s=source: s[i], axis_names=axis_names(t.ndim))
+            parts.stages.append(t)
+        seen.add(t.name)
+        out.append(t)
+    return out
+
+
+def _finish(
+    output_names: Sequence[str], parts: FunctionParts, params: Mapping[str, tuple[str, Tensor]],
+    outputs: Sequence[Tensor], func_name: str,
+) -> LoweredGroup:  # fmt: skip
+    needed = _needed(parts.stages, [t.name for t in outputs])
+    renames = {t.name: parts.names.unique(f"o{k}") for k, t in enumerate(outputs)}
+    stages = [kept for s in parts.stages if (kept := _keep(s, needed, renames)) is not None]
+    results = {t.name: t for t in _flat(stages) if isinstance(t, Tensor)}
+    inputs = [(value, t) for n, (value, t) in params.items() if n in needed]
+    constants = [(p, t) for t, p in parts.constants.values() if t.name in needed]
+    func = build_func(
+        func_name,
+        [t for _, t in inputs] + [t for _, t in constants],
+        [results[renames[t.name]] for t in outputs],
+        stages,
+    )
+    return LoweredGroup(func, tuple(v for v, _ in inputs), tuple(p for p, _ in constants), tuple(output_names))
+
+
+def _flat(stages: Sequence[Tensor | Update | Recurrence]) -> list[Tensor | Update]:
+    return [t for s in stages for t in (s.stages if isinstance(s, Recurrence) else (s,))]
+
+
+def _keep(
+    stage: Tensor | Update | Recurrence, needed: set[str], renames: Mapping[str, str]
+) -> Tensor | Update | Recurrence | None:
+    """The part of a stage that the results depend on, under its final names."""
+    if isinstance(stage, Recurrence):
+        kept = tuple(_renamed(t, renames) for t in stage.stages if t.name in needed)
+        return Recurrence(stage.name, stage.extent, kept) if kept else None
+    return _renamed(stage, renames) if stage.name in needed else None
+
+
+def _needed(stages: Sequence[Tensor | Update | Recurrence], roots: Sequence[str]) -> set[str]:
+    """Names of the buffers and updates that ``roots`` depend on."""
+    reads: dict[str, list[str]] = {}
+    for t in _flat(stages):
+        found = [x.buffer for x in loads(_body_expr(t))]
+        if isinstance(t, Update):
+            found += [x.buffer for i in t.indices for x in walk_index(i) if isinstance(x, Load)]
+            reads[t.target.name].append(t.name)
+        reads[t.name] = found
+    needed: set[str] = set()
+    todo = list(roots)
+    while todo:
+        n = todo.pop()
+        if n not in needed:
+            needed.add(n)
+            todo.extend(reads.get(n, ()))
+    return needed
+
+
+def _body_expr(t: Tensor | Update) -> Expr:
+    if isinstance(t, Update):
+        return t.value.expr
+    body = t.body
+    if body is None:
+        raise UnsupportedError(f"{t.name}: a placeholder has no formula")
+    return body.value.expr if isinstance(body, Reduction) else body.expr
+
+
+def _renamed(t: Tensor | Update, renames: Mapping[str, str]) -> Tensor | Update:
+    """``t`` under its final name, reading its operands under theirs."""
+    if isinstance(t, Update):
+        target = Tensor(renames.get(t.target.name, t.target.name), t.target.shape, t.target.dtype, (), None)
+        place = tuple(_rename_in_index(i, renames) for i in t.indices)
+        return Update(t.name, target, t.axes, place, Val(_rename_loads(t.value.expr, renames)))
+    name = renames.get(t.name, t.name)
+    e = _rename_loads(_body_expr(t), renames)
+    axes = t.axes
+    if name != t.name:
+        axes = tuple(Axis(f"{name}_{a.name.removeprefix(t.name + '_')}", a.extent, a.kind) for a in t.axes)
+        e = substitute_expr(e, {a.name: var(b.name) for a, b in zip(t.axes, axes, strict=True)})
+    body: Val | Reduction = Val(e)
+    if isinstance(t.body, Reduction):
+        body = Reduction(t.body.combiner, Val(e), t.body.axes, t.body.init)
+    return Tensor(name, t.shape, t.dtype, axes, body)
+
+
+def _rename_loads(e: Expr, renames: Mapping[str, str]) -> Expr:
+    """``e`` with buffers renamed, also in the loads inside indices."""
+    if not any(x.buffer in renames for x in loads(e)):
+        return e
+    e = map_expr(e, lambda x: _rename_loads(x, renames), lambda i: _rename_in_index(i, renames))
+    return Load(renames.get(e.buffer, e.buffer), e.indices, e.dtype) if isinstance(e, Load) else e
+
+
+def _rename_in_index(i: IntExpr, renames: Mapping[str, str]) -> IntExpr:
+    out = const(i.const)
+    for mono, c in i.terms:
+        out = out + product(_in_atom(a, renames) for a in mono) * c
+    return out
+
+
+def _in_atom(a: Atom, renames: Mapping[str, str]) -> IntExpr:
+    if isinstance(a, Dyn):
+        return of_atom(Dyn(_rename_loads(a.value, renames)))
+    args = [_rename_in_index(x, renames) for x in a.children()]
+    if isinstance(a, FloorDiv):
+        return args[0] // args[1]
+    if isinstance(a, Mod):
+        return args[0] % args[1]
+    if isinstance(a, (Min, Max)):
+        return (minimum if isinstance(a, Min) else maximum)(*args)
+    return of_atom(a)

@@ -1,0 +1,252 @@
+"""Normalizations, in stages: sums, mean, inverse deviation, result. Computed in float32 or wider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.core.intexpr import IntExpr, const, product
+from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.lowering.elementwise import axis_names, broadcast_load
+from tilewright.lowering.indexing import normal_axis
+from tilewright.lowering.reduce import at_reduced, mapped, reciprocal_of, reduction_stage
+from tilewright.tensor_ir.compute import Tensor, Val, compute, in_range, op, select, sum_over
+
+Loader = Callable[[Sequence[IntExpr]], Val]
+
+
+def mean_stage(c: LowerContext, shape: Sequence[IntExpr], axes: Sequence[int], value: Loader, hint: str) -> Tensor:
+    """The recorded mean of ``value`` along ``axes``, kept as extents of 1."""
+    total = c.stage(reduction_stage(c, f"{hint}_sum", shape, axes, value, sum_over))
+    scale = reciprocal_of(product(shape[d] for d in axes), total.dtype)
+    return c.stage(mapped(c, total, hint, lambda v: v * scale))
+
+
+def moments(
+    c: LowerContext, shape: Sequence[IntExpr], axes: Sequence[int], value: Loader, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    """The recorded mean and 1 / sqrt(variance + epsilon) along ``axes``."""
+    mean = mean_stage(c, shape, axes, value, "mean")
+
+    def squared(i: Sequence[IntExpr]) -> Val:
+        d = value(i) - mean[at_reduced(i, axes)]
+        return d * d
+
+    total = c.stage(reduction_stage(c, "var_sum", shape, axes, squared, sum_over))
+    scale = reciprocal_of(product(shape[d] for d in axes), total.dtype)
+    inverse = c.stage(mapped(c, total, "inv_std", lambda v: 1.0 / op("sqrt", v * scale + epsilon)))
+    return mean, inverse
+
+
+def _channel_axis(c: LowerContext, x: Tensor) -> int:
+    return x.ndim - 1 if c.attr_str("data_layout", "NCHW") == "NHWC" else min(1, x.ndim - 1)
+
+
+def _finish(c: LowerContext, t: Tensor, hint: str, out: int) -> Tensor:
+    """``t`` in the type of output ``out``, if the node has that output."""
+    if not c.has_output(out) or c.output(out).dtype == t.dtype:
+        return t
+    return c.stage(mapped(c, t, hint, lambda v: v.cast(c.output(out).dtype)))
+
+
+def lower_layer_norm(c: LowerContext) -> tuple[Tensor, ...]:
+    x, out = c.input(0), c.output()
+    first = normal_axis(c.attr_int("axis", -1), x.ndim, c.where)
+    axes = tuple(range(first, x.ndim))
+
+    def load(i: Sequence[IntExpr]) -> Val:
+        return widen(x[tuple(i)])
+
+    mean, inverse = moments(c, x.shape, axes, load, c.attr_float("epsilon", 1e-5))
+
+    def body(*i: IntExpr) -> Val:
+        r = at_reduced(i, axes)
+        y = (load(i) - mean[r]) * inverse[r]
+        y = y * widen(broadcast_load(c.input(1), i, x.shape)) if c.has_input(1) else y
+        y = y + widen(broadcast_load(c.input(2), i, x.shape)) if c.has_input(2) else y
+        return y.cast(out.dtype)
+
+    y = compute(c.name("layer_norm"), x.shape, body, axis_names=axis_names(x.ndim))
+    return c.stage(y), _finish(c, mean, "mean_out", 1), _finish(c, inverse, "inv_std_out", 2)
+
+
+def lower_rms_norm(c: LowerContext) -> tuple[Tensor, ...]:
+    x, out = c.input(0), c.output()
+    first = normal_axis(c.attr_int("axis", -1), x.ndim, c.where)
+    axes = tuple(range(first, x.ndim))
+    epsilon = c.attr_float("epsilon", 1e-5)
+
+    def square(i: Sequence[IntExpr]) -> Val:
+        v = widen(x[tuple(i)])
+        return v * v
+
+    mean = mean_stage(c, x.shape, axes, square, "mean_square")
+    inverse = c.stage(mapped(c, mean, "inv_rms", lambda v: 1.0 / op("sqrt", v + epsilon)))
+
+    def body(*i: IntExpr) -> Val:
+        y = widen(x[i]) * inverse[at_reduced(i, axes)]
+        return (y * widen(broadcast_load(c.input(1), i, x.shape))).cast(out.dtype)
+
+    return (compute(c.name("rms_norm"), x.shape, body, axis_names=axis_names(x.ndim)),)
+
+
+def lower_instance_norm(c: LowerContext) -> tuple[Tensor, ...]:
+    x, out = c.input(0), c.output()
+    channel = _channel_axis(c, x)
+    axes = tuple(d for d in range(1, x.ndim) if d != channel)
+
+    def load(i: Sequence[IntExpr]) -> Val:
+        return widen(x[tuple(i)])
+
+    mean, inverse = moments(c, x.shape, axes, load, c.attr_float("epsilon", 1e-5))
+
+    def body(*i: IntExpr) -> Val:
+        r, k = at_reduced(i, axes), i[channel]
+        y = (load(i) - mean[r]) * inverse[r] * widen(c.input(1)[k]) + widen(c.input(2)[k])
+        return y.cast(out.dtype)
+
+    return (compute(c.name("instance_norm"), x.shape, body, axis_names=axis_names(x.ndim)),)
+
+
+def lower_group_norm(c: LowerContext) -> tuple[Tensor, ...]:
+    x, out = c.input(0), c.output()
+    groups = c.attr_int("num_groups", 1)
+    size = x.shape[1] // groups
+    shape = (x.shape[0], const(groups), size, *x.shape[2:])
+    axes = tuple(range(2, len(shape)))
+
+    def load(i: Sequence[IntExpr]) -> Val:
+        return widen(x[(i[0], i[1] * size + i[2], *i[3:])])
+
+    mean, inverse = moments(c, shape, axes, load, c.attr_float("epsilon", 1e-5))
+
+    def body(*i: IntExpr) -> Val:
+        r = (i[0], i[1] // size, *(const(0) for _ in axes))
+        y = (widen(x[i]) - mean[r]) * inverse[r]
+        return (y * widen(c.input(1)[i[1]]) + widen(c.input(2)[i[1]])).cast(out.dtype)
+
+    return (compute(c.name("group_norm"), x.shape, body, axis_names=axis_names(x.ndim)),)
+
+
+def lower_batch_norm(c: LowerContext) -> tuple[Tensor, ...]:
+    x, out = c.input(0), c.output()
+    channel = _channel_axis(c, x)
+    epsilon, training = c.attr_float("epsilon", 1e-5), c.attr_int("training_mode", 0)
+    axes = tuple(d for d in range(x.ndim) if d != channel)
+    real = widen(x[tuple(const(0) for _ in x.shape)]).dtype
+
+    def load(i: Sequence[IntExpr]) -> Val:
+        return widen(x[tuple(i)])
+
+    if training:
+        batch_mean = mean_stage(c, x.shape, axes, load, "mean")
+
+        def squared(i: Sequence[IntExpr]) -> Val:
+            d = load(i) - batch_mean[at_reduced(i, axes)]
+            return d * d
+
+        batch_var = mean_stage(c, x.shape, axes, squared, "var")
+
+    def per_channel(t: Tensor, k: IntExpr) -> Val:
+        return t[tuple(k if d == channel else const(0) for d in range(x.ndim))]
+
+    def mean_of(k: IntExpr) -> Val:
+        return per_channel(batch_mean, k) if training else c.input(3)[k].cast(real)
+
+    def var_of(k: IntExpr) -> Val:
+        return per_channel(batch_var, k) if training else c.input(4)[k].cast(real)
+
+    count = x.shape[channel]
+    factor = c.stage(
+        compute(c.name("factor"), (count,), lambda k: c.input(1)[k].cast(real) / op("sqrt", var_of(k) + epsilon))
+    )
+
+    def body(*i: IntExpr) -> Val:
+        k = i[channel]
+        return ((load(i) - mean_of(k)) * factor[k] + c.input(2)[k].cast(real)).cast(out.dtype)
+
+    results = [c.stage(compute(c.name("batch_norm"), x.shape, body, axis_names=axis_names(x.ndim)))]
+    if training:
+        momentum = c.attr_float("momentum", 0.9)
+        for n, (old, new) in enumerate(((3, mean_of), (4, var_of))):
+            dtype = c.input(old).dtype
+
+            def blend(k: IntExpr, o: int = old, f: Callable[[IntExpr], Val] = new) -> Val:
+                mixed = c.input(o)[k].cast(real) * momentum + f(k) * (1.0 - momentum)
+                return mixed.cast(c.input(o).dtype)
+
+            running = compute(c.name("running"), (count,), blend, axis_names=["k"])
+            results.append(running if dtype == running.dtype and n < 2 else running)
+    return tuple(results)
+
+
+def lower_lp_norm(c: LowerContext) -> tuple[Tensor, ...]:
+    x, out = c.input(0), c.output()
+    axis = normal_axis(c.attr_int("axis", -1), x.ndim, c.where)
+    p = c.attr_int("p", 2)
+    if p not in (1, 2):
+        raise c.unsupported(f"attribute p must be 1 or 2, got {p}")
+
+    def power(i: Sequence[IntExpr]) -> Val:
+        v = widen(x[tuple(i)])
+        return op("abs", v) if p == 1 else v * v
+
+    total = c.stage(reduction_stage(c, "norm_sum", x.shape, (axis,), power, sum_over))
+    norm = c.stage(mapped(c, total, "norm", lambda v: v if p == 1 else op("sqrt", v)))
+
+    def body(*i: IntExpr) -> Val:
+        n = norm[at_reduced(i, (axis,))]
+        return select(n.equal(0.0), n, widen(x[i]) / n).cast(out.dtype)
+
+    return (compute(c.name("lp_norm"), x.shape, body, axis_names=axis_names(x.ndim)),)
+
+
+def lower_mean_variance_norm(c: LowerContext) -> tuple[Tensor, ...]:
+    x, out = c.input(0), c.output()
+    axes = tuple(normal_axis(a, x.ndim, c.where) for a in c.attr_ints("axes") or (0, 2, 3))
+
+    def load(i: Sequence[IntExpr]) -> Val:
+        return widen(x[tuple(i)])
+
+    mean = mean_stage(c, x.shape, axes, load, "mean")
+
+    def squared(i: Sequence[IntExpr]) -> Val:
+        d = load(i) - mean[at_reduced(i, axes)]
+        return d * d
+
+    variance = mean_stage(c, x.shape, axes, squared, "var")
+    inverse = c.stage(mapped(c, variance, "inv_std", lambda v: 1.0 / (op("sqrt", v) + 1e-9)))
+
+    def body(*i: IntExpr) -> Val:
+        r = at_reduced(i, axes)
+        return ((load(i) - mean[r]) * inverse[r]).cast(out.dtype)
+
+    return (compute(c.name("mean_variance_norm"), x.shape, body, axis_names=axis_names(x.ndim)),)
+
+
+def lower_lrn(c: LowerContext) -> tuple[Tensor, ...]:
+    x, out = c.input(0), c.output()
+    size = c.attr_int("size", 1)
+    alpha, beta, bias = c.attr_float("alpha", 1e-4), c.attr_float("beta", 0.75), c.attr_float("bias", 1.0)
+    before = (size - 1) // 2
+    k = c.axis(size, "r")
+
+    def squares(*i: IntExpr) -> object:
+        at = i[1] + k.index - before
+        v = widen(x[(i[0], at, *i[2:])])
+        return sum_over(select(in_range(at, 0, x.shape[1]), v * v, 0.0), k)
+
+    total = c.stage(compute(c.name("square_sum"), x.shape, squares, axis_names=axis_names(x.ndim)))  # type: ignore[arg-type]
+
+    def body(*i: IntExpr) -> Val:
+        base = total[i] * (alpha / size) + bias
+        return (widen(x[i]) / op("pow", base, beta)).cast(out.dtype)
+
+    return (compute(c.name("lrn"), x.shape, body, axis_names=axis_names(x.ndim)),)
+
+
+RULES: dict[str, Rule] = {
+    "LayerNormalization": lower_layer_norm, "RMSNormalization": lower_rms_norm,
+    "InstanceNormalization": lower_instance_norm, "GroupNormalization": lower_group_norm,
+    "BatchNormalization": lower_batch_norm, "LpNormalization": lower_lp_norm,
+    "MeanVarianceNormalization": lower_mean_variance_norm, "LRN": lower_lrn,
+}  # fmt: skip

@@ -1,0 +1,290 @@
+"""Graph and groups to the call plan: which function runs when, on which slots. The crossing between the two IRs.
+
+Views (reshapes) cost nothing: their slot aliases the slot of their operand. When a view is an output of the model, the
+producer writes straight into the output's storage. Kernels with equal functions are one kernel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import InternalError
+from tilewright.core.intexpr import IntExpr, as_var, var
+from tilewright.core.plan import Binding, ControlStep, HostStep, KernelStep, Plan, Slot, SlotKind, Step
+from tilewright.core.target import Target
+from tilewright.graph_ir.fusion import Group, group_graph
+from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, captured, make_attrs
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops import OPS
+from tilewright.lowering.flops import func_bytes, func_flops
+from tilewright.lowering.group import LoweredGroup, lower_group
+from tilewright.tensor_ir.ir import Func
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredModel:
+    """A plan without workspaces, and the function behind each kernel name (unscheduled)."""
+
+    plan: Plan
+    funcs: Mapping[str, Func]
+
+
+class _Kernels:
+    """Kernel names by function, shared by a model and its bodies."""
+
+    def __init__(self) -> None:
+        self.by_func: dict[Func, str] = {}
+
+    def name_of(self, func: Func, hint: str) -> str:
+        key = dataclasses.replace(func, name="kernel")
+        if key not in self.by_func:
+            safe = "".join(c if c.isalnum() else "_" for c in hint)[:40].strip("_").lower()
+            self.by_func[key] = f"k{len(self.by_func)}_{safe}"
+        return self.by_func[key]
+
+
+def lower_graph_to_plan(
+    graph: Graph, target: Target, on_group: Callable[[Group], None] = lambda group: None
+) -> LoweredModel:
+    """Lower every group of ``graph``. ``on_group`` is called before each (progress). Raises UnsupportedError."""
+    kernels = _Kernels()
+    packed: dict[tuple[str, str], np.ndarray] = {}
+    plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group).build()
+    return LoweredModel(plan, {name: dataclasses.replace(f, name=name) for f, name in kernels.by_func.items()})
+
+
+class _PlanBuilder:
+    """Builds the plan of one graph (the model's or a body's). ``outer``: values of the graphs around it, by name."""
+
+    def __init__(
+        self, graph: Graph, target: Target, kernels: _Kernels, packed: dict[tuple[str, str], np.ndarray],
+        outer: Mapping[str, Value], on_group: Callable[[Group], None],
+    ) -> None:  # fmt: skip
+        self.graph, self.target, self.kernels, self.packed, self.on_group = graph, target, kernels, packed, on_group
+        self.captures = captured(graph)
+        self.outer = outer
+        self.values: dict[str, Value] = {**{n: outer[n] for n in self.captures}, **graph.values}
+        self.slots: dict[str, Slot] = {}
+        self.constants: dict[str, np.ndarray] = {}
+        self.steps: list[Step] = []
+        self.host_values: set[str] = set()
+
+    # -- slots -------------------------------------------------------------------------------------------------
+    def _type(self, name: str) -> tuple[DType, tuple[IntExpr, ...] | None]:
+        from_type = self.values[name].type
+        if isinstance(from_type, TensorType):
+            return from_type.dtype, from_type.shape
+        return OBJECT, None
+
+    def _slot(self, name: str, kind: SlotKind, alias: str | None = None) -> None:
+        dtype, shape = self._type(name)
+        self.slots[name] = Slot(name, dtype, shape, kind, alias)
+
+    def _constant(self, name: str) -> str:
+        """The slot of a graph constant."""
+        if name not in self.slots:
+            array = self.graph.constants[name].array
+            self.constants[name] = array
+            self._slot(name, "constant")
+        return name
+
+    def _use(self, name: str) -> str:
+        return self._constant(name) if name in self.graph.constants else name
+
+    # -- the plan ------------------------------------------------------------------------------------------------
+    def build(self) -> Plan:
+        graph = self.graph
+        for name in (*graph.inputs, *self.captures):
+            self._slot(name, "input")
+        groups = group_graph(self._with_copied_outputs())
+        graph = self.graph
+        defined_by_view = self._view_outputs(groups)
+        for group in groups:
+            self.on_group(group)
+            if group.kind is PatternKind.VIEW:
+                self._lower_view(group, defined_by_view)
+            elif group.kind is PatternKind.HOST:
+                self._lower_host(group.nodes[0])
+            elif group.kind is PatternKind.CONTROL:
+                self._lower_control(group.nodes[0])
+            else:
+                self._lower_kernel(group, defined_by_view)
+        return Plan(
+            graph.name, graph.inputs, graph.outputs, self.slots, tuple(self.steps), self.constants,
+            tuple(self._bindings()), self.captures,
+        )  # fmt: skip
+
+    def _with_copied_outputs(self) -> Graph:
+        """Outputs that are inputs, constants, captures or repeated get an Identity in front, so that each owns storage."""
+        graph, nodes, outputs, values = self.graph, list(self.graph.nodes), [], dict(self.graph.values)
+        not_owned = {*graph.inputs, *graph.constants, *self.captures}
+        views = {o: n.inputs[0] for n in nodes for o in n.outputs if OPS[n.op].kind is PatternKind.VIEW}
+        taken: set[str] = set()
+        for i, name in enumerate(graph.outputs):
+            root = name
+            while root in views:
+                root = views[root]
+            if root in not_owned or root in taken or name in taken:
+                copy = f"{name}__out{i}"
+                nodes.append(Node("Identity", (name,), (copy,), make_attrs({}), f"copy_{copy}"))
+                values[copy] = dataclasses.replace(self.values[name], name=copy, data=None)
+                outputs.append(copy)
+                self.values[copy] = values[copy]
+            else:
+                outputs.append(name)
+            taken |= {root, name}
+        if tuple(outputs) != graph.outputs:
+            self.graph = graph.replace(nodes=tuple(nodes), outputs=tuple(outputs), values=values)
+        return self.graph
+
+    def _view_outputs(self, groups: Sequence[Group]) -> dict[str, str]:
+        """Value -> graph output whose storage it shares, for values that reach an output through views only."""
+        producer_view = {g.outputs[0]: g.inputs[0] for g in groups if g.kind is PatternKind.VIEW}
+        out: dict[str, str] = {}
+        for name in self.graph.outputs:
+            at = name
+            while at in producer_view:
+                at = producer_view[at]
+                out[at] = name
+        return out
+
+    def _define(self, name: str, storage: Mapping[str, str]) -> str:
+        if name not in self.slots:
+            if name in self.graph.outputs:
+                self._slot(name, "output")
+            elif name in storage:
+                if storage[name] not in self.slots:
+                    self._slot(storage[name], "output")
+                self._slot(name, "temp", alias=storage[name])
+            else:
+                self._slot(name, "temp")
+        return name
+
+    def _lower_view(self, group: Group, storage: Mapping[str, str]) -> None:
+        source, result = group.inputs[0], group.outputs[0]
+        if result in self.slots or result in storage:
+            self._define(result, storage)
+            return
+        self._use(source)
+        if result in self.graph.outputs:  # its operand is a host value: no kernel could write into the output
+            self._slot(result, "temp", alias=source)
+        else:
+            self._slot(result, "temp", alias=source)
+
+    def _lower_host(self, node: Node) -> None:
+        for o in node.outputs:
+            if o:
+                self._slot(o, "host")
+        info = OPS.get(node.op)
+        reason = (info.host if info is not None else None) or "data-dependent result"
+        inputs = tuple(self._use(i) if i else "" for i in node.inputs)
+        attrs = tuple((k, v.array if isinstance(v, Constant) else v) for k, v in node.attrs)
+        self.steps.append(HostStep(node.op, node.domain, attrs, inputs, node.outputs, node.name, reason))
+
+    def _lower_control(self, node: Node) -> None:
+        bodies: list[Plan] = []
+        attrs: dict[str, object] = {}
+        order = ("then_branch", "else_branch") if node.op == "If" else ("body",)
+        graphs = dict(node.subgraphs())
+        for key in order:
+            body = graphs[key]
+            builder = _PlanBuilder(body, self.target, self.kernels, self.packed, self.values, self.on_group)
+            bodies.append(builder.build())
+            for name in captured(body):
+                self._use(name)
+        for k, v in node.attrs:
+            if not isinstance(v, Graph):
+                attrs[k] = v
+        n_state = len(node.inputs) - (2 if node.op == "Loop" else 0)
+        if node.op == "Scan":
+            n_state -= int(attrs["num_scan_inputs"])  # type: ignore[call-overload]
+        if node.op != "If":
+            first = n_state + (1 if node.op == "Loop" else 0)
+            scans = [self._body_output(graphs["body"], o) for o in graphs["body"].outputs[first:]]
+            attrs["scan_output_dtypes"] = tuple(d.numpy for d, _ in scans)
+            attrs["scan_output_shapes"] = tuple(
+                tuple(v if (v := d.value()) is not None else 0 for d in s or ()) for _, s in scans
+            )
+        for o in node.outputs:
+            if o:
+                self._slot(o, "host")
+        inputs = tuple(self._use(i) if i else "" for i in node.inputs)
+        step = ControlStep(node.op, tuple(sorted(attrs.items())), inputs, node.outputs, tuple(bodies), node.name)  # type: ignore[arg-type]
+        self.steps.append(step)
+
+    def _body_output(self, body: Graph, name: str) -> tuple[DType, tuple[IntExpr, ...] | None]:
+        value = body.values.get(name) or self.values[name]
+        return (value.type.dtype, value.type.shape) if isinstance(value.type, TensorType) else (OBJECT, None)
+
+    def _lower_kernel(self, group: Group, storage: Mapping[str, str]) -> None:
+        lowered = lower_group(self.graph.replace(values=self.values), group, self.target)
+        kernel = self.kernels.name_of(lowered.func, "_".join(n.op for n in group.nodes))
+        args = [self._use(i) for i in lowered.inputs]
+        args += [self._packed_constant(lowered, i) for i in range(len(lowered.constants))]
+        args += [self._define(o, storage) for o in lowered.outputs]
+        dims = tuple(var(d) for d in lowered.func.dims)
+        self.steps.append(
+            KernelStep(
+                kernel, tuple(args), dims, tuple(n.name for n in group.nodes), False,
+                func_flops(lowered.func), func_bytes(lowered.func),
+            )  # fmt: skip
+        )
+
+    def _packed_constant(self, lowered: LoweredGroup, i: int) -> str:
+        packed = lowered.constants[i]
+        if packed.source is not None and packed.transform is None and packed.source in self.graph.constants:
+            return self._constant(packed.source)
+        key = (packed.source or "", packed.key)
+        if key not in self.packed:
+            self.packed[key] = packed.evaluate(self.graph.constants)
+        array = self.packed[key]
+        for known, other in self.constants.items():
+            if other is array:
+                return known
+        name = f"packed_{len(self.constants)}"
+        buffer = lowered.func.params[len(lowered.inputs) + i]
+        self.slots[name] = Slot(name, buffer.dtype, buffer.shape, "constant")
+        self.constants[name] = array
+        return name
+
+    def _bindings(self) -> list[Binding]:
+        """Where each symbol is read: an input's bare dimension if there is one, else the first late value that has it."""
+        bound: set[str] = set()
+        out: list[Binding] = []
+        names = [*self.graph.inputs, *self.captures]
+        for step in self.steps:
+            names += [n for n in (step.args if isinstance(step, KernelStep) else step.outputs) if n]
+        for name in names:
+            if name not in self.values:
+                continue
+            _, shape = self._type(name)
+            host = self.slots[name].kind in ("input", "host")
+            for axis, d in enumerate(shape or ()):
+                symbol = as_var(d)
+                if host and symbol is not None and symbol not in bound:
+                    bound.add(symbol)
+                    out.append(Binding(symbol, name, axis=axis))
+            for element, d in enumerate(self.values[name].data or ()):
+                symbol = as_var(d)
+                if symbol is not None and symbol not in bound:
+                    bound.add(symbol)
+                    out.append(Binding(symbol, name, element=element))
+        return out
+
+
+OBJECT = DType("object", "s", 0, 0, 0)
+
+
+def require_bound(plan: Plan) -> None:
+    """Raise InternalError when a kernel needs a symbol that nothing binds."""
+    bound = {b.symbol for b in plan.bindings}
+    for step in plan.steps:
+        if isinstance(step, KernelStep):
+            missing = {v for d in step.dims for v in d.free_vars()} - bound
+            if missing:
+                raise InternalError(f"kernel {step.kernel} ({', '.join(step.nodes)}): unbound symbols {sorted(missing)}")

@@ -1,0 +1,244 @@
+"""Quantization: between real values and integers (or 8-bit floats), and the integer matmuls and convolutions.
+
+``y = saturate(round(x / scale) + zero_point)`` and ``x = (y - zero_point) * scale``; scale and zero point are one
+number, one for each index of ``axis``, or one for each block of ``block_size`` along it. Products accumulate in int32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
+from tilewright.core.intexpr import IntExpr, const
+from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.lowering.elementwise import axis_names, broadcast_load
+from tilewright.lowering.indexing import normal_axis
+from tilewright.lowering.pool import windows_for
+from tilewright.lowering.reduce import reduction_stage
+from tilewright.tensor_ir.compute import (
+    Reduction,
+    Tensor,
+    Val,
+    compute,
+    constant,
+    highest,
+    index_of,
+    lowest,
+    max_over,
+    min_over,
+    op,
+    select,
+    sum_over,
+)
+
+
+def _parameter(c: LowerContext, t: Tensor, index: Sequence[IntExpr], rank: int) -> Val:
+    """The scale or zero point that holds at ``index``."""
+    if t.ndim == 0 or all(s == 1 for s in t.shape):
+        return t[tuple(const(0) for _ in t.shape)]
+    axis = normal_axis(c.attr_int("axis", 1), rank, c.where)
+    block = c.attr_int("block_size", 0)
+    if t.ndim == 1 and not (block and rank == 1):
+        return t[index[axis]]
+    if not block:
+        raise c.unsupported(f"scale of rank {t.ndim} needs attribute block_size")
+    return t[tuple(i // block if d == axis else i for d, i in enumerate(index))]
+
+
+def saturate(v: Val, dtype: DType) -> Val:
+    """A rounded real ``v`` as an integer of ``dtype``, kept inside its range."""
+    low, high = float(lowest(dtype)), float(highest(dtype))
+    return op("max", op("min", v, high), low).cast(dtypes.int32).cast(dtype)
+
+
+def quantized(v: Val, zero_point: Val | None, dtype: DType) -> Val:
+    """Real ``v`` (already divided by the scale) as a quantized value."""
+    if dtype.is_float:
+        return v.cast(dtype)
+    rounded = op("round", v)
+    if zero_point is not None:
+        rounded = rounded + zero_point.cast(v.dtype)
+    return saturate(rounded, dtype)
+
+
+def lower_quantize(c: LowerContext) -> tuple[Tensor, ...]:
+    x, scale, out = c.input(0), c.input(1), c.output()
+    if out.dtype.is_float and not c.attr_int("saturate", 1):
+        raise c.unsupported("attribute saturate = 0 is not supported")
+    if out.dtype in (dtypes.float8e8m0,) or (out.dtype.is_integer and out.dtype.bits > 16):
+        raise c.unsupported(f"element type {out.dtype} is not a quantized type")
+
+    def body(*i: IntExpr) -> Val:
+        zero = _parameter(c, c.input(2), i, x.ndim) if c.has_input(2) else None
+        s = _parameter(c, scale, i, x.ndim)
+        v = x[i].cast(dtypes.float32) / s.cast(dtypes.float32)
+        return quantized(v, None if out.dtype.is_float else zero, out.dtype)
+
+    return (compute(c.name("quantize"), x.shape, body, axis_names=axis_names(x.ndim)),)
+
+
+def lower_dequantize(c: LowerContext) -> tuple[Tensor, ...]:
+    x, scale, out = c.input(0), c.input(1), c.output()
+
+    def body(*i: IntExpr) -> Val:
+        s = widen(_parameter(c, scale, i, x.ndim))
+        if x.dtype.is_float:
+            return (widen(x[i]) * s).cast(out.dtype)
+        v = x[i].cast(dtypes.int32)
+        if c.has_input(2):
+            v = v - _parameter(c, c.input(2), i, x.ndim).cast(dtypes.int32)
+        return (v.cast(s.dtype) * s).cast(out.dtype)
+
+    return (compute(c.name("dequantize"), x.shape, body, axis_names=axis_names(x.ndim)),)
+
+
+def lower_dynamic_quantize(c: LowerContext) -> tuple[Tensor, ...]:
+    x = c.input(0)
+    axes = tuple(range(x.ndim))
+    top = c.stage(reduction_stage(c, "top", x.shape, axes, lambda i: x[tuple(i)], max_over, keepdims=False))
+    bottom = c.stage(reduction_stage(c, "bottom", x.shape, axes, lambda i: x[tuple(i)], min_over, keepdims=False))
+    empty: tuple[IntExpr, ...] = ()
+
+    def scale_of() -> Val:
+        return (op("max", top[empty], 0.0) - op("min", bottom[empty], 0.0)) / 255.0
+
+    scale = c.stage(compute(c.name("scale"), (), scale_of))
+
+    def zero_of() -> Val:
+        s = scale[empty]
+        v = select(s.equal(0.0), 0.0 * s, (0.0 - op("min", bottom[empty], 0.0)) / s)
+        return saturate(op("round", v), dtypes.uint8)
+
+    zero = c.stage(compute(c.name("zero_point"), (), zero_of))
+    y = compute(
+        c.name("quantize"),
+        x.shape,
+        lambda *i: quantized(x[i] / scale[empty], zero[empty], dtypes.uint8),
+        axis_names=axis_names(x.ndim),
+    )
+    return c.stage(y), scale, zero
+
+
+# -- products ------------------------------------------------------------------------------------------------------
+def _shifted(v: Val, zero: Val | None) -> Val:
+    v = v.cast(dtypes.int32)
+    return v if zero is None else v - zero.cast(dtypes.int32)
+
+
+def _row_parameter(t: Tensor, i: Sequence[IntExpr]) -> Val:
+    """A parameter of the left operand: one number, one a row, or one for each row of each matrix."""
+    if t.ndim == 0 or all(s == 1 for s in t.shape):
+        return t[tuple(const(0) for _ in t.shape)]
+    return t[i[-2]] if t.ndim == 1 else broadcast_load(t, i, [*_lead(t, len(i)), *t.shape[-2:]])
+
+
+def _column_parameter(t: Tensor, i: Sequence[IntExpr]) -> Val:
+    """A parameter of the right operand: one number, one a column, or one for each column of each matrix."""
+    if t.ndim == 0 or all(s == 1 for s in t.shape):
+        return t[tuple(const(0) for _ in t.shape)]
+    return t[i[-1]] if t.ndim == 1 else broadcast_load(t, i, [*_lead(t, len(i)), *t.shape[-2:]])
+
+
+def _lead(t: Tensor, rank: int) -> list[IntExpr]:
+    return [*(const(1) for _ in range(rank - t.ndim)), *t.shape[: t.ndim - 2]]
+
+
+def integer_matmul(
+    c: LowerContext, a: Tensor, b: Tensor, za: Tensor | None, zb: Tensor | None, shape: Sequence[IntExpr]
+) -> Tensor:
+    """The int32 products of two integer matrices or stacks of them, zero points taken off."""
+    k = c.axis(a.shape[-1], "k")
+    lead_a, lead_b = a.ndim == 1, b.ndim == 1
+
+    def body(*i: IntExpr) -> Reduction:
+        own = list(i)
+        column = const(0) if lead_b else own.pop()
+        row = const(0) if lead_a else own.pop()
+        full = (*own, row, column)
+        va = _matrix_load(a, own, shape, (k.index,) if lead_a else (row, k.index))
+        vb = _matrix_load(b, own, shape, (k.index,) if lead_b else (k.index, column))
+        return sum_over(
+            _shifted(va, None if za is None else _row_parameter(za, full))
+            * _shifted(vb, None if zb is None else _column_parameter(zb, full)),
+            k,
+        )
+
+    return compute(c.name("products"), shape, body, axis_names=axis_names(len(shape)))
+
+
+def _matrix_load(t: Tensor, lead: Sequence[IntExpr], shape: Sequence[IntExpr], last: Sequence[IntExpr]) -> Val:
+    stack = t.shape[: t.ndim - len(last)]
+    own = lead[len(lead) - len(stack) :] if stack else ()
+    return t[(*(const(0) if s == 1 else i for s, i in zip(stack, own, strict=True)), *last)]
+
+
+def _optional(c: LowerContext, i: int) -> Tensor | None:
+    return c.input(i) if c.has_input(i) else None
+
+
+def lower_matmul_integer(c: LowerContext) -> tuple[Tensor, ...]:
+    out = c.output()
+    return (integer_matmul(c, c.input(0), c.input(1), _optional(c, 2), _optional(c, 3), out.shape),)
+
+
+def lower_qlinear_matmul(c: LowerContext) -> tuple[Tensor, ...]:
+    a, b, out = c.input(0), c.input(3), c.output()
+    total = c.stage(integer_matmul(c, a, b, c.input(2), c.input(5), out.shape))
+
+    def body(*i: IntExpr) -> Val:
+        scale = widen(_row_parameter(c.input(1), i)) * widen(_column_parameter(c.input(4), i))
+        v = total[i].cast(dtypes.float32) * scale.cast(dtypes.float32)
+        v = v / widen(_row_parameter(c.input(6), i)).cast(dtypes.float32)
+        return quantized(v, _row_parameter(c.input(7), i), out.dtype)
+
+    return (compute(c.name("requantize"), out.shape, body, axis_names=axis_names(len(out.shape))),)
+
+
+def integer_convolution(
+    c: LowerContext, x: Tensor, w: Tensor, zx: Tensor | None, zw: Tensor | None, shape: Sequence[IntExpr]
+) -> Tensor:
+    """The int32 convolution of NCHW ``x`` with ``w``; steps outside the image count as the zero point."""
+    kernel = tuple(int(s) for s in w.shape[2:])
+    windows = windows_for(c, x, tuple(range(2, x.ndim)), kernel)
+    per_group, groups = w.shape[1], c.attr_int("group", 1)
+    outs = shape[1] // groups
+    k = c.axis(per_group, "k")
+    steps = [c.axis(n, f"k{d}") for d, n in enumerate(kernel)]
+
+    def body(*i: IntExpr) -> Reduction:
+        place, inside = windows.read(x, shape, i, steps)
+        channel = (i[1] // outs) * per_group + k.index if groups > 1 else k.index
+        v = _shifted(x[(i[0], channel, *place[2:])], None if zx is None else _row_parameter(zx, (const(0), const(0))))
+        v = v if inside is None else select(inside, v, constant(0, dtypes.int32))
+        zero = None if zw is None else _column_parameter(zw, (i[1],))
+        return sum_over(v * _shifted(w[(i[1], k.index, *(index_of(s) for s in steps))], zero), k, *steps)
+
+    return compute(c.name("products"), shape, body, axis_names=axis_names(x.ndim))
+
+
+def lower_conv_integer(c: LowerContext) -> tuple[Tensor, ...]:
+    out = c.output()
+    return (integer_convolution(c, c.input(0), c.input(1), _optional(c, 2), _optional(c, 3), out.shape),)
+
+
+def lower_qlinear_conv(c: LowerContext) -> tuple[Tensor, ...]:
+    out = c.output()
+    total = c.stage(integer_convolution(c, c.input(0), c.input(3), c.input(2), c.input(5), out.shape))
+
+    def body(*i: IntExpr) -> Val:
+        v = total[i]
+        if c.has_input(8):
+            v = v + c.input(8)[i[1]]
+        scale = c.scalar(1) * _column_parameter(c.input(4), (i[1],))
+        real = v.cast(dtypes.float32) * scale.cast(dtypes.float32) / c.scalar(6).cast(dtypes.float32)
+        return quantized(real, c.scalar(7), out.dtype)
+
+    return (compute(c.name("requantize"), out.shape, body, axis_names=axis_names(len(out.shape))),)
+
+
+RULES: dict[str, Rule] = {
+    "QuantizeLinear": lower_quantize, "DequantizeLinear": lower_dequantize,
+    "DynamicQuantizeLinear": lower_dynamic_quantize, "MatMulInteger": lower_matmul_integer,
+    "ConvInteger": lower_conv_integer, "QLinearMatMul": lower_qlinear_matmul, "QLinearConv": lower_qlinear_conv,
+}  # fmt: skip

@@ -1,0 +1,64 @@
+"""ScatterElements and ScatterND: a copy of the data, then an update whose steps run in the order of the indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.core.intexpr import IntExpr, const
+from tilewright.lowering.context import LowerContext, Rule, widen, wrap_index
+from tilewright.lowering.elementwise import copy_of
+from tilewright.lowering.indexing import normal_axis
+from tilewright.tensor_ir.compute import Tensor, Val, op, update
+
+_COMBINERS = {"add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+def _combine(c: LowerContext) -> Callable[[Val, Val], Val]:
+    """New element from the old one and the update."""
+    kind = c.attr_str("reduction", "none")
+    if kind == "none":
+        return lambda old, new: new
+    if kind not in _COMBINERS:
+        raise c.unsupported(f"attribute reduction: unknown value {kind!r}")
+    name = _COMBINERS[kind]
+    return lambda old, new: op(name, widen(old), widen(new)).cast(old.dtype)
+
+
+def lower_scatter_elements(c: LowerContext) -> tuple[Tensor, ...]:
+    x, where, new = c.input(0), c.input(1), c.input(2)
+    axis = normal_axis(c.attr_int("axis", 0), x.ndim, c.where)
+    combine = _combine(c)
+    result = c.stage(copy_of(c, x, "scattered"))
+
+    def body(*i: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
+        place = (*i[:axis], wrap_index(where[i], x.shape[axis]), *i[axis + 1 :])
+        return place, combine(result[place], new[i])
+
+    c.update(update(c.name("scatter"), result, where.shape, body, ordered=(axis,)))
+    return (result,)
+
+
+def lower_scatter_nd(c: LowerContext) -> tuple[Tensor, ...]:
+    x, where, new = c.input(0), c.input(1), c.input(2)
+    depth = where.shape[-1].value()
+    if depth is None:
+        raise c.unsupported(f"the last dimension of indices must be constant, got {where.shape[-1]}")
+    outer = where.ndim - 1
+    combine = _combine(c)
+    result = c.stage(copy_of(c, x, "scattered"))
+
+    def body(*i: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
+        rows = [wrap_index(where[(*i[:outer], const(k))], x.shape[k]) for k in range(depth)]
+        place = (*rows, *i[outer:])
+        return place, combine(result[place], new[i])
+
+    shape = [*where.shape[:-1], *x.shape[depth:]]
+    c.update(update(c.name("scatter"), result, shape, body, ordered=range(outer)))
+    return (result,)
+
+
+RULES: dict[str, Rule] = {
+    "ScatterElements": lower_scatter_elements,
+    "Scatter": lower_scatter_elements,
+    "ScatterND": lower_scatter_nd,
+}

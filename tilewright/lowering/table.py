@@ -1,0 +1,40 @@
+"""All lowering rules: the literal merge of the families. An operator that is not here has no native code."""
+
+from __future__ import annotations
+
+from tilewright.lowering import (
+    broadcast,
+    conv,
+    elementwise,
+    gather,
+    generate,
+    matmul,
+    normalize,
+    pad,
+    pool,
+    quantize,
+    recurrent,
+    reduce,
+    scatter,
+    shape,
+    softmax,
+)
+from tilewright.lowering.context import Rule
+
+RULES: dict[str, Rule] = {
+    **elementwise.RULES,
+    **broadcast.RULES,
+    **shape.RULES,
+    **pad.RULES,
+    **gather.RULES,
+    **generate.RULES,
+    **scatter.RULES,
+    **reduce.RULES,
+    **softmax.RULES,
+    **normalize.RULES,
+    **pool.RULES,
+    **quantize.RULES,
+    **matmul.RULES,
+    **conv.RULES,
+    **recurrent.RULES,
+}

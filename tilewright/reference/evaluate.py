@@ -1,0 +1,102 @@
+"""``evaluate``: one operator on arrays, by our own definition where there is one, else by ``onnx.reference``.
+
+Floats below 32 bits are widened, computed in float32 and rounded once at the end, which is also what compiled code does.
+Attributes are plain Python values; a tensor attribute is an array or anything with an ``array``; an element type is a
+``DType`` or its ONNX number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import UnsupportedError
+from tilewright.reference import elementwise, matrix, movement, windows
+from tilewright.reference.onnx_ops import evaluate_onnx
+
+Attrs = Mapping[str, object]
+Definition = Callable[[Attrs, Sequence[object], int], list[object]]
+
+OWN: Mapping[str, Definition] = {**windows.DEFINITIONS, **matrix.DEFINITIONS, **elementwise.DEFINITIONS, **movement.DEFINITIONS}
+
+CHANNELS_LAST = frozenset(
+    {
+        "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DepthToSpace", "GlobalAveragePool",
+        "GlobalLpPool", "GlobalMaxPool", "InstanceNormalization", "LpPool", "MaxPool", "Resize", "SpaceToDepth",
+    }
+)  # fmt: skip
+
+# operators whose result type does not follow their (narrow float) inputs, or which only move elements
+_NOT_WIDENED = frozenset(
+    {
+        "BitCast", "Cast", "CastLike", "Compress", "Concat", "ConcatFromSequence", "ConstantOfShape", "DepthToSpace",
+        "DequantizeLinear", "Expand", "EyeLike", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
+        "OneHot", "Optional", "OptionalGetElement", "OptionalHasElement", "QLinearMatMul", "QuantizeLinear", "Reshape",
+        "ReverseSequence", "SequenceAt", "SequenceConstruct", "SequenceErase", "SequenceInsert", "SequenceLength",
+        "Shape", "Size", "Slice", "SpaceToDepth", "Split", "SplitToSequence", "Squeeze", "Tile", "Transpose", "Trilu",
+        "Unsqueeze", "Where",
+    }
+)  # fmt: skip
+_STATISTICS = {"LayerNormalization": 1}  # outputs from here on keep float32
+
+
+def evaluate(
+    op: str, domain: str, attrs: Mapping[str, object], inputs: Sequence[object], n_outputs: int
+) -> list[object]:
+    """Outputs of one operator application, ``n_outputs`` of them. Raises UnsupportedError for an unknown operator."""
+    if domain not in ("", "ai.onnx"):
+        raise UnsupportedError(f"{domain}.{op}: no reference definition of this domain")
+    plain = {k: _plain(v) for k, v in attrs.items() if v is not None}
+    arrays = [_as_array(x) for x in inputs]
+    if op in CHANNELS_LAST:
+        layout = plain.pop("data_layout", "NCHW")
+        if layout == "NHWC":
+            first = arrays[0]
+            if not isinstance(first, np.ndarray):
+                raise TypeError(f"{op}: expected an array as input 0, got {type(first).__name__}")
+            arrays[0] = np.ascontiguousarray(np.moveaxis(first, -1, 1))
+            out = _typed(op, plain, arrays, n_outputs)
+            return [np.ascontiguousarray(np.moveaxis(o, 1, -1)) if isinstance(o, np.ndarray) else o for o in out]
+    return _typed(op, plain, arrays, n_outputs)
+
+
+def _plain(v: object) -> object:
+    if isinstance(v, DType):
+        return v.onnx
+    return getattr(v, "array", v)
+
+
+def _as_array(x: object) -> object:
+    return np.asarray(x) if isinstance(x, np.generic) else x
+
+
+def _is_narrow(x: object) -> bool:
+    if not isinstance(x, np.ndarray) or x.dtype == object or x.dtype.kind in "iubSUc":
+        return False
+    return dtypes.from_numpy(x.dtype).is_narrow_float
+
+
+def _typed(op: str, attrs: Attrs, inputs: Sequence[object], n_outputs: int) -> list[object]:
+    if op in _NOT_WIDENED or not any(map(_is_narrow, inputs)):
+        return _dispatch(op, attrs, inputs, n_outputs)
+    narrow = next(x.dtype for x in inputs if isinstance(x, np.ndarray) and _is_narrow(x))
+    wide = [x.astype(np.float32) if isinstance(x, np.ndarray) and _is_narrow(x) else x for x in inputs]
+    out = _dispatch(op, attrs, wide, n_outputs)
+    stop = _STATISTICS.get(op, len(out))
+    if "dtype" in attrs:
+        return out
+    with np.errstate(over="ignore"):
+        return [
+            o.astype(narrow) if i < stop and isinstance(o, np.ndarray) and o.dtype == np.float32 else o
+            for i, o in enumerate(out)
+        ]
+
+
+def _dispatch(op: str, attrs: Attrs, inputs: Sequence[object], n_outputs: int) -> list[object]:
+    own = OWN.get(op)
+    with np.errstate(all="ignore"):
+        out = own(attrs, inputs, n_outputs) if own is not None else evaluate_onnx(op, attrs, inputs, n_outputs)
+    return [_as_array(o) for o in out]

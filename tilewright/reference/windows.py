@@ -1,0 +1,262 @@
+"""Convolutions and pools on (N, C, spatial...) arrays, with numpy windows instead of loops over places."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Attrs = Mapping[str, Any]
+
+
+def padding(attrs: Attrs, spatial: Sequence[int], reach: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """(before, after) along each spatial axis, from ``pads`` or ``auto_pad``."""
+    n = len(spatial)
+    auto = attrs.get("auto_pad", "NOTSET")
+    if auto == "VALID":
+        return [(0, 0)] * n
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        out = []
+        for size, r, s in zip(spatial, reach, strides, strict=True):
+            whole = max((-(-size // s) - 1) * s + r - size, 0)
+            small, big = whole // 2, whole - whole // 2
+            out.append((small, big) if auto == "SAME_UPPER" else (big, small))
+        return out
+    pads = attrs.get("pads") or (0,) * (2 * n)
+    return list(zip(pads[:n], pads[n:], strict=True))
+
+
+def _windows(x: np.ndarray, counts: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:
+    """A view of the padded ``x`` with shape (N, C, counts..., kernel...)."""
+    steps = x.strides[2:]
+    return np.lib.stride_tricks.as_strided(
+        x,
+        (*x.shape[:2], *counts, *kernel),
+        (
+            *x.strides[:2],
+            *(s * t for s, t in zip(steps, strides, strict=True)),
+            *(s * d for s, d in zip(steps, dilations, strict=True)),
+        ),
+        writeable=False,
+    )
+
+
+def _geometry(attrs: Attrs, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    ones = (1,) * n
+    return tuple(attrs.get("strides") or ones), tuple(attrs.get("dilations") or ones)
+
+
+def convolve(x: np.ndarray, w: np.ndarray, attrs: Attrs, fill: Any = 0) -> np.ndarray:
+    """Convolution without bias; ``fill`` is the value of the padding."""
+    n = x.ndim - 2
+    strides, dilations = _geometry(attrs, n)
+    group = int(attrs.get("group", 1))
+    kernel = w.shape[2:]
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    pads = padding(attrs, x.shape[2:], reach, strides)
+    if any(p != (0, 0) for p in pads):
+        clipped = [(max(a, 0), max(b, 0)) for a, b in pads]
+        cuts = tuple(slice(max(-a, 0), size - max(-b, 0)) for (a, b), size in zip(pads, x.shape[2:], strict=True))
+        x = np.pad(x[(slice(None), slice(None), *cuts)], [(0, 0), (0, 0), *clipped], constant_values=fill)
+    counts = [(size - r) // s + 1 for size, r, s in zip(x.shape[2:], reach, strides, strict=True)]
+    per_in, per_out = w.shape[1], w.shape[0] // group
+    out = np.zeros((x.shape[0], w.shape[0], *counts), dtype=np.result_type(x, w))
+    if per_in == 1 and group > 1:
+        tall = w.reshape(group, per_out, *kernel)
+        target = out.reshape(x.shape[0], group, per_out, *counts)
+        for offset in itertools.product(*map(range, kernel)):
+            at = tuple(
+                slice(o * d, o * d + (c - 1) * s + 1, s)
+                for o, d, c, s in zip(offset, dilations, counts, strides, strict=True)
+            )
+            factor = tall[(slice(None), slice(None), *offset)].reshape(1, group, per_out, *(1,) * n)
+            target += x[(slice(None), slice(None), *at)][:, :, None] * factor
+        return out
+    view = _windows(x, counts, kernel, strides, dilations)
+    axes = [1, *range(2 + n, 2 + 2 * n)]
+    for g in range(group):
+        part = view[:, g * per_in : (g + 1) * per_in]
+        filters = w[g * per_out : (g + 1) * per_out]
+        result = np.tensordot(part, filters, axes=(axes, list(range(1, w.ndim))))
+        out[:, g * per_out : (g + 1) * per_out] = np.moveaxis(result, -1, 1)
+    return out
+
+
+def _bias(y: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+    return y if b is None else y + b.reshape(1, -1, *(1,) * (y.ndim - 2))
+
+
+def _conv(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    x, w = inputs[:2]
+    b = inputs[2] if len(inputs) > 2 else None
+    return [_bias(convolve(x, w, attrs), b)]
+
+
+def _conv_integer(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    x, w = (a.astype(np.int32) for a in inputs[:2])
+    if len(inputs) > 2 and inputs[2] is not None:
+        x = x - inputs[2].astype(np.int32).reshape(())
+    if len(inputs) > 3 and inputs[3] is not None:
+        w = w - inputs[3].astype(np.int32).reshape(-1, *(1,) * (w.ndim - 1))
+    return [convolve(x, w, attrs).astype(np.int32)]
+
+
+def _qlinear_conv(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    x, xs, xz, w, ws, wz, ys, yz = inputs[:8]
+    b = inputs[8] if len(inputs) > 8 else None
+    tall = (-1, *(1,) * (w.ndim - 1))
+    xi = x.astype(np.int32) - xz.astype(np.int32).reshape(())
+    wi = w.astype(np.int32) - wz.astype(np.int32).reshape(tall)
+    acc = _bias(convolve(xi, wi, attrs).astype(np.int32), b)
+    scale = (xs.reshape(()) * ws.reshape(-1) / ys.reshape(())).astype(np.float32)
+    scaled = np.rint(acc.astype(np.float32) * scale.reshape(1, -1, *(1,) * (x.ndim - 2)))
+    info = np.iinfo(yz.dtype)
+    return [np.clip(scaled + yz.astype(np.float32).reshape(()), info.min, info.max).astype(yz.dtype)]
+
+
+def _conv_transpose(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    x, w = inputs[:2]
+    b = inputs[2] if len(inputs) > 2 else None
+    n = x.ndim - 2
+    strides, dilations = _geometry(attrs, n)
+    group = int(attrs.get("group", 1))
+    kernel = w.shape[2:]
+    extra = attrs.get("output_padding") or (0,) * n
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    full = [(size - 1) * s + r for size, s, r in zip(x.shape[2:], strides, reach, strict=True)]
+    pads, sizes = transpose_padding(attrs, x.shape[2:], full, strides, extra)
+    room = [max(f, size + before) for f, size, (before, _) in zip(full, sizes, pads, strict=True)]
+    per_in = w.shape[0] // group
+    y = np.zeros((x.shape[0], w.shape[1] * group, *room), dtype=x.dtype)
+    for g in range(group):
+        part = x[:, g * per_in : (g + 1) * per_in]
+        filters = w[g * per_in : (g + 1) * per_in]
+        target = y[:, g * w.shape[1] : (g + 1) * w.shape[1]]
+        for offset in itertools.product(*map(range, kernel)):
+            at = tuple(
+                slice(o * d, o * d + (size - 1) * s + 1, s)
+                for o, d, size, s in zip(offset, dilations, x.shape[2:], strides, strict=True)
+            )
+            tap = filters[(slice(None), slice(None), *offset)]
+            target[(slice(None), slice(None), *at)] += np.moveaxis(np.tensordot(part, tap, axes=([1], [0])), -1, 1)
+    cut = tuple(slice(before, before + size) for (before, _), size in zip(pads, sizes, strict=True))
+    return [_bias(y[(slice(None), slice(None), *cut)], b)]
+
+
+def transpose_padding(
+    attrs: Attrs, spatial: Sequence[int], full: Sequence[int], strides: Sequence[int], extra: Sequence[int]
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """Padding cut from a transposed convolution's full result, and the output sizes."""
+    n = len(spatial)
+    given = attrs.get("output_shape")
+    auto = attrs.get("auto_pad", "NOTSET")
+    if given or auto in ("SAME_UPPER", "SAME_LOWER"):
+        sizes = list(given[-n:]) if given else [d * s for d, s in zip(spatial, strides, strict=True)]
+        out = []
+        for f, e, size in zip(full, extra, sizes, strict=True):
+            whole = max(f + e - size, 0)
+            small, big = whole // 2, whole - whole // 2
+            out.append((small, big) if auto == "SAME_UPPER" else (big, small))
+        return out, sizes
+    pads = (0,) * (2 * n) if auto == "VALID" else attrs.get("pads") or (0,) * (2 * n)
+    pairs = list(zip(pads[:n], pads[n:], strict=True))
+    return pairs, [f + e - a - b for f, e, (a, b) in zip(full, extra, pairs, strict=True)]
+
+
+def _pool_view(attrs: Attrs, x: np.ndarray, fill: Any) -> tuple[np.ndarray, list[tuple[int, int]], list[int], list[int]]:
+    """Windows of ``x`` padded with ``fill``: the view, the pads, the window counts, the padding a ceil adds at the end."""
+    n = x.ndim - 2
+    kernel = attrs["kernel_shape"]
+    strides, dilations = _geometry(attrs, n)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    pads = padding(attrs, x.shape[2:], reach, strides)
+    counts, more = [], []
+    for size, r, s, (before, after) in zip(x.shape[2:], reach, strides, pads, strict=True):
+        free = size + before + after - r
+        count = free // s + 1
+        if attrs.get("ceil_mode") and attrs.get("auto_pad", "NOTSET") in ("NOTSET", "VALID"):
+            count = -(-free // s) + 1
+            if (count - 1) * s >= size + before:
+                count -= 1
+        counts.append(count)
+        more.append(max((count - 1) * s + r - (size + before + after), 0))
+    ends = [(before, after + m) for (before, after), m in zip(pads, more, strict=True)]
+    padded = np.pad(x, [(0, 0), (0, 0), *ends], constant_values=fill)
+    return _windows(padded, counts, kernel, strides, dilations), pads, counts, more
+
+
+def _max_pool(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]:
+    x = inputs[0]
+    n = x.ndim - 2
+    low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    view, _, counts, _ = _pool_view(attrs, x, low)
+    tail = tuple(range(2 + n, 2 + 2 * n))
+    y = view.max(axis=tail)
+    if n_outputs == 1:
+        return [y]
+    flat = np.arange(int(np.prod(x.shape)), dtype=np.int64).reshape(x.shape)
+    if attrs.get("storage_order"):
+        order = (0, 1, *range(x.ndim - 1, 1, -1))
+        flat = np.arange(flat.size, dtype=np.int64).reshape([x.shape[i] for i in order]).transpose(np.argsort(order))
+    places, _, _, _ = _pool_view(attrs, flat, -1)
+    values = view.reshape(*x.shape[:2], *counts, -1)
+    inside = places.reshape(*x.shape[:2], *counts, -1)
+    best = np.argmax((values == y[..., None]) & (inside >= 0), axis=-1)
+    return [y, np.take_along_axis(inside, best[..., None], axis=-1)[..., 0]]
+
+
+def _average_pool(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    x = inputs[0]
+    n = x.ndim - 2
+    view, pads, _, _ = _pool_view(attrs, x, 0)
+    tail = tuple(range(2 + n, 2 + 2 * n))
+    ones = np.ones((1, 1, *x.shape[2:]), dtype=x.dtype)
+    if attrs.get("count_include_pad"):
+        ones = np.pad(ones, [(0, 0), (0, 0), *pads], constant_values=1)
+        rest = {k: v for k, v in attrs.items() if k not in ("pads", "auto_pad", "ceil_mode")}
+        counts = view.shape[2 : 2 + n]
+        strides, dilations = _geometry(rest, n)
+        need = [(c - 1) * s + (k - 1) * d + 1 for c, s, k, d in zip(counts, strides, attrs["kernel_shape"], dilations, strict=True)]
+        ones = np.pad(ones, [(0, 0), (0, 0), *((0, max(w - o, 0)) for w, o in zip(need, ones.shape[2:], strict=True))])
+        weight = _windows(ones, counts, attrs["kernel_shape"], strides, dilations)
+    else:
+        weight, _, _, _ = _pool_view(attrs, ones, 0)
+    return [(view.sum(axis=tail) / weight.sum(axis=tail)).astype(x.dtype)]
+
+
+def _lp_pool(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    x = inputs[0]
+    n = x.ndim - 2
+    p = attrs.get("p", 2)
+    view, _, _, _ = _pool_view(attrs, np.abs(x), 0)
+    return [(np.power(view, p).sum(axis=tuple(range(2 + n, 2 + 2 * n))) ** (1.0 / p)).astype(x.dtype)]
+
+
+def _global(reduce: Callable[..., np.ndarray]) -> Callable[[Attrs, Sequence[Any], int], list[object]]:
+    def run(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+        x = inputs[0]
+        return [reduce(x, axis=tuple(range(2, x.ndim)), keepdims=True).astype(x.dtype)]
+
+    return run
+
+
+def _global_lp(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    x, p = inputs[0], attrs.get("p", 2)
+    total = (np.abs(x) ** p).sum(axis=tuple(range(2, x.ndim)), keepdims=True)
+    return [(total ** (1.0 / p)).astype(x.dtype)]
+
+
+DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
+    "Conv": _conv,
+    "ConvInteger": _conv_integer,
+    "ConvTranspose": _conv_transpose,
+    "QLinearConv": _qlinear_conv,
+    "MaxPool": _max_pool,
+    "AveragePool": _average_pool,
+    "LpPool": _lp_pool,
+    "GlobalAveragePool": _global(np.mean),
+    "GlobalMaxPool": _global(np.max),
+    "GlobalLpPool": _global_lp,
+}

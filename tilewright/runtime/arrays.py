@@ -1,0 +1,24 @@
+"""Bytes of arrays: aligned allocation, addresses, views of raw memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+ALIGN = 64
+
+
+def aligned_empty(nbytes: int) -> np.ndarray:
+    """A fresh uint8 array of ``nbytes`` whose address is a multiple of 64."""
+    raw = np.empty(nbytes + ALIGN, np.uint8)
+    skip = -raw.__array_interface__["data"][0] % ALIGN
+    return raw[skip : skip + nbytes]
+
+
+def address(array: np.ndarray) -> int:
+    """The address of the first element."""
+    return int(array.__array_interface__["data"][0])
+
+
+def view(raw: np.ndarray, offset: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """A view of a byte array as ``dtype`` and ``shape``, starting at ``offset``."""
+    return np.ndarray(shape, dtype, buffer=raw.data, offset=offset)

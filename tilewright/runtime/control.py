@@ -1,0 +1,81 @@
+"""``If``, ``Loop`` and ``Scan`` on the host, around compiled bodies. Semantics: the ONNX operator specification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tilewright.core.errors import InternalError
+from tilewright.core.plan import ControlStep
+
+Body = Callable[[Sequence[object]], list[object]]
+
+
+def run_control_step(
+    step: ControlStep, inputs: Sequence[object], captures: Sequence[Sequence[object]], bodies: Sequence[Body]
+) -> list[object]:
+    """The outputs of a control step. ``captures[k]`` are the outer values that body ``k`` reads."""
+    if step.op == "If":
+        k = 0 if bool(np.asarray(inputs[0]).reshape(-1)[0]) else 1
+        return _own(bodies[k](captures[k]))
+    if step.op == "Loop":
+        return _run_loop(step, inputs, captures[0], bodies[0])
+    if step.op == "Scan":
+        return _run_scan(step, inputs, captures[0], bodies[0])
+    raise InternalError(f"unknown control step {step.op}")
+
+
+def _own(values: Sequence[object]) -> list[object]:
+    """Copies of values that live in a body's arena, which the next run of the body overwrites."""
+    return [v.copy() if isinstance(v, np.ndarray) and not v.flags.owndata else v for v in values]
+
+
+def _run_loop(step: ControlStep, inputs: Sequence[object], captures: Sequence[object], body: Body) -> list[object]:
+    trips = None if inputs[0] is None else int(np.asarray(inputs[0]).reshape(-1)[0])
+    go = True if inputs[1] is None else bool(np.asarray(inputs[1]).reshape(-1)[0])
+    carried = list(inputs[2:])
+    n = len(carried)
+    scans: list[list[object]] = [[] for _ in range(len(step.outputs) - n)]
+    i = 0
+    while go and (trips is None or i < trips):
+        out = _own(body([np.array(i, np.int64), np.array(go), *carried, *captures]))
+        go = bool(np.asarray(out[0]).reshape(-1)[0])
+        carried = out[1 : 1 + n]
+        for acc, value in zip(scans, out[1 + n :], strict=True):
+            acc.append(value)
+        i += 1
+    return [*carried, *(_stack(step, k, acc, 0, False) for k, acc in enumerate(scans))]
+
+
+def _run_scan(step: ControlStep, inputs: Sequence[object], captures: Sequence[object], body: Body) -> list[object]:
+    attrs = dict(step.attrs)
+    n_scan = int(attrs["num_scan_inputs"])
+    n_state = len(inputs) - n_scan
+    state, xs = list(inputs[:n_state]), [np.asarray(x) for x in inputs[n_state:]]
+    n_out = len(step.outputs) - n_state
+    in_axes = attrs.get("scan_input_axes") or (0,) * n_scan
+    in_dirs = attrs.get("scan_input_directions") or (0,) * n_scan
+    out_axes = attrs.get("scan_output_axes") or (0,) * n_out
+    out_dirs = attrs.get("scan_output_directions") or (0,) * n_out
+    length = xs[0].shape[in_axes[0]]
+    scans: list[list[object]] = [[] for _ in range(n_out)]
+    for t in range(length):
+        slices = [
+            np.ascontiguousarray(np.take(x, length - 1 - t if d else t, axis=a))
+            for x, a, d in zip(xs, in_axes, in_dirs, strict=True)
+        ]
+        out = _own(body([*state, *slices, *captures]))
+        state = out[:n_state]
+        for acc, value in zip(scans, out[n_state:], strict=True):
+            acc.append(value)
+    return [*state, *(_stack(step, k, acc, out_axes[k], bool(out_dirs[k])) for k, acc in enumerate(scans))]
+
+
+def _stack(step: ControlStep, k: int, values: list[object], axis: int, backwards: bool) -> object:
+    if not values:
+        dtypes, shapes = dict(step.attrs)["scan_output_dtypes"], dict(step.attrs)["scan_output_shapes"]
+        shape = list(shapes[k])
+        shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
+        return np.empty(shape, dtypes[k])
+    return np.ascontiguousarray(np.stack([np.asarray(v) for v in (values[::-1] if backwards else values)], axis=axis))

@@ -1,0 +1,140 @@
+"""A compiled model: run it, profile it, ask it what was done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+
+from tilewright.core.errors import InputError
+from tilewright.core.plan import KernelStep, Plan, Segment, segments
+from tilewright.runtime.executor import Executor, PlanCode
+from tilewright.runtime.profile import KernelTime, Peaks, Profile
+from tilewright.runtime.signature import InputChecker, TensorSpec, spec_of
+
+
+@dataclass(frozen=True, slots=True)
+class BuildInfo:
+    """What the build says of itself. ``stages``: name of a dump file -> a function that makes its text."""
+
+    explanation: Callable[[], str]
+    stages: Mapping[str, Callable[[], str]]
+    timings: tuple[tuple[str, float], ...] = ()
+    folded_inputs: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
+    measure_peaks: Callable[[int], Peaks] | None = None
+
+
+class CompiledModel:
+    """Machine code and constants of one model.
+
+    ``run`` may be called from several Python threads at once; calls take turns, each using all threads of the model.
+    Results do not depend on how many threads there are.
+    """
+
+    def __init__(
+        self, plan: Plan, code: PlanCode, threads: Callable[[], int], info: BuildInfo, keep_alive: object
+    ) -> None:
+        self._plan = plan
+        self._executor = Executor(plan, code, threads)
+        self._checker = InputChecker(plan, info.folded_inputs)
+        self._lock = threading.Lock()
+        self._threads = threads
+        self._info = info
+        self._keep_alive = keep_alive
+        self.output_names = info.output_names or plan.outputs
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Names, element types and shapes of the inputs."""
+        return tuple(spec_of(self._plan, n) for n in self._plan.inputs)
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Names, element types and shapes of the outputs."""
+        specs = (spec_of(self._plan, n) for n in self._plan.outputs)
+        return tuple(TensorSpec(n, s.dtype, s.shape) for n, s in zip(self.output_names, specs, strict=True))
+
+    @property
+    def threads(self) -> int:
+        """How many threads a run uses at most."""
+        return self._threads()
+
+    @property
+    def plan(self) -> Plan:
+        """The call plan: every step, native and host, by name."""
+        return self._plan
+
+    @property
+    def timings(self) -> tuple[tuple[str, float], ...]:
+        """Seconds the build spent in each stage."""
+        return self._info.timings
+
+    @overload
+    def run(self, feed: Mapping[str, object], /) -> dict[str, np.ndarray]: ...
+    @overload
+    def run(self, output_names: Sequence[str] | None, feed: Mapping[str, object], /) -> list[np.ndarray]: ...
+
+    def run(self, first, second=None, /):  # type: ignore[no-untyped-def]
+        """``run(feed)`` gives a dict of all outputs; ``run(output_names, feed)`` a list, as in ONNX Runtime.
+
+        Raises InputError for wrong names, element types or shapes.
+        """
+        if second is None:
+            return dict(zip(self.output_names, self._run(first), strict=True))
+        names = self.output_names if first is None else tuple(first)
+        unknown = [n for n in names if n not in self.output_names]
+        if unknown:
+            raise InputError(f"outputs: unknown {', '.join(map(repr, unknown))}; expected {list(self.output_names)}")
+        results = dict(zip(self.output_names, self._run(second), strict=True))
+        return [results[n] for n in names]
+
+    def _run(self, feed: Mapping[str, object], times: list[np.ndarray] | None = None) -> list[object]:
+        arrays = self._checker.arrays(feed)
+        with self._lock:
+            return self._executor.run(arrays, times)
+
+    def profile(self, feed: Mapping[str, object], runs: int = 10) -> Profile:
+        """Time every kernel over ``runs`` inferences: medians, GFLOP/s, GB/s, percent of the measured peaks."""
+        self._run(feed)
+        samples: list[list[float]] = []
+        for _ in range(max(1, runs)):
+            times: list[np.ndarray] = []
+            self._run(feed, times)
+            samples.append([float(d) for t in times for d in np.diff(t)])
+        medians = np.median(np.array(samples), axis=0) if samples[0] else np.zeros(0)
+        steps = [
+            s for w in segments(self._plan) if isinstance(w, Segment) for s in self._plan.steps[w.start : w.stop]
+        ]
+        env = self._executor.symbols(self._checker.arrays(feed))
+        kernels = tuple(
+            KernelTime(
+                s.kernel, s.nodes, float(seconds),
+                None if s.flops is None or not s.flops.free_vars() <= env.keys() else s.flops.evaluate(env),
+                None if s.bytes is None or not s.bytes.free_vars() <= env.keys() else s.bytes.evaluate(env),
+                s.parallel,
+            )
+            for s, seconds in zip(steps, medians, strict=False)
+            if isinstance(s, KernelStep)
+        )  # fmt: skip
+        peaks = self._info.measure_peaks(self._threads()) if self._info.measure_peaks is not None else None
+        return Profile(kernels, peaks)
+
+    def explain(self) -> str:
+        """What the build did and refused: passes, fusions, kernels with their traces, host operators and why."""
+        return self._info.explanation()
+
+    def dump(self, directory: str | Path) -> list[Path]:
+        """Write every stage of the build as text files into ``directory``; returns their paths."""
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        out = []
+        for name, text in self._info.stages.items():
+            path = folder / name
+            path.write_text(text(), encoding="utf-8")
+            out.append(path)
+        return out

@@ -1,0 +1,123 @@
+"""What a model accepts and returns, and the checks of what it is fed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import InputError
+from tilewright.core.intexpr import IntExpr, as_var
+from tilewright.core.plan import Plan
+
+_ORT_NAMES = {"float32": "float", "float64": "double"}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """An input or output. ``shape``: integers, or the text of a symbolic dimension; None if the rank is unknown.
+
+    ``type`` is spelled as ONNX Runtime does: ``tensor(float)``.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int | str, ...] | None
+
+    @property
+    def type(self) -> str:
+        return f"tensor({_ORT_NAMES.get(self.dtype.name, self.dtype.name)})"
+
+    def __str__(self) -> str:
+        dims = "?" if self.shape is None else ", ".join(map(str, self.shape))
+        return f"{self.name}: {self.dtype}[{dims}]"
+
+
+def spec_of(plan: Plan, name: str) -> TensorSpec:
+    """The signature entry of a slot."""
+    slot = plan.slots[name]
+    shape = None if slot.shape is None else tuple(v if (v := d.value()) is not None else str(d) for d in slot.shape)
+    return TensorSpec(name, slot.dtype, shape)
+
+
+class InputChecker:
+    """Checks a feed against a plan's inputs; ``folded`` are inputs of the model file that became constants."""
+
+    def __init__(self, plan: Plan, folded: Sequence[str] = ()) -> None:
+        self._names = plan.inputs
+        self._known = frozenset(plan.inputs)
+        self._folded = frozenset(folded)
+        self._slots = [(n, plan.slots[n].dtype, plan.slots[n].dtype.numpy, plan.slots[n].shape) for n in plan.inputs]
+        self._static = [
+            tuple(d.const for d in s) if s is not None and all(d.is_const for d in s) else None
+            for _, _, _, s in self._slots
+        ]
+        self._specs = {n: spec_of(plan, n) for n in plan.inputs}
+
+    def arrays(self, feed: Mapping[str, object]) -> list[object]:
+        """The inputs in plan order, contiguous. Raises InputError for wrong names, element types, ranks or sizes."""
+        if feed.keys() != self._known:
+            self._refuse_names(feed)
+        out: list[object] = []
+        env: dict[str, tuple[int, str]] = {}
+        symbolic = False
+        for (name, dtype, np_dtype, shape), static in zip(self._slots, self._static, strict=True):
+            value = feed[name]
+            if dtype.itemsize == 0:
+                out.append(value if dtype.onnx == 0 else np.asarray(value, dtype=object))
+                continue
+            array = value if type(value) is np.ndarray else np.asarray(value)
+            if array.dtype != np_dtype:
+                raise InputError(f"input {name!r}: expected {self._specs[name]}, got element type {array.dtype}")
+            if static is not None:
+                if array.shape != static:
+                    raise InputError(f"input {name!r}: expected {self._specs[name]}, got shape {list(array.shape)}")
+            elif shape is not None:
+                symbolic = True
+                if array.ndim != len(shape):
+                    raise InputError(f"input {name!r}: expected {self._specs[name]}, got shape {list(array.shape)}")
+                self._collect(name, array.shape, shape, env)
+            out.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
+        if symbolic:
+            self._check_symbolic(out, env)
+        return out
+
+    def _refuse_names(self, feed: Mapping[str, object]) -> None:
+        missing = [n for n in self._names if n not in feed]
+        extra = [n for n in feed if n not in self._known]
+        folded = [n for n in extra if n in self._folded]
+        if folded:
+            raise InputError(
+                f"input {folded[0]!r}: it has an initializer in the model and was folded into the build; "
+                f"expected only {', '.join(map(repr, self._names))}"
+            )
+        parts = [f"missing {', '.join(map(repr, missing))}"] if missing else []
+        parts += [f"unknown {', '.join(map(repr, extra))}"] if extra else []
+        expected = "; ".join(str(s) for s in self._specs.values())
+        raise InputError(f"inputs: {' and '.join(parts)}; expected {expected}")
+
+    def _collect(
+        self, name: str, actual: Sequence[int], shape: Sequence[IntExpr], env: dict[str, tuple[int, str]]
+    ) -> None:
+        for axis, (size, d) in enumerate(zip(actual, shape, strict=True)):
+            symbol = as_var(d)
+            if symbol is not None and symbol not in env:
+                env[symbol] = size, f"{name!r} axis {axis}"
+
+    def _check_symbolic(self, arrays: Sequence[object], env: Mapping[str, tuple[int, str]]) -> None:
+        values = {k: v for k, (v, _) in env.items()}
+        for (name, _, _, shape), array in zip(self._slots, arrays, strict=True):
+            if shape is None or not isinstance(array, np.ndarray):
+                continue
+            for axis, (size, d) in enumerate(zip(array.shape, shape, strict=True)):
+                if not d.free_vars() <= values.keys():
+                    continue
+                expected = d.evaluate(values)
+                if size != expected:
+                    where = "; ".join(f"{s}={v} from {w}" for s, (v, w) in env.items() if s in d.free_vars())
+                    raise InputError(
+                        f"input {name!r} axis {axis}: expected {d} = {expected}{f' ({where})' if where else ''}, "
+                        f"got {size}"
+                    )

@@ -1,0 +1,307 @@
+"""Which loops carry a dependence: what decides whether loops may be interchanged, spread over threads, or vectorized.
+
+Two accesses to one element, at least one of them a store, are dependent. A loop is *pinned* by a pair of accesses when
+meeting in one element proves that both happen in the same iteration of it; it *carries* the pair otherwise. Pinning is
+proved from strides: in ``8*i_0 + i_1`` with ``i_1 <= 7`` equal sums have equal parts (a mixed-radix number), and
+``f // n`` with ``f % n`` pins ``f``. What is not proved is carried: the answers are sound and incomplete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.core.intbounds import Ranges, interval, is_less, loop_range, upper_bound
+from tilewright.core.intexpr import ZERO, Atom, FloorDiv, IntExpr, Max, Min, Mod, Var, const, maximum, of_atom
+from tilewright.tensor_ir.ir import (
+    Alloc,
+    Block,
+    Dyn,
+    Expr,
+    Guard,
+    Load,
+    Loop,
+    Op,
+    Stmt,
+    Store,
+    loads,
+    stmt_children,
+    walk,
+    walk_expr,
+    walk_index,
+)
+
+ASSOCIATIVE = frozenset(
+    ("add", "mul", "max", "min", "logical_and", "logical_or", "logical_xor", "bit_and", "bit_or", "bit_xor")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One load or store of a buffer; ``indices`` in terms of loop variables, ``loops`` from the nest's top inwards."""
+
+    buffer: str
+    indices: tuple[IntExpr, ...]
+    is_store: bool
+    stmt: Stmt
+    loops: tuple[Loop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A possible dependence: the loops that carry it, and where it comes from.
+
+    ``reassociates``: it is only the order of steps of an associative reduction, whose initial value is still stored
+    first in any loop order.
+    """
+
+    loops: frozenset[str]
+    buffer: str
+    source: str
+    sink: str
+    reassociates: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.sink} depends on {self.source} through {self.buffer}"
+
+
+def is_associative_update(block: Block) -> bool:
+    """True for ``C[i] = op(C[i], value)`` with an associative ``op`` and a value that does not read ``C``."""
+    v = block.value
+    if not isinstance(v, Op) or v.name not in ASSOCIATIVE or len(v.args) != 2:
+        return False
+    old, new = v.args
+    is_own = isinstance(old, Load) and old.buffer == block.buffer and old.indices == block.indices
+    return is_own and all(x.buffer != block.buffer for x in loads(new))
+
+
+def accesses_buffer(s: Stmt, buffer: str) -> bool:
+    """True if a statement loads or stores ``buffer``."""
+    return any(a.buffer == buffer for a in accesses(s))
+
+
+def accesses(s: Stmt) -> Iterator[Access]:
+    """Every load and store below a statement, in program order."""
+    yield from _accesses(s, ())
+
+
+def _accesses(s: Stmt, loops: tuple[Loop, ...]) -> Iterator[Access]:
+    if isinstance(s, Loop):
+        loops = (*loops, s)
+        for e in walk_index(s.extent):
+            yield from _loads_of(e, s, loops)
+    elif isinstance(s, Block):
+        env = {a.name: b for a, b in zip(s.axes, s.bindings, strict=True)}
+        for value in (s.value, s.init):
+            for x in () if value is None else loads(value):
+                yield Access(x.buffer, _in_loops(x.indices, env), False, s, loops)
+        for i in (*s.indices, *s.bindings):
+            for y in walk_index(i):
+                if isinstance(y, Load):
+                    yield Access(y.buffer, _in_loops(y.indices, env), False, s, loops)
+        yield Access(s.buffer, _in_loops(s.indices, env), True, s, loops)
+    elif isinstance(s, Store):
+        yield from _loads_of(s.value, s, loops)
+        for i in s.indices:
+            for e in walk_index(i):
+                yield from _loads_of(e, s, loops)
+        yield Access(s.buffer, s.indices, True, s, loops)
+    elif isinstance(s, Guard):
+        yield from _loads_of(s.condition, s, loops)
+    for c in stmt_children(s):
+        yield from _accesses(c, loops)
+
+
+def _loads_of(e: Expr, s: Stmt, loops: tuple[Loop, ...]) -> Iterator[Access]:
+    for x in walk_expr(e):
+        if isinstance(x, Load):
+            yield Access(x.buffer, x.indices, False, s, loops)
+
+
+def _in_loops(indices: tuple[IntExpr, ...], env: Mapping[str, IntExpr]) -> tuple[IntExpr, ...]:
+    return tuple(i.substitute(env) for i in indices)
+
+
+def carried_dependences(nest: Loop, chain: Sequence[str], outer: Ranges) -> list[Carried]:
+    """The dependences that loops of ``chain`` carry; ``chain`` starts at ``nest`` and goes inwards.
+
+    Buffers allocated inside the nest are private to an iteration and carry nothing. ``outer``: the ranges around it.
+    """
+    private = {s.buffer.name for s in walk(nest) if isinstance(s, Alloc)}
+    by_buffer: dict[str, list[Access]] = {}
+    for a in accesses(nest):
+        if a.buffer not in private:
+            by_buffer.setdefault(a.buffer, []).append(a)
+    ranges = dict(outer)
+    for s in walk(nest):
+        if isinstance(s, Loop):
+            ranges[s.var] = loop_range(s.extent)
+    names = frozenset(chain)
+    out: list[Carried] = []
+    for group in by_buffer.values():
+        stores = [a for a in group if a.is_store]
+        done: set[tuple[int, int, tuple[IntExpr, ...]]] = set()
+        for w in stores:
+            for x in group:
+                key = (id(w.stmt), id(x.stmt), x.indices)
+                if key in done or (x.is_store and (id(x.stmt), id(w.stmt), w.indices) in done):
+                    continue
+                done.add(key)
+                loops = names - _pinned(w, x, ranges)
+                if loops:
+                    out.append(_carried(w, x, loops, names))
+    for s in walk(nest):
+        if isinstance(s, Block):
+            ordered = [b for a, b in zip(s.axes, s.bindings, strict=True) if a.kind == "ordered"]
+            used = names & frozenset().union(*(b.free_vars() for b in ordered))
+            if used:
+                out.append(Carried(used, s.buffer, s.name, s.name))
+    return out
+
+
+def _carried(w: Access, x: Access, loops: frozenset[str], chain: frozenset[str]) -> Carried:
+    reassociates = False
+    if isinstance(w.stmt, Block) and w.stmt is x.stmt and is_associative_update(w.stmt):
+        # the first step of an element is the one with all its loops at 0 only if those loops do nothing else
+        by_kind: dict[bool, frozenset[str]] = {True: frozenset(), False: frozenset()}
+        for a, b in zip(w.stmt.axes, w.stmt.bindings, strict=True):
+            by_kind[a.kind == "reduce"] |= b.free_vars()
+        reassociates = loops <= by_kind[True] and not (by_kind[True] & by_kind[False] & chain)
+    return Carried(loops, w.buffer, _label(w.stmt), _label(x.stmt), reassociates)
+
+
+def _label(s: Stmt) -> str:
+    if isinstance(s, Block):
+        return s.name
+    return f"store to {s.buffer}" if isinstance(s, Store) else "a condition"
+
+
+# -- pinning -----------------------------------------------------------------------------------------------------
+def _pinned(a: Access, b: Access, ranges: Ranges) -> frozenset[str]:
+    """The loops around both accesses that are proved to be in the same iteration when they meet in one element."""
+    shared: list[str] = []
+    for p, q in zip(a.loops, b.loops, strict=False):
+        if p is not q:
+            break
+        shared.append(p.var)
+    if len(a.indices) != len(b.indices):
+        return frozenset()
+    unknown = frozenset(shared)
+    equal: set[Atom] = {Var(v) for v in shared if (top := upper_bound(ranges[v][1], ranges)) is not None and top <= 0}
+    work = list(zip(a.indices, b.indices, strict=True))
+    if isinstance(a.stmt, Block) and a.stmt is b.stmt and a.indices == b.indices:
+        # a block promises that points which differ in a spatial axis store different elements
+        work += [(e, e) for x, e in zip(a.stmt.axes, a.stmt.bindings, strict=True) if x.kind == "spatial"]
+    seen = set(work)
+    changed = True
+    while changed:
+        changed = False
+        for x, y in list(work):
+            new = _pin_equation(x, y, unknown, equal, ranges)
+            if new:
+                changed = True
+                equal |= new
+        for atom in list(equal):
+            if isinstance(atom, Mod):
+                x, d = atom.args
+                quotient = x // d
+                pair = (x, x)
+                if pair not in seen and all(q in equal for q in quotient.atoms()):
+                    seen.add(pair)
+                    work.append(pair)
+                    changed = True
+    return frozenset(v.name for v in equal if isinstance(v, Var))
+
+
+def _pin_equation(x: IntExpr, y: IntExpr, unknown: frozenset[str], equal: set[Atom], ranges: Ranges) -> set[Atom]:
+    """The atoms that ``x(here) == y(there)`` proves equal, given those known to be ``equal``."""
+    left, right = _linear(x, unknown), _linear(y, unknown)
+    if left is None or right is None:
+        return set()
+    atoms: list[tuple[Atom, IntExpr]] = []
+    for a in {**left[0], **right[0]}:
+        p, q = left[0].get(a, ZERO), right[0].get(a, ZERO)
+        known = a in equal or (a.free_vars() & unknown) <= {v.name for v in equal if isinstance(v, Var)}
+        if p != q:
+            return set()
+        if not known:
+            stride = _magnitude(p, ranges)
+            if stride is None:
+                return set()
+            atoms.append((a, stride))
+    if not atoms:
+        return set()
+    rest = left[1] - right[1]
+    low, high = interval(rest, ranges)
+    if low is None or high is None:
+        return set()
+    reach: IntExpr | None = const(max(-low, high))
+    # the longest run of largest strides, each of which exceeds all that the smaller ones can make up
+    atoms.sort(key=lambda t: (not t[1].is_const, t[1].const if t[1].is_const else len(str(t[1]))))
+    found: set[Atom] = set()
+    for a, stride in atoms:
+        found = found | {a} if reach is not None and is_less(reach, stride, ranges) else set()
+        width = None if reach is None else _width(a, unknown, ranges)
+        reach = None if reach is None or width is None else reach + stride * width
+    return found
+
+
+def _linear(e: IntExpr, unknown: frozenset[str]) -> tuple[dict[Atom, IntExpr], IntExpr] | None:
+    """``e`` as coefficients of the atoms that use ``unknown`` names, and the rest; None where it is not that."""
+    out: dict[Atom, IntExpr] = {}
+    rest = const(e.const)
+    for mono, c in e.terms:
+        hits = [a for a in mono if a.free_vars() & unknown]
+        if not hits:
+            rest = rest + IntExpr(((mono, c),), 0)
+        elif len(hits) == 1 and isinstance(hits[0], (Var, FloorDiv, Mod)) and not _has_dyn(hits[0]):
+            others = tuple(a for a in mono if a is not hits[0])
+            out[hits[0]] = out.get(hits[0], ZERO) + (IntExpr(((others, c),), 0) if others else const(c))
+        else:
+            return None
+    return None if _reads_memory(rest) else (out, rest)
+
+
+def _has_dyn(a: Atom) -> bool:
+    return isinstance(a, Dyn) or any(_reads_memory(c) for c in a.children())
+
+
+def _reads_memory(e: IntExpr) -> bool:
+    return any(_has_dyn(a) for a in e.atoms())
+
+
+def _magnitude(stride: IntExpr, ranges: Ranges) -> IntExpr | None:
+    """The absolute value of a stride whose sign is known; None for others, and for zero."""
+    low, high = interval(stride, ranges)
+    if low is not None and low >= 0 and stride != 0:
+        return stride
+    return -stride if high is not None and high <= 0 and stride != 0 else None
+
+
+def _width(a: Atom, unknown: frozenset[str], ranges: Ranges) -> IntExpr | None:
+    """How far two values of an atom can be apart, without ``unknown`` names; None if that is not found."""
+    low, high = interval(of_atom(a), ranges)
+    if low is not None and high is not None:
+        return const(max(0, high - low))
+    if isinstance(a, Mod):
+        return None if a.args[1].free_vars() & unknown else a.args[1] - 1
+    return _bound(ranges[a.name][1], unknown) if isinstance(a, Var) and a.name in ranges else None
+
+
+def _bound(e: IntExpr, unknown: frozenset[str]) -> IntExpr | None:
+    """An upper bound of ``e`` without ``unknown`` names: looks into one minimum, or one ``max(0, ...)``."""
+    if not e.free_vars() & unknown:
+        return e
+    for mono, c in e.terms:
+        a = mono[0]
+        if len(mono) != 1 or c != 1 or not isinstance(a, (Min, Max)):
+            continue
+        rest = e - of_atom(a)
+        if rest.free_vars() & unknown:
+            return None
+        bounds = [_bound(x, unknown) for x in a.args]
+        known = [b for b in bounds if b is not None]
+        if isinstance(a, Min):
+            return rest + known[0] if known else None
+        return rest + maximum(*known) if len(known) == len(bounds) else None
+    return None

@@ -1,0 +1,301 @@
+"""What the primitives that move, insert and remove blocks share: who touches a buffer and where, and edits of loads."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Max, Min, Mod, as_var, const, maximum, minimum, of_atom
+from tilewright.schedule.base import Primitive, find_block, path_to, refuse
+from tilewright.tensor_ir.ir import (
+    Alloc,
+    Block,
+    Dyn,
+    Expr,
+    Func,
+    Guard,
+    Index,
+    Load,
+    Loop,
+    Op,
+    Seq,
+    Stmt,
+    Store,
+    loads,
+    map_expr,
+    seq,
+    stmt_children,
+    walk_index,
+)
+
+
+# -- who touches what --------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A statement that reads or writes memory itself, and the loops around it, outermost first."""
+
+    stmt: Stmt
+    loops: tuple[Loop, ...]
+    loads: tuple[Load, ...]
+
+    @property
+    def written(self) -> str | None:
+        return self.stmt.buffer if isinstance(self.stmt, (Block, Store)) else None
+
+    def reads(self, buffer: str) -> bool:
+        return any(x.buffer == buffer for x in self.loads)
+
+    @property
+    def label(self) -> str:
+        """A name for messages."""
+        if isinstance(self.stmt, Block):
+            return f"block {self.stmt.name}"
+        if isinstance(self.stmt, Loop):
+            return f"the extent of loop {self.stmt.var}"
+        return f"a {type(self.stmt).__name__.lower()}"
+
+
+def sites(s: Stmt, loops: tuple[Loop, ...] = ()) -> Iterator[Site]:
+    """Every statement below ``s`` that touches memory, in program order."""
+    here = tuple(statement_loads(s))
+    if here or isinstance(s, (Block, Store)):
+        yield Site(s, loops, here)
+    if isinstance(s, Loop):
+        loops = (*loops, s)
+    for c in stmt_children(s):
+        yield from sites(c, loops)
+
+
+def statement_loads(s: Stmt) -> Iterator[Load]:
+    """The loads of a statement itself, not of the statements in it."""
+    if isinstance(s, Block):
+        yield from loads(s.value)
+        if s.init is not None:
+            yield from loads(s.init)
+        yield from _index_loads((*s.indices, *s.bindings))
+    elif isinstance(s, Store):
+        yield from loads(s.value)
+        yield from _index_loads(s.indices)
+    elif isinstance(s, Guard):
+        yield from loads(s.condition)
+    elif isinstance(s, Loop):
+        yield from _index_loads((s.extent,))
+    elif isinstance(s, Alloc):
+        yield from _index_loads(s.buffer.shape)
+
+
+def _index_loads(indices: Iterable[IntExpr]) -> Iterator[Load]:
+    return (x for i in indices for x in walk_index(i) if isinstance(x, Load))
+
+
+def block_loads(block: Block) -> frozenset[str]:
+    """The buffers that a block reads, without its own."""
+    return frozenset(x.buffer for x in statement_loads(block)) - {block.buffer}
+
+
+def has_reduction(block: Block) -> bool:
+    return any(a.kind == "reduce" for a in block.axes)
+
+
+def reduction_update(block: Block) -> Expr | None:
+    """The ``update`` of ``C[i] = op(C[i], update)``; None if the value has another form or the update reads ``C``."""
+    v = block.value
+    if not isinstance(v, Op) or len(v.args) != 2:
+        return None
+    old, new = v.args
+    if not isinstance(old, Load) or old.buffer != block.buffer or old.indices != block.indices:
+        return None
+    return None if any(x.buffer == block.buffer for x in loads(new)) else new
+
+
+def plain_axes(block: Block) -> list[str | None] | None:
+    """For each store index the axis that it is, or None for a constant; None if an index is anything else or repeats."""
+    names = {a.name for a in block.axes}
+    out: list[str | None] = []
+    for i in block.indices:
+        name = as_var(i)
+        if i.is_const:
+            out.append(None)
+        elif name in names and name not in out:
+            out.append(name)
+        else:
+            return None
+    return out
+
+
+def alloc_of(func: Func, buffer: str) -> Alloc | None:
+    """The allocation of an intermediate buffer; None for a parameter."""
+    path = path_to(func, lambda s: isinstance(s, Alloc) and s.buffer.name == buffer)
+    return path[-1] if path and isinstance(path[-1], Alloc) else None
+
+
+def require_intermediate(who: Primitive, func: Func, buffer: str, block: Block) -> Alloc:
+    """The allocation of ``buffer``; refuses parameters and buffers that several statements write."""
+    alloc = alloc_of(func, buffer)
+    if alloc is None:
+        raise refuse(who, f"expected an intermediate buffer, but {buffer} is a parameter of {func.name}")
+    require_only_writer(who, func, block, buffer)
+    return alloc
+
+
+def require_only_writer(who: Primitive, func: Func, block: Block, buffer: str) -> None:
+    """Refuses when a statement other than ``block`` writes ``buffer``."""
+    others = [s.label for s in sites(func.body) if s.written == buffer and s.stmt is not block]
+    if others:
+        raise refuse(who, f"expected {block.name} to be the only writer of {buffer}, but {others[0]} writes it too")
+
+
+def require_no_guard(who: Primitive, path: Iterable[Stmt]) -> None:
+    """Refuses a block that runs only under a condition."""
+    if any(isinstance(s, Guard) for s in path):
+        raise refuse(who, "the block stands under a guard")
+
+
+def require_local(who: Primitive, shape: Sequence[IntExpr], path: Iterable[Stmt]) -> None:
+    """Refuses a local buffer at the root for a block at ``path``: of unknown size, or private to another thread."""
+    if not all(d.is_const for d in shape):
+        raise refuse(who, f"expected a constant shape for local scope, got ({', '.join(map(str, shape))})")
+    for s in path:
+        if isinstance(s, Loop) and s.kind == "parallel":
+            raise refuse(who, f"the block is inside parallel loop {s.var}, whose threads do not share local buffers")
+
+
+def root_statement(path: tuple[Stmt, ...]) -> Stmt:
+    """The statement of a path that stands directly in the function's top-level sequence."""
+    return next(s for s in path if not isinstance(s, (Alloc, Seq)))
+
+
+def block_and_path(who: Primitive, func: Func, name: str) -> tuple[Block, tuple[Stmt, ...]]:
+    """A block by name with the statements around it, outermost first and itself last."""
+    block = find_block(func, name, who)
+    return block, path_to(func, lambda s: s is block)
+
+
+def axis_env(block: Block) -> dict[str, IntExpr]:
+    """The bindings of a block by axis name."""
+    return {a.name: b for a, b in zip(block.axes, block.bindings, strict=True)}
+
+
+def fork(a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> int:
+    """How many leading statements two paths share."""
+    n = 0
+    while n < min(len(a), len(b)) and a[n] is b[n]:
+        n += 1
+    return n
+
+
+def require_inputs_reach(
+    who: Primitive, func: Func, block: Block, path: tuple[Stmt, ...], target: tuple[Stmt, ...]
+) -> None:
+    """Refuses unless everything that ``block`` reads is still there, with the same values, at ``target``.
+
+    ``path`` leads to the block, ``target`` to a later place where its values would be computed instead.
+    """
+    inputs = block_loads(block)
+    around = {s.var for s in target if isinstance(s, Loop)}
+    mine = {s.var for s in path if isinstance(s, Loop)}
+    seen = False
+    for s in sites(func.body):
+        seen = seen or s.stmt is block
+        if s.written not in inputs:
+            continue
+        if seen:
+            raise refuse(who, f"{s.label} writes {s.written}, which the block reads, after it")
+        again = sorted({loop.var for loop in s.loops} & mine - around)
+        if again:
+            raise refuse(who, f"{s.label} writes {s.written}, which the block reads, again in loop {again[0]}")
+    for alloc in path:
+        if isinstance(alloc, Alloc) and alloc.buffer.name in inputs and not any(alloc is t for t in target):
+            raise refuse(who, f"{alloc.buffer.name}, which the block reads, is not allocated at its new place")
+
+
+# -- edits -----------------------------------------------------------------------------------------------------------
+def insert_at(body: Stmt, new: Stmt, before: Callable[[Stmt], bool], after: bool = False) -> Stmt:
+    """``body`` with ``new`` in its sequence before the first (or after the last) statement that qualifies.
+
+    Looks through allocations at the top of ``body``.
+    """
+    if isinstance(body, Alloc):
+        return Alloc(body.buffer, insert_at(body.body, new, before, after))
+    stmts = body.stmts if isinstance(body, Seq) else (body,)
+    hits = [i for i, s in enumerate(stmts) if before(s)]
+    at = hits[-1] + 1 if after else hits[0]
+    return seq(*stmts[:at], new, *stmts[at:])
+
+
+def map_loads(e: Expr, f: Callable[[Load], Expr]) -> Expr:
+    """``e`` with every load replaced by ``f`` of it, innermost first, inside indices too."""
+    out = map_expr(e, lambda x: map_loads(x, f), lambda i: map_index_loads(i, f))
+    return f(out) if isinstance(out, Load) else out
+
+
+def map_index_loads(i: IntExpr, f: Callable[[Load], Expr]) -> IntExpr:
+    """``i`` with every load inside it replaced by ``f`` of it."""
+    if not any(True for _ in _index_loads((i,))):
+        return i
+    out = const(i.const)
+    for mono, c in i.terms:
+        term = const(c)
+        for a in mono:
+            term = term * _map_atom(a, f)
+        out = out + term
+    return out
+
+
+def _map_atom(a: Atom, f: Callable[[Load], Expr]) -> IntExpr:
+    if isinstance(a, Dyn):
+        value = map_loads(a.value, f)
+        return value.expr if isinstance(value, Index) else of_atom(Dyn(value))
+    args = [map_index_loads(x, f) for x in a.children()]
+    if isinstance(a, FloorDiv):
+        return args[0] // args[1]
+    if isinstance(a, Mod):
+        return args[0] % args[1]
+    if isinstance(a, Min):
+        return minimum(*args)
+    return maximum(*args) if isinstance(a, Max) else of_atom(a)
+
+
+def map_block(block: Block, f: Callable[[Load], Expr]) -> Block:
+    """``block`` with its loads replaced."""
+    return dataclasses.replace(
+        block,
+        indices=tuple(map_index_loads(i, f) for i in block.indices),
+        value=map_loads(block.value, f),
+        init=None if block.init is None else map_loads(block.init, f),
+    )
+
+
+def map_statements(s: Stmt, changes: Mapping[int, Stmt]) -> Stmt:
+    """``s`` with statements replaced by identity (``id(old) -> new``); sub-statements of a replaced one are not visited."""
+    if id(s) in changes:
+        return changes[id(s)]
+    if isinstance(s, Seq):
+        new = tuple(map_statements(c, changes) for c in s.stmts)
+        return s if all(a is b for a, b in zip(new, s.stmts, strict=True)) else Seq(new)
+    if isinstance(s, (Loop, Alloc, Guard)):
+        body = map_statements(s.body, changes)
+        return s if body is s.body else dataclasses.replace(s, body=body)
+    return s
+
+
+def drop_alloc(func: Func, buffer: str) -> Func:
+    """``func`` without the allocation of ``buffer``."""
+    alloc = alloc_of(func, buffer)
+    return func if alloc is None else dataclasses.replace(func, body=_without(func.body, alloc))
+
+
+def _without(s: Stmt, alloc: Alloc) -> Stmt:
+    if s is alloc:
+        return alloc.body
+    if isinstance(s, Seq):
+        stmts: list[Stmt] = []
+        for c in s.stmts:
+            new = _without(c, alloc)
+            stmts.append(new)
+        return seq(*stmts)
+    if isinstance(s, (Loop, Alloc, Guard)):
+        body = _without(s.body, alloc)
+        return s if body is s.body else dataclasses.replace(s, body=body)
+    return s

@@ -1,0 +1,37 @@
+"""The schedule primitives, one file each; :data:`PRIMITIVES` lists them by name.
+
+Takes: a tensor_ir function and a primitive's arguments.
+Gives: an equivalent function, or a ScheduleError that says which precondition does not hold.
+May import: schedule.base and its neighbours, tensor_ir, core.
+Never: changes what a function computes; edits before everything is checked.
+"""
+
+from __future__ import annotations
+
+from tilewright.schedule.base import Primitive
+from tilewright.schedule.primitives.annotate import Annotate
+from tilewright.schedule.primitives.fuse import Fuse
+from tilewright.schedule.primitives.parallel import Parallel
+from tilewright.schedule.primitives.peel import Peel
+from tilewright.schedule.primitives.reorder import Reorder
+from tilewright.schedule.primitives.set_scope import SetScope
+from tilewright.schedule.primitives.split import Split
+from tilewright.schedule.primitives.unannotate import Unannotate
+from tilewright.schedule.primitives.unroll import Unroll
+from tilewright.schedule.primitives.vectorize import Vectorize
+
+PRIMITIVES: dict[str, type[Primitive]] = {
+    # loops
+    "split": Split,
+    "fuse": Fuse,
+    "reorder": Reorder,
+    "peel": Peel,
+    "unroll": Unroll,
+    "vectorize": Vectorize,
+    "parallel": Parallel,
+    "annotate": Annotate,
+    "unannotate": Unannotate,
+    # buffers
+    "set_scope": SetScope,
+    # blocks
+}

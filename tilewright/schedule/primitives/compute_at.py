@@ -1,0 +1,357 @@
+"""compute_at: compute a stage inside a loop of its readers, just the part that each iteration needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilewright.core.intbounds import Ranges, is_nonneg, simplify, upper_bound
+from tilewright.core.intexpr import ZERO, IntExpr, as_var, const, maximum, minimum, product, var
+from tilewright.schedule.base import (
+    Primitive,
+    find_loop,
+    fresh_in,
+    loop_path,
+    loop_ranges,
+    loops_in,
+    names_of,
+    refuse,
+    replace_stmt,
+)
+from tilewright.schedule.legality import carried_dependences
+from tilewright.schedule.moves import (
+    Site,
+    axis_env,
+    block_and_path,
+    drop_alloc,
+    fork,
+    has_reduction,
+    insert_at,
+    map_block,
+    map_statements,
+    plain_axes,
+    reduction_update,
+    require_inputs_reach,
+    require_intermediate,
+    require_no_guard,
+    sites,
+    statement_loads,
+)
+from tilewright.schedule.regions import Bounds, bounds, covers_once
+from tilewright.tensor_ir.ir import Alloc, Axis, Block, Buffer, Func, Load, Loop, Seq, Stmt, walk, walk_index
+
+LOCAL_BYTES = 256 * 1024
+"""The largest region that becomes a local buffer: it lives on a thread's stack (in registers, when it is a tile)."""
+FULL_LANES = 64
+"""A constant innermost dimension up to this many elements is computed whole when at least half of it is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The part of one dimension that an iteration needs: ``low .. low + extent - 1``, inside the dimension.
+
+    ``size``: a constant that the extent never exceeds, or None.
+    """
+
+    low: IntExpr
+    extent: IntExpr
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeAt(Primitive):
+    """Move a stage into a loop around its readers, computing in each iteration the region that they need there.
+
+    A region of constant size up to 256 KiB becomes a local buffer allocated in the loop, and indices are counted from
+    the region's start; a larger one stays in the whole buffer. The old loops of the stage go, one loop for each axis
+    whose region is not a single point comes, axes in their order, named as the axis' only loop was, else as the axis
+    without its final underscore.
+
+    Rewrite:
+        alloc B[N] global:
+            for i in N: B[i] = f(A[i])
+            for j_0 in N//4: for j_1 in 4: C[j_0*4 + j_1] = g(B[j_0*4 + j_1])
+        --> compute_at("B", loop="j_0")
+        for j_0 in N//4:
+            alloc B[4] local:
+                for i in 4: B[i] = f(A[j_0*4 + i])
+                for j_1 in 4: C[j_0*4 + j_1] = g(B[j_1])
+
+    Keeps: every value that is read, bit for bit. A dimension of the buffer that a ragged tile uses only in part is
+        computed whole where it has no more elements than a full tile (padding of packed operands).
+    Refuses:
+        - the block or the loop is not there
+        - the block writes a parameter
+        - another statement writes the buffer
+        - the block is already inside the loop
+        - the loop does not come after the block
+        - the loop is vectorized or inside a vectorized loop
+        - the block stands under a guard
+        - an axis is ordered
+        - the value reads the block's own buffer, other than to update a reduction with an initial value
+        - the store indices are not axes of the block
+        - a reduce axis is not complete in the block's nest
+        - the nest is not rectangular
+        - a reader is outside the loop, is not a block, or reads the buffer in a binding
+        - nothing reads the buffer
+        - an input is written again between the block and the loop
+        - an input is not allocated at the loop
+        - iterations of a parallel loop would write the same elements of a shared buffer
+    Cost: overlapping regions are computed again; saves memory traffic when the region fits a near cache or registers.
+    """
+
+    name: ClassVar[str] = "compute_at"
+    block: str
+    loop: str
+
+    def produces(self, func: Func) -> tuple[str, ...]:
+        before = {s.var for s in walk(func.body) if isinstance(s, Loop)}
+        block, path = block_and_path(self, func, self.block)
+        mine = {loop.var for loop in loops_in(path)}
+        after = loops_in(block_and_path(self, self.apply(func), block.name)[1])
+        return tuple(loop.var for loop in after if loop.var not in before or loop.var in mine)
+
+    def apply(self, func: Func) -> Func:
+        block, path = block_and_path(self, func, self.block)
+        loop = find_loop(func, self.loop, self)
+        target = loop_path(func, self.loop)
+        alloc = require_intermediate(self, func, block.buffer, block)
+        shared = fork(path, target)
+        self._require_place(loop, path, target, shared)
+        axes = self._require_block(block, path, shared)
+        readers = self._readers(func, block, target)
+        require_inputs_reach(self, func, block, path, target)
+
+        outer = loops_in(target)
+        ranges = loop_ranges(outer)
+        extents = [ZERO + 1 if a is None else next(x.extent for x in block.axes if x.name == a) for a in axes]
+        regions = [
+            None if a is None else _region(d, block.buffer, readers, len(outer), extents, ranges)
+            for d, a in enumerate(axes)
+        ]
+        local = _local_buffer(alloc.buffer, regions)
+        taken = names_of(replace_stmt(func, block, None))
+        offsets: dict[int, Axis] = {}
+        if local is not None:
+            for d, r in enumerate(regions):
+                if r is not None and r.low != 0 and r.extent != 1:
+                    name = fresh_in(taken, f"{block.buffer}_o{d}_")
+                    offsets[d] = Axis(name, extents[d])
+        kept = {x.name: b for x, b in zip(block.axes, block.bindings, strict=True)}
+        moved, nest_loops = _bound(block, axes, regions, kept, taken)
+
+        def rebased(b: Block) -> Block:
+            return b if local is None else _rebase(b, block.buffer, regions, offsets)
+
+        nest: Stmt = rebased(moved)
+        for name, extent in reversed(nest_loops):
+            nest = Loop(name, extent, nest)
+        changes: dict[int, Stmt] = {id(r.stmt): rebased(r.stmt) for r in readers if isinstance(r.stmt, Block)}
+        names = {r.stmt.name for r in readers if isinstance(r.stmt, Block)}
+        body = map_statements(loop.body, changes)
+        body = insert_at(body, nest, lambda s: any(isinstance(x, Block) and x.name in names for x in walk(s)))
+        if local is not None:
+            func, body = drop_alloc(func, block.buffer), Alloc(local, body)
+        new_loop: Stmt = dataclasses.replace(loop, body=body)
+        func = dataclasses.replace(func, body=map_statements(func.body, {id(loop): new_loop}))
+        func = replace_stmt(func, block, None)
+        if local is None:
+            self._require_disjoint(func, block.buffer)
+        return func
+
+    def _require_place(self, loop: Loop, path: tuple[Stmt, ...], target: tuple[Stmt, ...], shared: int) -> None:
+        if any(s is loop for s in path):
+            raise refuse(self, f"the block is already inside loop {loop.var}")
+        parent = path[shared - 1]
+        order = [id(s) for s in parent.stmts] if isinstance(parent, Seq) else []
+        if not order or order.index(id(path[shared])) > order.index(id(target[shared])):
+            raise refuse(self, f"expected loop {loop.var} after the block, it comes before")
+        for s in target:
+            if isinstance(s, Loop) and s.kind == "vectorized":
+                raise refuse(self, f"loop {s.var} is vectorized, lanes cannot hold a nest")
+
+    def _require_block(self, block: Block, path: tuple[Stmt, ...], shared: int) -> list[str | None]:
+        require_no_guard(self, path[shared:])
+        for a in block.axes:
+            if a.kind == "ordered":
+                raise refuse(self, f"axis {a.name} is ordered, a part of it cannot be computed alone")
+        reads_itself = any(x.buffer == block.buffer for x in statement_loads(block))
+        if has_reduction(block):
+            if reduction_update(block) is None or block.init is None:
+                raise refuse(self, "expected a reduction that updates its own element and has an initial value")
+        elif reads_itself:
+            raise refuse(self, f"the block reads its own buffer {block.buffer}")
+        axes = plain_axes(block)
+        reduce_axes = {a.name for a in block.axes if a.kind == "reduce"}
+        if axes is None or reduce_axes & set(axes):
+            shown = ", ".join(map(str, block.indices))
+            raise refuse(self, f"expected store indices that are spatial axes, each once, got [{shown}]")
+        self._require_box(block, axes, path, shared)
+        return axes
+
+    def _require_box(self, block: Block, axes: Sequence[str | None], path: tuple[Stmt, ...], shared: int) -> None:
+        """The nest must run over a product of intervals, one an axis, and over all of each reduce axis."""
+        mine = loops_in(path[shared:])
+        ranges = loop_ranges(loops_in(path))
+        users = {
+            loop.var: {a.name for a, b in zip(block.axes, block.bindings, strict=True) if loop.var in b.free_vars()}
+            for loop in mine
+        }
+        for loop in mine:
+            for other in loop.extent.free_vars() & users.keys():
+                if users[other] != users[loop.var]:
+                    raise refuse(self, f"the nest is not rectangular: the extent of {loop.var} depends on {other}")
+        for a, b in zip(block.axes, block.bindings, strict=True):
+            if a.kind == "reduce" and not covers_once(b, mine, a.extent, ranges):
+                raise refuse(self, f"reduce axis {a.name} = {b} is not proved complete in the block's nest")
+            if a.kind == "spatial" and a.name not in axes and b.free_vars() & users.keys():
+                raise refuse(self, f"expected store indices that are spatial axes, but axis {a.name} is in none")
+
+    def _readers(self, func: Func, block: Block, target: tuple[Stmt, ...]) -> list[Site]:
+        loop = target[-1]
+        out: list[Site] = []
+        for s in sites(func.body):
+            if s.stmt is block or not s.reads(block.buffer):
+                continue
+            if not any(x is loop for x in s.loops):
+                raise refuse(self, f"{s.label} reads {block.buffer} outside loop {self.loop}")
+            if not isinstance(s.stmt, Block):
+                raise refuse(self, f"expected every reader of {block.buffer} to be a block, but {s.label} reads it")
+            for b in s.stmt.bindings:
+                if any(isinstance(x, Load) and x.buffer == block.buffer for x in walk_index(b)):
+                    raise refuse(self, f"a binding of {s.label} reads {block.buffer}")
+            out.append(s)
+        if not out:
+            raise refuse(self, f"nothing reads {block.buffer}")
+        return out
+
+    def _require_disjoint(self, func: Func, buffer: str) -> None:
+        outer: list[Loop] = []
+        for s in loop_path(func, self.loop):
+            if isinstance(s, Loop) and s.kind == "parallel":
+                for c in carried_dependences(s, [s.var], loop_ranges(outer)):
+                    if c.buffer == buffer:
+                        raise refuse(self, f"iterations of parallel loop {s.var} would share elements of {buffer}")
+            if isinstance(s, Loop):
+                outer.append(s)
+
+
+# -- regions -----------------------------------------------------------------------------------------------------
+def _region(
+    d: int, buffer: str, readers: Sequence[Site], depth: int, extents: Sequence[IntExpr], ranges: Ranges
+) -> Region:
+    """What the readers need of dimension ``d``, in terms of the ``depth`` outermost loops around them."""
+    extent, last = extents[d], d == len(extents) - 1
+    box: Bounds | None = None
+    for site in readers:
+        block = site.stmt
+        assert isinstance(block, Block)  # the readers were checked
+        env = axis_env(block)
+        inside = {**ranges, **loop_ranges(site.loops[depth:])}
+        names = [loop.var for loop in site.loops[depth:]]
+        for x in site.loads:
+            if x.buffer != buffer:
+                continue
+            part = bounds(x.indices[d].substitute(env), names, inside)
+            if part is None or any(_reads_memory(e) for e in part):
+                return _clipped(ZERO, extent - 1, extent, ranges)
+            box = part if box is None else (minimum(box[0], part[0]), maximum(box[1], part[1]))
+    if box is None:
+        return _clipped(ZERO, extent - 1, extent, ranges)
+    low, high = (simplify(e, ranges) for e in box)
+    whole = extent.value()
+    if low == 0 and whole is not None and (top := upper_bound(high, ranges)) is not None:
+        if top >= whole - 1 or (last and whole <= FULL_LANES and top > 0 and 2 * (top + 1) >= whole):
+            high = const(whole - 1)
+    return _clipped(low, high, extent, ranges)
+
+
+def _reads_memory(e: IntExpr) -> bool:
+    return any(True for _ in walk_index(e))
+
+
+def _clipped(low: IntExpr, high: IntExpr, extent: IntExpr, ranges: Ranges) -> Region:
+    """The region ``low .. high``, cut to ``0 .. extent - 1`` where it is not proved inside."""
+    length = simplify(high - low + 1, ranges)
+    size = upper_bound(length, ranges)
+    inside_low, inside_high = is_nonneg(low, ranges), is_nonneg(extent - 1 - high, ranges)
+    if not inside_low:
+        low = simplify(maximum(0, low), ranges)
+    if not inside_high:
+        high = simplify(minimum(high, extent - 1), ranges)
+    if not (inside_low and inside_high):
+        length = simplify(high - low + 1, ranges)
+        bounds_known = [s for s in (size, upper_bound(length, ranges), extent.value()) if s is not None]
+        size = min(bounds_known) if bounds_known else None
+    if not is_nonneg(length, ranges):
+        length = simplify(maximum(0, length), ranges)
+    return Region(low, length, size)
+
+
+def _local_buffer(buffer: Buffer, regions: Sequence[Region | None]) -> Buffer | None:
+    """The buffer shrunk to the regions; None where it has no constant size or is too large for a local one."""
+    shape: list[IntExpr] = []
+    for r, d in zip(regions, buffer.shape, strict=True):
+        if r is None:
+            shape.append(d)
+        elif r.size is None:
+            return None
+        else:
+            shape.append(const(max(r.size, 1)))
+    size = product(shape).value()
+    if size is None or size * buffer.dtype.itemsize > LOCAL_BYTES:
+        return None
+    return dataclasses.replace(buffer, shape=tuple(shape), scope="local")
+
+
+# -- building ----------------------------------------------------------------------------------------------------
+def _bound(
+    block: Block,
+    axes: Sequence[str | None],
+    regions: Sequence[Region | None],
+    kept: Mapping[str, IntExpr],
+    taken: set[str],
+) -> tuple[Block, list[tuple[str, IntExpr]]]:
+    """The block with bindings for the regions, and its new loops with their extents."""
+    nest: list[tuple[str, IntExpr]] = []
+    bindings: list[IntExpr] = []
+    for a in block.axes:
+        region = next((r for x, r in zip(axes, regions, strict=True) if x == a.name), None)
+        if region is None and a.kind == "spatial":
+            bindings.append(kept[a.name])
+            continue
+        low, extent = (ZERO, a.extent) if region is None else (region.low, region.extent)
+        if extent == 1:
+            bindings.append(low)
+            continue
+        old = as_var(kept[a.name])
+        name = fresh_in(taken, old if old is not None else a.name.rstrip("_") or a.name)
+        nest.append((name, extent))
+        bindings.append(low + var(name))
+    return dataclasses.replace(block, bindings=tuple(bindings)), nest
+
+
+def _rebase(block: Block, buffer: str, regions: Sequence[Region | None], offsets: Mapping[int, Axis]) -> Block:
+    """``block`` with indices of ``buffer`` counted from the regions' starts, which become axes of the block."""
+
+    def shift(indices: tuple[IntExpr, ...]) -> tuple[IntExpr, ...]:
+        out: list[IntExpr] = []
+        for d, i in enumerate(indices):
+            r = regions[d]
+            single = r is not None and r.extent == 1
+            out.append(ZERO if single else i - var(offsets[d].name) if d in offsets else i)
+        return tuple(out)
+
+    def load(x: Load) -> Load:
+        return dataclasses.replace(x, indices=shift(x.indices)) if x.buffer == buffer else x
+
+    block = map_block(block, load)
+    if block.buffer == buffer:
+        block = dataclasses.replace(block, indices=shift(block.indices))
+    lows = [r.low for d in offsets if (r := regions[d]) is not None]
+    return dataclasses.replace(
+        block, axes=(*block.axes, *offsets.values()), bindings=(*block.bindings, *lows)
+    )
+

@@ -1,0 +1,74 @@
+"""fuse: perfectly nested loops become one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilewright.core.intbounds import loop_range
+from tilewright.core.intexpr import IntExpr, product, var
+from tilewright.schedule.base import (
+    Primitive,
+    find_loop,
+    fresh_name,
+    loop_path,
+    loop_ranges,
+    loops_in,
+    refuse,
+    replace_stmt,
+    simplify_stmt,
+    substitute_stmt,
+)
+from tilewright.tensor_ir.ir import Func, Loop
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse(Primitive):
+    """Join loops, listed outermost first, into one that runs over all their points.
+
+    Rewrite:
+        for i in N: for j in M: S[i, j]
+        --> fuse(("i", "j"))
+        for i_j_f in N*M: S[i_j_f // M, i_j_f % M]
+
+    Keeps: every iteration, once, in the same order. Annotations of the outermost loop stay.
+    Refuses:
+        - a loop is not there
+        - fewer than two loops
+        - the loops are not perfectly nested in the order listed
+        - the extent of one uses the variable of another
+        - a loop is not serial
+    Cost: a division and a remainder for each use of the old variables, unless a later split undoes them.
+    """
+
+    name: ClassVar[str] = "fuse"
+    loops: tuple[str, ...]
+
+    def produces(self, func: Func) -> tuple[str, ...]:
+        return (fresh_name(func, "_".join((*self.loops, "f"))),)
+
+    def apply(self, func: Func) -> Func:
+        if not isinstance(self.loops, tuple) or len(self.loops) < 2:
+            raise refuse(self, f"expected at least two loops, got {len(self.loops)}")
+        nest = [find_loop(func, v, self) for v in self.loops]
+        for outer, inner in zip(nest, nest[1:], strict=False):
+            if outer.body is not inner:
+                raise refuse(self, f"expected perfectly nested loops, but {inner.var} is not all of the body of {outer.var}")
+        listed = set(self.loops)
+        for loop in nest:
+            if used := sorted(loop.extent.free_vars() & listed):
+                raise refuse(self, f"expected rectangular loops, but the extent of {loop.var} uses {', '.join(used)}")
+            if loop.kind != "serial":
+                raise refuse(self, f"expected serial loops, but {loop.var} is {loop.kind}")
+        (name,) = self.produces(func)
+        env: dict[str, IntExpr] = {}
+        rest = var(name)
+        for loop in reversed(nest[1:]):
+            env[loop.var] = rest % loop.extent
+            rest = rest // loop.extent
+        env[nest[0].var] = rest
+        extent = product(loop.extent for loop in nest)
+        ranges = loop_ranges(loops_in(loop_path(func, nest[0].var))[:-1])
+        ranges[name] = loop_range(extent)
+        body = simplify_stmt(substitute_stmt(nest[-1].body, env), ranges)
+        return replace_stmt(func, nest[0], Loop(name, extent, body, "serial", nest[0].annotations))

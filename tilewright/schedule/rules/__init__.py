@@ -1,0 +1,7 @@
+"""Default schedules by rule, one file a class of function; :mod:`tilewright.schedule.default` picks.
+
+Takes: a schedule in progress and the target.
+Gives: primitives applied through it, so that the default is a trace like any other.
+May import: schedule.schedule, tensor_ir, core.
+Never: names an operator or a model; edits a function other than by primitives.
+"""

@@ -1,0 +1,136 @@
+"""What the default rules read off a function: strides, reuse, sizes, who feeds whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilewright.core.dtypes import DType
+from tilewright.core.intexpr import IntExpr, product
+from tilewright.tensor_ir.analysis.access import address, stride
+from tilewright.tensor_ir.analysis.scopes import block_environment, buffers, find_block, loop_ranges, loops_around
+from tilewright.tensor_ir.ir import Block, Expr, Func, Load, Loop, Op, Store, loads, walk, walk_expr
+from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A load or the store of a block, as an address over the loops around it."""
+
+    buffer: str
+    dtype: DType
+    address: IntExpr
+    is_store: bool
+    strides: dict[str, IntExpr | None]
+
+    def stride(self, loop: str) -> int | None:
+        """Elements between successive steps of ``loop``; None if it varies or is symbolic."""
+        s = self.strides.get(loop)
+        return None if s is None else s.value()
+
+
+def block_accesses(func: Func, name: str) -> list[Access]:
+    """The store, then the distinct loads of a block (its own accumulator left out)."""
+    block = find_block(func, name)
+    loops = loops_around(func, name)
+    ranges = loop_ranges(loops)
+    shapes = {b.name: b for b in buffers(func)}
+    env = block_environment(block)
+    store = Store(block.buffer, block.indices, block.value)
+    out: list[Access] = []
+    seen: set[object] = set()
+    for a in (store, *loads(block.value)):
+        key = (a.buffer, a.indices)
+        if key in seen:
+            continue
+        seen.add(key)
+        at = address(a, shapes[a.buffer].shape, env, ranges)
+        strides = {x.var: stride(at, x.var, ranges) for x in loops}
+        out.append(Access(a.buffer, shapes[a.buffer].dtype, at, a is store, strides))
+    return out
+
+
+def is_reduction(block: Block) -> bool:
+    return any(a.kind == "reduce" for a in block.axes)
+
+
+def is_spatial(block: Block) -> bool:
+    return all(a.kind == "spatial" for a in block.axes)
+
+
+def is_multiply_add(block: Block) -> bool:
+    """True for ``acc = acc + a * b`` with loads on both sides: the block reuses what it reads."""
+    v = block.value
+    return (
+        is_reduction(block)
+        and isinstance(v, Op)
+        and v.name == "add"
+        and len(v.args) == 2
+        and isinstance(v.args[1], Op)
+        and v.args[1].name == "mul"
+        and all(any(True for _ in loads(a)) for a in v.args[1].args)
+    )
+
+
+def expr_cost(e: Expr) -> int:
+    """Scalar operations in a value."""
+    return sum(SCALAR_OPS[x.name].flops for x in walk_expr(e) if isinstance(x, Op))
+
+
+def expr_size(e: Expr) -> int:
+    """Nodes of a value, each use counted."""
+    return sum(1 for _ in walk_expr(e))
+
+
+def is_plain_read(e: Expr) -> bool:
+    """True if a value only moves data: loads and casts, no arithmetic."""
+    return not any(isinstance(x, Op) for x in walk_expr(e)) and any(isinstance(x, Load) for x in walk_expr(e))
+
+
+def loops_of(func: Func, block: str) -> list[Loop]:
+    """The loops around a block, outermost first."""
+    return list(loops_around(func, block))
+
+
+def reduce_loops(func: Func, name: str) -> list[str]:
+    """The loops around a block that its reduce axes are bound to, outermost first."""
+    block = find_block(func, name)
+    bound: set[str] = set()
+    for axis, binding in zip(block.axes, block.bindings, strict=True):
+        if axis.kind == "reduce":
+            bound |= binding.free_vars()
+    return [x.var for x in loops_around(func, name) if x.var in bound]
+
+
+def work(func: Func, name: str) -> int | None:
+    """Scalar operations of a block (at least one a point), None if symbolic."""
+    block = find_block(func, name)
+    points = product(a.extent for a in block.axes).value()
+    return None if points is None else points * max(1, expr_cost(block.value))
+
+
+def readers(func: Func, buffer: str) -> list[Block]:
+    """Blocks other than its producers that read ``buffer``."""
+    return [b for b in all_blocks(func) if b.buffer != buffer and any(x.buffer == buffer for x in block_loads(b))]
+
+
+def all_blocks(func: Func) -> list[Block]:
+    return [s for s in walk(func.body) if isinstance(s, Block)]
+
+
+def block_loads(b: Block) -> Iterator[Load]:
+    """Loads of a block's value and init."""
+    yield from loads(b.value)
+    if b.init is not None:
+        yield from loads(b.init)
+
+
+def output_buffers(func: Func) -> frozenset[str]:
+    return frozenset(b.name for b in func.params[len(func.params) - func.outputs :])
+
+
+def widest_itemsize(func: Func, name: str) -> int:
+    """The largest element that a block touches, in bytes; narrow floats count as the float32 they are computed in."""
+    block = find_block(func, name)
+    sizes = [x.dtype.itemsize for x in walk_expr(block.value)]
+    return max([4 if x.dtype.is_narrow_float else x.dtype.itemsize for x in walk_expr(block.value)] or sizes)

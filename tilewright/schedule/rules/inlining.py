@@ -1,0 +1,61 @@
+"""Which stages melt into their readers before anything is tiled."""
+
+from __future__ import annotations
+
+from tilewright.core.errors import ScheduleError
+from tilewright.schedule.rules.facts import (
+    all_blocks,
+    expr_cost,
+    expr_size,
+    is_multiply_add,
+    is_plain_read,
+    is_reduction,
+    is_spatial,
+    output_buffers,
+    readers,
+)
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.ir import Block, loads, walk_expr
+
+_MAX_SIZE = 400
+_CHEAP = 6
+
+
+def inline_stages(s: Schedule) -> None:
+    """Inline every elementwise or data-moving stage for which it costs nothing; refused steps are left alone."""
+    kept: set[str] = set()
+    while (block := _next(s, kept)) is not None:
+        try:
+            s.compute_inline(block.name)
+        except ScheduleError:
+            kept.add(block.name)
+
+
+def _next(s: Schedule, kept: set[str]) -> Block | None:
+    outputs = output_buffers(s.func)
+    for block in all_blocks(s.func):
+        if block.buffer in outputs or block.name in kept or not is_spatial(block):
+            continue
+        if _should_inline(s, block):
+            return block
+        kept.add(block.name)
+    return None
+
+
+def _should_inline(s: Schedule, block: Block) -> bool:
+    users = readers(s.func, block.buffer)
+    uses = sum(1 for b in users for x in loads(b.value) if x.buffer == block.buffer)
+    if uses > 1 and expr_size(block.value) * uses > _MAX_SIZE:
+        return False
+    cost = expr_cost(block.value)
+    for user in users:
+        if is_multiply_add(user) and not is_plain_read(block.value):
+            return False
+        if is_reduction(user) and cost > _CHEAP and len(users) > 1:
+            return False
+    return cost <= _CHEAP or len(users) <= 1
+
+
+def has_select(block: Block) -> bool:
+    """True if a stage computes something else in some places (padding)."""
+    return any(type(x).__name__ == "Select" for x in walk_expr(block.value))

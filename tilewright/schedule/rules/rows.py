@@ -1,0 +1,145 @@
+"""Reductions along the contiguous axis: softmax, layer norm, sums, means, maxima.
+
+Each row belongs to one thread; the stages of a row run one after the other on a row buffer that stays in cache; a
+reduction keeps several vectors of partial results (``rfactor``) and combines them at the end of the row.
+"""
+
+from __future__ import annotations
+
+from tilewright.core.errors import ScheduleError
+from tilewright.core.target import Target
+from tilewright.schedule.rules.facts import (
+    all_blocks,
+    block_loads,
+    is_reduction,
+    is_spatial,
+    loops_of,
+    output_buffers,
+    reduce_loops,
+    widest_itemsize,
+    work,
+)
+from tilewright.schedule.rules.parallelism import parallelize
+from tilewright.schedule.rules.spatial import fuse_linear, peel_if_ragged, vectorize_loop
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.scopes import block_environment, find_block
+from tilewright.tensor_ir.ir import loads
+
+_PARTIALS = 4
+
+
+def try_rows(s: Schedule, consumer: str, target: Target, done: set[str]) -> Schedule | None:
+    """``consumer`` with everything that feeds it computed row by row, on a copy; None if a step is refused."""
+    feeders = _feeders(s, consumer, done)
+    rows = _row_loops(s, consumer, feeders)
+    if not feeders or not rows:
+        return None
+    attempt = s.copy()
+    try:
+        _schedule_rows(attempt, consumer, feeders, rows, target)
+    except ScheduleError:
+        return None
+    done.update(feeders)
+    return attempt
+
+
+def _feeders(s: Schedule, consumer: str, done: set[str]) -> list[str]:
+    """Unscheduled blocks that end up only in ``consumer``, producers first."""
+    outputs = output_buffers(s.func)
+    blocks = [b for b in all_blocks(s.func) if b.name not in done]
+    chosen = {consumer}
+    for b in reversed(blocks):
+        users = [u.name for u in all_blocks(s.func) if u.buffer != b.buffer and b.buffer in {
+            x.buffer for x in block_loads(u)}]  # fmt: skip
+        plain = is_spatial(b) or all(a.kind != "ordered" for a in b.axes)
+        if b.buffer not in outputs and users and plain and all(u in chosen for u in users):
+            chosen.add(b.name)
+    return [b.name for b in blocks if b.name in chosen and b.name != consumer]
+
+
+def _row_loops(s: Schedule, consumer: str, feeders: list[str]) -> list[str]:
+    """Loops of the consumer over which the results of the reductions vary: the rows."""
+    block = find_block(s.func, consumer)
+    env = block_environment(block)
+    reduced = {find_block(s.func, f).buffer for f in feeders if is_reduction(find_block(s.func, f))}
+    names = [x.var for x in loops_of(s.func, consumer)]
+    used: set[str] = set()
+    for x in loads(block.value):
+        if x.buffer in reduced:
+            used |= {v for i in x.indices for v in i.substitute(env).free_vars()}
+    return [n for n in names if n in used]
+
+
+def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[str], target: Target) -> None:
+    amounts = [work(s.func, b) for b in (*feeders, consumer)]
+    total = None if any(a is None for a in amounts) else sum(a for a in amounts if a is not None)
+    rest = [x.var for x in loops_of(s.func, consumer) if x.var not in rows]
+    s.reorder(*rows, *rest)
+    for name in reversed(feeders):
+        s.compute_at(name, rows[-1])
+    for name in feeders:
+        if is_reduction(find_block(s.func, name)):
+            vectorize_reduction(s, name, target)
+        else:
+            vectorize_inner(s, name, len(rows), target)
+    vectorize_inner(s, consumer, len(rows), target)
+    parallelize(s, consumer, rows, total, target)
+
+
+def vectorize_inner(s: Schedule, block: str, above: int, target: Target) -> None:
+    """Vectorize the innermost loop of ``block`` below its first ``above`` loops, if it has one."""
+    fuse_linear(s, block, above)
+    names = [x.var for x in loops_of(s.func, block)][above:]
+    if not names:
+        return
+    lead = vectorize_loop(s, block, names[-1], target)
+    if lead is not None:
+        peel_if_ragged(s, block, lead)
+
+
+def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
+    """Vector partial results for the innermost reduction loop of ``block`` (unit stride), combined afterwards."""
+    steps = reduce_loops(s.func, block)
+    lanes = target.lanes(widest_itemsize(s.func, block))
+    extent = next(x.extent.value() for x in loops_of(s.func, block) if x.var == steps[-1])
+    if lanes == 1 or (extent is not None and extent < 2 * lanes):
+        return
+    width = lanes * _PARTIALS
+    while extent is not None and width > lanes and extent < 2 * width:
+        width //= 2
+    attempt = s.copy()
+    try:
+        _partial_sums(attempt, block, steps, width, lanes)
+    except ScheduleError:
+        return
+    s.adopt(attempt)
+
+
+def _partial_sums(s: Schedule, block: str, steps: list[str], width: int, lanes: int) -> None:
+    outer, inner = s.split(steps[-1], (None, width))
+    known = set(s.blocks())
+    s.rfactor(inner)
+    partial = next(b for b in s.blocks() if b not in known)
+    loops = [x.var for x in loops_of(s.func, partial)]
+    first = next(v for v in reduce_loops(s.func, partial))
+    init = s.decompose_reduction(partial, first)
+    for name, lane_loop in ((partial, inner), (init, None)):
+        own = [x.var for x in loops_of(s.func, name)]
+        last = lane_loop if lane_loop in own else own[-1]
+        if width > lanes:
+            middle, last = s.split(last, (None, lanes))
+            s.unroll(middle)
+        s.vectorize(last)
+    if outer in loops:
+        peel_if_ragged(s, partial, outer)
+
+
+def schedule_reduction(s: Schedule, block: str, target: Target) -> None:
+    """A reduction along its contiguous axis whose result is stored as it is."""
+    total = work(s.func, block)
+    steps = reduce_loops(s.func, block)
+    outer = [x.var for x in loops_of(s.func, block) if x.var not in steps]
+    if outer:
+        s.reorder(*outer, *steps)
+        parallelize(s, block, outer, total, target)
+    vectorize_reduction(s, block, target)

@@ -1,0 +1,117 @@
+"""The user's handle on a function: each method applies one primitive, records it, and returns the names it made.
+
+Example::
+
+    >>> from tilewright.core import dtypes
+    >>> from tilewright.tensor_ir.compute import build_func, compute, placeholder
+    >>> A = placeholder("A", (20,), dtypes.float32)
+    >>> s = Schedule(build_func("double", [A], [compute("B", (20,), lambda i: A[i] + A[i])]))
+    >>> outer, inner = s.split("B_i", factors=(None, 8))
+    >>> s.vectorize(inner)
+    >>> print(s.trace, end="")
+    split("B_i", factors=(None, 8))
+    vectorize("B_i_1")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.schedule.base import Primitive, blocks_in, loops_around
+from tilewright.schedule.primitives.annotate import Annotate
+from tilewright.schedule.primitives.fuse import Fuse
+from tilewright.schedule.primitives.parallel import Parallel
+from tilewright.schedule.primitives.peel import Peel
+from tilewright.schedule.primitives.reorder import Reorder
+from tilewright.schedule.primitives.set_scope import SetScope
+from tilewright.schedule.primitives.split import Split
+from tilewright.schedule.primitives.unannotate import Unannotate
+from tilewright.schedule.primitives.unroll import Unroll
+from tilewright.schedule.primitives.vectorize import Vectorize
+from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.ir import Func, Scope
+from tilewright.tensor_ir.text import print_func
+
+
+class Schedule:
+    """A function under transformation. ``func`` is its present form, ``trace`` the steps that made it."""
+
+    def __init__(self, func: Func, trace: Trace | None = None) -> None:
+        self.original = func
+        self.trace = Trace()
+        self.func = func
+        if trace is not None:
+            self.func, self.trace = trace.apply(func), trace
+
+    def step(self, primitive: Primitive) -> tuple[str, ...]:
+        """Apply and record any primitive; the names that it made. A refused step changes nothing."""
+        produced, func = primitive.produces(self.func), primitive.apply(self.func)
+        self.func, self.trace = func, self.trace.then(primitive)
+        return produced
+
+    def show(self) -> None:
+        """Print the function."""
+        print(self)
+
+    def __str__(self) -> str:
+        return print_func(self.func)
+
+    # -- look around -----------------------------------------------------------------------------------------------
+    def loops(self, block: str) -> list[str]:
+        """The loops around a block, outermost first."""
+        return [loop.var for loop in loops_around(self.func, block)]
+
+    def blocks(self) -> list[str]:
+        """The blocks in program order."""
+        return [b.name for b in blocks_in(self.func.body)]
+
+    # -- loops -----------------------------------------------------------------------------------------------------
+    def split(self, loop: str, factors: Sequence[int | None]) -> tuple[str, ...]:
+        """Split a loop, one new loop a factor; returns their names, outermost first."""
+        return self.step(Split(loop, tuple(factors)))
+
+    def tile(self, first: str, second: str, first_factor: int, second_factor: int) -> tuple[str, str, str, str]:
+        """Split two nested loops and put both outer parts outside; returns (outer, outer, inner, inner)."""
+        a, b = self.split(first, (None, first_factor))
+        c, d = self.split(second, (None, second_factor))
+        self.reorder(a, c, b, d)
+        return a, c, b, d
+
+    def fuse(self, *loops: str) -> str:
+        """Fuse nested loops, outermost first; returns the name of the new loop."""
+        return self.step(Fuse(loops))[0]
+
+    def reorder(self, *loops: str) -> None:
+        """Put loops of one nest into this order."""
+        self.step(Reorder(loops))
+
+    def peel(self, loop: str) -> str:
+        """Separate the full iterations from the ragged ones; returns the name of the tail's loop."""
+        return self.step(Peel(loop))[0]
+
+    loop_partition = peel
+
+    def unroll(self, loop: str) -> None:
+        """Write the iterations out."""
+        self.step(Unroll(loop))
+
+    def vectorize(self, loop: str) -> None:
+        """Run the iterations in vector lanes."""
+        self.step(Vectorize(loop))
+
+    def parallel(self, loop: str) -> None:
+        """Spread the iterations over threads."""
+        self.step(Parallel(loop))
+
+    def annotate(self, loop: str, key: str, value: str) -> None:
+        """Attach a fact to a loop."""
+        self.step(Annotate(loop, key, value))
+
+    def unannotate(self, loop: str, key: str) -> None:
+        """Remove a fact from a loop."""
+        self.step(Unannotate(loop, key))
+
+    # -- buffers ---------------------------------------------------------------------------------------------------
+    def set_scope(self, buffer: str, scope: Scope) -> None:
+        """Move an intermediate buffer to another scope."""
+        self.step(SetScope(buffer, scope))

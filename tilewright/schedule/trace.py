@@ -1,0 +1,146 @@
+"""A trace: the steps of a schedule as data. It replays on a fresh function and reads back from text or JSON.
+
+The text form is one call a line, in Python syntax; ``#`` starts a comment::
+
+    split("i", factors=(None, 8))
+    reorder(("i_0", "j", "i_1"))
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.core.errors import ParseError, ScheduleError
+from tilewright.schedule.base import Primitive
+from tilewright.schedule.primitives import PRIMITIVES
+from tilewright.tensor_ir.ir import Func
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Schedule steps, in order."""
+
+    steps: tuple[Primitive, ...] = ()
+
+    def apply(self, func: Func) -> Func:
+        """``func`` after every step. A ScheduleError says the number of the step that was refused."""
+        for n, step in enumerate(self.steps, 1):
+            try:
+                func = step.apply(func)
+            except ScheduleError as e:
+                raise ScheduleError(f"step {n} of {len(self.steps)}: {e}") from e
+        return func
+
+    def then(self, *steps: Primitive) -> Trace:
+        """This trace with more steps."""
+        return Trace((*self.steps, *steps))
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def to_text(self) -> str:
+        """One call a line; ``from_text(to_text())`` is the same trace."""
+        return "".join(f"{step_text(s)}\n" for s in self.steps)
+
+    @staticmethod
+    def from_text(text: str) -> Trace:
+        """Read the text form. Raises ParseError with the line number."""
+        try:
+            tree = ast.parse(text)
+        except SyntaxError as e:
+            raise ParseError(f"trace line {e.lineno}: {e.msg}") from e
+        return Trace(tuple(_step_of_ast(node) for node in tree.body))
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Plain data: ``[{"primitive": "split", "args": {"loop": "i", "factors": [None, 8]}}, ...]``."""
+        return [{"primitive": s.name, "args": _arguments(s)} for s in self.steps]
+
+    @staticmethod
+    def from_json(data: object) -> Trace:
+        """Read :meth:`to_json` data, or its text. Raises ParseError."""
+        if isinstance(data, str):
+            try:
+                data = json.loads(data)
+            except json.JSONDecodeError as e:
+                raise ParseError(f"trace: not JSON: {e}") from e
+        if not isinstance(data, list):
+            raise ParseError(f"trace: expected a list of steps, got {type(data).__name__}")
+        steps = []
+        for n, item in enumerate(data, 1):
+            match item:
+                case {"primitive": str(name), "args": dict(args)}:
+                    steps.append(make_step(f"trace step {n}", name, (), args))
+                case _:
+                    raise ParseError(f"trace step {n}: expected 'primitive' and 'args', got {item!r}")
+        return Trace(tuple(steps))
+
+
+def step_text(step: Primitive) -> str:
+    """``split("i", factors=(None, 8))``."""
+    shown = []
+    for n, f in enumerate(dataclasses.fields(step)):
+        text = _literal(getattr(step, f.name))
+        shown.append(text if n == 0 else f"{f.name}={text}")
+    return f"{step.name}({', '.join(shown)})"
+
+
+def make_step(where: str, name: str, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Primitive:
+    """The primitive called ``name`` with these arguments; lists become tuples. Raises ParseError, saying ``where``."""
+    if name not in PRIMITIVES:
+        raise ParseError(f"{where}: expected one of {', '.join(PRIMITIVES)}, got {name!r}")
+    cls = PRIMITIVES[name]
+    values = [_plain(where, a) for a in args]
+    named = {k: _plain(where, v) for k, v in kwargs.items()}
+    fields = dataclasses.fields(cls)
+    given = [f.name for f in fields[: len(values)]] + list(named)
+    required = {f.name for f in fields if f.default is dataclasses.MISSING}
+    unknown = set(given) - {f.name for f in fields}
+    if len(values) > len(fields) or unknown or len(set(given)) != len(given) or required - set(given):
+        wanted = ", ".join(f.name for f in fields)
+        raise ParseError(f"{where}: {name} expects ({wanted}), got {len(values)} values and ({', '.join(named)})")
+    return cls(*values, **named)
+
+
+def _arguments(step: Primitive) -> dict[str, object]:
+    out: dict[str, object] = {}
+    for f in dataclasses.fields(step):
+        value = getattr(step, f.name)
+        out[f.name] = list(value) if isinstance(value, tuple) else value
+    return out
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple):
+        inner = ", ".join(map(_literal, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return repr(value)
+
+
+def _plain(where: str, value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(where, v) for v in value)
+    if value is None or isinstance(value, (str, int)):
+        return value
+    raise ParseError(f"{where}: expected text, integers, None or tuples of these, got {value!r}")
+
+
+def _step_of_ast(node: ast.stmt) -> Primitive:
+    where = f"trace line {node.lineno}"
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=args, keywords=keywords)):
+            named = {k.arg or "**": k.value for k in keywords}
+            try:
+                values = tuple(ast.literal_eval(a) for a in args)
+                return make_step(where, name, values, {k: ast.literal_eval(v) for k, v in named.items()})
+            except ValueError as e:
+                raise ParseError(f"{where}: expected literal arguments, got {ast.unparse(node)}") from e
+    raise ParseError(f"{where}: expected a call, got {ast.unparse(node)}")

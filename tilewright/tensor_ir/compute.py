@@ -1,0 +1,499 @@
+"""The compute language: operators declared as formulas, by us and by users.
+
+Example::
+
+    >>> from tilewright.core import dtypes
+    >>> from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduce_axis, sum_over
+    >>> A, B = placeholder("A", (4, 8), dtypes.float32), placeholder("B", (8, 3), dtypes.float32)
+    >>> k = reduce_axis(8, "k")
+    >>> C = compute("C", (4, 3), lambda i, j: sum_over(A[i, k] * B[k, j], k))
+    >>> f = build_func("matmul", [A, B], [C])
+
+A tensor is indexed with integers, :class:`IntExpr`, axes, and integer values (gathers). A stage becomes one block in a
+perfect nest of its axes, in the order of declaration; scheduling inlines, moves and tiles the stages afterwards.
+Sources of the design: Halide (Ragan-Kelley et al., 2013) and TVM's tensor expressions (Chen et al., 2018).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import ScheduleError
+from tilewright.core.intexpr import IntExpr, IntLike, as_expr, const, of_atom, var
+from tilewright.tensor_ir.ir import (
+    Alloc,
+    Axis,
+    AxisKind,
+    Block,
+    Buffer,
+    Cast,
+    Const,
+    Dyn,
+    Expr,
+    Func,
+    Index,
+    Load,
+    Loop,
+    Op,
+    Select,
+    Stmt,
+    expr_free_vars,
+    seq,
+    substitute_expr,
+    walk,
+    walk_expr,
+)
+from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceAxis:
+    """A reduction variable; usable as an index like any integer expression."""
+
+    name: str
+    extent: IntExpr
+
+    @property
+    def index(self) -> IntExpr:
+        return var(self.name)
+
+    def __add__(self, o: IndexLike) -> IntExpr:
+        return self.index + index_of(o)
+
+    __radd__ = __add__
+
+    def __mul__(self, o: IntLike) -> IntExpr:
+        return self.index * o
+
+    __rmul__ = __mul__
+
+    def __sub__(self, o: IndexLike) -> IntExpr:
+        return self.index - index_of(o)
+
+    def __rsub__(self, o: IndexLike) -> IntExpr:
+        return index_of(o) - self.index
+
+    def __floordiv__(self, o: IntLike) -> IntExpr:
+        return self.index // o
+
+    def __mod__(self, o: IntLike) -> IntExpr:
+        return self.index % o
+
+
+class Val:
+    """A value under construction: an :data:`Expr` with Python operators. Both sides must have the same element type;
+    Python numbers take the type of the other side."""
+
+    __slots__ = ("expr",)
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.expr.dtype
+
+    def __add__(self, o: ValLike) -> Val:
+        return op("add", self, o)
+
+    def __radd__(self, o: ValLike) -> Val:
+        return op("add", lift(o, self.dtype), self)
+
+    def __sub__(self, o: ValLike) -> Val:
+        return op("sub", self, o)
+
+    def __rsub__(self, o: ValLike) -> Val:
+        return op("sub", lift(o, self.dtype), self)
+
+    def __mul__(self, o: ValLike) -> Val:
+        return op("mul", self, o)
+
+    def __rmul__(self, o: ValLike) -> Val:
+        return op("mul", lift(o, self.dtype), self)
+
+    def __truediv__(self, o: ValLike) -> Val:
+        return op("div", self, o)
+
+    def __rtruediv__(self, o: ValLike) -> Val:
+        return op("div", lift(o, self.dtype), self)
+
+    def __neg__(self) -> Val:
+        return op("neg", self)
+
+    def __lt__(self, o: ValLike) -> Val:
+        return op("less", self, o)
+
+    def __le__(self, o: ValLike) -> Val:
+        return op("less_equal", self, o)
+
+    def __gt__(self, o: ValLike) -> Val:
+        return op("greater", self, o)
+
+    def __ge__(self, o: ValLike) -> Val:
+        return op("greater_equal", self, o)
+
+    def equal(self, o: ValLike) -> Val:
+        return op("equal", self, o)
+
+    def __and__(self, o: ValLike) -> Val:
+        return op("logical_and" if self.dtype.kind == "b" else "bit_and", self, o)
+
+    def __or__(self, o: ValLike) -> Val:
+        return op("logical_or" if self.dtype.kind == "b" else "bit_or", self, o)
+
+    def __invert__(self) -> Val:
+        return op("logical_not" if self.dtype.kind == "b" else "bit_not", self)
+
+    def cast(self, dtype: DType) -> Val:
+        """The value converted to ``dtype`` (itself if it has that type)."""
+        return self if dtype == self.dtype else Val(Cast(self.expr, dtype))
+
+    def as_index(self) -> IntExpr:
+        """The value as an index (a gather). Raises TypeError unless it is an integer."""
+        if not self.dtype.is_integer:
+            raise TypeError(f"an index must be an integer, got {self.dtype}")
+        if isinstance(self.expr, Index):
+            return self.expr.expr
+        return of_atom(Dyn(self.expr))
+
+
+ValLike: TypeAlias = Val | int | float | bool
+IndexLike: TypeAlias = IntLike | ReduceAxis | Val
+
+
+def index_of(x: IndexLike) -> IntExpr:
+    """Anything usable as an index, as an integer expression."""
+    if isinstance(x, ReduceAxis):
+        return x.index
+    if isinstance(x, Val):
+        return x.as_index()
+    return as_expr(x)
+
+
+def lift(x: ValLike, dtype: DType) -> Val:
+    """``x`` as a value; a Python number becomes a constant of ``dtype``."""
+    if isinstance(x, Val):
+        return x
+    if dtype.kind == "f":
+        return Val(Const(float(x) if x == x else math.nan, dtype))
+    return Val(Const(bool(x) if dtype.kind == "b" else int(x), dtype))
+
+
+def op(name: str, *args: ValLike) -> Val:
+    """Apply a scalar operation by name. Raises TypeError on mixed element types or a wrong number of arguments."""
+    info = SCALAR_OPS[name]
+    like = next((a.dtype for a in args if isinstance(a, Val)), dtypes.float32)
+    vals = [lift(a, like) for a in args]
+    if len(vals) != info.arity:
+        raise TypeError(f"{name}: expected {info.arity} arguments, got {len(vals)}")
+    if any(v.dtype != vals[0].dtype for v in vals):
+        raise TypeError(f"{name}: element types differ: {', '.join(str(v.dtype) for v in vals)}")
+    if vals[0].dtype.kind not in info.kinds:
+        raise TypeError(f"{name}: element type {vals[0].dtype} is not accepted")
+    return Val(Op(name, tuple(v.expr for v in vals), dtypes.bool_ if info.result == "bool" else vals[0].dtype))
+
+
+def constant(value: float | bool, dtype: DType) -> Val:
+    """A literal."""
+    return lift(value, dtype)
+
+
+def index_value(i: IndexLike, dtype: DType = dtypes.int64) -> Val:
+    """An index expression as a value of ``dtype``."""
+    return Val(Index(index_of(i), dtype))
+
+
+def select(condition: Val, then: ValLike, otherwise: ValLike) -> Val:
+    """``then`` where ``condition`` else ``otherwise``; the branch not taken is not evaluated."""
+    like = next((v.dtype for v in (then, otherwise) if isinstance(v, Val)), dtypes.float32)
+    a, b = lift(then, like), lift(otherwise, like)
+    if a.dtype != b.dtype:
+        raise TypeError(f"select: element types differ: {a.dtype}, {b.dtype}")
+    return Val(Select(condition.expr, a.expr, b.expr))
+
+
+def in_range(i: IndexLike, low: IntLike, high: IntLike) -> Val:
+    """True where ``low <= i < high``."""
+    v = index_value(i)
+    return (v >= index_value(low)) & (v < index_value(high))
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """The result of ``sum_over`` and its kin; only allowed as the whole value of a stage."""
+
+    combiner: str
+    value: Val
+    axes: tuple[ReduceAxis, ...]
+    init: Val
+
+
+def reduce_axis(extent: IntLike, name: str) -> ReduceAxis:
+    """A reduction axis of ``extent`` steps; ``name`` must be unique within its function."""
+    return ReduceAxis(name, as_expr(extent))
+
+
+def reduce_over(combiner: str, value: Val, axes: Sequence[ReduceAxis], init: ValLike) -> Reduction:
+    """Reduce with any associative scalar operation; ``init`` must be its identity."""
+    return Reduction(combiner, value, tuple(axes), lift(init, value.dtype))
+
+
+def sum_over(value: Val, *axes: ReduceAxis) -> Reduction:
+    """Sum over ``axes``."""
+    return reduce_over("add", value, axes, 0)
+
+
+def prod_over(value: Val, *axes: ReduceAxis) -> Reduction:
+    """Product over ``axes``."""
+    return reduce_over("mul", value, axes, 1)
+
+
+def lowest(dtype: DType) -> float | int | bool:
+    """The identity of ``max`` for ``dtype``."""
+    if dtype.kind == "f":
+        return float("-inf")
+    if dtype.kind == "b":
+        return False
+    return -(1 << (dtype.bits - 1)) if dtype.kind == "i" else 0
+
+
+def highest(dtype: DType) -> float | int | bool:
+    """The identity of ``min`` for ``dtype``."""
+    if dtype.kind == "f":
+        return float("inf")
+    if dtype.kind == "b":
+        return True
+    return (1 << (dtype.bits - (dtype.kind == "i"))) - 1
+
+
+def max_over(value: Val, *axes: ReduceAxis) -> Reduction:
+    """Maximum over ``axes``."""
+    return reduce_over("max", value, axes, lowest(value.dtype))
+
+
+def min_over(value: Val, *axes: ReduceAxis) -> Reduction:
+    """Minimum over ``axes``."""
+    return reduce_over("min", value, axes, highest(value.dtype))
+
+
+class Tensor:
+    """A placeholder or a computed stage; ``T[i, j]`` reads an element."""
+
+    __slots__ = ("axes", "body", "dtype", "name", "shape")
+
+    def __init__(
+        self, name: str, shape: tuple[IntExpr, ...], dtype: DType, axes: tuple[Axis, ...], body: Val | Reduction | None
+    ) -> None:
+        self.name, self.shape, self.dtype, self.axes, self.body = name, shape, dtype, axes, body
+
+    def __getitem__(self, indices: IndexLike | tuple[IndexLike, ...]) -> Val:
+        idx = indices if isinstance(indices, tuple) else (indices,)
+        if len(idx) != len(self.shape):
+            raise TypeError(f"{self.name}: expected {len(self.shape)} indices, got {len(idx)}")
+        return Val(Load(self.name, tuple(index_of(i) for i in idx), self.dtype))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+def placeholder(name: str, shape: Iterable[IntLike], dtype: DType) -> Tensor:
+    """An input of the function."""
+    return Tensor(name, tuple(as_expr(s) for s in shape), dtype, (), None)
+
+
+def compute(
+    name: str,
+    shape: Iterable[IntLike],
+    formula: Callable[..., Val | Reduction],
+    ordered: Sequence[int] = (),
+    axis_names: Sequence[str] | None = None,
+) -> Tensor:
+    """A stage: ``name[i, j, ...] = formula(i, j, ...)``.
+
+    ``formula`` receives one :class:`IntExpr` per dimension. Axis names come from ``axis_names``, else from its
+    parameters, prefixed with the stage name. ``ordered`` lists dimensions that must run in increasing order (the
+    formula may then read earlier elements of the stage itself through :func:`self_load`).
+    """
+    dims = tuple(as_expr(s) for s in shape)
+    names = list(axis_names) if axis_names is not None else _parameter_names(formula, len(dims))
+    full = [f"{name}_{n}" for n in names]
+    kinds: list[AxisKind] = ["ordered" if i in set(ordered) else "spatial" for i in range(len(dims))]
+    axes = tuple(Axis(n, d, k) for n, d, k in zip(full, dims, kinds, strict=True))
+    body = formula(*(var(n) for n in full))
+    if isinstance(body, Reduction) and not body.axes:
+        body = body.value
+    value = body.value if isinstance(body, Reduction) else body
+    return Tensor(name, dims, value.dtype, axes, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A stage that overwrites elements of an earlier stage: ``target[indices] = value`` at each point of ``axes``.
+
+    The value may read the element it overwrites. Axes along which two points can meet must be ordered.
+    """
+
+    name: str
+    target: Tensor
+    axes: tuple[Axis, ...]
+    indices: tuple[IntExpr, ...]
+    value: Val
+
+
+def update(
+    name: str,
+    target: Tensor,
+    shape: Iterable[IntLike],
+    formula: Callable[..., tuple[Sequence[IndexLike], Val]],
+    ordered: Sequence[int] = (),
+) -> Update:
+    """The update whose ``formula(i0, i1, ...)`` gives the place and the value for each point of ``shape``."""
+    dims = tuple(as_expr(s) for s in shape)
+    names = [f"{name}_i{d}" for d in range(len(dims))]
+    axes = tuple(
+        Axis(n, d, "ordered" if k in set(ordered) else "spatial")
+        for k, (n, d) in enumerate(zip(names, dims, strict=True))
+    )
+    place, value = formula(*(var(n) for n in names))
+    return Update(name, target, axes, tuple(index_of(i) for i in place), value)
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """Stages that run together, step by step: at every step all of ``stages`` in order, then the next step.
+
+    Each stage's first axis is the step, ordered, of the same ``extent``. A stage may read what any of them wrote in
+    earlier steps (through an :class:`Update` of a state buffer) and what those before it wrote in this step.
+    """
+
+    name: str
+    extent: IntExpr
+    stages: tuple[Tensor | Update, ...]
+
+
+def self_load(name: str, dtype: DType, *indices: IndexLike) -> Val:
+    """An element of the stage being defined (for ``ordered`` axes)."""
+    return Val(Load(name, tuple(index_of(i) for i in indices), dtype))
+
+
+def _parameter_names(f: Callable[..., object], n: int) -> list[str]:
+    params = list(inspect.signature(f).parameters.values())
+    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in params) or len(params) != n:
+        return [f"i{d}" for d in range(n)]
+    return [p.name for p in params]
+
+
+def build_func(
+    name: str,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    stages: Sequence[Tensor | Update | Recurrence] = (),
+    attrs: Sequence[tuple[str, str]] = (),
+) -> Func:
+    """The function that computes ``outputs`` from ``inputs``, every stage a nest at the root, intermediates allocated.
+
+    ``stages`` lists every intermediate stage in an order where each reads only earlier ones; outputs may stand among
+    them, those that do not come last. Dims are the free variables of the shapes and formulas, sorted. Raises
+    ScheduleError for a name that is used twice and for a stage that reads what no earlier stage has computed.
+    """
+    out_names = {t.name for t in outputs}
+    flat = [t for s in stages for t in (s.stages if isinstance(s, Recurrence) else (s,))]
+    staged = {t.name for t in flat}
+    last = [t for t in outputs if t.name not in staged]
+    order = [*flat, *last]
+    tensor_names = [t.name for t in (*inputs, *order)]
+    _require_unique(name, "tensor", tensor_names)
+    body: Stmt = seq(*(_steps(s) if isinstance(s, Recurrence) else _nest(s) for s in (*stages, *last)))
+    _require_unique(name, "loop", [s.var for s in walk(body) if isinstance(s, Loop)])
+    known = {t.name for t in inputs}
+    for t in order:
+        known.add(t.name)
+        for e in walk_expr(_value_of(t)):
+            if isinstance(e, Load) and e.buffer not in known:
+                what = "a later stage" if e.buffer in tensor_names else "neither input nor stage"
+                raise ScheduleError(f"{name}: stage {t.name} reads {e.buffer}, which is {what}")
+    for t in reversed(order):
+        if t.name not in out_names and isinstance(t, Tensor):
+            body = Alloc(Buffer(t.name, t.dtype, t.shape), body)
+    params = tuple(Buffer(t.name, t.dtype, t.shape) for t in (*inputs, *outputs))
+    dims = _free_dims([*inputs, *order])
+    return Func(name, params, len(outputs), dims, body, tuple(sorted(attrs)))
+
+
+def _require_unique(func: str, kind: str, names: Sequence[str]) -> None:
+    twice = [n for i, n in enumerate(names) if n in names[:i]]
+    if twice:
+        raise ScheduleError(f"{func}: {kind} names are not unique: {twice[0]}")
+
+
+def _value_of(t: Tensor | Update) -> Expr:
+    if isinstance(t, Update):
+        return t.value.expr
+    if t.body is None:
+        raise ScheduleError(f"{t.name}: a placeholder cannot be a stage")
+    return t.body.value.expr if isinstance(t.body, Reduction) else t.body.expr
+
+
+def _steps(r: Recurrence) -> Stmt:
+    """The loop over steps around the nests of the stages."""
+    return Loop(r.name, r.extent, seq(*(_nest(t, r.name) for t in r.stages)))
+
+
+def _nest(t: Tensor | Update, step: str | None = None) -> Stmt:
+    """The loops of a stage around its block; with ``step``, the loop of the first axis is outside already."""
+    value, init, axes = _value_of(t), None, list(t.axes)
+    indices = t.indices if isinstance(t, Update) else tuple(var(a.name) for a in t.axes)
+    if isinstance(t, Tensor) and isinstance(t.body, Reduction):
+        axes += [Axis(a.name, a.extent, "reduce") for a in t.body.axes]
+        value = Op(t.body.combiner, (Load(t.name, indices, t.dtype), value), t.dtype)
+        init = t.body.init.expr
+    names = [a.name for a in axes]
+    if len(set(names)) != len(names):
+        raise ScheduleError(f"{t.name}: axis names are not unique: {', '.join(names)}")
+    # the loop over axis `x` is called `x` as well, but block axes are a scope of their own: prefix them
+    renamed = {a.name: var(f"{a.name}_") for a in axes}
+    block_axes = tuple(Axis(f"{a.name}_", a.extent, a.kind) for a in axes)
+    block = Block(
+        t.name,
+        block_axes,
+        tuple(var(step if step is not None and n == 0 else a.name) for n, a in enumerate(axes)),
+        t.target.name if isinstance(t, Update) else t.name,
+        tuple(i.substitute(renamed) for i in indices),
+        substitute_expr(value, renamed),
+        None if init is None else substitute_expr(init, renamed),
+    )
+    stmt: Stmt = block
+    for a in reversed(axes if step is None else axes[1:]):
+        stmt = Loop(a.name, a.extent, stmt)
+    return stmt
+
+
+def _free_dims(stages: Sequence[Tensor | Update]) -> tuple[str, ...]:
+    out: set[str] = set()
+    for t in stages:
+        bound = {a.name for a in t.axes}
+        exprs = [*t.indices, *(a.extent for a in t.axes)] if isinstance(t, Update) else list(t.shape)
+        free: frozenset[str] = frozenset()
+        if isinstance(t, Tensor) and isinstance(t.body, Reduction):
+            bound |= {a.name for a in t.body.axes}
+            exprs += [a.extent for a in t.body.axes]
+            free |= expr_free_vars(t.body.init.expr)
+        free = free.union(*(e.free_vars() for e in exprs))
+        if isinstance(t, Update) or t.body is not None:
+            free |= expr_free_vars(_value_of(t))
+        out |= free - bound
+    return tuple(sorted(out))
+
+
+__all__ = [
+    "ReduceAxis", "Reduction", "Tensor", "Val", "build_func", "compute", "const", "constant", "highest", "in_range",
+    "index_of", "index_value", "lift", "lowest", "max_over", "min_over", "op", "placeholder", "prod_over",
+    "reduce_axis", "reduce_over", "select", "self_load", "sum_over", "update",
+]  # fmt: skip

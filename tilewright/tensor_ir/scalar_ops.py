@@ -1,0 +1,80 @@
+"""The scalar operations of the tensor IR: one literal table, which interpreter, verifier and codegen share.
+
+``result``: ``same`` (the type of the first argument) or ``bool``. ``kinds``: the element kinds accepted
+(``f`` float, ``i`` signed, ``u`` unsigned, ``b`` bool). Integer arithmetic wraps; integer ``div`` truncates as ONNX
+asks; ``floor_mod`` takes the divisor's sign (Python), ``trunc_mod`` the dividend's (C fmod). ``max``/``min``
+return NaN if either argument is NaN. ``round`` is half-to-even. Shifts are logical for unsigned types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarOp:
+    arity: int
+    result: str
+    kinds: str
+    flops: int = 1
+
+
+SCALAR_OPS: dict[str, ScalarOp] = {
+    # arithmetic
+    "add": ScalarOp(2, "same", "fiu"),
+    "sub": ScalarOp(2, "same", "fiu"),
+    "mul": ScalarOp(2, "same", "fiu"),
+    "div": ScalarOp(2, "same", "fiu", 4),
+    "floor_mod": ScalarOp(2, "same", "fiu", 4),
+    "trunc_mod": ScalarOp(2, "same", "fiu", 4),
+    "pow": ScalarOp(2, "same", "fiu", 20),
+    "max": ScalarOp(2, "same", "fiub"),
+    "min": ScalarOp(2, "same", "fiub"),
+    "fma": ScalarOp(3, "same", "f", 2),
+    "neg": ScalarOp(1, "same", "fi"),
+    "abs": ScalarOp(1, "same", "fiu"),
+    "sign": ScalarOp(1, "same", "fiu"),
+    # rounding
+    "floor": ScalarOp(1, "same", "f"),
+    "ceil": ScalarOp(1, "same", "f"),
+    "round": ScalarOp(1, "same", "f"),
+    "trunc": ScalarOp(1, "same", "f"),
+    # transcendental
+    "sqrt": ScalarOp(1, "same", "f", 4),
+    "exp": ScalarOp(1, "same", "f", 12),
+    "log": ScalarOp(1, "same", "f", 14),
+    "sin": ScalarOp(1, "same", "f", 14),
+    "cos": ScalarOp(1, "same", "f", 14),
+    "tan": ScalarOp(1, "same", "f", 20),
+    "asin": ScalarOp(1, "same", "f", 20),
+    "acos": ScalarOp(1, "same", "f", 20),
+    "atan": ScalarOp(1, "same", "f", 20),
+    "sinh": ScalarOp(1, "same", "f", 20),
+    "cosh": ScalarOp(1, "same", "f", 20),
+    "tanh": ScalarOp(1, "same", "f", 16),
+    "asinh": ScalarOp(1, "same", "f", 20),
+    "acosh": ScalarOp(1, "same", "f", 20),
+    "atanh": ScalarOp(1, "same", "f", 20),
+    "erf": ScalarOp(1, "same", "f", 20),
+    "sigmoid": ScalarOp(1, "same", "f", 16),
+    # comparison and logic
+    "equal": ScalarOp(2, "bool", "fiub"),
+    "not_equal": ScalarOp(2, "bool", "fiub"),
+    "less": ScalarOp(2, "bool", "fiub"),
+    "less_equal": ScalarOp(2, "bool", "fiub"),
+    "greater": ScalarOp(2, "bool", "fiub"),
+    "greater_equal": ScalarOp(2, "bool", "fiub"),
+    "logical_and": ScalarOp(2, "bool", "b"),
+    "logical_or": ScalarOp(2, "bool", "b"),
+    "logical_xor": ScalarOp(2, "bool", "b"),
+    "logical_not": ScalarOp(1, "bool", "b"),
+    "is_nan": ScalarOp(1, "bool", "f"),
+    "is_inf": ScalarOp(1, "bool", "f"),
+    # bits
+    "bit_and": ScalarOp(2, "same", "iu"),
+    "bit_or": ScalarOp(2, "same", "iu"),
+    "bit_xor": ScalarOp(2, "same", "iu"),
+    "bit_not": ScalarOp(1, "same", "iu"),
+    "shift_left": ScalarOp(2, "same", "iu"),
+    "shift_right": ScalarOp(2, "same", "iu"),
+}

@@ -1,0 +1,68 @@
+from tilewright.core.intexpr import var
+from tilewright.schedule.primitives.parallel import Parallel
+from tilewright.tests.schedule.helper import check, check_refusals, elementwise, matmul, matmul_relu, row_max
+
+N = var("n")
+
+
+def test_the_outer_loop_of_tiles():
+    check(
+        elementwise(N),
+        'split("B_i", factors=(None, 4))\nparallel("B_i_0")',
+        """
+        for B_i_0 in parallel(((n + 3)//4)):
+            for B_i_1 in range(min(-B_i_0*4 + n, 4)):
+                for B_j in range(3):
+                    with block("B", B_i_=spatial(n, B_i_0*4 + B_i_1), B_j_=spatial(3, B_j)):
+                        B[B_i_, B_j_] = add(A[B_i_, B_j_], A[B_i_, B_j_])
+        """,
+    )
+
+
+def test_a_fused_tile_loop():
+    check(
+        matmul(N, N, 3),
+        """
+        split("C_i", factors=(None, 4))
+        split("C_j", factors=(None, 8))
+        reorder(("C_i_0", "C_j_0", "C_i_1", "C_j_1"))
+        fuse(("C_i_0", "C_j_0"))
+        parallel("C_i_0_C_j_0_f")
+        """,
+    )
+
+
+def test_a_flat_loop_in_chunks():
+    check(elementwise(N), 'fuse(("B_i", "B_j"))\nsplit("B_i_B_j_f", factors=(4, None))\nparallel("B_i_B_j_f_0")')
+
+
+def test_every_nest_of_a_chain():
+    check(matmul_relu(N, 3, 4), 'parallel("C_i")\nparallel("E_i")\nparallel("D_i")')
+
+
+def test_refusals():
+    f = matmul(N, 4, 5)
+    check_refusals(
+        Parallel,
+        {
+            "the loop is not there": (
+                f, 'parallel("x")', "parallel(x): expected the name of a loop of matmul, got 'x'; it has: C_i, C_j, k",
+            ),
+            "the loop is not serial": (
+                f, 'unroll("C_j")\nparallel("C_j")', "parallel(C_j): expected a serial loop, got a unrolled one",
+            ),
+            "the loop is not at the root": (
+                f, 'parallel("C_j")', "parallel(C_j): expected a loop at the root, got one inside C_i",
+            ),
+            "the loop carries a dependence": (
+                f,
+                'reorder(("k", "C_j", "C_i"))\nparallel("k")',
+                "parallel(k): the loop carries a dependence: C depends on C through C",
+            ),
+            "a local buffer allocated outside is used inside": (
+                row_max(8, 4),
+                'set_scope("M", scope="local")\nparallel("B_i")',
+                "parallel(B_i): local buffer M, allocated outside, is used inside",
+            ),
+        },
+    )  # fmt: skip
