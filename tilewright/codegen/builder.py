@@ -245,9 +245,9 @@ class Code:
         text = f"shufflevector {a.full} {a.text}, {a.full} {other}, <{len(mask)} x i32> <{picks}>"
         return self.emit(a.type, len(mask), text)
 
-    def lane_numbers(self, lanes: int, type_: str = "i32") -> Value:
-        """``<0, 1, 2, ...>``."""
-        return Value(type_, lanes, "<" + ", ".join(f"{type_} {i}" for i in range(lanes)) + ">")
+    def lane_numbers(self, lanes: int, type_: str = "i32", first: int = 0) -> Value:
+        """``<first, first + 1, ...>``."""
+        return Value(type_, lanes, "<" + ", ".join(f"{type_} {first + i}" for i in range(lanes)) + ">")
 
 
 def helper(

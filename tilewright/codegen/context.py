@@ -14,13 +14,16 @@ from tilewright.tensor_ir.ir import Expr
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The vectorized loop that is being emitted: its variable, how many lanes, and which of them are on (None: all).
+    """Lanes of the vectorized loop that is being emitted: its variable, how many lanes starting at iteration ``first``, and
+    which of them are on (None: all).
 
-    ``tail``: the mask comes from the loop's extent alone, so lane 0 is on and all lanes below the last one that is on.
+    ``tail``: the mask comes from the loop's extent alone, so the loop's first iteration is on, and all iterations below
+    the last one that is on.
     """
 
     var: str
     count: int
+    first: int = 0
     mask: Value | None = None
     tail: bool = True
 
@@ -36,15 +39,16 @@ class Context:
         self.flattener = Flattener(self.buffers, self.indexer.ranges)
         self.lanes: Lanes | None = None
         self.memo: dict[int, Value] = {}
+        self.stored: tuple[str, IntExpr] | None = None  # the element being stored: loading it is always allowed
         self._evaluate = evaluate
-        self._splits: dict[tuple[IntExpr, str], tuple[IntExpr, IntExpr] | None] = {}
+        self._splits: dict[tuple[IntExpr, str, int], tuple[IntExpr, IntExpr] | None] = {}
 
-    def split(self, e: IntExpr, var: str) -> tuple[IntExpr, IntExpr] | None:
-        """``(coefficient, rest)`` of ``var`` in ``e``; None where it is not linear."""
-        key = (e, var)
+    def split(self, e: IntExpr, lanes: Lanes) -> tuple[IntExpr, IntExpr] | None:
+        """``(coefficient, value in the first lane)`` of ``e`` over the lanes; None where it is not linear."""
+        key = (e, lanes.var, lanes.first)
         if key not in self._splits:
-            c = e.coefficient(var)
-            self._splits[key] = None if c is None else (c, e.substitute({var: 0}))
+            c = e.coefficient(lanes.var)
+            self._splits[key] = None if c is None else (c, e.substitute({lanes.var: lanes.first}))
         return self._splits[key]
 
     def scalar_at(self, lane: int) -> _Lane:
@@ -104,7 +108,7 @@ class _Lane:
         if ctx.lanes is None:
             raise RuntimeError("scalar_at outside a vectorized loop")
         self.saved = (ctx.lanes, ctx.memo, ctx.indexer.env.get(ctx.lanes.var))
-        ctx.indexer.env[ctx.lanes.var] = self.lane
+        ctx.indexer.env[ctx.lanes.var] = ctx.lanes.first + self.lane
         ctx.lanes, ctx.memo = None, {}
 
     def __exit__(self, *exc: object) -> None:

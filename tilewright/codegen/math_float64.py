@@ -148,7 +148,7 @@ def _sin_cos_reduced(c: Code, r: Value) -> tuple[Value, Value]:
 
 def sin(c: Code, a: Sequence[Value]) -> Value:
     q, r = reduce_half_pi(c, a[0], 2.0**30)
-    return pick_quadrant(c, q, *_sin_cos_reduced(c, r), False)
+    return keep_zero(c, a[0], pick_quadrant(c, q, *_sin_cos_reduced(c, r), False))
 
 
 def cos(c: Code, a: Sequence[Value]) -> Value:
@@ -160,7 +160,13 @@ def tan(c: Code, a: Sequence[Value]) -> Value:
     q, r = reduce_half_pi(c, a[0], 2.0**40)
     sine, cosine = _sin_cos_reduced(c, r)
     odd = c.compare("ne", c.binary("and", q, c.const(1, q)), c.const(0, q))
-    return c.fdiv(c.select(odd, c.fneg(cosine), sine), c.select(odd, sine, cosine))
+    value = c.fdiv(c.select(odd, c.fneg(cosine), sine), c.select(odd, sine, cosine))
+    return keep_zero(c, a[0], value)
+
+
+def keep_zero(c: Code, x: Value, y: Value) -> Value:
+    """``y``, but ``x`` where that is a zero of either sign (the reduction loses the sign)."""
+    return c.select(c.compare("oeq", x, c.const(0.0, x)), x, y)
 
 
 _PS = (

@@ -144,7 +144,8 @@ def _sin_cos(cosine: bool) -> MathFunction:
         sine = c.fma(c.fmul(z, r), sine, r)
         cos = c.polynomial(z, (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2))
         cos = c.fma(c.fmul(z, z), cos, c.fma(z, -0.5, 1.0))
-        return f64.pick_quadrant(c, quadrant, sine, cos, cosine)
+        value = f64.pick_quadrant(c, quadrant, sine, cos, cosine)
+        return value if cosine else f64.keep_zero(c, a[0], value)
 
     return emit
 

@@ -36,7 +36,7 @@ def store(ctx: Context, buffer: str, offset: IntExpr, value: Value) -> None:
         _store_scalar(ctx, info, ctx.indexer.linear(offset), raw)
         return
     raw = ctx.code.splat(raw, lanes.count)
-    form = ctx.split(offset, lanes.var)
+    form = ctx.split(offset, lanes)
     if form is not None and form[0] == 1:
         _store_vector(ctx, info, form[1], raw, lanes)
     else:
@@ -80,7 +80,7 @@ def _load_raw(ctx: Context, info: BufferInfo, offset: IntExpr) -> Value:
     lanes = ctx.lanes
     if lanes is None or lanes.var not in offset.free_vars():
         return _load_uniform(ctx, info, offset)
-    form = ctx.split(offset, lanes.var)
+    form = ctx.split(offset, lanes)
     if form is not None and form[0] == 1 and (lanes.tail or not _reads_memory(offset)):
         return _load_vector(ctx, info, form[1], lanes)
     if lanes.mask is not None:
@@ -216,7 +216,7 @@ def _lane_pointers(ctx: Context, info: BufferInfo, offset: IntExpr, lanes: Lanes
 
 def index_vector(ctx: Context, e: IntExpr, lanes: Lanes) -> Value:
     """An integer expression in every lane, as i64."""
-    form = ctx.split(e, lanes.var)
+    form = ctx.split(e, lanes)
     code, n = ctx.code, lanes.count
     if form is not None and not form[0].free_vars() & {lanes.var}:
         base = Value("i64", 0, ctx.indexer.operand(form[1]))

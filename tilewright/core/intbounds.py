@@ -71,6 +71,8 @@ def _atom_interval(a: Atom, ranges: Ranges) -> Interval:
         if a.name not in ranges:
             return 0, None
         lo, hi = ranges[a.name]
+        if not lo.terms and not hi.terms:
+            return lo.const, hi.const
         inner = _without(ranges, a.name)
         return interval(lo, inner)[0], interval(hi, inner)[1]
     if isinstance(a, Mod):
@@ -117,34 +119,27 @@ def is_nonneg(e: IntExpr, ranges: Ranges, depth: int = _DEPTH) -> bool:
     if depth == 0 or (hi is not None and hi < 0):
         return False
     for mono, c in e.terms:
-        if len(mono) == 1 and isinstance(mono[0], (Min, Max)):
-            a = mono[0]
-            rest = e - of_atom(a) * c
-            cases = (is_nonneg(rest + x * c, ranges, depth - 1) for x in a.args)
-            return all(cases) if (c > 0) == isinstance(a, Min) else any(cases)
+        first = mono[0]
+        if len(mono) == 1 and isinstance(first, (Min, Max)):
+            rest = e - of_atom(first) * c
+            cases = (is_nonneg(rest + x * c, ranges, depth - 1) for x in first.args)
+            return all(cases) if (c > 0) == isinstance(first, Min) else any(cases)
     for mono, _ in e.terms:
         for a in mono:
             if isinstance(a, FloorDiv) and (d := a.args[1].value()) is not None and d > 0:
                 scaled = e * d
-                quotient = of_atom(a)
                 replaced = _replace_atom(scaled, a, d, a.args[0] - a.args[0] % d)
-                if replaced is not None and replaced != scaled and quotient is not None:
+                if replaced is not None and replaced != scaled:
                     return is_nonneg(replaced, ranges, depth - 1)
     for name in reversed(list(ranges)):
         coeff = e.coefficient(name)
         if coeff is None or coeff == 0:
             continue
         lo_e, hi_e = ranges[name]
-        c = coeff.value()
-        if c is None:
-            clo, chi = interval(coeff, ranges)
-            if clo is not None and clo >= 0:
-                c = 1
-            elif chi is not None and chi <= 0:
-                c = -1
-            else:
-                continue
-        return is_nonneg(e.substitute({name: lo_e if c > 0 else hi_e}), ranges, depth - 1)
+        sign = _sign(coeff, ranges)
+        if sign is None:
+            continue
+        return is_nonneg(e.substitute({name: lo_e if sign > 0 else hi_e}), ranges, depth - 1)
     return False
 
 

@@ -81,7 +81,7 @@ class _Operation(Atom):
         self._hash = hash((self.symbol, args))
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.args == self.args  # type: ignore[attr-defined]
+        return type(other) is type(self) and other.args == self.args
 
     def __hash__(self) -> int:
         return self._hash
@@ -155,12 +155,13 @@ Monomial: TypeAlias = tuple[Atom, ...]
 class IntExpr:
     """A canonical integer polynomial over atoms. Immutable; build with operators, :func:`var`, :func:`const`."""
 
-    __slots__ = ("_hash", "const", "terms")
+    __slots__ = ("_free", "_hash", "const", "terms")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...], constant: int) -> None:
         self.terms = terms
         self.const = constant
-        self._hash = hash((terms, constant))
+        self._free: frozenset[str] | None = None if terms else frozenset()
+        self._hash: int | None = None
 
     # -- facts -------------------------------------------------------------------------------------------------
     @property
@@ -173,11 +174,9 @@ class IntExpr:
 
     def free_vars(self) -> frozenset[str]:
         """Names of all variables that occur anywhere in the expression."""
-        out: frozenset[str] = frozenset()
-        for mono, _ in self.terms:
-            for a in mono:
-                out |= a.free_vars()
-        return out
+        if self._free is None:
+            self._free = frozenset().union(*(a.free_vars() for mono, _ in self.terms for a in mono))
+        return self._free
 
     def atoms(self) -> Iterable[Atom]:
         for mono, _ in self.terms:
@@ -188,6 +187,8 @@ class IntExpr:
 
         None when the expression is not linear in the variable; the zero expression when it does not occur.
         """
+        if name not in self.free_vars():
+            return ZERO
         target = Var(name)
         terms: dict[Monomial, int] = {}
         constant = 0
@@ -295,6 +296,8 @@ class IntExpr:
         return isinstance(other, IntExpr) and self.const == other.const and self.terms == other.terms
 
     def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash((self.terms, self.const))
         return self._hash
 
     def __int__(self) -> int:

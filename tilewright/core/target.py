@@ -5,6 +5,7 @@ Detection of the host and parsing of ``"llvm -mcpu=..."`` are in ``codegen.host`
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 
@@ -36,6 +37,10 @@ class Target:
     def tile_rows(self, vectors: int) -> int:
         """Rows of a register tile that is ``vectors`` registers wide: accumulators, one row of operands, one broadcast."""
         return max(1, (self.vector_registers - vectors - 1) // vectors)
+
+    def with_threads(self, threads: int) -> Target:
+        """The same CPU with another number of threads."""
+        return dataclasses.replace(self, threads=threads)
 
     def legality_key(self) -> str:
         """What must match for machine code to run: triple, cpu and features."""

@@ -13,9 +13,13 @@ from tilewright.frontend.convert import GraphConverter
 from tilewright.frontend.dims import Dims, split_overrides
 from tilewright.frontend.report import require_known_opsets, require_supported
 from tilewright.frontend.source import open_source
+from tilewright.frontend.texts import require_text
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, TensorType
 from tilewright.graph_ir.ops import OPS
+
+BROKEN_ASSUMPTION = "model breaks an assumption of the importer"
+_INTERNAL = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
 
 
 def has_operator(op: str) -> bool:
@@ -39,20 +43,19 @@ def from_onnx(
     """
     source = open_source(model)
     try:
+        require_text(source.model)
         require_known_opsets(source.model)
         require_supported(source.model, native)
         shapes, sizes = split_overrides(input_shapes, source.model.graph)
         graph = GraphConverter(source, native, Dims(sizes), shapes).convert()
         graph = infer_graph(graph)
         _require_declared_types(source.model.graph, graph)
-    except UnicodeDecodeError as e:
-        raise ModelError(f"model: a name or text is not UTF-8: {e.reason} at {e.start}") from e
     except DecodeError as e:
         raise ModelError(f"model: malformed message: {e}") from e
     except RecursionError as e:
         raise ModelError("model: nested too deeply") from e
-    except OverflowError as e:
-        raise ModelError(f"model: a number is out of range: {e}") from e
+    except _INTERNAL as e:  # a malformed model must never show a traceback from inside; the cause stays attached
+        raise ModelError(f"{BROKEN_ASSUMPTION}: {type(e).__name__}: {' '.join(str(e).split())}") from e
     return graph
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from tilewright.core.errors import ModelError
 from tilewright.frontend.wire import Buffer, Span, map_file, split_payloads

@@ -11,8 +11,9 @@ Nodes that only compute shapes which are known as expressions over the dim symbo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tilewright.graph_ir.ir import Graph, Node, Shape, TensorType, node_reads
 from tilewright.graph_ir.kinds import PatternKind
@@ -37,7 +38,7 @@ SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
 
 _ANCHORS = frozenset({PatternKind.REDUCTION, PatternKind.OUT_FUSABLE, PatternKind.OPAQUE})
 _PLAIN = frozenset({PatternKind.BROADCAST, PatternKind.INJECTIVE})
-_MERGE_ONLY = frozenset({"Concat", "Split"})
+_ALONE = frozenset({"Concat", "Split"})
 _CHEAP_PROLOGUE = frozenset({"Transpose", "Slice", "Cast", "Expand"})
 _SOFT_OPAQUE = frozenset({"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"})
 _WINDOWS = frozenset({"Conv", "ConvTranspose", "ConvInteger", "QLinearConv"})
@@ -80,22 +81,43 @@ class FusionRefusal:
         return f"not fused {self.node} with {self.into}: {self.reason}"
 
 
+IsNative: TypeAlias = Callable[[Node], bool]
+
+
 def node_kind(node: Node) -> PatternKind:
     """The pattern kind of a node; HOST for what the operator table does not know."""
     op = OPS.get(node.op) if not node.domain else None
     return PatternKind.HOST if op is None else op.kind
 
 
-def group_graph(graph: Graph, limits: FusionLimits | None = None) -> tuple[Group, ...]:
-    """The groups of a graph in topological order (its subgraphs have their own)."""
-    return group_with_reasons(graph, limits)[0]
+def kind_in(graph: Graph, node: Node, is_native: IsNative | None = None) -> PatternKind:
+    """The kind of a node in this graph: HOST also where strings, sequences, complex numbers or unknown ranks occur."""
+    kind = node_kind(node)
+    if kind in (PatternKind.HOST, PatternKind.CONTROL):
+        return kind
+    if is_native is not None and not is_native(node):
+        return PatternKind.HOST
+    for name in (*node.inputs, *node.outputs):
+        v = graph.values.get(name)
+        if not name or v is None:
+            continue
+        if not isinstance(v.type, TensorType) or v.type.shape is None or v.type.dtype.kind in "sc":
+            return PatternKind.HOST
+    return kind
+
+
+def group_graph(
+    graph: Graph, limits: FusionLimits | None = None, is_native: IsNative | None = None
+) -> tuple[Group, ...]:
+    """The groups of a graph in topological order (its subgraphs have their own). ``is_native`` false: a host node."""
+    return group_with_reasons(graph, limits, is_native)[0]
 
 
 def group_with_reasons(
-    graph: Graph, limits: FusionLimits | None = None
+    graph: Graph, limits: FusionLimits | None = None, is_native: IsNative | None = None
 ) -> tuple[tuple[Group, ...], tuple[FusionRefusal, ...]]:
     """The groups, and every pair of neighbours that stayed apart."""
-    fuser = _Fuser(graph, limits or FusionLimits())
+    fuser = _Fuser(graph, limits or FusionLimits(), is_native)
     fuser.run()
     return fuser.groups(), tuple(dict.fromkeys(fuser.refusals))
 
@@ -124,12 +146,12 @@ def node_reads_of(graph: Graph) -> set[str]:
 
 
 class _Fuser:
-    def __init__(self, graph: Graph, limits: FusionLimits) -> None:
+    def __init__(self, graph: Graph, limits: FusionLimits, is_native: IsNative | None) -> None:
         self.graph = graph
         self.limits = limits
         skipped = shape_only_nodes(graph)
         self.nodes = [n for n in graph.nodes if n.name not in skipped]
-        self.kinds = [node_kind(n) for n in self.nodes]
+        self.kinds = [kind_in(graph, n, is_native) for n in self.nodes]
         self.place = {o: k for k, n in enumerate(self.nodes) for o in n.outputs if o}
         self.readers: list[list[int]] = [[] for _ in self.nodes]
         for k, n in enumerate(self.nodes):
@@ -222,9 +244,9 @@ class _Fuser:
                 return "it runs on the host"
             if kind is PatternKind.VIEW:
                 return "" if len(between) == 1 else "a view lies between"
-            if self.nodes[b].op in _MERGE_ONLY:
+            if self.nodes[b].op in _ALONE:
                 return f"{self.nodes[b].op} is a kernel of its own"
-        if any(self.nodes[m].op in _MERGE_ONLY for m in self.members[group]):
+        if any(self.nodes[m].op in _ALONE for m in self.members[group]):
             return ""
         anchors = [m for m in nodes if self.kinds[m] in _ANCHORS]
         if len(anchors) > 1:
@@ -233,8 +255,9 @@ class _Fuser:
             return f"more than {self.limits.max_nodes} nodes"
         if len(self._inputs(nodes)) > self.limits.max_inputs:
             return f"more than {self.limits.max_inputs} inputs"
-        if any(not self._is_static_rank(m) for m in nodes):
-            return "a rank is unknown"
+        repeated = self._repeated(nodes)
+        if repeated is not None:
+            return f"{self.nodes[repeated].op} would be repeated for each element that it is broadcast to"
         return self._around_anchor(anchors[0], nodes) if anchors else None
 
     def _around_anchor(self, anchor: int, nodes: Sequence[int]) -> str | None:
@@ -246,11 +269,11 @@ class _Fuser:
         out = self._shape(node.outputs[0])
         for m in behind:
             n = self.nodes[m]
-            if kind is PatternKind.OUT_FUSABLE or kind is PatternKind.OPAQUE:
-                if self.kinds[m] is PatternKind.INJECTIVE and not self.limits.injective_epilogue:
-                    return f"{n.op} after {node.op} would scatter its stores"
-                same = self._shape(n.outputs[0]) == out
-                if not same and self._depends(m, anchor, nodes) and self.kinds[m] is PatternKind.BROADCAST:
+            scattered = kind is not PatternKind.REDUCTION and not self.limits.injective_epilogue
+            if self.kinds[m] is PatternKind.INJECTIVE and scattered and self._depends(m, anchor, nodes):
+                return f"{n.op} after {node.op} would scatter its stores"
+            if self.kinds[m] is PatternKind.BROADCAST and self._shape(n.outputs[0]) != out:
+                if self._depends(m, anchor, nodes):
                     return f"{n.op} makes the result of {node.op} larger"
         return self._prologue_refusal(node, kind, before)
 
@@ -300,8 +323,17 @@ class _Fuser:
         v = self.graph.values.get(name)
         return v.type.shape if v is not None and isinstance(v.type, TensorType) else None
 
-    def _is_static_rank(self, m: int) -> bool:
-        return all(self._shape(o) is not None for o in self.nodes[m].outputs if o)
+    def _repeated(self, nodes: Sequence[int]) -> int | None:
+        """An expensive member whose result is broadcast by another member that is no anchor."""
+        inside = set(nodes)
+        for m in nodes:
+            if self.nodes[m].op not in _EXPENSIVE or self.kinds[m] in _ANCHORS:
+                continue
+            for r in self.readers[m]:
+                if r in inside and self.kinds[r] is PatternKind.BROADCAST:
+                    if self._shape(self.nodes[r].outputs[0]) != self._shape(self.nodes[m].outputs[0]):
+                        return m
+        return None
 
     def _is_read(self, name: str) -> bool:
         return name in self.graph.outputs or any(name in self.nodes[r].inputs for r in self.readers[self.place[name]])

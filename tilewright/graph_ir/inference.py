@@ -44,10 +44,10 @@ def infer_node(
     constants: Mapping[str, Constant],
     symbols: FreshSymbols | None = None,
 ) -> tuple[Value, ...]:
-    """Values of one node's outputs, given its inputs'; fresh symbols (from ``symbols``) avoid every name those mention."""
+    """Values of one node's outputs from its inputs'. Fresh symbols come from ``symbols``, or avoid the inputs' names."""
     if symbols is None:
         symbols = FreshSymbols({s for v in values.values() for s in _symbols_of(v.type)})
-    return _infer_node(node, dict(values), constants, symbols)[1]
+    return _infer_node(node, values, constants, symbols)[1]
 
 
 def symbols_in(values: Mapping[str, Value]) -> set[str]:
@@ -63,7 +63,7 @@ def constant_value(name: str, array: np.ndarray) -> Value:
 
 
 def _elements(array: np.ndarray) -> Data | None:
-    if array.size > MAX_DATA or array.size == 0 and array.ndim != 1:
+    if array.size > MAX_DATA or (array.size == 0 and array.ndim != 1):
         return None
     if array.dtype.kind in "iub":
         return tuple(const(int(x)) for x in array.reshape(-1))
@@ -107,7 +107,7 @@ def _infer(
         if given is not None:
             local[name] = Value(name, given)
         elif name in graph.values:
-            local[name] = Value(name, graph.values[name].type, graph.values[name].data if input_types is None else None)
+            local[name] = graph.values[name]
         else:
             raise ModelError(f"graph '{graph.name}': expected a type for input '{name}', got none")
     for name, c in graph.constants.items():
@@ -133,17 +133,13 @@ def _infer(
 
 
 def _infer_node(
-    node: Node, scope: dict[str, Value], constants: Mapping[str, Constant], symbols: FreshSymbols
+    node: Node, scope: Mapping[str, Value], constants: Mapping[str, Constant], symbols: FreshSymbols
 ) -> tuple[Node, tuple[Value, ...]]:
     op = OPS.get(node.op) if node.domain == "" else None
     if op is None:
         raise ModelError(f"node '{node.name}' ({node.op}): expected a known operator, got {node.domain or 'ai.onnx'}")
-    n = len(node.inputs)
-    if n < op.min_inputs or (op.max_inputs is not None and n > op.max_inputs):
-        raise ModelError(f"node '{node.name}' ({node.op}): expected {_count(op.min_inputs, op.max_inputs)} inputs, got {n}")
-    if len(node.outputs) < op.min_outputs or (op.max_outputs is not None and len(node.outputs) > op.max_outputs):
-        wanted = _count(op.min_outputs, op.max_outputs)
-        raise ModelError(f"node '{node.name}' ({node.op}): expected {wanted} outputs, got {len(node.outputs)}")
+    _require_count(node, "inputs", len(node.inputs), op.min_inputs, op.max_inputs)
+    _require_count(node, "outputs", len(node.outputs), op.min_outputs, op.max_outputs)
     inputs: list[Value | None] = []
     arrays: list[np.ndarray | None] = []
     for i in node.inputs:
@@ -182,7 +178,7 @@ def _require_sizes(ctx: InferContext, inferred: Sequence[Inferred]) -> None:
                     ctx.error("sizes >= 0", str(r.type))
 
 
-def _count(least: int, most: int | None) -> str:
-    if most is None:
-        return f"at least {least}"
-    return str(least) if least == most else f"{least} to {most}"
+def _require_count(node: Node, what: str, got: int, least: int, most: int | None) -> None:
+    if got < least or (most is not None and got > most):
+        wanted = f"at least {least}" if most is None else str(least) if least == most else f"{least} to {most}"
+        raise ModelError(f"node '{node.name}' ({node.op}): expected {wanted} {what}, got {got}")

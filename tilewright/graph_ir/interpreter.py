@@ -10,7 +10,7 @@ from tilewright import reference
 from tilewright.core.errors import InputError, ModelError
 from tilewright.graph_ir.ir import Graph, Node, TensorType, node_reads
 
-_FAILURES = (ValueError, TypeError, IndexError, KeyError, RuntimeError, AttributeError, ZeroDivisionError, OverflowError)
+_FAILURES = (ValueError, TypeError, LookupError, RuntimeError, AttributeError, ArithmeticError)
 
 
 def interpret(
@@ -18,8 +18,8 @@ def interpret(
 ) -> dict[str, object]:
     """Values of the graph's outputs, and of the names in ``keep``, for the inputs in ``feed``.
 
-    A value is freed after its last use. Sequences are lists, an empty optional is None. Raises InputError for missing or
-    unknown inputs and ModelError, naming the node, where an operator refuses its inputs.
+    A value is freed after its last use. Sequences are lists, an empty optional is None. Raises InputError for missing
+    or unknown inputs and ModelError, naming the node, where an operator refuses its inputs.
     """
     missing = [n for n in graph.inputs if n not in feed]
     unknown = [n for n in feed if n not in graph.inputs]

@@ -22,17 +22,18 @@ from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
-from tilewright.graph_ir.rules import activations, algebra, attention, noops, norms, products, scales, views
+from tilewright.graph_ir.rules import activations, algebra, attention, noops, norms, products, row_views, scales, views
 from tilewright.graph_ir.rules.driver import rule_pass
-from tilewright.graph_ir.text import format_graph
-from tilewright.graph_ir.verify import verify_graph
+from tilewright.graph_ir.text import print_graph
+from tilewright.graph_ir.verifier import verify_graph
 
 SIMPLIFY = rule_pass("simplify", Level.BASIC, (*noops.RULES, *views.RULES, *algebra.RULES))
 FOLD_SCALES = rule_pass("fold_scales", Level.EXTENDED, scales.RULES)
 SPLIT_BATCHNORM = rule_pass("split_batchnorm", Level.EXTENDED, scales.BATCHNORM_AS_AFFINE)
 RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *norms.RULES))
 REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, algebra.STRENGTH)
-SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, products.RULES)
+SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, (*products.RULES, *algebra.RULES))
+SINK_RESHAPES = rule_pass("sink_reshapes", Level.EXTENDED, (*row_views.RULES, *views.RULES, *noops.RULES))
 FUSE_ATTENTION = rule_pass("fuse_attention", Level.EXTENDED, attention.RULES, optional=True)
 
 PASSES: tuple[Pass, ...] = (
@@ -48,6 +49,7 @@ PASSES: tuple[Pass, ...] = (
     RECOGNISE,  # before strength reduction rewrites the powers that the patterns look for
     REDUCE_STRENGTH,
     SPLIT_GEMM,  # after BatchNorm was folded into it; a constant operand is turned here
+    SINK_RESHAPES,  # Reshape, MatMul, Reshape: needs MatMul, which Gemm has just become
     FUSE_ATTENTION,  # needs the scale and mask still apart from the products
     SINK_TRANSPOSES,  # pairs meet and cancel
     CHANNELS_LAST,  # last of the structural ones: it moves axes that patterns above count on
@@ -83,11 +85,16 @@ class PassReport:
     records: tuple[PassRecord, ...]
 
     def explain(self) -> str:
-        """Every pass with what fired, and what was refused and why."""
+        """Every pass with what fired, and what was refused and why (a refusal that comes again is shown once)."""
         lines = []
+        seen: set[str] = set()
         for r in self.records:
             lines.append(f"{r.name}: {r.nodes_before} -> {r.nodes_after} nodes")
-            lines.extend(f"  {line}" for line in iter_lines(r.log))
+            for line in iter_lines(r.log):
+                if line not in seen:
+                    lines.append(f"  {line}")
+                if line.startswith("refused"):
+                    seen.add(line)
         return "\n".join(lines)
 
     def fired(self, what: str) -> int:
@@ -168,7 +175,7 @@ class Dump:
 
     def after(self, step: int, pass_: Pass, graph: Graph, log: PassLog) -> None:
         name = re.sub(r"[^\w.-]", "_", pass_.name)
-        (self.directory / f"{step:02d}_{name}.txt").write_text(format_graph(graph))
+        (self.directory / f"{step:02d}_{name}.txt").write_text(print_graph(graph))
 
 
 @dataclass(frozen=True, slots=True)

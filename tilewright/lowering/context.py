@@ -20,6 +20,7 @@ from tilewright.core.errors import InternalError, UnsupportedError
 from tilewright.core.intexpr import IntExpr, IntLike, as_expr, const
 from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Attribute, Constant, Node, Value
+from tilewright.lowering.indexing import choose, linear_index
 from tilewright.tensor_ir.compute import (
     IndexLike,
     Recurrence,
@@ -27,6 +28,7 @@ from tilewright.tensor_ir.compute import (
     Tensor,
     Update,
     Val,
+    index_of,
     index_value,
     lift,
     op,
@@ -75,6 +77,24 @@ class ScalarTensor(Tensor):
         if count != len(self.shape):
             raise TypeError(f"{self.name}: expected {len(self.shape)} indices, got {count}")
         return lift(self.value, self.dtype)
+
+
+class KnownTensor(Tensor):
+    """A small integer operand whose elements are known as expressions: reading it loads nothing."""
+
+    __slots__ = ("elements",)
+
+    def __init__(self, name: str, shape: tuple[IntExpr, ...], dtype: DType, elements: tuple[IntExpr, ...]) -> None:
+        super().__init__(name, shape, dtype, (), None)
+        self.elements = elements
+
+    def __getitem__(self, indices: IndexLike | tuple[IndexLike, ...]) -> Val:
+        idx = indices if isinstance(indices, tuple) else (indices,)
+        if len(idx) != len(self.shape):
+            raise TypeError(f"{self.name}: expected {len(self.shape)} indices, got {len(idx)}")
+        flat = linear_index([index_of(i) for i in idx], self.shape)
+        ends = [const(k + 1) for k in range(len(self.elements))]
+        return choose(flat, ends, lambda k: index_value(self.elements[k])).cast(self.dtype)
 
 
 class Names:
@@ -175,6 +195,7 @@ class LowerContext:
 
     # -- reading the node --------------------------------------------------------------------------------------------
     def has_input(self, i: int) -> bool:
+        """True if the node names input ``i``."""
         return i < len(self.inputs) and self.inputs[i] is not None
 
     def input(self, i: int) -> Tensor:
@@ -208,7 +229,7 @@ class LowerContext:
 
     def attr_int(self, key: str, default: int) -> int:
         v = self.node.attr(key)
-        return default if v is None else int(v)  # type: ignore[call-overload]
+        return default if v is None else int(v)  # type: ignore[arg-type]
 
     def attr_float(self, key: str, default: float) -> float:
         v = self.node.attr(key)

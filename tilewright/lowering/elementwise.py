@@ -13,7 +13,7 @@ from typing import TypeAlias
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, const, minimum
-from tilewright.lowering.context import LowerContext, Rule, wide, widen
+from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, op, select
 from tilewright.tensor_ir.ir import Cast, Const
 
@@ -41,7 +41,7 @@ def axis_names(rank: int) -> list[str]:
 
 
 def elementwise(c: LowerContext, formula: Formula, inputs: Sequence[Tensor] | None = None, out: int = 0) -> Tensor:
-    """The stage ``out[i] = formula(inputs[i]...)``; operands are widened and the result converted to the output type."""
+    """The stage ``out[i] = formula(inputs[i]...)``; operands widened, the result in the output's type."""
     value = c.output(out)
     operands = list(inputs) if inputs is not None else [t for t in c.inputs if t is not None]
     shape = value.shape

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.errors import UnsupportedError
+from tilewright.core.errors import InternalError, UnsupportedError
 from tilewright.core.intexpr import (
     Atom,
     FloorDiv,
@@ -30,22 +29,20 @@ from tilewright.core.intexpr import (
     var,
 )
 from tilewright.core.target import Target
+from tilewright.graph_ir.fusion import Group
 from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
-from tilewright.lowering.context import FunctionParts, LowerContext, Names, PackedConstant, ScalarTensor
+from tilewright.lowering.context import FunctionParts, KnownTensor, LowerContext, Names, PackedConstant, ScalarTensor
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.table import RULES
 from tilewright.tensor_ir.compute import Recurrence, Reduction, Tensor, Update, Val, build_func, compute, placeholder
 from tilewright.tensor_ir.ir import Axis, Dyn, Expr, Func, Load, loads, map_expr, substitute_expr, walk_index
-
-if TYPE_CHECKING:
-    from tilewright.graph_ir.fusion import Group
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredGroup:
     """A function with what its parameters stand for.
 
-    ``func.params`` are: ``inputs`` (names of graph values), then ``constants``, then ``outputs`` (names of graph values).
+    ``func.params`` are: ``inputs``, then ``constants``, then ``outputs``; inputs and outputs are names of graph values.
     ``func.dims`` are dimension symbols of the graph.
     """
 
@@ -62,29 +59,45 @@ def can_lower(node: Node) -> bool:
 
 def lower_group(graph: Graph, group: Group, target: Target) -> LoweredGroup:
     """The function of ``group``. Raises UnsupportedError naming the node and what is missing."""
-    values = [_require_tensor(graph, name, group.nodes[0]) for name in (*group.inputs, *group.outputs)]
-    reserved: set[str] = set()
-    for v in [*values, *(graph.values[o] for n in group.nodes for o in n.outputs if o)]:
-        if isinstance(v.type, TensorType) and v.type.shape is not None:
-            reserved |= frozenset().union(*(d.free_vars() for d in v.type.shape))
-        for d in v.data or ():
-            reserved |= d.free_vars()
-    parts = FunctionParts(Names(sorted(reserved)))
-    env: dict[str, Tensor] = {}
-    arrays: dict[str, np.ndarray] = {}
-    params: dict[str, tuple[str, Tensor]] = {}
-    for name in dict.fromkeys((*group.inputs, *(i for n in group.nodes for i in n.inputs if i in graph.constants))):
-        if name in graph.constants:
-            arrays[name] = graph.constants[name].array
-            env[name] = _constant_tensor(parts, _require_tensor(graph, name, group.nodes[0]), arrays[name])
-        else:
-            value = _require_tensor(graph, name, group.nodes[0])
-            env[name] = placeholder(parts.names.unique(f"p{len(params)}"), value.shape, value.dtype)
-            params[env[name].name] = name, env[name]
+    parts, env, arrays, params = _operands(graph, group.nodes, group.inputs)
     for node in group.nodes:
         _lower_node(graph, node, target, parts, env, arrays)
     outputs = _separate_outputs(parts, env, group.outputs)
     return _finish(group.outputs, parts, params, outputs, _function_name(group.nodes))
+
+
+def native_refusal(graph: Graph, node: Node, target: Target) -> str | None:
+    """Why ``node`` cannot be native code in this graph; None if it can. Packs nothing and builds no function."""
+    try:
+        parts, env, arrays, _ = _operands(graph, (node,), tuple(i for i in node.inputs if i))
+        _lower_node(graph, node, target, parts, env, arrays)
+    except UnsupportedError as e:
+        return str(e)
+    return None
+
+
+def _operands(
+    graph: Graph, nodes: Sequence[Node], inputs: Sequence[str]
+) -> tuple[FunctionParts, dict[str, Tensor], dict[str, np.ndarray], dict[str, tuple[str, Tensor]]]:
+    """A fresh function, its operands as tensors, the arrays of constant ones, and the parameters by name."""
+    reserved: set[str] = set()
+    for v in (graph.values[x] for n in nodes for x in (*n.inputs, *n.outputs) if x):
+        if isinstance(v.type, TensorType) and v.type.shape is not None:
+            reserved |= frozenset().union(*(d.free_vars() for d in v.type.shape))
+        reserved |= frozenset().union(*(d.free_vars() for d in v.data or ()))
+    parts = FunctionParts(Names(sorted(reserved)))
+    env: dict[str, Tensor] = {}
+    arrays: dict[str, np.ndarray] = {}
+    params: dict[str, tuple[str, Tensor]] = {}
+    for name in dict.fromkeys((*inputs, *(i for n in nodes for i in n.inputs if i in graph.constants))):
+        value = _require_tensor(graph, name, nodes[0])
+        if name in graph.constants:
+            arrays[name] = graph.constants[name].array
+            env[name] = _constant_tensor(parts, value, arrays[name])
+        else:
+            env[name] = placeholder(parts.names.unique(f"p{len(params)}"), value.shape, value.dtype)
+            params[env[name].name] = name, env[name]
+    return parts, env, arrays, params
 
 
 def _function_name(nodes: Sequence[Node]) -> str:
@@ -122,6 +135,12 @@ def _lower_node(
     for name in (*node.inputs, *node.outputs):
         if name:
             _require_tensor(graph, name, node)
+    for name in node.inputs:
+        if name and name not in env:
+            value = graph.values[name]
+            if value.data is None:
+                raise InternalError(f"node {node.name!r} ({node.op}): group has no operand {name!r}")
+            env[name] = KnownTensor(f"known_{name}", value.shape, value.dtype, value.data)
     context = LowerContext(
         node,
         target,

@@ -1,4 +1,4 @@
-"""Index arithmetic that several operator families share: reshapes as index maps, axes, decomposition of flat indices."""
+"""Index arithmetic that several operator families share: reshapes as index maps, axes, flat positions."""
 
 from __future__ import annotations
 
@@ -85,6 +85,10 @@ def _matching_run(a: Sequence[IntExpr], b: Sequence[IntExpr]) -> tuple[int, int]
 
 def choose(position: IntExpr, bounds: Sequence[IntExpr], pick: Callable[[int], Val]) -> Val:
     """``pick(k)`` for the k with ``bounds[k-1] <= position < bounds[k]``; a balanced tree of selects."""
+
+    known, ends = position.value(), [b.value() for b in bounds]
+    if known is not None and all(e is not None for e in ends):
+        return pick(next((k for k, e in enumerate(ends) if e is not None and known < e), len(ends) - 1))
 
     def tree(low: int, high: int) -> Val:
         if high - low == 1:

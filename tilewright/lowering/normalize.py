@@ -167,15 +167,13 @@ def lower_batch_norm(c: LowerContext) -> tuple[Tensor, ...]:
     results = [c.stage(compute(c.name("batch_norm"), x.shape, body, axis_names=axis_names(x.ndim)))]
     if training:
         momentum = c.attr_float("momentum", 0.9)
-        for n, (old, new) in enumerate(((3, mean_of), (4, var_of))):
-            dtype = c.input(old).dtype
+        for old, new in ((3, mean_of), (4, var_of)):
 
             def blend(k: IntExpr, o: int = old, f: Callable[[IntExpr], Val] = new) -> Val:
                 mixed = c.input(o)[k].cast(real) * momentum + f(k) * (1.0 - momentum)
                 return mixed.cast(c.input(o).dtype)
 
-            running = compute(c.name("running"), (count,), blend, axis_names=["k"])
-            results.append(running if dtype == running.dtype and n < 2 else running)
+            results.append(c.stage(compute(c.name("running"), (count,), blend, axis_names=["k"])))
     return tuple(results)
 
 

@@ -37,7 +37,7 @@ from tilewright.tensor_ir.compute import (
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Where windows lie. ``spatial``: the tensor dimensions they slide over; the rest is one entry for each of those."""
+    """Where windows lie. ``spatial``: the tensor dimensions they slide over, the rest one entry for each."""
 
     spatial: tuple[int, ...]
     kernel: tuple[int, ...]
@@ -49,7 +49,7 @@ class Windows:
     def read(
         self, x: Tensor, out: Sequence[IntExpr], index: Sequence[IntExpr], steps: Sequence[ReduceAxis]
     ) -> tuple[tuple[IntExpr, ...], Val | None]:
-        """The place that step ``steps`` of window ``index`` reads; the condition for it to be in ``x`` (None: always)."""
+        """The place that step ``steps`` of window ``index`` reads; when that is in ``x`` (None: always)."""
         place, inside = list(index), None
         for k, d in enumerate(self.spatial):
             place[d] = index[d] * self.strides[k] + steps[k].index * self.dilations[k] - self.begin[k]

@@ -199,7 +199,9 @@ def integer_convolution(
     c: LowerContext, x: Tensor, w: Tensor, zx: Tensor | None, zw: Tensor | None, shape: Sequence[IntExpr]
 ) -> Tensor:
     """The int32 convolution of NCHW ``x`` with ``w``; steps outside the image count as the zero point."""
-    kernel = tuple(int(s) for s in w.shape[2:])
+    kernel = tuple(s.value() or 0 for s in w.shape[2:])
+    if 0 in kernel:
+        raise c.unsupported(f"the weight's spatial dims must be constant, got {', '.join(map(str, w.shape[2:]))}")
     windows = windows_for(c, x, tuple(range(2, x.ndim)), kernel)
     per_group, groups = w.shape[1], c.attr_int("group", 1)
     outs = shape[1] // groups

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from tilewright.tensor_ir.compute import (
 
 Activation = Callable[[Val], Val]
 
-_ACTIVATIONS: dict[str, Callable[[Val, float | None, float | None], Val]] = {
+_ACTIVATIONS: dict[str, Callable[..., Val]] = {
     "relu": lambda x, a, b: op("max", x, 0.0),
     "tanh": lambda x, a, b: op("tanh", x),
     "sigmoid": lambda x, a, b: sigmoid(x),
@@ -108,7 +109,8 @@ class Cell:
         if c.constants[operand] is not None and all(s.is_const for s in w.shape):
 
             def transposed(a: np.ndarray) -> np.ndarray:
-                return a[d].T
+                turned: np.ndarray = a[d].T
+                return turned
 
             packed = c.packed(operand, transposed, (w.shape[2], w.shape[1]), f"recurrent_{name}{d}")
             return lambda k, g: widen(packed[k, g])
@@ -256,11 +258,16 @@ def rnn_cell(cell: Cell) -> tuple[Tensor, ...]:
     return (hidden,)
 
 
+def _numbers(c: LowerContext, key: str) -> list[float]:
+    given = c.attr(key)
+    return [float(x) for x in given] if isinstance(given, tuple) else []
+
+
 def _activations(c: LowerContext, defaults: tuple[str, ...], directions: int) -> list[tuple[Activation, ...]]:
     given = c.attr("activations")
     names = [str(n).lower() for n in given] if given else [n.lower() for n in defaults * directions]  # type: ignore[union-attr]
-    alphas = list(c.attr("activation_alpha") or ())  # type: ignore[call-overload]
-    betas = list(c.attr("activation_beta") or ())  # type: ignore[call-overload]
+    alphas = _numbers(c, "activation_alpha")
+    betas = _numbers(c, "activation_beta")
     made: list[Activation] = []
     for name in names:
         if name not in _ACTIVATIONS:
@@ -268,7 +275,7 @@ def _activations(c: LowerContext, defaults: tuple[str, ...], directions: int) ->
         takes = _PARAMETERS.get(name, (0, 0))
         a = alphas.pop(0) if takes[0] and alphas else None
         b = betas.pop(0) if takes[1] and betas else None
-        made.append(lambda x, f=_ACTIVATIONS[name], a=a, b=b: f(x, a, b))
+        made.append(partial(_ACTIVATIONS[name], a=a, b=b))
     n = len(defaults)
     if len(made) != n * directions:
         raise c.unsupported(f"attribute activations must have {n * directions} entries, got {len(made)}")

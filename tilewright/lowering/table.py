@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tilewright.lowering import (
+    attention,
     broadcast,
     conv,
     elementwise,
     gather,
     generate,
+    grid_sample,
     matmul,
     normalize,
     pad,
@@ -15,9 +17,12 @@ from tilewright.lowering import (
     quantize,
     recurrent,
     reduce,
+    resize,
     scatter,
     shape,
     softmax,
+    vision,
+    windows,
 )
 from tilewright.lowering.context import Rule
 
@@ -33,6 +38,11 @@ RULES: dict[str, Rule] = {
     **softmax.RULES,
     **normalize.RULES,
     **pool.RULES,
+    **resize.RULES,
+    **attention.RULES,
+    **vision.RULES,
+    **windows.RULES,
+    **grid_sample.RULES,
     **quantize.RULES,
     **matmul.RULES,
     **conv.RULES,

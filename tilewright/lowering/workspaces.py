@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from tilewright.core.dtypes import DType
+from tilewright.core.intexpr import IntExpr
 from tilewright.core.plan import ControlStep, KernelStep, Plan, Slot, Step
 from tilewright.tensor_ir.ir import Alloc, Buffer, Func, Loop, Stmt, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """What a plan needs to know of a scheduled function: its dims, extra arguments, and whether it uses all threads."""
+
+    dims: tuple[str, ...]
+    workspaces: tuple[tuple[DType, tuple[IntExpr, ...]], ...]
+    parallel: bool
 
 
 def workspaces_of(func: Func) -> tuple[Buffer, ...]:
@@ -25,20 +37,20 @@ def is_parallel(func: Func) -> bool:
     return any(isinstance(s, Loop) and s.kind == "parallel" for s in walk(func.body))
 
 
-def with_scheduled(plan: Plan, scheduled: Mapping[str, Func]) -> Plan:
+def with_scheduled(plan: Plan, scheduled: Mapping[str, Scheduled]) -> Plan:
     """``plan`` with a temp slot for every workspace and the ``parallel`` flags of the scheduled functions."""
     slots = dict(plan.slots)
     steps: list[Step] = []
     for i, step in enumerate(plan.steps):
         if isinstance(step, KernelStep):
-            func = scheduled[step.kernel]
-            env = dict(zip(func.dims, step.dims, strict=True))
+            kernel = scheduled[step.kernel]
+            env = dict(zip(kernel.dims, step.dims, strict=True))
             names = []
-            for b in workspaces_of(func):
-                name = f"{b.name}@{i}"
-                slots[name] = Slot(name, b.dtype, tuple(d.substitute(env) for d in b.shape), "temp")
+            for k, (dtype, shape) in enumerate(kernel.workspaces):
+                name = f"workspace_{i}_{k}"
+                slots[name] = Slot(name, dtype, tuple(d.substitute(env) for d in shape), "temp")
                 names.append(name)
-            steps.append(dataclasses.replace(step, args=(*step.args, *names), parallel=is_parallel(func)))
+            steps.append(dataclasses.replace(step, args=(*step.args, *names), parallel=kernel.parallel))
         elif isinstance(step, ControlStep):
             bodies = tuple(with_scheduled(b, scheduled) for b in step.bodies)
             steps.append(dataclasses.replace(step, bodies=bodies))

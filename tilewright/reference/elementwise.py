@@ -1,4 +1,4 @@
-"""Elementwise operators where onnx.reference is slow."""
+"""Elementwise operators where onnx.reference is slow or knows too few types."""
 
 from __future__ import annotations
 
@@ -31,4 +31,12 @@ def _gelu(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     return [y.astype(x.dtype)]
 
 
-DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {"Erf": _erf, "Gelu": _gelu}
+def _identity(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    return [inputs[0]]
+
+
+DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
+    "Erf": _erf,
+    "Gelu": _gelu,
+    "Identity": _identity,
+}

@@ -1,7 +1,7 @@
 """``evaluate``: one operator on arrays, by our own definition where there is one, else by ``onnx.reference``.
 
-Floats below 32 bits are widened, computed in float32 and rounded once at the end, which is also what compiled code does.
-Attributes are plain Python values; a tensor attribute is an array or anything with an ``array``; an element type is a
+Floats below 32 bits are widened, computed in float32 and rounded at the end, which is also what compiled code does.
+Attributes are plain Python values; a tensor attribute is an array or has one as ``array``; an element type is a
 ``DType`` or its ONNX number.
 """
 
@@ -14,13 +14,13 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import UnsupportedError
-from tilewright.reference import elementwise, matrix, movement, windows
+from tilewright.reference import elementwise, matrix, windows
 from tilewright.reference.onnx_ops import evaluate_onnx
 
 Attrs = Mapping[str, object]
 Definition = Callable[[Attrs, Sequence[object], int], list[object]]
 
-OWN: Mapping[str, Definition] = {**windows.DEFINITIONS, **matrix.DEFINITIONS, **elementwise.DEFINITIONS, **movement.DEFINITIONS}
+OWN: Mapping[str, Definition] = {**windows.DEFINITIONS, **matrix.DEFINITIONS, **elementwise.DEFINITIONS}
 
 CHANNELS_LAST = frozenset(
     {

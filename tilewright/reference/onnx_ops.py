@@ -43,7 +43,10 @@ def evaluate_onnx(op: str, attrs: Mapping[str, object], inputs: Sequence[object]
     except (NotImplementedError, SchemaError, RuntimeContextError) as e:
         raise UnsupportedError(f"{op}: no reference definition") from e
     args = list(inputs[: len(names)])
-    return list(instance.run(*args))[:n_outputs] if n_outputs else []
+    try:
+        return list(instance.run(*args))[:n_outputs]
+    except ImportError as e:
+        raise UnsupportedError(f"{op}: {e}") from e
 
 
 def _attribute(key: str, value: object) -> Any:

@@ -11,7 +11,10 @@ import numpy as np
 Attrs = Mapping[str, Any]
 
 
-def padding(attrs: Attrs, spatial: Sequence[int], reach: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+Ints = Sequence[int]
+
+
+def padding(attrs: Attrs, spatial: Ints, reach: Ints, strides: Ints) -> list[tuple[int, int]]:
     """(before, after) along each spatial axis, from ``pads`` or ``auto_pad``."""
     n = len(spatial)
     auto = attrs.get("auto_pad", "NOTSET")
@@ -28,7 +31,7 @@ def padding(attrs: Attrs, spatial: Sequence[int], reach: Sequence[int], strides:
     return list(zip(pads[:n], pads[n:], strict=True))
 
 
-def _windows(x: np.ndarray, counts: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:
+def _windows(x: np.ndarray, counts: Ints, kernel: Ints, strides: Ints, dilations: Ints) -> np.ndarray:
     """A view of the padded ``x`` with shape (N, C, counts..., kernel...)."""
     steps = x.strides[2:]
     return np.lib.stride_tricks.as_strided(
@@ -58,7 +61,7 @@ def convolve(x: np.ndarray, w: np.ndarray, attrs: Attrs, fill: Any = 0) -> np.nd
     pads = padding(attrs, x.shape[2:], reach, strides)
     if any(p != (0, 0) for p in pads):
         clipped = [(max(a, 0), max(b, 0)) for a, b in pads]
-        cuts = tuple(slice(max(-a, 0), size - max(-b, 0)) for (a, b), size in zip(pads, x.shape[2:], strict=True))
+        cuts = [slice(max(-a, 0), size - max(-b, 0)) for (a, b), size in zip(pads, x.shape[2:], strict=True)]
         x = np.pad(x[(slice(None), slice(None), *cuts)], [(0, 0), (0, 0), *clipped], constant_values=fill)
     counts = [(size - r) // s + 1 for size, r, s in zip(x.shape[2:], reach, strides, strict=True)]
     per_in, per_out = w.shape[1], w.shape[0] // group
@@ -71,7 +74,8 @@ def convolve(x: np.ndarray, w: np.ndarray, attrs: Attrs, fill: Any = 0) -> np.nd
                 slice(o * d, o * d + (c - 1) * s + 1, s)
                 for o, d, c, s in zip(offset, dilations, counts, strides, strict=True)
             )
-            factor = tall[(slice(None), slice(None), *offset)].reshape(1, group, per_out, *(1,) * n)
+            tap: tuple[Any, ...] = (slice(None), slice(None), *offset)
+            factor = tall[tap].reshape(1, group, per_out, *(1,) * n)
             target += x[(slice(None), slice(None), *at)][:, :, None] * factor
         return out
     view = _windows(x, counts, kernel, strides, dilations)
@@ -165,14 +169,14 @@ def transpose_padding(
     return pairs, [f + e - a - b for f, e, (a, b) in zip(full, extra, pairs, strict=True)]
 
 
-def _pool_view(attrs: Attrs, x: np.ndarray, fill: Any) -> tuple[np.ndarray, list[tuple[int, int]], list[int], list[int]]:
-    """Windows of ``x`` padded with ``fill``: the view, the pads, the window counts, the padding a ceil adds at the end."""
+def _pool_view(attrs: Attrs, x: np.ndarray, fill: Any) -> tuple[np.ndarray, list[tuple[int, int]], list[int]]:
+    """Windows of ``x`` padded with ``fill`` (also where ceil_mode looks past the end): view, pads, window counts."""
     n = x.ndim - 2
     kernel = attrs["kernel_shape"]
     strides, dilations = _geometry(attrs, n)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     pads = padding(attrs, x.shape[2:], reach, strides)
-    counts, more = [], []
+    counts, ends = [], []
     for size, r, s, (before, after) in zip(x.shape[2:], reach, strides, pads, strict=True):
         free = size + before + after - r
         count = free // s + 1
@@ -181,17 +185,16 @@ def _pool_view(attrs: Attrs, x: np.ndarray, fill: Any) -> tuple[np.ndarray, list
             if (count - 1) * s >= size + before:
                 count -= 1
         counts.append(count)
-        more.append(max((count - 1) * s + r - (size + before + after), 0))
-    ends = [(before, after + m) for (before, after), m in zip(pads, more, strict=True)]
+        ends.append((before, max(after, (count - 1) * s + r - size - before)))
     padded = np.pad(x, [(0, 0), (0, 0), *ends], constant_values=fill)
-    return _windows(padded, counts, kernel, strides, dilations), pads, counts, more
+    return _windows(padded, counts, kernel, strides, dilations), pads, counts
 
 
 def _max_pool(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]:
     x = inputs[0]
     n = x.ndim - 2
     low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    view, _, counts, _ = _pool_view(attrs, x, low)
+    view, _, counts = _pool_view(attrs, x, low)
     tail = tuple(range(2 + n, 2 + 2 * n))
     y = view.max(axis=tail)
     if n_outputs == 1:
@@ -200,37 +203,36 @@ def _max_pool(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[objec
     if attrs.get("storage_order"):
         order = (0, 1, *range(x.ndim - 1, 1, -1))
         flat = np.arange(flat.size, dtype=np.int64).reshape([x.shape[i] for i in order]).transpose(np.argsort(order))
-    places, _, _, _ = _pool_view(attrs, flat, -1)
+    places, _, _ = _pool_view(attrs, flat, -1)
     values = view.reshape(*x.shape[:2], *counts, -1)
     inside = places.reshape(*x.shape[:2], *counts, -1)
     best = np.argmax((values == y[..., None]) & (inside >= 0), axis=-1)
     return [y, np.take_along_axis(inside, best[..., None], axis=-1)[..., 0]]
 
 
-def _average_pool(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+def _average_pool(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]:
     x = inputs[0]
     n = x.ndim - 2
-    view, pads, _, _ = _pool_view(attrs, x, 0)
+    view, pads, counts = _pool_view(attrs, x, 0)
     tail = tuple(range(2 + n, 2 + 2 * n))
     ones = np.ones((1, 1, *x.shape[2:]), dtype=x.dtype)
     if attrs.get("count_include_pad"):
         ones = np.pad(ones, [(0, 0), (0, 0), *pads], constant_values=1)
-        rest = {k: v for k, v in attrs.items() if k not in ("pads", "auto_pad", "ceil_mode")}
-        counts = view.shape[2 : 2 + n]
-        strides, dilations = _geometry(rest, n)
-        need = [(c - 1) * s + (k - 1) * d + 1 for c, s, k, d in zip(counts, strides, attrs["kernel_shape"], dilations, strict=True)]
-        ones = np.pad(ones, [(0, 0), (0, 0), *((0, max(w - o, 0)) for w, o in zip(need, ones.shape[2:], strict=True))])
-        weight = _windows(ones, counts, attrs["kernel_shape"], strides, dilations)
+        strides, dilations = _geometry(attrs, n)
+        kernel = attrs["kernel_shape"]
+        need = [(c - 1) * s + (k - 1) * d + 1 for c, s, k, d in zip(counts, strides, kernel, dilations, strict=True)]
+        more = [(0, max(want - have, 0)) for want, have in zip(need, ones.shape[2:], strict=True)]
+        weight = _windows(np.pad(ones, [(0, 0), (0, 0), *more]), counts, kernel, strides, dilations)
     else:
-        weight, _, _, _ = _pool_view(attrs, ones, 0)
+        weight, _, _ = _pool_view(attrs, ones, 0)
     return [(view.sum(axis=tail) / weight.sum(axis=tail)).astype(x.dtype)]
 
 
-def _lp_pool(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+def _lp_pool(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]:
     x = inputs[0]
     n = x.ndim - 2
     p = attrs.get("p", 2)
-    view, _, _, _ = _pool_view(attrs, np.abs(x), 0)
+    view, _, _ = _pool_view(attrs, np.abs(x), 0)
     return [(np.power(view, p).sum(axis=tuple(range(2 + n, 2 + 2 * n))) ** (1.0 / p)).astype(x.dtype)]
 
 

@@ -1,4 +1,4 @@
-"""What every schedule primitive is made of: the base class, look-ups by name, and tree edits that share what is unchanged."""
+"""What schedule primitives are made of: the base class, look-ups by name, tree edits that share what is unchanged."""
 
 from __future__ import annotations
 

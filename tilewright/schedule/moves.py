@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Max, Min, Mod, as_var, const, maximum, minimum, of_atom
-from tilewright.schedule.base import Primitive, find_block, path_to, refuse
+from tilewright.schedule.base import Primitive, find_block, path_to, refuse, replace_stmt
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,
+    Buffer,
     Dyn,
     Expr,
     Func,
@@ -110,7 +111,7 @@ def reduction_update(block: Block) -> Expr | None:
 
 
 def plain_axes(block: Block) -> list[str | None] | None:
-    """For each store index the axis that it is, or None for a constant; None if an index is anything else or repeats."""
+    """For each store index the axis that it is, or None for a constant; None if one is anything else or repeats."""
     names = {a.name for a in block.axes}
     out: list[str | None] = []
     for i in block.indices:
@@ -268,7 +269,7 @@ def map_block(block: Block, f: Callable[[Load], Expr]) -> Block:
 
 
 def map_statements(s: Stmt, changes: Mapping[int, Stmt]) -> Stmt:
-    """``s`` with statements replaced by identity (``id(old) -> new``); sub-statements of a replaced one are not visited."""
+    """``s`` with statements replaced by identity (``id(old) -> new``), outermost first."""
     if id(s) in changes:
         return changes[id(s)]
     if isinstance(s, Seq):
@@ -278,6 +279,14 @@ def map_statements(s: Stmt, changes: Mapping[int, Stmt]) -> Stmt:
         body = map_statements(s.body, changes)
         return s if body is s.body else dataclasses.replace(s, body=body)
     return s
+
+
+def with_buffer(func: Func, old: Stmt, new: Stmt, buffer: Buffer) -> Func:
+    """``func`` with ``old`` replaced by ``new``, for which ``buffer`` is allocated: around it if local, else at the root."""
+    if buffer.scope == "local":
+        return replace_stmt(func, old, Alloc(buffer, new))
+    func = replace_stmt(func, old, new)
+    return dataclasses.replace(func, body=Alloc(buffer, func.body))
 
 
 def drop_alloc(func: Func, buffer: str) -> Func:

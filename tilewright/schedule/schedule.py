@@ -17,12 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.core.errors import ScheduleError
 from tilewright.schedule.base import Primitive, blocks_in, loops_around
 from tilewright.schedule.primitives.annotate import Annotate
+from tilewright.schedule.primitives.cache_read import CacheRead
+from tilewright.schedule.primitives.cache_write import CacheWrite
+from tilewright.schedule.primitives.compute_at import ComputeAt
+from tilewright.schedule.primitives.compute_inline import ComputeInline
+from tilewright.schedule.primitives.decompose_reduction import DecomposeReduction
 from tilewright.schedule.primitives.fuse import Fuse
 from tilewright.schedule.primitives.parallel import Parallel
 from tilewright.schedule.primitives.peel import Peel
 from tilewright.schedule.primitives.reorder import Reorder
+from tilewright.schedule.primitives.reverse_compute_at import ReverseComputeAt
+from tilewright.schedule.primitives.reverse_compute_inline import ReverseComputeInline
+from tilewright.schedule.primitives.rfactor import RFactor
 from tilewright.schedule.primitives.set_scope import SetScope
 from tilewright.schedule.primitives.split import Split
 from tilewright.schedule.primitives.unannotate import Unannotate
@@ -48,6 +57,18 @@ class Schedule:
         produced, func = primitive.produces(self.func), primitive.apply(self.func)
         self.func, self.trace = func, self.trace.then(primitive)
         return produced
+
+    def copy(self) -> Schedule:
+        """A schedule in the same state, to try steps on."""
+        out = Schedule(self.original)
+        out.func, out.trace = self.func, self.trace
+        return out
+
+    def adopt(self, other: Schedule) -> None:
+        """Take over the state of a copy."""
+        if other.original is not self.original:
+            raise ScheduleError(f"adopt: expected a copy of this schedule, got one of {other.original.name}")
+        self.func, self.trace = other.func, other.trace
 
     def show(self) -> None:
         """Print the function."""
@@ -115,3 +136,36 @@ class Schedule:
     def set_scope(self, buffer: str, scope: Scope) -> None:
         """Move an intermediate buffer to another scope."""
         self.step(SetScope(buffer, scope))
+
+    def cache_read(self, block: str, buffer: str, scope: Scope = "local") -> str:
+        """Copy a buffer in front of a block that reads it; returns the name of the copying block."""
+        return self.step(CacheRead(block, buffer, scope))[0]
+
+    def cache_write(self, block: str, scope: Scope = "local") -> str:
+        """Let a block write a new buffer, copied behind it; returns the name of the copying block."""
+        return self.step(CacheWrite(block, scope))[0]
+
+    # -- blocks ----------------------------------------------------------------------------------------------------
+    def compute_at(self, block: str, loop: str) -> tuple[str, ...]:
+        """Compute a stage inside a loop of its readers; returns the names of its new loops."""
+        return self.step(ComputeAt(block, loop))
+
+    def reverse_compute_at(self, block: str, loop: str) -> tuple[str, ...]:
+        """Compute a stage inside a loop of the stage that it reads; returns the names of its new loops."""
+        return self.step(ReverseComputeAt(block, loop))
+
+    def compute_inline(self, block: str) -> None:
+        """Compute an elementwise stage where it is read."""
+        self.step(ComputeInline(block))
+
+    def reverse_compute_inline(self, block: str) -> None:
+        """Apply an elementwise stage where its input is produced."""
+        self.step(ReverseComputeInline(block))
+
+    def decompose_reduction(self, block: str, loop: str) -> str:
+        """Store the initial values of a reduction in front of a loop; returns the name of the new block."""
+        return self.step(DecomposeReduction(block, loop))[0]
+
+    def rfactor(self, loop: str) -> str:
+        """Keep partial results for each iteration of a reduction loop; returns the name of their block."""
+        return self.step(RFactor(loop))[0]

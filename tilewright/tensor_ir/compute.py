@@ -424,6 +424,7 @@ def build_func(
             body = Alloc(Buffer(t.name, t.dtype, t.shape), body)
     params = tuple(Buffer(t.name, t.dtype, t.shape) for t in (*inputs, *outputs))
     dims = _free_dims([*inputs, *order])
+    _require_unique(name, "dim and loop", [*dims, *(s.var for s in walk(body) if isinstance(s, Loop))])
     return Func(name, params, len(outputs), dims, body, tuple(sorted(attrs)))
 
 

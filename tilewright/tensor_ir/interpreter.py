@@ -288,9 +288,8 @@ class _Writer:
 
     def _value(self, e: Expr, depth: int, variables: Mapping[str, str], buffers: dict[str, str]) -> tuple[str, int]:
         match e:
-            case Const(value, dtype):
-                key = ("const", repr(value), dtype)
-                return self.share(key, lambda: literal(value, dtype), "c"), 0
+            case Const():
+                return self.share(("const", repr(e.value), e.dtype), lambda: literal(e.value, e.dtype), "c"), 0
             case Load(buffer, indices):
                 idx = ", ".join(self.index(i, depth, variables, buffers) for i in indices)
                 return f"r_{buffers[buffer]}({idx})", 4

@@ -72,7 +72,7 @@ def to_values(array: np.ndarray, dtype: DType) -> list[Value]:
     """The elements of an array, row-major, as values."""
     flat = np.ascontiguousarray(array).reshape(-1)
     if dtype.kind == "b":
-        return flat.tolist()  # type: ignore[no-any-return]
+        return flat.tolist()
     if dtype.is_integer:
         return [int(x) for x in flat]
     return list(flat.astype(np.float64 if dtype.name == "float64" else np.float32))

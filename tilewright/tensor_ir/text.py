@@ -120,12 +120,12 @@ def _stmt_lines(s: Stmt, depth: int, last: bool = True) -> Iterator[str]:
             yield f"{tab}if {format_expr(condition)}:"
             yield from _stmt_lines(body, depth + 1)
         case Alloc(buffer, body):
-            kind = f"{_SCOPE_WORDS[buffer.scope]}({_buffer_type(buffer)})"
+            memory = f"{_SCOPE_WORDS[buffer.scope]}({_buffer_type(buffer)})"
             if last:
-                yield f"{tab}{buffer.name} = {kind}"
+                yield f"{tab}{buffer.name} = {memory}"
                 yield from _stmt_lines(body, depth)
             else:
-                yield f"{tab}with {kind} as {buffer.name}:"
+                yield f"{tab}with {memory} as {buffer.name}:"
                 yield from _stmt_lines(body, depth + 1)
         case Store(buffer, indices, value):
             yield f"{tab}{_element(buffer, indices)} = {format_expr(value)}"

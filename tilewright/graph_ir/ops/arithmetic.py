@@ -13,7 +13,7 @@ from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, const, maximum, minimum
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import MAX_DATA, Data, Inferred, InferContext, InferRule, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import MAX_DATA, Data, InferContext, Inferred, InferRule, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import (
     broadcast_index,
     broadcast_shapes,
@@ -38,12 +38,15 @@ def _fold(ctx: InferContext, shape: Shape, fold: Fold, first: int = 0) -> Data |
         n *= d
     if n > MAX_DATA:
         return None
-    shapes = [const_shape(ctx.shape(i)) for i in range(first, count)]
-    datas = [ctx.data(i) for i in range(first, count)]
+    operands: list[tuple[Data, tuple[int, ...]]] = []
+    for i in range(first, count):
+        data, shape_i = ctx.data(i), const_shape(ctx.shape(i))
+        if data is None or shape_i is None:
+            return None
+        operands.append((data, shape_i))
     out = []
     for flat in range(n):
-        args = [d[broadcast_index(flat, dims, s)] for d, s in zip(datas, shapes, strict=True) if d is not None and s is not None]
-        e = fold(*args)
+        e = fold(*(d[broadcast_index(flat, dims, s)] for d, s in operands))
         if e is None:
             return None
         out.append(e)

@@ -7,7 +7,7 @@ from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, ceildiv
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Data, Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import decide_equal, decide_less, merge_dims
 
 _EXACT_IN_FLOAT32 = 1 << 24

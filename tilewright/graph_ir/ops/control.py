@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from tilewright.core import dtypes
+from tilewright.core.errors import ModelError
 from tilewright.core.intexpr import IntExpr, as_expr
-from tilewright.graph_ir.ir import Graph, OptionalType, SequenceType, TensorType, Type, Value
+from tilewright.graph_ir.ir import Constant, Graph, OptionalType, SequenceType, TensorType, Type, Value
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, table
+from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table
 from tilewright.graph_ir.ops.shapes import merge_dims
 
 _ROUNDS = 4
@@ -45,9 +48,15 @@ def _output_types(ctx: InferContext, graph: Graph) -> list[Type]:
 
 def _if(ctx: InferContext) -> tuple[Inferred, ...]:
     ctx.require(ctx.dtype(0) == dtypes.bool_, "a bool condition", ctx.dtype(0))
-    branches = {}
-    for key in ("then_branch", "else_branch"):
-        branches[key] = ctx.infer_subgraph(ctx.graph_attr(key), ())
+    decided = ctx.ints(0)
+    branches: dict[str, Graph] = {}
+    keys = ("then_branch", "else_branch")
+    if decided is None:
+        branches = {key: ctx.infer_subgraph(ctx.graph_attr(key), ()) for key in keys}
+    else:
+        live, dead = keys if decided[0] else keys[::-1]
+        branches[live] = ctx.infer_subgraph(ctx.graph_attr(live), ())
+        branches[dead] = _infer_dead(ctx, ctx.graph_attr(dead), branches[live])
     ctx.new_attrs.update(branches)
     then, other = branches["then_branch"], branches["else_branch"]
     ctx.require(
@@ -56,8 +65,7 @@ def _if(ctx: InferContext) -> tuple[Inferred, ...]:
         f"{len(then.outputs)} and {len(other.outputs)}",
     )
     out = []
-    decided = ctx.ints(0)
-    for a, b in zip(_values(ctx, then), _values(ctx, other), strict=True):
+    for a, b in zip(_values(then), _values(other), strict=True):
         if decided is not None:
             chosen = a if decided[0] else b
             out.append(Inferred(chosen.type, chosen.data))
@@ -67,7 +75,25 @@ def _if(ctx: InferContext) -> tuple[Inferred, ...]:
     return tuple(out)
 
 
-def _values(ctx: InferContext, graph: Graph) -> list[Value]:
+def _infer_dead(ctx: InferContext, dead: Graph, live: Graph) -> Graph:
+    """A branch that never runs may be inconsistent with the inputs' types (exporters write a branch a rank).
+
+    Then empty constants of the live branch's types take its place.
+    """
+    try:
+        return ctx.infer_subgraph(dead, ())
+    except ModelError:
+        if len(dead.outputs) != len(live.outputs) or set(dead.outputs) & set(live.outputs):
+            raise
+        constants: dict[str, Constant] = {}
+        for name, v in zip(dead.outputs, _values(live), strict=True):
+            if not isinstance(v.type, TensorType) or v.type.shape is None:
+                raise
+            constants[name] = Constant(np.zeros([d.value() or 0 for d in v.type.shape], v.type.dtype.numpy))
+        return ctx.infer_subgraph(Graph(dead.name, (), dead.outputs, (), {}, constants), ())
+
+
+def _values(graph: Graph) -> list[Value]:
     return [graph.values[o] for o in graph.outputs]
 
 

@@ -7,7 +7,7 @@ from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, product
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import (
     is_channels_last,
     list_attr,

@@ -8,7 +8,7 @@ from tilewright.core import dtypes
 from tilewright.core.intexpr import IntExpr, maximum
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Data, Inferred, InferContext, InferRule, OpDef, table
+from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, InferRule, OpDef, table
 from tilewright.graph_ir.ops.shapes import decide_less, merge_dims
 
 _UNARY = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tilewright.core import dtypes
@@ -9,7 +11,7 @@ from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, ceildiv, const, maximum
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import MAX_DATA, Inferred, InferContext, InferRule, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import MAX_DATA, InferContext, Inferred, InferRule, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import const_shape, decide_less
 
 _RANDOM = "random numbers"
@@ -45,8 +47,8 @@ def _constant_of_shape(ctx: InferContext) -> tuple[Inferred, ...]:
         return (tensor(dt, None if n is None else [ctx.fresh() for _ in range(n)]),)
     known = const_shape(shape)
     data = None
-    if known is not None and (dt.is_integer or dt.kind == "b") and (n := int(np.prod(known))) <= MAX_DATA:
-        data = [const(int(fill.reshape(-1)[0]) if fill is not None else 0)] * n
+    if known is not None and fill is not None and dt.kind in "iub" and math.prod(known) <= MAX_DATA:
+        data = [const(int(fill.reshape(-1)[0]))] * math.prod(known)
     return (tensor(dt, shape, data),)
 
 

@@ -12,7 +12,7 @@ from tilewright.core import dtypes
 from tilewright.core.intexpr import IntExpr, const
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import is_channels_last, to_channels_first, to_channels_last
 
 
@@ -54,7 +54,7 @@ def _kept_ratio(ctx: InferContext, dims: list[IntExpr], sizes: Shape) -> Shape:
         return tuple(ctx.fresh() for _ in sizes)
     ratios = [s.const / d.const for s, d in zip(sizes, dims, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
-    return tuple(const(int(math.floor(scale * d.const + 0.5))) for d in dims)
+    return tuple(const(math.floor(scale * d.const + 0.5)) for d in dims)
 
 
 def _scaled(ctx: InferContext, d: IntExpr, scale: float) -> IntExpr:

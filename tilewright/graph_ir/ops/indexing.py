@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.core import dtypes
 from tilewright.core.intexpr import IntExpr, const
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import decide_less, total
 
 _SIZE = "the size of the result depends on the data"

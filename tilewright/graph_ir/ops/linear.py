@@ -6,7 +6,7 @@ from tilewright.core import dtypes
 from tilewright.core.intexpr import ONE, IntExpr
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import broadcast_shapes, merge_dims
 
 

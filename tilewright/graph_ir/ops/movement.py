@@ -6,7 +6,7 @@ from tilewright.core.intbounds import interval
 from tilewright.core.intexpr import ZERO, IntExpr, ceildiv, const, maximum, minimum
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import MAX_DATA, Data, Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import MAX_DATA, Data, InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import (
     broadcast_index,
     broadcast_shapes,
@@ -43,8 +43,10 @@ def slice_bounds(dim: IntExpr, start: IntExpr, end: IntExpr, step: int) -> tuple
     """First index and count of a Slice along an axis of size ``dim``, as ONNX defines them."""
     first, last = _from_end(start, dim), _from_end(end, dim)
     if step > 0:
-        first, last = _bound(first, 0, dim), _bound(last, 0, dim)
-        span = last - first
+        last = _bound(last, 0, dim)
+        low = dim if first is None else maximum(first, 0) if decide_less(first, ZERO) is not False else first
+        span = last - low  # the clamp of first from above only matters where the span is negative
+        first = _bound(first, 0, dim)
     else:
         first, last = _bound(first, 0, dim - 1), _bound(last, -1, dim - 1)
         span = first - last
@@ -59,7 +61,7 @@ def _from_end(e: IntExpr, dim: IntExpr) -> IntExpr | None:
     """``e`` counted from the front; None for "to the end"."""
     v = e.value()
     if v is None:
-        lo, hi = interval(e, {})
+        _, hi = interval(e, {})
         return e + dim if hi is not None and hi < 0 else e
     if v >= _END:
         return None

@@ -6,7 +6,7 @@ from tilewright.core import dtypes
 from tilewright.core.intexpr import ONE
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import broadcast_shapes, is_channels_last, merge_dims
 
 

@@ -12,7 +12,7 @@ pools, BatchNormalization, InstanceNormalization, Resize, DepthToSpace and Space
 from __future__ import annotations
 
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import broadcast_shapes, merge_dims
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.core.intexpr import const
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Inferred, InferContext, InferRule, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import InferContext, Inferred, InferRule, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import merge_dims
 
 

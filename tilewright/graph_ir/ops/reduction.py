@@ -9,7 +9,7 @@ from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import ONE, IntExpr, maximum, minimum, product
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Data, Inferred, InferContext, InferRule, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, InferRule, OpDef, table, tensor
 
 Fold = Callable[[Data], IntExpr]
 

@@ -8,7 +8,7 @@ from tilewright.core import dtypes
 from tilewright.core.intexpr import const
 from tilewright.graph_ir.ir import OptionalType, SequenceType, TensorType, Type
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Inferred, InferContext, InferRule, OpDef, tensor, table
+from tilewright.graph_ir.ops.base import InferContext, Inferred, InferRule, OpDef, table, tensor
 
 _HOST = "a container of tensors"
 
@@ -31,9 +31,6 @@ def _element(t: Type | None, other: Type | None) -> Type | None:
     if t is None or other is None or t == other:
         return t or other
     if isinstance(t, TensorType) and isinstance(other, TensorType):
-        if t.dtype == other.dtype and t.shape is not None and other.shape is not None:
-            if len(t.shape) == len(other.shape) and t.shape == other.shape:
-                return t
         return TensorType(t.dtype, None)
     return t
 
@@ -90,7 +87,8 @@ def _split(ctx: InferContext) -> tuple[Inferred, ...]:
     axis = ctx.axis(len(s))
     if not ctx.has(1):
         if ctx.int_attr("keepdims", 1):
-            return (Inferred(SequenceType(tensor(ctx.dtype(0), [const(1) if i == axis else d for i, d in enumerate(s)]).type)),)
+            part = tensor(ctx.dtype(0), [const(1) if i == axis else d for i, d in enumerate(s)])
+            return (Inferred(SequenceType(part.type)),)
         return (Inferred(SequenceType(TensorType(ctx.dtype(0), s[:axis] + s[axis + 1 :]))),)
     return (Inferred(SequenceType(TensorType(ctx.dtype(0), None))),)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.core.intbounds import interval, is_nonneg
-from tilewright.core.intexpr import ONE, IntExpr, const, minimum, product
+from tilewright.core.intexpr import ONE, IntExpr, minimum, product
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.ops.base import InferContext
 
@@ -145,7 +145,7 @@ def window_sizes(
             continue
         total = size if auto == "VALID" else size + pads[i] + pads[n + i]
         free = total - reach
-        lo, hi = interval(free, {})
+        _, hi = interval(free, {})
         if hi is not None and hi < 0:
             ctx.error(f"a window that fits along axis {i + 2} (padded size {total})", f"reach {reach}")
         if not ceil_mode:

@@ -6,8 +6,8 @@ from tilewright.core import dtypes
 from tilewright.core.intexpr import ONE, IntExpr, const, product
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import Inferred, InferContext, OpDef, tensor, table
-from tilewright.graph_ir.ops.shapes import decide_equal, total
+from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
+from tilewright.graph_ir.ops.shapes import decide_equal, is_fresh, total
 
 
 def _identity(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -66,7 +66,9 @@ def _flatten(ctx: InferContext) -> tuple[Inferred, ...]:
 
 def _squeeze(ctx: InferContext) -> tuple[Inferred, ...]:
     s = ctx.shape(0)
-    if not ctx.has(1):
+    if not ctx.has(1):  # a symbol of the model is taken to differ from 1; of a fresh one nothing is known
+        if any(is_fresh(d) for d in s):
+            return (tensor(ctx.dtype(0), None),)
         return (tensor(ctx.dtype(0), [d for d in s if d != 1], ctx.data(0)),)
     raw = ctx.ints(1)
     if raw is None:

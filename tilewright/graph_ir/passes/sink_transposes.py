@@ -19,7 +19,7 @@ def sink_transposes(graph: Graph, ctx: PassContext) -> Graph:
     mover = Mover(ed, eager=False)
     for k in list(ed.nodes):
         node = ed.nodes.get(k)
-        if node is not None and node.op != "Transpose":
+        if node is not None:
             sink_one(mover, node, k, "sink_transposes")
     return ed.finish()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.graph_ir.passes.base import Exactness
-from tilewright.graph_ir.rules.base import Match, Operand, P, Rule, int_attr
+from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, Operand, P, Rule, int_attr
 
 
 def _factor(m: Match, key: str) -> float:
@@ -50,9 +50,27 @@ def _whole_factors(m: Match) -> str | None:
     return None
 
 
+def _one_factor(m: Match) -> str | None:
+    if m.dtype("x").name not in ("float32", "float64", "bfloat16"):
+        return "the unscaled product could leave the range of the element type" if m.dtype("x").is_float else NOT_HERE
+    if m.array("c").size != 1:
+        return "the factor is not one number"
+    if m.shape("x") is None or m.shape("x") != m.editor.value(m.node("scaled").outputs[0]).shape:
+        return NOT_HERE
+    return None
+
+
+def _scale_after(m: Match) -> str:
+    c = m.array("c").reshape(())
+    operands = (m["x"], m["y"]) if m.root.inputs[0] == m.node("scaled").outputs[0] else (m["y"], m["x"])
+    return m.op("Mul", m.op("MatMul", *operands), m.editor.add_constant(c, f"{m.output}.factor"))
+
+
 def _gemm(*operands: Operand) -> P:
     return P("Gemm", *operands)
 
+
+_SCALED = P("Mul", "x", C("c"), at="scaled")
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -70,5 +88,17 @@ RULES: tuple[Rule, ...] = (
         _product,
         _whole_factors,
         Exactness.REASSOCIATING,
+    ),
+    *(
+        Rule(
+            f"scale_after_matmul_{side}",
+            "MatMul(x * c, y) --> MatMul(x, y) * c, c one number",
+            P("MatMul", _SCALED, "y") if side == "left" else P("MatMul", "y", _SCALED),
+            _scale_after,
+            _one_factor,
+            Exactness.REASSOCIATING,
+            exclusive=True,
+        )
+        for side in ("left", "right")
     ),
 )

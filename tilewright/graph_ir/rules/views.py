@@ -119,17 +119,24 @@ def _moves_nothing(m: Match) -> str | None:
     return _expressible(m)
 
 
-def _compose(m: Match) -> str:
-    inner, outer = m.node("in"), m.root
+def _combined_perm(m: Match) -> tuple[int, ...]:
     rank = len(m.shape("x") or ())
-    p = ints_attr(inner, "perm") or tuple(reversed(range(rank)))
-    q = ints_attr(outer, "perm") or tuple(reversed(range(rank)))
-    perm = tuple(p[k] for k in q)
-    return m["x"] if perm == tuple(range(rank)) else m.op("Transpose", m["x"], perm=perm)
+    backwards = tuple(reversed(range(rank)))
+    inner = ints_attr(m.node("in"), "perm") or backwards
+    outer = ints_attr(m.root, "perm") or backwards
+    return tuple(inner[k] for k in outer)
+
+
+def _compose(m: Match) -> str:
+    perm = _combined_perm(m)
+    return m["x"] if perm == tuple(range(len(perm))) else m.op("Transpose", m["x"], perm=perm)
 
 
 def _compose_guard(m: Match) -> str | None:
-    return NOT_HERE if m.shape("x") is None else can_pass_through(m)
+    if m.shape("x") is None:
+        return NOT_HERE
+    perm = _combined_perm(m)
+    return can_pass_through(m) if perm == tuple(range(len(perm))) else None
 
 
 def _flatten(m: Match) -> str | None:

@@ -10,10 +10,18 @@ from __future__ import annotations
 
 from tilewright.schedule.base import Primitive
 from tilewright.schedule.primitives.annotate import Annotate
+from tilewright.schedule.primitives.cache_read import CacheRead
+from tilewright.schedule.primitives.cache_write import CacheWrite
+from tilewright.schedule.primitives.compute_at import ComputeAt
+from tilewright.schedule.primitives.compute_inline import ComputeInline
+from tilewright.schedule.primitives.decompose_reduction import DecomposeReduction
 from tilewright.schedule.primitives.fuse import Fuse
 from tilewright.schedule.primitives.parallel import Parallel
 from tilewright.schedule.primitives.peel import Peel
 from tilewright.schedule.primitives.reorder import Reorder
+from tilewright.schedule.primitives.reverse_compute_at import ReverseComputeAt
+from tilewright.schedule.primitives.reverse_compute_inline import ReverseComputeInline
+from tilewright.schedule.primitives.rfactor import RFactor
 from tilewright.schedule.primitives.set_scope import SetScope
 from tilewright.schedule.primitives.split import Split
 from tilewright.schedule.primitives.unannotate import Unannotate
@@ -33,5 +41,13 @@ PRIMITIVES: dict[str, type[Primitive]] = {
     "unannotate": Unannotate,
     # buffers
     "set_scope": SetScope,
+    "cache_read": CacheRead,
+    "cache_write": CacheWrite,
     # blocks
+    "compute_at": ComputeAt,
+    "reverse_compute_at": ReverseComputeAt,
+    "compute_inline": ComputeInline,
+    "reverse_compute_inline": ReverseComputeInline,
+    "decompose_reduction": DecomposeReduction,
+    "rfactor": RFactor,
 }

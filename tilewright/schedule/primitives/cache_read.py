@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, get_args
 
 from tilewright.core.intexpr import var
-from tilewright.schedule.base import Primitive, find_buffer, fresh_in, names_of, refuse, replace_stmt
+from tilewright.schedule.base import Primitive, find_buffer, fresh_in, names_of, refuse
 from tilewright.schedule.moves import (
     block_and_path,
     map_block,
@@ -16,6 +16,7 @@ from tilewright.schedule.moves import (
     root_statement,
     sites,
     statement_loads,
+    with_buffer,
 )
 from tilewright.tensor_ir.ir import Alloc, Axis, Block, Buffer, Func, Load, Loop, Scope, Stmt, seq, walk, walk_index
 
@@ -81,8 +82,7 @@ class CacheRead(Primitive):
             return dataclasses.replace(x, buffer=name) if x.buffer == self.buffer else x
 
         changes: dict[int, Stmt] = {id(block): map_block(block, redirect)}
-        func = replace_stmt(func, nest, seq(stage, map_statements(nest, changes)))
-        return dataclasses.replace(func, body=Alloc(copy, func.body))
+        return with_buffer(func, nest, seq(stage, map_statements(nest, changes)), copy)
 
     def _require_complete(self, func: Func, nest: Stmt, path: tuple[Stmt, ...], source: Buffer) -> None:
         """Everything of the buffer must have been written before ``nest``."""

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar, get_args
 
 from tilewright.core.intexpr import IntExpr, var
-from tilewright.schedule.base import Primitive, find_buffer, fresh_in, names_of, refuse, replace_stmt
+from tilewright.schedule.base import (
+    Primitive,
+    find_buffer,
+    fresh_in,
+    loop_ranges,
+    loops_in,
+    names_of,
+    refuse,
+)
 from tilewright.schedule.moves import (
     block_and_path,
     map_block,
@@ -17,7 +25,9 @@ from tilewright.schedule.moves import (
     require_only_writer,
     root_statement,
     sites,
+    with_buffer,
 )
+from tilewright.schedule.regions import covers_once
 from tilewright.tensor_ir.ir import Alloc, Axis, Block, Func, Load, Loop, Scope, Stmt, seq, walk, walk_index
 
 
@@ -43,6 +53,7 @@ class CacheWrite(Primitive):
         - the block stands under a guard
         - an axis is ordered
         - the store indices use a reduce axis or read memory
+        - the block's nest does not run over the axes of the store indices once
         - the buffer is read in the block's nest by another block
         - the buffer is allocated inside the block's nest
         - to local: the shape is not constant
@@ -66,6 +77,7 @@ class CacheWrite(Primitive):
         require_no_guard(self, path)
         nest = root_statement(path)
         used = self._require_block(block)
+        self._require_covered(block, path, used)
         for site in sites(nest):
             if site.stmt is not block and site.reads(block.buffer):
                 raise refuse(self, f"{site.label} reads {block.buffer} in the block's nest")
@@ -90,9 +102,15 @@ class CacheWrite(Primitive):
             return dataclasses.replace(x, buffer=name) if x.buffer == block.buffer else x
 
         changes: dict[int, Stmt] = {id(block): dataclasses.replace(map_block(block, redirect), buffer=name)}
-        func = replace_stmt(func, nest, seq(map_statements(nest, changes), copy))
-        cache = dataclasses.replace(target, name=name, scope=self.scope)
-        return dataclasses.replace(func, body=Alloc(cache, func.body))
+        both = seq(map_statements(nest, changes), copy)
+        return with_buffer(func, nest, both, dataclasses.replace(target, name=name, scope=self.scope))
+
+    def _require_covered(self, block: Block, path: tuple[Stmt, ...], used: frozenset[str]) -> None:
+        loops = loops_in(path)
+        ranges = loop_ranges(loops)
+        for a, b in zip(block.axes, block.bindings, strict=True):
+            if a.name in used and not covers_once(b, loops, a.extent, ranges):
+                raise refuse(self, f"the block's nest is not proved to run over axis {a.name} = {b} once")
 
     def _require_block(self, block: Block) -> frozenset[str]:
         """The axes that the store indices use."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.intbounds import Ranges, is_nonneg, simplify, upper_bound
-from tilewright.core.intexpr import ZERO, IntExpr, as_var, const, maximum, minimum, product, var
+from tilewright.core.intbounds import Ranges, simplify, upper_bound
+from tilewright.core.intexpr import ZERO, IntExpr, const, maximum, minimum
 from tilewright.schedule.base import (
     Primitive,
     find_loop,
-    fresh_in,
     loop_path,
     loop_ranges,
     loops_in,
@@ -29,7 +28,6 @@ from tilewright.schedule.moves import (
     fork,
     has_reduction,
     insert_at,
-    map_block,
     map_statements,
     plain_axes,
     reduction_update,
@@ -40,24 +38,11 @@ from tilewright.schedule.moves import (
     statement_loads,
 )
 from tilewright.schedule.regions import Bounds, bounds, covers_once
-from tilewright.tensor_ir.ir import Alloc, Axis, Block, Buffer, Func, Load, Loop, Seq, Stmt, walk, walk_index
+from tilewright.schedule.shrink import Region, bound_axes, clipped, local_buffer, offset_axes, rebase
+from tilewright.tensor_ir.ir import Alloc, Block, Func, Load, Loop, Seq, Stmt, walk, walk_index
 
-LOCAL_BYTES = 256 * 1024
-"""The largest region that becomes a local buffer: it lives on a thread's stack (in registers, when it is a tile)."""
 FULL_LANES = 64
 """A constant innermost dimension up to this many elements is computed whole when at least half of it is needed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """The part of one dimension that an iteration needs: ``low .. low + extent - 1``, inside the dimension.
-
-    ``size``: a constant that the extent never exceeds, or None.
-    """
-
-    low: IntExpr
-    extent: IntExpr
-    size: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,19 +116,14 @@ class ComputeAt(Primitive):
             None if a is None else _region(d, block.buffer, readers, len(outer), extents, ranges)
             for d, a in enumerate(axes)
         ]
-        local = _local_buffer(alloc.buffer, regions)
+        local = local_buffer(alloc.buffer, regions)
         taken = names_of(replace_stmt(func, block, None))
-        offsets: dict[int, Axis] = {}
-        if local is not None:
-            for d, r in enumerate(regions):
-                if r is not None and r.low != 0 and r.extent != 1:
-                    name = fresh_in(taken, f"{block.buffer}_o{d}_")
-                    offsets[d] = Axis(name, extents[d])
+        offsets = {} if local is None else offset_axes(block.buffer, regions, extents, taken)
         kept = {x.name: b for x, b in zip(block.axes, block.bindings, strict=True)}
-        moved, nest_loops = _bound(block, axes, regions, kept, taken)
+        moved, nest_loops = bound_axes(block, axes, regions, kept, taken)
 
         def rebased(b: Block) -> Block:
-            return b if local is None else _rebase(b, block.buffer, regions, offsets)
+            return b if local is None else rebase(b, block.buffer, regions, offsets)
 
         nest: Stmt = rebased(moved)
         for name, extent in reversed(nest_loops):
@@ -256,102 +236,19 @@ def _region(
                 continue
             part = bounds(x.indices[d].substitute(env), names, inside)
             if part is None or any(_reads_memory(e) for e in part):
-                return _clipped(ZERO, extent - 1, extent, ranges)
+                return clipped(ZERO, extent - 1, extent, ranges)
             box = part if box is None else (minimum(box[0], part[0]), maximum(box[1], part[1]))
     if box is None:
-        return _clipped(ZERO, extent - 1, extent, ranges)
+        return clipped(ZERO, extent - 1, extent, ranges)
     low, high = (simplify(e, ranges) for e in box)
     whole = extent.value()
-    if low == 0 and whole is not None and (top := upper_bound(high, ranges)) is not None:
-        if top >= whole - 1 or (last and whole <= FULL_LANES and top > 0 and 2 * (top + 1) >= whole):
+    top = upper_bound(high, ranges)
+    if low == 0 and whole is not None and top is not None:
+        lanes = last and whole <= FULL_LANES and top > 0 and 2 * (top + 1) >= whole
+        if lanes or top >= whole - 1:
             high = const(whole - 1)
-    return _clipped(low, high, extent, ranges)
+    return clipped(low, high, extent, ranges)
 
 
 def _reads_memory(e: IntExpr) -> bool:
     return any(True for _ in walk_index(e))
-
-
-def _clipped(low: IntExpr, high: IntExpr, extent: IntExpr, ranges: Ranges) -> Region:
-    """The region ``low .. high``, cut to ``0 .. extent - 1`` where it is not proved inside."""
-    length = simplify(high - low + 1, ranges)
-    size = upper_bound(length, ranges)
-    inside_low, inside_high = is_nonneg(low, ranges), is_nonneg(extent - 1 - high, ranges)
-    if not inside_low:
-        low = simplify(maximum(0, low), ranges)
-    if not inside_high:
-        high = simplify(minimum(high, extent - 1), ranges)
-    if not (inside_low and inside_high):
-        length = simplify(high - low + 1, ranges)
-        bounds_known = [s for s in (size, upper_bound(length, ranges), extent.value()) if s is not None]
-        size = min(bounds_known) if bounds_known else None
-    if not is_nonneg(length, ranges):
-        length = simplify(maximum(0, length), ranges)
-    return Region(low, length, size)
-
-
-def _local_buffer(buffer: Buffer, regions: Sequence[Region | None]) -> Buffer | None:
-    """The buffer shrunk to the regions; None where it has no constant size or is too large for a local one."""
-    shape: list[IntExpr] = []
-    for r, d in zip(regions, buffer.shape, strict=True):
-        if r is None:
-            shape.append(d)
-        elif r.size is None:
-            return None
-        else:
-            shape.append(const(max(r.size, 1)))
-    size = product(shape).value()
-    if size is None or size * buffer.dtype.itemsize > LOCAL_BYTES:
-        return None
-    return dataclasses.replace(buffer, shape=tuple(shape), scope="local")
-
-
-# -- building ----------------------------------------------------------------------------------------------------
-def _bound(
-    block: Block,
-    axes: Sequence[str | None],
-    regions: Sequence[Region | None],
-    kept: Mapping[str, IntExpr],
-    taken: set[str],
-) -> tuple[Block, list[tuple[str, IntExpr]]]:
-    """The block with bindings for the regions, and its new loops with their extents."""
-    nest: list[tuple[str, IntExpr]] = []
-    bindings: list[IntExpr] = []
-    for a in block.axes:
-        region = next((r for x, r in zip(axes, regions, strict=True) if x == a.name), None)
-        if region is None and a.kind == "spatial":
-            bindings.append(kept[a.name])
-            continue
-        low, extent = (ZERO, a.extent) if region is None else (region.low, region.extent)
-        if extent == 1:
-            bindings.append(low)
-            continue
-        old = as_var(kept[a.name])
-        name = fresh_in(taken, old if old is not None else a.name.rstrip("_") or a.name)
-        nest.append((name, extent))
-        bindings.append(low + var(name))
-    return dataclasses.replace(block, bindings=tuple(bindings)), nest
-
-
-def _rebase(block: Block, buffer: str, regions: Sequence[Region | None], offsets: Mapping[int, Axis]) -> Block:
-    """``block`` with indices of ``buffer`` counted from the regions' starts, which become axes of the block."""
-
-    def shift(indices: tuple[IntExpr, ...]) -> tuple[IntExpr, ...]:
-        out: list[IntExpr] = []
-        for d, i in enumerate(indices):
-            r = regions[d]
-            single = r is not None and r.extent == 1
-            out.append(ZERO if single else i - var(offsets[d].name) if d in offsets else i)
-        return tuple(out)
-
-    def load(x: Load) -> Load:
-        return dataclasses.replace(x, indices=shift(x.indices)) if x.buffer == buffer else x
-
-    block = map_block(block, load)
-    if block.buffer == buffer:
-        block = dataclasses.replace(block, indices=shift(block.indices))
-    lows = [r.low for d in offsets if (r := regions[d]) is not None]
-    return dataclasses.replace(
-        block, axes=(*block.axes, *offsets.values()), bindings=(*block.bindings, *lows)
-    )
-

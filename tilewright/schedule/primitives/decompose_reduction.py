@@ -19,7 +19,14 @@ from tilewright.schedule.base import (
     replace_stmt,
 )
 from tilewright.schedule.legality import carried_dependences
-from tilewright.schedule.moves import block_and_path, has_reduction, map_statements, reduction_update, require_no_guard, sites
+from tilewright.schedule.moves import (
+    block_and_path,
+    has_reduction,
+    map_statements,
+    reduction_update,
+    require_no_guard,
+    sites,
+)
 from tilewright.tensor_ir.ir import Alloc, Block, Func, Loop, Stmt, expr_free_vars, seq
 
 

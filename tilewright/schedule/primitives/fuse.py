@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 from tilewright.core.intbounds import loop_range
@@ -51,9 +52,10 @@ class Fuse(Primitive):
         if not isinstance(self.loops, tuple) or len(self.loops) < 2:
             raise refuse(self, f"expected at least two loops, got {len(self.loops)}")
         nest = [find_loop(func, v, self) for v in self.loops]
-        for outer, inner in zip(nest, nest[1:], strict=False):
+        for outer, inner in pairwise(nest):
             if outer.body is not inner:
-                raise refuse(self, f"expected perfectly nested loops, but {inner.var} is not all of the body of {outer.var}")
+                not_all = f"{inner.var} is not all of the body of {outer.var}"
+                raise refuse(self, f"expected perfectly nested loops, but {not_all}")
         listed = set(self.loops)
         for loop in nest:
             if used := sorted(loop.extent.free_vars() & listed):

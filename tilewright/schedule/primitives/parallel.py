@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.schedule.base import Primitive, find_loop, loop_path, refuse, replace_stmt
-from tilewright.schedule.legality import accesses_buffer, carried_dependences
+from tilewright.schedule.base import Primitive, blocks_in, find_loop, loop_path, refuse, replace_stmt
+from tilewright.schedule.legality import carried_dependences
 from tilewright.tensor_ir.ir import Alloc, Func, Seq
 
 
@@ -25,8 +25,9 @@ class Parallel(Primitive):
         - the loop is not there
         - the loop is not serial
         - the loop is not at the root
+        - a local buffer is allocated around the loop
+        - the loop is a reduce axis or an ordered axis
         - the loop carries a dependence
-        - a local buffer allocated outside is used inside
     Cost: a barrier before and after; worth it above some ten microseconds of work.
     """
 
@@ -41,8 +42,12 @@ class Parallel(Primitive):
         for s in around:
             if not isinstance(s, (Seq, Alloc)):
                 raise refuse(self, f"expected a loop at the root, got one inside {getattr(s, 'var', 'a guard')}")
-            if isinstance(s, Alloc) and s.buffer.scope == "local" and accesses_buffer(loop, s.buffer.name):
-                raise refuse(self, f"local buffer {s.buffer.name}, allocated outside, is used inside")
+            if isinstance(s, Alloc) and s.buffer.scope == "local":
+                raise refuse(self, f"local buffer {s.buffer.name}, private to one thread, is allocated around the loop")
+        for b in blocks_in(loop.body):
+            driven = [a for a, e in zip(b.axes, b.bindings, strict=True) if self.loop in e.free_vars()]
+            if driven and all(a.kind != "spatial" for a in driven):
+                raise refuse(self, f"{driven[0].kind} axis {driven[0].name} of block {b.name} runs with this loop")
         for d in carried_dependences(loop, (self.loop,), {}):
             raise refuse(self, f"the loop carries a dependence: {d}")
         return replace_stmt(func, loop, dataclasses.replace(loop, kind="parallel"))

@@ -160,7 +160,7 @@ def _is_at_most_one(e: IntExpr, ranges: Ranges) -> bool:
 
 
 def _tidy(s: Stmt, single: dict[str, int], ranges: Ranges) -> Stmt:
-    """``s`` simplified, with ``x - x//d*d`` written as ``x % d`` in extents, and 0 for the variables of ``single`` iterations.
+    """``s`` simplified, in extents with ``x - x//d*d`` as ``x % d``, and 0 for the variables of ``single`` iterations.
 
     The bound of an extent, which vectorized and unrolled loops need, is then plain to see.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 from tilewright.schedule.base import (
@@ -28,8 +29,8 @@ class Reorder(Primitive):
         --> reorder(("j", "i"))
         for j in M: for k in K: for i in N: S[i, k, j]
 
-    Keeps: every iteration, once. The steps of an associative reduction may run in another order, which for floats rounds
-        differently; its initial value is still stored first. Every other dependence keeps its order.
+    Keeps: every iteration, once. The steps of an associative reduction may run in another order, which for floats
+        rounds differently; its initial value is still stored first. Every other dependence keeps its order.
     Refuses:
         - a loop is not there
         - fewer than two loops, or one of them twice
@@ -59,7 +60,8 @@ class Reorder(Primitive):
                 raise refuse(self, f"expected no parallel loop, but {loop.var} is; reorder first")
         for n, loop in enumerate(new):
             if used := [x.var for x in new[n + 1 :] if x.var in loop.extent.free_vars()]:
-                raise refuse(self, f"{loop.var} would move out of {', '.join(used)}, which its extent {loop.extent} uses")
+                of = ", ".join(used)
+                raise refuse(self, f"{loop.var} would move out of {of}, which its extent {loop.extent} uses")
         old_order = [loop.var for loop in chain]
         new_order = [loop.var for loop in new]
         for d in carried_dependences(chain[0], old_order, loop_ranges(outer)):
@@ -76,10 +78,11 @@ class Reorder(Primitive):
         loops = loops_in(path)
         places = [n for n, loop in enumerate(loops) if loop.var in self.loops]
         if len(places) < len(self.loops):
-            missing = sorted(set(self.loops) - {loop.var for loop in loops})
-            raise refuse(self, f"expected perfectly nested loops, but {', '.join(missing)} is not around {loops[-1].var}")
+            missing = ", ".join(sorted(set(self.loops) - {loop.var for loop in loops}))
+            raise refuse(self, f"expected perfectly nested loops, but {missing} is not around {loops[-1].var}")
         chain = loops[places[0] : places[-1] + 1]
-        for outer, inner in zip(chain, chain[1:], strict=False):
+        for outer, inner in pairwise(chain):
             if outer.body is not inner:
-                raise refuse(self, f"expected perfectly nested loops, but {inner.var} is not all of the body of {outer.var}")
+                not_all = f"{inner.var} is not all of the body of {outer.var}"
+                raise refuse(self, f"expected perfectly nested loops, but {not_all}")
         return chain, loops[: places[0]]

@@ -101,11 +101,12 @@ class ReverseComputeInline(Primitive):
         readers = [s for s in sites(func.body) if s.reads(source)]
         writers = [s for s in sites(func.body) if s.written == source]
         if len(writers) != 1 or not isinstance(writers[0].stmt, Block):
-            raise refuse(self, f"expected one block that writes {source}, got {', '.join(w.label for w in writers) or 'none'}")
+            found = ", ".join(w.label for w in writers) or "none"
+            raise refuse(self, f"expected one block that writes {source}, got {found}")
         producer = writers[0].stmt
         for a in producer.axes:
             if a.kind != "spatial":
-                raise refuse(self, f"expected a producer with spatial axes only, {producer.name} has {a.kind} axis {a.name}")
+                raise refuse(self, f"expected spatial axes only in {producer.name}, got the {a.kind} axis {a.name}")
         for r in readers:
             if not (isinstance(r.stmt, Block) and r.stmt.name == self.block):
                 raise refuse(self, f"expected no other reader of {source}, but {r.label} reads it")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar, get_args
 
 from tilewright.schedule.base import Primitive, find_buffer, path_to, refuse, replace_stmt
-from tilewright.schedule.legality import accesses_buffer
 from tilewright.tensor_ir.ir import Alloc, Func, Loop, Scope, Seq, walk
 
 
@@ -27,7 +26,7 @@ class SetScope(Primitive):
         - the buffer is a parameter
         - to global: the allocation is not at the root
         - to local: the shape is not constant
-        - to local: a parallel loop below the allocation uses the buffer
+        - to local: a parallel loop stands below the allocation
     Cost: local buffers take stack or registers; global ones take arena memory and cache traffic.
     """
 
@@ -48,8 +47,9 @@ class SetScope(Primitive):
             raise refuse(self, "expected the allocation at the root for global scope, got one inside a loop")
         if self.scope == "local":
             if not all(d.is_const for d in buffer.shape):
-                raise refuse(self, f"expected a constant shape for local scope, got ({', '.join(map(str, buffer.shape))})")
+                shape = ", ".join(map(str, buffer.shape))
+                raise refuse(self, f"expected a constant shape for local scope, got ({shape})")
             for s in walk(alloc.body):
-                if isinstance(s, Loop) and s.kind == "parallel" and accesses_buffer(s, self.buffer):
-                    raise refuse(self, f"parallel loop {s.var} uses the buffer, which would be private to one thread")
+                if isinstance(s, Loop) and s.kind == "parallel":
+                    raise refuse(self, f"the buffer would be private to one thread, but {s.var} below it is parallel")
         return replace_stmt(func, alloc, Alloc(dataclasses.replace(buffer, scope=self.scope), alloc.body))

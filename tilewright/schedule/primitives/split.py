@@ -34,8 +34,8 @@ class Split(Primitive):
         --> split("i", factors=(None, 8))
         for i_0 in ceildiv(N, 8): for i_1 in min(8, N - i_0*8): S[i_0*8 + i_1]
 
-    Keeps: every iteration, once, in the same order: where the factors do not divide the extent, inner extents are ragged
-        and no predicate is needed. Annotations stay on the outermost loop.
+    Keeps: every iteration, once, in the same order: where the factors do not divide the extent, inner extents are
+        ragged and no predicate is needed. Annotations stay on the outermost loop.
     Refuses:
         - the loop is not there
         - fewer than two factors

@@ -130,7 +130,7 @@ def output_buffers(func: Func) -> frozenset[str]:
 
 
 def widest_itemsize(func: Func, name: str) -> int:
-    """The largest element that a block touches, in bytes; narrow floats count as the float32 they are computed in."""
+    """The largest element that a block loads or stores, in bytes; narrow floats count as the float32 of the arithmetic."""
     block = find_block(func, name)
-    sizes = [x.dtype.itemsize for x in walk_expr(block.value)]
-    return max([4 if x.dtype.is_narrow_float else x.dtype.itemsize for x in walk_expr(block.value)] or sizes)
+    types = [b.dtype for b in buffers(func) if b.name == block.buffer] + [x.dtype for x in loads(block.value)]
+    return max(4 if t.is_narrow_float else t.itemsize for t in types)

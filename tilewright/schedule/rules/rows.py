@@ -117,21 +117,33 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
 
 def _partial_sums(s: Schedule, block: str, steps: list[str], width: int, lanes: int) -> None:
     outer, inner = s.split(steps[-1], (None, width))
+    _factor(s, block, inner, lanes, unroll_steps=False)
+    if width > lanes:
+        _, inner = s.split(reduce_loops(s.func, block)[-1], (None, lanes))
+        _factor(s, block, inner, lanes, unroll_steps=True)
+    s.unroll(reduce_loops(s.func, block)[-1])
+
+
+def _factor(s: Schedule, block: str, loop: str, lanes: int, unroll_steps: bool) -> None:
+    """``rfactor`` of ``loop``, the partial results as vectors."""
     known = set(s.blocks())
-    s.rfactor(inner)
+    s.rfactor(loop)
     partial = next(b for b in s.blocks() if b not in known)
-    loops = [x.var for x in loops_of(s.func, partial)]
-    first = next(v for v in reduce_loops(s.func, partial))
-    init = s.decompose_reduction(partial, first)
-    for name, lane_loop in ((partial, inner), (init, None)):
+    steps = reduce_loops(s.func, partial)
+    init = s.decompose_reduction(partial, steps[0])
+    for name in (partial, init):
         own = [x.var for x in loops_of(s.func, name)]
-        last = lane_loop if lane_loop in own else own[-1]
-        if width > lanes:
+        last = loop if name == partial and loop in own else own[-1]
+        extent = next(x.extent.value() for x in loops_of(s.func, name) if x.var == last)
+        if extent is None or extent > lanes:
             middle, last = s.split(last, (None, lanes))
             s.unroll(middle)
         s.vectorize(last)
-    if outer in loops:
-        peel_if_ragged(s, partial, outer)
+    if unroll_steps:
+        for name in steps:
+            s.unroll(name)
+    else:
+        peel_if_ragged(s, partial, steps[-1])
 
 
 def schedule_reduction(s: Schedule, block: str, target: Target) -> None:

@@ -6,7 +6,7 @@ Two accesses are kept apart by a proof on their indices, dimension by dimension 
 is taken apart into two loops first. Besides, a block promises that points which differ in a spatial axis write
 different elements; that decides writes whose place is read from memory.
 
-Answers: ``no`` (proved), ``yes`` (proved: a reduction, an ordered axis, or an address without the variable), ``unknown``.
+Answers: ``no`` (proved), ``yes`` (proved: an ordered axis, or an address without the variable), ``unknown``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from tilewright.core.errors import ScheduleError
 from tilewright.core.intbounds import Ranges, is_nonneg, loop_range, simplify
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var, var
 from tilewright.tensor_ir.analysis.access import bound_indices, linear_address
@@ -100,23 +101,18 @@ def carries_only_reductions(func: Func, loop: str) -> bool:
 
 
 def may_interchange(func: Func, outer: str, inner: str) -> Answer:
-    """May the loops ``outer`` and ``inner`` (anywhere directly below it) change places, dependences considered?
+    """May the loop ``outer`` and the next loop inside it, ``inner``, change places, dependences considered?
 
-    Yes if one of them is independent of the other's order, or if all they carry is reductions, whose order is free up
-    to rounding. Raises ScheduleError if a loop does not exist or ``inner`` is not inside ``outer``.
+    Yes if one of them is independent whatever the other does, or if all that the outer one carries is reductions,
+    whose order is free up to rounding. Raises ScheduleError if a loop does not exist or ``inner`` is not the next one.
     """
     first, second = find_loop(func, outer), find_loop(func, inner)
-    around_outer = loops_above(func, outer)
-    around_inner = loops_above(func, inner)
-    by_outer = _conflicts(func, first, around_outer, ())
-    if not by_outer or all(c.kind == "reduction" for c in by_outer):
+    around = loops_above(func, outer)
+    if loops_above(func, inner) != (*around, first):
+        raise ScheduleError(f"{func.name}: {inner} is not the next loop inside {outer}")
+    if all(c.kind == "reduction" for c in _conflicts(func, first, around, ())):
         return "yes"
-    # iterations of the inner loop, whatever the iterations of the loops between the two
-    free = around_inner[len(around_outer) :]
-    by_inner = _conflicts(func, second, around_outer, free)
-    if not by_inner:
-        return "yes"
-    return "unknown"
+    return "unknown" if _conflicts(func, second, around, (first,)) else "yes"
 
 
 def _verdict(found: Sequence[Conflict]) -> Answer:

@@ -5,6 +5,7 @@ Inputs are small integers (also as floats), so that sums are exact and reassocia
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,8 @@ import pytest
 from tilewright.core import dtypes
 from tilewright.core.errors import ScheduleError
 from tilewright.core.intexpr import IntLike
+from tilewright.core.intexpr import var as ir_var
+from tilewright.schedule.base import blocks_in, substitute_stmt
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.compute import (
     build_func,
@@ -28,9 +31,10 @@ from tilewright.tensor_ir.compute import (
     sum_over,
 )
 from tilewright.tensor_ir.compute import index_value as index
-from tilewright.tensor_ir.interpreter import InterpreterError, interpret
-from tilewright.tensor_ir.ir import Func
+from tilewright.tensor_ir.interpreter import interpret
+from tilewright.tensor_ir.ir import Func, Loop, Stmt, map_children
 from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tensor_ir.verifier import verify
 
 AWKWARD = (1, 2, 7, 13, 16, 0)
 """One, small, prime, not divisible, divisible, and no iteration at all."""
@@ -49,6 +53,7 @@ def random_args(func: Func, dims: Mapping[str, int], seed: int = 0) -> list[np.n
 
 def check_round_trip(func: Func) -> None:
     """The function verifies, and its text reads back as the same function."""
+    verify(func)
     text = print_func(func)
     assert parse_func(text) == func, text
 
@@ -56,17 +61,35 @@ def check_round_trip(func: Func) -> None:
 def check_twin(before: Func, after: Func, sizes: Sequence[Mapping[str, int]], note: str = "") -> None:
     """Both functions compute the same arrays for every assignment of dims in ``sizes``.
 
-    Sizes for which ``before`` means nothing (an empty reduction stores nothing) are passed over.
+    Sizes that make a reduction empty are passed over: it stores nothing, so what reads it means nothing.
     """
     for dims in sizes or ({},):
-        args = random_args(before, dims)
-        try:
-            want = interpret(before, args, dims)
-        except InterpreterError:
+        if has_empty_reduction(before, dims):
             continue
-        got = interpret(after, args, dims)
-        for w, g in zip(want, got, strict=True):
+        args = random_args(before, dims)
+        want, got = interpret(before, args, dims), interpret(after, args, dims)
+        other_way = interpret(backwards(after), args, dims)
+        for w, g, h in zip(want, got, other_way, strict=True):
             np.testing.assert_array_equal(g, w, err_msg=f"{note}\ndims={dict(dims)}\n{print_func(after)}")
+            np.testing.assert_array_equal(h, w, err_msg=f"{note}\ndims={dict(dims)}, backwards\n{print_func(after)}")
+
+
+def has_empty_reduction(func: Func, dims: Mapping[str, int]) -> bool:
+    """True if a reduction of ``func`` has no step for these sizes."""
+    axes = (a for b in blocks_in(func.body) for a in b.axes if a.kind == "reduce")
+    return any(a.extent.evaluate(dims) <= 0 for a in axes)
+
+
+def backwards(func: Func) -> Func:
+    """``func`` with every parallel and vectorized loop run from its end: the same, if these loops carry nothing."""
+
+    def visit(s: Stmt) -> Stmt:
+        s = map_children(s, visit)
+        if isinstance(s, Loop) and s.kind in ("parallel", "vectorized"):
+            return dataclasses.replace(s, body=substitute_stmt(s.body, {s.var: s.extent - 1 - ir_var(s.var)}))
+        return s
+
+    return dataclasses.replace(func, body=visit(func.body))
 
 
 def every_size(func: Func, values: Sequence[int] = AWKWARD) -> list[dict[str, int]]:
@@ -171,7 +194,27 @@ def blur(n: IntLike) -> Func:
     return build_func("blur", [a], [compute("B", (n,), lambda i: t[i] + t[i + 1] + t[i + 2])], [t])
 
 
+def conv(n: IntLike, c: IntLike) -> Func:
+    """C[o, x] = max(sum A[i, 2*x + k] * W[o, i, k], 0), padded by one on the left through an intermediate"""
+    a, w = placeholder("A", (2, n * 2 + 1), f32), placeholder("W", (c, 2, 3), f32)
+    pad = compute(
+        "P", (2, n * 2 + 2), lambda i, x: select(op("greater", index(x, dtypes.int64), 0), a[i, x - 1], 0)
+    )
+    i, k = reduce_axis(2, "i"), reduce_axis(3, "k")
+    s = compute("S", (c, n), lambda o, x: sum_over(pad[i, x * 2 + k] * w[o, i, k], i, k))
+    out = compute("C", (c, n), lambda o, x: op("max", s[o, x], 0))
+    return build_func("conv", [a, w], [out], [pad, s])
+
+
+def gather(n: IntLike, m: IntLike) -> Func:
+    """C[i, j] = A[j, I[i]] + A[j, I[i]], through a transposed copy"""
+    a, at = placeholder("A", (m, 7), f32), placeholder("I", (n,), dtypes.int64)
+    t = compute("T", (7, m), lambda x, j: a[j, x])
+    c = compute("C", (n, m), lambda i, j: t[at[i] + 3, j] + t[at[i] + 3, j])
+    return build_func("gather", [a, at], [c], [t])
+
+
 PROGRAMS: dict[str, Callable[..., Func]] = {
     "elementwise": elementwise, "matmul": matmul, "matmul_relu": matmul_relu, "prefix_sum": prefix_sum,
-    "row_max": row_max, "blur": blur,
+    "row_max": row_max, "blur": blur, "conv": conv, "gather": gather,
 }  # fmt: skip

@@ -54,15 +54,20 @@ def test_refusals():
             "the loop is not at the root": (
                 f, 'parallel("C_j")', "parallel(C_j): expected a loop at the root, got one inside C_i",
             ),
-            "the loop carries a dependence": (
-                f,
-                'reorder(("k", "C_j", "C_i"))\nparallel("k")',
-                "parallel(k): the loop carries a dependence: C depends on C through C",
-            ),
-            "a local buffer allocated outside is used inside": (
+            "a local buffer is allocated around the loop": (
                 row_max(8, 4),
                 'set_scope("M", scope="local")\nparallel("B_i")',
-                "parallel(B_i): local buffer M, allocated outside, is used inside",
+                "parallel(B_i): local buffer M, private to one thread, is allocated around the loop",
+            ),
+            "the loop is a reduce axis or an ordered axis": (
+                f,
+                'reorder(("k", "C_j", "C_i"))\nparallel("k")',
+                "parallel(k): reduce axis k_ of block C runs with this loop",
+            ),
+            "the loop carries a dependence": (
+                f,
+                'fuse(("C_j", "k"))\nreorder(("C_j_k_f", "C_i"))\nparallel("C_j_k_f")',
+                "parallel(C_j_k_f): the loop carries a dependence: C depends on C through C",
             ),
         },
     )  # fmt: skip

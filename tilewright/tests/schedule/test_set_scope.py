@@ -46,10 +46,10 @@ def test_refusals():
                 'set_scope("M", scope="local")',
                 "set_scope(M): expected a constant shape for local scope, got (n)",
             ),
-            "to local: a parallel loop below the allocation uses the buffer": (
+            "to local: a parallel loop stands below the allocation": (
                 F,
                 'parallel("B_i")\nset_scope("M", scope="local")',
-                "set_scope(M): parallel loop B_i uses the buffer, which would be private to one thread",
+                "set_scope(M): the buffer would be private to one thread, but B_i below it is parallel",
             ),
         },
     )  # fmt: skip

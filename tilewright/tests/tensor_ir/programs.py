@@ -249,8 +249,8 @@ PROGRAMS: dict[str, Program] = {
         Program("matmul", matmul, ({},), lambda a, b: [a @ b], {}),
         Program(
             "matmul_symbolic",
-            lambda: matmul("m", "n", "k"),
-            ({"m": 5, "n": 9, "k": 4}, {"m": 1, "n": 16, "k": 1}),
+            lambda: matmul("m", "n", "p"),
+            ({"m": 5, "n": 9, "p": 4}, {"m": 1, "n": 16, "p": 1}),
             lambda a, b: [a @ b],
             {},
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tilewright.core.errors import ScheduleError
 from tilewright.tensor_ir.analysis.dependence import (
     carries_only_reductions,
     conflicts,
@@ -131,7 +132,9 @@ def f(idx: int64[10], X: float32[10], Y: out(float32[10])):
 
 def test_interchange() -> None:
     f = PROGRAMS["matmul"].make()
-    assert may_interchange(f, "C_i", "k") == "yes"
+    assert may_interchange(f, "C_j", "k") == "yes"
+    with pytest.raises(ScheduleError, match="k is not the next loop inside C_i"):
+        may_interchange(f, "C_i", "k")
     conv = PROGRAMS["conv2d"].make()
     assert may_interchange(conv, "kh", "kw") == "yes"
     skewed = parse_func("""

@@ -1,0 +1,59 @@
+"""tilewright: a multi-level ML compiler with schedule autotuning. ONNX in, tuned CPU machine code out.
+
+>>> import tilewright
+>>> model = tilewright.compile("resnet50.onnx")     # doctest: +SKIP
+>>> model.run({"input": image})                      # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilewright.compile import compile
+    from tilewright.core.errors import (
+        InputError,
+        ModelError,
+        ScheduleError,
+        TargetError,
+        TilewrightError,
+        UnsupportedError,
+    )
+    from tilewright.core.target import Target
+    from tilewright.runtime.model import CompiledModel
+    from tilewright.schedule.schedule import Schedule
+    from tilewright.schedule.trace import Trace
+    from tilewright.session import InferenceSession, SessionOptions
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "compile": "tilewright.compile",
+    "InferenceSession": "tilewright.session",
+    "SessionOptions": "tilewright.session",
+    "CompiledModel": "tilewright.runtime.model",
+    "Schedule": "tilewright.schedule.schedule",
+    "Trace": "tilewright.schedule.trace",
+    "Target": "tilewright.core.target",
+    "TilewrightError": "tilewright.core.errors",
+    "ModelError": "tilewright.core.errors",
+    "UnsupportedError": "tilewright.core.errors",
+    "InputError": "tilewright.core.errors",
+    "ScheduleError": "tilewright.core.errors",
+    "TargetError": "tilewright.core.errors",
+}
+
+__all__ = [
+    "CompiledModel", "InferenceSession", "InputError", "ModelError", "Schedule", "ScheduleError", "SessionOptions",
+    "Target", "TargetError", "TilewrightError", "Trace", "UnsupportedError", "__version__", "compile",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    """Public names load their room when first used: importing the package costs next to nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,129 @@
+"""Functions to machine code: schedule, emit, compile, cache. One :class:`Kernel` for each function of a model.
+
+The object cache is keyed by the unscheduled function, the schedule (a given trace, or the default rules of this
+version) and the target, so that a hit skips scheduling, emission and LLVM.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.codegen.cache import ObjectCache
+from tilewright.codegen.jit import assembly_text, compile_objects
+from tilewright.codegen.emit import emit_kernel
+from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
+from tilewright.core.intexpr import IntExpr, parse
+from tilewright.core.target import Target
+from tilewright.lowering.workspaces import is_parallel, workspaces_of
+from tilewright.schedule.default import default_trace
+from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.ir import Func
+from tilewright.tensor_ir.text import print_func
+
+SYMBOL = "kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One compiled function. ``workspaces``: element type and shape of each extra argument, over the function's dims.
+
+    ``key``: name of the object in the cache; ``symbol``: the function in the object. ``cached``: it came from there.
+    """
+
+    name: str
+    func: Func
+    trace: Trace
+    workspaces: tuple[tuple[DType, tuple[IntExpr, ...]], ...]
+    parallel: bool
+    symbol: str
+    code: bytes
+    cached: bool
+
+    def scheduled(self) -> Func:
+        """The function with the trace applied."""
+        return self.trace.apply(self.func)
+
+    def llvm_text(self, target: Target) -> str:
+        """The LLVM IR, emitted again."""
+        return emit_kernel(self.scheduled(), target, self.symbol)
+
+    def assembly_text(self, target: Target) -> str:
+        """The assembly, compiled again."""
+        return assembly_text(self.llvm_text(target), target)
+
+
+@functools.cache
+def source_version() -> str:
+    """A digest of the rooms between a function and its machine code: a change of any of them empties the cache."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parent
+    for room in ("core", "tensor_ir", "schedule", "codegen"):
+        for path in sorted((root / room).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def build_kernels(
+    funcs: Mapping[str, Func], target: Target, cache: ObjectCache | None, traces: Mapping[str, Trace] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Kernel]:  # fmt: skip
+    """A kernel for every function, by name. ``traces`` overrides the default trace of some."""
+    traces = traces or {}
+    out: dict[str, Kernel] = {}
+    missing: list[tuple[str, str, Trace, Func, str]] = []
+    texts: list[str] = []
+    for name, func in funcs.items():
+        given = traces.get(name)
+        key = _key(func, target, given)
+        hit = _read(cache.get(key), name, func) if cache is not None else None
+        if hit is not None:
+            out[name] = hit
+            continue
+        trace = given if given is not None else default_trace(func, target)
+        scheduled = trace.apply(func)
+        symbol = f"tw_{key[:24]}"
+        texts.append(emit_kernel(scheduled, target, symbol))
+        missing.append((name, key, trace, scheduled, symbol))
+        progress(len(out) + len(missing), 2 * len(funcs))
+    for (name, key, trace, scheduled, symbol), code in zip(missing, compile_objects([(t, target) for t in texts]), strict=True):
+        spaces = tuple((b.dtype, b.shape) for b in workspaces_of(scheduled))
+        kernel = Kernel(name, funcs[name], trace, spaces, is_parallel(scheduled), symbol, code, cached=False)
+        if cache is not None:
+            cache.put(key, _write(kernel))
+        out[name] = kernel
+    return out
+
+
+def _key(func: Func, target: Target, trace: Trace | None) -> str:
+    schedule = "default" if trace is None else trace.to_text()
+    parts = (source_version(), target.key(), schedule, print_func(func))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _write(kernel: Kernel) -> bytes:
+    header = {
+        "trace": kernel.trace.to_json(),
+        "workspaces": [[d.name, [str(e) for e in shape]] for d, shape in kernel.workspaces],
+        "parallel": kernel.parallel,
+        "symbol": kernel.symbol,
+    }
+    return json.dumps(header).encode() + b"\n" + kernel.code
+
+
+def _read(data: bytes | None, name: str, func: Func) -> Kernel | None:
+    if data is None:
+        return None
+    head, _, code = data.partition(b"\n")
+    try:
+        header = json.loads(head)
+        spaces = tuple((dtypes.from_name(d), tuple(map(parse, shape))) for d, shape in header["workspaces"])
+        trace = Trace.from_json(header["trace"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return Kernel(name, func, trace, spaces, header["parallel"], header["symbol"], code, cached=True)

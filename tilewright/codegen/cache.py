@@ -1,0 +1,116 @@
+"""Object code on disk, found by content: what was compiled, for which CPU, by which version of the generator.
+
+An entry is a file named by the SHA-256 of its key; it starts with the digest of its contents, so a damaged file is noticed,
+ignored and rewritten. Writes go to a temporary file that is renamed, so readers never see half an entry. When the
+directory exceeds its limit, the entries unused for longest are deleted (a hit renews the file's time).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from tilewright.core.config import Config, from_environment
+from tilewright.core.target import Target
+
+_SUFFIX = ".o"
+_DIGEST_BYTES = 32
+
+
+@functools.cache
+def codegen_version() -> str:
+    """A hash of the sources of this room and of the IR it reads, with the versions of llvmlite and LLVM."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256(f"{llvmlite.__version__} {llvm.llvm_version_info}".encode())
+    sources = [*here.glob("*.py"), *(here.parent / "tensor_ir").glob("*.py"), *(here.parent / "core").glob("int*.py")]
+    for path in sorted(sources):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def object_key(text: str, target: Target, opt: int = 3) -> str:
+    """The cache key of a kernel given as text (its IR, or anything that determines the IR)."""
+    parts = (codegen_version(), target.legality_key(), str(target.has_fma), str(opt), text)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectCache:
+    """The cache in ``directory`` (None: every look-up misses, nothing is written)."""
+
+    directory: Path | None
+    limit_bytes: int = 1 << 30
+
+    @staticmethod
+    def open(config: Config | None = None) -> ObjectCache:
+        """The cache that the configuration names."""
+        c = config or from_environment()
+        return ObjectCache(c.cache_dir, c.cache_bytes)
+
+    def get(self, key: str) -> bytes | None:
+        """The object stored under ``key``, or None."""
+        if self.directory is None:
+            return None
+        path = self._path(key)
+        try:
+            blob = path.read_bytes()
+        except OSError:
+            return None
+        body = blob[_DIGEST_BYTES:]
+        if hashlib.sha256(body).digest() != blob[:_DIGEST_BYTES]:
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return body
+
+    def put(self, key: str, body: bytes) -> None:
+        """Store an object. A full or read-only disk is not an error: the next run compiles again."""
+        if self.directory is None:
+            return
+        path = self._path(key)
+        temporary = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as f:
+                temporary = Path(f.name)
+                f.write(hashlib.sha256(body).digest())
+                f.write(body)
+            temporary.replace(path)
+        except OSError:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+
+    def trim(self) -> int:
+        """Delete the least recently used entries until the limit holds; the number deleted. Call it once a build."""
+        if self.directory is None or not self.directory.is_dir():
+            return 0
+        entries: list[tuple[float, int, Path]] = []
+        for path in self.directory.glob(f"*/*{_SUFFIX}"):
+            with contextlib.suppress(OSError):
+                facts = path.stat()
+                entries.append((facts.st_mtime, facts.st_size, path))
+        total = sum(size for _, size, _ in entries)
+        deleted = 0
+        for _, size, path in sorted(entries):
+            if total <= self.limit_bytes:
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()
+                deleted += 1
+            total -= size
+        return deleted
+
+    def _path(self, key: str) -> Path:
+        if self.directory is None:
+            raise ValueError("this cache has no directory")
+        return self.directory / key[:2] / (key[2:] + _SUFFIX)

@@ -1,0 +1,106 @@
+"""One function compiled and callable on numpy arrays: for tests, tuning and users' own kernels.
+
+The compiled model does not go through here; it calls all its kernels from one entry function
+(:mod:`tilewright.codegen.entry`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
+from tilewright.codegen.host import detect_host
+from tilewright.codegen.jit import Library, compile_object
+from tilewright.core.errors import InputError
+from tilewright.core.target import Target
+from tilewright.tensor_ir.ir import Buffer, Func
+
+KERNEL_TYPE = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+)
+_BARRIER_TYPE = ctypes.CFUNCTYPE(None)
+
+
+def aligned_empty(shape: Sequence[int], dtype: np.dtype, align: int = 64) -> np.ndarray:
+    """An uninitialised C-contiguous array whose address is a multiple of ``align``."""
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = np.empty(count * dtype.itemsize + align, np.uint8)
+    start = -raw.ctypes.data % align
+    return raw[start : start + count * dtype.itemsize].view(dtype).reshape(tuple(shape))
+
+
+class CallableKernel:
+    """A compiled function: ``kernel(inputs, dims, threads=1) -> outputs``."""
+
+    def __init__(self, func: Func, library: Library, symbol: str) -> None:
+        self.func = func
+        self.library = library
+        self.address = library.addresses[symbol]
+        self.parallel = is_parallel(func)
+        self._call = KERNEL_TYPE(self.address)
+        self._workspaces = workspaces(func)
+
+    def __call__(
+        self, inputs: Sequence[np.ndarray], dims: Mapping[str, int] | None = None, threads: int = 1
+    ) -> list[np.ndarray]:
+        """Run once. Raises InputError on a wrong number of inputs, shape or element type."""
+        bound = dict(dims or {})
+        arrays, outputs = self.arguments(inputs, bound)
+        self.run(arrays, bound, threads)
+        return outputs
+
+    def arguments(self, inputs: Sequence[np.ndarray], dims: Mapping[str, int]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """All arrays of a call in ABI order (inputs, outputs, workspaces), and the outputs among them."""
+        count = len(self.func.params) - self.func.outputs
+        if len(inputs) != count:
+            raise InputError(f"{self.func.name}: expected {count} inputs, got {len(inputs)}")
+        missing = [d for d in self.func.dims if d not in dims]
+        if missing:
+            raise InputError(f"{self.func.name}: dims without a value: {', '.join(missing)}")
+        arrays: list[np.ndarray] = []
+        for b, a in zip(self.func.params, inputs, strict=False):
+            shape = _shape(b, dims)
+            if a.shape != shape or a.dtype != b.dtype.numpy:
+                raise InputError(
+                    f"{self.func.name}: input {b.name}: expected {b.dtype}{list(shape)}, got {a.dtype}{list(a.shape)}"
+                )
+            arrays.append(np.ascontiguousarray(a).reshape(shape))
+        outputs = [aligned_empty(_shape(b, dims), b.dtype.numpy) for b in self.func.params[count:]]
+        work = [aligned_empty(_shape(b, dims), b.dtype.numpy) for b in self._workspaces]
+        return [*arrays, *outputs, *work], outputs
+
+    def run(self, arrays: Sequence[np.ndarray], dims: Mapping[str, int], threads: int = 1) -> None:
+        """Call the kernel on prepared arrays; with ``threads`` > 1 a team of Python threads runs it."""
+        table = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
+        values = (ctypes.c_int64 * max(1, len(self.func.dims)))(*(dims[d] for d in self.func.dims))
+        if threads == 1:
+            self._call(ctypes.addressof(table), ctypes.addressof(values), 0, 1, None)
+            return
+        barrier = threading.Barrier(threads)
+        callback = _BARRIER_TYPE(lambda: barrier.wait() and None)
+        pointer = ctypes.cast(callback, ctypes.c_void_p)
+        team = [
+            threading.Thread(
+                target=self._call, args=(ctypes.addressof(table), ctypes.addressof(values), t, threads, pointer)
+            )
+            for t in range(threads)
+        ]
+        for t in team:
+            t.start()
+        for t in team:
+            t.join()
+
+
+def _shape(b: Buffer, dims: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(d.evaluate(dims) for d in b.shape)
+
+
+def build(func: Func, target: Target | None = None, opt: int = 3) -> CallableKernel:
+    """Compile ``func`` for ``target`` (default: this machine) and load it."""
+    text = emit_kernel(func, target or detect_host(), "kernel")
+    blob = compile_object(text, target or detect_host(), opt)
+    return CallableKernel(func, Library([blob], ["kernel"]), "kernel")

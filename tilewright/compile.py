@@ -1,0 +1,191 @@
+"""The pipeline: an ONNX model in, a compiled model out. Read :func:`compile` from top to bottom.
+
+Stages, each with a text form that ``stop_after`` and ``dump`` show: ``import`` (ONNX to graph IR), ``passes`` (graph to
+graph), ``lower`` (groups of nodes to functions and a call plan), ``schedule`` (a trace for each function), ``codegen``
+(LLVM IR). After that come machine code, linking, and the runtime's :class:`CompiledModel`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from tilewright.build import Kernel, build_kernels
+from tilewright.codegen.cache import ObjectCache
+from tilewright.codegen.host import parse_target
+from tilewright.codegen.openmp import threads_usable
+from tilewright.autotune.peaks import measure_peaks
+from tilewright.core.errors import InputError
+from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan
+from tilewright.core.target import Target
+from tilewright.explain import explain_build
+from tilewright.frontend import from_onnx
+from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.pipeline import Instrument, PassReport, run_passes
+from tilewright.graph_ir.text import print_graph
+from tilewright.graph_ir.verifier import verify_graph
+from tilewright.link import link_plan
+from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan, require_bound
+from tilewright.lowering.workspaces import Scheduled, with_scheduled
+from tilewright.progress import Progress
+from tilewright.runtime.model import BuildInfo, CompiledModel
+from tilewright.schedule.default import default_trace
+from tilewright.tensor_ir.text import print_func
+
+if TYPE_CHECKING:
+    import onnx
+
+Stage = Literal["import", "passes", "lower", "schedule", "codegen"]
+
+
+@overload
+def compile(  # noqa: A001 - the name that users of compilers know
+    model: str | Path | bytes | onnx.ModelProto, *, target: str | Target | None = ..., opt_level: str = ...,
+    input_shapes: Mapping[str, Sequence[int | str] | int] | None = ..., threads: int | None = ...,
+    disabled_pass: Sequence[str] = ..., enabled_pass: Sequence[str] = ..., stop_after: None = ...,
+    instruments: Sequence[Instrument] = ..., cache: bool = ..., progress: bool | None = ...,
+) -> CompiledModel: ...  # fmt: skip
+@overload
+def compile(  # noqa: A001
+    model: str | Path | bytes | onnx.ModelProto, *, target: str | Target | None = ..., opt_level: str = ...,
+    input_shapes: Mapping[str, Sequence[int | str] | int] | None = ..., threads: int | None = ...,
+    disabled_pass: Sequence[str] = ..., enabled_pass: Sequence[str] = ..., stop_after: Stage,
+    instruments: Sequence[Instrument] = ..., cache: bool = ..., progress: bool | None = ...,
+) -> Any: ...  # fmt: skip
+def compile(  # noqa: A001
+    model: str | Path | bytes | onnx.ModelProto,
+    *,
+    target: str | Target | None = None,
+    opt_level: str = "all",
+    input_shapes: Mapping[str, Sequence[int | str] | int] | None = None,
+    threads: int | None = None,
+    disabled_pass: Sequence[str] = (),
+    enabled_pass: Sequence[str] = (),
+    stop_after: Stage | None = None,
+    instruments: Sequence[Instrument] = (),
+    cache: bool = True,
+    progress: bool | None = None,
+) -> Any:
+    """Compile an ONNX model (a path, its bytes, or a ModelProto) for a CPU.
+
+    ``target``: None for this machine, or a string like ``"llvm -mcpu=znver4"``. ``opt_level``: ``none``, ``basic``,
+    ``extended`` or ``all``. ``input_shapes``: shapes by input name and sizes by symbolic dimension. ``threads``: None
+    for what the machine allows. ``disabled_pass``/``enabled_pass``: names of passes or rules. ``cache``: use the object
+    cache on disk. ``progress``: None shows it on a terminal when the build takes longer than a second.
+
+    ``stop_after`` returns what the build has by then: ``import`` and ``passes`` a Graph, ``lower`` a LoweredModel,
+    ``schedule`` scheduled functions by kernel name, ``codegen`` a kernel each with its machine code.
+
+    Raises UnsupportedError (with everything that is missing), ModelError, InputError, TargetError.
+    """
+    clock = _Clock()
+    chosen = _with_threads(parse_target(target), threads)
+    with Progress(progress) as bar:
+        bar.say("import")
+        graph = from_onnx(model, input_shapes)
+        verify_graph(graph)
+        clock.lap("import")
+        if stop_after == "import":
+            return graph
+
+        bar.say("graph passes")
+        optimized, report = run_passes(graph, opt_level, disabled_pass, instruments, enabled_pass)
+        verify_graph(optimized)
+        clock.lap("passes")
+        if stop_after == "passes":
+            return optimized
+
+        bar.say("lowering")
+        lowered = lower_graph_to_plan(optimized, chosen, lambda group: bar.say(f"lowering {group.name}"))
+        clock.lap("lower and pack")
+        if stop_after == "lower":
+            return lowered
+        if stop_after == "schedule":
+            return {name: default_trace(f, chosen).apply(f) for name, f in lowered.funcs.items()}
+
+        objects = ObjectCache.open() if cache else None
+        kernels = build_kernels(lowered.funcs, chosen, objects, None, lambda i, n: bar.say("kernels", i, n))
+        clock.lap("kernels")
+        if stop_after == "codegen":
+            return kernels
+
+        bar.say("linking")
+        plan = with_scheduled(lowered.plan, {k.name: Scheduled(k.func.dims, k.workspaces, k.parallel) for k in kernels.values()})
+        require_bound(plan)
+        code, library = link_plan(plan, kernels, chosen, objects)
+        clock.lap("link")
+
+    info = BuildInfo(
+        lambda: explain_build(chosen, report, plan, kernels, clock.laps),
+        _stages(graph, optimized, report, lowered, kernels, chosen),
+        tuple(clock.laps),
+        _folded_inputs(model, graph),
+        graph.outputs,
+        lambda n: measure_peaks(chosen, n),
+    )
+    return CompiledModel(plan, code, lambda: chosen.threads if threads_usable() else 1, info, library)
+
+
+class _Clock:
+    """Seconds between laps."""
+
+    def __init__(self) -> None:
+        self.laps: list[tuple[str, float]] = []
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps.append((name, now - self._last))
+        self._last = now
+
+
+def _with_threads(target: Target, threads: int | None) -> Target:
+    if threads is None:
+        return target
+    if threads < 1:
+        raise InputError(f"threads: expected at least 1, got {threads}")
+    return target.with_threads(threads)
+
+
+def _folded_inputs(model: object, graph: Graph) -> tuple[str, ...]:
+    return tuple(n for n in graph.constants if n not in graph.inputs)
+
+
+def _stages(
+    graph: Graph, optimized: Graph, report: PassReport, lowered: LoweredModel, kernels: Mapping[str, Kernel],
+    target: Target,
+) -> Mapping[str, Callable[[], str]]:  # fmt: skip
+    """The text of every stage, made when asked for."""
+    out: dict[str, Callable[[], str]] = {
+        "1_import.txt": lambda: print_graph(graph),
+        "2_passes.txt": lambda: print_graph(optimized),
+        "2_passes_report.txt": report.explain,
+        "3_plan.txt": lambda: plan_text(lowered.plan),
+    }
+    for name, kernel in kernels.items():
+        out[f"4_{name}_function.txt"] = lambda k=kernel: print_func(k.func)  # type: ignore[misc]
+        out[f"5_{name}_trace.txt"] = lambda k=kernel: k.trace.to_text()  # type: ignore[misc]
+        out[f"6_{name}_scheduled.txt"] = lambda k=kernel: print_func(k.scheduled())  # type: ignore[misc]
+        out[f"7_{name}.ll"] = lambda k=kernel: k.llvm_text(target)  # type: ignore[misc]
+        out[f"8_{name}.s"] = lambda k=kernel: k.assembly_text(target)  # type: ignore[misc]
+    return out
+
+
+def plan_text(plan: Plan, indent: str = "") -> str:
+    """The call plan, a step a line; host operators are marked as such."""
+    lines = [f"{indent}plan {plan.name}({', '.join(plan.inputs)}) -> {', '.join(plan.outputs)}"]
+    for step in plan.steps:
+        if isinstance(step, KernelStep):
+            threads = "all threads" if step.parallel else "1 thread"
+            lines.append(f"{indent}  kernel {step.kernel}({', '.join(step.args)})  # {threads}: {', '.join(step.nodes)}")
+        elif isinstance(step, HostStep):
+            lines.append(
+                f"{indent}  host {step.op}({', '.join(step.inputs)}) -> {', '.join(step.outputs)}  "
+                f"# {step.node}: {step.reason}"
+            )
+        elif isinstance(step, ControlStep):
+            lines.append(f"{indent}  {step.op}({', '.join(step.inputs)}) -> {', '.join(step.outputs)}  # {step.node}")
+            lines.extend(plan_text(body, indent + "    ") for body in step.bodies)
+    return "\n".join(lines)

@@ -1,0 +1,40 @@
+"""Settings from the environment. The only file of the package that reads it.
+
+``TILEWRIGHT_CACHE``: directory of the object cache (default ``$XDG_CACHE_HOME/tilewright``, else ``~/.cache/tilewright``); ``0`` or
+``off`` turns the cache off. ``TILEWRIGHT_CACHE_BYTES``: its size limit in bytes (default 1 GiB).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.core.errors import TilewrightError
+
+_DEFAULT_CACHE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """``cache_dir`` None: no cache on disk."""
+
+    cache_dir: Path | None
+    cache_bytes: int = _DEFAULT_CACHE_BYTES
+
+
+def from_environment(environment: Mapping[str, str] | None = None) -> Config:
+    """The settings in ``environment`` (default: the process's). Raises TilewrightError for a malformed value."""
+    env = os.environ if environment is None else environment
+    size = env.get("TILEWRIGHT_CACHE_BYTES", str(_DEFAULT_CACHE_BYTES))
+    if not size.isdigit():
+        raise TilewrightError(f"TILEWRIGHT_CACHE_BYTES: expected a number of bytes, got {size!r}")
+    chosen = env.get("TILEWRIGHT_CACHE")
+    if chosen is not None and chosen.lower() in ("0", "off"):
+        return Config(None, int(size))
+    if chosen:
+        return Config(Path(chosen).expanduser(), int(size))
+    base = env.get("XDG_CACHE_HOME")
+    home = Path(base) if base else Path(env.get("HOME", str(Path.home()))) / ".cache"
+    return Config(home / "tilewright", int(size))

@@ -1,0 +1,56 @@
+"""The account of a build: target, time, passes and rules with their reasons, kernels, host operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tilewright.build import Kernel
+from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan
+from tilewright.core.target import Target
+from tilewright.graph_ir.pipeline import PassReport
+
+
+def explain_build(
+    target: Target, report: PassReport, plan: Plan, kernels: Mapping[str, Kernel], laps: Sequence[tuple[str, float]]
+) -> str:
+    """Plain text, a section each."""
+    lines = [f"target: {target.key()}", ""]
+    lines += ["build time:", *(f"  {name:<16} {seconds:7.3f} s" for name, seconds in laps), ""]
+    lines += ["graph passes (what fired, what was refused and why):", *_indent(report.explain()), ""]
+    steps = list(_all_steps(plan))
+    calls: dict[str, list[str]] = {}
+    for s in steps:
+        if isinstance(s, KernelStep):
+            calls.setdefault(s.kernel, []).append("+".join(s.nodes))
+    native = sum(isinstance(s, KernelStep) for s in steps)
+    host = [s for s in steps if isinstance(s, HostStep)]
+    control = [s for s in steps if isinstance(s, ControlStep)]
+    lines.append(
+        f"plan: {native} native kernel calls of {len(calls)} kernels, {len(host)} host operators, "
+        f"{len(control)} control operators"
+    )
+    lines += [f"  host {s.op} ({s.node}): {s.reason}" for s in host]
+    lines += [f"  control {s.op} ({s.node}): loop on the host around native bodies" for s in control]
+    lines.append("")
+    lines.append("kernels (default trace unless a record was used):")
+    for name, nodes in calls.items():
+        k = kernels[name]
+        source = "object cache" if k.cached else "compiled"
+        lines.append(
+            f"  {name}: {len(nodes)} call(s), {source}, {'all threads' if k.parallel else '1 thread'}, "
+            f"{len(k.trace)} schedule steps, {len(k.code)} bytes"
+        )
+        lines.append(f"    nodes: {'; '.join(nodes[:4])}{' ...' if len(nodes) > 4 else ''}")
+    return "\n".join(lines)
+
+
+def _all_steps(plan: Plan) -> Iterator[KernelStep | HostStep | ControlStep]:
+    for s in plan.steps:
+        yield s
+        if isinstance(s, ControlStep):
+            for body in s.bodies:
+                yield from _all_steps(body)
+
+
+def _indent(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]

@@ -1,0 +1,207 @@
+"""The graph IR's invariants, numbered. ``verify_graph`` raises VerifyError at the first that is broken.
+
+1.  A name is defined once, in the graph and all its subgraphs together; names of inputs and constants are not empty.
+2.  A node reads only names defined before it, in its graph or in one around it.
+3.  Every output of a graph is defined.
+4.  Every defined name has a value under that name, and there is no value for any other name.
+5.  Every node's operator is in the table, with as many inputs and outputs as it takes; an absent input is "".
+6.  Node names are not empty and unique in the graph and all its subgraphs together.
+7.  Attributes are sorted by key, without duplicates, and of the types of the grammar.
+8.  A constant's value has the type of its array.
+9.  A node's outputs have the element type, rank and fixed sizes that inference gives for its inputs.
+10. Fixed sizes are >= 0; known elements are as many as the shape has.
+11. Branches take no inputs and give as many outputs as their node; bodies have the inputs and outputs of their node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import ModelError, VerifyError
+from tilewright.graph_ir.inference import infer_node
+from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Type, Value, walk_graphs
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops import OPS
+
+
+def verify_graph(graph: Graph) -> None:
+    """Check all invariants of an inferred graph. Raises VerifyError that names the invariant and the node."""
+    for check in _GRAPH_CHECKS:
+        check(graph)
+
+
+def _fail(number: int, where: str, message: str) -> None:
+    raise VerifyError(f"invariant {number}: {where}: {message}")
+
+
+def _node(n: Node) -> str:
+    return f"node '{n.name}' ({n.op})"
+
+
+def _defined(g: Graph) -> list[str]:
+    return [*g.inputs, *g.constants, *(o for n in g.nodes for o in n.outputs if o)]
+
+
+def _check_names(graph: Graph) -> None:
+    seen: set[str] = set()
+    for g in walk_graphs(graph):
+        for name in (*g.inputs, *g.constants):
+            if not name:
+                _fail(1, f"graph '{g.name}'", "expected a name for every input and constant, got an empty one")
+        for name in _defined(g):
+            if name in seen:
+                _fail(1, f"graph '{g.name}'", f"expected one definition of '{name}', got another")
+            seen.add(name)
+
+
+def _check_order(graph: Graph) -> None:
+    _order(graph, frozenset())
+
+
+def _order(g: Graph, outer: frozenset[str]) -> None:
+    known = set(outer) | set(g.inputs) | set(g.constants)
+    for n in g.nodes:
+        for i in n.inputs:
+            if i and i not in known:
+                _fail(2, _node(n), f"expected a definition of '{i}' before it, got none")
+        for _, sub in n.subgraphs():
+            _order(sub, frozenset(known))
+        known.update(n.outputs)
+    for o in g.outputs:
+        if o not in known:
+            _fail(3, f"graph '{g.name}'", f"expected a definition of output '{o}', got none")
+
+
+def _check_values(graph: Graph) -> None:
+    for g in walk_graphs(graph):
+        names = set(_defined(g))
+        for name in names:
+            v = g.values.get(name)
+            if v is None or v.name != name:
+                _fail(4, f"graph '{g.name}'", f"expected a value of '{name}', got {v if v is None else v.name}")
+        for name in g.values:
+            if name not in names and name not in g.outputs:
+                _fail(4, f"graph '{g.name}'", f"expected values of defined names only, got '{name}'")
+
+
+def _check_nodes(graph: Graph) -> None:
+    names: set[str] = set()
+    for g in walk_graphs(graph):
+        for n in g.nodes:
+            op = OPS.get(n.op) if n.domain == "" else None
+            if op is None:
+                _fail(5, _node(n), f"expected a known operator, got {n.domain or 'ai.onnx'}.{n.op}")
+                return
+            if len(n.inputs) < op.min_inputs or (op.max_inputs is not None and len(n.inputs) > op.max_inputs):
+                _fail(5, _node(n), f"expected {op.min_inputs} to {op.max_inputs} inputs, got {len(n.inputs)}")
+            if len(n.outputs) < op.min_outputs or (op.max_outputs is not None and len(n.outputs) > op.max_outputs):
+                _fail(5, _node(n), f"expected {op.min_outputs} to {op.max_outputs} outputs, got {len(n.outputs)}")
+            if not n.name or n.name in names:
+                _fail(6, _node(n), "expected a name of its own, got an empty or used one")
+            names.add(n.name)
+            keys = [k for k, _ in n.attrs]
+            if keys != sorted(set(keys)):
+                _fail(7, _node(n), f"expected sorted attributes, got {keys}")
+            for k, v in n.attrs:
+                if not _is_attribute(v):
+                    _fail(7, _node(n), f"expected an attribute type as {k}, got {type(v).__name__}")
+
+
+def _is_attribute(v: object) -> bool:
+    if isinstance(v, tuple):
+        return all(isinstance(x, (int, float, str)) for x in v)
+    return v is None or isinstance(v, (int, float, str, DType, Graph, Constant))
+
+
+def _check_constants(graph: Graph) -> None:
+    for g in walk_graphs(graph):
+        for name, c in g.constants.items():
+            t = g.values[name].type
+            shape = t.shape if isinstance(t, TensorType) else None
+            same = shape is not None and tuple(d.value() for d in shape) == c.array.shape
+            if not isinstance(t, TensorType) or not same or t.dtype != dtypes.from_numpy(c.array.dtype):
+                _fail(8, f"constant '{name}'", f"expected {c.array.dtype}{list(c.array.shape)}, got {t}")
+
+
+def _check_types(graph: Graph) -> None:
+    _types(graph, {}, {})
+
+
+def _types(g: Graph, outer: Mapping[str, Value], outer_constants: Mapping[str, Constant]) -> None:
+    scope = {**outer, **g.values}
+    constants = {**outer_constants, **g.constants}
+    for n in g.nodes:
+        for _, sub in n.subgraphs():
+            _types(sub, scope, constants)
+        if OPS[n.op].kind is PatternKind.CONTROL:
+            continue
+        try:
+            inferred = infer_node(n, {i: scope[i] for i in n.inputs if i}, constants)
+        except ModelError as e:
+            _fail(9, _node(n), str(e))
+            return
+        for v in inferred:
+            if not _agree(scope[v.name].type, v.type):
+                _fail(9, _node(n), f"expected '{v.name}' of type {v.type}, got {scope[v.name].type}")
+
+
+def _agree(declared: Type, inferred: Type) -> bool:
+    if isinstance(declared, TensorType) and isinstance(inferred, TensorType):
+        if declared.dtype != inferred.dtype:
+            return False
+        if declared.shape is None or inferred.shape is None:
+            return True
+        if len(declared.shape) != len(inferred.shape):
+            return False
+        pairs = zip(declared.shape, inferred.shape, strict=True)
+        return all(a == b or not a.is_const or not b.is_const for a, b in pairs)
+    return type(declared) is type(inferred)
+
+
+def _check_sizes(graph: Graph) -> None:
+    for g in walk_graphs(graph):
+        for name, v in g.values.items():
+            shape = v.type.shape if isinstance(v.type, TensorType) else None
+            if any(d.is_const and d.const < 0 for d in shape or ()):
+                _fail(10, f"value '{name}'", f"expected sizes >= 0, got {v.type}")
+            if v.data is not None:
+                count = 1
+                for d in shape or ():
+                    count *= d.value() or 0
+                if shape is None or any(not d.is_const for d in shape) or count != len(v.data):
+                    _fail(10, f"value '{name}'", f"expected {v.type} to have {len(v.data)} elements, got {count}")
+
+
+def _check_subgraphs(graph: Graph) -> None:
+    for g in walk_graphs(graph):
+        for n in g.nodes:
+            for key, sub in n.subgraphs():
+                expected = _signature(n)
+                got = (len(sub.inputs), len(sub.outputs))
+                if expected is not None and got != expected:
+                    wanted = f"{expected[0]} inputs and {expected[1]} outputs"
+                    _fail(11, _node(n), f"expected {key} with {wanted}, got {got[0]} and {got[1]}")
+
+
+def _signature(n: Node) -> tuple[int, int] | None:
+    if n.op == "If":
+        return 0, len(n.outputs)
+    if n.op == "Loop":
+        return len(n.inputs), len(n.outputs) + 1
+    if n.op == "Scan":
+        return len(n.inputs), len(n.outputs)
+    return None
+
+
+_GRAPH_CHECKS: tuple[Callable[[Graph], None], ...] = (
+    _check_names,
+    _check_order,
+    _check_values,
+    _check_nodes,
+    _check_constants,
+    _check_sizes,
+    _check_subgraphs,
+    _check_types,
+)

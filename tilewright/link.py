@@ -1,0 +1,73 @@
+"""Kernels and plans to callable code: one entry function for each native segment, everything in one library."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from tilewright.build import Kernel
+from tilewright.codegen.cache import ObjectCache
+from tilewright.codegen.entry import EntryStep, emit_entry, entry_imports
+from tilewright.codegen.jit import Library, compile_object
+from tilewright.codegen.openmp import load_openmp
+from tilewright.core.errors import InternalError
+from tilewright.core.plan import ControlStep, KernelStep, Plan, Segment, segments
+from tilewright.core.target import Target
+from tilewright.runtime.executor import PlanCode
+
+
+def link_plan(plan: Plan, kernels: Mapping[str, Kernel], target: Target, cache: ObjectCache | None) -> tuple[PlanCode, Library | None]:
+    """Code of the plan and its bodies. The addresses are valid as long as the library lives (None: no native step)."""
+    entries = {key: _entry(steps, kernels, target) for key, steps in _segments(plan, "m")}
+    if not entries:
+        return _code(plan, "m", {}), None
+    objects: dict[str, bytes] = {k.symbol: k.code for k in kernels.values()}
+    for text, symbol in entries.values():
+        if symbol not in objects:
+            objects[symbol] = _object(text, target, cache)
+    library = Library(objects.values(), {symbol for _, symbol in entries.values()}, entry_imports(load_openmp()))
+    return _code(plan, "m", {k: library.addresses[s] for k, (_, s) in entries.items()}), library
+
+
+def _segments(plan: Plan, path: str) -> Iterator[tuple[str, tuple[KernelStep, ...]]]:
+    """Every native segment of a plan and its bodies, under a name that says where it is."""
+    for w in segments(plan):
+        if isinstance(w, Segment):
+            steps = plan.steps[w.start : w.stop]
+            yield f"{path}.{w.start}", tuple(s for s in steps if isinstance(s, KernelStep))
+        else:
+            step = plan.steps[w]
+            if isinstance(step, ControlStep):
+                for b, body in enumerate(step.bodies):
+                    yield from _segments(body, f"{path}.{w}.{b}")
+
+
+def _code(plan: Plan, path: str, addresses: Mapping[str, int]) -> PlanCode:
+    bodies = {
+        i: tuple(_code(body, f"{path}.{i}.{b}", addresses) for b, body in enumerate(step.bodies))
+        for i, step in enumerate(plan.steps)
+        if isinstance(step, ControlStep)
+    }
+    own = tuple(addresses[f"{path}.{w.start}"] for w in segments(plan) if isinstance(w, Segment))
+    return PlanCode(own, bodies)
+
+
+def _entry(steps: tuple[KernelStep, ...], kernels: Mapping[str, Kernel], target: Target) -> tuple[str, str]:
+    """Text and symbol of a segment's entry function."""
+    calls = [EntryStep(kernels[s.kernel].symbol, len(s.args), len(s.dims), s.parallel) for s in steps]
+    team = any(s.parallel for s in steps) and load_openmp().available
+    digest = hashlib.sha256(repr((calls, team, target.legality_key())).encode()).hexdigest()[:24]
+    symbol = f"entry_{digest}"
+    return emit_entry(symbol, calls, target, team), symbol
+
+
+def _object(text: str, target: Target, cache: ObjectCache | None) -> bytes:
+    key = hashlib.sha256(f"entry\0{target.legality_key()}\0{text}".encode()).hexdigest()
+    code = cache.get(key) if cache is not None else None
+    if code is None:
+        code = compile_object(text, target, opt=1)
+        if cache is not None:
+            cache.put(key, code)
+    if not code:
+        raise InternalError("the entry function compiled to nothing")
+    return code

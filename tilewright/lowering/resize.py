@@ -1,0 +1,374 @@
+"""Resize and Upsample: one stage for each dimension that changes, its positions and weights worked out beforehand.
+
+With constant sizes the positions and weights are constant tables (or plain index arithmetic where a table follows a
+simple rule); with symbolic sizes they are stages of their own, computed by the same formulas. Formulas: the ONNX
+operator page of Resize; cubic convolution after Keys (1981).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.core.intexpr import IntExpr, as_expr
+from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.indexing import normal_axis
+from tilewright.lowering.reduce import mapped
+from tilewright.tensor_ir.compute import (
+    Tensor,
+    Val,
+    compute,
+    constant,
+    index_value,
+    op,
+    select,
+    sum_over,
+)
+
+_UNROLLED_TAPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """How one dimension is resized. ``roi``: its part of the region of interest (start, end)."""
+
+    mode: str
+    transform: str
+    nearest: str
+    antialias: bool
+    exclude_outside: bool
+    cubic: float
+    scale: float | None
+    roi: tuple[float, float] = (0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taps:
+    """What a dimension's outputs are made of: ``place(i, t)`` and ``weight(i, t)`` for taps t below ``count``."""
+
+    count: int
+    place: Callable[[IntExpr, IntExpr], IntExpr]
+    weight: Callable[[IntExpr, IntExpr], Val] | None
+
+
+# -- tables, at build time -----------------------------------------------------------------------------------------
+def _coordinate(s: Spec, i: float, n: int, m: int, scale: float) -> float:
+    """Where output ``i`` of ``m`` lies among ``n`` inputs."""
+    width = scale * n
+    if s.transform == "align_corners":
+        return 0.0 if width == 1 else i * (n - 1) / (width - 1)
+    if s.transform == "asymmetric":
+        return i / scale
+    if s.transform == "tf_crop_and_resize":
+        a, b = s.roi
+        if m == 1:
+            return 0.5 * (a + b) * (n - 1)
+        return i * (b - a) * (n - 1) / (width - 1) + a * (n - 1)
+    x = (i + 0.5) / scale - 0.5
+    if s.transform == "pytorch_half_pixel":
+        return -0.5 if width == 1 else x
+    if s.transform == "half_pixel_symmetric":
+        return (n / 2) * (1 - m / width) + x
+    return x
+
+
+def _nearest_weights(rule: str, ratio: float) -> list[float]:
+    if ratio == 1:
+        return [0.0, 1.0]
+    left = {
+        "round_prefer_floor": ratio <= 0.5, "round_prefer_ceil": ratio < 0.5, "floor": True, "ceil": False,
+    }[rule]  # fmt: skip
+    return [1.0, 0.0] if left else [0.0, 1.0]
+
+
+def _cubic_kernel(x: float, a: float) -> float:
+    x = abs(x)
+    if x <= 1:
+        return (a + 2) * x**3 - (a + 3) * x**2 + 1
+    return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a if x < 2 else 0.0
+
+
+def _weights(s: Spec, ratio: float, scale: float) -> np.ndarray:
+    """The weights of the taps around a coordinate, ``ratio`` in (0, 1] behind the tap at the middle's left."""
+    if s.mode == "nearest":
+        return np.array(_nearest_weights(s.nearest, ratio))
+    shrink = min(scale, 1.0) if s.antialias else 1.0
+    reach = 1 if s.mode == "linear" else 2
+    start = math.floor(-reach / shrink) + 1
+    offsets = [(k - ratio) * shrink for k in range(start, 2 - start)]
+    if s.mode == "linear":
+        w = np.clip(1 - np.abs(np.array(offsets)), 0, 1)
+    else:
+        w = np.array([_cubic_kernel(x, s.cubic) for x in offsets])
+    total: np.ndarray = w / w.sum() if s.antialias else w
+    return total
+
+
+def tap_tables(s: Spec, n: int, m: int, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions int64 [m, taps], weights float32 [m, taps], and whether each output lies inside the region."""
+    places, weights, inside = [], [], []
+    for i in range(m):
+        x = _coordinate(s, i, n, m, scale)
+        base = math.ceil(x) - 1
+        w = _weights(s, x - base, scale)
+        at = np.arange(len(w)) + base - (len(w) // 2 - 1)
+        if s.exclude_outside:
+            w = np.where((at < 0) | (at >= n), 0.0, w)
+            w = w / w.sum()
+        places.append(np.clip(at, 0, n - 1))
+        weights.append(w)
+        inside.append(0 <= x <= n - 1)
+    return np.array(places, np.int64), np.array(weights, np.float32), np.array(inside, np.bool_)
+
+
+def _static_taps(c: LowerContext, s: Spec, n: int, m: int) -> tuple[Taps, np.ndarray]:
+    scale = s.scale if s.scale is not None else m / n
+    places, weights, inside = tap_tables(s, n, m, scale)
+    if s.mode == "nearest":
+        chosen = np.take_along_axis(places, weights.argmax(axis=1)[:, None], axis=1)[:, 0]
+        return Taps(1, _position(c, chosen, n), None), inside
+    used = np.flatnonzero(np.any(weights != 0, axis=0))
+    places, weights = places[:, used], weights[:, used]
+    at, by = c.table(places, "resize_at"), c.table(weights, "resize_weight")
+    return Taps(len(used), lambda i, t: at[i, t].as_index(), lambda i, t: by[i, t]), inside
+
+
+def _position(c: LowerContext, chosen: np.ndarray, n: int) -> Callable[[IntExpr, IntExpr], IntExpr]:
+    """A one-tap position: index arithmetic if it follows a rule, else a table."""
+    m = len(chosen)
+    steps = np.arange(m)
+    for k in {max(1, m // n), max(1, math.ceil(m / n))}:
+        if np.array_equal(chosen, steps // k):
+            return lambda i, t: i // k
+    stride = int(chosen[1] - chosen[0]) if m > 1 else 1
+    if np.array_equal(chosen, steps * stride + chosen[0]):
+        return lambda i, t: i * stride + int(chosen[0])
+    at = c.table(chosen, "resize_at")
+    return lambda i, t: at[i].as_index()
+
+
+# -- formulas, at run time -----------------------------------------------------------------------------------------
+def _real(i: IntExpr) -> Val:
+    return index_value(i).cast(dtypes.float32)
+
+
+def _symbolic_coordinate(c: LowerContext, s: Spec, i: IntExpr, n: IntExpr, m: IntExpr) -> Val:
+    x, size, count = _real(i), _real(n), _real(m)
+    scale = constant(s.scale, dtypes.float32) if s.scale is not None else count / size
+    width = scale * size
+    if s.transform == "align_corners":
+        return select(width <= 1.0, 0.0 * x, x * (size - 1.0) / op("max", width - 1.0, 1.0))
+    if s.transform == "asymmetric":
+        return x / scale
+    half = (x + 0.5) / scale - 0.5
+    if s.transform == "half_pixel":
+        return half
+    if s.transform == "pytorch_half_pixel":
+        return select(width.equal(1.0), constant(-0.5, dtypes.float32), half)
+    if s.transform == "half_pixel_symmetric":
+        return size * 0.5 * (1.0 - count / width) + half
+    raise c.unsupported(f"attribute coordinate_transformation_mode = {s.transform!r} needs constant sizes")
+
+
+def _symbolic_weight(s: Spec, x: Val, tap: int) -> Val:
+    """The weight of tap ``tap`` (0: two to the left of the coordinate's right neighbour, for cubic)."""
+    if s.mode == "linear":
+        return 1.0 - x if tap == 0 else x
+    a, d = s.cubic, op("abs", x + float(1 - tap))
+    near = ((d * (a + 2.0)) - (a + 3.0)) * d * d + 1.0
+    far = (((d * a) - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
+    return select(d <= 1.0, near, far)
+
+
+def _symbolic_taps(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
+    if s.antialias:
+        raise c.unsupported("attribute antialias = 1 needs constant sizes")
+    if s.mode == "nearest" and (k := _whole_factor(s)) is not None:
+        return Taps(1, lambda i, t: i // k, None)
+
+    def clamp(v: Val) -> Val:
+        whole = v.cast(dtypes.int64)
+        return op("max", op("min", whole, index_value(n - 1)), 0)
+
+    if s.mode == "nearest":
+
+        def chosen(i: IntExpr) -> Val:
+            x = _symbolic_coordinate(c, s, i, n, m)
+            rounded = {
+                "floor": lambda: op("floor", x), "ceil": lambda: op("ceil", x),
+                "round_prefer_ceil": lambda: op("floor", x + 0.5),
+                "round_prefer_floor": lambda: op("ceil", x - 0.5),
+            }[s.nearest]()  # fmt: skip
+            return clamp(rounded)
+
+        at = c.stage(compute(c.name("resize_at"), (m,), chosen))
+        return Taps(1, lambda i, t: at[i].as_index(), None)
+    count = 2 if s.mode == "linear" else 4
+    where = c.stage(
+        compute(c.name("resize_x"), (m,), lambda i: _symbolic_coordinate(c, s, i, n, m))
+    )
+
+    def base(i: IntExpr) -> Val:
+        return op("floor", where[i])
+
+    def place(i: IntExpr, t: IntExpr) -> Val:
+        return clamp(base(i) + (_real(t) - float(count // 2 - 1)))
+
+    at = c.stage(compute(c.name("resize_at"), (m, count), place))
+
+    def raw(i: IntExpr, t: int) -> Val:
+        w = _symbolic_weight(s, where[i] - base(i), t)
+        if not s.exclude_outside:
+            return w
+        spot = base(i) + float(t - (count // 2 - 1))
+        return select((spot >= 0.0) & (spot < _real(n)), w, 0.0)
+
+    def weight(i: IntExpr, t: IntExpr) -> Val:
+        v = raw(i, 0)
+        for k in range(1, count):
+            v = select(index_value(t).equal(k), raw(i, k), v)
+        if s.exclude_outside:
+            total = raw(i, 0)
+            for k in range(1, count):
+                total = total + raw(i, k)
+            v = v / total
+        return v
+
+    by = c.stage(compute(c.name("resize_weight"), (m, count), weight))
+    return Taps(count, lambda i, t: at[i, t].as_index(), lambda i, t: by[i, t])
+
+
+def _whole_factor(s: Spec) -> int | None:
+    """k if output i reads input i // k whatever the sizes are."""
+    if s.scale is None or s.scale < 1 or s.scale != int(s.scale):
+        return None
+    if s.transform == "asymmetric" and s.nearest == "floor":
+        return int(s.scale)
+    if s.transform in ("half_pixel", "half_pixel_symmetric") and s.nearest.startswith("round"):
+        return int(s.scale)
+    return None
+
+
+# -- the rule ------------------------------------------------------------------------------------------------------
+def _apply(c: LowerContext, x: Tensor, d: int, size: IntExpr, taps: Taps) -> Tensor:
+    """The stage that resizes dimension ``d`` of ``x``."""
+    shape = [*x.shape[:d], size, *x.shape[d + 1 :]]
+
+    def element(i: tuple[IntExpr, ...], t: IntExpr | int) -> Val:
+        tap = as_expr(t)
+        v = widen(x[(*i[:d], taps.place(i[d], tap), *i[d + 1 :])])
+        return v if taps.weight is None else v.cast(dtypes.float32) * taps.weight(i[d], tap)
+
+    if taps.count > _UNROLLED_TAPS:
+        k = c.axis(taps.count, "tap")
+        return compute(
+            c.name("resize"), shape, lambda *i: sum_over(element(i, k.index), k), axis_names=axis_names(x.ndim)
+        )
+
+    def unrolled(*i: IntExpr) -> Val:
+        v = element(i, 0)
+        for t in range(1, taps.count):
+            v = v + element(i, t)
+        return v
+
+    return compute(c.name("resize"), shape, unrolled, axis_names=axis_names(x.ndim))
+
+
+def _scales(c: LowerContext, axes: list[int], rank: int, n: list[IntExpr], m: list[IntExpr]) -> list[float | None]:
+    """The scale of each dimension (in N, C, spatial order); None where it follows from symbolic sizes."""
+    out: list[float | None] = [1.0] * rank
+    scales = c.constants[2] if len(c.constants) > 2 else None
+    if scales is not None and scales.size:
+        for a, v in zip(axes, scales.reshape(-1), strict=True):
+            out[a] = float(v)
+        return out
+    if c.has_input(2) and not c.has_input(3):
+        raise c.unsupported("scales (input 2) must be a constant")
+    policy = c.attr_str("keep_aspect_ratio_policy", "stretch")
+    known = [(a, n[a].value(), m[a].value()) for a in axes]
+    if policy != "stretch":
+        sizes = c.constant_ints(3, "sizes") or []
+        if any(v is None for _, v, _ in known):
+            raise c.unsupported(f"attribute keep_aspect_ratio_policy = {policy!r} needs constant input sizes")
+        ratios = [s / v for s, (_, v, _) in zip(sizes, known, strict=True) if v]
+        chosen = min(ratios) if policy == "not_larger" else max(ratios)
+        for a in axes:
+            out[a] = chosen
+        return out
+    for a, v, w in known:
+        out[a] = None if v is None or w is None or v == 0 else w / v
+    return out
+
+
+def lower_resize(c: LowerContext) -> tuple[Tensor, ...]:
+    x, value = c.input(0), c.output()
+    rank = x.ndim
+    last = c.attr_str("data_layout", "NCHW") == "NHWC"
+    order = [0, rank - 1, *range(1, rank - 1)] if last else list(range(rank))
+    n, m = [x.shape[d] for d in order], [value.shape[d] for d in order]
+    given = c.attr_ints("axes")
+    axes = list(range(rank)) if given is None else [normal_axis(a, rank, c.where) for a in given]
+    transform = c.attr_str("coordinate_transformation_mode", "half_pixel")
+    mode = c.attr_str("mode", "nearest")
+    if mode not in ("nearest", "linear", "cubic"):
+        raise c.unsupported(f"attribute mode: unknown value {mode!r}")
+    roi = _roi(c, axes, transform)
+    result, checks = x, []
+    for a, scale in enumerate(_scales(c, axes, rank, n, m)):
+        crop = transform == "tf_crop_and_resize" and a in axes
+        if n[a] == m[a] and (scale == 1.0 or (scale is None and transform != "tf_crop_and_resize")) and not crop:
+            continue
+        s = Spec(
+            mode, transform, c.attr_str("nearest_mode", "round_prefer_floor"), bool(c.attr_int("antialias", 0)),
+            bool(c.attr_int("exclude_outside", 0)), c.attr_float("cubic_coeff_a", -0.75), scale,
+            roi.get(a, (0.0, 1.0)),
+        )  # fmt: skip
+        size, count = n[a].value(), m[a].value()
+        if size is not None and count is not None:
+            if size == 0 or count == 0:
+                continue
+            taps, inside = _static_taps(c, s, size, count)
+            if crop and not inside.all():
+                checks.append((order[a], inside))
+        else:
+            taps = _symbolic_taps(c, s, n[a], m[a])
+        result = c.stage(_apply(c, result, order[a], m[a], taps))
+    result = _extrapolated(c, result, checks)
+    if result is x or result.dtype != value.dtype:
+        result = mapped(c, result, "resize_out", lambda v: v.cast(value.dtype))
+    return (result,)
+
+
+def _roi(c: LowerContext, axes: list[int], transform: str) -> dict[int, tuple[float, float]]:
+    """The region of interest of each axis."""
+    if transform != "tf_crop_and_resize":
+        return {}
+    array = c.constants[1] if len(c.constants) > 1 else None
+    if array is None or array.size != 2 * len(axes):
+        raise c.unsupported("roi (input 1) must be a constant")
+    flat = [float(v) for v in array.reshape(-1)]
+    return {a: (flat[k], flat[k + len(axes)]) for k, a in enumerate(axes)}
+
+
+def _extrapolated(c: LowerContext, t: Tensor, checks: list[tuple[int, np.ndarray]]) -> Tensor:
+    """``t`` with the extrapolation value where a coordinate lies outside the input."""
+    if not checks:
+        return t
+    tables = [(d, c.table(inside, "resize_inside")) for d, inside in checks]
+    outside = c.attr_float("extrapolation_value", 0.0)
+
+    def body(*i: IntExpr) -> Val:
+        ok = tables[0][1][i[tables[0][0]]]
+        for d, table in tables[1:]:
+            ok = ok & table[i[d]]
+        return select(ok, t[i], constant(outside, t.dtype))
+
+    return c.stage(compute(c.name("extrapolate"), t.shape, body, axis_names=axis_names(t.ndim)))
+
+
+RULES: dict[str, Rule] = {"Resize": lower_resize}

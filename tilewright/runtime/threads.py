@@ -1,0 +1,109 @@
+"""How many threads to use, and why: the least of affinity mask, cgroup quota and physical cores.
+
+Pure standard library; reads ``/proc`` and ``/sys`` on Linux and falls back to ``os.cpu_count`` elsewhere. More threads than
+any of the three would only wait for each other: kernels are split statically and meet at barriers.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCount:
+    """``count`` threads; ``reasons`` says what each limit was (None: no limit found)."""
+
+    count: int
+    affinity: int
+    quota: float | None
+    physical: int | None
+
+    @property
+    def reasons(self) -> str:
+        """One line for people."""
+        quota = "none" if self.quota is None else f"{self.quota:g}"
+        physical = "unknown" if self.physical is None else str(self.physical)
+        return f"{self.count} threads: affinity mask {self.affinity}, cgroup quota {quota}, physical cores {physical}"
+
+
+def count_threads(root: Path = Path("/")) -> ThreadCount:
+    """The default number of threads. ``root`` is where ``proc`` and ``sys`` are found (tests give their own)."""
+    mask = _affinity()
+    affinity = len(mask) if mask is not None else (os.cpu_count() or 1)
+    quota = _cgroup_quota(root)
+    physical = _physical_cores(root, mask)
+    count = affinity
+    if quota is not None:
+        count = min(count, max(1, math.ceil(quota - 1e-9) if quota < 1 else math.floor(quota + 1e-9)))
+    if physical is not None:
+        count = min(count, physical)
+    return ThreadCount(max(1, count), affinity, quota, physical)
+
+
+def _affinity() -> frozenset[int] | None:
+    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _cgroup_quota(root: Path) -> float | None:
+    """CPUs that the tightest cgroup on the way to the root allows (version 2 or 1)."""
+    limits: list[float] = []
+    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+        parts = line.split(":", 2)
+        if len(parts) != 3:
+            continue
+        _, controllers, path = parts
+        if controllers == "":
+            for directory in _ancestors(root / "sys/fs/cgroup", path):
+                limits += _quota_v2(_read(directory / "cpu.max"))
+        elif "cpu" in controllers.split(","):
+            for mount in ("cpu,cpuacct", "cpu"):
+                for directory in _ancestors(root / "sys/fs/cgroup" / mount, path):
+                    limits += _quota_v1(_read(directory / "cpu.cfs_quota_us"), _read(directory / "cpu.cfs_period_us"))
+    return min(limits) if limits else None
+
+
+def _ancestors(mount: Path, path: str) -> list[Path]:
+    relative = Path(path.lstrip("/"))
+    return [mount / relative, *(mount / p for p in relative.parents)]
+
+
+def _quota_v2(text: str | None) -> list[float]:
+    fields = (text or "").split()
+    if len(fields) != 2 or fields[0] == "max":
+        return []
+    try:
+        return [int(fields[0]) / int(fields[1])]
+    except (ValueError, ZeroDivisionError):
+        return []
+
+
+def _quota_v1(quota: str | None, period: str | None) -> list[float]:
+    try:
+        q, p = int(quota or "-1"), int(period or "0")
+    except ValueError:
+        return []
+    return [q / p] if q > 0 and p > 0 else []
+
+
+def _physical_cores(root: Path, mask: frozenset[int] | None) -> int | None:
+    """Distinct cores among the CPUs of the mask, from the topology files."""
+    cores: set[tuple[str, str]] = set()
+    base = root / "sys/devices/system/cpu"
+    numbers = mask if mask is not None else frozenset(range(os.cpu_count() or 1))
+    for n in numbers:
+        core = _read(base / f"cpu{n}/topology/core_id")
+        package = _read(base / f"cpu{n}/topology/physical_package_id")
+        if core is None:
+            return None
+        cores.add(((package or "0").strip(), core.strip()))
+    return len(cores) or None

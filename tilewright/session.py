@@ -1,0 +1,106 @@
+"""``InferenceSession`` in the shape of ONNX Runtime's: a thin layer on :func:`tilewright.compile`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilewright.compile import compile
+from tilewright.core.errors import InputError
+from tilewright.graph_ir.text import print_graph
+from tilewright.runtime.signature import TensorSpec
+
+if TYPE_CHECKING:
+    import onnx
+
+_LEVELS = {0: "none", 1: "basic", 2: "extended", 99: "all"}
+
+
+@dataclass(slots=True)
+class SessionOptions:
+    """The options of ONNX Runtime that have a counterpart here.
+
+    ``graph_optimization_level``: 0, 1, 2, 99 as in ONNX Runtime's enum (or the enum itself), or a level's name.
+    ``intra_op_num_threads``: 0 for the default. ``optimized_model_filepath``: where to write the optimized graph as text.
+    """
+
+    graph_optimization_level: object = "all"
+    intra_op_num_threads: int = 0
+    optimized_model_filepath: str = ""
+    enable_profiling: bool = False
+    profile_file_prefix: str = "tilewright_profile"
+    free_dimensions: dict[str, int] = field(default_factory=dict)
+
+    def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
+        """Give the symbolic dimension ``name`` a fixed size."""
+        self.free_dimensions[name] = value
+
+    def level(self) -> str:
+        """The name of the optimization level. Raises InputError for an unknown one."""
+        value = getattr(self.graph_optimization_level, "value", self.graph_optimization_level)
+        if isinstance(value, str) and value in _LEVELS.values():
+            return value
+        if isinstance(value, int) and value in _LEVELS:
+            return _LEVELS[value]
+        raise InputError(f"graph_optimization_level: expected one of {sorted(_LEVELS)}, got {value!r}")
+
+
+class InferenceSession:
+    """``InferenceSession(path).run(output_names, feed)``."""
+
+    def __init__(
+        self,
+        path_or_bytes: str | Path | bytes | onnx.ModelProto,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[object] | None = None,
+    ) -> None:
+        """``providers`` is accepted for compatibility: there is one, the CPU. Raises what ``compile`` raises."""
+        options = sess_options or SessionOptions()
+        self._options = options
+        level = options.level()
+        shapes: dict[str, Sequence[int | str] | int] = dict(options.free_dimensions)
+        self._model = compile(
+            path_or_bytes, opt_level=level, threads=options.intra_op_num_threads or None, input_shapes=shapes or None
+        )
+        if options.optimized_model_filepath:
+            graph = compile(path_or_bytes, opt_level=level, input_shapes=shapes or None, stop_after="passes")
+            Path(options.optimized_model_filepath).write_text(print_graph(graph), encoding="utf-8")
+        self._last_feed: Mapping[str, object] | None = None
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, object], run_options: object = None
+    ) -> list[np.ndarray]:
+        """The named outputs (all for None) in order. Raises InputError."""
+        if self._options.enable_profiling:
+            self._last_feed = input_feed
+        return self._model.run(output_names, input_feed)
+
+    def get_inputs(self) -> list[TensorSpec]:
+        """Inputs with ``.name``, ``.shape``, ``.type``."""
+        return list(self._model.inputs)
+
+    def get_outputs(self) -> list[TensorSpec]:
+        """Outputs with ``.name``, ``.shape``, ``.type``."""
+        return list(self._model.outputs)
+
+    def get_providers(self) -> list[str]:
+        return ["CPUExecutionProvider"]
+
+    def end_profiling(self) -> str:
+        """Profile the last feed and write the kernel times as JSON; returns the file's name."""
+        if self._last_feed is None:
+            raise InputError("end_profiling: expected enable_profiling and at least one run before it")
+        profile = self._model.profile(self._last_feed)
+        path = Path(f"{self._options.profile_file_prefix}_{time.strftime('%Y-%m-%d_%H-%M-%S')}.json")
+        rows = [
+            {"name": k.kernel, "nodes": list(k.nodes), "dur_us": k.seconds * 1e6, "flops": k.flops, "bytes": k.bytes}
+            for k in profile.kernels
+        ]
+        path.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        return str(path)

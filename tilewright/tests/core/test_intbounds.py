@@ -1,0 +1,122 @@
+"""Bounds and proofs: whatever is proved holds at every point, by enumeration over random ranges."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.core.intbounds import (
+    Ranges,
+    extremes,
+    interval,
+    is_less,
+    is_nonneg,
+    loop_range,
+    simplify,
+    spread,
+    upper_bound,
+)
+from tilewright.core.intexpr import IntExpr, ceildiv, const, minimum, parse, var
+from tilewright.tests.core.test_intexpr import build, trees
+
+extents = st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5))
+
+
+def ranges_of(n: tuple[int, int, int], ragged: bool) -> Ranges:
+    """Loops a, b, c; with ``ragged``, b is the inner loop of a tiled extent."""
+    inner = minimum(3, n[1] * 3 - 1 - 3 * var("a")) if ragged else const(n[1])
+    outer = n[1] if ragged else n[0]
+    return {"a": loop_range(outer), "b": loop_range(inner), "c": loop_range(n[2])}
+
+
+def points(ranges: Ranges) -> Iterator[dict[str, int]]:
+    def extend(names: list[str], env: dict[str, int]) -> Iterator[dict[str, int]]:
+        if not names:
+            yield env
+            return
+        low, high = ranges[names[0]]
+        for x in range(low.evaluate(env), high.evaluate(env) + 1):
+            yield from extend(names[1:], env | {names[0]: x})
+
+    yield from extend(list(ranges), {})
+
+
+@settings(max_examples=300, deadline=None)
+@given(trees(), extents, st.booleans())
+def test_interval_and_signs_hold_everywhere(t: object, n: tuple[int, int, int], ragged: bool) -> None:
+    e, ranges = build(t), ranges_of(n, ragged)
+    low, high = interval(e, ranges)
+    values = [e.evaluate(p) for p in points(ranges)]
+    assert low is None or low <= min(values)
+    assert high is None or high >= max(values)
+    assert upper_bound(e, ranges) == high
+    assert not is_nonneg(e, ranges) or min(values) >= 0
+    assert not is_less(e, 7, ranges) or max(values) < 7
+
+
+@settings(max_examples=300, deadline=None)
+@given(trees(), extents, st.booleans())
+def test_simplify_means_the_same(t: object, n: tuple[int, int, int], ragged: bool) -> None:
+    e, ranges = build(t), ranges_of(n, ragged)
+    s = simplify(e, ranges)
+    for p in points(ranges):
+        assert s.evaluate(p) == e.evaluate(p)
+
+
+@settings(max_examples=300, deadline=None)
+@given(trees(), extents, st.booleans())
+def test_extremes_enclose(t: object, n: tuple[int, int, int], ragged: bool) -> None:
+    e, ranges = build(t), ranges_of(n, ragged)
+    inner = {k: v for k, v in ranges.items() if k != "a"}
+    ends = extremes(e, inner, {"a": ranges["a"]})
+    if ends is not None:
+        assert not (ends[0].free_vars() | ends[1].free_vars()) & inner.keys()
+        for p in points(ranges):
+            assert ends[0].evaluate(p) <= e.evaluate(p) <= ends[1].evaluate(p)
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees(), st.fixed_dictionaries({n: st.integers(0, 20) for n in "abc"}))
+def test_spread_means_the_same(t: object, env: dict[str, int]) -> None:
+    assert spread(build(t)).evaluate(env) == build(t).evaluate(env)
+
+
+def test_split_of_a_divisible_extent_is_plain() -> None:
+    ranges = {"i_0": loop_range(ceildiv(24, 6))}
+    assert simplify(minimum(6, 24 - 6 * var("i_0")), ranges) == 6
+
+
+def test_packed_tile_indices() -> None:
+    ranges = {"no": loop_range(var("N") // 16), "ni": loop_range(16)}
+    e = var("no") * 16 + var("ni")
+    assert simplify(e // 16, ranges) == var("no")
+    assert simplify(e % 16, ranges) == var("ni")
+    ragged = {"no": loop_range(ceildiv(var("N"), 16)), "ni": loop_range(parse("min(16, N - 16*no)"))}
+    assert simplify(e // 16, ragged) == var("no")
+    assert is_less(e, var("N"), ragged)
+
+
+def test_symbolic_divisors() -> None:
+    ranges = {"q": loop_range(5), "r": loop_range(var("n"))}
+    e = var("q") * var("n") + var("r")
+    assert simplify(e // var("n"), ranges) == var("q")
+    assert simplify(e % var("n"), ranges) == var("r")
+
+
+def test_tile_ends() -> None:
+    ranges: dict[str, tuple[IntExpr, IntExpr]] = {
+        "io": loop_range(ceildiv(var("M"), 6)),
+        "ii": loop_range(parse("min(6, M - 6*io)")),
+    }
+    assert extremes(parse("6*io + ii"), {"ii": ranges["ii"]}) == (parse("6*io"), parse("6*io + min(6, M - 6*io) - 1"))
+    whole = extremes(parse("6*io + ii"), ranges)
+    assert whole is not None
+    for m in range(1, 30):
+        assert whole[1].evaluate({"M": m}) == m - 1
+
+
+def test_enumeration_helper_sees_every_point() -> None:
+    assert len(list(points(ranges_of((2, 3, 4), False)))) == len(list(itertools.product(range(2), range(3), range(4))))
