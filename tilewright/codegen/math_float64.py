@@ -278,7 +278,8 @@ def acosh(c: Code, a: Sequence[Value]) -> Value:
     huge = c.compare("ogt", x, c.const(2.0**28, x))
     t = c.fsub(x, 1.0)
     inner = _log1p(c, c.fadd(t, c.intrinsic("sqrt", c.fma(t, t, c.fmul(t, 2.0)))))
-    return c.select(huge, c.fadd(_log_of(c, x), math.log(2.0)), inner)
+    y = c.select(huge, c.fadd(_log_of(c, x), math.log(2.0)), inner)
+    return c.select(c.compare("ult", x, c.const(1.0, x)), c.const(_NAN, x), y)
 
 
 def atanh(c: Code, a: Sequence[Value]) -> Value:
@@ -408,6 +409,7 @@ def power(c: Code, a: Sequence[Value]) -> Value:
     total, low = _two_sum(c, high, lead)
     total, low2 = _two_sum(c, total, third)
     low = c.fadd(c.fadd(low, low2), c.fma(e, _LN2_LOW, c.fma(s_low, 2.0, third_low)))
+    total, low = _two_sum(c, total, low)
     product = c.fmul(y, total)
     rest = c.fma(y, low, c.fma(y, total, c.fneg(product)))
     # outside the range of exp the correction is meaningless and may be NaN
@@ -420,6 +422,7 @@ def power(c: Code, a: Sequence[Value]) -> Value:
     zero_or_inf = c.binary(
         "or", c.compare("oeq", ax, c.const(0.0, ax)), c.compare("oeq", ax, c.const(_INF, ax))
     )
+    zero_or_inf = c.binary("or", zero_or_inf, c.compare("uno", ax, ax))
     edge = helper(c, "exp", [c.fmul(y, _log_of(c, ax))], "double", exp)
     return _power_specials(c, x, y, c.select(zero_or_inf, edge, value))
 

@@ -112,7 +112,7 @@ def _override_shape(owner: str, dims: Dims, sizes: Sequence[int | str]) -> Shape
 
 def check_size(who: str, size: object) -> None:
     """Raises InputError unless ``size`` is a possible dimension."""
-    if isinstance(size, bool) or not hasattr(size, "__index__") or not 0 <= int(size) <= MAX_DIM:  # type: ignore[call-overload]
+    if isinstance(size, bool) or not hasattr(size, "__index__") or not 0 <= int(size) <= MAX_DIM:
         raise InputError(f"{who}: expected sizes in 0..2**40 or names, got {size!r}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import onnx
 from onnx import defs
@@ -62,7 +63,7 @@ def signature(op: str, domain: str, version: int) -> Signature | None:
     if not 1 <= version <= 2**31 - 1:
         return None
     try:
-        s = defs.get_schema(op, version, domain)
+        s: Any = defs.get_schema(op, version, domain)  # its type stubs lack half of it
     except defs.SchemaError:
         return None
     fixed = {t: d for t, d in _TYPE_STRINGS.items()}
@@ -93,11 +94,12 @@ def output_dtypes(sig: Signature, inputs: Sequence[DType | None], count: int) ->
 
 def plain_body(sig: Signature, version: int) -> onnx.FunctionProto | None:
     """The standard's definition of an operator as a function that is the same for all attributes and types."""
-    schema = defs.get_schema(sig.op, version, sig.domain)
+    schema: Any = defs.get_schema(sig.op, version, sig.domain)
     usable = [v for v in schema.function_opset_versions if v <= version] if schema.has_function else []
     if not usable:
         return None
-    return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(max(usable)))
+    content: bytes = schema.get_function_with_opset_version(max(usable))
+    return onnx.FunctionProto.FromString(content)
 
 
 def function_body(
@@ -110,14 +112,14 @@ def function_body(
     body = plain_body(sig, version)
     if body is not None:
         return body
-    schema = defs.get_schema(sig.op, version, sig.domain)
+    schema: Any = defs.get_schema(sig.op, version, sig.domain)
     if not schema.has_context_dependent_function:
         return None
     usable = [v for v in schema.context_dependent_function_opset_versions if v <= version]
     if not usable:
         return None
     types = [_type_proto(t).SerializeToString() for t in inputs]
-    content = schema.get_context_dependent_function_with_opset_version(max(usable), node.SerializeToString(), types)
+    content: bytes = schema.get_context_dependent_function_with_opset_version(max(usable), node.SerializeToString(), types)
     return onnx.FunctionProto.FromString(content) if content else None
 
 

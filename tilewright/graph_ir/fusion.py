@@ -43,8 +43,7 @@ _CHEAP_PROLOGUE = frozenset({"Transpose", "Slice", "Cast", "Expand"})
 _SOFT_OPAQUE = frozenset({"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"})
 _WINDOWS = frozenset({"Conv", "ConvTranspose", "ConvInteger", "QLinearConv"})
 _EXPENSIVE = frozenset(
-    """Exp Log Sqrt Pow Erf Tanh Sigmoid Gelu Softplus Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Mish Selu
-    Celu Elu Swish HardSwish Mod Div""".split()
+    ["Exp", "Log", "Sqrt", "Pow", "Erf", "Tanh", "Sigmoid", "Gelu", "Softplus", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Mish", "Selu", "Celu", "Elu", "Swish", "HardSwish", "Mod", "Div"]
 )
 
 

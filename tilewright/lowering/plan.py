@@ -101,7 +101,7 @@ class _PlanBuilder:
         graph = self.graph
         for name in (*graph.inputs, *self.captures):
             self._slot(name, "input")
-        groups = group_graph(self._with_copied_outputs())
+        groups = (*group_graph(self.graph), *self._output_copies())
         graph = self.graph
         defined_by_view = self._view_outputs(groups)
         for group in groups:
@@ -119,28 +119,36 @@ class _PlanBuilder:
             tuple(self._bindings()), self.captures,
         )  # fmt: skip
 
-    def _with_copied_outputs(self) -> Graph:
-        """Outputs that are inputs, constants, captures or repeated get an Identity in front, so that each owns storage."""
-        graph, nodes, outputs, values = self.graph, list(self.graph.nodes), [], dict(self.graph.values)
+    def _output_copies(self) -> tuple[Group, ...]:
+        """Groups that copy outputs which are inputs, constants, captures or repeated, so that each owns its storage."""
+        graph, outputs, values = self.graph, [], dict(self.graph.values)
         not_owned = {*graph.inputs, *graph.constants, *self.captures}
-        views = {o: n.inputs[0] for n in nodes for o in n.outputs if OPS[n.op].kind is PatternKind.VIEW}
+        views = {o: n.inputs[0] for n in graph.nodes for o in n.outputs if OPS[n.op].kind is PatternKind.VIEW}
+        host = {o for n in graph.nodes for o in n.outputs if OPS[n.op].kind in (PatternKind.HOST, PatternKind.CONTROL)}
         taken: set[str] = set()
+        copies: list[Group] = []
         for i, name in enumerate(graph.outputs):
             root = name
             while root in views:
                 root = views[root]
-            if root in not_owned or root in taken or name in taken:
+            if root in not_owned or root in taken or name in taken or (root in host and root != name):
                 copy = f"{name}__out{i}"
-                nodes.append(Node("Identity", (name,), (copy,), make_attrs({}), f"copy_{copy}"))
+                node = Node("Identity", (name,), (copy,), make_attrs({}), f"copy_{copy}")
                 values[copy] = dataclasses.replace(self.values[name], name=copy, data=None)
+                copies.append(Group(node.name, (node,), (name,), (copy,), self._copy_kind(values[copy])))
                 outputs.append(copy)
-                self.values[copy] = values[copy]
             else:
                 outputs.append(name)
             taken |= {root, name}
-        if tuple(outputs) != graph.outputs:
-            self.graph = graph.replace(nodes=tuple(nodes), outputs=tuple(outputs), values=values)
-        return self.graph
+        self.graph = graph.replace(outputs=tuple(outputs), values=values)
+        self.values.update(values)
+        return tuple(copies)
+
+    def _copy_kind(self, value: Value) -> PatternKind:
+        """Native where there is a native form of the type, else a host step."""
+        t = value.type
+        native = isinstance(t, TensorType) and t.shape is not None and t.dtype.kind not in "sc"
+        return PatternKind.INJECTIVE if native else PatternKind.HOST
 
     def _view_outputs(self, groups: Sequence[Group]) -> dict[str, str]:
         """Value -> graph output whose storage it shares, for values that reach an output through views only."""

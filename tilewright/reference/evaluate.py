@@ -14,13 +14,13 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import UnsupportedError
-from tilewright.reference import elementwise, matrix, windows
+from tilewright.reference import elementwise, matrix, resize, windows
 from tilewright.reference.onnx_ops import evaluate_onnx
 
 Attrs = Mapping[str, object]
 Definition = Callable[[Attrs, Sequence[object], int], list[object]]
 
-OWN: Mapping[str, Definition] = {**windows.DEFINITIONS, **matrix.DEFINITIONS, **elementwise.DEFINITIONS}
+OWN: Mapping[str, Definition] = {**windows.DEFINITIONS, **matrix.DEFINITIONS, **elementwise.DEFINITIONS, **resize.DEFINITIONS}
 
 CHANNELS_LAST = frozenset(
     {

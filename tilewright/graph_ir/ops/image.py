@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tilewright.core import dtypes
 from tilewright.core.intexpr import IntExpr, const
 from tilewright.graph_ir.ir import Shape
@@ -58,10 +60,10 @@ def _kept_ratio(ctx: InferContext, dims: list[IntExpr], sizes: Shape) -> Shape:
 
 
 def _scaled(ctx: InferContext, d: IntExpr, scale: float) -> IntExpr:
-    """``floor(d * scale)``, symbolically where the scale or its inverse is a whole number."""
+    """``floor(d * scale)`` in float32 as the scales are, symbolically where the scale or its inverse is whole."""
     v = d.value()
     if v is not None:
-        return const(math.floor(v * scale))
+        return const(math.floor(np.float32(v) * np.float32(scale)))
     if scale == int(scale):
         return d * int(scale)
     if scale > 0 and 1 / scale == int(1 / scale):

@@ -48,6 +48,8 @@ def expected_cast(data: np.ndarray, source: DType, to: DType) -> np.ndarray:
             return data.astype(np.float32) != 0 if source.bits < 8 else data != 0
         if to.bits < 8 and to.is_integer and source.is_integer:
             return data.astype(np.int64).astype(np.int8).astype(to.numpy)
+        if to.name == "uint64" and source.kind == "f":
+            return np.where(data < 0, data.astype(np.int64).astype(np.uint64), data.astype(np.uint64))
         if to.is_integer and source.kind == "f":
             return data.astype(np.int64 if to.bits > 32 or to.name == "uint32" else np.int32).astype(to.numpy)
         return data.astype(np.int64).astype(to.numpy) if source.bits < 8 and source.is_integer else data.astype(to.numpy)
@@ -57,7 +59,10 @@ def in_range(data: np.ndarray, source: DType, to: DType) -> np.ndarray:
     """The values whose conversion numpy and ONNX define: what lies outside differs between CPUs."""
     if source.kind != "f":
         return data
-    wide = data.astype(np.float64)
+    with np.errstate(all="ignore"):
+        wide = data.astype(np.float64)
+    if to.name == "float4e2m1":  # it has no NaN, and what becomes of one is unspecified
+        return data[~np.isnan(wide)]
     if to.is_integer and to.bits >= 8:
         info = np.iinfo(to.numpy)
         return data[(wide > float(info.min) - 1) & (wide < float(info.max) + (1 if to.bits < 64 else 0))]
@@ -71,8 +76,8 @@ def in_range(data: np.ndarray, source: DType, to: DType) -> np.ndarray:
 @pytest.mark.parametrize("to", NUMERIC, ids=str)
 @pytest.mark.parametrize("source", NUMERIC, ids=str)
 def test_cast(source: DType, to: DType) -> None:
-    if source.is_narrow_float and source.bits <= 16 and to.is_narrow_float and source.name == "float8e8m0":
-        pytest.skip("float8e8m0 holds only scales; it is converted through float32 in the tests of float32")
+    if source == to:
+        pytest.skip("a cast to the same type is dropped; see test_copy")
     data = in_range(patterns(source), source, to)
     got = apply_cast(data, source, to)
     expected = expected_cast(data, source, to)
@@ -81,7 +86,8 @@ def test_cast(source: DType, to: DType) -> None:
         same = got.view(np.uint16 if to.itemsize == 2 else np.uint8) == expected.view(
             np.uint16 if to.itemsize == 2 else np.uint8
         )
-        both_nan = np.isnan(got.astype(np.float32)) & np.isnan(expected.astype(np.float32))
+        with np.errstate(all="ignore"):
+            both_nan = np.isnan(got.astype(np.float32)) & np.isnan(expected.astype(np.float32))
         bad = ~(same | both_nan)
         assert not bad.any(), (data[bad][:5], got[bad][:5], expected[bad][:5])
     else:

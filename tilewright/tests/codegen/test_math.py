@@ -57,13 +57,15 @@ def test_float32(name: str) -> None:
     error = ulps(got, expected)
     worst = int(np.argmax(error))
     assert error[worst] <= BOUND32.get(name, 1), (x[worst], got[worst], expected[worst], error[worst])
-    np.testing.assert_array_equal(np.signbit(got[x == 0]), np.signbit(expected[x == 0]))
+    zero = (x == 0) & ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(expected[zero]))
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCE))
 def test_float64(name: str) -> None:
     x = samples(np.float64, RANGE64.get(name, float(np.finfo(np.float64).max)))
-    wide = x.astype(np.longdouble)
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.longdouble)
     with np.errstate(all="ignore"):
         expected = REFERENCE[name](wide if name != "erf" else x).astype(np.longdouble)
     got = apply_op(name, x, dtypes.float64, vector=4)

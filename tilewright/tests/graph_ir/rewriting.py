@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph
-from tilewright.graph_ir.passes.base import Exactness, Pass, PassContext
+from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.pipeline import PASSES
 from tilewright.graph_ir.rules import (
     activations,
@@ -24,7 +24,6 @@ from tilewright.graph_ir.rules import (
 )
 from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.driver import rule_pass
-from tilewright.graph_ir.passes.base import Level
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
 from tilewright.graph_ir.verifier import verify_graph
 

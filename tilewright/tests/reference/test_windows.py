@@ -61,6 +61,13 @@ def test_channels_last(op: str, attrs: dict[str, object], more: list[tuple[int, 
     np.testing.assert_array_equal(np.moveaxis(last, -1, 1), first)  # type: ignore[arg-type]
 
 
+def test_resize_sizes_are_products_in_float32() -> None:
+    x = np.zeros((1, 1, 400, 1), np.float32)
+    (y,) = evaluate("Resize", "", {"mode": "linear"}, [x, None, np.array([1, 1, 0.64, 1], np.float32)], 1)
+    assert isinstance(y, np.ndarray)
+    assert y.shape == (1, 1, 256, 1)
+
+
 def test_resize_channels_last() -> None:
     x = np.random.default_rng(2).normal(size=(1, 2, 5, 4)).astype(np.float32)
     scales = np.array([1, 1, 2, 1.5], np.float32)

@@ -79,7 +79,7 @@ FIRES: list[tuple[str, Callable[[GraphBuilder], str], list[str]]] = [
 ]  # fmt: skip
 
 STAYS: list[tuple[str, Callable[[GraphBuilder], str], str]] = [
-    ("dropout", lambda b: b.op("Dropout", x4(b), None, b.input("t", "bool", ())), "not known to be false"),
+    ("dropout", lambda b: b.op("Dropout", x4(b), np.zeros((), F), b.input("t", "bool", ())), "not known to be false"),
     ("cast_to_same", lambda b: b.op("Cast", x4(b), to=dtypes.float64), ""),
     ("view_to_same", lambda b: b.op("Reshape", x4(b), i64(0, 12, 5)), ""),
     ("view_to_same", lambda b: b.op("Expand", x4(b), i64(2, 1, 1, 1, 1)), ""),

@@ -1,0 +1,159 @@
+"""Fusion groups: what joins, what stays apart and why, and that groups cover the graph in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from tilewright.graph_ir.builder import GraphBuilder
+from tilewright.graph_ir.fusion import FusionLimits, Group, group_graph, group_with_reasons, shape_only_nodes
+from tilewright.graph_ir.ir import Graph, node_reads
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.tests.graph_ir.rewriting import built
+
+F = np.float32
+Build = Callable[[GraphBuilder], "str | Sequence[str]"]
+
+
+def w(*shape: int) -> np.ndarray:
+    return np.ones(shape, F)
+
+
+def i64(*xs: int) -> np.ndarray:
+    return np.array(xs, dtype=np.int64)
+
+
+def x2(b: GraphBuilder, name: str = "x") -> str:
+    return b.input(name, "float32", ("n", 6))
+
+
+def conv(b: GraphBuilder, x: str) -> str:
+    return b.op("Conv", x, w(6, 6, 3, 3), pads=(1, 1, 1, 1))
+
+
+def image(b: GraphBuilder) -> str:
+    return b.input("x", "float32", ("n", 6, 8, 8))
+
+
+def resnet_block(b: GraphBuilder) -> str:
+    x = b.op("Relu", conv(b, image(b)))
+    return b.op("Relu", b.op("Add", conv(b, b.op("Relu", conv(b, x))), x))
+
+
+def silu(b: GraphBuilder) -> str:
+    y = conv(b, image(b))
+    return b.op("Mul", y, b.op("Sigmoid", y))
+
+
+def attention(b: GraphBuilder) -> str:
+    q, k = b.input("q", "float32", ("n", 5, 2, 4)), b.input("k", "float32", ("n", 5, 2, 4))
+    s = b.op("MatMul", b.op("Transpose", q, perm=(0, 2, 1, 3)), b.op("Transpose", k, perm=(0, 2, 3, 1)))
+    s = b.op("Add", b.op("Mul", s, F(0.5)), b.input("m", "float32", ("n", 1, 1, 5)))
+    return b.op("Softmax", s, axis=-1)
+
+
+GROUPS: list[tuple[str, Build, list[str]]] = [
+    ("chain", lambda b: b.op("Exp", b.op("Neg", b.op("Abs", x2(b)))), ["Abs Neg Exp"]),
+    ("diamond", lambda b: b.op("Add", b.op("Neg", y := b.op("Abs", x2(b))), b.op("Exp", y)), ["Abs Neg Exp Add"]),
+    ("bias", lambda b: b.op("Relu", b.op("Add", b.op("MatMul", x2(b), w(6, 6)), w(6))), ["MatMul Add Relu"]),
+    ("silu", silu, ["Conv Sigmoid Mul"]),
+    ("resnet", resnet_block, ["Conv Relu", "Conv Relu", "Conv Add Relu"]),
+    ("attention", attention, ["Transpose Transpose MatMul Mul Add", "Softmax"]),
+    ("reduction", lambda b: b.op("Sqrt", b.op("ReduceSum", b.op("Mul", y := x2(b), y), i64(1))), ["Mul ReduceSum Sqrt"]),
+    ("softmax_prologue", lambda b: b.op("Softmax", b.op("Add", x2(b), w(6)), axis=-1), ["Add Softmax"]),
+    ("norm_epilogue", lambda b: b.op("Relu", b.op("LayerNormalization", x2(b), w(6))), ["LayerNormalization Relu"]),
+    ("view", lambda b: b.op("Exp", b.op("Reshape", b.op("Neg", x2(b)), i64(-1))), ["Neg", "Reshape", "Exp"]),
+    ("injective", lambda b: b.op("Neg", b.op("Transpose", b.op("Slice", x2(b), i64(1), i64(5), i64(1)))), ["Slice Transpose Neg"]),
+    ("two_outputs", lambda b: (b.op("Exp", y := b.op("Neg", x2(b))), b.op("Log", y)), ["Neg", "Exp", "Log"]),
+    ("concat", lambda b: b.op("Relu", b.op("Concat", b.op("Neg", x2(b)), x2(b, "z"), axis=0)), ["Neg", "Concat", "Relu"]),
+]  # fmt: skip
+
+
+def names(groups: Sequence[Group]) -> list[str]:
+    return [" ".join(n.op for n in g.nodes) for g in groups]
+
+
+def check(graph: Graph, groups: Sequence[Group]) -> None:
+    """Each node once (but shape-only ones); every input is there before it is read; outputs are what others read."""
+    members = [n.name for g in groups for n in g.nodes]
+    assert sorted(members) == sorted({n.name for n in graph.nodes} - shape_only_nodes(graph))
+    ready = {*graph.inputs, *graph.constants}
+    skipped = {o for n in graph.nodes if n.name in shape_only_nodes(graph) for o in n.outputs}
+    for g in groups:
+        assert set(g.inputs) <= ready | skipped
+        inside = {o for n in g.nodes for o in n.outputs}
+        assert {i for n in g.nodes for i in node_reads(n)} <= set(g.inputs) | inside
+        ready.update(g.outputs)
+    assert set(graph.outputs) <= ready
+
+
+@pytest.mark.parametrize(("name", "build", "want"), GROUPS, ids=[c[0] for c in GROUPS])
+def test_groups(name: str, build: Build, want: list[str]) -> None:
+    graph = built(build)
+    groups = group_graph(graph)
+    check(graph, groups)
+    assert names(groups) == want
+
+
+REFUSALS: list[tuple[str, Build, str]] = [
+    ("exp", lambda b: b.op("MatMul", b.op("Exp", x2(b)), w(6, 6)), "Exp would be repeated"),
+    ("window", lambda b: conv(b, b.op("Neg", image(b))), "reads each element many times"),
+    ("anchors", lambda b: b.op("MatMul", b.op("MatMul", x2(b), w(6, 6)), w(6, 6)), "MatMul and MatMul cannot share"),
+    ("scatter", lambda b: b.op("Transpose", b.op("MatMul", x2(b), w(6, 6))), "would scatter its stores"),
+    ("larger", lambda b: b.op("Add", b.op("MatMul", x2(b), w(6, 6)), w(3, 1, 6)), "makes the result of MatMul larger"),
+    ("readers", lambda b: (b.op("Exp", y := b.op("Neg", x2(b))), b.op("Log", y)), "do not meet again"),
+    ("broadcast", lambda b: b.op("Mul", b.op("Sigmoid", b.input("s", "float32", ("n", 1))), x2(b)), "Sigmoid would be repeated"),
+    ("softmax", lambda b: b.op("Softmax", b.op("Exp", x2(b))), "Exp would be repeated"),
+    ("pool", lambda b: b.op("MaxPool", b.op("Neg", image(b)), kernel_shape=(2, 2)), "reads each element several times"),
+    ("concat", lambda b: b.op("Relu", b.op("Concat", b.op("Neg", x2(b)), x2(b, "z"), axis=0)), "Concat is a kernel of its own"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "build", "reason"), REFUSALS, ids=[c[0] for c in REFUSALS])
+def test_refusals_have_reasons(name: str, build: Build, reason: str) -> None:
+    graph = built(build)
+    groups, refused = group_with_reasons(graph)
+    check(graph, groups)
+    assert reason in "\n".join(map(str, refused))
+
+
+def test_limits() -> None:
+    def build(b: GraphBuilder) -> str:
+        y = x2(b)
+        for _ in range(7):
+            y = b.op("Neg", y)
+        return y
+
+    groups, refused = group_with_reasons(built(build), FusionLimits(max_nodes=3))
+    assert max(len(g.nodes) for g in groups) == 3
+    assert any("more than 3 nodes" in r.reason for r in refused)
+
+
+def test_kinds_and_single_outputs() -> None:
+    groups = group_graph(built(resnet_block))
+    assert [g.kind for g in groups] == [PatternKind.OUT_FUSABLE] * 3
+    assert all(len(g.outputs) == 1 for g in groups)
+
+
+def test_shape_arithmetic_is_in_no_group() -> None:
+    def build(b: GraphBuilder) -> str:
+        x = b.input("x", "float32", ("a", "b", 4))
+        return b.op("Reshape", b.op("Exp", x), b.op("Gather", b.op("Shape", x), i64(1, 0, 2), axis=0))
+
+    graph = built(build)
+    assert {n.split("_")[1] for n in shape_only_nodes(graph)} == {"Shape", "Gather"}
+    assert names(group_graph(graph)) == ["Exp", "Reshape"]
+
+
+def test_host_nodes_and_predicate() -> None:
+    def build(b: GraphBuilder) -> str:
+        return b.op("Neg", b.op("Exp", x2(b)))
+
+    graph = built(build)
+    groups = group_graph(graph, is_native=lambda n: n.op != "Exp")
+    assert [(g.kind, n) for g, n in zip(groups, names(groups), strict=True)] == [
+        (PatternKind.HOST, "Exp"),
+        (PatternKind.BROADCAST, "Neg"),
+    ]
