@@ -1,8 +1,8 @@
 """Object code on disk, found by content: what was compiled, for which CPU, by which version of the generator.
 
-An entry is a file named by the SHA-256 of its key; it starts with the digest of its contents, so a damaged file is noticed,
-ignored and rewritten. Writes go to a temporary file that is renamed, so readers never see half an entry. When the
-directory exceeds its limit, the entries unused for longest are deleted (a hit renews the file's time).
+An entry is a file named by the SHA-256 of its key; it starts with the digest of its contents, so a damaged file is
+noticed, ignored and rewritten. Writes go to a temporary file that is renamed, so readers never see half an entry.
+When the directory exceeds its limit, the entries unused for longest are deleted (a hit renews the file's time).
 """
 
 from __future__ import annotations

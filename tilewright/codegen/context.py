@@ -14,8 +14,8 @@ from tilewright.tensor_ir.ir import Expr
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Lanes of the vectorized loop that is being emitted: its variable, how many lanes starting at iteration ``first``, and
-    which of them are on (None: all).
+    """Lanes of the vectorized loop that is being emitted: its variable, how many lanes starting at iteration
+    ``first``, and which of them are on (None: all).
 
     ``tail``: the mask comes from the loop's extent alone, so the loop's first iteration is on, and all iterations below
     the last one that is on.

@@ -1,13 +1,15 @@
 """A function as LLVM IR: the kernel that the runtime calls, and inside it the nests spread over a team of threads.
 
-``void kernel(ptr args, ptr dims, i64 tid, i64 nthreads, ptr barrier)`` reads the pointers and the dims from its tables and
-calls one internal function for each phase, with a barrier in between. A phase is a run of root nests that need no
-barrier: one stands between two nests of which at least one is parallel if one writes what the other uses. Within a
-phase a parallel loop gives thread ``tid`` the iterations ``[tid*N/T, (tid+1)*N/T)``; other nests run on thread 0.
+``void kernel(ptr args, ptr dims, i64 tid, i64 nthreads, ptr barrier)`` reads the pointers and the dims from its
+tables and calls one internal function for each phase, with a barrier in between. A phase is a run of root nests that
+need no barrier: one stands between two nests of which at least one is parallel if one writes what the other uses.
+Within a phase a parallel loop gives thread ``tid`` the iterations ``[tid*N/T, (tid+1)*N/T)``; other nests run on
+thread 0.
 
-The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets two arguments
-overlap unless the function says so with the attribute ``inplace = "out:in, ..."``). Phases are functions of their own because
-such facts must not reach across a barrier, after which other threads have written the same buffers.
+The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets two
+arguments overlap unless the function says so with the attribute ``inplace = "out:in, ..."``). Phases are functions
+of their own because such facts must not reach across a barrier, after which other threads have written the same
+buffers.
 """
 
 from __future__ import annotations
@@ -180,9 +182,7 @@ def _phases(nests: list[Stmt]) -> list[list[Stmt]]:
     for s in nests:
         parallel = isinstance(s, Loop) and s.kind == "parallel"
         reads, writes = _uses(s)
-        clash = any(
-            (parallel or p) and bool(w & (reads | writes) or writes & r) for p, r, w in pending
-        )
+        clash = any((parallel or p) and bool(w & (reads | writes) or writes & r) for p, r, w in pending)
         if clash or not phases:
             phases.append([])
             pending = []

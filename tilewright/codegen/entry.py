@@ -1,9 +1,9 @@
 """The entry function of a native segment: all its kernels in one call, on one team of threads.
 
-``void entry(ptr table, ptr dims, i64 nthreads, ptr times)``. ``table`` holds the argument pointers of every step one after
-the other, ``dims`` their integers. With ``nthreads`` > 1 one parallel region is opened in which each thread runs all steps,
-with a barrier between steps of which at least one is parallel. ``times``: null, or one more float64 than there
-are steps, filled by thread 0 with a monotonic clock in seconds before the first step and after each.
+``void entry(ptr table, ptr dims, i64 nthreads, ptr times)``. ``table`` holds the argument pointers of every step one
+after the other, ``dims`` their integers. With ``nthreads`` > 1 one parallel region is opened in which each thread
+runs all steps, with a barrier between steps of which at least one is parallel. ``times``: null, or one more float64
+than there are steps, filled by thread 0 with a monotonic clock in seconds before the first step and after each.
 """
 
 from __future__ import annotations

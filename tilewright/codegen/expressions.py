@@ -1,7 +1,7 @@
 """Values: the tree of a flat expression as instructions, scalar where lanes agree and vector where they differ.
 
-``add(x, mul(a, b))`` on float32 and float64 becomes one fused multiply-add where the CPU has it, always: one rounding fewer
-than the two operations written out. Nothing else about floating-point arithmetic is changed.
+``add(x, mul(a, b))`` on float32 and float64 becomes one fused multiply-add where the CPU has it, always: one
+rounding fewer than the two operations written out. Nothing else about floating-point arithmetic is changed.
 """
 
 from __future__ import annotations
@@ -132,9 +132,7 @@ def _select(ctx: Context, e: Select) -> Value:
     if not then_loads and not else_loads:
         return ctx.code.select(condition, evaluate(ctx, e.then), evaluate(ctx, e.otherwise))
     if not condition.lanes:
-        return ctx.branch_on(
-            condition.text, lambda: evaluate(ctx, e.then), lambda: evaluate(ctx, e.otherwise)
-        )
+        return ctx.branch_on(condition.text, lambda: evaluate(ctx, e.then), lambda: evaluate(ctx, e.otherwise))
     a = _under_mask(ctx, e.then, condition, then_loads)
     b = _under_mask(ctx, e.otherwise, condition, else_loads, inverted=True)
     return ctx.code.select(condition, a, b)
@@ -172,4 +170,3 @@ def _under_mask(ctx: Context, e: Expr, condition: Value, loads: bool, inverted: 
     value = evaluate(ctx, e)
     ctx.lanes, ctx.memo = lanes, saved_memo
     return value
-

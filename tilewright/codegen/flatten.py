@@ -1,7 +1,8 @@
 """Blocks and stores made ready for emission: axes replaced by loop expressions, indices linearised, conditions decided.
 
-The result of :meth:`Flattener.store` is a :class:`FlatStore`: one element offset for the store and, in its value, one for
-each load (``Load.indices`` has length 1). Equal subexpressions are the same object, so that emission computes each once.
+The result of :meth:`Flattener.store` is a :class:`FlatStore`: one element offset for the store and, in its value,
+one for each load (``Load.indices`` has length 1). Equal subexpressions are the same object, so that emission
+computes each once.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ _FALSE = Const(False, dtypes.bool_)
 
 @dataclass(slots=True)
 class BufferInfo:
-    """Where a buffer is. ``strides`` in elements; ``private``: the vectorized loop variable in whose body it is allocated
-    (each lane has its own copy, lanes innermost); ``capacity``: elements that exist, None if not known here."""
+    """Where a buffer is. ``strides`` in elements; ``private``: the vectorized loop variable in whose body it is
+    allocated (each lane has its own copy, lanes innermost); ``capacity``: elements that exist, None if not known
+    here."""
 
     name: str
     dtype: DType

@@ -1,7 +1,7 @@
 """The CPU this process runs on, and CPUs named by the user, as :class:`tilewright.core.target.Target`.
 
-Vector width and register count follow from LLVM's feature names; caches from sysfs, with the sizes of a small server core
-where it says nothing; threads from :mod:`tilewright.runtime.threads`.
+Vector width and register count follow from LLVM's feature names; caches from sysfs, with the sizes of a small server
+core where it says nothing; threads from :mod:`tilewright.runtime.threads`.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ def detect_host() -> Target:
     triple = llvm.get_process_triple()
     features = ",".join(("+" if on else "-") + name for name, on in sorted(llvm.get_host_cpu_features().items()))
     l1, l2, l3 = read_caches(Path("/sys/devices/system/cpu/cpu0/cache"))
-    return _with_vectors(
-        Target(triple, llvm.get_host_cpu_name(), features, 128, 16, l1, l2, l3, count_threads().count)
-    )
+    return _with_vectors(Target(triple, llvm.get_host_cpu_name(), features, 128, 16, l1, l2, l3, count_threads().count))
 
 
-def parse_target(text: str | None) -> Target:
-    """``"llvm -mcpu=znver4 -mattr=+avx2,-avx512f -mtriple=... -num-threads=4"``; None is this machine.
+def parse_target(text: str | Target | None) -> Target:
+    """``"llvm -mcpu=znver4 -mattr=+avx2,-avx512f -mtriple=... -num-threads=4"``; None is this machine, and a
+    target is itself.
 
     Raises TargetError for an unknown option, CPU or value.
     """
+    if isinstance(text, Target):
+        return text
     host = detect_host()
     if text is None:
         return host

@@ -1,9 +1,9 @@
 """Integer expressions as machine code: loop scopes, hoisting, common subexpressions, addresses.
 
-Every loop is a scope with a level (0: the function). An integer operation is emitted in the first block of the deepest scope
-that one of its operands belongs to, so loop-invariant address parts are computed outside the loop, once. Integer operations
-are free of side effects, which makes that safe even when the loop does not run. Values read from memory (``Dyn``) stay
-where they are used.
+Every loop is a scope with a level (0: the function). An integer operation is emitted in the first block of the
+deepest scope that one of its operands belongs to, so loop-invariant address parts are computed outside the loop,
+once. Integer operations are free of side effects, which makes that safe even when the loop does not run. Values read
+from memory (``Dyn``) stay where they are used.
 
 An index is first brought into the form ``constant + sum(coefficient * SSA value)``; unrolled loop variables and lanes
 are plain integers, so they end up in the constant, which becomes the displacement of the address.

@@ -1,7 +1,7 @@
 """LLVM text to object bytes, and object bytes to callable addresses.
 
-Compilation runs in its own LLVM context and target machine, so several modules can be compiled on several threads at once: the
-two long calls (optimise, generate code) are made past llvmlite's global lock, which the LLVM library itself
+Compilation runs in its own LLVM context and target machine, so several modules can be compiled on several threads at
+once: the two long calls (optimise, generate code) are made past llvmlite's global lock, which the LLVM library itself
 does not need. Loaded code belongs to a :class:`Library`; dropping it gives its memory back.
 """
 
@@ -110,7 +110,9 @@ def _emit(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
 class Library:
     """Machine code in memory. ``addresses`` maps the exported symbols; they are valid as long as this object lives."""
 
-    def __init__(self, objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str, int] | None = None
+    ) -> None:
         initialize()
         names = sorted(set(exports))
         builder = llvm.JITLibraryBuilder()
@@ -118,6 +120,7 @@ class Library:
             builder.add_object_img(blob)
         for name in names:
             builder.export_symbol(name)
+        builder.add_current_process()  # memcpy and memset, into which LLVM turns loops
         for name, address in (imports or {}).items():
             builder.import_symbol(name, address)
         self._engine = llvm.create_lljit_compiler(use_jit_link=True)

@@ -19,9 +19,7 @@ from tilewright.core.errors import InputError
 from tilewright.core.target import Target
 from tilewright.tensor_ir.ir import Buffer, Func
 
-KERNEL_TYPE = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
-)
+KERNEL_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _BARRIER_TYPE = ctypes.CFUNCTYPE(None)
 
 
@@ -53,7 +51,9 @@ class CallableKernel:
         self.run(arrays, bound, threads)
         return outputs
 
-    def arguments(self, inputs: Sequence[np.ndarray], dims: Mapping[str, int]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def arguments(
+        self, inputs: Sequence[np.ndarray], dims: Mapping[str, int]
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """All arrays of a call in ABI order (inputs, outputs, workspaces), and the outputs among them."""
         count = len(self.func.params) - self.func.outputs
         if len(inputs) != count:

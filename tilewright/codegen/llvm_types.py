@@ -1,7 +1,7 @@
 """How element types look to LLVM: in memory, in registers, and as literals.
 
-A value in a register has the *register type*: ``i1`` for booleans, ``float``/``double`` for wide floats, an integer of the
-storage width for everything else. Narrow floats stay in their bit pattern until a cast decodes them
+A value in a register has the *register type*: ``i1`` for booleans, ``float``/``double`` for wide floats, an integer
+of the storage width for everything else. Narrow floats stay in their bit pattern until a cast decodes them
 (:mod:`tilewright.codegen.narrow_floats`); complex numbers are only moved, as one integer of their size.
 """
 

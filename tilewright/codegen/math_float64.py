@@ -173,11 +173,18 @@ _PS = (
     3.47933107596021167570e-05, 7.91534994289814532176e-04, -4.00555345006794114027e-02, 2.01212532134862925881e-01,
     -3.25565818622400915405e-01, 1.66666666666666657415e-01,
 )  # fmt: skip
-_QS = (7.70381505559019352791e-02, -6.88283971605453293030e-01, 2.02094576023350569471e00, -2.40339491173441421878e00, 1.0)
+_QS = (
+    7.70381505559019352791e-02,
+    -6.88283971605453293030e-01,
+    2.02094576023350569471e00,
+    -2.40339491173441421878e00,
+    1.0,
+)
 
 
 def _asin_parts(c: Code, x: Value) -> tuple[Value, Value, Value, Value]:
-    """``(big, s, base, correction)``: asin of ``s`` is base + correction, where s = |x|, or sqrt((1 - |x|) / 2) if big."""
+    """``(big, s, base, correction)``: asin of ``s`` is base + correction, where s = |x|, or sqrt((1 - |x|) / 2) if
+    big."""
     ax = c.intrinsic("fabs", x)
     big = c.compare("ogt", ax, c.const(0.5, x))
     z = c.select(big, c.fmul(c.fsub(1.0, ax), 0.5), c.fmul(x, x))
@@ -419,9 +426,7 @@ def power(c: Code, a: Sequence[Value]) -> Value:
     corrected = c.fma(value, rest, value)
     finite = c.compare("olt", value, c.const(_INF, value))
     value = c.select(c.binary("and", finite, sane), corrected, value)
-    zero_or_inf = c.binary(
-        "or", c.compare("oeq", ax, c.const(0.0, ax)), c.compare("oeq", ax, c.const(_INF, ax))
-    )
+    zero_or_inf = c.binary("or", c.compare("oeq", ax, c.const(0.0, ax)), c.compare("oeq", ax, c.const(_INF, ax)))
     zero_or_inf = c.binary("or", zero_or_inf, c.compare("uno", ax, ax))
     edge = helper(c, "exp", [c.fmul(y, _log_of(c, ax))], "double", exp)
     return _power_specials(c, x, y, c.select(zero_or_inf, edge, value))

@@ -57,7 +57,8 @@ def from_memory(code: Code, raw: Value, dtype: DType) -> Value:
 
 
 def to_memory(code: Code, value: Value, dtype: DType) -> Value:
-    """A register value as a memory element. Sub-byte integers keep their bits in the low end of the byte, upper bits 0."""
+    """A register value as a memory element. Sub-byte integers keep their bits in the low end of the byte, upper bits
+    0."""
     if dtype.kind == "b":
         return code.convert("zext", value, "i8")
     if dtype.is_integer and dtype.bits < 8:
@@ -110,9 +111,7 @@ def _load_uniform(ctx: Context, info: BufferInfo, offset: IntExpr) -> Value:
         return _load_scalar(ctx, info, ctx.indexer.linear(offset))
     any_on = any_lane(ctx.code, lanes.mask)
     zero = Value(memory_type(info.dtype), 0, zero_text(memory_type(info.dtype)))
-    return ctx.branch_on(
-        any_on.text, lambda: _load_scalar(ctx, info, ctx.indexer.linear(offset)), lambda: zero
-    )
+    return ctx.branch_on(any_on.text, lambda: _load_scalar(ctx, info, ctx.indexer.linear(offset)), lambda: zero)
 
 
 def any_lane(code: Code, mask: Value) -> Value:

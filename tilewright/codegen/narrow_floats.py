@@ -1,8 +1,8 @@
 """float16, bfloat16, float8, float4 bit patterns to and from float32, as integer operations that vectorize.
 
-Every narrow format but float8e8m0 is described by a :class:`Layout`; one encoder and one decoder serve them all. Rounding
-is to nearest, ties to even. float8 saturates (the default of ONNX Cast), float16 and bfloat16 overflow to infinity, and
-float8e8m0 rounds towards plus infinity, as ONNX Cast's default ``round_mode`` says.
+Every narrow format but float8e8m0 is described by a :class:`Layout`; one encoder and one decoder serve them all.
+Rounding is to nearest, ties to even. float8 saturates (the default of ONNX Cast), float16 and bfloat16 overflow to
+infinity, and float8e8m0 rounds towards plus infinity, as ONNX Cast's default ``round_mode`` says.
 """
 
 from __future__ import annotations

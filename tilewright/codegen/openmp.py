@@ -1,7 +1,7 @@
 """The OpenMP runtime that gives compiled code its threads: found and loaded at run time, never linked.
 
-libgomp is looked for among the libraries of the system, then inside the installed xgboost wheel, which ships a copy (only
-its files are read; xgboost is not imported). Without it, models run on one thread, and ``reason`` says why.
+libgomp is looked for among the libraries of the system, then inside the installed xgboost wheel, which ships a copy
+(only its files are read; xgboost is not imported). Without it, models run on one thread, and ``reason`` says why.
 A forked child must not use the threads of its parent's runtime (libgomp would wait for them for ever), so
 :func:`threads_usable` is False there.
 """
@@ -22,8 +22,8 @@ _NAMES = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_th
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenMP:
-    """``addresses`` of the four functions that entry code calls, empty if there is no runtime; ``path`` and ``reason`` for
-    people. ``library`` keeps it loaded."""
+    """``addresses`` of the four functions that entry code calls, empty if there is no runtime; ``path`` and
+    ``reason`` for people. ``library`` keeps it loaded."""
 
     addresses: dict[str, int]
     path: str | None

@@ -1,7 +1,7 @@
 """One emitter for each scalar operation of the tensor IR, in a literal table.
 
-An emitter receives operands in their register types (scalars or vectors) and the element type of the first. Narrow floats
-are computed in float32; transcendental functions come from :mod:`tilewright.codegen.math_functions`.
+An emitter receives operands in their register types (scalars or vectors) and the element type of the first. Narrow
+floats are computed in float32; transcendental functions come from :mod:`tilewright.codegen.math_functions`.
 """
 
 from __future__ import annotations

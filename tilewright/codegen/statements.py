@@ -250,7 +250,8 @@ class StatementEmitter:
 
 
 def _pieces(count: int) -> list[tuple[int, int]]:
-    """``(first lane, lanes)``: vectors of powers of two, at least 2 and at most 64 lanes, that cover ``count`` lanes."""
+    """``(first lane, lanes)``: vectors of powers of two, at least 2 and at most 64 lanes, that cover ``count``
+    lanes."""
     out: list[tuple[int, int]] = []
     first = 0
     while first < count:

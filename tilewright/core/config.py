@@ -1,7 +1,8 @@
 """Settings from the environment. The only file of the package that reads it.
 
-``TILEWRIGHT_CACHE``: directory of the object cache (default ``$XDG_CACHE_HOME/tilewright``, else ``~/.cache/tilewright``); ``0`` or
-``off`` turns the cache off. ``TILEWRIGHT_CACHE_BYTES``: its size limit in bytes (default 1 GiB).
+``TILEWRIGHT_CACHE``: directory of the object cache (default ``$XDG_CACHE_HOME/tilewright``, else
+``~/.cache/tilewright``); ``0`` or ``off`` turns the cache off. ``TILEWRIGHT_CACHE_BYTES``: its size limit in bytes
+(default 1 GiB).
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from tilewright.frontend.table import find_rule
 _SHOWN = 5
 _FIRST_OPSET = 7  # older models work where the form of their operators is the same or has a converter
 _MAX_DEPTH = 64
+_NOT_IMPORTED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def _nodes(
         raise ModelError(f"model: subgraphs and functions are nested deeper than {_MAX_DEPTH}")
     for node in nodes:
         domain = normal_domain(node.domain)
-        version = opsets.get(domain, 0)
+        version = opsets.get(domain, _NOT_IMPORTED)
         _node(node, domain, version, known, search, depth, prefix)
         for a in node.attribute:
             if a.type == onnx.AttributeProto.GRAPH:
@@ -160,10 +161,8 @@ def _node(
 
 def _reason(op: str, domain: str, version: int, search: _Search) -> str:
     """Why an operator cannot be imported, "" if it can."""
-    if version == 0:
-        return f"the model does not import domain {domain or 'ai.onnx'}"
-    if domain == "" and op == "Constant":
-        return ""
+    if version == _NOT_IMPORTED or (domain == "" and op == "Constant"):
+        return ""  # the first is an error of the model, which conversion reports
     rule = find_rule(op, domain, version)
     if rule is not None:
         lacking = [m for m in rule.makes if not _is_available(m, NEWEST_OPSET, search)]
@@ -208,5 +207,5 @@ def _has_available_body(op: str, version: int, search: _Search) -> bool:
     if body is None:
         return True  # depends on attributes and types: decided where it is expanded
     opsets = {"": version} | {normal_domain(o.domain): o.version for o in body.opset_import}
-    return all(not _reason(n.op_type, normal_domain(n.domain), opsets.get(normal_domain(n.domain), 0), search)
+    return all(not _reason(n.op_type, normal_domain(n.domain), opsets.get(normal_domain(n.domain), 1), search)
                for n in body.node)  # fmt: skip

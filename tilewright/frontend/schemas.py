@@ -99,7 +99,7 @@ def plain_body(sig: Signature, version: int) -> onnx.FunctionProto | None:
     if not usable:
         return None
     content: bytes = schema.get_function_with_opset_version(max(usable))
-    return onnx.FunctionProto.FromString(content)
+    return _function(content)
 
 
 def function_body(
@@ -119,8 +119,15 @@ def function_body(
     if not usable:
         return None
     types = [_type_proto(t).SerializeToString() for t in inputs]
-    content: bytes = schema.get_context_dependent_function_with_opset_version(max(usable), node.SerializeToString(), types)
-    return onnx.FunctionProto.FromString(content) if content else None
+    build = schema.get_context_dependent_function_with_opset_version
+    content: bytes = build(max(usable), node.SerializeToString(), types)
+    return _function(content) if content else None
+
+
+def _function(content: bytes) -> onnx.FunctionProto:
+    proto = onnx.FunctionProto()
+    proto.ParseFromString(content)
+    return proto
 
 
 def _type_proto(t: Type | None) -> onnx.TypeProto:

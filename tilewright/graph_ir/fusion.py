@@ -1,9 +1,9 @@
 """Fusion: which nodes become one kernel. Groups by pattern kind and post-dominators, in the way of TVM's FuseOps.
 
-A node is joined with its immediate post-dominator (the first node through which everything that depends on it must pass)
-together with all nodes between the two, when the result is one anchor (matmul, convolution, reduction, norm, ...) with
-elementwise nodes around it, or no anchor at all. Only the last node's outputs leave such a group, so nothing is computed
-twice and groups cannot depend on each other in a circle. Whatever is not joined is recorded with the reason.
+A node is joined with its immediate post-dominator (the first node through which everything that depends on it must
+pass) together with all nodes between the two, when the result is one anchor (matmul, convolution, reduction, norm, ...)
+with elementwise nodes around it, or no anchor at all. Only the last node's outputs leave such a group, so nothing is
+computed twice and groups cannot depend on each other in a circle. Whatever is not joined is recorded with the reason.
 
 Nodes that only compute shapes which are known as expressions over the dim symbols are in no group
 (:func:`shape_only_nodes`): their readers take ``Value.data`` instead.
@@ -42,9 +42,13 @@ _ALONE = frozenset({"Concat", "Split"})
 _CHEAP_PROLOGUE = frozenset({"Transpose", "Slice", "Cast", "Expand"})
 _SOFT_OPAQUE = frozenset({"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"})
 _WINDOWS = frozenset({"Conv", "ConvTranspose", "ConvInteger", "QLinearConv"})
-_EXPENSIVE = frozenset(
-    ["Exp", "Log", "Sqrt", "Pow", "Erf", "Tanh", "Sigmoid", "Gelu", "Softplus", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Mish", "Selu", "Celu", "Elu", "Swish", "HardSwish", "Mod", "Div"]
-)
+# fmt: off
+_EXPENSIVE = frozenset({
+    "Exp", "Log", "Sqrt", "Pow", "Erf", "Tanh", "Sigmoid", "Gelu", "Softplus", "Sin", "Cos", "Tan", "Asin", "Acos",
+    "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Mish", "Selu", "Celu", "Elu", "Swish", "HardSwish", "Mod",
+    "Div",
+})
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,9 +275,9 @@ class _Fuser:
             scattered = kind is not PatternKind.REDUCTION and not self.limits.injective_epilogue
             if self.kinds[m] is PatternKind.INJECTIVE and scattered and self._depends(m, anchor, nodes):
                 return f"{n.op} after {node.op} would scatter its stores"
-            if self.kinds[m] is PatternKind.BROADCAST and self._shape(n.outputs[0]) != out:
-                if self._depends(m, anchor, nodes):
-                    return f"{n.op} makes the result of {node.op} larger"
+            grows = self.kinds[m] is PatternKind.BROADCAST and self._shape(n.outputs[0]) != out
+            if grows and self._depends(m, anchor, nodes):
+                return f"{n.op} makes the result of {node.op} larger"
         return self._prologue_refusal(node, kind, before)
 
     def _prologue_refusal(self, node: Node, kind: PatternKind, before: Sequence[int]) -> str | None:
@@ -329,9 +333,10 @@ class _Fuser:
             if self.nodes[m].op not in _EXPENSIVE or self.kinds[m] in _ANCHORS:
                 continue
             for r in self.readers[m]:
-                if r in inside and self.kinds[r] is PatternKind.BROADCAST:
-                    if self._shape(self.nodes[r].outputs[0]) != self._shape(self.nodes[m].outputs[0]):
-                        return m
+                if r not in inside or self.kinds[r] is not PatternKind.BROADCAST:
+                    continue
+                if self._shape(self.nodes[r].outputs[0]) != self._shape(self.nodes[m].outputs[0]):
+                    return m
         return None
 
     def _is_read(self, name: str) -> bool:

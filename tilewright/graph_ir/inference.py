@@ -44,7 +44,7 @@ def infer_node(
     constants: Mapping[str, Constant],
     symbols: FreshSymbols | None = None,
 ) -> tuple[Value, ...]:
-    """Values of one node's outputs from its inputs'. Fresh symbols come from ``symbols``, or avoid the inputs' names."""
+    """Values of one node's outputs from its inputs'. Fresh symbols are from ``symbols``, or avoid the inputs'."""
     if symbols is None:
         symbols = FreshSymbols({s for v in values.values() for s in _symbols_of(v.type)})
     return _infer_node(node, values, constants, symbols)[1]

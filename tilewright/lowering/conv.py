@@ -69,15 +69,24 @@ def conv_shape(ctx: LowerContext) -> ConvShape:
     last = ctx.attr_str("data_layout", "NCHW") == "NHWC"
     spatial = x.shape[1:-1] if last else x.shape[2:]
     out_spatial = y.shape[1:-1] if last else y.shape[2:]
-    kernel = tuple(int(d) for d in w.shape[2:])
+    kernel = _static_taps(ctx)
     strides = ctx.attr_ints("strides") or (1,) * rank
     dilations = ctx.attr_ints("dilations") or (1,) * rank
     begin, end = _pads(ctx, rank, spatial, out_spatial, kernel, strides, dilations)
     groups = ctx.attr_int("group", 1)
+    if any(not d.is_const for d in w.shape):
+        raise ctx.unsupported("a weight of symbolic size")
     channels, out_channels = x.shape[-1 if last else 1], w.shape[0]
     return ConvShape(
         x.shape[0], channels, out_channels, spatial, out_spatial, kernel, strides, dilations, begin, end, groups, last
     )
+
+
+def _static_taps(ctx: LowerContext) -> tuple[int, ...]:
+    taps = ctx.input(1).shape[2:]
+    if any(not d.is_const for d in taps):
+        raise ctx.unsupported(f"a kernel of symbolic size {', '.join(map(str, taps))}")
+    return tuple(int(d) for d in taps)
 
 
 def _pads(
@@ -319,7 +328,7 @@ def _transposed_shape(ctx: LowerContext) -> ConvShape:
     last = ctx.attr_str("data_layout", "NCHW") == "NHWC"
     spatial = x.shape[1:-1] if last else x.shape[2:]
     out_spatial = y.shape[1:-1] if last else y.shape[2:]
-    kernel = tuple(int(d) for d in w.shape[2:])
+    kernel = _static_taps(ctx)
     strides = ctx.attr_ints("strides") or (1,) * rank
     dilations = ctx.attr_ints("dilations") or (1,) * rank
     groups = ctx.attr_int("group", 1)

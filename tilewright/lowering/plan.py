@@ -7,7 +7,7 @@ producer writes straight into the output's storage. Kernels with equal functions
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,8 @@ from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
 from tilewright.lowering.flops import func_bytes, func_flops
 from tilewright.lowering.group import LoweredGroup, lower_group
-from tilewright.tensor_ir.ir import Func
+from tilewright.lowering.host_policy import HostPolicy
+from tilewright.tensor_ir.ir import Block, Const, Func, walk, walk_expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,26 @@ class _Kernels:
     """Kernel names by function, shared by a model and its bodies."""
 
     def __init__(self) -> None:
-        self.by_func: dict[Func, str] = {}
+        self.funcs: dict[str, Func] = {}
+        self._names: dict[tuple[Func, tuple[str, ...]], str] = {}
 
     def name_of(self, func: Func, hint: str) -> str:
-        key = dataclasses.replace(func, name="kernel")
-        if key not in self.by_func:
+        anonymous = dataclasses.replace(func, name="kernel")
+        key = anonymous, tuple(_zeros(anonymous))
+        if key not in self._names:
             safe = "".join(c if c.isalnum() else "_" for c in hint)[:40].strip("_").lower()
-            self.by_func[key] = f"k{len(self.by_func)}_{safe}"
-        return self.by_func[key]
+            name = f"k{len(self._names)}_{safe}"
+            self._names[key] = name
+            self.funcs[name] = dataclasses.replace(func, name=name)
+        return self._names[key]
+
+
+def _zeros(func: Func) -> Iterator[str]:
+    """The floating-point zeros of a function as text: 0.0 and -0.0 are equal but not the same."""
+    for s in walk(func.body):
+        if isinstance(s, Block):
+            for e in (s.value, *(() if s.init is None else (s.init,))):
+                yield from (repr(x.value) for x in walk_expr(e) if isinstance(x, Const) and x.value == 0)
 
 
 def lower_graph_to_plan(
@@ -55,7 +68,7 @@ def lower_graph_to_plan(
     kernels = _Kernels()
     packed: dict[tuple[str, str], np.ndarray] = {}
     plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group).build()
-    return LoweredModel(plan, {name: dataclasses.replace(f, name=name) for f, name in kernels.by_func.items()})
+    return LoweredModel(plan, kernels.funcs)
 
 
 class _PlanBuilder:
@@ -72,7 +85,7 @@ class _PlanBuilder:
         self.slots: dict[str, Slot] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.steps: list[Step] = []
-        self.host_values: set[str] = set()
+        self.policy = HostPolicy(graph.replace(values=self.values), target)
 
     # -- slots -------------------------------------------------------------------------------------------------
     def _type(self, name: str) -> tuple[DType, tuple[IntExpr, ...] | None]:
@@ -101,7 +114,8 @@ class _PlanBuilder:
         graph = self.graph
         for name in (*graph.inputs, *self.captures):
             self._slot(name, "input")
-        groups = (*group_graph(self.graph), *self._output_copies())
+        inner = self.graph.replace(values=self.values)
+        groups = (*group_graph(inner, is_native=self.policy.is_native), *self._output_copies())
         graph = self.graph
         defined_by_view = self._view_outputs(groups)
         for group in groups:
@@ -188,11 +202,9 @@ class _PlanBuilder:
         for o in node.outputs:
             if o:
                 self._slot(o, "host")
-        info = OPS.get(node.op)
-        reason = (info.host if info is not None else None) or "data-dependent result"
         inputs = tuple(self._use(i) if i else "" for i in node.inputs)
         attrs = tuple((k, v.array if isinstance(v, Constant) else v) for k, v in node.attrs)
-        self.steps.append(HostStep(node.op, node.domain, attrs, inputs, node.outputs, node.name, reason))
+        self.steps.append(HostStep(node.op, node.domain, attrs, inputs, node.outputs, node.name, self.policy.reason(node)))
 
     def _lower_control(self, node: Node) -> None:
         bodies: list[Plan] = []

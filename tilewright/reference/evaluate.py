@@ -20,7 +20,12 @@ from tilewright.reference.onnx_ops import evaluate_onnx
 Attrs = Mapping[str, object]
 Definition = Callable[[Attrs, Sequence[object], int], list[object]]
 
-OWN: Mapping[str, Definition] = {**windows.DEFINITIONS, **matrix.DEFINITIONS, **elementwise.DEFINITIONS, **resize.DEFINITIONS}
+OWN: Mapping[str, Definition] = {
+    **windows.DEFINITIONS,
+    **matrix.DEFINITIONS,
+    **elementwise.DEFINITIONS,
+    **resize.DEFINITIONS,
+}
 
 CHANNELS_LAST = frozenset(
     {

@@ -282,7 +282,7 @@ def map_statements(s: Stmt, changes: Mapping[int, Stmt]) -> Stmt:
 
 
 def with_buffer(func: Func, old: Stmt, new: Stmt, buffer: Buffer) -> Func:
-    """``func`` with ``old`` replaced by ``new``, for which ``buffer`` is allocated: around it if local, else at the root."""
+    """``func`` with ``old`` replaced by ``new`` and ``buffer`` allocated: around ``new`` if local, else at the root."""
     if buffer.scope == "local":
         return replace_stmt(func, old, Alloc(buffer, new))
     func = replace_stmt(func, old, new)

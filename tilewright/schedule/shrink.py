@@ -89,7 +89,7 @@ def bound_axes(
             bindings.append(kept[a.name])
             continue
         low, extent = (ZERO, a.extent) if region is None else (region.low, region.extent)
-        if extent == 1:
+        if extent == 1 and a.kind != "reduce":  # a step of a reduction keeps its loop, for decompose_reduction
             bindings.append(low)
             continue
         old = as_var(kept[a.name])

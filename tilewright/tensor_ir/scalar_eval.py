@@ -65,7 +65,9 @@ def literal(value: float | bool, dtype: DType) -> Value:
     """A literal as a value."""
     if dtype.kind == "b":
         return bool(value)
-    return rounder(dtype)(value) if dtype.kind == "f" else wrap(int(value), dtype)
+    if dtype.kind == "f":
+        return rounder(dtype)(value) if math.isfinite(value) else float(value)
+    return wrap(int(value), dtype)
 
 
 def to_values(array: np.ndarray, dtype: DType) -> list[Value]:

@@ -1,4 +1,4 @@
-"""What a pass is, what it may use, and what it leaves behind: levels, exactness, the log of fired and refused rewrites."""
+"""What a pass is, what it may use, and what it leaves behind: levels, exactness, the log of rewrites."""
 
 from __future__ import annotations
 

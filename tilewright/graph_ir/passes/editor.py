@@ -120,7 +120,7 @@ class GraphEditor:
         self._anchor = self._order[k]
 
     def replace_uses(self, old: str, new: str) -> None:
-        """Every reader of ``old``, and graph outputs, read ``new`` instead. ``old`` stays defined if its node lives on."""
+        """Readers of ``old``, and graph outputs, read ``new`` instead. ``old`` stays defined while its node lives."""
         if old == new:
             return
         self._merge_value(old, new)

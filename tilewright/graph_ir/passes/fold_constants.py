@@ -22,6 +22,16 @@ from tilewright.reference import evaluate
 GROWTH_BYTES = 1 << 20
 TRANSIENT_BYTES = 1 << 28
 _NEVER = frozenset({"QuantizeLinear", "DequantizeLinear", "Constant"})
+_FAILURES = (
+    TilewrightError,
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    AttributeError,
+    RuntimeError,
+    ArithmeticError,
+)
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 
 
@@ -94,7 +104,7 @@ def _evaluate(ed: GraphEditor, node: Node, known: dict[str, np.ndarray], ctx: Pa
         return
     try:
         results = _run(node, arrays)
-    except (TilewrightError, ValueError, TypeError, IndexError, NotImplementedError, RuntimeError, ArithmeticError) as e:
+    except _FAILURES as e:
         ctx.log.refuse("fold_constants", node.name, f"evaluation failed: {type(e).__name__}: {e}")
         return
     for o, r in zip(node.outputs, results, strict=False):
@@ -110,7 +120,8 @@ def _run(node: Node, arrays: list[object | None]) -> list[object]:
     x = arrays[0] if arrays else None
     if node.op == "Transpose" and isinstance(x, np.ndarray):
         return [np.transpose(x, ints_attr(node, "perm"))]
-    if node.op == "Cast" and isinstance(x, np.ndarray) and isinstance(to := node.attr("to"), DType) and x.dtype == to.numpy:
+    to = node.attr("to")
+    if node.op == "Cast" and isinstance(x, np.ndarray) and isinstance(to, DType) and x.dtype == to.numpy:
         return [x]
     if node.op == "Identity":
         return [x]

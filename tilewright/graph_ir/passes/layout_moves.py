@@ -97,7 +97,8 @@ class Mover:
         have = [n for n in operands if (alt := self.alternative(n)) is not None and alt[1] == perm]
         lack = [n for n in operands if n not in have and not self.cheap_to_turn(n, out_shape)]
         if self.eager and perm == channels_last_perm(len(perm)):
-            return None if len(lack) <= len(have) else f"{len(lack)} operands would need a Transpose, {len(have)} have one"
+            enough = len(lack) <= len(have)
+            return None if enough else f"{len(lack)} operands would need a Transpose, {len(have)} have one"
         if lack:
             return f"operand '{lack[0]}' would need a Transpose"
         shared = [n for n in have if self.ed.use_count(n) > operands.count(n)]
@@ -112,7 +113,8 @@ def move(mover: Mover, node: Node) -> Moved:
     if node.op in _REDUCTIONS:
         return _reduce(mover, node)
     op = OPS.get(node.op)
-    if op is not None and op.kind is PatternKind.BROADCAST and node.op not in _NOT_ELEMENTWISE and len(node.outputs) == 1:
+    elementwise = op is not None and op.kind is PatternKind.BROADCAST and node.op not in _NOT_ELEMENTWISE
+    if elementwise and len(node.outputs) == 1:
         return _elementwise(mover, node)
     return ""
 

@@ -1,4 +1,4 @@
-"""Arithmetic and logic: strength reduction, adjacent constants merged, casts joined, negations moved into comparisons."""
+"""Arithmetic and logic: strength reduction, adjacent constants merged, casts joined, negated comparisons."""
 
 from __future__ import annotations
 
@@ -181,4 +181,3 @@ STRENGTH: tuple[Rule, ...] = (
         Exactness.REASSOCIATING,
     ),
 )
-

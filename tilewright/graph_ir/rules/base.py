@@ -116,9 +116,9 @@ class Match:
         """Elements of the integer value called ``name`` in the graph, if all are known numbers."""
         return known_ints(self.editor, name)
 
-    def op(self, op: str, *inputs: str, n_outputs: int = 1, **attrs: Attribute) -> str:
-        """A new node; the name of its first output."""
-        return self.editor.add(op, inputs, attrs, hint=self.output, n_outputs=n_outputs)[0]
+    def op(self, op: str, *inputs: str, **attrs: Attribute) -> str:
+        """A new node with one output; its name."""
+        return self.editor.add(op, inputs, attrs, hint=self.output)[0]
 
     def const(self, array: np.ndarray | float | list[int], like: str | None = None) -> str:
         """A new constant, of the element type of the value bound to ``like`` if given, else int64 for lists."""
@@ -268,4 +268,4 @@ def int_attr(node: Node, key: str, default: int) -> int:
 def ints_attr(node: Node, key: str) -> tuple[int, ...] | None:
     """An attribute that is a tuple of integers; None if absent."""
     v = node.attr(key)
-    return tuple(int(x) for x in v) if isinstance(v, tuple) else None  # type: ignore[arg-type]
+    return tuple(int(x) for x in v) if isinstance(v, tuple) else None

@@ -19,7 +19,8 @@ def rule_pass(name: str, level: Level, rules: Sequence[Rule], optional: bool = F
     order = list(Exactness)
     worst = max((r.exactness for r in rules), key=order.index, default=Exactness.BIT_EXACT)
     table = tuple(rules)
-    return Pass(name, level, worst, lambda graph, ctx: rewrite(graph, table, ctx), optional, tuple(r.name for r in rules))
+    names = tuple(r.name for r in rules)
+    return Pass(name, level, worst, lambda graph, ctx: rewrite(graph, table, ctx), optional, names)
 
 
 def rewrite(graph: Graph, rules: Sequence[Rule], ctx: PassContext) -> Graph:
@@ -50,7 +51,8 @@ def rewrite(graph: Graph, rules: Sequence[Rule], ctx: PassContext) -> Graph:
             continue
         budget -= 1
         if budget < 0:
-            raise InternalError(f"graph '{graph.name}': rules do not come to an end; the last was '{rule.name}' at '{node.name}'")
+            last = f"the last was '{rule.name}' at '{node.name}'"
+            raise InternalError(f"graph '{graph.name}': rules do not come to an end; {last}")
         for t in ed.take_touched():
             for near in ed.neighbourhood(t):
                 if near not in queued:

@@ -15,10 +15,9 @@ def can_pass_through(m: Match, key: str = "x") -> str | None:
     Not when a graph output would be left with no node of its own to carry its name.
     """
     ed = m.editor
-    if ed.is_output(m.output) and m[key] not in ed.constants:
-        if ed.producer(m[key]) is None or ed.is_output(m[key]):
-            return NOT_HERE
-    return None
+    if not ed.is_output(m.output) or m[key] in ed.constants:
+        return None
+    return NOT_HERE if ed.producer(m[key]) is None or ed.is_output(m[key]) else None
 
 
 def _same_type(m: Match) -> str | None:
@@ -183,7 +182,12 @@ RULES: tuple[Rule, ...] = (
         lambda m: m["x"] if bool(m.array("c").all()) else m["y"],
         _where,
     ),
-    Rule("relu_relu", "Relu(Relu(x)) --> Relu(x)", P("Relu", P("Relu", "y", at="in")), lambda m: m.node("in").outputs[0]),
+    Rule(
+        "relu_relu",
+        "Relu(Relu(x)) --> Relu(x)",
+        P("Relu", P("Relu", "y", at="in")),
+        lambda m: m.node("in").outputs[0],
+    ),
     Rule("not_not", "Not(Not(x)) --> x", P("Not", P("Not", "x")), _x, can_pass_through),
     Rule("neg_neg", "Neg(Neg(x)) --> x", P("Neg", P("Neg", "x")), _x, can_pass_through),
 )

@@ -11,12 +11,10 @@ from tilewright.graph_ir.rules.base import NOT_HERE, Match, P, Rule, int_attr, t
 from tilewright.graph_ir.rules.views import reshape, reshape_target
 
 _ROWWISE_AXIS = {"LayerNormalization": -1, "RMSNormalization": -1, "Softmax": -1, "LogSoftmax": -1}
-_ELEMENTWISE = tuple(
-    n
-    for n, d in OPS.items()
-    if d.kind is PatternKind.BROADCAST
-    and n not in ("BatchNormalization", "Expand", "Dropout", "BitCast", "CastLike", "QuantizeLinear", "DequantizeLinear")
+_SPECIAL = frozenset(
+    {"BatchNormalization", "Expand", "Dropout", "BitCast", "CastLike", "QuantizeLinear", "DequantizeLinear"}
 )
+_ELEMENTWISE = tuple(n for n, d in OPS.items() if d.kind is PatternKind.BROADCAST and n not in _SPECIAL)
 
 
 def _row_view(m: Match) -> str | None:

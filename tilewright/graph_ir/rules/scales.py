@@ -36,7 +36,7 @@ def _scale_weight(m: Match, k: np.ndarray) -> np.ndarray:
         groups = int_attr(node, "group", 1)
         per_input = np.repeat(k.reshape(groups, -1), w.shape[0] // groups, axis=0)
         shaped = per_input.reshape(per_input.shape + (1,) * (w.ndim - 2))
-    return (w * shaped).astype(w.dtype)
+    return np.asarray(w * shaped, dtype=w.dtype)
 
 
 def _channels(m: Match) -> int:

@@ -181,4 +181,3 @@ RULES: tuple[Rule, ...] = (
         _moves_nothing,
     ),
 )
-

@@ -50,9 +50,9 @@ class ComputeAt(Primitive):
     """Move a stage into a loop around its readers, computing in each iteration the region that they need there.
 
     A region of constant size up to 256 KiB becomes a local buffer allocated in the loop, and indices are counted from
-    the region's start; a larger one stays in the whole buffer. The old loops of the stage go, one loop for each axis
-    whose region is not a single point comes, axes in their order, named as the axis' only loop was, else as the axis
-    without its final underscore.
+    the region's start; a larger one stays in the whole buffer. The old loops of the stage go. In their place comes one
+    loop for each reduce axis and for each axis whose region is not a single point, in the order of the axes, named as
+    the axis' only loop was, else as the axis without its final underscore.
 
     Rewrite:
         alloc B[N] global:

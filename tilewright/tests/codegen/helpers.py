@@ -42,12 +42,16 @@ def apply_unary(
     return build(func, target)([data])[0]
 
 
-def apply_op(name: str, data: np.ndarray, dtype: DType, vector: int | None = 8, target: Target | None = None) -> np.ndarray:
+def apply_op(
+    name: str, data: np.ndarray, dtype: DType, vector: int | None = 8, target: Target | None = None
+) -> np.ndarray:
     """A unary scalar operation on an array."""
     return apply_unary(lambda x: Op(name, (x,), dtype), data, dtype, dtype, vector, target)
 
 
-def apply_cast(data: np.ndarray, source: DType, to: DType, vector: int | None = 8, target: Target | None = None) -> np.ndarray:
+def apply_cast(
+    data: np.ndarray, source: DType, to: DType, vector: int | None = 8, target: Target | None = None
+) -> np.ndarray:
     """A cast of an array."""
     return apply_unary(lambda x: Cast(x, to), data, source, to, vector, target)
 

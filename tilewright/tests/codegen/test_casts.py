@@ -26,7 +26,9 @@ def patterns(t: DType) -> np.ndarray:
     if t.is_integer:
         info = np.iinfo(t.numpy)
         edges = np.array([info.min, info.max, 0, 1, info.max - 1], t.numpy)
-        return np.concatenate([rng.integers(info.min, info.max, 500, dtype=t.numpy), edges, np.arange(100, dtype=t.numpy)])
+        return np.concatenate(
+            [rng.integers(info.min, info.max, 500, dtype=t.numpy), edges, np.arange(100, dtype=t.numpy)]
+        )
     small = rng.uniform(-20, 20, 500)
     wide = np.exp(rng.uniform(-90, 88, 1500)) * rng.choice([-1, 1], 1500)
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 65504, 65519.99, 65520, 448, 464, 465, 57344, 61440, 1e-45, 5.96e-8]
@@ -52,7 +54,9 @@ def expected_cast(data: np.ndarray, source: DType, to: DType) -> np.ndarray:
             return np.where(data < 0, data.astype(np.int64).astype(np.uint64), data.astype(np.uint64))
         if to.is_integer and source.kind == "f":
             return data.astype(np.int64 if to.bits > 32 or to.name == "uint32" else np.int32).astype(to.numpy)
-        return data.astype(np.int64).astype(to.numpy) if source.bits < 8 and source.is_integer else data.astype(to.numpy)
+        return (
+            data.astype(np.int64).astype(to.numpy) if source.bits < 8 and source.is_integer else data.astype(to.numpy)
+        )
 
 
 def in_range(data: np.ndarray, source: DType, to: DType) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""Machine code against the interpreter and numpy: whole functions, loop kinds, masks, guards, private buffers, threads."""
+"""Machine code against the interpreter and numpy: whole functions, loop kinds, masks, guards, private buffers,
+threads."""
 
 from __future__ import annotations
 
@@ -126,7 +127,9 @@ def test_gather_by_memory(n: int) -> None:
 def test_select_does_not_read_outside(n: int) -> None:
     """A padded copy: the memory around the array is unmapped in spirit, so every lane must stay inside."""
     x = Index(var("x") - 3, I64)
-    inside = Op("logical_and", (Op("greater_equal", (x, Const(0, I64)), BOOL), Op("less", (x, Const(n - 6, I64)), BOOL)), BOOL)
+    inside = Op(
+        "logical_and", (Op("greater_equal", (x, Const(0, I64)), BOOL), Op("less", (x, Const(n - 6, I64)), BOOL)), BOOL
+    )
     f = vector_copy(Select(inside, at("A", var("x") - 3), Const(-1.0, F32)), n, 8, buf("A", n - 6))
     check(f, np.random.default_rng(0).random(n - 6, np.float32))
 
@@ -145,7 +148,9 @@ def test_index_as_value() -> None:
 
 
 def test_scatter_with_stride() -> None:
-    block = Block("c", (Axis("x", const(13)),), (var("io") * 4 + var("ii"),), "C", (var("x"), const(0)), at("A", var("x")))
+    block = Block(
+        "c", (Axis("x", const(13)),), (var("io") * 4 + var("ii"),), "C", (var("x"), const(0)), at("A", var("x"))
+    )
     other = Block("d", (Axis("x", const(13)),), (var("d"),), "C", (var("x"), const(1)), Const(2.0, F32))
     inner = Loop("ii", minimum(const(4), 13 - var("io") * 4), block, "vectorized")
     body = seq(Loop("io", const(4), inner), Loop("d", const(13), other))
@@ -177,7 +182,9 @@ def tiled(m: int, n: int, k: int, rows: int, lanes: int, dynamic: bool = False) 
 
     def over(prefix: str, make: Block) -> Stmt:
         inner = Loop(prefix + "j", minimum(const(lanes), n - col) if n % lanes else const(lanes), make, "vectorized")
-        return Loop(prefix + "i", minimum(const(rows), mm - row) if dynamic or m % rows else const(rows), inner, "unrolled")
+        return Loop(
+            prefix + "i", minimum(const(rows), mm - row) if dynamic or m % rows else const(rows), inner, "unrolled"
+        )
 
     def tile(prefix: str) -> tuple[IntExpr, IntExpr]:
         return var(prefix + "i"), var(prefix + "j")
@@ -200,7 +207,9 @@ def tiled(m: int, n: int, k: int, rows: int, lanes: int, dynamic: bool = False) 
     return Func("mm", (buf("A", first, k), buf("B", k, n), buf("C", first, n)), 1, ("m",) if dynamic else (), nest)
 
 
-@pytest.mark.parametrize(("m", "n", "k", "lanes"), [(6, 16, 9, 16), (13, 32, 7, 16), (7, 21, 5, 16), (4, 24, 3, 24), (5, 11, 4, 11)])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "lanes"), [(6, 16, 9, 16), (13, 32, 7, 16), (7, 21, 5, 16), (4, 24, 3, 24), (5, 11, 4, 11)]
+)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_tiled_matmul(m: int, n: int, k: int, lanes: int, dynamic: bool) -> None:
     rng = np.random.default_rng(0)
@@ -259,7 +268,9 @@ def phases() -> Func:
     first = Loop("i", var("n"), Store("T", (var("i"),), add(at("A", var("i")), Const(1.0, F32))), "parallel")
     total = Loop("k", var("n"), Store("S", (const(0),), add(at("S", const(0)), at("T", var("k")))))
     zero = Store("S", (const(0),), Const(0.0, F32))
-    last = Loop("j", var("n"), Store("C", (var("j"),), add(at("T", var("n") - 1 - var("j")), at("S", const(0)))), "parallel")
+    last = Loop(
+        "j", var("n"), Store("C", (var("j"),), add(at("T", var("n") - 1 - var("j")), at("S", const(0)))), "parallel"
+    )
     body = Alloc(t, Alloc(buf("S", 1), seq(first, zero, total, last)))
     return Func("phases", (buf("A", "n"), buf("C", "n")), 1, ("n",), body)
 

@@ -32,7 +32,8 @@ def ulps(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
 
 
 def samples(kind: type, limit: float) -> np.ndarray:
-    """Values over the whole range: every magnitude, denormals, specials, and dense ones around 0, 1 and the thresholds."""
+    """Values over the whole range: every magnitude, denormals, specials, and dense ones around 0, 1 and the
+    thresholds."""
     rng = np.random.default_rng(7)
     bits = {np.float32: np.uint32, np.float64: np.uint64}[kind]
     raw = rng.integers(0, np.iinfo(bits).max, 40000, dtype=bits, endpoint=True).view(kind)
@@ -75,7 +76,9 @@ def test_float64(name: str) -> None:
     assert error[worst] <= bound, (x[worst], got[worst], expected[worst], error[worst])
 
 
-@pytest.mark.parametrize(("dtype", "kind", "bound"), [(dtypes.float32, np.float32, 1), (dtypes.float64, np.float64, 16)])
+@pytest.mark.parametrize(
+    ("dtype", "kind", "bound"), [(dtypes.float32, np.float32, 1), (dtypes.float64, np.float64, 16)]
+)
 def test_pow(dtype: dtypes.DType, kind: type, bound: float) -> None:
     rng = np.random.default_rng(3)
     x = np.concatenate([rng.uniform(0, 10, 5000), np.exp(rng.uniform(-80, 80, 5000)), rng.uniform(-5, 5, 2000)])

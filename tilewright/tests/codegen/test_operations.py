@@ -91,7 +91,8 @@ def test_integer_power(t: DType) -> None:
 @pytest.mark.parametrize("t", FLOATS, ids=str)
 @pytest.mark.parametrize(
     ("name", "reference"),
-    [("floor", np.floor), ("ceil", np.ceil), ("round", np.round), ("trunc", np.trunc), ("abs", np.abs), ("neg", np.negative),
+    [("floor", np.floor), ("ceil", np.ceil), ("round", np.round), ("trunc", np.trunc), ("abs", np.abs),
+     ("neg", np.negative),
      ("sqrt", np.sqrt), ("sign", np.sign)],
 )  # fmt: skip
 def test_float_unary(name: str, reference: np.ufunc, t: DType) -> None:

@@ -102,7 +102,7 @@ def test_small_tensors_stay_in_the_message() -> None:
 @pytest.mark.parametrize("at", [1, 7, 100, 2000, -1])
 def test_truncated_bytes_are_refused(at: int) -> None:
     data = with_weight(np.ones(800, np.float32)).SerializeToString()
-    with pytest.raises(ModelError, match="not an ONNX model|expected"):
+    with pytest.raises(ModelError, match=r"not an ONNX model|expected"):
         from_onnx(data[:at])
 
 
@@ -110,7 +110,7 @@ def test_a_marker_in_the_file_itself_is_refused() -> None:
     model = with_weight(np.ones(4, np.float32))
     t = model.graph.initializer[0]
     t.external_data.add(key="tilewright.payload", value="0")
-    with pytest.raises(ModelError, match="refers to data that the file does not have"):
+    with pytest.raises(ModelError, match=r"refers to data that the file does not have"):
         from_onnx(model.SerializeToString())
 
 
@@ -203,7 +203,7 @@ def test_external_data_is_mapped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname", "a/../../w.bin", "", "..\\w.bin"])
 def test_external_data_outside_the_directory_is_refused(tmp_path: Path, location: str) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(64))
-    with pytest.raises(ModelError, match="inside the model's directory"):
+    with pytest.raises(ModelError, match=r"inside the model's directory"):
         from_onnx(external(tmp_path, location))
 
 
@@ -211,20 +211,20 @@ def test_external_data_behind_a_link_out_is_refused(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(bytes(64))
     path = external(tmp_path, "w.bin")
     (path.parent / "w.bin").symlink_to(tmp_path / "secret")
-    with pytest.raises(ModelError, match="leads out of the model's directory"):
+    with pytest.raises(ModelError, match=r"leads out of the model's directory"):
         from_onnx(path)
 
 
 def test_bad_external_data_is_refused(tmp_path: Path) -> None:
     path = external(tmp_path, "w.bin")
-    with pytest.raises(ModelError, match="does not exist"):
+    with pytest.raises(ModelError, match=r"does not exist"):
         from_onnx(path)
     (path.parent / "w.bin").write_bytes(bytes(15))
-    with pytest.raises(ModelError, match="needs 16 bytes, got 15"):
+    with pytest.raises(ModelError, match=r"needs 16 bytes, got 15"):
         from_onnx(path)
-    with pytest.raises(ModelError, match="offset must be a number, got '-4'"):
+    with pytest.raises(ModelError, match=r"offset must be a number, got '-4'"):
         from_onnx(external(tmp_path, "w.bin", offset="-4"))
-    with pytest.raises(ModelError, match="16 bytes of external data expected, got length 12"):
+    with pytest.raises(ModelError, match=r"16 bytes of external data expected, got length 12"):
         from_onnx(external(tmp_path, "w.bin", length="12"))
-    with pytest.raises(ModelError, match="give the model by path"):
+    with pytest.raises(ModelError, match=r"give the model by path"):
         from_onnx(path.read_bytes())

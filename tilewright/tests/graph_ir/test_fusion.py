@@ -61,14 +61,26 @@ GROUPS: list[tuple[str, Build, list[str]]] = [
     ("silu", silu, ["Conv Sigmoid Mul"]),
     ("resnet", resnet_block, ["Conv Relu", "Conv Relu", "Conv Add Relu"]),
     ("attention", attention, ["Transpose Transpose MatMul Mul Add", "Softmax"]),
-    ("reduction", lambda b: b.op("Sqrt", b.op("ReduceSum", b.op("Mul", y := x2(b), y), i64(1))), ["Mul ReduceSum Sqrt"]),
+    (
+        "reduction",
+        lambda b: b.op("Sqrt", b.op("ReduceSum", b.op("Mul", y := x2(b), y), i64(1))),
+        ["Mul ReduceSum Sqrt"],
+    ),
     ("softmax_prologue", lambda b: b.op("Softmax", b.op("Add", x2(b), w(6)), axis=-1), ["Add Softmax"]),
     ("norm_epilogue", lambda b: b.op("Relu", b.op("LayerNormalization", x2(b), w(6))), ["LayerNormalization Relu"]),
     ("view", lambda b: b.op("Exp", b.op("Reshape", b.op("Neg", x2(b)), i64(-1))), ["Neg", "Reshape", "Exp"]),
-    ("injective", lambda b: b.op("Neg", b.op("Transpose", b.op("Slice", x2(b), i64(1), i64(5), i64(1)))), ["Slice Transpose Neg"]),
+    (
+        "injective",
+        lambda b: b.op("Neg", b.op("Transpose", b.op("Slice", x2(b), i64(1), i64(5), i64(1)))),
+        ["Slice Transpose Neg"],
+    ),
     ("two_outputs", lambda b: (b.op("Exp", y := b.op("Neg", x2(b))), b.op("Log", y)), ["Neg", "Exp", "Log"]),
-    ("concat", lambda b: b.op("Relu", b.op("Concat", b.op("Neg", x2(b)), x2(b, "z"), axis=0)), ["Neg", "Concat", "Relu"]),
-]  # fmt: skip
+    (
+        "concat",
+        lambda b: b.op("Relu", b.op("Concat", b.op("Neg", x2(b)), x2(b, "z"), axis=0)),
+        ["Neg", "Concat", "Relu"],
+    ),
+]
 
 
 def names(groups: Sequence[Group]) -> list[str]:
@@ -104,11 +116,19 @@ REFUSALS: list[tuple[str, Build, str]] = [
     ("scatter", lambda b: b.op("Transpose", b.op("MatMul", x2(b), w(6, 6))), "would scatter its stores"),
     ("larger", lambda b: b.op("Add", b.op("MatMul", x2(b), w(6, 6)), w(3, 1, 6)), "makes the result of MatMul larger"),
     ("readers", lambda b: (b.op("Exp", y := b.op("Neg", x2(b))), b.op("Log", y)), "do not meet again"),
-    ("broadcast", lambda b: b.op("Mul", b.op("Sigmoid", b.input("s", "float32", ("n", 1))), x2(b)), "Sigmoid would be repeated"),
+    (
+        "broadcast",
+        lambda b: b.op("Mul", b.op("Sigmoid", b.input("s", "float32", ("n", 1))), x2(b)),
+        "Sigmoid would be repeated",
+    ),
     ("softmax", lambda b: b.op("Softmax", b.op("Exp", x2(b))), "Exp would be repeated"),
     ("pool", lambda b: b.op("MaxPool", b.op("Neg", image(b)), kernel_shape=(2, 2)), "reads each element several times"),
-    ("concat", lambda b: b.op("Relu", b.op("Concat", b.op("Neg", x2(b)), x2(b, "z"), axis=0)), "Concat is a kernel of its own"),
-]  # fmt: skip
+    (
+        "concat",
+        lambda b: b.op("Relu", b.op("Concat", b.op("Neg", x2(b)), x2(b, "z"), axis=0)),
+        "Concat is a kernel of its own",
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "build", "reason"), REFUSALS, ids=[c[0] for c in REFUSALS])

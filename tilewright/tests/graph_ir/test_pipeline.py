@@ -81,7 +81,12 @@ def test_verify_names_the_pass() -> None:
 
 
 def test_endless_rules_are_named() -> None:
-    flip = Rule("flip", "Relu <-> Abs", P(("Relu", "Abs"), "x"), lambda m: m.op({"Relu": "Abs", "Abs": "Relu"}[m.root.op], m["x"]))
+    flip = Rule(
+        "flip",
+        "Relu <-> Abs",
+        P(("Relu", "Abs"), "x"),
+        lambda m: m.op({"Relu": "Abs", "Abs": "Relu"}[m.root.op], m["x"]),
+    )
     with pytest.raises(InternalError, match="the last was 'flip'"):
         rewrite(mlp(), (flip,), PassContext.for_graph(mlp()))
 

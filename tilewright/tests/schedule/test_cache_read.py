@@ -83,7 +83,7 @@ def test_refusals():
             ),
             "the buffer is written in the block's nest or after it": (
                 row_max(N, 4),
-                'compute_at("M", loop="B_i")\nset_scope("M", scope="local")\ncache_read("B", buffer="M", scope="global")',
+                'compute_at("M", loop="B_i")\ncache_read("B", buffer="M", scope="global")',
                 "cache_read(B): block M writes M in the block's nest or after it",
             ),
             "the buffer is allocated inside the block's nest": (

@@ -249,7 +249,8 @@ def test_a_gathered_dimension_is_computed_whole():
 def test_after_splitting_the_stage_and_under_several_levels():
     check(blur(N), 'split("T_i", factors=(None, 4))\nsplit("B_i", factors=(None, 2, 3))\ncompute_at("T", loop="B_i_1")')
     check(matmul_relu(N, 5, 3), 'compute_at("E", loop="D_i")\ncompute_at("C", loop="E_j")')
-    check(matmul_relu(N, 5, 3), 'split("D_i", factors=(None, 4))\ncompute_at("E", loop="D_i_0")\ncompute_at("C", loop="D_i_0")')
+    split = 'split("D_i", factors=(None, 4))\n'
+    check(matmul_relu(N, 5, 3), split + 'compute_at("E", loop="D_i_0")\ncompute_at("C", loop="D_i_0")')
 
 
 def test_names_of_the_new_loops():

@@ -110,7 +110,7 @@ def test_lanes_are_vectors_in_a_row():
                     with block("M_rf_init", r_1_=spatial(8, r_1_init)):
                         M_rf[r_1_] = float32(-inf)
                 for r_0 in range(((n + 7)//8)):
-                    for r_1 in vectorized(min(-r_0*8 + n, 8)):
+                    for r_1 in vectorized(min(8, n - r_0*8)):
                         with block("M_rf", M_i_=spatial(3, B_i), r_1_=spatial(8, r_1), r_0_=reduce(((n + 7)//8), r_0)):
                             M_rf[r_1_] = max(M_rf[r_1_], A[M_i_, r_0_*8 + r_1_])
                 for r_1_r in range(min(8, n)):

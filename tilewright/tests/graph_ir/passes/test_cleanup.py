@@ -34,7 +34,9 @@ def test_fold_padding_mask_chain_with_static_length() -> None:
         n = b.op("Gather", b.op("Shape", x), i64(1), axis=0)
         pos = b.op("Range", np.array(0), b.op("Squeeze", n, i64(0)), np.array(1))
         mask = b.op("LessOrEqual", b.op("Unsqueeze", pos, i64(0)), b.op("Unsqueeze", pos, i64(1)))
-        return b.op("Add", x, b.op("ReduceSum", b.op("Where", mask, np.zeros((), F), np.full((), -9, F)), i64(0), keepdims=0))
+        return b.op(
+            "Add", x, b.op("ReduceSum", b.op("Where", mask, np.zeros((), F), np.full((), -9, F)), i64(0), keepdims=0)
+        )
 
     new, _ = apply(built(build), "fold_constants")
     assert ops(new) == ["Add"]

@@ -77,7 +77,7 @@ STAYS: list[tuple[str, Build, str]] = [
     ("other", lambda b: b.op("Add", turned(b), b.input("z", "float32", ("n", 3, 4, 5))), "would need a Transpose"),
     ("readers", lambda b: (b.op("Relu", y := turned(b)), y), "has other readers"),
     ("flatten", lambda b: b.op("Reshape", turned(b), i64(0, -1)), "moved apart"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "build", "reason"), STAYS, ids=[c[0] for c in STAYS])

@@ -42,7 +42,9 @@ def image(b: GraphBuilder) -> str:
 
 def gelu_erf(b: GraphBuilder, form: int) -> str:
     x = x2(b)
-    gate = b.op("Add", b.op("Erf", b.op("Div", x, f(np.sqrt(2))) if form % 2 else b.op("Mul", x, f(np.sqrt(0.5)))), f(1))
+    gate = b.op(
+        "Add", b.op("Erf", b.op("Div", x, f(np.sqrt(2))) if form % 2 else b.op("Mul", x, f(np.sqrt(0.5)))), f(1)
+    )
     if form < 2:
         return b.op("Mul", b.op("Mul", x, gate), f(0.5))
     if form < 4:
@@ -83,50 +85,114 @@ def attention(b: GraphBuilder, mask: bool = True, axis: int = -1) -> str:
 
 FIRES: list[tuple[tuple[str, ...], Build, list[str]]] = [
     (("div_power_of_two",), lambda b: b.op("Div", x2(b), f(8)), ["Mul"]),
-    (("cast_cast",), lambda b: b.op("Cast", b.op("Cast", b.input("x", "int32", (4,)), to=dtypes.int64), to=dtypes.float32), ["Cast"]),
+    (
+        ("cast_cast",),
+        lambda b: b.op("Cast", b.op("Cast", b.input("x", "int32", (4,)), to=dtypes.int64), to=dtypes.float32),
+        ["Cast"],
+    ),
     (("mul_mul",), lambda b: b.op("Mul", b.op("Mul", x2(b), f(3)), rand(6)), ["Mul"]),
     (("add_add",), lambda b: b.op("Add", b.op("Add", x2(b), rand(6)), f(3)), ["Add"]),
-    (("not_comparison",), lambda b: b.op("Not", b.op("Less", b.input("x", "int32", (9,)), np.array(2, np.int32))), ["GreaterOrEqual"]),
-    (("bool_equals_zero",), lambda b: b.op("Equal", b.op("Cast", b.input("x", "bool", (9,)), to=dtypes.int32), np.array(0, np.int32)), ["Not"]),
+    (
+        ("not_comparison",),
+        lambda b: b.op("Not", b.op("Less", b.input("x", "int32", (9,)), np.array(2, np.int32))),
+        ["GreaterOrEqual"],
+    ),
+    (
+        ("bool_equals_zero",),
+        lambda b: b.op("Equal", b.op("Cast", b.input("x", "bool", (9,)), to=dtypes.int32), np.array(0, np.int32)),
+        ["Not"],
+    ),
     (("pow_two",), lambda b: b.op("Pow", x2(b), f(2)), ["Mul"]),
     (("pow_three",), lambda b: b.op("Pow", x2(b), f(3)), ["Mul", "Mul"]),
     (("pow_half",), lambda b: b.op("Pow", b.op("Abs", x2(b)), f(0.5)), ["Abs", "Sqrt"]),
-    *(((f"gelu_erf_{1 - k % 2 if k < 0 else 1 - k % 2}_{(0, 0, 2, 2, 1, 1)[k]}",), lambda b, k=k: gelu_erf(b, k), ["Gelu"]) for k in range(6)),
+    *(((f"gelu_erf_{1 - k % 2}_{(0, 0, 2, 2, 1, 1)[k]}",), lambda b, k=k: gelu_erf(b, k), ["Gelu"]) for k in range(6)),
     (("gelu_tanh_0_2",), lambda b: gelu_tanh(b, "pow"), ["Gelu"]),
     (("gelu_tanh_2_2",), lambda b: gelu_tanh(b, "mul"), ["Gelu"]),
     (("hard_swish",), lambda b: b.op("Mul", x := x2(b), b.op("HardSigmoid", x, alpha=1 / 6, beta=0.5)), ["HardSwish"]),
     (("layer_norm_div_pow", "layer_norm_scale", "layer_norm_bias"), layer_norm, ["LayerNormalization"]),
-    (("layer_norm_div_mul", "layer_norm_scale", "layer_norm_bias"), lambda b: layer_norm(b, mul=True), ["LayerNormalization"]),
+    (
+        ("layer_norm_div_mul", "layer_norm_scale", "layer_norm_bias"),
+        lambda b: layer_norm(b, mul=True),
+        ["LayerNormalization"],
+    ),
     (("batchnorm_into_conv",), lambda b: batchnorm(b, b.op("Conv", image(b), rand(6, 4, 3, 3), rand(6)), 6), ["Conv"]),
     (("batchnorm_into_conv",), lambda b: batchnorm(b, b.op("Conv", image(b), rand(6, 2, 3, 3), group=2), 6), ["Conv"]),
-    (("batchnorm_into_conv",), lambda b: batchnorm(b, b.op("ConvTranspose", image(b), rand(4, 3, 2, 2), group=2), 6), ["ConvTranspose"]),
+    (
+        ("batchnorm_into_conv",),
+        lambda b: batchnorm(b, b.op("ConvTranspose", image(b), rand(4, 3, 2, 2), group=2), 6),
+        ["ConvTranspose"],
+    ),
     (("batchnorm_into_conv",), lambda b: batchnorm(b, b.op("Gemm", x2(b), rand(5, 6), rand(5), transB=1), 5), ["Gemm"]),
-    (("scale_into_conv",), lambda b: b.op("Mul", b.op("Conv", image(b), rand(6, 4, 3, 3), rand(6)), rand(6, 1, 1)), ["Conv"]),
+    (
+        ("scale_into_conv",),
+        lambda b: b.op("Mul", b.op("Conv", image(b), rand(6, 4, 3, 3), rand(6)), rand(6, 1, 1)),
+        ["Conv"],
+    ),
     (("scale_into_conv",), lambda b: b.op("Mul", b.op("Conv", image(b), rand(6, 4, 3, 3)), f(0.5)), ["Conv"]),
     (("shift_into_conv",), lambda b: b.op("Add", b.op("Conv", image(b), rand(6, 4, 3, 3)), rand(1, 6, 1, 1)), ["Conv"]),
     (("batchnorm_as_affine",), lambda b: batchnorm(b, image(b), 4), ["Mul", "Add"]),
     (("gemm_bias",), lambda b: b.op("Gemm", x2(b), rand(5, 6), rand(5), transB=1), ["MatMul", "Add"]),
-    (("gemm_bias",), lambda b: b.op("Gemm", x2(b), rand(6, 5), b.input("c", "float32", (5,)), alpha=0.5, beta=2.0), ["MatMul", "Mul", "Mul", "Add"]),
-    (("gemm",), lambda b: b.op("Gemm", b.input("x", "float32", (6, "n")), b.input("y", "float32", (5, 6)), transA=1, transB=1), ["Transpose", "Transpose", "MatMul"]),
+    (
+        ("gemm_bias",),
+        lambda b: b.op("Gemm", x2(b), rand(6, 5), b.input("c", "float32", (5,)), alpha=0.5, beta=2.0),
+        ["MatMul", "Mul", "Mul", "Add"],
+    ),
+    (
+        ("gemm",),
+        lambda b: b.op("Gemm", b.input("x", "float32", (6, "n")), b.input("y", "float32", (5, 6)), transA=1, transB=1),
+        ["Transpose", "Transpose", "MatMul"],
+    ),
     (("scale_after_matmul_left",), lambda b: b.op("MatMul", b.op("Mul", x2(b), f(0.3)), rand(6, 5)), ["MatMul", "Mul"]),
-    (("scale_after_matmul_right",), lambda b: b.op("MatMul", x2(b), b.op("Mul", b.input("y", "float32", (6, 5)), f(0.3))), ["MatMul", "Mul"]),
-    (("matmul_of_rows",), lambda b: b.op("MatMul", b.op("Reshape", b.input("x", "float32", ("n", 3, 6)), i64(-1, 6)), rand(6, 5)), ["MatMul", "Reshape"]),
-    (("elementwise_of_rows",), lambda b: b.op("Add", b.op("Reshape", b.input("x", "float32", ("n", 3, 6)), i64(-1, 6)), rand(6)), ["Add", "Reshape"]),
-    (("elementwise_of_rows_right",), lambda b: b.op("Sub", rand(6), b.op("Reshape", b.input("x", "float32", ("n", 3, 6)), i64(-1, 6))), ["Sub", "Reshape"]),
-    (("norm_of_rows",), lambda b: b.op("LayerNormalization", b.op("Reshape", b.input("x", "float32", ("n", 3, 6)), i64(-1, 6)), pos(6)), ["LayerNormalization", "Reshape"]),
+    (
+        ("scale_after_matmul_right",),
+        lambda b: b.op("MatMul", x2(b), b.op("Mul", b.input("y", "float32", (6, 5)), f(0.3))),
+        ["MatMul", "Mul"],
+    ),
+    (
+        ("matmul_of_rows",),
+        lambda b: b.op("MatMul", b.op("Reshape", b.input("x", "float32", ("n", 3, 6)), i64(-1, 6)), rand(6, 5)),
+        ["MatMul", "Reshape"],
+    ),
+    (
+        ("elementwise_of_rows",),
+        lambda b: b.op("Add", b.op("Reshape", b.input("x", "float32", ("n", 3, 6)), i64(-1, 6)), rand(6)),
+        ["Add", "Reshape"],
+    ),
+    (
+        ("elementwise_of_rows_right",),
+        lambda b: b.op("Sub", rand(6), b.op("Reshape", b.input("x", "float32", ("n", 3, 6)), i64(-1, 6))),
+        ["Sub", "Reshape"],
+    ),
+    (
+        ("norm_of_rows",),
+        lambda b: b.op("LayerNormalization", b.op("Reshape", b.input("x", "float32", ("n", 3, 6)), i64(-1, 6)), pos(6)),
+        ["LayerNormalization", "Reshape"],
+    ),
     (
         ("matmul_between_views",),
-        lambda b: b.op("Reshape", b.op("MatMul", b.op("Reshape", b.input("x", "float32", ("n", 3, 2, 3)), i64(-1, 6)), rand(6, 5)), i64(-1, 3, 5)),
+        lambda b: b.op(
+            "Reshape",
+            b.op("MatMul", b.op("Reshape", b.input("x", "float32", ("n", 3, 2, 3)), i64(-1, 6)), rand(6, 5)),
+            i64(-1, 3, 5),
+        ),
         ["Reshape", "MatMul"],
     ),
     (
         ("matmul_add_between_views",),
-        lambda b: b.op("Reshape", b.op("Add", b.op("MatMul", b.op("Reshape", b.input("x", "float32", ("n", 3, 2, 3)), i64(-1, 6)), rand(6, 5)), rand(5)), i64(-1, 3, 5)),
+        lambda b: b.op(
+            "Reshape",
+            b.op(
+                "Add",
+                b.op("MatMul", b.op("Reshape", b.input("x", "float32", ("n", 3, 2, 3)), i64(-1, 6)), rand(6, 5)),
+                rand(5),
+            ),
+            i64(-1, 3, 5),
+        ),
         ["Reshape", "MatMul", "Add"],
     ),
     (("attention_div_mask",), attention, ["Transpose", "FusedAttention"]),
     (("attention_div",), lambda b: attention(b, mask=False), ["Transpose", "FusedAttention"]),
-]  # fmt: skip
+]
 
 STAYS: list[tuple[str, Build, str]] = [
     ("div_power_of_two", lambda b: b.op("Div", x2(b), f(3)), "not a power of two"),
@@ -136,16 +202,32 @@ STAYS: list[tuple[str, Build, str]] = [
     ("mul_mul", lambda b: b.op("Add", y := b.op("Mul", x2(b), f(2)), b.op("Mul", y, f(3))), "also used elsewhere"),
     ("not_comparison", lambda b: b.op("Not", b.op("Less", x2(b), f(0))), "with NaN"),
     ("pow_two", lambda b: b.op("Pow", x2(b), f(2.5)), ""),
-    ("gelu_erf_0_0", lambda b: b.op("Mul", b.op("Mul", x := x2(b), b.op("Add", b.op("Erf", b.op("Div", x, f(2))), f(1))), f(0.5)), ""),
+    (
+        "gelu_erf_0_0",
+        lambda b: b.op("Mul", b.op("Mul", x := x2(b), b.op("Add", b.op("Erf", b.op("Div", x, f(2))), f(1))), f(0.5)),
+        "",
+    ),
     ("hard_swish", lambda b: b.op("Mul", x := x2(b), b.op("HardSigmoid", x)), ""),
     ("layer_norm_div_pow", lambda b: layer_norm(b, axis=1), "not the last one only"),
-    ("batchnorm_into_conv", lambda b: batchnorm(b, b.op("Conv", image(b), rand(6, 4, 3, 3), b.input("c", "float32", (6,))), 6), "bias is not one constant"),
-    ("batchnorm_into_conv", lambda b: b.op("Add", y := b.op("Conv", image(b), rand(6, 4, 3, 3)), batchnorm(b, y, 6)), "also used elsewhere"),
+    (
+        "batchnorm_into_conv",
+        lambda b: batchnorm(b, b.op("Conv", image(b), rand(6, 4, 3, 3), b.input("c", "float32", (6,))), 6),
+        "bias is not one constant",
+    ),
+    (
+        "batchnorm_into_conv",
+        lambda b: b.op("Add", y := b.op("Conv", image(b), rand(6, 4, 3, 3)), batchnorm(b, y, 6)),
+        "also used elsewhere",
+    ),
     ("scale_into_conv", lambda b: b.op("Mul", b.op("Conv", image(b), rand(6, 4, 3, 3)), rand(1, 6, 5, 3)), ""),
     ("scale_after_matmul_left", lambda b: b.op("MatMul", b.op("Mul", x2(b), rand(6)), rand(6, 5)), "not one number"),
-    ("matmul_of_rows", lambda b: b.op("MatMul", b.op("Reshape", b.input("x", "float32", ("n", 3, 2)), i64(-1, 6)), rand(6, 5)), ""),
+    (
+        "matmul_of_rows",
+        lambda b: b.op("MatMul", b.op("Reshape", b.input("x", "float32", ("n", 3, 2)), i64(-1, 6)), rand(6, 5)),
+        "",
+    ),
     ("attention_div_mask", lambda b: attention(b, axis=2), "not over the last axis"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("names", "build", "want"), FIRES, ids=[f"{k}-{c[0][0]}" for k, c in enumerate(FIRES)])

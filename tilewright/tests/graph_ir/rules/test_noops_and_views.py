@@ -41,7 +41,11 @@ FIRES: list[tuple[str, Callable[[GraphBuilder], str], list[str]]] = [
     ("clip_unbounded", lambda b: wrap(b, b.op("Clip", x4(b))), ["Neg"]),
     ("variadic_single", lambda b: wrap(b, b.op("Concat", x4(b), axis=1)), ["Neg"]),
     ("split_single", lambda b: wrap(b, b.op("Split", x4(b), axis=1, num_outputs=1)), ["Neg"]),
-    ("concat_empty", lambda b: b.op("Concat", y := x4(b), b.op("Slice", y, i64(0), i64(0), i64(1)), y, axis=1), ["Concat"]),
+    (
+        "concat_empty",
+        lambda b: b.op("Concat", y := x4(b), b.op("Slice", y, i64(0), i64(0), i64(1)), y, axis=1),
+        ["Concat"],
+    ),
     ("mul_one", lambda b: wrap(b, b.op("Mul", x4(b), np.ones(1, F))), ["Neg"]),
     ("div_one", lambda b: wrap(b, b.op("Div", x4(b), np.ones((), F))), ["Neg"]),
     ("pow_one", lambda b: wrap(b, b.op("Pow", x4(b), np.ones((), F))), ["Neg"]),
@@ -57,7 +61,11 @@ FIRES: list[tuple[str, Callable[[GraphBuilder], str], list[str]]] = [
         ["Neg"],
     ),
     ("relu_relu", lambda b: wrap(b, b.op("Relu", b.op("Relu", x4(b)))), ["Relu", "Neg"]),
-    ("not_not", lambda b: b.op("Cast", b.op("Not", b.op("Not", b.input("x", "bool", (3,)))), to=dtypes.int32), ["Cast"]),
+    (
+        "not_not",
+        lambda b: b.op("Cast", b.op("Not", b.op("Not", b.input("x", "bool", (3,)))), to=dtypes.int32),
+        ["Cast"],
+    ),
     ("neg_neg", lambda b: b.op("Abs", b.op("Neg", b.op("Neg", x4(b)))), ["Abs"]),
     ("reshape_constant", lambda b: b.op("Reshape", x4(b), i64(0, -1, 5)), ["Reshape"]),
     (
@@ -70,13 +78,27 @@ FIRES: list[tuple[str, Callable[[GraphBuilder], str], list[str]]] = [
     ("view_view", lambda b: wrap(b, b.op("Squeeze", b.op("Unsqueeze", x4(b), i64(1)), i64(1))), ["Neg"]),
     (
         "expand_constant",
-        lambda b: b.op("Expand", y := b.input("x", "float32", ("n", 1)), b.op("Concat", b.op("Shape", y, end=1), i64(4), axis=0)),
+        lambda b: b.op(
+            "Expand", y := b.input("x", "float32", ("n", 1)), b.op("Concat", b.op("Shape", y, end=1), i64(4), axis=0)
+        ),
         ["Expand"],
     ),
-    ("transpose_transpose", lambda b: b.op("Transpose", b.op("Transpose", x4(b), perm=(0, 2, 3, 1)), perm=(1, 0, 2, 3)), ["Transpose"]),
-    ("transpose_transpose", lambda b: wrap(b, b.op("Transpose", b.op("Transpose", x4(b), perm=(0, 2, 3, 1)), perm=(0, 3, 1, 2))), ["Neg"]),
-    ("transpose_reshape", lambda b: b.op("Transpose", b.input("x", "float32", ("n", 3, 1, 1)), perm=(0, 2, 3, 1)), ["Reshape"]),
-]  # fmt: skip
+    (
+        "transpose_transpose",
+        lambda b: b.op("Transpose", b.op("Transpose", x4(b), perm=(0, 2, 3, 1)), perm=(1, 0, 2, 3)),
+        ["Transpose"],
+    ),
+    (
+        "transpose_transpose",
+        lambda b: wrap(b, b.op("Transpose", b.op("Transpose", x4(b), perm=(0, 2, 3, 1)), perm=(0, 3, 1, 2))),
+        ["Neg"],
+    ),
+    (
+        "transpose_reshape",
+        lambda b: b.op("Transpose", b.input("x", "float32", ("n", 3, 1, 1)), perm=(0, 2, 3, 1)),
+        ["Reshape"],
+    ),
+]
 
 STAYS: list[tuple[str, Callable[[GraphBuilder], str], str]] = [
     ("dropout", lambda b: b.op("Dropout", x4(b), np.zeros((), F), b.input("t", "bool", ())), "not known to be false"),
@@ -87,15 +109,23 @@ STAYS: list[tuple[str, Callable[[GraphBuilder], str], str]] = [
     ("pad_nothing", lambda b: b.op("Pad", x4(b), i64(0, 0, 0, 1, 0, 0, 0, 0)), ""),
     ("mul_one", lambda b: b.op("Mul", b.input("x", "float32", (3,)), np.ones((2, 3), F)), ""),
     ("add_zero", lambda b: b.op("Add", x4(b), np.zeros((), F)), ""),
-    ("where_constant", lambda b: b.op("Where", np.ones((2, 1), bool), b.input("x", "float32", (3,)), np.zeros((), F)), ""),
+    (
+        "where_constant",
+        lambda b: b.op("Where", np.ones((2, 1), bool), b.input("x", "float32", (3,)), np.zeros((), F)),
+        "",
+    ),
     ("identity", lambda b: b.op("Identity", x4(b)), ""),
     ("transpose_reshape", lambda b: b.op("Transpose", x4(b), perm=(0, 2, 3, 1)), ""),
     (
         "reshape_constant",
-        lambda b: b.op("Reshape", y := b.input("x", "float32", ("a", "b", 4)), b.op("Gather", b.op("Shape", y), i64(1, 0, 2), axis=0)),
+        lambda b: b.op(
+            "Reshape",
+            y := b.input("x", "float32", ("a", "b", 4)),
+            b.op("Gather", b.op("Shape", y), i64(1, 0, 2), axis=0),
+        ),
         "more than one unknown dim",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "build", "want"), FIRES, ids=[f"{k}-{c[0]}" for k, c in enumerate(FIRES)])

@@ -1,0 +1,66 @@
+"""The command line. Finds the command, loads its module and nothing else, turns errors into one line.
+
+Exit status: 0 done, 1 a check failed (``verify``, ``demo``), 2 the model, the inputs or the arguments are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+
+from tilewright import __version__
+from tilewright.core.errors import TilewrightError
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "run": ("tilewright.commands.run", "run a model once, on given or seeded random inputs"),
+    "inspect": ("tilewright.commands.inspect", "print any stage of the pipeline as text"),
+    "bench": ("tilewright.commands.bench", "time a model, interleaved with onnxruntime if that is installed"),
+    "verify": ("tilewright.commands.verify", "compare every layer with the interpreter and with onnxruntime"),
+    "profile": ("tilewright.commands.profile", "time every kernel against the machine's measured peaks"),
+    "explain": ("tilewright.commands.explain", "what the build did, what it refused, and why"),
+    "doctor": ("tilewright.commands.doctor", "the CPU, caches, threads and why, measured peaks, versions"),
+    "demo": ("tilewright.commands.demo", "compile, verify and time a network of the onnx package"),
+}
+"""Command name -> its module (``add_arguments``, ``run``) and one line of help."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] not in COMMANDS:
+        _overview().parse_args(words or ["--help"])
+    module = import_module(COMMANDS[words[0]][0])
+    parser = argparse.ArgumentParser(prog=f"tilewright {words[0]}", description=COMMANDS[words[0]][1])
+    module.add_arguments(parser)
+    return _guarded(module.run, parser.parse_args(words[1:]))
+
+
+def _overview() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    rows = "\n".join(f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="tilewright",
+        description="ONNX models to tuned CPU machine code.",
+        epilog=f"commands (each has --help):\n{rows}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"tilewright {__version__}")
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
+    return parser
+
+
+def _guarded(command: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    try:
+        return command(args)
+    except BrokenPipeError:  # the reader of our output (head, less) has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except TilewrightError as e:
+        print(f"tilewright: {type(e).__name__}: {e}", file=sys.stderr)
+        return 2
+    except OSError as e:
+        print(f"tilewright: {e.strerror or e}: {e.filename or ''}".rstrip(": "), file=sys.stderr)
+        return 2

@@ -1,0 +1,53 @@
+"""``bench MODEL``: latency, interleaved with onnxruntime if that is installed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tilewright.autotune.compare import Samples, interleave
+from tilewright.commands.common import (
+    add_build_options,
+    add_input_options,
+    compile_with,
+    feed_for_model,
+    milliseconds,
+    table,
+)
+from tilewright.onnxruntime import open_session
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="an .onnx file")
+    parser.add_argument("--seconds", type=float, default=4.0, help="for all contenders together")
+    parser.add_argument("--runs", type=int, help="inferences of each contender, instead of --seconds")
+    parser.add_argument("--alone", action="store_true", help="without onnxruntime")
+    add_input_options(parser)
+    add_build_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    model = compile_with(args)
+    feed = feed_for_model(args, model)
+    contenders: dict[str, Callable[[], object]] = {"tilewright": lambda: model.run(None, feed)}
+    session = None if args.alone else open_session(args.model, model.threads)
+    if session is not None:
+        contenders["onnxruntime"] = lambda: session.run(None, feed)
+    elif not args.alone:
+        print("onnxruntime is not installed: timing tilewright alone\n")
+    print(report(interleave(contenders, args.seconds, args.runs), feed, model.threads))
+    return 0
+
+
+def report(samples: Mapping[str, Samples], feed: Mapping[str, np.ndarray], threads: int) -> str:
+    """A row a contender; the last column is its speed relative to onnxruntime."""
+    reference = samples.get("onnxruntime")
+    rows = []
+    for name, s in samples.items():
+        speed = f"{reference.median / s.median:.2f}x" if reference is not None else ""
+        rows.append((name, *map(milliseconds, (s.median, s.p10, s.p90)), str(len(s.seconds)), speed))
+    shapes = ", ".join(f"{k}{list(v.shape)}" for k, v in list(feed.items())[:4])
+    head = ("", " median ms", " p10", " p90", " runs", " speed")
+    return f"{table(head, rows)}\n\n{threads} thread(s); inputs {shapes}{', ...' if len(feed) > 4 else ''}"

@@ -1,0 +1,163 @@
+"""What the commands share: build options, inputs (from a file, or seeded random ones), tables."""
+
+from __future__ import annotations
+
+import argparse
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.compile import compile
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import InputError
+from tilewright.core.intexpr import IntExpr
+from tilewright.core.plan import Plan
+from tilewright.graph_ir.ir import Graph
+from tilewright.runtime.model import CompiledModel
+
+Sizes = Mapping[str, Sequence[int] | int]
+
+
+# -- options -------------------------------------------------------------------------------------------------------
+def add_build_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a build that every command has."""
+    group = parser.add_argument_group("build")
+    group.add_argument("--target", help='a CPU, like "llvm -mcpu=znver4" (default: this machine)')
+    group.add_argument("--opt-level", choices=("none", "basic", "extended", "all"), default="all")
+    group.add_argument("--threads", type=int, help="threads of a run (default: what the machine allows; see doctor)")
+    group.add_argument("--disable-pass", action="append", default=[], metavar="NAME", help="a graph pass or rule")
+    group.add_argument("--enable-pass", action="append", default=[], metavar="NAME", help="an optional pass or rule")
+    group.add_argument("--no-cache", action="store_true", help="neither read nor write the object cache")
+
+
+def add_input_options(parser: argparse.ArgumentParser) -> None:
+    """Where the inputs come from."""
+    group = parser.add_argument_group("inputs")
+    group.add_argument("--inputs", metavar="X.npz", help="arrays under the names of the inputs (default: random)")
+    group.add_argument("--seed", type=int, default=0, help="of the random inputs")
+    add_shape_options(group)
+
+
+def add_shape_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Sizes of symbolic dimensions."""
+    parser.add_argument(
+        "--shapes", type=parse_shapes, default={}, metavar="batch=1,x=1x3x8x8",
+        help="sizes of symbolic dimensions, or shapes of inputs, of the inputs fed",
+    )  # fmt: skip
+    parser.add_argument("--specialize", action="store_true", help="compile for exactly the sizes in --shapes")
+
+
+def parse_shapes(text: str) -> Sizes:
+    """``batch=1,seq=16,image=1x3x224x224``: sizes by dimension name, shapes by input name."""
+    out: dict[str, Sequence[int] | int] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.rpartition("=")
+        dims = value.split("x")
+        if not equals or not name or not all(d.isdigit() for d in dims):
+            raise argparse.ArgumentTypeError(f"expected name=4 or name=1x3x224x224, got {part!r}")
+        out[name] = int(value) if len(dims) == 1 else tuple(map(int, dims))
+    return out
+
+
+def compile_with(args: argparse.Namespace, model: Any = None, stop_after: Any = None) -> Any:
+    """The model built as the options say; a Graph, LoweredModel, ... with ``stop_after``."""
+    return compile(
+        args.model if model is None else model,
+        target=args.target,
+        opt_level=args.opt_level,
+        input_shapes=(args.shapes or None) if getattr(args, "specialize", False) else None,
+        threads=args.threads,
+        disabled_pass=tuple(args.disable_pass),
+        enabled_pass=tuple(args.enable_pass),
+        stop_after=stop_after,
+        cache=not args.no_cache,
+    )
+
+
+# -- inputs --------------------------------------------------------------------------------------------------------
+def feed_for_model(args: argparse.Namespace, model: CompiledModel) -> dict[str, np.ndarray]:
+    """The inputs of a compiled model as the options say."""
+    return _feed(args, _plan_inputs(model.plan))
+
+
+def feed_for_graph(args: argparse.Namespace, graph: Graph) -> dict[str, np.ndarray]:
+    """The inputs of a graph as the options say."""
+    return _feed(args, {n: (graph.values[n].dtype, graph.values[n].shape) for n in graph.inputs})
+
+
+def _plan_inputs(plan: Plan) -> dict[str, tuple[DType, tuple[IntExpr, ...]]]:
+    return {n: (plan.slots[n].dtype, plan.slots[n].shape or ()) for n in plan.inputs}
+
+
+def _feed(args: argparse.Namespace, inputs: Mapping[str, tuple[DType, tuple[IntExpr, ...]]]) -> dict[str, np.ndarray]:
+    return read_arrays(args.inputs) if args.inputs else random_feed(inputs, args.shapes, args.seed)
+
+
+def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` file. Raises InputError for another kind of file."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {k: arrays[k] for k in arrays.files}
+    except (ValueError, AttributeError, TypeError, zipfile.BadZipFile) as e:
+        raise InputError(f"{path}: expected an .npz file of arrays: {e}") from e
+
+
+def random_feed(
+    inputs: Mapping[str, tuple[DType, tuple[IntExpr, ...]]], sizes: Sizes, seed: int
+) -> dict[str, np.ndarray]:
+    """Seeded random inputs: floats normal, bytes over their range, other integers 0 or 1 (valid as ids and as masks).
+
+    Raises InputError when a symbolic dimension has no size.
+    """
+    env = _environment(inputs, sizes)
+    rng = np.random.default_rng(seed)
+    return {n: _random(rng, dtype, tuple(d.evaluate(env) for d in shape)) for n, (dtype, shape) in inputs.items()}
+
+
+def _environment(inputs: Mapping[str, tuple[DType, tuple[IntExpr, ...]]], sizes: Sizes) -> dict[str, int]:
+    env = {k: v for k, v in sizes.items() if isinstance(v, int)}
+    for name, given in sizes.items():
+        if isinstance(given, int) or name not in inputs:
+            continue
+        shape = inputs[name][1]
+        if len(shape) != len(given):
+            raise InputError(f"--shapes: input {name!r} has {len(shape)} dimensions, got {len(given)}")
+        env |= {str(d): n for d, n in zip(shape, given, strict=True) if not d.is_const}
+    needed = sorted({s for _, shape in inputs.values() for d in shape for s in d.free_vars()})
+    missing = [s for s in needed if s not in env]
+    if missing:
+        example = ",".join(f"{s}=1" for s in missing)
+        raise InputError(f"symbolic dimensions {', '.join(missing)} need sizes: give --shapes {example} or --inputs")
+    return env
+
+
+def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+    if dtype.itemsize == 0:
+        return np.full(shape, "text", dtype=object)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    if dtype.is_integer:
+        return rng.integers(0, 256 if dtype.name == "uint8" else 2, shape).astype(dtype.numpy)
+    return rng.standard_normal(shape).astype(dtype.numpy)
+
+
+# -- output --------------------------------------------------------------------------------------------------------
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns under headings; a heading that starts with a space is of a column aligned to the right."""
+    widths = [max(len(str(r[k]).strip()) for r in (head, *rows)) for k in range(len(head))]
+    right = [h.startswith(" ") for h in head]
+
+    def line(cells: Sequence[str]) -> str:
+        parts = [c.strip().rjust(w) if r else c.strip().ljust(w) for c, w, r in zip(cells, widths, right, strict=True)]
+        return "  ".join(parts).rstrip()
+
+    return "\n".join((line(head), "  ".join("-" * w for w in widths), *map(line, rows)))
+
+
+def milliseconds(seconds: float) -> str:
+    """``12.3`` with three or four digits that mean something."""
+    ms = seconds * 1e3
+    return f"{ms:.1f}" if ms >= 100 else f"{ms:.2f}" if ms >= 1 else f"{ms:.4f}"

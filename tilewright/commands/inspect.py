@@ -1,0 +1,96 @@
+"""``inspect MODEL --stage S``: a stage of the pipeline as text."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+
+from tilewright.codegen.emit import emit_kernel
+from tilewright.codegen.host import parse_target
+from tilewright.codegen.jit import assembly_text
+from tilewright.commands.common import add_build_options, add_shape_options, compile_with
+from tilewright.compile import plan_text
+from tilewright.core.errors import InputError
+from tilewright.core.target import Target
+from tilewright.graph_ir.text import print_graph
+from tilewright.lowering.plan import LoweredModel
+from tilewright.lowering.workspaces import Scheduled, is_parallel, with_scheduled, workspaces_of
+from tilewright.schedule.default import default_trace
+from tilewright.tensor_ir.ir import Func
+from tilewright.tensor_ir.text import print_func
+
+KernelText = Callable[[str, Func, Target], str]
+
+
+def _function(name: str, func: Func, target: Target) -> str:
+    return print_func(func)
+
+
+def _trace(name: str, func: Func, target: Target) -> str:
+    return f"# {name}\n{default_trace(func, target).to_text()}"
+
+
+def _scheduled(name: str, func: Func, target: Target) -> str:
+    return print_func(_apply(func, target))
+
+
+def _llvm(name: str, func: Func, target: Target) -> str:
+    return emit_kernel(_apply(func, target), target, name)
+
+
+def _asm(name: str, func: Func, target: Target) -> str:
+    return assembly_text(_llvm(name, func, target), target)
+
+
+def _apply(func: Func, target: Target) -> Func:
+    return default_trace(func, target).apply(func)
+
+
+KERNEL_STAGES: Mapping[str, KernelText] = {
+    "function": _function, "trace": _trace, "scheduled": _scheduled, "llvm": _llvm, "asm": _asm,
+}  # fmt: skip
+STAGES = ("import", "passes", "plan", *KERNEL_STAGES)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="an .onnx file")
+    parser.add_argument("--stage", choices=STAGES, default="passes")
+    parser.add_argument("--kernel", metavar="NAME", help="one kernel by its name or number (k3); default: all")
+    add_shape_options(parser)
+    add_build_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    args.specialize = args.specialize or bool(args.shapes)
+    if args.stage in ("import", "passes"):
+        print(print_graph(compile_with(args, stop_after=args.stage)))
+        return 0
+    lowered = compile_with(args, stop_after="lower")
+    target = parse_target(args.target)
+    if args.threads:
+        target = target.with_threads(args.threads)
+    if args.stage == "plan":
+        print(_plan(lowered, target))
+        return 0
+    for name in _chosen(lowered, args.kernel):
+        print(KERNEL_STAGES[args.stage](name, lowered.funcs[name], target))
+    return 0
+
+
+def _plan(lowered: LoweredModel, target: Target) -> str:
+    applied = {name: _apply(f, target) for name, f in lowered.funcs.items()}
+    facts = {
+        name: Scheduled(f.dims, tuple((b.dtype, b.shape) for b in workspaces_of(f)), is_parallel(f))
+        for name, f in applied.items()
+    }
+    return plan_text(with_scheduled(lowered.plan, facts))
+
+
+def _chosen(lowered: LoweredModel, wanted: str | None) -> list[str]:
+    names = list(lowered.funcs)
+    if wanted is None:
+        return names
+    found = [n for n in names if n == wanted or n.startswith(f"{wanted}_")]
+    if not found:
+        raise InputError(f"--kernel: expected one of {', '.join(names)}; got {wanted!r}")
+    return found

@@ -1,0 +1,20 @@
+"""``profile MODEL``: where the time goes."""
+
+from __future__ import annotations
+
+import argparse
+
+from tilewright.commands.common import add_build_options, add_input_options, compile_with, feed_for_model
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="an .onnx file")
+    parser.add_argument("--runs", type=int, default=10, help="inferences over which medians are taken")
+    add_input_options(parser)
+    add_build_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    model = compile_with(args)
+    print(model.profile(feed_for_model(args, model), args.runs))
+    return 0

@@ -1,0 +1,55 @@
+"""``run MODEL``: one inference."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+from tilewright.commands.common import (
+    add_build_options,
+    add_input_options,
+    compile_with,
+    feed_for_model,
+    milliseconds,
+    table,
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="an .onnx file")
+    parser.add_argument("--output", metavar="Y.npz", help="write the outputs there")
+    add_input_options(parser)
+    add_build_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    start = time.perf_counter()
+    model = compile_with(args)
+    built = time.perf_counter() - start
+    feed = feed_for_model(args, model)
+    model.run(feed)
+    start = time.perf_counter()
+    results = model.run(feed)
+    seconds = time.perf_counter() - start
+    rows = [("in", name, _type(x), *_numbers(x)) for name, x in feed.items()]
+    rows += [("out", name, _type(x), *_numbers(x)) for name, x in results.items()]
+    print(table(("", "name", "type", " min", " mean", " max"), rows))
+    print(f"\ncompiled in {built:.2f} s, second run {milliseconds(seconds)} ms on {model.threads} thread(s)")
+    if args.output:
+        with open(args.output, "wb") as file:
+            np.savez(file, **{k: np.asarray(v) for k, v in results.items()})
+        print(f"outputs written to {args.output}")
+    return 0
+
+
+def _type(x: object) -> str:
+    return f"{x.dtype}{list(x.shape)}" if isinstance(x, np.ndarray) else type(x).__name__
+
+
+def _numbers(x: object) -> tuple[str, str, str]:
+    if not isinstance(x, np.ndarray) or x.size == 0 or x.dtype.kind in "OSUM":
+        return "", "", ""
+    values = x.astype(np.float64)
+    return f"{values.min():.5g}", f"{values.mean():.5g}", f"{values.max():.5g}"

@@ -1,0 +1,71 @@
+"""The object cache: hits, damage, limits, keys; and the settings that name it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from tilewright.codegen.cache import ObjectCache, codegen_version, object_key
+from tilewright.codegen.host import detect_host
+from tilewright.core.config import Config, from_environment
+from tilewright.core.errors import TilewrightError
+
+KEY = object_key("kernel", detect_host())
+
+
+def test_hit_and_miss(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path / "c")
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"code")
+    assert cache.get(KEY) == b"code"
+    assert [p.name for p in (tmp_path / "c" / KEY[:2]).iterdir()] == [KEY[2:] + ".o"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", b"x" * 40])
+def test_damaged_entry_is_ignored_and_rewritten(tmp_path: Path, damage: bytes) -> None:
+    cache = ObjectCache(tmp_path)
+    cache.put(KEY, b"code")
+    next(tmp_path.glob("*/*.o")).write_bytes(damage)
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"code")
+    assert cache.get(KEY) == b"code"
+
+
+def test_least_recently_used_goes_first(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path, limit_bytes=250)
+    keys = [object_key(str(i), detect_host()) for i in range(3)]
+    for i, k in enumerate(keys):
+        cache.put(k, bytes(68))
+        os.utime(cache._path(k), (i, i))
+    assert cache.get(keys[0]) is not None  # renews it
+    assert cache.trim() == 1
+    assert [cache.get(k) is None for k in keys] == [False, True, False]
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ObjectCache(tmp_path / "file" / "below").put(KEY, b"code")
+    none = ObjectCache(None)
+    none.put(KEY, b"code")
+    assert none.get(KEY) is None
+    assert none.trim() == 0
+
+
+def test_key_depends_on_everything() -> None:
+    host = detect_host()
+    other = dataclasses.replace(host, features=host.features + ",+new")
+    keys = {KEY, object_key("kernel2", host), object_key("kernel", other), object_key("kernel", host, 1)}
+    assert len(keys) == 4
+    assert len(codegen_version()) == 16
+
+
+def test_settings() -> None:
+    assert from_environment({"HOME": "/h"}) == Config(Path("/h/.cache/tilewright"))
+    assert from_environment({"XDG_CACHE_HOME": "/x"}).cache_dir == Path("/x/tilewright")
+    assert from_environment({"TILEWRIGHT_CACHE": "/y", "TILEWRIGHT_CACHE_BYTES": "5"}) == Config(Path("/y"), 5)
+    assert from_environment({"TILEWRIGHT_CACHE": "off"}).cache_dir is None
+    with pytest.raises(TilewrightError, match="TILEWRIGHT_CACHE_BYTES: expected a number of bytes, got 'many'"):
+        from_environment({"TILEWRIGHT_CACHE_BYTES": "many", "HOME": "/h"})

@@ -1,0 +1,188 @@
+"""The traces that make matmul, convolution and softmax fast: stages computed inside tiles of their consumers."""
+
+import re
+
+import pytest
+
+from tilewright.core.intexpr import IntLike, var
+from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.ir import Func, Loop, walk
+from tilewright.tensor_ir.text import print_func
+from tilewright.tests.schedule.helper import check
+from tilewright.tests.schedule.kernels import conv, packed_matmul, softmax_like
+
+M, N, K = var("m"), var("n"), var("kk")
+SOME: list[dict[str, int]] = [dict.fromkeys(("m", "n", "kk"), v) for v in (1, 7, 17)] + [{"m": 13, "n": 33, "kk": 2}]
+
+MATMUL = """
+split("C_m", factors=(None, 6))
+split("C_n", factors=(None, 16))
+reorder(("C_m_0", "C_n_0", "C_m_1", "C_n_1"))
+compute_at("acc", loop="C_n_0")
+reorder(("k", "acc_m", "acc_ni"))
+decompose_reduction("acc", loop="k")
+unroll("acc_m_init")
+vectorize("acc_ni_init")
+unroll("acc_m")
+vectorize("acc_ni")
+unroll("C_m_1")
+vectorize("C_n_1")
+parallel("C_m_0")
+"""
+
+
+def test_matmul_with_whole_tiles():
+    check(
+        packed_matmul(12, 32, 8),
+        MATMUL,
+        """
+        for C_m_0 in parallel(2):
+            for C_n_0 in range(2):
+                acc = local(float32[6, 1, 16])
+                for acc_m_init in unrolled(6):
+                    for acc_ni_init in vectorized(16):
+                        with block("acc_init", acc_m_=spatial(12, C_m_0*6 + acc_m_init), acc_ni_=spatial(16, acc_ni_init), acc_o0_=spatial(12, C_m_0*6)):
+                            acc[acc_m_ - acc_o0_, 0, acc_ni_] = float32(0.0)
+                for k in range(8):
+                    for acc_m in unrolled(6):
+                        for acc_ni in vectorized(16):
+                            with block("acc", acc_m_=spatial(12, C_m_0*6 + acc_m), acc_no_=spatial(2, C_n_0), acc_ni_=spatial(16, acc_ni), k_=reduce(8, k), acc_o0_=spatial(12, C_m_0*6)):
+                                acc[acc_m_ - acc_o0_, 0, acc_ni_] = add(acc[acc_m_ - acc_o0_, 0, acc_ni_], mul(A[acc_m_, k_], Bp[acc_no_, k_, acc_ni_]))
+                for C_m_1 in unrolled(6):
+                    for C_n_1 in vectorized(16):
+                        with block("C", C_m_=spatial(12, C_m_0*6 + C_m_1), C_n_=spatial(32, C_n_0*16 + C_n_1), acc_o0_=spatial(12, C_m_0*6)):
+                            C[C_m_, C_n_] = max(add(acc[C_m_ - acc_o0_, 0, (C_n_ % 16)], bias[C_n_]), float32(0.0))
+        """,  # noqa: E501 (text of the IR)
+    )
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(13, 40, 8), (1, 1, 1), (7, 10, 3), (6, 16, 1), (5, 17, 2), (M, 40, 8), (13, N, 8), (M, N, K)]
+)
+@pytest.mark.parametrize("columns_first", [False, True])
+def test_matmul_with_ragged_tiles(m: IntLike, n: IntLike, k: IntLike, columns_first: bool):
+    trace = MATMUL
+    if columns_first:
+        trace = trace.replace('"C_m_0", "C_n_0",', '"C_n_0", "C_m_0",').replace('loop="C_n_0"', 'loop="C_m_0"')
+        trace = trace.replace('parallel("C_m_0")', 'parallel("C_n_0")')
+    func = packed_matmul(m, n, k)
+    sizes = [{d: s[d] for d in func.dims} for s in SOME]
+    check(func, _present(func, trace), None, sizes)
+
+
+def test_the_main_loop_of_a_peeled_matmul_has_whole_tiles():
+    func = packed_matmul(13, 40, 8)
+    after = check(func, MATMUL + 'peel("C_m_0")')
+    assert "acc_m in unrolled(6)" in print_func(after)
+    check(packed_matmul(M, 40, 3), MATMUL + 'peel("C_m_0")', None, [{"m": v} for v in (1, 6, 7, 17)])
+
+
+CONV = """
+split("Y_w", factors=(None, 4))
+split("Y_c", factors=(None, 8))
+reorder(("Y_n", "Y_h", "Y_c_0", "Y_w_0", "Y_w_1", "Y_c_1"))
+compute_at("acc", loop="Y_w_0")
+reorder(("kh", "kw", "ic", "acc_w", "acc_i"))
+decompose_reduction("acc", loop="kh")
+unroll("acc_w")
+vectorize("acc_i")
+"""
+
+
+@pytest.mark.parametrize("padding", ["", 'compute_at("Xp", loop="Y_h")', 'compute_inline("Xp")'])
+@pytest.mark.parametrize(("stride", "kernel", "pad"), [(1, 3, 1), (2, 3, 1), (2, 1, 0), (1, 2, 0)])
+def test_convolution(padding: str, stride: int, kernel: int, pad: int):
+    trace = CONV + padding
+    check(conv(6, 7, 2, 11, kernel, stride, pad), _present(conv(6, 7, 2, 11, kernel, stride, pad), trace))
+
+
+def test_the_padding_stage_of_a_convolution_becomes_a_local_band():
+    after = check(conv(6, 7, 2, 11, 3, 2, 1), CONV + 'compute_at("Xp", loop="Y_h")')
+    assert "Xp = local(float32[1, 3, 9, 2])" in print_func(after)
+
+
+def test_a_convolution_of_symbolic_size():
+    check(
+        conv(var("h"), var("w"), 2, 11, 3, 2, 1), CONV + 'compute_at("Xp", loop="Y_h")', None,
+        [{"h": 1, "w": 3}, {"h": 6, "w": 8}],
+    )  # fmt: skip
+
+
+SOFTMAX = """
+compute_at("sm", loop="Y_i")
+compute_at("ex", loop="Y_i")
+compute_at("mx", loop="Y_i")
+split("k1", factors=(None, 8))
+rfactor("k1_1")
+decompose_reduction("mx_rf", loop="k1_0")
+vectorize("k1_1")
+split("k2", factors=(None, 8))
+rfactor("k2_1")
+decompose_reduction("sm_rf", loop="k2_0")
+vectorize("k2_1")
+parallel("Y_i")
+"""
+
+
+@pytest.mark.parametrize("n", [1, 5, 8, 16, 37, N])
+def test_softmax(n: IntLike):
+    func = softmax_like(3, n)
+    check(func, SOFTMAX, None, [{"n": v} for v in (1, 7, 8, 17)] if func.dims else None)
+
+
+def test_softmax_keeps_a_row_in_local_buffers():
+    check(
+        softmax_like(M, 16),
+        SOFTMAX,
+        """
+        for Y_i in parallel(m):
+            mx = local(float32[1])
+            ex = local(float32[1, 16])
+            sm = local(float32[1])
+            with local(float32[8]) as mx_rf:
+                for k1_1_init in range(8):
+                    with block("mx_rf_init", k1_1_=spatial(8, k1_1_init)):
+                        mx_rf[k1_1_] = float32(-inf)
+                for k1_0 in range(2):
+                    for k1_1 in vectorized(8):
+                        with block("mx_rf", mx_i_=spatial(m, Y_i), k1_1_=spatial(8, k1_1), k1_0_=reduce(2, k1_0)):
+                            mx_rf[k1_1_] = max(mx_rf[k1_1_], X[mx_i_, k1_0_*8 + k1_1_])
+                for k1_1_r in range(8):
+                    with block("mx", mx_i_=spatial(m, Y_i), k1_1_r_=reduce(8, k1_1_r)):
+                        init(float32(-inf))
+                        mx[0] = max(mx[0], mx_rf[k1_1_r_])
+            for ex_j in range(16):
+                with block("ex", ex_i_=spatial(m, Y_i), ex_j_=spatial(16, ex_j)):
+                    ex[0, ex_j_] = mul(sub(X[ex_i_, ex_j_], mx[0]), float32(2.0))
+            with local(float32[8]) as sm_rf:
+                for k2_1_init in range(8):
+                    with block("sm_rf_init", k2_1_=spatial(8, k2_1_init)):
+                        sm_rf[k2_1_] = float32(0.0)
+                for k2_0 in range(2):
+                    for k2_1 in vectorized(8):
+                        with block("sm_rf", sm_i_=spatial(m, Y_i), k2_1_=spatial(8, k2_1), k2_0_=reduce(2, k2_0)):
+                            sm_rf[k2_1_] = add(sm_rf[k2_1_], ex[0, k2_0_*8 + k2_1_])
+                for k2_1_r in range(8):
+                    with block("sm", sm_i_=spatial(m, Y_i), k2_1_r_=reduce(8, k2_1_r)):
+                        init(float32(0.0))
+                        sm[0] = add(sm[0], sm_rf[k2_1_r_])
+            for Y_j in range(16):
+                with block("Y", Y_i_=spatial(m, Y_i), Y_j_=spatial(16, Y_j)):
+                    Y[Y_i_, Y_j_] = sub(ex[0, Y_j_], sm[0])
+        """,
+        [{"m": 1}, {"m": 3}],
+    )
+
+
+def _present(func: Func, trace: str) -> str:
+    """The trace without the loops that are not there, because a tile is a single point in their dimension."""
+    kept: list[str] = []
+    for line in trace.strip().splitlines():
+        loops = {s.var for s in walk(func.body) if isinstance(s, Loop)}
+        if line.startswith("reorder"):
+            line = f"reorder({tuple(x for x in re.findall(r'[a-zA-Z_0-9]+', line)[1:] if x in loops)!r})"
+        elif (found := re.fullmatch(r'(?:unroll|vectorize)\("(.*)"\)', line)) and found[1] not in loops:
+            continue
+        kept.append(line)
+        func = Trace.from_text(line).apply(func)
+    return "\n".join(kept)
