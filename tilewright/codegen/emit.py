@@ -23,6 +23,7 @@ from tilewright.core.errors import InternalError
 from tilewright.core.intbounds import loop_range, simplify
 from tilewright.core.intexpr import IntExpr, const
 from tilewright.core.target import Target
+from tilewright.tensor_ir.empty_reductions import store_empty_inits
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,
@@ -44,6 +45,7 @@ from tilewright.tensor_ir.ir import (
 def emit_kernel(func: Func, target: Target, symbol: str) -> str:
     """The LLVM IR module of one kernel, exported as ``symbol``."""
     module = ModuleText(target)
+    func = store_empty_inits(func)
     nests, allocs = root_nests(func)
     buffers = [*func.params, *(b for b in allocs if b.scope == "global")]
     local = [b for b in allocs if b.scope == "local"]

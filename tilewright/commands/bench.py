@@ -16,7 +16,7 @@ from tilewright.commands.common import (
     milliseconds,
     table,
 )
-from tilewright.onnxruntime import open_session
+from tilewright.ort import OnnxRuntimeError, is_installed, open_session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,13 +32,22 @@ def run(args: argparse.Namespace) -> int:
     model = compile_with(args)
     feed = feed_for_model(args, model)
     contenders: dict[str, Callable[[], object]] = {"tilewright": lambda: model.run(None, feed)}
-    session = None if args.alone else open_session(args.model, model.threads)
-    if session is not None:
-        contenders["onnxruntime"] = lambda: session.run(None, feed)
-    elif not args.alone:
-        print("onnxruntime is not installed: timing tilewright alone\n")
+    if not args.alone:
+        contenders |= _rival(args.model, model.threads, feed)
     print(report(interleave(contenders, args.seconds, args.runs), feed, model.threads))
     return 0
+
+
+def _rival(model: str, threads: int, feed: Mapping[str, np.ndarray]) -> dict[str, Callable[[], object]]:
+    if not is_installed():
+        print("onnxruntime is not installed: timing tilewright alone\n")
+        return {}
+    try:
+        session = open_session(model, threads)
+    except OnnxRuntimeError as e:
+        print(f"timing tilewright alone: {e}\n")
+        return {}
+    return {} if session is None else {"onnxruntime": lambda: session.run(None, dict(feed))}
 
 
 def report(samples: Mapping[str, Samples], feed: Mapping[str, np.ndarray], threads: int) -> str:

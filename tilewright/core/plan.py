@@ -7,7 +7,7 @@ them all, so a plan without host steps is one native call. Nothing here refers t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -97,7 +97,8 @@ class Binding:
 class Plan:
     """Slots, steps and symbol bindings. ``captures``: slots of the enclosing plan that this body reads by name.
 
-    ``bindings`` are applied as soon as their slot exists: first those of inputs, then after each step.
+    ``bindings`` are applied as soon as their slot exists: first those of inputs, then after each step. ``assumptions``:
+    pairs of dims that must be equal as soon as their symbols are bound, and the node that needs it.
     """
 
     name: str
@@ -108,7 +109,7 @@ class Plan:
     constants: Mapping[str, np.ndarray]
     bindings: tuple[Binding, ...] = ()
     captures: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    assumptions: tuple[tuple[IntExpr, IntExpr, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

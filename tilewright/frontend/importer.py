@@ -17,6 +17,7 @@ from tilewright.frontend.texts import require_text
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, TensorType
 from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.verifier import verify_graph
 
 BROKEN_ASSUMPTION = "model breaks an assumption of the importer"
 _INTERNAL = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
@@ -50,6 +51,7 @@ def from_onnx(
         graph = GraphConverter(source, native, Dims(sizes), shapes).convert()
         graph = infer_graph(graph)
         _require_declared_types(source.model.graph, graph)
+        verify_graph(graph)
     except DecodeError as e:
         raise ModelError(f"model: malformed message: {e}") from e
     except RecursionError as e:

@@ -35,7 +35,8 @@ _EXACT_IN_FLOAT32 = 1 << 24
 def infer_graph(graph: Graph) -> Graph:
     """The graph with an entry in ``values`` for every name, subgraphs included. Raises ModelError."""
     symbols = FreshSymbols(_symbols_in_use(graph))
-    return _infer(graph, {}, {}, symbols)
+    inferred = _infer(graph, {}, {}, symbols)
+    return inferred.replace(assumptions=tuple(dict.fromkeys((*graph.assumptions, *symbols.assumed))))
 
 
 def infer_node(

@@ -128,9 +128,21 @@ class Node:
                 yield k, v
 
 
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """Two dims that ``node`` takes to be equal and that only a call can compare."""
+
+    left: IntExpr
+    right: IntExpr
+    node: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """A network. ``values`` has an entry for every name defined here; ``constants`` maps names to arrays."""
+    """A network. ``values`` has an entry for every name defined here; ``constants`` maps names to arrays.
+
+    ``assumptions``: what inference had to assume of dimension symbols; the runtime checks it at each call.
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -138,6 +150,7 @@ class Graph:
     nodes: tuple[Node, ...]
     values: Mapping[str, Value]
     constants: Mapping[str, Constant] = field(default_factory=dict)
+    assumptions: tuple[Assumption, ...] = ()
 
     def replace(self, **changes: object) -> Graph:
         """A copy with some fields replaced."""

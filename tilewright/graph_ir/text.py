@@ -5,6 +5,7 @@ Grammar::
     graph   ::= graph NAME (input, ...) -> (NAME, ...) { line* }
     input   ::= NAME: type
     line    ::= const NAME: type = array
+              | assume NODE-NAME: expression == expression;
               | value, ... = OP(NAME, ...) {KEY: attr, ...} NODE-NAME
     value   ::= NAME: type [<expression, ...>]       the elements known of it; the type is left out before inference
     type    ::= DTYPE[dim, ...] | DTYPE[?] | seq(type) | optional(type)
@@ -33,6 +34,7 @@ from tilewright.core.intexpr import IntExpr
 from tilewright.core.intexpr import parse as parse_expr
 from tilewright.graph_ir.inference import constant_value
 from tilewright.graph_ir.ir import (
+    Assumption,
     Attribute,
     Constant,
     Graph,
@@ -95,6 +97,7 @@ def _graph_lines(g: Graph, pad: str) -> list[str]:
         lines.append(f"{pad}  const {_name(name)}: {_array(c.array)}")
     for n in g.nodes:
         lines.extend(_node_lines(n, g.values, pad + "  "))
+    lines.extend(f"{pad}  assume {_name(a.node)}: {a.left} == {a.right};" for a in g.assumptions)
     return [*lines, f"{pad}}}"]
 
 
@@ -358,18 +361,31 @@ class _Reader:
         self.expect("{")
         constants: dict[str, Constant] = {}
         nodes: list[Node] = []
+        assumptions: list[Assumption] = []
         while not self.take("}"):
             if self.word("const"):
                 name = self.name()
                 self.expect(":")
                 constants[name] = self.array()
                 values[name] = constant_value(name, constants[name].array)
+            elif self.word("assume"):
+                assumptions.append(self.assumption())
             else:
                 nodes.append(self.node({**outer, **values}, values))
         for o in outputs:
             if o not in values and o in outer:
                 values[o] = outer[o]
-        return Graph(title, tuple(inputs), outputs, tuple(nodes), values, constants)
+        return Graph(title, tuple(inputs), outputs, tuple(nodes), values, constants, tuple(assumptions))
+
+    def assumption(self) -> Assumption:
+        node = self.name()
+        self.expect(":")
+        end = self.text.find(";", self.at)
+        left, _, right = self.text[self.at : max(end, self.at)].partition("==")
+        if end < 0 or not right:
+            self.fail("'expression == expression;'")
+        self.at = end + 1
+        return Assumption(parse_expr(left.strip()), parse_expr(right.strip()), node)
 
     def node(self, scope: Mapping[str, Value], values: dict[str, Value]) -> Node:
         names = []

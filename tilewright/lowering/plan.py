@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
 from tilewright.core.intexpr import IntExpr, as_var, var
+from tilewright.core.pages import release_pages
 from tilewright.core.plan import Binding, ControlStep, HostStep, KernelStep, Plan, Slot, SlotKind, Step
 from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import Group, group_graph
@@ -67,7 +68,8 @@ def lower_graph_to_plan(
     """Lower every group of ``graph``. ``on_group`` is called before each (progress). Raises UnsupportedError."""
     kernels = _Kernels()
     packed: dict[tuple[str, str], np.ndarray] = {}
-    plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group).build()
+    assumptions = tuple((a.left, a.right, a.node) for a in graph.assumptions)
+    plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group, assumptions).build()
     return LoweredModel(plan, kernels.funcs)
 
 
@@ -77,6 +79,7 @@ class _PlanBuilder:
     def __init__(
         self, graph: Graph, target: Target, kernels: _Kernels, packed: dict[tuple[str, str], np.ndarray],
         outer: Mapping[str, Value], on_group: Callable[[Group], None],
+        assumptions: tuple[tuple[IntExpr, IntExpr, str], ...],
     ) -> None:  # fmt: skip
         self.graph, self.target, self.kernels, self.packed, self.on_group = graph, target, kernels, packed, on_group
         self.captures = captured(graph)
@@ -85,6 +88,7 @@ class _PlanBuilder:
         self.slots: dict[str, Slot] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.steps: list[Step] = []
+        self.assumptions = assumptions
         self.policy = HostPolicy(graph.replace(values=self.values), target)
 
     # -- slots -------------------------------------------------------------------------------------------------
@@ -130,7 +134,7 @@ class _PlanBuilder:
                 self._lower_kernel(group, defined_by_view)
         return Plan(
             graph.name, graph.inputs, graph.outputs, self.slots, tuple(self.steps), self.constants,
-            tuple(self._bindings()), self.captures,
+            tuple(self._bindings()), self.captures, self.assumptions,
         )  # fmt: skip
 
     def _output_copies(self) -> tuple[Group, ...]:
@@ -213,7 +217,7 @@ class _PlanBuilder:
         graphs = dict(node.subgraphs())
         for key in order:
             body = graphs[key]
-            builder = _PlanBuilder(body, self.target, self.kernels, self.packed, self.values, self.on_group)
+            builder = _PlanBuilder(body, self.target, self.kernels, self.packed, self.values, self.on_group, self.assumptions)
             bodies.append(builder.build())
             for name in captured(body):
                 self._use(name)
@@ -262,6 +266,8 @@ class _PlanBuilder:
         key = (packed.source or "", packed.key)
         if key not in self.packed:
             self.packed[key] = packed.evaluate(self.graph.constants)
+            if packed.source is not None and packed.source in self.graph.constants:
+                release_pages(self.graph.constants[packed.source].array)
         array = self.packed[key]
         for known, other in self.constants.items():
             if other is array:

@@ -115,12 +115,24 @@ class Executor:
             else:
                 self._run_step(w, arrays, env, layout)
                 last = w
+            known = frozenset(env)
             for slot in self._written.get(last, ()):
                 value = self._value(slot, arrays, env, layout)
                 for i in self._late_bindings[slot]:
                     b = plan.bindings[i]
                     self._bind(b.symbol, b.axis, b.element, value, env)
+                self._check_assumptions(known, env)
         return [self._value(o, arrays, env, layout) for o in plan.outputs]
+
+    def _check_assumptions(self, known: frozenset[str], env: Mapping[str, int]) -> None:
+        """Compare the dims that must be equal and whose symbols are bound now, but were not all ``known`` before."""
+        for left, right, node in self.plan.assumptions:
+            free = left.free_vars() | right.free_vars()
+            if free <= env.keys() and not free <= known and (a := left.evaluate(env)) != (b := right.evaluate(env)):
+                raise InputError(
+                    f"node {node!r}: expected dimensions that agree, got {left} = {a} and {right} = {b} "
+                    f"({', '.join(f'{s}={env[s]}' for s in sorted(free))})"
+                )
 
     def symbols(self, inputs: Sequence[object]) -> dict[str, int]:
         """The symbols that the inputs alone determine."""
@@ -146,6 +158,7 @@ class Executor:
                 slot = self.plan.slots[name]
                 if slot.shape is not None and all(d.free_vars() <= env.keys() for d in slot.shape):
                     sizes[name] = _nbytes(slot.shape_values(env), slot.dtype.itemsize)
+            self._check_assumptions(frozenset(), env)
             offsets, size = place(sizes, self._lives)
             layout = _Layout(offsets, size, OrderedDict())
             self._layouts[key] = layout

@@ -20,6 +20,7 @@ import numpy as np
 from tilewright.core.dtypes import DType, int64
 from tilewright.core.errors import InputError, InternalError, TilewrightError
 from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Max, Min, Mod, Var
+from tilewright.tensor_ir.empty_reductions import store_empty_inits
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,
@@ -92,7 +93,7 @@ class Program:
 
 def prepare(func: Func) -> Program:
     """``func`` compiled to Python, to be run more than once."""
-    writer = _Writer(func)
+    writer = _Writer(store_empty_inits(func))
     source = writer.write()
     namespace: dict[str, Any] = dict(writer.globals)
     exec(compile(source, f"<interpreted {func.name}>", "exec"), namespace)

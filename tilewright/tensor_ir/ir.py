@@ -16,7 +16,9 @@ A :class:`Block` writes ``buffer[indices] = value`` once for each point of its a
 variables; ``bindings`` gives each axis as an expression of the surrounding loop variables, so that transforming loops
 never touches the body. A reduction block has at least one ``reduce`` axis, its ``value`` loads the very element it
 stores, and ``init`` (if not None) is stored first when every reduce axis is at 0; init None means that the element was
-initialised before. An ``ordered`` axis must run in increasing order on one thread (scans, scatters).
+initialised before. Where a reduce axis is empty (extent 0 at run time) the init alone is stored, once for each point of
+the other loops, in the place of the outermost loop that drives a reduce axis: no such loop may drive another kind of
+axis as well (:mod:`tilewright.tensor_ir.empty_reductions`). An ``ordered`` axis must run in increasing order on one thread (scans, scatters).
 
 Loop kinds: ``serial``; ``parallel`` (iterations spread over threads; outermost loops of the function only);
 ``vectorized`` (constant upper bound of the extent; lanes run at once, those at or above the extent are masked off);

@@ -22,7 +22,7 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError
 from tilewright.core.intexpr import IntExpr, const, var
-from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, Shape, TensorType, Type, Value
+from tilewright.graph_ir.ir import Assumption, Attribute, Constant, Graph, Node, Shape, TensorType, Type, Value
 from tilewright.graph_ir.kinds import PatternKind
 
 MAX_DATA = 64
@@ -88,6 +88,7 @@ class FreshSymbols:
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
         self._next = 0
+        self.assumed: dict[Assumption, None] = {}
 
     def fresh(self) -> IntExpr:
         while (name := f"u{self._next}") in self._taken:
@@ -120,6 +121,10 @@ class InferContext:
         self.new_attrs: dict[str, Attribute] = {}
 
     # -- inputs --------------------------------------------------------------------------------------------------
+    def assume_equal(self, a: IntExpr, b: IntExpr) -> None:
+        """Note that two dims must turn out equal; the runtime checks it at each call."""
+        self._symbols.assumed[Assumption(a, b, self.node.name)] = None
+
     def has(self, i: int) -> bool:
         """True if input ``i`` is there."""
         return i < len(self.inputs) and self.inputs[i] is not None

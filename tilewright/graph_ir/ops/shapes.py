@@ -37,6 +37,7 @@ def merge_dims(ctx: InferContext, a: IntExpr, b: IntExpr, broadcast: bool = True
             return a
     if av is not None and bv is not None:
         ctx.error("dimensions that agree", f"{a} and {b}")
+    ctx.assume_equal(a, b)
     if av is not None:
         return a
     if bv is not None:

@@ -103,7 +103,8 @@ def _evaluate(ed: GraphEditor, node: Node, known: dict[str, np.ndarray], ctx: Pa
         ctx.log.refuse("fold_constants", node.name, "a result is not a tensor, or larger than the limit for transients")
         return
     try:
-        results = _run(node, arrays)
+        with np.errstate(all="ignore"):
+            results = _run(node, arrays)
     except _FAILURES as e:
         ctx.log.refuse("fold_constants", node.name, f"evaluation failed: {type(e).__name__}: {e}")
         return

@@ -10,6 +10,7 @@ from tilewright.core.intbounds import loop_range
 from tilewright.core.intexpr import IntExpr, product, var
 from tilewright.schedule.base import (
     Primitive,
+    blocks_in,
     find_loop,
     fresh_name,
     loop_path,
@@ -20,7 +21,8 @@ from tilewright.schedule.base import (
     simplify_stmt,
     substitute_stmt,
 )
-from tilewright.tensor_ir.ir import Func, Loop
+from tilewright.tensor_ir.empty_reductions import may_be_empty, reduce_vars
+from tilewright.tensor_ir.ir import Block, Func, Loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Fuse(Primitive):
         - the loops are not perfectly nested in the order listed
         - the extent of one uses the variable of another
         - a loop is not serial
+        - a spatial loop would join a loop of a reduction that may be empty
     Cost: a division and a remainder for each use of the old variables, unless a later split undoes them.
     """
 
@@ -62,6 +65,11 @@ class Fuse(Primitive):
                 raise refuse(self, f"expected rectangular loops, but the extent of {loop.var} uses {', '.join(used)}")
             if loop.kind != "serial":
                 raise refuse(self, f"expected serial loops, but {loop.var} is {loop.kind}")
+        for block in blocks_in(nest[-1].body):
+            if block.init is not None and may_be_empty(block) and reduce_vars(block) & listed:
+                others = sorted(_other_vars(block) & listed)
+                if others:
+                    raise refuse(self, f"reduction {block.name} may be empty, and {others[0]} is not one of its steps")
         (name,) = self.produces(func)
         env: dict[str, IntExpr] = {}
         rest = var(name)
@@ -74,3 +82,9 @@ class Fuse(Primitive):
         ranges[name] = loop_range(extent)
         body = simplify_stmt(substitute_stmt(nest[-1].body, env), ranges)
         return replace_stmt(func, nest[0], Loop(name, extent, body, "serial", nest[0].annotations))
+
+
+def _other_vars(block: Block) -> frozenset[str]:
+    """The loops that axes other than reduce axes are bound to."""
+    pairs = zip(block.axes, block.bindings, strict=True)
+    return frozenset().union(*(b.free_vars() for a, b in pairs if a.kind != "reduce"))

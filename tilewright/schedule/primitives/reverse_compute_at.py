@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.intbounds import Ranges, simplify
+from tilewright.core.intbounds import Ranges, is_nonneg, loop_range, simplify
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var, of_atom, var
 from tilewright.schedule.base import (
     Primitive,
@@ -71,6 +71,7 @@ class ReverseComputeAt(Primitive):
         - a reduction of the producer is not complete in the loop
         - the producer does not write each element of the input once
         - the block reads the input at several places, or not at affine ones
+        - a read is not proved to lie inside the input
         - a reduce axis would be incomplete in the loop
         - another input, or the result, is used between the loop and the block
         - a buffer of the block is not allocated at the loop
@@ -100,7 +101,7 @@ class ReverseComputeAt(Primitive):
         source = find_buffer(func, producer.buffer, self)
         written = self._written(producer, producer_path, shared, target, source.shape)
         ranges = loop_ranges(loops_in(target))
-        wanted = self._wanted(block, producer.buffer, written, axes, ranges)
+        wanted = self._wanted(block, producer.buffer, written, source.shape, ranges)
 
         regions = [None if a is None else wanted[a] for a in axes]
         reduce_axes = {a.name: wanted[a.name] for a in block.axes if a.kind == "reduce" and a.name in wanted}
@@ -227,7 +228,7 @@ class ReverseComputeAt(Primitive):
         return out
 
     def _wanted(
-        self, block: Block, source: str, written: Sequence[Bounds], axes: Sequence[str | None], ranges: Ranges
+        self, block: Block, source: str, written: Sequence[Bounds], shape: Sequence[IntExpr], ranges: Ranges
     ) -> dict[str, Region]:
         """For each axis of the block, the interval whose reads lie in the written box."""
         reads = {x.indices for x in statement_loads(block) if x.buffer == source}
@@ -235,6 +236,11 @@ class ReverseComputeAt(Primitive):
             raise refuse(self, f"expected to read {source} at one place, got {len(reads)}")
         (indices,) = reads
         extents = {a.name: a.extent for a in block.axes}
+        points: Ranges = {a.name: loop_range(a.extent) for a in block.axes}
+        for i, d in zip(indices, shape, strict=True):
+            box = bounds(i, list(extents), points)
+            if box is None or not is_nonneg(box[0], {}) or not is_nonneg(d - 1 - box[1], {}):
+                raise refuse(self, f"{source}[{', '.join(map(str, indices))}] is not proved to lie inside {source}")
         lead = {n for low, high in written for n in low.free_vars() | high.free_vars()} & ranges.keys()
         ends = _solve(indices, extents, written, lead, ranges)
         if ends is None:

@@ -22,9 +22,9 @@ def test_host() -> None:
 
 @pytest.mark.parametrize(
     ("cpu", "bits", "registers", "fma"),
-     ("sandybridge", 256, 16, False), ("x86-64", 128, 16, False),
+    [("znver4", 512, 32, True), ("skylake-avx512", 512, 32, True), ("haswell", 256, 16, True),
+     ("skylake", 256, 16, True), ("sandybridge", 256, 16, False), ("x86-64", 128, 16, False),
      ("x86-64-v3", 256, 16, True)],
-     ("sandybridge", 256, 16, False), ("x86-64", 128, 16, False), ("x86-64-v3", 256, 16, True)],
 )  # fmt: skip
 def test_named_cpus(cpu: str, bits: int, registers: int, fma: bool) -> None:
     t = parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}")

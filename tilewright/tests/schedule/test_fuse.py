@@ -68,5 +68,9 @@ def test_refusals():
             "a loop is not serial": (
                 f, 'unroll("C_j")\nfuse(("C_j", "k"))', "fuse(C_j, k): expected serial loops, but C_j is unrolled",
             ),
+            "a spatial loop would join a loop of a reduction that may be empty": (
+                matmul(2, 4, N), 'fuse(("C_j", "k"))',
+                "fuse(C_j, k): reduction C may be empty, and C_j is not one of its steps",
+            ),
         },
     )  # fmt: skip

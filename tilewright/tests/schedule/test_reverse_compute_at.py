@@ -1,7 +1,7 @@
 from tilewright.core.intexpr import ceildiv, var
 from tilewright.schedule.primitives.reverse_compute_at import ReverseComputeAt
 from tilewright.schedule.trace import Trace
-from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, select, self_load, sum_over
+from tilewright.tensor_ir.compute import build_func, compute, in_range, op, placeholder, reduce_axis, select, self_load, sum_over
 from tilewright.tensor_ir.compute import index_value as index
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import blur, check, check_refusals, f32
@@ -31,6 +31,13 @@ def sums(n, m):
     t = compute("T", (n, m), lambda i, j: a[i, j] + a[i, j])
     r = reduce_axis(m, "r")
     return build_func("sums", [a], [compute("C", (n,), lambda i: sum_over(t[i, r], r))], [t])
+
+
+def padded(n):
+    """C[i] = T[i - 1] inside the array, else 0; T = A + A"""
+    a = placeholder("A", (n,), f32)
+    t = compute("T", (n,), lambda i: a[i] + a[i])
+    return build_func("padded", [a], [compute("C", (n + 2,), lambda i: select(in_range(i, 1, n + 1), t[i - 1], 0))], [t])
 
 
 def scan(n):
@@ -223,6 +230,11 @@ def test_refusals():
                 blur(4),
                 'reverse_compute_at("B", loop="T_i")',
                 "reverse_compute_at(B): expected to read T at one place, got 3",
+            ),
+            "a read is not proved to lie inside the input": (
+                padded(N),
+                'reverse_compute_at("C", loop="T_i")',
+                "reverse_compute_at(C): T[C_i_ - 1] is not proved to lie inside T",
             ),
             "a reduce axis would be incomplete in the loop": (
                 sums(3, 4),
