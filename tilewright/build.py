@@ -97,6 +97,8 @@ def build_kernels(
         if cache is not None:
             cache.put(key, _write(kernel))
         out[name] = kernel
+    if missing and cache is not None:
+        cache.trim()
     return out
 
 

@@ -64,7 +64,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class FusionLimits:
-    """Bounds of a group. ``injective_epilogue``: a Transpose or Slice may follow a matmul or convolution."""
+    """Bounds of a group. ``injective_epilogue``: any Transpose or Slice may follow a matmul or convolution, not only
+    those that leave the last axis in place."""
 
     max_nodes: int = 20
     max_inputs: int = 12
@@ -146,6 +147,12 @@ def shape_only_nodes(graph: Graph) -> frozenset[str]:
 def node_reads_of(graph: Graph) -> set[str]:
     """Every name that a subgraph's nodes and outputs mention."""
     return {i for n in graph.nodes for i in node_reads(n)} | set(graph.outputs)
+
+
+def _keeps_rows(node: Node) -> bool:
+    """True for a Transpose whose last axis stays last: rows move as a whole, so stores stay contiguous."""
+    perm = node.attr("perm")
+    return node.op == "Transpose" and isinstance(perm, tuple) and len(perm) > 0 and perm[-1] == len(perm) - 1
 
 
 class _Fuser:
@@ -273,7 +280,9 @@ class _Fuser:
         for m in behind:
             n = self.nodes[m]
             scattered = kind is not PatternKind.REDUCTION and not self.limits.injective_epilogue
-            if self.kinds[m] is PatternKind.INJECTIVE and scattered and self._depends(m, anchor, nodes):
+            if self.kinds[m] is PatternKind.INJECTIVE and scattered and not _keeps_rows(n) and (
+                self._depends(m, anchor, nodes)
+            ):
                 return f"{n.op} after {node.op} would scatter its stores"
             grows = self.kinds[m] is PatternKind.BROADCAST and self._shape(n.outputs[0]) != out
             if grows and self._depends(m, anchor, nodes):

@@ -223,17 +223,20 @@ def _depthwise(ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader) 
     w = ctx.input(1)
     multiplier = shape.out_channels // shape.groups
     taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, _names(shape.rank), strict=True)]
+    columns = shape.out_spatial[-1]
     packed: Tensor | None = None
     if ctx.constants[1] is not None:
         packed = ctx.packed(1, _channels_last_taps, (*shape.kernel, shape.out_channels), "taps_channel", dtype)
 
     def formula(*i: IntExpr) -> Reduction:
-        n, at, c = i[0], i[1:-1], i[-1]
+        n, at, c = i[0], (*i[1:-2], clamped(i[-2], columns)), i[-1]
         where = [p * s + t.index * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
         weight = w[(c, const(0), *taps)].cast(dtype) if packed is None else packed[(*taps, c)]
         return sum_over(read(n, c // multiplier, where) * weight, *taps)
 
-    full = (shape.batch, *shape.out_spatial, shape.out_channels)
+    width = 2 * ctx.target.lanes(dtype.itemsize)
+    last = whole_tiles(columns, width, ctx.target, dtype.itemsize)
+    full = (shape.batch, *shape.out_spatial[:-1], last, shape.out_channels)
     acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["n", *_names(shape.rank), "c"]))
     return lambda n, c, at: acc[(n, *at, c)]
 

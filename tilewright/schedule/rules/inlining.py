@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.core.errors import ScheduleError
+from tilewright.core.intexpr import as_var
 from tilewright.schedule.rules.facts import (
     all_blocks,
     expr_cost,
@@ -15,7 +16,7 @@ from tilewright.schedule.rules.facts import (
     readers,
 )
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.ir import Block, loads, walk_expr
+from tilewright.tensor_ir.ir import Block, loads
 
 _MAX_SIZE = 400
 _CHEAP = 6
@@ -49,13 +50,17 @@ def _should_inline(s: Schedule, block: Block) -> bool:
         return False
     cost = expr_cost(block.value)
     for user in users:
-        if is_multiply_add(user) and not is_plain_read(block.value):
+        if is_multiply_add(user) and (not is_plain_read(block.value) or _is_packed_operand(block, user)):
             return False
         if is_reduction(user) and cost > _CHEAP and len(users) > 1:
             return False
     return cost <= _CHEAP or len(users) <= 1
 
 
-def has_select(block: Block) -> bool:
-    """True if a stage computes something else in some places (padding)."""
-    return any(type(x).__name__ == "Select" for x in walk_expr(block.value))
+def _is_packed_operand(stage: Block, user: Block) -> bool:
+    """True if ``user`` reads the stage along both of its innermost result axes: panels laid out for its register tile."""
+    axes = [a.name for a in user.axes if a.kind == "spatial"][-2:]
+    reads = [x.indices for x in loads(user.value) if x.buffer == stage.buffer]
+    return len(axes) == 2 and all(
+        as_var(index[-1]) == axes[1] and any(axes[0] in i.free_vars() for i in index[:-1]) for index in reads
+    )

@@ -106,7 +106,13 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
 
 
 def peel_if_ragged(s: Schedule, block: str, loop: str) -> None:
-    """Separate the last, partial iteration of ``loop``, if some loop inside depends on it."""
+    """Separate the last, partial iteration of ``loop``, if some loop inside depends on it.
+
+    Not where the tail would be of symbolic size and written out: a test a step is cheaper than what it would become.
+    """
+    around = {x.var: x for x in loops_of(s.func, block)}
+    if not around[loop].extent.is_const and any(x.kind == "unrolled" for x in around.values()):
+        return
     for x in loops_of(s.func, block):
         if loop in x.extent.free_vars():
             try:

@@ -126,8 +126,9 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
 
 
 def _is_ragged(s: Schedule, block: str, loop: str) -> bool:
-    """True if some loop inside ``loop`` has a shorter extent in its last iteration."""
-    return any(loop in x.extent.free_vars() for x in loops_of(s.func, block))
+    """True if some loop inside ``loop`` has a shorter extent in its last iteration, and that extent is a constant."""
+    loops = {x.var: x for x in loops_of(s.func, block)}
+    return loops[loop].extent.is_const and any(loop in x.extent.free_vars() for x in loops.values())
 
 
 def _spread(s: Schedule, block: str, lead: list[str], ragged: list[str], total: int | None, target: Target) -> None:

@@ -67,11 +67,10 @@ def test_default_trace_of_a_random_function(seed: int) -> None:
     after = trace.apply(p.func)
     want = interpret(p.func, p.args, p.dims)
     kernel = build(after, opt=1)
+    note = f"random_program({seed})\n{trace}\n{print_func(after)}"
     for threads in (1, 2):
         for w, g in zip(want, kernel(p.args, p.dims, threads), strict=True):
-            np.testing.assert_allclose(
-                g, w, rtol=1e-4, atol=1e-5, err_msg=f"random_program({seed}) threads={threads}\n{trace}\n{print_func(after)}"
-            )
+            np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-5, err_msg=f"threads={threads} {note}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,17 @@
 from tilewright.core.intexpr import ceildiv, var
 from tilewright.schedule.primitives.reverse_compute_at import ReverseComputeAt
 from tilewright.schedule.trace import Trace
-from tilewright.tensor_ir.compute import build_func, compute, in_range, op, placeholder, reduce_axis, select, self_load, sum_over
+from tilewright.tensor_ir.compute import (
+    build_func,
+    compute,
+    in_range,
+    op,
+    placeholder,
+    reduce_axis,
+    select,
+    self_load,
+    sum_over,
+)
 from tilewright.tensor_ir.compute import index_value as index
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import blur, check, check_refusals, f32
@@ -37,7 +47,8 @@ def padded(n):
     """C[i] = T[i - 1] inside the array, else 0; T = A + A"""
     a = placeholder("A", (n,), f32)
     t = compute("T", (n,), lambda i: a[i] + a[i])
-    return build_func("padded", [a], [compute("C", (n + 2,), lambda i: select(in_range(i, 1, n + 1), t[i - 1], 0))], [t])
+    c = compute("C", (n + 2,), lambda i: select(in_range(i, 1, n + 1), t[i - 1], 0))
+    return build_func("padded", [a], [c], [t])
 
 
 def scan(n):

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""How fast are whole networks? Against onnxruntime, interleaved, each network and thread count in a process of its own.
+
+    python benchmarks/networks.py --models DIR [NAME ...] [--threads 1,2] [--seconds 8] [--json OUT.json]
+    python benchmarks/networks.py --light [NAME ...]
+
+Networks are kept as NAME.structure.onnx (see accuracy.py). Speed is onnxruntime's median over ours: above 1 we are faster.
+The machine should be otherwise idle; thread pools of two runtimes on busy cores measure the scheduler, not the code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from accuracy import _QUANTIZED, light_models, materialize
+
+
+def main() -> int:
+    args = _arguments()
+    if args.one:
+        print(json.dumps(_one(args)))
+        return 0
+    names = args.names or _known(args)
+    rows = []
+    head = f"{'network':<28} {'thr':>3} {'ours ms':>9} {'p10':>9} {'p90':>9} {'ort ms':>9} {'p10':>9} {'p90':>9} {'speed':>6}"
+    print(head, "-" * len(head), sep="\n")
+    for name in names:
+        for threads in map(int, args.threads.split(",")):
+            row = _measure(args, name, threads)
+            rows.append(row)
+            print(_line(row), flush=True)
+            if args.json:
+                Path(args.json).write_text(json.dumps({"machine": _machine(), "rows": rows}, indent=1), encoding="utf-8")
+    speeds = [r["speed"] for r in rows if "speed" in r]
+    if speeds:
+        mean = math.exp(sum(map(math.log, speeds)) / len(speeds))
+        print(f"{len(speeds)} rows, geometric mean of the speeds {mean:.2f}x")
+    return 0 if len(speeds) == len(rows) else 1
+
+
+def _arguments() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("names", nargs="*")
+    p.add_argument("--models", default="", help="folder of structure files")
+    p.add_argument("--work", default=tempfile.gettempdir() + "/tilewright-models", help="where to materialize them")
+    p.add_argument("--light", action="store_true", help="the light_* networks of the onnx package, random weights")
+    p.add_argument("--case", type=int, default=0, help="which of a network's recorded inputs")
+    p.add_argument("--threads", default="1,2", help="thread counts")
+    p.add_argument("--seconds", type=float, default=8.0, help="of timing, a row")
+    p.add_argument("--json", help="write the rows there too, after each")
+    p.add_argument("--one", help=argparse.SUPPRESS)
+    args = p.parse_args()
+    if not args.models and not args.light:
+        p.error("one of --models and --light is needed")
+    return args
+
+
+def _known(args: argparse.Namespace) -> list[str]:
+    if args.light:
+        return [p.stem for p in light_models()]
+    found = sorted(p.name.removesuffix(".structure.onnx") for p in Path(args.models).glob("*.structure.onnx"))
+    return [n for n in found if not any(q in n for q in _QUANTIZED)]
+
+
+def _measure(args: argparse.Namespace, name: str, threads: int) -> dict:
+    command = [sys.executable, __file__, "--one", name, "--threads", str(threads), "--seconds", str(args.seconds)]
+    command += ["--models", args.models, "--work", args.work, "--case", str(args.case), *(["--light"] * args.light)]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+    except subprocess.TimeoutExpired:
+        return {"name": name, "threads": threads, "failed": "no result within 1800 s"}
+    if run.returncode:
+        tail = (run.stderr.strip() or f"exit status {run.returncode}").splitlines()[-1]
+        return {"name": name, "threads": threads, "failed": tail[:300]}
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def _one(args: argparse.Namespace) -> dict:
+    import tilewright
+    from tilewright.autotune.compare import interleave
+    from tilewright.ort import open_session
+
+    threads = int(args.threads)
+    source, feed = _light(args.one) if args.light else materialize(Path(args.models), args.one, Path(args.work), args.case)
+    start = time.perf_counter()
+    model = tilewright.compile(source, threads=threads, progress=False)
+    compiled = time.perf_counter() - start
+    session = open_session(source, threads)
+    if session is None:
+        raise SystemExit("onnxruntime is not installed")
+    if feed is None:
+        rng = np.random.default_rng(1)
+        feed = {i.name: rng.standard_normal(i.shape).astype(np.float32) for i in session.get_inputs()}
+    mine = {s.name: feed[s.name] for s in model.inputs}
+    theirs = {i.name: feed[i.name] for i in session.get_inputs()}
+    taken = interleave(
+        {"ours": lambda: model.run(None, mine), "ort": lambda: session.run(None, theirs)}, args.seconds
+    )
+    row = {"name": args.one, "case": args.case, "threads": threads, "compile_s": compiled}
+    for who, s in taken.items():
+        row |= {f"{who}_ms": s.median * 1e3, f"{who}_p10": s.p10 * 1e3, f"{who}_p90": s.p90 * 1e3}
+        row[f"{who}_runs"] = len(s.seconds)
+    return row | {"speed": taken["ort"].median / taken["ours"].median}
+
+
+def _light(name: str):
+    from tilewright.frontend.random_weights import with_random_weights
+
+    return with_random_weights(next(p for p in light_models() if p.stem == name), seed=0), None
+
+
+def _line(row: dict) -> str:
+    start = f"{row['name']:<28} {row['threads']:>3}"
+    if "failed" in row:
+        return f"{start} FAILED  {row['failed']}"
+    columns = ("ours_ms", "ours_p10", "ours_p90", "ort_ms", "ort_p10", "ort_p90")
+    return f"{start} {' '.join(f'{row[c]:>9.3f}' for c in columns)} {row['speed']:>5.2f}x"
+
+
+def _machine() -> dict:
+    from tilewright.codegen.host import detect_host
+
+    host = detect_host()
+    return {"cpu": host.cpu, "threads": host.threads, "python": platform.python_version(), "system": platform.system()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
