@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,3 +59,15 @@ def __getattr__(name: str) -> object:
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+class _Package(ModuleType):
+    """This package, whose ``compile`` is the function: importing the submodule of that name binds its function here."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "compile" and isinstance(value, ModuleType):
+            value = value.compile
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -135,6 +135,14 @@ class Code:
             )
         return self._splats[key]
 
+    def splat_in(self, v: Value, lanes: int, block: BasicBlock) -> Value:
+        """``v`` in every lane, computed at the end of ``block``; values of the current block are not used for it."""
+        saved = self.block, self._splats
+        self.block, self._splats = block, {}
+        out = self.splat(v, lanes)
+        self.block, self._splats = saved
+        return out
+
     def const(self, x: float | int | bool, like: Value) -> Value:
         """A constant of the type and lanes of ``like``."""
         if like.type in ("float", "double"):

@@ -64,17 +64,9 @@ class Context:
         b, from_b = self._arm(no, otherwise, done)
         lanes = a.lanes or b.lanes
         if a.lanes != b.lanes:
-            a, b = (self._splat_in(v, lanes, blk) for v, blk in ((a, from_a), (b, from_b)))
+            a, b = code.splat_in(a, lanes, from_a), code.splat_in(b, lanes, from_b)
         code.start(done)
         return code.emit(a.type, lanes, f"phi {a.full} [ {a.text}, %{from_a.label} ], [ {b.text}, %{from_b.label} ]")
-
-    def _splat_in(self, v: Value, lanes: int, block: BasicBlock) -> Value:
-        if v.lanes:
-            return v
-        current, self.code.block = self.code.block, block
-        out = self.code.splat(v, lanes)
-        self.code.block = current
-        return out
 
     def _arm(self, block: BasicBlock, body: Callable[[], Value], done: BasicBlock) -> tuple[Value, BasicBlock]:
         saved = self.memo

@@ -69,6 +69,7 @@ def _optimised(text: str, target: Target, opt: int) -> tuple[llvm.TargetMachine,
     machine = target_machine(target, opt)
     try:
         module = llvm.parse_assembly(text, llvm.create_context())
+        module.verify()  # LLVM's passes abort the process on a module that breaks its rules
     except RuntimeError as e:
         raise InternalError(f"codegen: LLVM rejects the module: {_excerpt(str(e), text)}") from e
     tuning = llvm.create_pipeline_tuning_options(speed_level=opt)

@@ -122,9 +122,12 @@ def _environment(inputs: Mapping[str, tuple[DType, tuple[IntExpr, ...]]], sizes:
     for name, given in sizes.items():
         if isinstance(given, int) or name not in inputs:
             continue
-        shape = inputs[name][1]
+        dtype, shape = inputs[name]
         if len(shape) != len(given):
             raise InputError(f"--shapes: input {name!r} has {len(shape)} dimensions, got {len(given)}")
+        if any(d.is_const and d != n for d, n in zip(shape, given, strict=True)):
+            declared = f"{dtype}[{', '.join(map(str, shape))}]"
+            raise InputError(f"--shapes: input {name!r}: expected {declared}, got {'x'.join(map(str, given))}")
         env |= {str(d): n for d, n in zip(shape, given, strict=True) if not d.is_const}
     needed = sorted({s for _, shape in inputs.values() for d in shape for s in d.free_vars()})
     missing = [s for s in needed if s not in env]

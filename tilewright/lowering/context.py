@@ -8,6 +8,7 @@ reduction stage holds only the reduction, everything around it is a stage of its
 from __future__ import annotations
 
 import hashlib
+import keyword
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -97,6 +98,12 @@ class KnownTensor(Tensor):
         return choose(flat, ends, lambda k: index_value(self.elements[k])).cast(self.dtype)
 
 
+def identifier(hint: str) -> str:
+    """``hint`` as a name that the text form can read: ``and`` becomes ``and_``."""
+    name = "".join(c if c.isalnum() else "_" for c in hint)
+    return name if name.isidentifier() and not keyword.iskeyword(name) else f"{name}_"
+
+
 class Names:
     """Unique names of one function, handed out in a deterministic order."""
 
@@ -106,9 +113,9 @@ class Names:
         self._taken: set[str] = set(reserved)
 
     def unique(self, hint: str) -> str:
-        """``hint`` itself, or ``hint_1``, ``hint_2``, ... if it is taken."""
-        base = "".join(c if c.isalnum() else "_" for c in hint)
-        name, n = base, 0
+        """``hint`` as an identifier, or ``hint_1``, ``hint_2``, ... if it is taken."""
+        name = base = identifier(hint)
+        n = 0
         while name in self._taken:
             n += 1
             name = f"{base}_{n}"

@@ -31,7 +31,15 @@ from tilewright.core.intexpr import (
 from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import Group
 from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
-from tilewright.lowering.context import FunctionParts, KnownTensor, LowerContext, Names, PackedConstant, ScalarTensor
+from tilewright.lowering.context import (
+    FunctionParts,
+    KnownTensor,
+    LowerContext,
+    Names,
+    PackedConstant,
+    ScalarTensor,
+    identifier,
+)
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.table import RULES
 from tilewright.tensor_ir.compute import Recurrence, Reduction, Tensor, Update, Val, build_func, compute, placeholder
@@ -102,7 +110,7 @@ def _operands(
 
 def _function_name(nodes: Sequence[Node]) -> str:
     names = [n.op.lower() for n in nodes]
-    return "_".join(names if len(names) <= 4 else [*names[:2], f"{len(names) - 3}_more", names[-1]])
+    return identifier("_".join(names if len(names) <= 4 else [*names[:2], f"{len(names) - 3}_more", names[-1]]))
 
 
 def _require_tensor(graph: Graph, name: str, node: Node) -> Value:

@@ -1,6 +1,6 @@
 """The default schedule: a trace by rule for each class of function, taken from its structure and the target alone.
 
-``default_trace(func, target)`` is deterministic, never fails, and gives a trace that replays like any other. The classes:
+``default_trace(func, target)`` is deterministic, never fails, and gives a trace that replays like any other. Classes:
 register tiles (matrix products, convolutions, pooling, outer reductions), rows (softmax, norms, inner reductions),
 spatial (elementwise, data movement, gathers); blocks with ordered axes stay as they were declared.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
+from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.rules.facts import (
     all_blocks,
     block_accesses,
@@ -31,7 +32,12 @@ from tilewright.tensor_ir.ir import Block, Func
 
 def default_trace(func: Func, target: Target) -> Trace:
     """The trace that ``compile`` uses for a function without a tuned record."""
-    s = Schedule(func)
+    return schedule_by_rule(func, target, DefaultDecider()).trace
+
+
+def schedule_by_rule(func: Func, target: Target, decider: Decider) -> Schedule:
+    """The rules' schedule with ``decider`` taking their decisions: a point of the search space that the rules span."""
+    s = Schedule(func, decider=decider)
     inline_stages(s)
     done: set[str] = set()
     while (block := _next(s, done)) is not None:
@@ -39,7 +45,7 @@ def default_trace(func: Func, target: Target) -> Trace:
         s = _schedule_nest(s, block, target, done)
         done |= {b.name for b in all_blocks(s.func)} - before
         done.add(block.name)
-    return s.trace
+    return s
 
 
 def _next(s: Schedule, done: set[str]) -> Block | None:

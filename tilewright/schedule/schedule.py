@@ -16,9 +16,11 @@ Example::
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from tilewright.core.errors import ScheduleError
-from tilewright.schedule.base import Primitive, blocks_in, loops_around
+from tilewright.schedule.base import Primitive, blocks_in, find_loop, loops_around
+from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.primitives.annotate import Annotate
 from tilewright.schedule.primitives.cache_read import CacheRead
 from tilewright.schedule.primitives.cache_write import CacheWrite
@@ -32,6 +34,9 @@ from tilewright.schedule.primitives.reorder import Reorder
 from tilewright.schedule.primitives.reverse_compute_at import ReverseComputeAt
 from tilewright.schedule.primitives.reverse_compute_inline import ReverseComputeInline
 from tilewright.schedule.primitives.rfactor import RFactor
+from tilewright.schedule.primitives.sample_categorical import SampleCategorical
+from tilewright.schedule.primitives.sample_compute_location import ROOT, SampleComputeLocation
+from tilewright.schedule.primitives.sample_perfect_tile import SamplePerfectTile, perfect_tiles
 from tilewright.schedule.primitives.set_scope import SetScope
 from tilewright.schedule.primitives.split import Split
 from tilewright.schedule.primitives.unannotate import Unannotate
@@ -45,7 +50,8 @@ from tilewright.tensor_ir.text import print_func
 class Schedule:
     """A function under transformation. ``func`` is its present form, ``trace`` the steps that made it."""
 
-    def __init__(self, func: Func, trace: Trace | None = None) -> None:
+    def __init__(self, func: Func, trace: Trace | None = None, decider: Decider | None = None) -> None:
+        self.decider: Decider = decider if decider is not None else DefaultDecider()
         self.original = func
         self.trace = Trace()
         self.func = func
@@ -60,7 +66,7 @@ class Schedule:
 
     def copy(self) -> Schedule:
         """A schedule in the same state, to try steps on."""
-        out = Schedule(self.original)
+        out = Schedule(self.original, decider=self.decider)
         out.func, out.trace = self.func, self.trace
         return out
 
@@ -85,6 +91,33 @@ class Schedule:
     def blocks(self) -> list[str]:
         """The blocks in program order."""
         return [b.name for b in blocks_in(self.func.body)]
+
+    # -- decisions -------------------------------------------------------------------------------------------------
+    def sample_categorical(self, label: str, candidates: Sequence[int | str], default: int | str) -> int | str:
+        """Ask for one of ``candidates``; the answer is part of the trace under ``label``, unique in the function."""
+        choice = self.decider.choose(label, candidates, default)
+        self.step(SampleCategorical(label, tuple(candidates), cast("int | str", choice)))
+        return cast("int | str", choice)
+
+    def sample_perfect_tile(
+        self, loop: str, parts: int, max_innermost: int, default: tuple[int, ...] | None = None
+    ) -> tuple[int, ...]:
+        """Ask for ``parts`` factors of a loop of constant extent, the innermost at most ``max_innermost``."""
+        extent = find_loop(self.func, loop).extent.value()
+        candidates = perfect_tiles(extent, parts, max_innermost) if extent else ()
+        if not candidates:
+            raise ScheduleError(f"sample_perfect_tile({loop}): no {parts} factors of {extent} up to {max_innermost}")
+        own = default if default is not None and default in candidates else candidates[-1]
+        choice = cast("tuple[int, ...]", self.decider.choose(f"{loop}.tile", candidates, own))
+        self.step(SamplePerfectTile(loop, max_innermost, choice))
+        return choice
+
+    def sample_compute_location(self, block: str, candidates: Sequence[str], default: str = ROOT) -> str:
+        """Ask for the loop at which ``block`` is computed, one of ``candidates`` or ``"root"``."""
+        options = (ROOT, *candidates)
+        choice = str(self.decider.choose(f"{block}.at", options, default))
+        self.step(SampleComputeLocation(block, options, choice))
+        return choice
 
     # -- loops -----------------------------------------------------------------------------------------------------
     def split(self, loop: str, factors: Sequence[int | None]) -> tuple[str, ...]:

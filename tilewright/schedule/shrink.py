@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.core.intbounds import Ranges, is_nonneg, simplify, upper_bound
+from tilewright.core.intbounds import Ranges, extremes, is_nonneg, simplify, upper_bound
 from tilewright.core.intexpr import ZERO, IntExpr, as_var, const, maximum, minimum, product, var
 from tilewright.schedule.base import fresh_in
 from tilewright.schedule.moves import map_block
@@ -63,14 +63,22 @@ def local_buffer(buffer: Buffer, regions: Sequence[Region | None]) -> Buffer | N
 
 
 def offset_axes(
-    buffer: str, regions: Sequence[Region | None], extents: Sequence[IntExpr], taken: set[str]
+    buffer: str, regions: Sequence[Region | None], extents: Sequence[IntExpr], taken: set[str], ranges: Ranges
 ) -> dict[int, Axis]:
     """An axis for the start of each region that is neither at 0 nor a single point, by dimension."""
     return {
-        d: Axis(fresh_in(taken, f"{buffer}_o{d}_"), extents[d])
+        d: Axis(fresh_in(taken, f"{buffer}_o{d}_"), _room_for(r.low, extents[d], ranges))
         for d, r in enumerate(regions)
         if r is not None and r.low != 0 and r.extent != 1
     }
+
+
+def _room_for(low: IntExpr, extent: IntExpr, ranges: Ranges) -> IntExpr:
+    """``extent``, or more where a region without elements may start behind the last one."""
+    if is_nonneg(extent - 1 - low, ranges):
+        return extent
+    ends = extremes(low, ranges)
+    return extent if ends is None else simplify(maximum(extent, ends[1] + 1), {})
 
 
 def bound_axes(

@@ -306,7 +306,10 @@ class _Writer:
                 text = f"({parts[1][0]} if {parts[0][0]} else {parts[2][0]})"
                 return text, 1 + max(n for _, n in parts)
             case Op(name, args):
-                return self.op(name, args, [self.value(a, depth, variables, buffers) for a in args])
+                parts = []
+                for a in args:  # no comprehension: values are deep, and it would cost a frame a level
+                    parts.append(self.value(a, depth, variables, buffers))
+                return self.op(name, args, parts)
         raise InternalError(f"interpreter: unknown value {e!r}")
 
     def op(self, name: str, args: tuple[Expr, ...], parts: list[tuple[str, int]]) -> tuple[str, int]:

@@ -41,3 +41,9 @@ def test_running_needs_no_ir_room() -> None:
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     loaded = {m.split(".")[1] for m in run.stdout.split()}
     assert loaded <= {"core", "runtime"}
+
+
+@pytest.mark.parametrize("first", ["import tilewright.session", "import tilewright.compile", "pass"])
+def test_compile_is_the_function_whatever_was_imported_first(first: str) -> None:
+    script = f"{first}\nimport tilewright\nassert tilewright.compile.__name__ == 'compile', tilewright.compile\n"
+    subprocess.run([sys.executable, "-c", script + "assert callable(tilewright.compile)"], timeout=60, check=True)

@@ -13,7 +13,7 @@ from tilewright.graph_ir.ops.shapes import decide_less, merge_dims
 
 _UNARY = (
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Celu", "Cos", "Cosh", "Elu", "Erf", "Exp",
-    "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Not", "Reciprocal", "Relu", "Selu", "Shrink",
+    "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Reciprocal", "Relu", "Selu", "Shrink",
     "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu",
 )  # fmt: skip
 
@@ -75,6 +75,7 @@ OPS = table(
     *(_unary(name) for name in _UNARY),
     _unary("Abs", _mapped(_abs)),
     _unary("Neg", _mapped(lambda d: -d)),
+    _unary("Not", _mapped(lambda d: 1 - d if d.is_const else None)),
     _unary("Ceil", _IDENTITY_ON_INTEGERS),
     _unary("Floor", _IDENTITY_ON_INTEGERS),
     _unary("Round", _IDENTITY_ON_INTEGERS),

@@ -22,6 +22,9 @@ from tilewright.schedule.primitives.reorder import Reorder
 from tilewright.schedule.primitives.reverse_compute_at import ReverseComputeAt
 from tilewright.schedule.primitives.reverse_compute_inline import ReverseComputeInline
 from tilewright.schedule.primitives.rfactor import RFactor
+from tilewright.schedule.primitives.sample_categorical import SampleCategorical
+from tilewright.schedule.primitives.sample_compute_location import SampleComputeLocation
+from tilewright.schedule.primitives.sample_perfect_tile import SamplePerfectTile
 from tilewright.schedule.primitives.set_scope import SetScope
 from tilewright.schedule.primitives.split import Split
 from tilewright.schedule.primitives.unannotate import Unannotate
@@ -50,4 +53,8 @@ PRIMITIVES: dict[str, type[Primitive]] = {
     "reverse_compute_inline": ReverseComputeInline,
     "decompose_reduction": DecomposeReduction,
     "rfactor": RFactor,
+    # decisions
+    "sample_categorical": SampleCategorical,
+    "sample_perfect_tile": SamplePerfectTile,
+    "sample_compute_location": SampleComputeLocation,
 }

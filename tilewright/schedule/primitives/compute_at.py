@@ -118,7 +118,7 @@ class ComputeAt(Primitive):
         ]
         local = local_buffer(alloc.buffer, regions)
         taken = names_of(replace_stmt(func, block, None))
-        offsets = {} if local is None else offset_axes(block.buffer, regions, extents, taken)
+        offsets = {} if local is None else offset_axes(block.buffer, regions, extents, taken, ranges)
         kept = {x.name: b for x, b in zip(block.axes, block.bindings, strict=True)}
         moved, nest_loops = bound_axes(block, axes, regions, kept, taken)
 

@@ -117,7 +117,7 @@ class ReverseComputeAt(Primitive):
         local = local_buffer(source, inside) if alone and alloc_of(func, source.name) is not None else None
         new_producer = producer
         if local is not None:
-            offsets = offset_axes(source.name, inside, source.shape, taken)
+            offsets = offset_axes(source.name, inside, source.shape, taken, ranges)
             moved = rebase(moved, source.name, inside, offsets)
             new_producer = rebase(producer, source.name, inside, offsets)
         nest: Stmt = moved

@@ -130,7 +130,7 @@ def output_buffers(func: Func) -> frozenset[str]:
 
 
 def widest_itemsize(func: Func, name: str) -> int:
-    """The largest element that a block loads or stores, in bytes; narrow floats count as the float32 of the arithmetic."""
+    """The largest element that a block loads or stores, in bytes; narrow floats count as float32."""
     block = find_block(func, name)
     types = [b.dtype for b in buffers(func) if b.name == block.buffer] + [x.dtype for x in loads(block.value)]
     return max(4 if t.is_narrow_float else t.itemsize for t in types)

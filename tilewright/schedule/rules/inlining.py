@@ -58,7 +58,7 @@ def _should_inline(s: Schedule, block: Block) -> bool:
 
 
 def _is_packed_operand(stage: Block, user: Block) -> bool:
-    """True if ``user`` reads the stage along both of its innermost result axes: panels laid out for its register tile."""
+    """True if ``user`` reads the stage along both of its innermost result axes: packed panels."""
     axes = [a.name for a in user.axes if a.kind == "spatial"][-2:]
     reads = [x.indices for x in loads(user.value) if x.buffer == stage.buffer]
     return len(axes) == 2 and all(

@@ -19,7 +19,7 @@ def is_worth_spreading(work: int | None, target: Target) -> bool:
 
 
 def parallelize(s: Schedule, block: str, outer: Sequence[str], work: int | None, target: Target) -> None:
-    """Fuse the leading loops of ``outer`` (root-level, outermost first) until they feed all threads; make them parallel.
+    """Fuse the leading loops of ``outer`` (root-level, outermost first) until they feed all threads, in parallel.
 
     ``work``: scalar operations of the nest, None if symbolic (then it is spread). Leaves the nest alone when it is
     too small to split or the target has one thread.

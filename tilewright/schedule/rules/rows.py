@@ -1,7 +1,8 @@
 """Reductions along the contiguous axis: softmax, layer norm, sums, means, maxima.
 
 Each row belongs to one thread; the stages of a row run one after the other on a row buffer that stays in cache; a
-reduction keeps several vectors of partial results (``rfactor``) and combines them at the end of the row.
+reduction keeps several vectors of partial results (``rfactor``) and combines them at the end of the
+row. Decision: ``<block>.partials``, how many vectors.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from tilewright.schedule.rules.facts import (
     work,
 )
 from tilewright.schedule.rules.parallelism import parallelize
-from tilewright.schedule.rules.spatial import fuse_linear, peel_if_ragged, vectorize_loop
+from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block
 from tilewright.tensor_ir.ir import loads
 
 _PARTIALS = 4
+_PARTIAL_COUNTS = (1, 2, 4, 8)
 
 
 def try_rows(s: Schedule, consumer: str, target: Target, done: set[str]) -> Schedule | None:
@@ -86,17 +88,6 @@ def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[st
     parallelize(s, consumer, rows, total, target)
 
 
-def vectorize_inner(s: Schedule, block: str, above: int, target: Target) -> None:
-    """Vectorize the innermost loop of ``block`` below its first ``above`` loops, if it has one."""
-    fuse_linear(s, block, above)
-    names = [x.var for x in loops_of(s.func, block)][above:]
-    if not names:
-        return
-    lead = vectorize_loop(s, block, names[-1], target)
-    if lead is not None:
-        peel_if_ragged(s, block, lead)
-
-
 def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     """Vector partial results for the innermost reduction loop of ``block`` (unit stride), combined afterwards."""
     steps = reduce_loops(s.func, block)
@@ -107,6 +98,8 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     width = lanes * _PARTIALS
     while extent is not None and width > lanes and extent < 2 * width:
         width //= 2
+    options = tuple(n for n in _PARTIAL_COUNTS if extent is None or n * lanes <= extent)
+    width = lanes * int(s.sample_categorical(f"{block}.partials", options, width // lanes))
     attempt = s.copy()
     try:
         _partial_sums(attempt, block, steps, width, lanes)
@@ -116,7 +109,7 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
 
 
 def _partial_sums(s: Schedule, block: str, steps: list[str], width: int, lanes: int) -> None:
-    outer, inner = s.split(steps[-1], (None, width))
+    _, inner = s.split(steps[-1], (None, width))
     _factor(s, block, inner, lanes, unroll_steps=False)
     if width > lanes:
         _, inner = s.split(reduce_loops(s.func, block)[-1], (None, lanes))

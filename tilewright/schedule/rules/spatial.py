@@ -1,7 +1,7 @@
 """Elementwise, data movement, gathers, and everything else that is one block without a reduction.
 
 Neighbouring loops are fused where every access stays linear, the loop with the most unit strides is vectorized, a few
-vectors are in flight, and the outermost loop is spread over threads.
+vectors are in flight, and the outermost loop is spread over threads. Decision: ``<block>.vectors``, how many.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.schedule import Schedule
 
 _VECTORS = 4
+_VECTOR_COUNTS = (1, 2, 4, 8)
 
 
 def schedule_spatial(s: Schedule, block: str, target: Target, above: int = 0) -> None:
@@ -95,6 +96,7 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
     count = vectors
     while count > 1 and extent is not None and extent < 2 * lanes * count:
         count //= 2
+    count = int(s.sample_categorical(f"{block}.vectors", _VECTOR_COUNTS, count))
     if count > 1:
         outer, middle, inner = s.split(loop, (None, count, lanes))
         s.vectorize(inner)
@@ -120,3 +122,14 @@ def peel_if_ragged(s: Schedule, block: str, loop: str) -> None:
             except ScheduleError:
                 return
             return
+
+
+def vectorize_inner(s: Schedule, block: str, above: int, target: Target) -> None:
+    """Vectorize the innermost loop of ``block`` below its first ``above`` loops, if it has one."""
+    fuse_linear(s, block, above)
+    names = [x.var for x in loops_of(s.func, block)][above:]
+    if not names:
+        return
+    lead = vectorize_loop(s, block, names[-1], target)
+    if lead is not None:
+        peel_if_ragged(s, block, lead)

@@ -1,0 +1,182 @@
+"""The command line, command by command, in this process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.cli import COMMANDS, main
+from tilewright.ort import is_installed
+from tilewright.tests.api.models import convolution, perceptron, perceptron_by_hand, saved
+
+ALONE = ["--alone"] if not is_installed() else []
+
+
+@pytest.fixture(scope="module")
+def dynamic(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return saved(perceptron(), tmp_path_factory.mktemp("models"), "perceptron")
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return saved(convolution(12), tmp_path_factory.mktemp("models"), "convolution")
+
+
+def _error(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The one line that a failing command prints."""
+    assert main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "Traceback" not in captured.err
+    return captured.err.strip()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    assert capsys.readouterr().out.startswith(f"usage: tilewright {command}")
+
+
+def test_overview(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([])
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in COMMANDS)
+
+
+def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["tune-everything"])
+    assert "invalid choice: 'tune-everything'" in capsys.readouterr().err
+
+
+def test_as_a_module() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tilewright", "--version"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert run.stdout.startswith("tilewright ")
+
+
+# -- run -----------------------------------------------------------------------------------------------------------
+def test_run_with_inputs(dynamic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 32)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    out = tmp_path / "y.npz"
+    assert main(["run", dynamic, "--inputs", str(tmp_path / "x.npz"), "--output", str(out)]) == 0
+    with np.load(out) as results:
+        np.testing.assert_allclose(results["y"], perceptron_by_hand(perceptron(), x), rtol=1e-4, atol=1e-5)
+    assert "float32[3, 10]" in capsys.readouterr().out
+
+
+def test_run_with_random_inputs_is_seeded(dynamic: str, tmp_path: Path) -> None:
+    results = []
+    for k, seed in enumerate("001"):
+        out = tmp_path / f"{k}.npz"
+        assert main(["run", dynamic, "--shapes", "batch=2", "--seed", seed, "--output", str(out)]) == 0
+        with np.load(out) as arrays:
+            results.append(arrays["y"])
+    np.testing.assert_array_equal(results[0], results[1])
+    assert not np.array_equal(results[0], results[2])
+
+
+def test_shapes_by_input_name(dynamic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", dynamic, "--shapes", "x=4x32", "--specialize", "--threads", "1", "--no-cache"]) == 0
+    assert "float32[4, 10]" in capsys.readouterr().out
+
+
+# -- inspect -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("stage", "texts"),
+    [
+        ("import", ("MatMul", "Relu", "batch")),
+        ("passes", ("MatMul", "Relu")),
+        ("plan", ("kernel k0_matmul_add_relu", "hidden, bias, relu")),
+        ("function", ("block(", "def k0", "def k1")),
+        ("trace", ("# k0_matmul_add_relu", "vectorize(")),
+        ("scheduled", ("vectorized(", "parallel(")),
+        ("llvm", ("define void @k0_matmul_add_relu", "define void @k1_matmul")),
+        ("asm", (".text", "k0_matmul_add_relu:")),
+    ],
+)
+def test_inspect(stage: str, texts: tuple[str, ...], dynamic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", dynamic, "--stage", stage]) == 0
+    out = capsys.readouterr().out
+    assert all(t in out for t in texts)
+
+
+def test_inspect_one_kernel(dynamic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", dynamic, "--stage", "function", "--kernel", "k1"]) == 0
+    out = capsys.readouterr().out
+    assert "def k1_matmul" in out
+    assert "def k0" not in out
+    assert "expected one of k0_matmul_add_relu, k1_matmul; got 'k7'" in _error(
+        capsys, "inspect", dynamic, "--stage", "trace", "--kernel", "k7"
+    )
+
+
+# -- the others ----------------------------------------------------------------------------------------------------
+def test_verify(dynamic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", dynamic, "--shapes", "batch=5"]) == 0
+    out = capsys.readouterr().out
+    assert "all layers agree" in out
+    assert "MatMul+Add+Relu" in out
+
+
+def test_bench(static: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", static, "--runs", "4", *ALONE]) == 0
+    out = capsys.readouterr().out
+    assert "tilewright" in out
+    assert ("onnxruntime" in out) == is_installed()
+
+
+def test_profile(static: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", static, "--runs", "2"]) == 0
+    assert "GFLOP/s" in capsys.readouterr().out
+
+
+def test_explain_and_dump(static: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", static, "--dump", str(tmp_path)]) == 0
+    assert "graph passes" in capsys.readouterr().out
+    assert (tmp_path / "2_passes.txt").is_file()
+
+
+def test_disable_pass(static: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", static, "--stage", "passes", "--disable-pass", "channels_last"]) == 0
+    assert "NHWC" not in capsys.readouterr().out
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--no-peaks"]) == 0
+    out = capsys.readouterr().out
+    for part in ("CPU:", "features:", "affinity mask", "OpenMP runtime:", "object cache:", "llvmlite"):
+        assert part in out
+
+
+def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "list"]) == 0
+    assert "squeezenet" in capsys.readouterr().out.split()
+    assert "expected one of" in _error(capsys, "demo", "lenet")
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+def test_errors_are_one_line(dynamic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "need sizes: give --shapes batch=1" in _error(capsys, "run", dynamic)
+    assert "nowhere.onnx" in _error(capsys, "run", str(tmp_path / "nowhere.onnx"))
+    assert "nowhere.npz" in _error(capsys, "run", dynamic, "--inputs", str(tmp_path / "nowhere.npz"))
+    (tmp_path / "text.npz").write_text("not arrays")
+    assert "expected an .npz file" in _error(capsys, "run", dynamic, "--inputs", str(tmp_path / "text.npz"))
+    assert "TargetError" in _error(capsys, "explain", dynamic, "--target", "cuda")
+    assert "name of a pass or rule" in _error(capsys, "explain", dynamic, "--disable-pass", "inline")
+    assert "has 2 dimensions, got 3" in _error(capsys, "run", dynamic, "--shapes", "x=4x32x1")
+    assert "expected float32[batch, 32], got 4x33" in _error(capsys, "run", dynamic, "--shapes", "x=4x33")
+
+
+def test_malformed_shapes(dynamic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", dynamic, "--shapes", "batch"])
+    assert "expected name=4 or name=1x3x224x224, got 'batch'" in capsys.readouterr().err
