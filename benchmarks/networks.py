@@ -4,8 +4,8 @@
     python benchmarks/networks.py --models DIR [NAME ...] [--threads 1,2] [--seconds 8] [--json OUT.json]
     python benchmarks/networks.py --light [NAME ...]
 
-Networks are kept as NAME.structure.onnx (see accuracy.py). Speed is onnxruntime's median over ours: above 1 we are faster.
-The machine should be otherwise idle; thread pools of two runtimes on busy cores measure the scheduler, not the code.
+Networks are kept as NAME.structure.onnx (see accuracy.py). Speed is onnxruntime's median over ours: above 1 we are
+faster. The machine should be otherwise idle: on busy cores, two thread pools measure the scheduler, not the code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def main() -> int:
         return 0
     names = args.names or _known(args)
     rows = []
-    head = f"{'network':<28} {'thr':>3} {'ours ms':>9} {'p10':>9} {'p90':>9} {'ort ms':>9} {'p10':>9} {'p90':>9} {'speed':>6}"
+    titles = ("ours ms", "p10", "p90", "ort ms", "p10", "p90")
+    head = f"{'network':<28} {'thr':>3} {' '.join(f'{t:>9}' for t in titles)} {'speed':>6}"
     print(head, "-" * len(head), sep="\n")
     for name in names:
         for threads in map(int, args.threads.split(",")):
@@ -39,7 +40,8 @@ def main() -> int:
             rows.append(row)
             print(_line(row), flush=True)
             if args.json:
-                Path(args.json).write_text(json.dumps({"machine": _machine(), "rows": rows}, indent=1), encoding="utf-8")
+                text = json.dumps({"machine": _machine(), "rows": rows}, indent=1)
+                Path(args.json).write_text(text, encoding="utf-8")
     speeds = [r["speed"] for r in rows if "speed" in r]
     if speeds:
         mean = math.exp(sum(map(math.log, speeds)) / len(speeds))
@@ -90,7 +92,8 @@ def _one(args: argparse.Namespace) -> dict:
     from tilewright.ort import open_session
 
     threads = int(args.threads)
-    source, feed = _light(args.one) if args.light else materialize(Path(args.models), args.one, Path(args.work), args.case)
+    kept = (Path(args.models), args.one, Path(args.work), args.case)
+    source, feed = _light(args.one) if args.light else materialize(*kept)
     start = time.perf_counter()
     model = tilewright.compile(source, threads=threads, progress=False)
     compiled = time.perf_counter() - start

@@ -42,7 +42,7 @@ HEAD = """\
 <!-- Written by docs/make_pipeline.py; a test compares it with what the compiler prints today. Do not edit. -->
 
 A fully connected layer, `y = relu(x @ w + b)`, from two ONNX nodes to x86 instructions. Every block below is what the
-compiler prints. To see the same of your own model: `tilewright inspect MODEL --stage STAGE`, or `model.dump(directory)`.
+compiler prints. For the same of your own model: `tilewright inspect MODEL --stage STAGE`, or `model.dump(directory)`.
 The function that runs all of this is `compile` in `tilewright/compile.py`."""
 
 

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tilewright.compile import compile
+    from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
     from tilewright.core.errors import (
         InputError,
         ModelError,

@@ -6,27 +6,24 @@ version) and the target, so that a hit skips scheduling, emission and LLVM.
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from tilewright.codegen.cache import ObjectCache
+from tilewright.codegen.cache import ObjectCache, object_key
+from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.jit import assembly_text, compile_objects
-from tilewright.codegen.emit import emit_kernel
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, parse
 from tilewright.core.target import Target
-from tilewright.lowering.workspaces import is_parallel, workspaces_of
-from tilewright.schedule.default import default_trace
+from tilewright.lowering.workspaces import Scheduled
+from tilewright.schedule.decisions import DefaultDecider
+from tilewright.schedule.default import schedule_by_rule
+from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import print_func
-
-SYMBOL = "kernel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +42,10 @@ class Kernel:
     code: bytes
     cached: bool
 
+    def facts(self) -> Scheduled:
+        """What the plan needs to know of the scheduled function."""
+        return Scheduled(self.func.dims, self.workspaces, self.parallel)
+
     def scheduled(self) -> Func:
         """The function with the trace applied."""
         return self.trace.apply(self.func)
@@ -58,17 +59,6 @@ class Kernel:
         return assembly_text(self.llvm_text(target), target)
 
 
-@functools.cache
-def source_version() -> str:
-    """A digest of the rooms between a function and its machine code: a change of any of them empties the cache."""
-    digest = hashlib.sha256()
-    root = Path(__file__).parent
-    for room in ("core", "tensor_ir", "schedule", "codegen"):
-        for path in sorted((root / room).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
 def build_kernels(
     funcs: Mapping[str, Func], target: Target, cache: ObjectCache | None, traces: Mapping[str, Trace] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -76,7 +66,7 @@ def build_kernels(
     """A kernel for every function, by name. ``traces`` overrides the default trace of some."""
     traces = traces or {}
     out: dict[str, Kernel] = {}
-    missing: list[tuple[str, str, Trace, Func, str]] = []
+    missing: list[tuple[str, str, Schedule, str]] = []
     texts: list[str] = []
     for name, func in funcs.items():
         given = traces.get(name)
@@ -85,15 +75,16 @@ def build_kernels(
         if hit is not None:
             out[name] = hit
             continue
-        trace = given if given is not None else default_trace(func, target)
-        scheduled = trace.apply(func)
+        schedule = schedule_by_rule(func, target, DefaultDecider()) if given is None else Schedule(func, given)
         symbol = f"tw_{key[:24]}"
-        texts.append(emit_kernel(scheduled, target, symbol))
-        missing.append((name, key, trace, scheduled, symbol))
+        texts.append(emit_kernel(schedule.func, target, symbol))
+        missing.append((name, key, schedule, symbol))
         progress(len(out) + len(missing), 2 * len(funcs))
-    for (name, key, trace, scheduled, symbol), code in zip(missing, compile_objects([(t, target) for t in texts]), strict=True):
-        spaces = tuple((b.dtype, b.shape) for b in workspaces_of(scheduled))
-        kernel = Kernel(name, funcs[name], trace, spaces, is_parallel(scheduled), symbol, code, cached=False)
+    codes = compile_objects([(t, target) for t in texts])
+    for (name, key, schedule, symbol), code in zip(missing, codes, strict=True):
+        spaces = tuple((b.dtype, b.shape) for b in workspaces(schedule.func))
+        parallel = is_parallel(schedule.func)
+        kernel = Kernel(name, funcs[name], schedule.trace, spaces, parallel, symbol, code, cached=False)
         if cache is not None:
             cache.put(key, _write(kernel))
         out[name] = kernel
@@ -104,8 +95,7 @@ def build_kernels(
 
 def _key(func: Func, target: Target, trace: Trace | None) -> str:
     schedule = "default" if trace is None else trace.to_text()
-    parts = (source_version(), target.key(), schedule, print_func(func))
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return object_key(f"{schedule}\0{print_func(func)}", target, rooms=("core", "tensor_ir", "schedule", "codegen"))
 
 
 def _write(kernel: Kernel) -> bytes:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from tilewright.autotune.peaks import measure_peaks
 from tilewright.build import Kernel, build_kernels
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.host import parse_target
-from tilewright.codegen.openmp import threads_usable
-from tilewright.autotune.peaks import measure_peaks
+from tilewright.codegen.team import team_code
 from tilewright.core.errors import InputError
 from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan
 from tilewright.core.target import Target
@@ -28,9 +28,11 @@ from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.link import link_plan
 from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan, require_bound
-from tilewright.lowering.workspaces import Scheduled, with_scheduled
+from tilewright.lowering.table import is_taken
+from tilewright.lowering.workspaces import with_scheduled
 from tilewright.progress import Progress
 from tilewright.runtime.model import BuildInfo, CompiledModel
+from tilewright.runtime.team import Crew
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.text import print_func
 
@@ -84,7 +86,7 @@ def compile(  # noqa: A001
     chosen = _with_threads(parse_target(target), threads)
     with Progress(progress) as bar:
         bar.say("import")
-        graph = from_onnx(model, input_shapes)
+        graph = from_onnx(model, input_shapes, is_taken)
         verify_graph(graph)
         clock.lap("import")
         if stop_after == "import":
@@ -112,7 +114,7 @@ def compile(  # noqa: A001
             return kernels
 
         bar.say("linking")
-        plan = with_scheduled(lowered.plan, {k.name: Scheduled(k.func.dims, k.workspaces, k.parallel) for k in kernels.values()})
+        plan = with_scheduled(lowered.plan, {name: k.facts() for name, k in kernels.items()})
         require_bound(plan)
         code, library = link_plan(plan, kernels, chosen, objects)
         clock.lap("link")
@@ -125,7 +127,7 @@ def compile(  # noqa: A001
         graph.outputs,
         lambda n: measure_peaks(chosen, n),
     )
-    return CompiledModel(plan, code, lambda: chosen.threads if threads_usable() else 1, info, library)
+    return CompiledModel(plan, code, Crew(chosen.threads, team_code()), info, library)
 
 
 class _Clock:

@@ -6,10 +6,9 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from tilewright.build import Kernel
-from tilewright.codegen.cache import ObjectCache
+from tilewright.codegen.cache import ObjectCache, object_key
 from tilewright.codegen.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.jit import Library, compile_object
-from tilewright.codegen.openmp import load_openmp
 from tilewright.core.errors import InternalError
 from tilewright.core.plan import ControlStep, KernelStep, Plan, Segment, segments
 from tilewright.core.target import Target
@@ -25,7 +24,7 @@ def link_plan(plan: Plan, kernels: Mapping[str, Kernel], target: Target, cache: 
     for text, symbol in entries.values():
         if symbol not in objects:
             objects[symbol] = _object(text, target, cache)
-    library = Library(objects.values(), {symbol for _, symbol in entries.values()}, entry_imports(load_openmp()))
+    library = Library(objects.values(), {symbol for _, symbol in entries.values()}, entry_imports())
     return _code(plan, "m", {k: library.addresses[s] for k, (_, s) in entries.items()}), library
 
 
@@ -54,15 +53,14 @@ def _code(plan: Plan, path: str, addresses: Mapping[str, int]) -> PlanCode:
 
 def _entry(steps: tuple[KernelStep, ...], kernels: Mapping[str, Kernel], target: Target) -> tuple[str, str]:
     """Text and symbol of a segment's entry function."""
-    calls = [EntryStep(kernels[s.kernel].symbol, len(s.args), len(s.dims), s.parallel) for s in steps]
-    team = any(s.parallel for s in steps) and load_openmp().available
-    digest = hashlib.sha256(repr((calls, team, target.legality_key())).encode()).hexdigest()[:24]
+    calls = [EntryStep(kernels[s.kernel].symbol, len(s.args), len(s.dims)) for s in steps]
+    digest = hashlib.sha256(repr((calls, target.legality_key())).encode()).hexdigest()[:24]
     symbol = f"entry_{digest}"
-    return emit_entry(symbol, calls, target, team), symbol
+    return emit_entry(symbol, calls, target), symbol
 
 
 def _object(text: str, target: Target, cache: ObjectCache | None) -> bytes:
-    key = hashlib.sha256(f"entry\0{target.legality_key()}\0{text}".encode()).hexdigest()
+    key = object_key(text, target, opt=1)
     code = cache.get(key) if cache is not None else None
     if code is None:
         code = compile_object(text, target, opt=1)

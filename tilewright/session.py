@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.compile import compile
+from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import InputError
 from tilewright.graph_ir.text import print_graph
 from tilewright.runtime.signature import TensorSpec
@@ -27,7 +27,7 @@ class SessionOptions:
     """The options of ONNX Runtime that have a counterpart here.
 
     ``graph_optimization_level``: 0, 1, 2, 99 as in ONNX Runtime's enum (or the enum itself), or a level's name.
-    ``intra_op_num_threads``: 0 for the default. ``optimized_model_filepath``: where to write the optimized graph as text.
+    ``intra_op_num_threads``: 0 for the default. ``optimized_model_filepath``: where to write the optimized graph's text.
     """
 
     graph_optimization_level: object = "all"

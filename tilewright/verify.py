@@ -3,8 +3,8 @@
 Three references, each for another suspect:
 
 - ``lowered``: the interpreter on the graph after passes. A difference is the fault of lowering, schedules or codegen.
-- ``imported``: the interpreter on the graph as imported. A difference without one in ``lowered`` is the fault of a pass.
-- ``onnxruntime``: with its optimisation off, if it is installed. A difference without one in the others is the importer's.
+- ``imported``: the interpreter on the graph as imported. A difference that ``lowered`` does not have is a pass's fault.
+- ``onnxruntime``: with its optimisation off, if it is installed. A difference that only it has is the importer's.
 
 Values are compared where kernels meet: at the boundaries of fusion groups, so that what is verified is what runs.
 """
@@ -20,7 +20,7 @@ import onnx
 
 from tilewright.build import build_kernels
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.openmp import threads_usable
+from tilewright.codegen.team import team_code
 from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import group_graph
 from tilewright.graph_ir.interpreter import interpret
@@ -28,9 +28,10 @@ from tilewright.graph_ir.ir import Graph, TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.link import link_plan
 from tilewright.lowering.plan import lower_graph_to_plan, require_bound
-from tilewright.lowering.workspaces import Scheduled, with_scheduled
+from tilewright.lowering.workspaces import with_scheduled
 from tilewright.ort import OnnxRuntimeError, open_session, translated_errors
 from tilewright.runtime.model import BuildInfo, CompiledModel
+from tilewright.runtime.team import Crew
 
 REFERENCES = ("lowered", "imported", "onnxruntime")
 
@@ -39,8 +40,8 @@ REFERENCES = ("lowered", "imported", "onnxruntime")
 class Layer:
     """One value: where it is made, and its error against each reference that knows it.
 
-    An error is the largest difference in units of the reference's standard deviation; infinite where element type, shape
-    or the places of NaN and infinity differ; for other than floats the largest difference.
+    An error is the largest difference in units of the reference's standard deviation; infinite where element type,
+    shape or the places of NaN and infinity differ; for other than floats the largest difference.
     """
 
     value: str
@@ -126,12 +127,12 @@ def _run_natively(
 ) -> dict[str, np.ndarray]:
     lowered = lower_graph_to_plan(graph, target)
     kernels = build_kernels(lowered.funcs, target, cache)
-    facts = {k.name: Scheduled(k.func.dims, k.workspaces, k.parallel) for k in kernels.values()}
+    facts = {k.name: k.facts() for k in kernels.values()}
     plan = with_scheduled(lowered.plan, facts)
     require_bound(plan)
     code, library = link_plan(plan, kernels, target, cache)
     info = BuildInfo(lambda: "", {}, output_names=graph.outputs)
-    return CompiledModel(plan, code, lambda: target.threads if threads_usable() else 1, info, library).run(feed)
+    return CompiledModel(plan, code, Crew(target.threads, team_code()), info, library).run(feed)
 
 
 def _run_onnxruntime(

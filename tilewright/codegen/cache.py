@@ -25,21 +25,25 @@ _SUFFIX = ".o"
 _DIGEST_BYTES = 32
 
 
+ROOMS = ("core", "tensor_ir", "codegen")
+"""The rooms whose code stands between a scheduled function and its machine code."""
+
+
 @functools.cache
-def codegen_version() -> str:
-    """A hash of the sources of this room and of the IR it reads, with the versions of llvmlite and LLVM."""
-    here = Path(__file__).parent
+def sources_version(rooms: tuple[str, ...] = ROOMS) -> str:
+    """A hash of the sources of ``rooms``, with the versions of llvmlite and LLVM."""
+    package = Path(__file__).parent.parent
     digest = hashlib.sha256(f"{llvmlite.__version__} {llvm.llvm_version_info}".encode())
-    sources = [*here.glob("*.py"), *(here.parent / "tensor_ir").glob("*.py"), *(here.parent / "core").glob("int*.py")]
-    for path in sorted(sources):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
+    for room in rooms:
+        for path in sorted((package / room).rglob("*.py")):
+            digest.update(path.relative_to(package).as_posix().encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def object_key(text: str, target: Target, opt: int = 3) -> str:
-    """The cache key of a kernel given as text (its IR, or anything that determines the IR)."""
-    parts = (codegen_version(), target.legality_key(), str(target.has_fma), str(opt), text)
+def object_key(text: str, target: Target, opt: int = 3, rooms: tuple[str, ...] = ROOMS) -> str:
+    """The cache key of code given as text (its IR, or anything that determines the IR with the code of ``rooms``)."""
+    parts = (sources_version(rooms), target.key(), str(target.has_fma), str(opt), text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

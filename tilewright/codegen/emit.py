@@ -1,18 +1,19 @@
-"""A function as LLVM IR: the kernel that the runtime calls, and inside it the nests spread over a team of threads.
+"""A function as LLVM IR: the kernel that the runtime calls, and inside it the nests that threads share.
 
-``void kernel(ptr args, ptr dims, i64 tid, i64 nthreads, ptr barrier)`` reads the pointers and the dims from its
-tables and calls one internal function for each phase, with a barrier in between. A phase is a run of root nests that
-need no barrier: one stands between two nests of which at least one is parallel if one writes what the other uses.
-Within a phase a parallel loop gives thread ``tid`` the iterations ``[tid*N/T, (tid+1)*N/T)``; other nests run on
-thread 0.
+``void kernel(ptr args, ptr dims, ptr team)`` runs phase after phase. A phase is a run of root nests that may go on at
+once: a new one begins between two nests of which at least one is parallel if one writes what the other uses. A phase
+with a parallel loop is handed to the team (:mod:`tilewright.codegen.team`) as ``void phase(ptr args, ptr dims, i64
+chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0 the
+other nests. Without a team (null), and for other phases, the one call is chunk 0 of 1.
 
 The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets two
-arguments overlap unless the function says so with the attribute ``inplace = "out:in, ..."``). Phases are functions
-of their own because such facts must not reach across a barrier, after which other threads have written the same
-buffers.
+arguments overlap unless the function says so with the attribute ``inplace = "out:in, ..."``). Phases are functions of
+their own because such facts must not reach from one to the next, where other threads have written the same buffers.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from tilewright.codegen.builder import Code, ModuleText
 from tilewright.codegen.context import Context
@@ -45,7 +46,6 @@ from tilewright.tensor_ir.ir import (
 def emit_kernel(func: Func, target: Target, symbol: str) -> str:
     """The LLVM IR module of one kernel, exported as ``symbol``."""
     module = ModuleText(target)
-    func = store_empty_inits(func)
     nests, allocs = root_nests(func)
     buffers = [*func.params, *(b for b in allocs if b.scope == "global")]
     local = [b for b in allocs if b.scope == "local"]
@@ -54,7 +54,8 @@ def emit_kernel(func: Func, target: Target, symbol: str) -> str:
     pad = vector_pad(func.body)
     for i, phase in enumerate(phases):
         module.functions.append(_phase_function(module, f"phase{i}", func, buffers, local, phase, pad))
-    module.functions.append(_kernel_function(func, symbol, len(buffers), len(phases)))
+        module.functions.append(_chunk_function(func, i, len(buffers)))
+    module.functions.append(_kernel_function(symbol, phases))
     return module.text()
 
 
@@ -65,11 +66,14 @@ def workspaces(func: Func) -> tuple[Buffer, ...]:
 
 def is_parallel(func: Func) -> bool:
     """True if more than one thread has work in the kernel."""
-    return any(isinstance(s, Loop) and s.kind == "parallel" for s in root_nests(func)[0])
+    return any(_is_parallel_loop(s) for s in root_nests(func)[0])
 
 
 def root_nests(func: Func) -> tuple[list[Stmt], list[Buffer]]:
-    """The statements at the root in order, and the buffers allocated around them."""
+    """The statements at the root in order, and the buffers allocated around them.
+
+    A local buffer that several phases use, all on thread 0, is a global one here: a stack frame ends with its phase.
+    """
     nests: list[Stmt] = []
     allocs: list[Buffer] = []
 
@@ -83,8 +87,15 @@ def root_nests(func: Func) -> tuple[list[Stmt], list[Buffer]]:
         else:
             nests.append(s)
 
-    visit(func.body)
-    return nests, allocs
+    visit(store_empty_inits(func).body)
+    phases = [[(_is_parallel_loop(s), set().union(*_uses(s))) for s in phase] for phase in _phases(nests)]
+    team = {name for phase in phases for parallel, used in phase if parallel for name in used}
+    shared = {b.name for b in allocs if sum(any(b.name in used for _, used in p) for p in phases) > 1} - team
+    return nests, [replace(b, scope="global") if b.name in shared else b for b in allocs]
+
+
+def _is_parallel_loop(s: Stmt) -> bool:
+    return isinstance(s, Loop) and s.kind == "parallel"
 
 
 def _strides(b: Buffer) -> tuple[IntExpr, ...]:
@@ -127,12 +138,12 @@ def _phase_function(
         if b.name in read | written:
             emitter.allocate(b)
     for s in nests:
-        if isinstance(s, Loop) and s.kind == "parallel":
+        if isinstance(s, Loop) and _is_parallel_loop(s):
             _parallel(ctx, emitter, s)
         else:
             _alone(ctx, emitter, s)
     code.block.terminator = "ret void"
-    params += ["i64 %tid", "i64 %nthreads"]
+    params += ["i64 %chunk", "i64 %chunks"]
     return f"define internal void @{name}({', '.join(params)}) noinline nounwind {{\n{code.text()}\n}}"
 
 
@@ -152,7 +163,8 @@ def _inplace(func: Func) -> set[str]:
     return {name.strip() for pair in text.split(",") for name in pair.split(":") if name.strip()}
 
 
-def _kernel_function(func: Func, symbol: str, pointers: int, phases: int) -> str:
+def _chunk_function(func: Func, index: int, pointers: int) -> str:
+    """The form in which a team calls a phase: it reads pointers and dims from their tables."""
     lines: list[str] = []
     operands: list[str] = []
     for i in range(pointers):
@@ -163,26 +175,42 @@ def _kernel_function(func: Func, symbol: str, pointers: int, phases: int) -> str
         lines.append(f"  %t{i} = getelementptr i64, ptr %dims, i64 {i}")
         lines.append(f"  %d{i} = load i64, ptr %t{i}, align 8")
         operands.append(f"i64 %d{i}")
-    operands += ["i64 %tid", "i64 %nthreads"]
-    if phases > 1:
-        lines.append("  %several = icmp sgt i64 %nthreads, 1")
-    for i in range(phases):
-        if i:
-            lines.append(f"  br i1 %several, label %wait{i}, label %ready{i}")
-            lines.append(f"wait{i}:\n  call void %barrier()\n  br label %ready{i}\nready{i}:")
-        lines.append(f"  call void @phase{i}({', '.join(operands)})")
-    lines.append("  ret void")
-    head = f"define void @{symbol}(ptr %args, ptr %dims, i64 %tid, i64 %nthreads, ptr %barrier) nounwind"
+    operands += ["i64 %chunk", "i64 %chunks"]
+    lines += [f"  call void @phase{index}({', '.join(operands)})", "  ret void"]
+    head = f"define internal void @chunk{index}(ptr %args, ptr %dims, i64 %chunk, i64 %chunks) nounwind"
     return "\n".join([head + " {", "entry:", *lines, "}"])
+
+
+def _kernel_function(symbol: str, phases: list[list[Stmt]]) -> str:
+    lines: list[str] = ["  %alone = icmp eq ptr %team, null"]
+    for i, phase in enumerate(phases):
+        call = f"  call void @chunk{i}(ptr %args, ptr %dims, i64 0, i64 1)"
+        if not any(_is_shared(s) for s in phase):
+            lines.append(call)
+            continue
+        lines += [
+            f"  br i1 %alone, label %one{i}, label %many{i}",
+            f"one{i}:\n{call}\n  br label %next{i}",
+            f"many{i}:\n  %for{i} = load ptr, ptr %team, align 8",
+            f"  call void %for{i}(ptr %team, ptr @chunk{i}, ptr %args, ptr %dims)\n  br label %next{i}",
+            f"next{i}:",
+        ]
+    lines.append("  ret void")
+    head = f"define void @{symbol}(ptr %args, ptr %dims, ptr %team) nounwind"
+    return "\n".join([head + " {", "entry:", *lines, "}"])
+
+
+def _is_shared(s: Stmt) -> bool:
+    return isinstance(s, Loop) and s.kind == "parallel"
 
 
 # -- nests and threads -----------------------------------------------------------------------------------------------
 def _phases(nests: list[Stmt]) -> list[list[Stmt]]:
-    """Nests in runs between which all threads must wait for each other."""
+    """Nests in runs such that each needs the one before it to be complete."""
     phases: list[list[Stmt]] = []
     pending: list[tuple[bool, set[str], set[str]]] = []
     for s in nests:
-        parallel = isinstance(s, Loop) and s.kind == "parallel"
+        parallel = _is_parallel_loop(s)
         reads, writes = _uses(s)
         clash = any((parallel or p) and bool(w & (reads | writes) or writes & r) for p, r, w in pending)
         if clash or not phases:
@@ -200,16 +228,16 @@ def _require_private(phases: list[list[Stmt]], local: set[str]) -> None:
         for s in phase:
             reads, writes = _uses(s)
             for name in sorted(local & (reads | writes)):
-                parallel = isinstance(s, Loop) and s.kind == "parallel"
+                parallel = _is_parallel_loop(s)
                 if parallel or seen.setdefault(name, i) != i:
                     raise InternalError(f"codegen: local buffer {name} at the root is used across threads")
 
 
 def _alone(ctx: Context, emitter: StatementEmitter, s: Stmt) -> None:
-    """A nest for thread 0."""
+    """A nest that chunk 0 runs."""
     code = ctx.code
     first, after = code.new_block("alone"), code.new_block("together")
-    alone = code.emit("i1", 0, "icmp eq i64 %tid, 0")
+    alone = code.emit("i1", 0, "icmp eq i64 %chunk, 0")
     code.branch_if(alone.text, first, after)
     code.start(first)
     ctx.indexer.push(first)
@@ -220,14 +248,14 @@ def _alone(ctx: Context, emitter: StatementEmitter, s: Stmt) -> None:
 
 
 def _parallel(ctx: Context, emitter: StatementEmitter, s: Loop) -> None:
-    """The contiguous chunk of this thread."""
+    """The contiguous iterations of this chunk."""
     code, indexer = ctx.code, ctx.indexer
     indexer.ranges[s.var] = loop_range(s.extent)
     n = indexer.operand(simplify(s.extent, indexer.ranges))
-    low = code.emit("i64", 0, f"mul nsw i64 %tid, {n}")
-    start = code.emit("i64", 0, f"udiv i64 {low.text}, %nthreads")
+    low = code.emit("i64", 0, f"mul nsw i64 %chunk, {n}")
+    start = code.emit("i64", 0, f"udiv i64 {low.text}, %chunks")
     high = code.emit("i64", 0, f"add nsw i64 {low.text}, {n}")
-    stop = code.emit("i64", 0, f"udiv i64 {high.text}, %nthreads")
+    stop = code.emit("i64", 0, f"udiv i64 {high.text}, %chunks")
     emitter.counted(s.var, start.text, stop.text, s.extent, lambda: emitter.emit(s.body))
 
 

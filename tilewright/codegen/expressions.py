@@ -12,7 +12,7 @@ from tilewright.codegen.builder import Value
 from tilewright.codegen.casts import cast
 from tilewright.codegen.context import Context
 from tilewright.codegen.llvm_types import literal, register_type
-from tilewright.codegen.memory import index_vector, load
+from tilewright.codegen.memory import index_uniform, index_vector, load, reads_memory
 from tilewright.codegen.scalar_operations import operation
 from tilewright.core.dtypes import int64
 from tilewright.core.errors import InternalError
@@ -49,7 +49,7 @@ def evaluate(ctx: Context, e: Expr) -> Value:
 def _index(ctx: Context, e: Index) -> Value:
     lanes = ctx.lanes
     if lanes is None or lanes.var not in e.expr.free_vars():
-        wide = Value("i64", 0, ctx.indexer.operand(e.expr))
+        wide = index_uniform(ctx, e.expr)
     else:
         wide = index_vector(ctx, e.expr, lanes)
     if e.dtype.kind == "f" or e.dtype.kind == "b":
@@ -99,6 +99,8 @@ def _compare_lanes(ctx: Context, e: Op) -> Value | None:
         return None
     form = ctx.split(sides[0] - sides[1], lanes)
     if form is None or form[0].value() not in (1, -1):
+        return None
+    if lanes.mask is not None and not lanes.tail and reads_memory(form[1]):
         return None
     predicate = _COMPARISONS[e.name]
     bound = -form[1]
@@ -151,7 +153,7 @@ def _needs_memory(ctx: Context, e: Expr) -> bool:
             return not (lo is not None and hi is not None and lo >= 0 and hi < info.capacity)
         return True
     if isinstance(e, Index):
-        return next(walk_index(e.expr), None) is not None
+        return reads_memory(e.expr)
     return any(_needs_memory(ctx, c) for c in expr_children(e))
 
 

@@ -7,7 +7,6 @@ The compiled model does not go through here; it calls all its kernels from one e
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,20 +14,14 @@ import numpy as np
 from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.jit import Library, compile_object
+from tilewright.codegen.team import team_code
 from tilewright.core.errors import InputError
 from tilewright.core.target import Target
+from tilewright.runtime.arrays import aligned_array
+from tilewright.runtime.team import TEAMS
 from tilewright.tensor_ir.ir import Buffer, Func
 
-KERNEL_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-_BARRIER_TYPE = ctypes.CFUNCTYPE(None)
-
-
-def aligned_empty(shape: Sequence[int], dtype: np.dtype, align: int = 64) -> np.ndarray:
-    """An uninitialised C-contiguous array whose address is a multiple of ``align``."""
-    count = int(np.prod(shape, dtype=np.int64))
-    raw = np.empty(count * dtype.itemsize + align, np.uint8)
-    start = -raw.ctypes.data % align
-    return raw[start : start + count * dtype.itemsize].view(dtype).reshape(tuple(shape))
+KERNEL_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class CallableKernel:
@@ -69,30 +62,16 @@ class CallableKernel:
                     f"{self.func.name}: input {b.name}: expected {b.dtype}{list(shape)}, got {a.dtype}{list(a.shape)}"
                 )
             arrays.append(np.ascontiguousarray(a).reshape(shape))
-        outputs = [aligned_empty(_shape(b, dims), b.dtype.numpy) for b in self.func.params[count:]]
-        work = [aligned_empty(_shape(b, dims), b.dtype.numpy) for b in self._workspaces]
+        outputs = [aligned_array(_shape(b, dims), b.dtype.numpy) for b in self.func.params[count:]]
+        work = [aligned_array(_shape(b, dims), b.dtype.numpy) for b in self._workspaces]
         return [*arrays, *outputs, *work], outputs
 
     def run(self, arrays: Sequence[np.ndarray], dims: Mapping[str, int], threads: int = 1) -> None:
-        """Call the kernel on prepared arrays; with ``threads`` > 1 a team of Python threads runs it."""
+        """Call the kernel on prepared arrays; with ``threads`` > 1 a team shares its parallel loops."""
         table = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
         values = (ctypes.c_int64 * max(1, len(self.func.dims)))(*(dims[d] for d in self.func.dims))
-        if threads == 1:
-            self._call(ctypes.addressof(table), ctypes.addressof(values), 0, 1, None)
-            return
-        barrier = threading.Barrier(threads)
-        callback = _BARRIER_TYPE(lambda: barrier.wait() and None)
-        pointer = ctypes.cast(callback, ctypes.c_void_p)
-        team = [
-            threading.Thread(
-                target=self._call, args=(ctypes.addressof(table), ctypes.addressof(values), t, threads, pointer)
-            )
-            for t in range(threads)
-        ]
-        for t in team:
-            t.start()
-        for t in team:
-            t.join()
+        with TEAMS.borrowed(team_code() if threads > 1 else None, threads) as team:
+            self._call(ctypes.addressof(table), ctypes.addressof(values), team)
 
 
 def _shape(b: Buffer, dims: Mapping[str, int]) -> tuple[int, ...]:

@@ -82,7 +82,7 @@ def _load_raw(ctx: Context, info: BufferInfo, offset: IntExpr) -> Value:
     if lanes is None or lanes.var not in offset.free_vars():
         return _load_uniform(ctx, info, offset)
     form = ctx.split(offset, lanes)
-    if form is not None and form[0] == 1 and (lanes.tail or not _reads_memory(offset)):
+    if form is not None and form[0] == 1 and (lanes.tail or not reads_memory(offset)):
         return _load_vector(ctx, info, form[1], lanes)
     if lanes.mask is not None:
         return _gather_masked(ctx, info, offset, lanes)
@@ -95,7 +95,8 @@ def _load_raw(ctx: Context, info: BufferInfo, offset: IntExpr) -> Value:
     return ctx.code.gather_lanes(parts)
 
 
-def _reads_memory(offset: IntExpr) -> bool:
+def reads_memory(offset: IntExpr) -> bool:
+    """True if an index loads from memory."""
     return next(walk_index(offset), None) is not None
 
 
@@ -184,7 +185,7 @@ def _gather_masked(ctx: Context, info: BufferInfo, offset: IntExpr, lanes: Lanes
     if lanes.mask is None:
         raise InternalError("codegen: a masked gather without a mask")
     t = memory_type(info.dtype)
-    if _reads_memory(offset):
+    if reads_memory(offset):
         # the address itself is read from memory: lane by lane, behind a branch each
         parts = []
         for lane in range(lanes.count):
@@ -213,22 +214,40 @@ def _lane_pointers(ctx: Context, info: BufferInfo, offset: IntExpr, lanes: Lanes
     return ctx.code.emit("ptr", lanes.count, f"getelementptr {t}, ptr {info.pointer}, {offsets.typed}")
 
 
+def index_uniform(ctx: Context, e: IntExpr) -> Value:
+    """An integer expression that is the same for all lanes, as i64; memory is not touched when every lane is off."""
+    lanes = ctx.lanes
+    if lanes is None or lanes.mask is None or lanes.tail or not reads_memory(e):
+        return Value("i64", 0, ctx.indexer.operand(e))
+    any_on = any_lane(ctx.code, lanes.mask)
+    return ctx.branch_on(
+        any_on.text, lambda: Value("i64", 0, ctx.indexer.operand(e)), lambda: Value("i64", 0, "0")
+    )
+
+
 def index_vector(ctx: Context, e: IntExpr, lanes: Lanes) -> Value:
-    """An integer expression in every lane, as i64."""
+    """An integer expression in every lane, as i64; lanes that are off touch no memory."""
     form = ctx.split(e, lanes)
     code, n = ctx.code, lanes.count
     if form is not None and not form[0].free_vars() & {lanes.var}:
-        base = Value("i64", 0, ctx.indexer.operand(form[1]))
+        base = index_uniform(ctx, form[1])
         if form[0] == 0:
             return code.splat(base, n)
         steps = code.lane_numbers(n, "i64")
         if form[0] != 1:
-            steps = code.binary("mul nsw", steps, Value("i64", 0, ctx.indexer.operand(form[0])))
+            steps = code.binary("mul nsw", steps, index_uniform(ctx, form[0]))
         return code.binary("add nsw", steps, base)
     parts = []
     for lane in range(n):
-        with ctx.scalar_at(lane):
-            parts.append(Value("i64", 0, ctx.indexer.operand(e)))
+
+        def one(lane: int = lane) -> Value:
+            with ctx.scalar_at(lane):
+                return Value("i64", 0, ctx.indexer.operand(e))
+
+        if lanes.mask is not None and reads_memory(e):
+            parts.append(ctx.branch_on(code.extract(lanes.mask, lane).text, one, lambda: Value("i64", 0, "0")))
+        else:
+            parts.append(one())
     return code.gather_lanes(parts)
 
 
@@ -270,4 +289,7 @@ def _scatter(ctx: Context, info: BufferInfo, offset: IntExpr, raw: Value, lanes:
         code.start(after)
 
 
-__all__ = ["any_lane", "from_memory", "index_vector", "load", "store", "to_memory", "zero_text"]
+__all__ = [
+    "any_lane", "from_memory", "index_uniform", "index_vector", "load", "reads_memory", "store", "to_memory",
+    "zero_text",
+]  # fmt: skip

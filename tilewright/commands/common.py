@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.compile import compile
+from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InputError
 from tilewright.core.intexpr import IntExpr

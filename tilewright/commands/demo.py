@@ -25,7 +25,7 @@ _TOLERANCE = 1e-4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", nargs="?", default="resnet50", help="a light_* network of the onnx package, or 'list'")
+    parser.add_argument("network", nargs="?", default="resnet50", help="a light_* network of onnx, or 'list'")
     parser.add_argument("--seconds", type=float, default=4.0, help="of timing")
     add_build_options(parser)
 

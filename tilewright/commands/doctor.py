@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.codegen.host import detect_host
-from tilewright.codegen.openmp import load_openmp
 from tilewright.core.config import from_environment
 from tilewright.core.target import Target
 from tilewright.runtime.threads import count_threads
@@ -58,12 +57,12 @@ def _model_name() -> str:
 
 
 def _threads() -> list[str]:
-    return [f"{count_threads().reasons}; the least counts", f"OpenMP runtime: {load_openmp().reason}"]
+    return [f"{count_threads().reasons}; the least counts"]
 
 
 def _peaks(host: Target) -> list[str]:
     lines = []
-    for n in sorted({1, host.threads if load_openmp().available else 1}):
+    for n in sorted({1, host.threads}):
         p = measure_peaks(host, n)
         lines.append(f"{n} thread(s): {p.flops_per_second / 1e9:.1f} GFLOP/s (float32), "
                      f"{p.bytes_per_second / 1e9:.1f} GB/s read")  # fmt: skip

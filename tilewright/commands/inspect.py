@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
-from tilewright.codegen.emit import emit_kernel
+from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.host import parse_target
 from tilewright.codegen.jit import assembly_text
 from tilewright.commands.common import add_build_options, add_shape_options, compile_with
@@ -14,7 +14,7 @@ from tilewright.core.errors import InputError
 from tilewright.core.target import Target
 from tilewright.graph_ir.text import print_graph
 from tilewright.lowering.plan import LoweredModel
-from tilewright.lowering.workspaces import Scheduled, is_parallel, with_scheduled, workspaces_of
+from tilewright.lowering.workspaces import Scheduled, with_scheduled
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import print_func
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 def _plan(lowered: LoweredModel, target: Target) -> str:
     applied = {name: _apply(f, target) for name, f in lowered.funcs.items()}
     facts = {
-        name: Scheduled(f.dims, tuple((b.dtype, b.shape) for b in workspaces_of(f)), is_parallel(f))
+        name: Scheduled(f.dims, tuple((b.dtype, b.shape) for b in workspaces(f)), is_parallel(f))
         for name, f in applied.items()
     }
     return plan_text(with_scheduled(lowered.plan, facts))

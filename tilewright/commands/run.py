@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"\ncompiled in {built:.2f} s, second run {milliseconds(seconds)} ms on {model.threads} thread(s)")
     if args.output:
         with open(args.output, "wb") as file:
-            np.savez(file, **{k: np.asarray(v) for k, v in results.items()})
+            np.savez(file, allow_pickle=True, **{k: np.asarray(v) for k, v in results.items()})
         print(f"outputs written to {args.output}")
     return 0
 

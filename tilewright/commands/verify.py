@@ -1,7 +1,7 @@
 """``verify MODEL``: every layer against the interpreter and onnxruntime.
 
-Passes give new names to values that they change, so deep inside an optimized network only ``lowered`` knows a value. With
-``--opt-level none`` every value keeps its name and is compared with all three references.
+Passes give new names to values that they change, so deep inside an optimized network only ``lowered`` knows a value.
+With ``--opt-level none`` every value keeps its name and is compared with all three references.
 """
 
 from __future__ import annotations

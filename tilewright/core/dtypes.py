@@ -80,6 +80,7 @@ float4e2m1 = DType("float4e2m1", "f", 4, 1, 23)
 float8e8m0 = DType("float8e8m0", "f", 8, 1, 24)
 uint2 = DType("uint2", "u", 2, 1, 25)
 int2 = DType("int2", "i", 2, 1, 26)
+object_ = DType("object", "s", 0, 0, 0)  # any Python value: a sequence or an optional; not an element type of ONNX
 
 ALL: tuple[DType, ...] = (
     float32, uint8, int8, uint16, int16, int32, int64, string, bool_, float16, float64, uint32, uint64,
@@ -105,6 +106,7 @@ _NUMPY: dict[str, np.dtype] = {
 }
 _NUMPY.update({t.name: np.dtype(t.name) for t in ALL if t.name not in _NUMPY})
 _BY_NUMPY = {v: _BY_NAME[k] for k, v in _NUMPY.items()}
+_NUMPY[object_.name] = np.dtype(object)
 
 
 def from_name(name: str) -> DType:

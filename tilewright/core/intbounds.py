@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from tilewright.core.intexpr import (
     ONE,
+    ZERO,
     Atom,
     FloorDiv,
     IntExpr,
@@ -34,7 +35,7 @@ _DEPTH = 12
 
 def loop_range(extent: IntLike) -> tuple[IntExpr, IntExpr]:
     """The interval of a loop variable that runs from 0 to ``extent`` exclusive."""
-    return const(0), as_expr(extent) - 1
+    return ZERO, as_expr(extent) - 1
 
 
 def interval(e: IntExpr, ranges: Ranges) -> Interval:

@@ -73,18 +73,27 @@ class Var(Atom):
 class _Operation(Atom):
     """Base of the atoms that have argument expressions."""
 
-    __slots__ = ("_hash", "args")
+    __slots__ = ("_hash", "_text", "args")
     symbol = ""
 
     def __init__(self, args: tuple[IntExpr, ...]) -> None:
         self.args = args
         self._hash = hash((self.symbol, args))
+        self._text: str | None = None
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.args == self.args
+        return self is other or (type(other) is type(self) and other._hash == self._hash and other.args == self.args)
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __str__(self) -> str:
+        if self._text is None:
+            self._text = self._format()
+        return self._text
+
+    def _format(self) -> str:
+        return f"{self.symbol}({', '.join(map(str, self.args))})"
 
     def free_vars(self) -> frozenset[str]:
         return frozenset().union(*(a.free_vars() for a in self.args))
@@ -97,7 +106,7 @@ class FloorDiv(_Operation):
     __slots__ = ()
     symbol = "//"
 
-    def __str__(self) -> str:
+    def _format(self) -> str:
         return f"{_paren(self.args[0])}//{_paren(self.args[1])}"
 
     def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
@@ -108,10 +117,20 @@ class FloorDiv(_Operation):
 
 
 class Mod(_Operation):
-    __slots__ = ()
+    __slots__ = ("_quotient",)
     symbol = "%"
 
-    def __str__(self) -> str:
+    def __init__(self, args: tuple[IntExpr, ...]) -> None:
+        super().__init__(args)
+        self._quotient: IntExpr | None = None
+
+    def quotient(self) -> IntExpr:
+        """The floor division with the same arguments."""
+        if self._quotient is None:
+            self._quotient = self.args[0] // self.args[1]
+        return self._quotient
+
+    def _format(self) -> str:
         return f"{_paren(self.args[0])} % {_paren(self.args[1])}"
 
     def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
@@ -125,9 +144,6 @@ class Min(_Operation):
     __slots__ = ()
     symbol = "min"
 
-    def __str__(self) -> str:
-        return f"min({', '.join(map(str, self.args))})"
-
     def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
         return minimum(*(a.substitute(env) for a in self.args))
 
@@ -138,9 +154,6 @@ class Min(_Operation):
 class Max(_Operation):
     __slots__ = ()
     symbol = "max"
-
-    def __str__(self) -> str:
-        return f"max({', '.join(map(str, self.args))})"
 
     def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
         return maximum(*(a.substitute(env) for a in self.args))
@@ -153,15 +166,19 @@ Monomial: TypeAlias = tuple[Atom, ...]
 
 
 class IntExpr:
-    """A canonical integer polynomial over atoms. Immutable; build with operators, :func:`var`, :func:`const`."""
+    """A canonical integer polynomial over atoms. Immutable; build with operators, :func:`var`, :func:`const`.
 
-    __slots__ = ("_free", "_hash", "const", "terms")
+    Variables, hash and text are worked out once, when first asked for.
+    """
+
+    __slots__ = ("_free", "_hash", "_text", "const", "terms")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...], constant: int) -> None:
         self.terms = terms
         self.const = constant
         self._free: frozenset[str] | None = None if terms else frozenset()
         self._hash: int | None = None
+        self._text: str | None = None
 
     # -- facts -------------------------------------------------------------------------------------------------
     @property
@@ -226,7 +243,10 @@ class IntExpr:
     def __sub__(self, other: IntLike) -> IntExpr:
         if type(other) is not IntExpr and not hasattr(other, "__index__"):
             return NotImplemented
-        return self + (-as_expr(other))
+        o = as_expr(other)
+        if not o.terms:
+            return self if o.const == 0 else IntExpr(self.terms, self.const - o.const)
+        return self + (-o)
 
     def __rsub__(self, other: IntLike) -> IntExpr:
         return as_expr(other) + (-self)
@@ -271,15 +291,21 @@ class IntExpr:
     # -- use -----------------------------------------------------------------------------------------------------
     def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
         """The expression with every variable of ``env`` replaced, canonical again; ``self`` if none occurs."""
-        if not self.terms or not (self.free_vars() & env.keys()):
+        if not self.terms or self.free_vars().isdisjoint(env):
             return self
-        out = const(self.const)
+        terms: dict[Monomial, int] = {}
+        constant = self.const
         for mono, c in self.terms:
-            term = const(c)
-            for a in mono:
+            if all(a.free_vars().isdisjoint(env) for a in mono):
+                terms[mono] = terms.get(mono, 0) + c
+                continue
+            term = mono[0].substitute(env)
+            for a in mono[1:]:
                 term = term * a.substitute(env)
-            out = out + term
-        return out
+            for m, k in term.terms:
+                terms[m] = terms.get(m, 0) + k * c
+            constant += term.const * c
+        return _make(terms, constant)
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         """The integer value under ``env``. Raises KeyError for a variable that is missing."""
@@ -306,6 +332,11 @@ class IntExpr:
         return self.const
 
     def __str__(self) -> str:
+        if self._text is None:
+            self._text = self._format()
+        return self._text
+
+    def _format(self) -> str:
         parts: list[str] = []
         for mono, c in self.terms:
             factors = [_factor(a) for a in mono]
@@ -356,8 +387,11 @@ def _sort_key(mono: Monomial) -> str:
 def _join_div_mod(terms: dict[Monomial, int], constant: int, mono: Monomial, i: int, a: Mod) -> IntExpr | None:
     """``c*rest*(x % d) + c*d*rest*(x // d)`` is ``c*rest*x``: the sum with that pair joined, or None."""
     num, den = a.args
-    quotient = num // den
+    quotient = a.quotient()
     if len(quotient.terms) != 1 or quotient.const or quotient.terms[0][1] != 1:
+        return None
+    whole = quotient.terms[0][0]
+    if not any(whole[0] in m for m in terms):  # the usual case, found without building anything
         return None
     rest = mono[:i] + mono[i + 1 :]
     c = terms[mono]
@@ -369,9 +403,13 @@ def _join_div_mod(terms: dict[Monomial, int], constant: int, mono: Monomial, i: 
     return _make(left, constant) + pair * num * c
 
 
+_SMALL = tuple(IntExpr((), n) for n in range(-16, 1025))
+
+
 def const(n: int) -> IntExpr:
     """The constant ``n``."""
-    return IntExpr((), int(n))
+    n = int(n)
+    return _SMALL[n + 16] if -16 <= n <= 1024 else IntExpr((), n)
 
 
 ZERO = const(0)

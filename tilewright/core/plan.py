@@ -54,10 +54,14 @@ class KernelStep:
     bytes: IntExpr | None = None
 
 
+SIZES_DOMAIN = "sizes"
+
+
 @dataclass(frozen=True, slots=True)
 class HostStep:
     """An operator that runs on the host, by name, and why. ``attrs`` values are plain Python and numpy objects.
-    ``inputs`` may contain "" for an absent optional."""
+    ``inputs`` may contain "" for an absent optional. In the domain ``SIZES_DOMAIN`` the outputs are not the operator's
+    results but their shapes, as int64 vectors."""
 
     op: str
     domain: str

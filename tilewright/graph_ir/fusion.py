@@ -18,6 +18,7 @@ from typing import TypeAlias
 from tilewright.graph_ir.ir import Graph, Node, Shape, TensorType, node_reads
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.run_time_sizes import is_sized_by_operands
 
 SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "Reshape": (1,),
@@ -134,7 +135,7 @@ def shape_only_nodes(graph: Graph) -> frozenset[str]:
         if not any(o in needed for o in n.outputs):
             skipped.add(n.name)
             continue
-        by_value = SHAPE_OPERANDS.get(n.op, ()) if not n.domain else ()
+        by_value = SHAPE_OPERANDS.get(n.op, ()) if not n.domain and not _is_sized(graph, n) else ()
         for k, i in enumerate(n.inputs):
             v = graph.values.get(i)
             if i and not (k in by_value and v is not None and v.data is not None):
@@ -142,6 +143,13 @@ def shape_only_nodes(graph: Graph) -> frozenset[str]:
         for _, g in n.subgraphs():
             needed.update(node_reads_of(g))
     return frozenset(skipped)
+
+
+def _is_sized(graph: Graph, node: Node) -> bool:
+    """True if the contents of the node's operands must be there before its result has a size."""
+    return all(n in graph.values for n in (*node_reads(node), *node.outputs) if n) and (
+        is_sized_by_operands(node, graph.values)
+    )
 
 
 def node_reads_of(graph: Graph) -> set[str]:
@@ -256,6 +264,8 @@ class _Fuser:
                 return "" if len(between) == 1 else "a view lies between"
             if self.nodes[b].op in _ALONE:
                 return f"{self.nodes[b].op} is a kernel of its own"
+            if _is_sized(self.graph, self.nodes[b]):
+                return f"the size of the result of {self.nodes[b].op} depends on its operands"
         if any(self.nodes[m].op in _ALONE for m in self.members[group]):
             return ""
         anchors = [m for m in nodes if self.kinds[m] in _ANCHORS]

@@ -269,7 +269,9 @@ class LowerContext:
         array, value = self.constants[i], self.input_values[i]
         if array is not None and array.dtype.kind in "iu" and array.size <= 4096:
             return tuple(const(int(x)) for x in array.reshape(-1))
-        return None if value is None else value.data
+        if value is None:
+            return None
+        return () if value.data is None and any(d == 0 for d in value.shape) else value.data
 
     def scalar(self, i: int) -> Val:
         """Input ``i``, a tensor of one element, as a value."""

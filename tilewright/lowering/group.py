@@ -14,20 +14,7 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.errors import InternalError, UnsupportedError
-from tilewright.core.intexpr import (
-    Atom,
-    FloorDiv,
-    IntExpr,
-    Max,
-    Min,
-    Mod,
-    const,
-    maximum,
-    minimum,
-    of_atom,
-    product,
-    var,
-)
+from tilewright.core.intexpr import var
 from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import Group
 from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
@@ -43,7 +30,8 @@ from tilewright.lowering.context import (
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.table import RULES
 from tilewright.tensor_ir.compute import Recurrence, Reduction, Tensor, Update, Val, build_func, compute, placeholder
-from tilewright.tensor_ir.ir import Axis, Dyn, Expr, Func, Load, loads, map_expr, substitute_expr, walk_index
+from tilewright.tensor_ir.ir import Axis, Expr, Func, Load, loads, substitute_expr, walk_index
+from tilewright.tensor_ir.loads import rename_in_expr, rename_in_index
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,10 +235,10 @@ def _renamed(t: Tensor | Update, renames: Mapping[str, str]) -> Tensor | Update:
     """``t`` under its final name, reading its operands under theirs."""
     if isinstance(t, Update):
         target = Tensor(renames.get(t.target.name, t.target.name), t.target.shape, t.target.dtype, (), None)
-        place = tuple(_rename_in_index(i, renames) for i in t.indices)
-        return Update(t.name, target, t.axes, place, Val(_rename_loads(t.value.expr, renames)))
+        place = tuple(rename_in_index(i, renames) for i in t.indices)
+        return Update(t.name, target, t.axes, place, Val(rename_in_expr(t.value.expr, renames)))
     name = renames.get(t.name, t.name)
-    e = _rename_loads(_body_expr(t), renames)
+    e = rename_in_expr(_body_expr(t), renames)
     axes = t.axes
     if name != t.name:
         axes = tuple(Axis(f"{name}_{a.name.removeprefix(t.name + '_')}", a.extent, a.kind) for a in t.axes)
@@ -259,31 +247,3 @@ def _renamed(t: Tensor | Update, renames: Mapping[str, str]) -> Tensor | Update:
     if isinstance(t.body, Reduction):
         body = Reduction(t.body.combiner, Val(e), t.body.axes, t.body.init)
     return Tensor(name, t.shape, t.dtype, axes, body)
-
-
-def _rename_loads(e: Expr, renames: Mapping[str, str]) -> Expr:
-    """``e`` with buffers renamed, also in the loads inside indices."""
-    if not any(x.buffer in renames for x in loads(e)):
-        return e
-    e = map_expr(e, lambda x: _rename_loads(x, renames), lambda i: _rename_in_index(i, renames))
-    return Load(renames.get(e.buffer, e.buffer), e.indices, e.dtype) if isinstance(e, Load) else e
-
-
-def _rename_in_index(i: IntExpr, renames: Mapping[str, str]) -> IntExpr:
-    out = const(i.const)
-    for mono, c in i.terms:
-        out = out + product(_in_atom(a, renames) for a in mono) * c
-    return out
-
-
-def _in_atom(a: Atom, renames: Mapping[str, str]) -> IntExpr:
-    if isinstance(a, Dyn):
-        return of_atom(Dyn(_rename_loads(a.value, renames)))
-    args = [_rename_in_index(x, renames) for x in a.children()]
-    if isinstance(a, FloorDiv):
-        return args[0] // args[1]
-    if isinstance(a, Mod):
-        return args[0] % args[1]
-    if isinstance(a, (Min, Max)):
-        return (minimum if isinstance(a, Min) else maximum)(*args)
-    return of_atom(a)

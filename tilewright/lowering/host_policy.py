@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tilewright.core.errors import UnsupportedError
 from tilewright.core.target import Target
-from tilewright.graph_ir.ir import Graph, Node, TensorType, Value, node_reads
+from tilewright.graph_ir.ir import Graph, Node
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, new_symbols
 from tilewright.lowering.group import native_refusal
 
 ARITHMETIC = frozenset(
@@ -19,19 +20,11 @@ ARITHMETIC = frozenset(
         "MatMulInteger", "QLinearMatMul", "Einsum", "FusedAttention", "LSTM", "GRU", "RNN", "DFT", "STFT",
         "MelWeightMatrix", "Det", "AveragePool", "MaxPool", "LpPool", "MaxRoiPool", "RoiAlign", "GridSample", "LRN",
         "LayerNormalization", "BatchNormalization", "InstanceNormalization", "GroupNormalization", "Softmax",
-        "LogSoftmax", "ReduceSum", "ReduceMean", "SwiGLU",
+        "LogSoftmax", "SwiGLU", "Resize", "CumSum", "CumProd", "Col2Im", "AffineGrid", "BlackmanWindow", "HammingWindow",
+        "HannWindow", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+        "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
     )  # fmt: skip
 )
-
-
-def _shape_symbols(value: Value) -> set[str]:
-    t = value.type
-    return {s for d in t.shape or () for s in d.free_vars()} if isinstance(t, TensorType) else set()
-
-
-def _symbols(value: Value) -> set[str]:
-    """Symbols of a value's sizes and known elements."""
-    return _shape_symbols(value) | {s for d in value.data or () for s in d.free_vars()}
 
 
 class HostPolicy:
@@ -52,12 +45,10 @@ class HostPolicy:
         return False
 
     def _new_sizes(self, node: Node) -> str | None:
-        """Set where the node's result has a size that nothing before it determines: only running it tells."""
-        known: set[str] = set()
-        for name in node_reads(node):
-            known |= _symbols(self._graph.values[name])
-        new = {s for o in node.outputs if o for s in _shape_symbols(self._graph.values[o])} - known
-        if not new:
+        """Set where the result has a size that nothing before the node determines: only running it tells."""
+        values = self._graph.values
+        new = new_symbols(node, values)
+        if not new or is_sized_by_operands(node, values):
             return None
         return f"node {node.name!r}: the size of the result depends on data ({', '.join(sorted(new))})"
 

@@ -45,7 +45,7 @@ def lower_matmul(ctx: LowerContext) -> tuple[Tensor, ...]:
     if constant_b or not b_batch:
         acc = _shared_b(ctx, batch, m, k, n, read_a, read_b, compute_type, constant_b)
     else:
-        acc = _batched(ctx, batch, m, k, n, read_a, read_b, compute_type)
+        acc = batched_product(ctx, batch, m, k, n, read_a, read_b, compute_type)
 
     def result(*i: IntExpr) -> Val:
         at = list(i)
@@ -100,7 +100,7 @@ def _shared_b(
     return read
 
 
-def _batched(
+def batched_product(
     ctx: LowerContext, batch: tuple[IntExpr, ...], m: IntExpr, k: IntExpr, n: IntExpr, read_a: Read, read_b: Read,
     dtype: DType,
 ) -> Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]:  # fmt: skip

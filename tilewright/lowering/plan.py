@@ -9,19 +9,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
-from tilewright.core.intexpr import IntExpr, as_var, var
+from tilewright.core.intexpr import IntExpr, as_var, const, var
 from tilewright.core.pages import release_pages
-from tilewright.core.plan import Binding, ControlStep, HostStep, KernelStep, Plan, Slot, SlotKind, Step
+from tilewright.core.plan import SIZES_DOMAIN, Binding, ControlStep, HostStep, KernelStep, Plan, Slot, SlotKind, Step
 from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import Group, group_graph
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, captured, make_attrs
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.run_time_sizes import is_sized_by_operands
 from tilewright.lowering.flops import func_bytes, func_flops
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.host_policy import HostPolicy
@@ -96,7 +99,7 @@ class _PlanBuilder:
         from_type = self.values[name].type
         if isinstance(from_type, TensorType):
             return from_type.dtype, from_type.shape
-        return OBJECT, None
+        return dtypes.object_, None
 
     def _slot(self, name: str, kind: SlotKind, alias: str | None = None) -> None:
         dtype, shape = self._type(name)
@@ -124,6 +127,8 @@ class _PlanBuilder:
         defined_by_view = self._view_outputs(groups)
         for group in groups:
             self.on_group(group)
+            if group.kind not in (PatternKind.HOST, PatternKind.CONTROL):
+                self._ask_sizes(group)
             if group.kind is PatternKind.VIEW:
                 self._lower_view(group, defined_by_view)
             elif group.kind is PatternKind.HOST:
@@ -143,13 +148,15 @@ class _PlanBuilder:
         not_owned = {*graph.inputs, *graph.constants, *self.captures}
         views = {o: n.inputs[0] for n in graph.nodes for o in n.outputs if OPS[n.op].kind is PatternKind.VIEW}
         host = {o for n in graph.nodes for o in n.outputs if OPS[n.op].kind in (PatternKind.HOST, PatternKind.CONTROL)}
+        late = {o for n in graph.nodes if is_sized_by_operands(n, self.values) for o in n.outputs}
         taken: set[str] = set()
         copies: list[Group] = []
         for i, name in enumerate(graph.outputs):
-            root = name
-            while root in views:
+            root, sized_late = name, False
+            while root in views:  # a size known only after the operand is there: the operand cannot own the output
+                sized_late |= root in late
                 root = views[root]
-            if root in not_owned or root in taken or name in taken or (root in host and root != name):
+            if sized_late or root in not_owned or root in taken or name in taken or (root in host and root != name):
                 copy = f"{name}__out{i}"
                 node = Node("Identity", (name,), (copy,), make_attrs({}), f"copy_{copy}")
                 values[copy] = dataclasses.replace(self.values[name], name=copy, data=None)
@@ -202,13 +209,30 @@ class _PlanBuilder:
         else:
             self._slot(result, "temp", alias=source)
 
+    def _ask_sizes(self, group: Group) -> None:
+        """Steps that give the sizes of results which depend on the contents of operands; native code comes after."""
+        for node in group.nodes:
+            if not is_sized_by_operands(node, self.values):
+                continue
+            outputs = []
+            for o in node.outputs:
+                dims = self.values[o].shape
+                name = f"{o}__sizes"
+                self.values[name] = Value(name, TensorType(dtypes.int64, (const(len(dims)),)), dims)
+                self._slot(name, "host")
+                outputs.append(name)
+            inputs = tuple(self._use(i) if i else "" for i in node.inputs)
+            reason = "the sizes of the result depend on the contents of its operands"
+            self.steps.append(
+                HostStep(node.op, SIZES_DOMAIN, _plain_attrs(node), inputs, tuple(outputs), node.name, reason)
+            )
+
     def _lower_host(self, node: Node) -> None:
         for o in node.outputs:
             if o:
                 self._slot(o, "host")
         inputs = tuple(self._use(i) if i else "" for i in node.inputs)
-        attrs = tuple((k, v.array if isinstance(v, Constant) else v) for k, v in node.attrs)
-        self.steps.append(HostStep(node.op, node.domain, attrs, inputs, node.outputs, node.name, self.policy.reason(node)))
+        self.steps.append(HostStep(node.op, node.domain, _plain_attrs(node), inputs, node.outputs, node.name, self.policy.reason(node)))
 
     def _lower_control(self, node: Node) -> None:
         bodies: list[Plan] = []
@@ -243,7 +267,7 @@ class _PlanBuilder:
 
     def _body_output(self, body: Graph, name: str) -> tuple[DType, tuple[IntExpr, ...] | None]:
         value = body.values.get(name) or self.values[name]
-        return (value.type.dtype, value.type.shape) if isinstance(value.type, TensorType) else (OBJECT, None)
+        return (value.type.dtype, value.type.shape) if isinstance(value.type, TensorType) else (dtypes.object_, None)
 
     def _lower_kernel(self, group: Group, storage: Mapping[str, str]) -> None:
         lowered = lower_group(self.graph.replace(values=self.values), group, self.target)
@@ -303,7 +327,8 @@ class _PlanBuilder:
         return out
 
 
-OBJECT = DType("object", "s", 0, 0, 0)
+def _plain_attrs(node: Node) -> tuple[tuple[str, Any], ...]:
+    return tuple((k, v.array if isinstance(v, Constant) else v) for k, v in node.attrs)
 
 
 def require_bound(plan: Plan) -> None:

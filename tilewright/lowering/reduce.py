@@ -1,7 +1,8 @@
 """Reductions over axes, ArgMax and ArgMin, and the running CumSum and CumProd.
 
 Narrow floats are reduced in float32. A mean is a sum times 1/n. ArgMax takes two stages: the extreme value, then the
-least (or greatest) position that holds it.
+least (or greatest) position that holds it. Axes that only the run knows: each dimension of size d has a result of size
+n (1 or d, known at run time) and d / n steps, and result i at step k reads element i + k.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, const, product
+from tilewright.core.intexpr import IntExpr, const, maximum, minimum, product
 from tilewright.lowering.context import LowerContext, Rule, wide, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axes, normal_axis
@@ -43,9 +44,14 @@ def kept_shape(shape: Sequence[IntExpr], axes: Sequence[int], keepdims: bool = T
 
 def reduction_stage(
     c: LowerContext, hint: str, shape: Sequence[IntExpr], axes: Sequence[int], value: Loader, reducer: Reducer,
-    keepdims: bool = True,
+    keepdims: bool = True, left: Sequence[IntExpr] | None = None,
 ) -> Tensor:  # fmt: skip
-    """The stage that reduces ``value(index)``, ``index`` over ``shape``, along ``axes``. Not yet recorded."""
+    """The stage that reduces ``value(index)``, ``index`` over ``shape``, along ``axes``. Not yet recorded.
+
+    ``left``: with axes that only the run knows, the sizes of the result; then ``axes`` are all of them.
+    """
+    if left is not None:
+        return _run_time_stage(c, hint, shape, value, reducer, left)
     steps = {d: c.axis(shape[d], f"r{d}") for d in axes}
 
     def body(*index: IntExpr) -> Reduction | Val:
@@ -63,6 +69,17 @@ def reduction_stage(
 
     out = kept_shape(shape, axes, keepdims)
     return compute(c.name(hint), out, body, axis_names=axis_names(len(out)))
+
+
+def _run_time_stage(
+    c: LowerContext, hint: str, shape: Sequence[IntExpr], value: Loader, reducer: Reducer, left: Sequence[IntExpr]
+) -> Tensor:
+    steps = [c.axis(d // maximum(n, 1), f"r{k}") for k, (d, n) in enumerate(zip(shape, left, strict=True))]
+
+    def body(*index: IntExpr) -> Reduction:
+        return reducer(value([i + s.index for i, s in zip(index, steps, strict=True)]), *steps)
+
+    return compute(c.name(hint), left, body, axis_names=axis_names(len(left)))
 
 
 def at_reduced(index: Sequence[IntExpr], axes: Sequence[int]) -> tuple[IntExpr, ...]:
@@ -83,8 +100,20 @@ def mapped(c: LowerContext, t: Tensor, hint: str, f: Callable[[Val], Val]) -> Te
     return compute(c.name(hint), t.shape, lambda *i: f(t[i]), axis_names=axis_names(t.ndim))
 
 
+def _left(c: LowerContext) -> Sequence[IntExpr] | None:
+    """The sizes of the result where only the run knows the axes, else None."""
+    known = c.elements(1)
+    if not c.has_input(1) or c.constants[1] is not None or (known is not None and all(d.is_const for d in known)):
+        return None
+    if not c.attr_int("keepdims", 1):
+        raise c.unsupported("axes (input 1) must be a constant when keepdims = 0")
+    return c.output().shape
+
+
 def _axes(c: LowerContext, rank: int) -> tuple[int, ...] | None:
     """The axes to reduce; None for the identity (no axes given, and the attribute says that means none)."""
+    if _left(c) is not None:
+        return tuple(range(rank))
     given = c.constant_ints(1, "axes")
     if not given:
         return None if c.attr_int("noop_with_empty_axes", 0) else tuple(range(rank))
@@ -98,7 +127,10 @@ def _reduce(before: Callable[[Val], Val], reducer: Reducer, after: Callable[[Val
         keep = bool(c.attr_int("keepdims", 1))
         hint = c.node.op.lower()
         chosen = () if axes is None else axes
+        left = _left(c)
         count = product(x.shape[d] for d in chosen)
+        if left is not None:
+            count = product(d // maximum(n, 1) for d, n in zip(x.shape, left, strict=True))
 
         def finish(v: Val) -> Val:
             return (v if after is None else after(v, count)).cast(out.dtype)
@@ -107,7 +139,7 @@ def _reduce(before: Callable[[Val], Val], reducer: Reducer, after: Callable[[Val
             return (
                 compute(c.name(hint), x.shape, lambda *i: finish(before(widen(x[i]))), axis_names=axis_names(x.ndim)),
             )
-        total = reduction_stage(c, hint, x.shape, chosen, lambda i: before(widen(x[tuple(i)])), reducer, keep)
+        total = reduction_stage(c, hint, x.shape, chosen, lambda i: before(widen(x[tuple(i)])), reducer, keep, left)
         if after is None and total.dtype == out.dtype:
             return (total,)
         c.stage(total)
@@ -153,14 +185,20 @@ def lower_log_sum_exp(c: LowerContext) -> tuple[Tensor, ...]:
 
     if not axes:
         return (compute(c.name("log_sum_exp"), x.shape, lambda *i: x[i], axis_names=axis_names(x.ndim)),)
-    top = c.stage(reduction_stage(c, "top", x.shape, axes, load, max_over))
+    left = _left(c)
+    top = c.stage(reduction_stage(c, "top", x.shape, axes, load, max_over, left=left))
+
+    def place(index: Sequence[IntExpr]) -> tuple[IntExpr, ...]:
+        if left is not None:
+            return tuple(minimum(i, n - 1) for i, n in zip(index, left, strict=True))
+        return at_reduced(index, axes)
 
     def shift(index: Sequence[IntExpr]) -> Val:
-        m = top[at_reduced(index, axes)]
+        m = top[place(index)]
         return select(op("is_inf", m), constant(0, real), m)
 
     total = c.stage(
-        reduction_stage(c, "total", x.shape, axes, lambda i: op("exp", load(i) - shift(i)), sum_over)
+        reduction_stage(c, "total", x.shape, axes, lambda i: op("exp", load(i) - shift(i)), sum_over, left=left)
     )
     keep = bool(c.attr_int("keepdims", 1))
 
@@ -169,10 +207,10 @@ def lower_log_sum_exp(c: LowerContext) -> tuple[Tensor, ...]:
         full = tuple(
             (next(own) if keep else const(0)) if d in axes else next(own) for d in range(x.ndim)
         )
-        full = at_reduced(full, axes)
+        full = place(full)
         return (op("log", total[full]) + shift(full)).cast(out.dtype)
 
-    shape = kept_shape(x.shape, axes, keep)
+    shape = kept_shape(x.shape, axes, keep) if left is None else left
     return (compute(c.name("log_sum_exp"), shape, body, axis_names=axis_names(len(shape))),)
 
 
@@ -203,38 +241,61 @@ def _arg(largest: bool) -> Rule:
 
 def _running(combine: str, identity: int) -> Rule:
     def rule(c: LowerContext) -> tuple[Tensor, ...]:
-        x, out = c.input(0), c.output()
-        given = c.constant_ints(1, "axis") or [0]
-        axis = normal_axis(given[0], x.ndim, c.where)
-        exclusive, backwards = c.attr_int("exclusive", 0), c.attr_int("reverse", 0)
-        extent, real = x.shape[axis], wide(x.dtype)
-        name = c.name("running")
-
-        def at(index: Sequence[IntExpr], k: IntExpr) -> tuple[IntExpr, ...]:
-            return tuple(k if d == axis else i for d, i in enumerate(index))
-
-        def element(index: Sequence[IntExpr], k: IntExpr) -> Val:
-            return widen(x[at(index, extent - 1 - k if backwards else k)])
-
-        def body(*i: IntExpr) -> Val:
-            k = i[axis]
-            before = self_load(name, real, *at(i, k - 1))
-            if exclusive:
-                later = op(combine, before, element(i, k - 1))
-                return select(index_value(k).equal(0), constant(identity, real), later)
-            return select(index_value(k).equal(0), element(i, k), op(combine, before, element(i, k)))
-
-        steps = compute(name, x.shape, body, ordered=(axis,), axis_names=axis_names(x.ndim))
-        if not backwards and real == out.dtype:
-            return (steps,)
-        c.stage(steps)
-
-        def final(*i: IntExpr) -> Val:
-            return steps[at(i, extent - 1 - i[axis] if backwards else i[axis])].cast(out.dtype)
-
-        return (compute(c.name(c.node.op.lower()), x.shape, final, axis_names=axis_names(x.ndim)),)
+        x = c.input(0)
+        known = c.elements(1)
+        if x.ndim > 1 and (known is None or not all(d.is_const for d in known)):
+            return (_along_loaded_axis(c, [c.stage(_running_along(c, d, combine, identity)) for d in range(x.ndim)]),)
+        given = [0] if x.ndim == 1 else c.constant_ints(1, "axis") or [0]
+        return (_running_along(c, normal_axis(given[0], x.ndim, c.where), combine, identity),)
 
     return rule
+
+
+def _along_loaded_axis(c: LowerContext, candidates: Sequence[Tensor]) -> Tensor:
+    """The candidate of the axis that only the run knows."""
+    rank = len(candidates)
+
+    def body(*i: IntExpr) -> Val:
+        loaded = c.scalar(1).cast(dtypes.int64)
+        axis = select(loaded < 0, loaded + rank, loaded)
+        v = candidates[0][i]
+        for d in range(1, rank):
+            v = select(axis.equal(d), candidates[d][i], v)
+        return v
+
+    return compute(c.name(c.node.op.lower()), candidates[0].shape, body, axis_names=axis_names(rank))
+
+
+def _running_along(c: LowerContext, axis: int, combine: str, identity: int) -> Tensor:
+    """The running sum or product along ``axis``; not yet recorded."""
+    x, out = c.input(0), c.output()
+    exclusive, backwards = c.attr_int("exclusive", 0), c.attr_int("reverse", 0)
+    extent, real = x.shape[axis], wide(x.dtype)
+    name = c.name("running")
+
+    def at(index: Sequence[IntExpr], k: IntExpr) -> tuple[IntExpr, ...]:
+        return tuple(k if d == axis else i for d, i in enumerate(index))
+
+    def element(index: Sequence[IntExpr], k: IntExpr) -> Val:
+        return widen(x[at(index, extent - 1 - k if backwards else k)])
+
+    def body(*i: IntExpr) -> Val:
+        k = i[axis]
+        before = self_load(name, real, *at(i, k - 1))
+        if exclusive:
+            later = op(combine, before, element(i, k - 1))
+            return select(index_value(k).equal(0), constant(identity, real), later)
+        return select(index_value(k).equal(0), element(i, k), op(combine, before, element(i, k)))
+
+    steps = compute(name, x.shape, body, ordered=(axis,), axis_names=axis_names(x.ndim))
+    if not backwards and real == out.dtype:
+        return steps
+    c.stage(steps)
+
+    def final(*i: IntExpr) -> Val:
+        return steps[at(i, extent - 1 - i[axis] if backwards else i[axis])].cast(out.dtype)
+
+    return compute(c.name(c.node.op.lower()), x.shape, final, axis_names=axis_names(x.ndim))
 
 
 RULES: dict[str, Rule] = {

@@ -35,7 +35,8 @@ _UNROLLED_TAPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """How one dimension is resized. ``roi``: its part of the region of interest (start, end)."""
+    """How one dimension is resized. ``roi``: its part of the region of interest (start, end). ``loaded``: the scale that
+    only the run knows."""
 
     mode: str
     transform: str
@@ -45,6 +46,7 @@ class Spec:
     cubic: float
     scale: float | None
     roi: tuple[float, float] = (0.0, 1.0)
+    loaded: Val | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,7 +161,7 @@ def _real(i: IntExpr) -> Val:
 
 def _symbolic_coordinate(c: LowerContext, s: Spec, i: IntExpr, n: IntExpr, m: IntExpr) -> Val:
     x, size, count = _real(i), _real(n), _real(m)
-    scale = constant(s.scale, dtypes.float32) if s.scale is not None else count / size
+    scale = s.loaded if s.loaded is not None else count / size if s.scale is None else constant(s.scale, dtypes.float32)
     width = scale * size
     if s.transform == "align_corners":
         return select(width <= 1.0, 0.0 * x, x * (size - 1.0) / op("max", width - 1.0, 1.0))
@@ -287,8 +289,10 @@ def _scales(c: LowerContext, axes: list[int], rank: int, n: list[IntExpr], m: li
         for a, v in zip(axes, scales.reshape(-1), strict=True):
             out[a] = float(v)
         return out
-    if c.has_input(2) and not c.has_input(3):
-        raise c.unsupported("scales (input 2) must be a constant")
+    if _loads_scales(c):
+        for a in axes:
+            out[a] = None
+        return out
     policy = c.attr_str("keep_aspect_ratio_policy", "stretch")
     known = [(a, n[a].value(), m[a].value()) for a in axes]
     if policy != "stretch":
@@ -303,6 +307,12 @@ def _scales(c: LowerContext, axes: list[int], rank: int, n: list[IntExpr], m: li
     for a, v, w in known:
         out[a] = None if v is None or w is None or v == 0 else w / v
     return out
+
+
+def _loads_scales(c: LowerContext) -> bool:
+    """True if only the run knows the scales."""
+    sizes = c.has_input(3) and c.elements(3) != ()
+    return c.has_input(2) and c.constants[2] is None and c.elements(2) != () and not sizes
 
 
 def lower_resize(c: LowerContext) -> tuple[Tensor, ...]:
@@ -321,12 +331,12 @@ def lower_resize(c: LowerContext) -> tuple[Tensor, ...]:
     result, checks = x, []
     for a, scale in enumerate(_scales(c, axes, rank, n, m)):
         crop = transform == "tf_crop_and_resize" and a in axes
-        if n[a] == m[a] and (scale == 1.0 or (scale is None and transform != "tf_crop_and_resize")) and not crop:
+        if n[a] == m[a] and not (_loads_scales(c) and a in axes) and (scale == 1.0 or (scale is None and transform != "tf_crop_and_resize")) and not crop:
             continue
         s = Spec(
             mode, transform, c.attr_str("nearest_mode", "round_prefer_floor"), bool(c.attr_int("antialias", 0)),
             bool(c.attr_int("exclude_outside", 0)), c.attr_float("cubic_coeff_a", -0.75), scale,
-            roi.get(a, (0.0, 1.0)),
+            roi.get(a, (0.0, 1.0)), c.input(2)[axes.index(a)] if _loads_scales(c) and a in axes else None,
         )  # fmt: skip
         size, count = n[a].value(), m[a].value()
         if size is not None and count is not None:

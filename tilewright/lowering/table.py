@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops import OPS
 from tilewright.lowering import (
     attention,
     broadcast,
     conv,
+    einsum,
     elementwise,
     gather,
     generate,
@@ -21,6 +24,7 @@ from tilewright.lowering import (
     scatter,
     shape,
     softmax,
+    spectral,
     vision,
     windows,
 )
@@ -45,6 +49,13 @@ RULES: dict[str, Rule] = {
     **grid_sample.RULES,
     **quantize.RULES,
     **matmul.RULES,
+    **einsum.RULES,
+    **spectral.RULES,
     **conv.RULES,
     **recurrent.RULES,
 }
+
+
+def is_taken(op: str) -> bool:
+    """True for an operator that a plan can hold as it is; others are taken apart where the standard says how."""
+    return op in RULES or (op in OPS and OPS[op].kind in (PatternKind.VIEW, PatternKind.HOST, PatternKind.CONTROL))

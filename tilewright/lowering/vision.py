@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr, const, product
+from tilewright.core.intexpr import IntExpr, const, maximum, product
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis, split_index
@@ -199,7 +199,7 @@ def lower_center_crop_pad(c: LowerContext) -> tuple[Tensor, ...]:
     def body(*i: IntExpr) -> Val:
         place, inside = list(i), None
         for d in moved:
-            place[d] = i[d] + _offset(c, x.shape[d], out.shape[d])
+            place[d] = i[d] + _offset(x.shape[d], out.shape[d])
             test = in_range(place[d], 0, x.shape[d])
             inside = test if inside is None else inside & test
         v = x[tuple(place)]
@@ -208,12 +208,9 @@ def lower_center_crop_pad(c: LowerContext) -> tuple[Tensor, ...]:
     return (compute(c.name("center_crop_pad"), out.shape, body, axis_names=axis_names(x.ndim)),)
 
 
-def _offset(c: LowerContext, have: IntExpr, want: IntExpr) -> IntExpr:
+def _offset(have: IntExpr, want: IntExpr) -> IntExpr:
     """What to add to a position of the result: both cropping and padding put the odd element at the end."""
-    surplus = (have - want).value()
-    if surplus is None:
-        raise c.unsupported(f"shape (input 1) must be a constant: {have} elements to {want}")
-    return const(surplus // 2 if surplus >= 0 else -((-surplus) // 2))
+    return maximum(have - want, 0) // 2 - maximum(want - have, 0) // 2
 
 
 RULES: dict[str, Rule] = {

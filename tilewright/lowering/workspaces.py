@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr
 from tilewright.core.plan import ControlStep, KernelStep, Plan, Slot, Step
-from tilewright.tensor_ir.ir import Alloc, Buffer, Func, Loop, Stmt, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +18,6 @@ class Scheduled:
     dims: tuple[str, ...]
     workspaces: tuple[tuple[DType, tuple[IntExpr, ...]], ...]
     parallel: bool
-
-
-def workspaces_of(func: Func) -> tuple[Buffer, ...]:
-    """The global buffers allocated at the root of a scheduled function, outermost first: its extra arguments."""
-    out: list[Buffer] = []
-    stmt: Stmt = func.body
-    while isinstance(stmt, Alloc):
-        if stmt.buffer.scope == "global":
-            out.append(stmt.buffer)
-        stmt = stmt.body
-    return tuple(out)
-
-
-def is_parallel(func: Func) -> bool:
-    """True if some loop of the function runs on all threads."""
-    return any(isinstance(s, Loop) and s.kind == "parallel" for s in walk(func.body))
 
 
 def with_scheduled(plan: Plan, scheduled: Mapping[str, Scheduled]) -> Plan:

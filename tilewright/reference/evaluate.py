@@ -14,8 +14,10 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import UnsupportedError
-from tilewright.reference import elementwise, matrix, resize, windows
+from tilewright.core.plan import SIZES_DOMAIN
+from tilewright.reference import elementwise, matrix, resize, sequences, windows
 from tilewright.reference.onnx_ops import evaluate_onnx
+from tilewright.reference.sizes import result_sizes
 
 Attrs = Mapping[str, object]
 Definition = Callable[[Attrs, Sequence[object], int], list[object]]
@@ -25,6 +27,7 @@ OWN: Mapping[str, Definition] = {
     **matrix.DEFINITIONS,
     **elementwise.DEFINITIONS,
     **resize.DEFINITIONS,
+    **sequences.DEFINITIONS,
 }
 
 CHANNELS_LAST = frozenset(
@@ -51,7 +54,12 @@ _STATISTICS = {"LayerNormalization": 1}  # outputs from here on keep float32
 def evaluate(
     op: str, domain: str, attrs: Mapping[str, object], inputs: Sequence[object], n_outputs: int
 ) -> list[object]:
-    """Outputs of one operator application, ``n_outputs`` of them. Raises UnsupportedError for an unknown operator."""
+    """Outputs of one operator application, ``n_outputs`` of them. Raises UnsupportedError for an unknown operator.
+
+    In the domain ``sizes`` the outputs are the shapes of the operator's results.
+    """
+    if domain == SIZES_DOMAIN:
+        return list(result_sizes(op, attrs, inputs))
     if domain not in ("", "ai.onnx"):
         raise UnsupportedError(f"{domain}.{op}: no reference definition of this domain")
     plain = {k: _plain(v) for k, v in attrs.items() if v is not None}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 ALIGN = 64
@@ -12,6 +14,12 @@ def aligned_empty(nbytes: int) -> np.ndarray:
     raw = np.empty(nbytes + ALIGN, np.uint8)
     skip = -raw.__array_interface__["data"][0] % ALIGN
     return raw[skip : skip + nbytes]
+
+
+def aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """A fresh C-contiguous array whose address is a multiple of 64."""
+    count = math.prod(shape)
+    return np.ndarray(shape, dtype, buffer=aligned_empty(count * dtype.itemsize).data)
 
 
 def address(array: np.ndarray) -> int:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.core.errors import InputError, InternalError
-from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan, Segment, root_slot, segments
+from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan, Segment, Slot, root_slot, segments
 from tilewright.runtime.arena import lifetimes, place
-from tilewright.runtime.arrays import address, aligned_empty, view
+from tilewright.runtime.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.control import run_control_step
 from tilewright.runtime.host import run_host_step
+from tilewright.runtime.team import Crew
 
-ENTRY_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+ENTRY_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _MAX_LAYOUTS = 16
 
 
@@ -35,8 +36,22 @@ class _Table:
     pointers: np.ndarray
     dims: np.ndarray
     patches: tuple[tuple[str, tuple[int, ...]], ...]
-    outputs: tuple[tuple[str, tuple[int, ...]], ...]
     arena_base: int
+    pointers_address: int
+    dims_address: int
+
+
+@dataclass(slots=True)
+class _Direct:
+    """A plan of one segment, ready to be called: positions of the addresses of inputs and outputs in the table."""
+
+    pointers: memoryview
+    inputs: tuple[tuple[int, tuple[int, ...]], ...]
+    outputs: tuple[tuple[tuple[int, ...], np.dtype, tuple[int, ...]], ...]
+    call: Callable[[int, int, int | None, int | None], None]
+    parallel: bool
+    arena: np.ndarray
+    table: _Table
     pointers_address: int
     dims_address: int
 
@@ -48,6 +63,7 @@ class _Layout:
     offsets: Mapping[str, int]
     size: int
     tables: OrderedDict[tuple[object, ...], _Table]
+    direct: _Direct | None = None
 
 
 class Executor:
@@ -56,15 +72,15 @@ class Executor:
     ``times``: when given to :meth:`run`, a list that receives for each segment an array of clock readings.
     """
 
-    def __init__(self, plan: Plan, code: PlanCode, threads: Callable[[], int]) -> None:
+    def __init__(self, plan: Plan, code: PlanCode, crew: Crew) -> None:
         self.plan = plan
-        self._threads = threads
+        self._crew = crew
         self._walk = segments(plan)
         entries = iter(code.entries)
         self._entries = {w: ENTRY_TYPE(next(entries)) for w in self._walk if isinstance(w, Segment)}
         self._bodies = {
             i: tuple(
-                Executor(body, body_code, threads)
+                Executor(body, body_code, crew)
                 for body, body_code in zip(step.bodies, code.bodies[i], strict=True)
             )
             for i, step in enumerate(plan.steps)
@@ -82,11 +98,24 @@ class Executor:
                 late.setdefault(b.slot, []).append(i)
         self._late_bindings = late
         self._written = self._first_writers()
+        self._is_direct = self._has_one_call()
         self._parallel = {
             w: any(isinstance(s, KernelStep) and s.parallel for s in plan.steps[w.start : w.stop])
             for w in self._walk
             if isinstance(w, Segment)
         }
+
+    def _has_one_call(self) -> bool:
+        """True if every run is one native call whose outputs are arrays of their own."""
+        own = {n: self.plan.slots[n] for n in self.plan.outputs}
+        return (
+            len(self._walk) == 1
+            and isinstance(self._walk[0], Segment)
+            and not self._late_bindings
+            and all(s.kind == "output" and s.alias is None and s.dtype.itemsize for s in own.values())
+            and len(own) == len(self.plan.outputs)
+            and all(s.kind != "host" for s in self.plan.slots.values())
+        )
 
     def _first_writers(self) -> dict[int, list[str]]:
         """Step index -> slots whose late bindings can be read once that step is done."""
@@ -108,6 +137,8 @@ class Executor:
         for b in self._input_bindings:
             self._bind(b.symbol, b.axis, b.element, self._value(b.slot, arrays, env, None), env)
         layout = self._layout(env)
+        if self._is_direct and times is None:
+            return self._run_direct(inputs, env, layout)
         for w in self._walk:
             if isinstance(w, Segment):
                 self._run_segment(w, arrays, env, layout, times)
@@ -123,6 +154,45 @@ class Executor:
                     self._bind(b.symbol, b.axis, b.element, value, env)
                 self._check_assumptions(known, env)
         return [self._value(o, arrays, env, layout) for o in plan.outputs]
+
+    def _run_direct(self, inputs: Sequence[object], env: Mapping[str, int], layout: _Layout) -> list[object]:
+        """The same for a plan that is one native call: everything but the addresses of inputs and outputs is prepared."""
+        direct = layout.direct
+        if direct is None or direct.arena is not self._arena:
+            direct = layout.direct = self._make_direct(env, layout)
+        pointers = direct.pointers
+        for k, positions in direct.inputs:
+            where = inputs[k].__array_interface__["data"][0]  # type: ignore[attr-defined]
+            for p in positions:
+                pointers[p] = where
+        outputs: list[object] = []
+        for shape, dtype, positions in direct.outputs:
+            array = np.empty(shape, dtype)
+            where = array.__array_interface__["data"][0]
+            for p in positions:
+                pointers[p] = where
+            outputs.append(array)
+        if self._crew.threads > 1 and direct.parallel:
+            with self._crew.borrowed(True) as team:
+                direct.call(direct.pointers_address, direct.dims_address, team, None)
+        else:
+            direct.call(direct.pointers_address, direct.dims_address, None, None)
+        return outputs
+
+    def _make_direct(self, env: Mapping[str, int], layout: _Layout) -> _Direct:
+        (w,) = self._walk
+        if not isinstance(w, Segment):
+            raise InternalError("a plan of one host step is no native call")
+        table = self._make_table(w, env, layout)
+        positions = dict(table.patches)
+        order = (*self.plan.inputs, *self.plan.captures)
+        slots = [self.plan.slots[o] for o in self.plan.outputs]
+        return _Direct(
+            memoryview(table.pointers),
+            tuple((order.index(n), p) for n, p in table.patches if n in order),
+            tuple((s.shape_values(env), s.dtype.numpy, positions.get(s.name, ())) for s in slots),
+            self._entries[w], self._parallel[w], self._arena, table, table.pointers_address, table.dims_address,
+        )  # fmt: skip
 
     def _check_assumptions(self, known: frozenset[str], env: Mapping[str, int]) -> None:
         """Compare the dims that must be equal and whose symbols are bound now, but were not all ``known`` before."""
@@ -193,12 +263,10 @@ class Executor:
         if times is not None:
             clock = np.zeros(w.stop - w.start + 1)
             times.append(clock)
-        self._entries[w](
-            table.pointers_address,
-            table.dims_address,
-            self._threads() if self._parallel[w] else 1,
-            None if clock is None else address(clock),
-        )
+        with self._crew.borrowed(self._parallel[w]) as team:
+            self._entries[w](
+                table.pointers_address, table.dims_address, team, None if clock is None else address(clock)
+            )
 
     def _make_table(self, w: Segment, env: Mapping[str, int], layout: _Layout) -> _Table:
         pointers: list[int] = []
@@ -221,7 +289,7 @@ class Executor:
         table = np.array(pointers, np.uint64)
         dim_table = np.array(dims, np.int64)
         frozen = tuple((n, tuple(p)) for n, p in patches.items())
-        return _Table(table, dim_table, frozen, (), base, address(table), address(dim_table))
+        return _Table(table, dim_table, frozen, base, address(table), address(dim_table))
 
     def _run_step(self, i: int, arrays: dict[str, object], env: Mapping[str, int], layout: _Layout) -> None:
         step = self.plan.steps[i]
@@ -251,15 +319,20 @@ class Executor:
             base = arrays[root]
             if not isinstance(base, np.ndarray):
                 return base
-            return base if name == root or slot.shape is None else base.reshape(slot.shape_values(env))
+            return base if name == root or slot.shape is None else _seen_as(base, slot, env)
         if root in self._constants:
             array = self._constants[root]
-            return array if name == root or slot.shape is None else array.reshape(slot.shape_values(env))
+            return array if name == root or slot.shape is None else _seen_as(array, slot, env)
         if layout is not None and root in layout.offsets:
             return view(self._arena, layout.offsets[root], slot.dtype.numpy, slot.shape_values(env))
         if slot.shape is not None and _nbytes(slot.shape_values(env), 1) == 0:
             return np.empty(slot.shape_values(env), slot.dtype.numpy)
         raise InternalError(f"slot {name!r} is read before it is written")
+
+
+def _seen_as(array: np.ndarray, slot: Slot, env: Mapping[str, int]) -> np.ndarray:
+    """The same bytes under a slot's shape and element type."""
+    return array.reshape(slot.shape_values(env)).view(slot.dtype.numpy)
 
 
 def _nbytes(shape: tuple[int, ...], itemsize: int) -> int:
@@ -272,4 +345,4 @@ def _nbytes(shape: tuple[int, ...], itemsize: int) -> int:
 def _fresh(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     if any(d < 0 for d in shape):
         raise InputError(f"the input shapes give a tensor of negative size {shape}")
-    return np.ndarray(shape, dtype, buffer=aligned_empty(_nbytes(shape, dtype.itemsize)).data)
+    return aligned_array(shape, dtype)

@@ -22,4 +22,13 @@ def run_host_step(step: HostStep, inputs: Sequence[object]) -> list[object]:
         outputs = reference.evaluate(step.op, step.domain, dict(step.attrs), list(inputs), len(step.outputs))
     except (ValueError, TypeError, IndexError, KeyError, RuntimeError) as e:
         raise HostStepError(f"node {step.node!r} ({step.op}): {e}") from e
-    return [np.ascontiguousarray(o) if isinstance(o, np.ndarray) and o.ndim else o for o in outputs]
+    return [_kept(o) for o in outputs]
+
+
+def _kept(value: object) -> object:
+    """A result that stays valid: contiguous, and not a view of memory that a later step or run may overwrite."""
+    if isinstance(value, list):
+        return [_kept(v) for v in value]
+    if not isinstance(value, np.ndarray):
+        return value
+    return np.ascontiguousarray(value).reshape(value.shape) if value.flags.owndata else value.copy()

@@ -15,6 +15,7 @@ from tilewright.core.plan import KernelStep, Plan, Segment, segments
 from tilewright.runtime.executor import Executor, PlanCode
 from tilewright.runtime.profile import KernelTime, Peaks, Profile
 from tilewright.runtime.signature import InputChecker, TensorSpec, spec_of
+from tilewright.runtime.team import Crew
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,13 @@ class CompiledModel:
     """
 
     def __init__(
-        self, plan: Plan, code: PlanCode, threads: Callable[[], int], info: BuildInfo, keep_alive: object
+        self, plan: Plan, code: PlanCode, crew: Crew, info: BuildInfo, keep_alive: object
     ) -> None:
         self._plan = plan
-        self._executor = Executor(plan, code, threads)
+        self._executor = Executor(plan, code, crew)
         self._checker = InputChecker(plan, info.folded_inputs)
         self._lock = threading.Lock()
-        self._threads = threads
+        self._crew = crew
         self._info = info
         self._keep_alive = keep_alive
         self.output_names = info.output_names or plan.outputs
@@ -62,7 +63,7 @@ class CompiledModel:
     @property
     def threads(self) -> int:
         """How many threads a run uses at most."""
-        return self._threads()
+        return self._crew.threads
 
     @property
     def plan(self) -> Plan:
@@ -121,7 +122,7 @@ class CompiledModel:
             for s, seconds in zip(steps, medians, strict=False)
             if isinstance(s, KernelStep)
         )  # fmt: skip
-        peaks = self._info.measure_peaks(self._threads()) if self._info.measure_peaks is not None else None
+        peaks = self._info.measure_peaks(self._crew.threads) if self._info.measure_peaks is not None else None
         return Profile(kernels, peaks)
 
     def explain(self) -> str:

@@ -1,7 +1,7 @@
 """How many threads to use, and why: the least of affinity mask, cgroup quota and physical cores.
 
 Pure standard library; reads ``/proc`` and ``/sys`` on Linux and falls back to ``os.cpu_count`` elsewhere. More
-threads than any of the three would only wait for each other: kernels are split statically and meet at barriers.
+threads than any of the three would only take processors from each other.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""What schedule primitives are made of: the base class, look-ups by name, tree edits that share what is unchanged."""
+"""What schedule primitives are made of: the base class, look-ups that refuse, tree edits that share what is unchanged."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.intbounds import Ranges, loop_range, simplify
 from tilewright.core.intexpr import IntExpr, IntLike, as_expr
+from tilewright.tensor_ir.analysis import scopes
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,
@@ -24,10 +25,11 @@ from tilewright.tensor_ir.ir import (
     map_children,
     map_expr,
     seq,
-    stmt_children,
     substitute_expr,
-    walk,
+    with_body,
 )
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,8 @@ class Primitive:
         """``func`` transformed. Raises ScheduleError when the step is refused."""
         raise NotImplementedError
 
-    def produces(self, func: Func) -> tuple[str, ...]:
-        """Names of the loops, blocks or buffers that applying this step to ``func`` creates, outermost first."""
+    def produces(self, func: Func, result: Func) -> tuple[str, ...]:
+        """Names of the loops, blocks or buffers that this step made of ``func`` in ``result``, outermost first."""
         return ()
 
 
@@ -57,125 +59,33 @@ def refuse(primitive: Primitive, message: str) -> ScheduleError:
     return ScheduleError(f"{primitive.name}({shown}): {message}")
 
 
-# -- look-ups ----------------------------------------------------------------------------------------------------
-def path_to(func: Func, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
-    """The statements from the root of ``func`` down to the first that is ``wanted``, inclusive; empty if none is."""
-    return path_in(func.body, wanted)
-
-
-def path_in(root: Stmt, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
-    """As :func:`path_to`, below a statement."""
-    trail: list[Stmt] = []
-
-    def search(s: Stmt) -> bool:
-        trail.append(s)
-        if wanted(s) or any(search(c) for c in stmt_children(s)):
-            return True
-        trail.pop()
-        return False
-
-    search(root)
-    return tuple(trail)
-
-
-def loop_path(func: Func, var: str) -> tuple[Stmt, ...]:
-    """The statements from the root down to the loop named ``var``, inclusive; empty if there is none."""
-    return path_to(func, lambda s: isinstance(s, Loop) and s.var == var)
-
-
-def block_path(func: Func, block: str) -> tuple[Stmt, ...]:
-    """The statements from the root down to the block named ``block``, inclusive; empty if there is none."""
-    return path_to(func, lambda s: isinstance(s, Block) and s.name == block)
-
-
-def find_loop(func: Func, var: str, who: Primitive | None = None) -> Loop:
+# -- look-ups in the name of a primitive -------------------------------------------------------------------------
+def find_loop(func: Func, var: str, who: Primitive) -> Loop:
     """The loop named ``var``. Raises ScheduleError, in the name of ``who``, when there is none."""
-    for s in walk(func.body):
-        if isinstance(s, Loop) and s.var == var:
-            return s
-    raise _missing(who, func, "loop", var, (s.var for s in walk(func.body) if isinstance(s, Loop)))
+    return _named(who, lambda: scopes.find_loop(func, var))
 
 
-def find_block(func: Func, name: str, who: Primitive | None = None) -> Block:
+def find_nested_loop(func: Func, var: str, who: Primitive) -> tuple[Loop, list[Loop]]:
+    """The loop named ``var`` and the loops around it, outermost first. Raises ScheduleError when there is none."""
+    loops = scopes.loops_in(scopes.loop_path(func, var))
+    return (loops[-1], loops[:-1]) if loops else (find_loop(func, var, who), [])
+
+
+def find_block(func: Func, name: str, who: Primitive) -> Block:
     """The block named ``name``. Raises ScheduleError, in the name of ``who``, when there is none."""
-    for s in walk(func.body):
-        if isinstance(s, Block) and s.name == name:
-            return s
-    raise _missing(who, func, "block", name, (s.name for s in walk(func.body) if isinstance(s, Block)))
+    return _named(who, lambda: scopes.find_block(func, name))
 
 
-def find_buffer(func: Func, name: str, who: Primitive | None = None) -> Buffer:
-    """The parameter or allocated buffer named ``name``. Raises ScheduleError when there is none."""
-    known = all_buffers(func)
-    if name in known:
-        return known[name]
-    raise _missing(who, func, "buffer", name, known)
+def find_buffer(func: Func, name: str, who: Primitive) -> Buffer:
+    """The parameter or allocated buffer named ``name``. Raises ScheduleError, in the name of ``who``."""
+    return _named(who, lambda: scopes.find_buffer(func, name))
 
 
-def _missing(who: Primitive | None, func: Func, kind: str, name: str, known: Iterable[str]) -> ScheduleError:
-    names = ", ".join(sorted(known)) or "none"
-    message = f"expected the name of a {kind} of {func.name}, got {name!r}; it has: {names}"
-    return refuse(who, message) if who is not None else ScheduleError(message)
-
-
-def all_buffers(func: Func) -> dict[str, Buffer]:
-    """Every buffer of the function by name: parameters, then allocations in program order."""
-    out = {b.name: b for b in func.params}
-    for s in walk(func.body):
-        if isinstance(s, Alloc):
-            out[s.buffer.name] = s.buffer
-    return out
-
-
-def loops_in(path: Iterable[Stmt]) -> list[Loop]:
-    """The loops among the statements of a path, outermost first."""
-    return [s for s in path if isinstance(s, Loop)]
-
-
-def loops_around(func: Func, block: str) -> list[Loop]:
-    """The loops around a block, outermost first. Raises ScheduleError for an unknown block."""
-    find_block(func, block)
-    return loops_in(block_path(func, block))
-
-
-def loop_ranges(loops: Iterable[Loop]) -> dict[str, tuple[IntExpr, IntExpr]]:
-    """The ranges of the variables of ``loops`` (outermost first), for :mod:`tilewright.core.intbounds`."""
-    return {loop.var: loop_range(loop.extent) for loop in loops}
-
-
-def blocks_in(s: Stmt) -> list[Block]:
-    """The blocks in a statement, in program order."""
-    return [b for b in walk(s) if isinstance(b, Block)]
-
-
-# -- names -------------------------------------------------------------------------------------------------------
-def names_of(func: Func) -> set[str]:
-    """Every name in use: dims, buffers, loops, blocks and block axes."""
-    names = set(func.dims)
-    names.update(b.name for b in func.params)
-    for s in walk(func.body):
-        if isinstance(s, Loop):
-            names.add(s.var)
-        elif isinstance(s, Alloc):
-            names.add(s.buffer.name)
-        elif isinstance(s, Block):
-            names.add(s.name)
-            names.update(a.name for a in s.axes)
-    return names
-
-
-def fresh_name(func: Func, base: str) -> str:
-    """``base``, or ``base_2``, ``base_3``, ... : the first that ``func`` does not use yet."""
-    return fresh_in(names_of(func), base)
-
-
-def fresh_in(taken: set[str], base: str) -> str:
-    """The first of ``base``, ``base_2``, ... not in ``taken``, which then contains it (for several names at once)."""
-    name, n = base, 2
-    while name in taken:
-        name, n = f"{base}_{n}", n + 1
-    taken.add(name)
-    return name
+def _named(who: Primitive, find: Callable[[], T]) -> T:
+    try:
+        return find()
+    except ScheduleError as e:
+        raise refuse(who, str(e)) from None
 
 
 # -- edits -------------------------------------------------------------------------------------------------------
@@ -203,16 +113,8 @@ def replace_in(root: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
         return root
     if isinstance(root, (Loop, Alloc, Guard)):
         body = replace_in(root.body, old, new)
-        if body is root.body:
-            return root
-        return None if body is None else dataclasses.replace(root, body=body)
+        return None if body is None else with_body(root, body)
     return root
-
-
-def replace_loop(func: Func, var: str, new: Stmt | Callable[[Loop], Stmt]) -> Func:
-    """``func`` with the loop named ``var`` replaced by a statement, or by a function of it."""
-    loop = find_loop(func, var)
-    return replace_stmt(func, loop, new(loop) if callable(new) else new)
 
 
 def substitute_stmt(s: Stmt, env: Mapping[str, IntLike]) -> Stmt:
@@ -282,9 +184,3 @@ def _simplified(e: IntExpr, ranges: Ranges) -> IntExpr:
         return e
     new = simplify(e, ranges)
     return e if new == e else new
-
-
-def simplify_func(func: Func) -> Func:
-    """``func`` with its whole body simplified; the same object where nothing changed."""
-    body = simplify_stmt(func.body, {})
-    return func if body is func.body else dataclasses.replace(func, body=body)

@@ -6,17 +6,16 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Max, Min, Mod, as_var, const, maximum, minimum, of_atom
-from tilewright.schedule.base import Primitive, find_block, path_to, refuse, replace_stmt
+from tilewright.core.intexpr import IntExpr, as_var
+from tilewright.schedule.base import Primitive, find_block, refuse, replace_stmt
+from tilewright.tensor_ir.analysis.scopes import loads_of, loops_around, path_to
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,
     Buffer,
-    Dyn,
     Expr,
     Func,
     Guard,
-    Index,
     Load,
     Loop,
     Op,
@@ -24,10 +23,10 @@ from tilewright.tensor_ir.ir import (
     Stmt,
     Store,
     loads,
-    map_expr,
+    map_children,
     seq,
     stmt_children,
-    walk_index,
+    walk,
 )
 
 
@@ -59,7 +58,7 @@ class Site:
 
 def sites(s: Stmt, loops: tuple[Loop, ...] = ()) -> Iterator[Site]:
     """Every statement below ``s`` that touches memory, in program order."""
-    here = tuple(statement_loads(s))
+    here = tuple(loads_of(s))
     if here or isinstance(s, (Block, Store)):
         yield Site(s, loops, here)
     if isinstance(s, Loop):
@@ -68,31 +67,9 @@ def sites(s: Stmt, loops: tuple[Loop, ...] = ()) -> Iterator[Site]:
         yield from sites(c, loops)
 
 
-def statement_loads(s: Stmt) -> Iterator[Load]:
-    """The loads of a statement itself, not of the statements in it."""
-    if isinstance(s, Block):
-        yield from loads(s.value)
-        if s.init is not None:
-            yield from loads(s.init)
-        yield from _index_loads((*s.indices, *s.bindings))
-    elif isinstance(s, Store):
-        yield from loads(s.value)
-        yield from _index_loads(s.indices)
-    elif isinstance(s, Guard):
-        yield from loads(s.condition)
-    elif isinstance(s, Loop):
-        yield from _index_loads((s.extent,))
-    elif isinstance(s, Alloc):
-        yield from _index_loads(s.buffer.shape)
-
-
-def _index_loads(indices: Iterable[IntExpr]) -> Iterator[Load]:
-    return (x for i in indices for x in walk_index(i) if isinstance(x, Load))
-
-
 def block_loads(block: Block) -> frozenset[str]:
     """The buffers that a block reads, without its own."""
-    return frozenset(x.buffer for x in statement_loads(block)) - {block.buffer}
+    return frozenset(x.buffer for x in loads_of(block)) - {block.buffer}
 
 
 def has_reduction(block: Block) -> bool:
@@ -127,7 +104,7 @@ def plain_axes(block: Block) -> list[str | None] | None:
 
 def alloc_of(func: Func, buffer: str) -> Alloc | None:
     """The allocation of an intermediate buffer; None for a parameter."""
-    path = path_to(func, lambda s: isinstance(s, Alloc) and s.buffer.name == buffer)
+    path = path_to(func.body, lambda s: isinstance(s, Alloc) and s.buffer.name == buffer)
     return path[-1] if path and isinstance(path[-1], Alloc) else None
 
 
@@ -170,12 +147,14 @@ def root_statement(path: tuple[Stmt, ...]) -> Stmt:
 def block_and_path(who: Primitive, func: Func, name: str) -> tuple[Block, tuple[Stmt, ...]]:
     """A block by name with the statements around it, outermost first and itself last."""
     block = find_block(func, name, who)
-    return block, path_to(func, lambda s: s is block)
+    return block, path_to(func.body, lambda s: s is block)
 
 
-def axis_env(block: Block) -> dict[str, IntExpr]:
-    """The bindings of a block by axis name."""
-    return {a.name: b for a, b in zip(block.axes, block.bindings, strict=True)}
+def new_loops(func: Func, result: Func, block: str) -> tuple[str, ...]:
+    """The loops around ``block`` in ``result`` that moving it has made: new ones, or its own that came along."""
+    before = {s.var for s in walk(func.body) if isinstance(s, Loop)}
+    mine = {x.var for x in loops_around(func, block)}
+    return tuple(x.var for x in loops_around(result, block) if x.var not in before or x.var in mine)
 
 
 def fork(a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> int:
@@ -225,60 +204,11 @@ def insert_at(body: Stmt, new: Stmt, before: Callable[[Stmt], bool], after: bool
     return seq(*stmts[:at], new, *stmts[at:])
 
 
-def map_loads(e: Expr, f: Callable[[Load], Expr]) -> Expr:
-    """``e`` with every load replaced by ``f`` of it, innermost first, inside indices too."""
-    out = map_expr(e, lambda x: map_loads(x, f), lambda i: map_index_loads(i, f))
-    return f(out) if isinstance(out, Load) else out
-
-
-def map_index_loads(i: IntExpr, f: Callable[[Load], Expr]) -> IntExpr:
-    """``i`` with every load inside it replaced by ``f`` of it."""
-    if not any(True for _ in _index_loads((i,))):
-        return i
-    out = const(i.const)
-    for mono, c in i.terms:
-        term = const(c)
-        for a in mono:
-            term = term * _map_atom(a, f)
-        out = out + term
-    return out
-
-
-def _map_atom(a: Atom, f: Callable[[Load], Expr]) -> IntExpr:
-    if isinstance(a, Dyn):
-        value = map_loads(a.value, f)
-        return value.expr if isinstance(value, Index) else of_atom(Dyn(value))
-    args = [map_index_loads(x, f) for x in a.children()]
-    if isinstance(a, FloorDiv):
-        return args[0] // args[1]
-    if isinstance(a, Mod):
-        return args[0] % args[1]
-    if isinstance(a, Min):
-        return minimum(*args)
-    return maximum(*args) if isinstance(a, Max) else of_atom(a)
-
-
-def map_block(block: Block, f: Callable[[Load], Expr]) -> Block:
-    """``block`` with its loads replaced."""
-    return dataclasses.replace(
-        block,
-        indices=tuple(map_index_loads(i, f) for i in block.indices),
-        value=map_loads(block.value, f),
-        init=None if block.init is None else map_loads(block.init, f),
-    )
-
-
 def map_statements(s: Stmt, changes: Mapping[int, Stmt]) -> Stmt:
     """``s`` with statements replaced by identity (``id(old) -> new``), outermost first."""
     if id(s) in changes:
         return changes[id(s)]
-    if isinstance(s, Seq):
-        new = tuple(map_statements(c, changes) for c in s.stmts)
-        return s if all(a is b for a, b in zip(new, s.stmts, strict=True)) else Seq(new)
-    if isinstance(s, (Loop, Alloc, Guard)):
-        body = map_statements(s.body, changes)
-        return s if body is s.body else dataclasses.replace(s, body=body)
-    return s
+    return map_children(s, lambda c: map_statements(c, changes))
 
 
 def with_buffer(func: Func, old: Stmt, new: Stmt, buffer: Buffer) -> Func:
@@ -298,13 +228,4 @@ def drop_alloc(func: Func, buffer: str) -> Func:
 def _without(s: Stmt, alloc: Alloc) -> Stmt:
     if s is alloc:
         return alloc.body
-    if isinstance(s, Seq):
-        stmts: list[Stmt] = []
-        for c in s.stmts:
-            new = _without(c, alloc)
-            stmts.append(new)
-        return seq(*stmts)
-    if isinstance(s, (Loop, Alloc, Guard)):
-        body = _without(s.body, alloc)
-        return s if body is s.body else dataclasses.replace(s, body=body)
-    return s
+    return map_children(s, lambda c: _without(c, alloc))

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from tilewright.core.errors import ScheduleError
-from tilewright.schedule.base import Primitive, blocks_in, find_loop, loops_around
+from tilewright.schedule.base import Primitive
 from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.primitives.annotate import Annotate
 from tilewright.schedule.primitives.cache_read import CacheRead
@@ -43,6 +43,7 @@ from tilewright.schedule.primitives.unannotate import Unannotate
 from tilewright.schedule.primitives.unroll import Unroll
 from tilewright.schedule.primitives.vectorize import Vectorize
 from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.analysis.scopes import blocks_in, find_loop, loops_around
 from tilewright.tensor_ir.ir import Func, Scope
 from tilewright.tensor_ir.text import print_func
 
@@ -60,9 +61,9 @@ class Schedule:
 
     def step(self, primitive: Primitive) -> tuple[str, ...]:
         """Apply and record any primitive; the names that it made. A refused step changes nothing."""
-        produced, func = primitive.produces(self.func), primitive.apply(self.func)
-        self.func, self.trace = func, self.trace.then(primitive)
-        return produced
+        before, self.func = self.func, primitive.apply(self.func)
+        self.trace = self.trace.then(primitive)
+        return primitive.produces(before, self.func)
 
     def copy(self) -> Schedule:
         """A schedule in the same state, to try steps on."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from tilewright.core.intbounds import Ranges, extremes, is_nonneg, simplify, upper_bound
 from tilewright.core.intexpr import ZERO, IntExpr, as_var, const, maximum, minimum, product, var
-from tilewright.schedule.base import fresh_in
-from tilewright.schedule.moves import map_block
 from tilewright.tensor_ir.ir import Axis, Block, Buffer, Load
+from tilewright.tensor_ir.loads import map_block_loads
+from tilewright.tensor_ir.names import fresh_in
 
 LOCAL_BYTES = 256 * 1024
 """The largest region that becomes a local buffer: it lives on a thread's stack (in registers, when it is a tile)."""
@@ -121,7 +121,7 @@ def rebase(block: Block, buffer: str, regions: Sequence[Region | None], offsets:
     def load(x: Load) -> Load:
         return dataclasses.replace(x, indices=shift(x.indices)) if x.buffer == buffer else x
 
-    block = map_block(block, load)
+    block = map_block_loads(block, load)
     if block.buffer == buffer:
         block = dataclasses.replace(block, indices=shift(block.indices))
     lows = [r.low for d in offsets if (r := regions[d]) is not None]

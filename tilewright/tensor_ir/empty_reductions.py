@@ -16,9 +16,11 @@ Functions under schedule are not in this form: there an empty reduction is part 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from tilewright.core.intbounds import is_nonneg, simplify
 from tilewright.core.intexpr import ZERO, IntExpr, maximum, minimum, var
+from tilewright.tensor_ir.analysis.scopes import path_to
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,
@@ -29,10 +31,10 @@ from tilewright.tensor_ir.ir import (
     expr_free_vars,
     map_children,
     seq,
-    stmt_children,
     substitute_expr,
     walk,
 )
+from tilewright.tensor_ir.names import fresh_in, names_of
 
 
 def may_be_empty(block: Block) -> bool:
@@ -51,10 +53,10 @@ def store_empty_inits(func: Func) -> Func:
     blocks = [s for s in walk(func.body) if isinstance(s, Block) and s.init is not None and may_be_empty(s)]
     if not blocks:
         return func
-    taken = _names(func)
+    taken = names_of(func)
     before: dict[str, list[Stmt]] = {}
     for block in blocks:
-        path = _path(func.body, block)
+        path = path_to(func.body, lambda s, b=block: s is b)
         steps = reduce_vars(block)
         top = next((n for n, s in enumerate(path) if isinstance(s, Loop) and s.var in steps), None)
         if top is None or any(isinstance(s, Alloc) and s.buffer.name == block.buffer for s in path[top:]):
@@ -72,7 +74,7 @@ def store_empty_inits(func: Func) -> Func:
     return dataclasses.replace(func, body=visit(func.body))
 
 
-def _init_nest(block: Block, around: list[Stmt], steps: frozenset[str], taken: set[str]) -> Stmt:
+def _init_nest(block: Block, around: Sequence[Stmt], steps: frozenset[str], taken: set[str]) -> Stmt:
     """The initial values of ``block`` under the loops of ``around`` that are no steps, where a reduce axis is empty."""
     if block.init is None:
         return block
@@ -80,7 +82,7 @@ def _init_nest(block: Block, around: list[Stmt], steps: frozenset[str], taken: s
     levels: list[Loop | Guard] = []
     for s in around:
         if isinstance(s, Loop) and s.var not in steps:
-            name = _fresh(taken, f"{s.var}_e")
+            name = fresh_in(taken, f"{s.var}_e")
             kind = "serial" if s.kind == "parallel" else s.kind
             levels.append(dataclasses.replace(s, var=name, extent=s.extent.substitute(env), kind=kind))
             env[s.var] = var(name)
@@ -89,7 +91,7 @@ def _init_nest(block: Block, around: list[Stmt], steps: frozenset[str], taken: s
     used = expr_free_vars(block.init).union(*(i.free_vars() for i in block.indices))
     axes = [(a, b.substitute(env)) for a, b in zip(block.axes, block.bindings, strict=True) if a.name in used]
     body: Stmt = Block(
-        _fresh(taken, f"{block.name}_empty"),
+        fresh_in(taken, f"{block.name}_empty"),
         tuple(a for a, _ in axes),
         tuple(b for _, b in axes),
         block.buffer,
@@ -99,34 +101,4 @@ def _init_nest(block: Block, around: list[Stmt], steps: frozenset[str], taken: s
     for level in reversed(levels):
         body = dataclasses.replace(level, body=body)
     empty = maximum(0, *(1 - a.extent for a in block.axes if a.kind == "reduce"))
-    return Loop(_fresh(taken, f"{block.name}_none"), simplify(minimum(1, empty), {}), body)
-
-
-def _path(s: Stmt, target: Block) -> list[Stmt]:
-    """The statements from ``s`` down to ``target``, inclusive; empty if it is not there."""
-    if s is target:
-        return [s]
-    for c in stmt_children(s):
-        if below := _path(c, target):
-            return [s, *below]
-    return []
-
-
-def _names(func: Func) -> set[str]:
-    names = {*func.dims, *(b.name for b in func.params)}
-    for s in walk(func.body):
-        if isinstance(s, Loop):
-            names.add(s.var)
-        elif isinstance(s, Alloc):
-            names.add(s.buffer.name)
-        elif isinstance(s, Block):
-            names.update((s.name, *(a.name for a in s.axes)))
-    return names
-
-
-def _fresh(taken: set[str], base: str) -> str:
-    name, n = base, 2
-    while name in taken:
-        name, n = f"{base}_{n}", n + 1
-    taken.add(name)
-    return name
+    return Loop(fresh_in(taken, f"{block.name}_none"), simplify(minimum(1, empty), {}), body)

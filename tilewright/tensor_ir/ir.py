@@ -18,7 +18,8 @@ never touches the body. A reduction block has at least one ``reduce`` axis, its 
 stores, and ``init`` (if not None) is stored first when every reduce axis is at 0; init None means that the element was
 initialised before. Where a reduce axis is empty (extent 0 at run time) the init alone is stored, once for each point of
 the other loops, in the place of the outermost loop that drives a reduce axis: no such loop may drive another kind of
-axis as well (:mod:`tilewright.tensor_ir.empty_reductions`). An ``ordered`` axis must run in increasing order on one thread (scans, scatters).
+axis as well (:mod:`tilewright.tensor_ir.empty_reductions`). An ``ordered`` axis must run in increasing order on one
+thread (scans, scatters).
 
 Loop kinds: ``serial``; ``parallel`` (iterations spread over threads; outermost loops of the function only);
 ``vectorized`` (constant upper bound of the extent; lanes run at once, those at or above the extent are masked off);
@@ -38,7 +39,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import Atom, IntExpr, IntLike, of_atom
+from tilewright.core.intexpr import Atom, IntExpr, IntLike, Var, of_atom
 
 LoopKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled"]
 AxisKind: TypeAlias = Literal["spatial", "reduce", "ordered"]
@@ -239,9 +240,14 @@ def stmt_children(s: Stmt) -> tuple[Stmt, ...]:
 
 def walk(s: Stmt) -> Iterator[Stmt]:
     """``s`` and every statement below it, outermost first, in program order."""
-    yield s
-    for c in stmt_children(s):
-        yield from walk(c)
+    todo = [s]
+    while todo:
+        s = todo.pop()
+        yield s
+        if isinstance(s, Seq):
+            todo.extend(reversed(s.stmts))
+        elif isinstance(s, (Loop, Alloc, Guard)):
+            todo.append(s.body)
 
 
 def map_children(s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
@@ -250,9 +256,17 @@ def map_children(s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
         new = tuple(f(c) for c in s.stmts)
         return s if all(a is b for a, b in zip(new, s.stmts, strict=True)) else seq(*new)
     if isinstance(s, (Loop, Alloc, Guard)):
-        body = f(s.body)
-        return s if body is s.body else dataclasses.replace(s, body=body)
+        return with_body(s, f(s.body))
     return s
+
+
+def with_body(s: Loop | Alloc | Guard, body: Stmt) -> Stmt:
+    """``s`` around another statement; the same object around the same one."""
+    if body is s.body:
+        return s
+    if isinstance(s, Loop):
+        return Loop(s.var, s.extent, body, s.kind, s.annotations)
+    return Alloc(s.buffer, body) if isinstance(s, Alloc) else Guard(s.condition, body)
 
 
 def expr_children(e: Expr) -> tuple[Expr, ...]:
@@ -315,6 +329,8 @@ def walk_expr(e: Expr) -> Iterator[Expr]:
 def walk_index(i: IntExpr) -> Iterator[Expr]:
     """Every value read by an index expression."""
     for a in i.atoms():
+        if isinstance(a, Var):
+            continue
         if isinstance(a, Dyn):
             yield from walk_expr(a.value)
         for c in a.children():

@@ -40,7 +40,9 @@ ALLOWED: dict[str, set[str]] = {
 ANYTHING = {"commands"}
 """Rooms that may use every other one."""
 
-NARROW: dict[tuple[str, str], set[str]] = {("codegen", "runtime"): {"tilewright.runtime.threads"}}
+NARROW: dict[tuple[str, str], set[str]] = {
+    ("codegen", "runtime"): {"tilewright.runtime.arrays", "tilewright.runtime.team", "tilewright.runtime.threads"}
+}
 """Edges that stand for a few modules only."""
 
 DYNAMIC = {"__init__.py", "cli.py", "runtime/host.py"}

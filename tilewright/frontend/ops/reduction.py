@@ -13,6 +13,16 @@ def _reduce(call: Call, build: GraphBuilder) -> None:
     build.emit_to(call.op, (call.input(0), build.ints(axes, "axes") if axes else ""), call.outputs, attrs)
 
 
+def _keeping_dims(call: Call, build: GraphBuilder) -> None:
+    """Axes that only the run knows: the dimensions are kept and squeezed afterwards, so that the rank stays known."""
+    axes = call.input(1) if len(call.inputs) > 1 else ""
+    if not axes or call.int_attr("keepdims", 1) or build.constant_value(axes) is not None:
+        build.emit_to(call.op, call.inputs, call.outputs, call.attrs)
+        return
+    kept = build.emit(call.op, call.inputs, "kept", **{**call.attrs, "keepdims": 1})
+    build.emit_to("Squeeze", (kept, axes), call.outputs, {})
+
+
 def _coerced(call: Call, build: GraphBuilder) -> None:
     """Until 12: the input was made a matrix at ``axis`` (default 1), and the rows normalised."""
     axis = call.int_attr("axis", 1)
@@ -40,7 +50,7 @@ def _softmax(op: str) -> tuple[Rule, ...]:
 
 
 def _reduction(op: str, until: int = 17) -> tuple[Rule, ...]:
-    return (Rule(1, until, _reduce, (op,)),)
+    return Rule(1, until, _reduce, (op,)), Rule(until + 1, None, _keeping_dims, (op, "Squeeze"))
 
 
 RULES: Family = {

@@ -155,9 +155,13 @@ class InferContext:
         return len(self.shape(i))
 
     def data(self, i: int) -> Data | None:
-        """Known elements of input ``i``, or None."""
+        """Known elements of input ``i``, or None. A tensor without elements is known."""
         v = self.inputs[i] if i < len(self.inputs) else None
-        return None if v is None else v.data
+        if v is None:
+            return None
+        if v.data is None and isinstance(v.type, TensorType) and any(d == 0 for d in v.type.shape or ()):
+            return ()
+        return v.data
 
     def ints(self, i: int) -> tuple[int, ...] | None:
         """Elements of an integer input when all are known numbers (also of large constants); else None."""

@@ -109,7 +109,7 @@ def _dynamic_quantize(ctx: InferContext) -> tuple[Inferred, ...]:
 OPS = table(
     OpDef("Cast", PatternKind.BROADCAST, _cast, 1, 1),
     OpDef("CastLike", PatternKind.BROADCAST, _cast_like, 2, 2),
-    OpDef("BitCast", PatternKind.BROADCAST, _bit_cast, 1, 1),
+    OpDef("BitCast", PatternKind.VIEW, _bit_cast, 1, 1),
     OpDef("QuantizeLinear", PatternKind.BROADCAST, _quantize, 2, 3),
     OpDef("DequantizeLinear", PatternKind.BROADCAST, _dequantize, 2, 3),
     OpDef("DynamicQuantizeLinear", PatternKind.OPAQUE, _dynamic_quantize, 1, 1, 3, 3),

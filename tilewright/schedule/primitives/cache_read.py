@@ -7,18 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar, get_args
 
 from tilewright.core.intexpr import var
-from tilewright.schedule.base import Primitive, find_buffer, fresh_in, names_of, refuse
-from tilewright.schedule.moves import (
-    block_and_path,
-    map_block,
-    map_statements,
-    require_local,
-    root_statement,
-    sites,
-    statement_loads,
-    with_buffer,
-)
+from tilewright.schedule.base import Primitive, find_buffer, refuse
+from tilewright.schedule.moves import block_and_path, map_statements, require_local, root_statement, sites, with_buffer
+from tilewright.tensor_ir.analysis.scopes import loads_of
 from tilewright.tensor_ir.ir import Alloc, Axis, Block, Buffer, Func, Load, Loop, Scope, Stmt, seq, walk, walk_index
+from tilewright.tensor_ir.loads import map_block_loads
+from tilewright.tensor_ir.names import fresh_in, names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +46,7 @@ class CacheRead(Primitive):
     buffer: str
     scope: Scope = "global"
 
-    def produces(self, func: Func) -> tuple[str, ...]:
+    def produces(self, func: Func, result: Func) -> tuple[str, ...]:
         return (fresh_in(names_of(func), f"{self.buffer}_{self.scope}"),)
 
     def apply(self, func: Func) -> Func:
@@ -60,7 +54,7 @@ class CacheRead(Primitive):
         source = find_buffer(func, self.buffer, self)
         if self.scope not in get_args(Scope):
             raise refuse(self, f"expected scope global or local, got {self.scope!r}")
-        if block.buffer == self.buffer or all(x.buffer != self.buffer for x in statement_loads(block)):
+        if block.buffer == self.buffer or all(x.buffer != self.buffer for x in loads_of(block)):
             raise refuse(self, f"expected a block that reads {self.buffer} and does not write it")
         if any(isinstance(x, Load) and x.buffer == self.buffer for b in block.bindings for x in walk_index(b)):
             raise refuse(self, f"a binding of the block reads {self.buffer}")
@@ -81,7 +75,7 @@ class CacheRead(Primitive):
         def redirect(x: Load) -> Load:
             return dataclasses.replace(x, buffer=name) if x.buffer == self.buffer else x
 
-        changes: dict[int, Stmt] = {id(block): map_block(block, redirect)}
+        changes: dict[int, Stmt] = {id(block): map_block_loads(block, redirect)}
         return with_buffer(func, nest, seq(stage, map_statements(nest, changes)), copy)
 
     def _require_complete(self, func: Func, nest: Stmt, path: tuple[Stmt, ...], source: Buffer) -> None:

@@ -7,18 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, get_args
 
 from tilewright.core.intexpr import IntExpr, var
-from tilewright.schedule.base import (
-    Primitive,
-    find_buffer,
-    fresh_in,
-    loop_ranges,
-    loops_in,
-    names_of,
-    refuse,
-)
+from tilewright.schedule.base import Primitive, find_buffer, refuse
 from tilewright.schedule.moves import (
     block_and_path,
-    map_block,
     map_statements,
     require_local,
     require_no_guard,
@@ -27,8 +18,11 @@ from tilewright.schedule.moves import (
     sites,
     with_buffer,
 )
-from tilewright.schedule.regions import covers_once
+from tilewright.tensor_ir.analysis.scopes import loop_ranges, loops_in
+from tilewright.tensor_ir.analysis.sweeps import covers_once
 from tilewright.tensor_ir.ir import Alloc, Axis, Block, Func, Load, Loop, Scope, Stmt, seq, walk, walk_index
+from tilewright.tensor_ir.loads import map_block_loads
+from tilewright.tensor_ir.names import fresh_in, names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,7 @@ class CacheWrite(Primitive):
     block: str
     scope: Scope = "global"
 
-    def produces(self, func: Func) -> tuple[str, ...]:
+    def produces(self, func: Func, result: Func) -> tuple[str, ...]:
         return (fresh_in(names_of(func), f"{self.block}_write"),)
 
     def apply(self, func: Func) -> Func:
@@ -101,7 +95,7 @@ class CacheWrite(Primitive):
         def redirect(x: Load) -> Load:
             return dataclasses.replace(x, buffer=name) if x.buffer == block.buffer else x
 
-        changes: dict[int, Stmt] = {id(block): dataclasses.replace(map_block(block, redirect), buffer=name)}
+        changes: dict[int, Stmt] = {id(block): dataclasses.replace(map_block_loads(block, redirect), buffer=name)}
         both = seq(map_statements(nest, changes), copy)
         return with_buffer(func, nest, both, dataclasses.replace(target, name=name, scope=self.scope))
 

@@ -9,37 +9,29 @@ from typing import ClassVar
 
 from tilewright.core.intbounds import Ranges, simplify, upper_bound
 from tilewright.core.intexpr import ZERO, IntExpr, const, maximum, minimum
-from tilewright.schedule.base import (
-    Primitive,
-    find_loop,
-    loop_path,
-    loop_ranges,
-    loops_in,
-    names_of,
-    refuse,
-    replace_stmt,
-)
-from tilewright.schedule.legality import carried_dependences
+from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt
 from tilewright.schedule.moves import (
     Site,
-    axis_env,
     block_and_path,
     drop_alloc,
     fork,
     has_reduction,
     insert_at,
     map_statements,
+    new_loops,
     plain_axes,
     reduction_update,
     require_inputs_reach,
     require_intermediate,
     require_no_guard,
     sites,
-    statement_loads,
 )
-from tilewright.schedule.regions import Bounds, bounds, covers_once
 from tilewright.schedule.shrink import Region, bound_axes, clipped, local_buffer, offset_axes, rebase
+from tilewright.tensor_ir.analysis.dependence import carried_dependences
+from tilewright.tensor_ir.analysis.scopes import block_environment, loads_of, loop_path, loop_ranges, loops_in
+from tilewright.tensor_ir.analysis.sweeps import Bounds, bounds, covers_once
 from tilewright.tensor_ir.ir import Alloc, Block, Func, Load, Loop, Seq, Stmt, walk, walk_index
+from tilewright.tensor_ir.names import names_of
 
 FULL_LANES = 64
 """A constant innermost dimension up to this many elements is computed whole when at least half of it is needed."""
@@ -91,12 +83,8 @@ class ComputeAt(Primitive):
     block: str
     loop: str
 
-    def produces(self, func: Func) -> tuple[str, ...]:
-        before = {s.var for s in walk(func.body) if isinstance(s, Loop)}
-        block, path = block_and_path(self, func, self.block)
-        mine = {loop.var for loop in loops_in(path)}
-        after = loops_in(block_and_path(self, self.apply(func), block.name)[1])
-        return tuple(loop.var for loop in after if loop.var not in before or loop.var in mine)
+    def produces(self, func: Func, result: Func) -> tuple[str, ...]:
+        return new_loops(func, result, self.block)
 
     def apply(self, func: Func) -> Func:
         block, path = block_and_path(self, func, self.block)
@@ -157,7 +145,7 @@ class ComputeAt(Primitive):
         for a in block.axes:
             if a.kind == "ordered":
                 raise refuse(self, f"axis {a.name} is ordered, a part of it cannot be computed alone")
-        reads_itself = any(x.buffer == block.buffer for x in statement_loads(block))
+        reads_itself = any(x.buffer == block.buffer for x in loads_of(block))
         if has_reduction(block):
             if reduction_update(block) is None or block.init is None:
                 raise refuse(self, "expected a reduction that updates its own element and has an initial value")
@@ -228,7 +216,7 @@ def _region(
     for site in readers:
         block = site.stmt
         assert isinstance(block, Block)  # the readers were checked
-        env = axis_env(block)
+        env = block_environment(block)
         inside = {**ranges, **loop_ranges(site.loops[depth:])}
         names = [loop.var for loop in site.loops[depth:]]
         for x in site.loads:

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.core.intbounds import loop_range
-from tilewright.schedule.base import Primitive, path_to, refuse, replace_stmt, simplify_expr
+from tilewright.schedule.base import Primitive, refuse, replace_stmt, simplify_expr
 from tilewright.schedule.moves import (
     block_and_path,
     drop_alloc,
-    map_block,
     map_statements,
     plain_axes,
     require_inputs_reach,
     require_intermediate,
     require_no_guard,
     sites,
-    statement_loads,
 )
+from tilewright.tensor_ir.analysis.scopes import loads_of, path_to
 from tilewright.tensor_ir.ir import Block, Expr, Func, Load, Stmt, substitute_expr, walk_index
+from tilewright.tensor_ir.loads import map_block_loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ComputeInline(Primitive):
                 raise refuse(self, f"expected every reader of {buffer} to be a block, but {site.label} reads it")
             if any(isinstance(x, Load) and x.buffer == buffer for b in reader.bindings for x in walk_index(b)):
                 raise refuse(self, f"a binding of block {reader.name} reads {buffer}")
-            require_inputs_reach(self, func, block, path, path_to(func, lambda s, r=reader: s is r))  # type: ignore[misc]
+            require_inputs_reach(self, func, block, path, path_to(func.body, lambda s, r=reader: s is r))  # type: ignore[misc]
             changes[id(reader)] = _inlined(block, env_names, reader)
         if not changes:
             raise refuse(self, f"nothing reads {buffer}")
@@ -83,7 +83,7 @@ class ComputeInline(Primitive):
         if axes is None or {a.name for a in block.axes} != set(axes) - {None}:
             shown = ", ".join(map(str, block.indices))
             raise refuse(self, f"expected store indices that are the block's axes, each once, got [{shown}]")
-        if any(x.buffer == block.buffer for x in statement_loads(block)):
+        if any(x.buffer == block.buffer for x in loads_of(block)):
             raise refuse(self, f"the block reads its own buffer {block.buffer}")
         return axes
 
@@ -98,4 +98,4 @@ def _inlined(block: Block, axes: list[str | None], reader: Block) -> Block:
         env = {a: i for a, i in zip(axes, x.indices, strict=True) if a is not None}
         return simplify_expr(substitute_expr(block.value, env), ranges)
 
-    return map_block(reader, value_at)
+    return map_block_loads(reader, value_at)

@@ -8,17 +8,7 @@ from typing import ClassVar
 
 from tilewright.core.intbounds import interval, simplify, upper_bound
 from tilewright.core.intexpr import IntExpr, const, var
-from tilewright.schedule.base import (
-    Primitive,
-    find_loop,
-    fresh_in,
-    loop_ranges,
-    loops_in,
-    names_of,
-    refuse,
-    replace_stmt,
-)
-from tilewright.schedule.legality import carried_dependences
+from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt
 from tilewright.schedule.moves import (
     block_and_path,
     has_reduction,
@@ -27,7 +17,10 @@ from tilewright.schedule.moves import (
     require_no_guard,
     sites,
 )
+from tilewright.tensor_ir.analysis.dependence import carried_dependences
+from tilewright.tensor_ir.analysis.scopes import loop_ranges, loops_in
 from tilewright.tensor_ir.ir import Alloc, Block, Func, Loop, Stmt, expr_free_vars, seq
+from tilewright.tensor_ir.names import fresh_in, names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +55,7 @@ class DecomposeReduction(Primitive):
     block: str
     loop: str
 
-    def produces(self, func: Func) -> tuple[str, ...]:
+    def produces(self, func: Func, result: Func) -> tuple[str, ...]:
         return (fresh_in(names_of(func), f"{self.block}_init"),)
 
     def apply(self, func: Func) -> Func:

@@ -8,21 +8,11 @@ from typing import ClassVar
 
 from tilewright.core.intbounds import loop_range
 from tilewright.core.intexpr import IntExpr, product, var
-from tilewright.schedule.base import (
-    Primitive,
-    blocks_in,
-    find_loop,
-    fresh_name,
-    loop_path,
-    loop_ranges,
-    loops_in,
-    refuse,
-    replace_stmt,
-    simplify_stmt,
-    substitute_stmt,
-)
+from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt, simplify_stmt, substitute_stmt
+from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_path, loop_ranges, loops_in
 from tilewright.tensor_ir.empty_reductions import may_be_empty, reduce_vars
 from tilewright.tensor_ir.ir import Block, Func, Loop
+from tilewright.tensor_ir.names import fresh_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +38,8 @@ class Fuse(Primitive):
     name: ClassVar[str] = "fuse"
     loops: tuple[str, ...]
 
-    def produces(self, func: Func) -> tuple[str, ...]:
-        return (fresh_name(func, "_".join((*self.loops, "f"))),)
+    def produces(self, func: Func, result: Func) -> tuple[str, ...]:
+        return (self._name(func),)
 
     def apply(self, func: Func) -> Func:
         if not isinstance(self.loops, tuple) or len(self.loops) < 2:
@@ -70,18 +60,23 @@ class Fuse(Primitive):
                 others = sorted(_other_vars(block) & listed)
                 if others:
                     raise refuse(self, f"reduction {block.name} may be empty, and {others[0]} is not one of its steps")
-        (name,) = self.produces(func)
+        name = self._name(func)
         env: dict[str, IntExpr] = {}
         rest = var(name)
         for loop in reversed(nest[1:]):
-            env[loop.var] = rest % loop.extent
-            rest = rest // loop.extent
+            env[loop.var] = rest % loop.extent if loop.extent != 0 else rest
+            rest = rest // loop.extent if loop.extent != 0 else rest
         env[nest[0].var] = rest
         extent = product(loop.extent for loop in nest)
+        if extent == 0:  # nothing runs: any index below an extent of 0 will do
+            env = {loop.var: var(name) for loop in nest}
         ranges = loop_ranges(loops_in(loop_path(func, nest[0].var))[:-1])
         ranges[name] = loop_range(extent)
         body = simplify_stmt(substitute_stmt(nest[-1].body, env), ranges)
         return replace_stmt(func, nest[0], Loop(name, extent, body, "serial", nest[0].annotations))
+
+    def _name(self, func: Func) -> str:
+        return fresh_name(func, "_".join((*self.loops, "f")))
 
 
 def _other_vars(block: Block) -> frozenset[str]:

@@ -6,8 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.schedule.base import Primitive, blocks_in, find_loop, loop_path, refuse, replace_stmt
-from tilewright.schedule.legality import carried_dependences
+from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt
+from tilewright.tensor_ir.analysis.dependence import carried_dependences
+from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_path
 from tilewright.tensor_ir.ir import Alloc, Func, Seq
 
 
@@ -28,7 +29,7 @@ class Parallel(Primitive):
         - a local buffer is allocated around the loop
         - the loop is a reduce axis or an ordered axis
         - the loop carries a dependence
-    Cost: a barrier before and after; worth it above some ten microseconds of work.
+    Cost: handing the loop to the team, a microsecond; worth it above some ten microseconds of work.
     """
 
     name: ClassVar[str] = "parallel"

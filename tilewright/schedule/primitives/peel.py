@@ -9,21 +9,11 @@ from typing import ClassVar
 
 from tilewright.core.intbounds import Ranges, extremes, loop_range, simplify, upper_bound
 from tilewright.core.intexpr import ZERO, FloorDiv, IntExpr, Max, Min, maximum, minimum, of_atom, var
-from tilewright.schedule.base import (
-    Primitive,
-    find_loop,
-    fresh_in,
-    loop_path,
-    loop_ranges,
-    loops_in,
-    names_of,
-    refuse,
-    replace_stmt,
-    simplify_stmt,
-    substitute_stmt,
-)
+from tilewright.schedule.base import Primitive, find_nested_loop, refuse, replace_stmt, simplify_stmt, substitute_stmt
 from tilewright.schedule.copies import fresh_copy
+from tilewright.tensor_ir.analysis.scopes import loop_ranges
 from tilewright.tensor_ir.ir import Alloc, Func, Loop, Seq, Stmt, map_children, seq, stmt_children, walk
+from tilewright.tensor_ir.names import fresh_in, names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +40,16 @@ class Peel(Primitive):
     name: ClassVar[str] = "peel"
     loop: str
 
-    def produces(self, func: Func) -> tuple[str, ...]:
+    def produces(self, func: Func, result: Func) -> tuple[str, ...]:
         return (fresh_in(names_of(func), f"{self.loop}_t"),)
 
     def apply(self, func: Func) -> Func:
-        loop = find_loop(func, self.loop, self)
+        loop, outer = find_nested_loop(func, self.loop, self)
         if loop.kind not in ("serial", "parallel"):
             raise refuse(self, f"expected a serial or parallel loop, got a {loop.kind} one")
         if not any(_ragged_in(s, loop.var) for s in walk(loop.body)):
             raise refuse(self, f"expected an inner extent that is ragged in {loop.var}, got none")
-        ranges = loop_ranges(loops_in(loop_path(func, self.loop))[:-1])
+        ranges = loop_ranges(outer)
         main = _main(loop, ranges)
         if main is None or main.extent == 0:
             raise refuse(self, f"expected at least one full iteration of {loop.extent}, got none that is provably full")

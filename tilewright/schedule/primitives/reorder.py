@@ -7,16 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from tilewright.schedule.base import (
-    Primitive,
-    find_loop,
-    loop_path,
-    loop_ranges,
-    loops_in,
-    refuse,
-    replace_stmt,
-)
-from tilewright.schedule.legality import carried_dependences
+from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt
+from tilewright.tensor_ir.analysis.dependence import carried_dependences
+from tilewright.tensor_ir.analysis.scopes import loop_path, loop_ranges, loops_in
 from tilewright.tensor_ir.ir import Func, Loop, Stmt
 
 

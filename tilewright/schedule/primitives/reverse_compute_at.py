@@ -9,34 +9,25 @@ from typing import ClassVar
 
 from tilewright.core.intbounds import Ranges, is_nonneg, loop_range, simplify
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var, of_atom, var
-from tilewright.schedule.base import (
-    Primitive,
-    find_buffer,
-    find_loop,
-    loop_path,
-    loop_ranges,
-    loops_in,
-    names_of,
-    refuse,
-    replace_stmt,
-)
+from tilewright.schedule.base import Primitive, find_buffer, find_loop, refuse, replace_stmt
 from tilewright.schedule.moves import (
     alloc_of,
-    axis_env,
     block_and_path,
     drop_alloc,
     fork,
     insert_at,
     map_statements,
+    new_loops,
     plain_axes,
     require_no_guard,
     require_only_writer,
     sites,
-    statement_loads,
 )
-from tilewright.schedule.regions import Bounds, bounds, covers_once, same
 from tilewright.schedule.shrink import Region, bound_axes, clipped, local_buffer, offset_axes, rebase
+from tilewright.tensor_ir.analysis.scopes import block_environment, loads_of, loop_path, loop_ranges, loops_in
+from tilewright.tensor_ir.analysis.sweeps import Bounds, bounds, covers_once, same
 from tilewright.tensor_ir.ir import Alloc, Block, Func, Loop, Seq, Stmt, walk
+from tilewright.tensor_ir.names import names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +73,8 @@ class ReverseComputeAt(Primitive):
     block: str
     loop: str
 
-    def produces(self, func: Func) -> tuple[str, ...]:
-        mine = {x.var for x in loops_in(block_and_path(self, func, self.block)[1])}
-        before = {s.var for s in walk(func.body) if isinstance(s, Loop)}
-        after = loops_in(block_and_path(self, self.apply(func), self.block)[1])
-        return tuple(x.var for x in after if x.var not in before or x.var in mine)
+    def produces(self, func: Func, result: Func) -> tuple[str, ...]:
+        return new_loops(func, result, self.block)
 
     def apply(self, func: Func) -> Func:
         block, path = block_and_path(self, func, self.block)
@@ -111,7 +99,7 @@ class ReverseComputeAt(Primitive):
                 raise refuse(self, f"reduce axis {name} would be incomplete in loop {loop.var}")
 
         taken = names_of(replace_stmt(func, block, None))
-        moved, nest_loops = bound_axes(block, axes, regions, axis_env(block), taken)
+        moved, nest_loops = bound_axes(block, axes, regions, block_environment(block), taken)
         inside = [clipped(low, high, d, ranges) for (low, high), d in zip(written, source.shape, strict=True)]
         alone = all(not s.reads(source.name) or s.stmt in (block, producer) for s in sites(func.body))
         local = local_buffer(source, inside) if alone and alloc_of(func, source.name) is not None else None
@@ -144,7 +132,7 @@ class ReverseComputeAt(Primitive):
         for s in target:
             if isinstance(s, Loop) and s.kind == "vectorized":
                 raise refuse(self, f"loop {s.var} is vectorized, lanes cannot hold a nest")
-        for name in sorted({x.buffer for x in statement_loads(block)} | {block.buffer}):
+        for name in sorted({x.buffer for x in loads_of(block)} | {block.buffer}):
             alloc = alloc_of(func, name)
             if alloc is not None and not any(alloc is s for s in target):
                 raise refuse(self, f"{name} is not allocated at loop {loop.var}")
@@ -171,7 +159,7 @@ class ReverseComputeAt(Primitive):
         return axes
 
     def _producer(self, func: Func, block: Block, loop: Loop, nest: Stmt) -> Block:
-        inputs = {x.buffer for x in statement_loads(block)} - {block.buffer}
+        inputs = {x.buffer for x in loads_of(block)} - {block.buffer}
         made = sorted({s.written for s in sites(nest) if s.written is not None} & inputs)
         if len(made) != 1:
             raise refuse(self, f"expected to read one buffer that the nest of {loop.var} writes, got {made or 'none'}")
@@ -183,7 +171,7 @@ class ReverseComputeAt(Primitive):
     def _require_untouched(
         self, func: Func, block: Block, source: str, target: tuple[Stmt, ...], shared: int
     ) -> None:
-        inputs = {x.buffer for x in statement_loads(block)} - {source, block.buffer}
+        inputs = {x.buffer for x in loads_of(block)} - {source, block.buffer}
         nest = {id(s) for s in walk(target[shared])}
         started = False
         for s in sites(func.body):
@@ -210,7 +198,7 @@ class ReverseComputeAt(Primitive):
             if a.kind != "spatial" and around:
                 first = sorted(around)[0]
                 raise refuse(self, f"reduction loop {first} of {producer.name} is not inside loop {self.loop}")
-        env = axis_env(producer)
+        env = block_environment(producer)
         out: list[Bounds] = []
         used: set[str] = set()
         for i, extent in zip(producer.indices, shape, strict=True):
@@ -231,7 +219,7 @@ class ReverseComputeAt(Primitive):
         self, block: Block, source: str, written: Sequence[Bounds], shape: Sequence[IntExpr], ranges: Ranges
     ) -> dict[str, Region]:
         """For each axis of the block, the interval whose reads lie in the written box."""
-        reads = {x.indices for x in statement_loads(block) if x.buffer == source}
+        reads = {x.indices for x in loads_of(block) if x.buffer == source}
         if len(reads) != 1:
             raise refuse(self, f"expected to read {source} at one place, got {len(reads)}")
         (indices,) = reads

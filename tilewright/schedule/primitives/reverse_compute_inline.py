@@ -13,17 +13,16 @@ from tilewright.schedule.moves import (
     alloc_of,
     block_and_path,
     drop_alloc,
-    map_index_loads,
-    map_loads,
     map_statements,
     plain_axes,
     require_no_guard,
     require_only_writer,
     sites,
-    statement_loads,
 )
-from tilewright.schedule.regions import same
+from tilewright.tensor_ir.analysis.scopes import loads_of
+from tilewright.tensor_ir.analysis.sweeps import same
 from tilewright.tensor_ir.ir import Alloc, Block, Expr, Func, Load, Stmt, substitute_expr, walk_index
+from tilewright.tensor_ir.loads import map_index_loads, map_loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +85,12 @@ class ReverseComputeInline(Primitive):
         for a in block.axes:
             if a.kind != "spatial":
                 raise refuse(self, f"expected spatial axes only, got the {a.kind} axis {a.name}")
-        if any(x.buffer == block.buffer for x in statement_loads(block)):
+        if any(x.buffer == block.buffer for x in loads_of(block)):
             raise refuse(self, f"the block reads its own buffer {block.buffer}")
         require_only_writer(self, func, block, block.buffer)
 
     def _source(self, func: Func, block: Block) -> str:
-        inputs = sorted({x.buffer for x in statement_loads(block)})
+        inputs = sorted({x.buffer for x in loads_of(block)})
         found = [b for b in inputs if alloc_of(func, b) is not None]
         if len(found) != 1:
             raise refuse(self, f"expected to read one intermediate buffer, got {', '.join(found) or 'none'}")
@@ -115,7 +114,7 @@ class ReverseComputeInline(Primitive):
     def _require_order(
         self, func: Func, block: Block, producer: Block, source: str, producer_path: tuple[Stmt, ...]
     ) -> None:
-        inputs = {x.buffer for x in statement_loads(block)} - {source}
+        inputs = {x.buffer for x in loads_of(block)} - {source}
         after = False
         before_block = True
         for s in sites(func.body):
@@ -136,7 +135,7 @@ class ReverseComputeInline(Primitive):
 
     def _inverse(self, block: Block, producer: Block, source: str) -> dict[str, IntExpr]:
         """The block's axes as expressions of the producer's, when the read element runs over all elements once."""
-        reads = {x.indices for x in statement_loads(block) if x.buffer == source}
+        reads = {x.indices for x in loads_of(block) if x.buffer == source}
         if len(reads) > 1:
             raise refuse(self, f"expected to read {source} at one place, got {len(reads)}")
         if any(isinstance(x, Load) and x.buffer == source for i in block.bindings for x in walk_index(i)):

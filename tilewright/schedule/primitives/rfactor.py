@@ -8,20 +8,11 @@ from typing import ClassVar
 
 from tilewright.core.intbounds import Ranges, simplify, upper_bound
 from tilewright.core.intexpr import IntExpr, as_expr, var
-from tilewright.schedule.base import (
-    Primitive,
-    blocks_in,
-    find_buffer,
-    find_loop,
-    fresh_in,
-    loop_ranges,
-    loops_in,
-    names_of,
-    refuse,
-)
-from tilewright.schedule.legality import ASSOCIATIVE
+from tilewright.schedule.base import Primitive, find_buffer, find_loop, refuse
 from tilewright.schedule.moves import block_and_path, map_statements, reduction_update, with_buffer
-from tilewright.schedule.regions import bounds, same
+from tilewright.tensor_ir.analysis.dependence import ASSOCIATIVE
+from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_ranges, loops_in
+from tilewright.tensor_ir.analysis.sweeps import bounds, same
 from tilewright.tensor_ir.ir import (
     Axis,
     Block,
@@ -36,6 +27,7 @@ from tilewright.tensor_ir.ir import (
     seq,
     substitute_expr,
 )
+from tilewright.tensor_ir.names import fresh_in, names_of
 
 _IDEMPOTENT = frozenset(("max", "min", "logical_and", "logical_or", "bit_and", "bit_or"))
 _IDENTITY = {"add": 0, "mul": 1, "logical_xor": 0, "bit_xor": 0}
@@ -74,9 +66,9 @@ class RFactor(Primitive):
     name: ClassVar[str] = "rfactor"
     loop: str
 
-    def produces(self, func: Func) -> tuple[str, ...]:
-        blocks = blocks_in(find_loop(func, self.loop, self))
-        return (fresh_in(names_of(func), f"{blocks[0].name}_rf"),) if blocks else ()
+    def produces(self, func: Func, result: Func) -> tuple[str, ...]:
+        (block,) = blocks_in(find_loop(func, self.loop, self))
+        return (fresh_in(names_of(func), f"{block.name}_rf"),)
 
     def apply(self, func: Func) -> Func:
         loop = find_loop(func, self.loop, self)

@@ -6,7 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar, get_args
 
-from tilewright.schedule.base import Primitive, find_buffer, path_to, refuse, replace_stmt
+from tilewright.schedule.base import Primitive, find_buffer, refuse, replace_stmt
+from tilewright.tensor_ir.analysis.scopes import path_to
 from tilewright.tensor_ir.ir import Alloc, Func, Loop, Scope, Seq, walk
 
 
@@ -38,7 +39,7 @@ class SetScope(Primitive):
         buffer = find_buffer(func, self.buffer, self)
         if self.scope not in get_args(Scope):
             raise refuse(self, f"expected scope global or local, got {self.scope!r}")
-        path = path_to(func, lambda s: isinstance(s, Alloc) and s.buffer.name == self.buffer)
+        path = path_to(func.body, lambda s: isinstance(s, Alloc) and s.buffer.name == self.buffer)
         if not path:
             raise refuse(self, "expected an intermediate buffer, got a parameter")
         alloc = path[-1]

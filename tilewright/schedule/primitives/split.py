@@ -9,20 +9,10 @@ from typing import ClassVar
 
 from tilewright.core.intbounds import loop_range, simplify, upper_bound
 from tilewright.core.intexpr import ZERO, IntExpr, ceildiv, const, maximum, minimum, var
-from tilewright.schedule.base import (
-    Primitive,
-    find_loop,
-    fresh_in,
-    loop_path,
-    loop_ranges,
-    loops_in,
-    names_of,
-    refuse,
-    replace_stmt,
-    simplify_stmt,
-    substitute_stmt,
-)
+from tilewright.schedule.base import Primitive, find_nested_loop, refuse, replace_stmt, simplify_stmt, substitute_stmt
+from tilewright.tensor_ir.analysis.scopes import loop_ranges
 from tilewright.tensor_ir.ir import Func, Loop, Stmt
+from tilewright.tensor_ir.names import fresh_in, names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +40,15 @@ class Split(Primitive):
     loop: str
     factors: tuple[int | None, ...]
 
-    def produces(self, func: Func) -> tuple[str, ...]:
+    def produces(self, func: Func, result: Func) -> tuple[str, ...]:
+        return self._names(func)
+
+    def _names(self, func: Func) -> tuple[str, ...]:
         taken = names_of(func)
         return tuple(fresh_in(taken, f"{self.loop}_{n}") for n in range(len(self.factors)))
 
     def apply(self, func: Func) -> Func:
-        loop = find_loop(func, self.loop, self)
+        loop, outer = find_nested_loop(func, self.loop, self)
         factors = self.factors
         if not isinstance(factors, tuple) or len(factors) < 2:
             raise refuse(self, f"expected at least two factors, got {factors}")
@@ -66,13 +59,13 @@ class Split(Primitive):
                 raise refuse(self, f"factor must be >= 1, got {f}")
         if loop.kind != "serial":
             raise refuse(self, f"expected a serial loop, got a {loop.kind} one")
-        ranges = loop_ranges(loops_in(loop_path(func, self.loop))[:-1])
+        ranges = loop_ranges(outer)
         known = prod(f for f in factors if f is not None)
         if None not in factors:
             bound = upper_bound(loop.extent, ranges)
             if bound is None or known < bound:
                 raise refuse(self, f"factors {factors} do not cover the extent {loop.extent}; use None for one of them")
-        names = self.produces(func)
+        names = self._names(func)
         extents, whole = _tile(loop.extent, factors, known, names, ranges)
         inner = dict(ranges)
         for name, e in zip(names, extents, strict=True):

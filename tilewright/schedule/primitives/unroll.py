@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.core.intbounds import upper_bound
-from tilewright.schedule.base import Primitive, find_loop, loop_path, loop_ranges, loops_in, refuse, replace_stmt
+from tilewright.schedule.base import Primitive, find_nested_loop, refuse, replace_stmt
+from tilewright.tensor_ir.analysis.scopes import loop_ranges
 from tilewright.tensor_ir.ir import Func
 
 MAX_COPIES = 1024
@@ -35,10 +36,10 @@ class Unroll(Primitive):
     loop: str
 
     def apply(self, func: Func) -> Func:
-        loop = find_loop(func, self.loop, self)
+        loop, outer = find_nested_loop(func, self.loop, self)
         if loop.kind != "serial":
             raise refuse(self, f"expected a serial loop, got a {loop.kind} one")
-        bound = upper_bound(loop.extent, loop_ranges(loops_in(loop_path(func, self.loop))[:-1]))
+        bound = upper_bound(loop.extent, loop_ranges(outer))
         if bound is None:
             raise refuse(self, f"expected an extent with a constant upper bound, got {loop.extent}")
         if bound > MAX_COPIES:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.core.intbounds import upper_bound
-from tilewright.schedule.base import Primitive, find_loop, loop_path, loop_ranges, loops_in, refuse, replace_stmt
-from tilewright.schedule.legality import carried_dependences
+from tilewright.schedule.base import Primitive, find_nested_loop, refuse, replace_stmt
+from tilewright.tensor_ir.analysis.dependence import carried_dependences
+from tilewright.tensor_ir.analysis.scopes import loop_ranges
 from tilewright.tensor_ir.ir import Alloc, Block, Func, Loop, walk
 
 MAX_LANES = 1024
@@ -43,10 +44,9 @@ class Vectorize(Primitive):
     loop: str
 
     def apply(self, func: Func) -> Func:
-        loop = find_loop(func, self.loop, self)
+        loop, outer = find_nested_loop(func, self.loop, self)
         if loop.kind != "serial":
             raise refuse(self, f"expected a serial loop, got a {loop.kind} one")
-        outer = loops_in(loop_path(func, self.loop))[:-1]
         ranges = loop_ranges(outer)
         bound = upper_bound(loop.extent, ranges)
         if bound is None:

@@ -12,6 +12,11 @@ from tilewright.tensor_ir.analysis.scopes import block_environment, buffers, fin
 from tilewright.tensor_ir.ir import Block, Expr, Func, Load, Loop, Op, Store, loads, walk, walk_expr
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
+_MULTIPLY_ADD_RATE = 80.0
+_RATE = 8.0
+_BYTE_RATE = 12.0
+"""Scalar operations and bytes a nanosecond: orders of magnitude, good enough to tell small kernels from large."""
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -102,11 +107,21 @@ def reduce_loops(func: Func, name: str) -> list[str]:
     return [x.var for x in loops_around(func, name) if x.var in bound]
 
 
-def work(func: Func, name: str) -> int | None:
-    """Scalar operations of a block (at least one a point), None if symbolic."""
+def nanoseconds(func: Func, name: str) -> float | None:
+    """A rough time of a block on one thread: its arithmetic or its memory traffic, None if a size is symbolic."""
     block = find_block(func, name)
     points = product(a.extent for a in block.axes).value()
-    return None if points is None else points * max(1, expr_cost(block.value))
+    shapes = {b.name: b for b in buffers(func)}
+    sizes = [(product(shapes[n].shape) * shapes[n].dtype.itemsize).value() for n in _buffers_used(block)]
+    if points is None or any(x is None for x in sizes):
+        return None
+    rate = _MULTIPLY_ADD_RATE if is_multiply_add(block) else _RATE
+    arithmetic = points * max(1, expr_cost(block.value)) / rate
+    return max(arithmetic, min(sum(x for x in sizes if x is not None), 8 * points) / _BYTE_RATE)
+
+
+def _buffers_used(block: Block) -> set[str]:
+    return {block.buffer, *(x.buffer for x in loads(block.value))}
 
 
 def readers(func: Func, buffer: str) -> list[Block]:

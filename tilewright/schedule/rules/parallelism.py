@@ -9,19 +9,19 @@ from tilewright.core.target import Target
 from tilewright.schedule.rules.facts import loops_of
 from tilewright.schedule.schedule import Schedule
 
-MIN_WORK = 60_000
+MIN_NANOSECONDS = 8_000
 _CHUNKS = 4
 
 
-def is_worth_spreading(work: int | None, target: Target) -> bool:
-    """True if a nest of ``work`` scalar operations (None: symbolic) should use all threads."""
-    return target.threads > 1 and (work is None or work >= MIN_WORK)
+def is_worth_spreading(work: float | None, target: Target) -> bool:
+    """True if a nest of ``work`` nanoseconds (None: symbolic) should use all threads."""
+    return target.threads > 1 and (work is None or work >= MIN_NANOSECONDS)
 
 
-def parallelize(s: Schedule, block: str, outer: Sequence[str], work: int | None, target: Target) -> None:
+def parallelize(s: Schedule, block: str, outer: Sequence[str], work: float | None, target: Target) -> None:
     """Fuse the leading loops of ``outer`` (root-level, outermost first) until they feed all threads, in parallel.
 
-    ``work``: scalar operations of the nest, None if symbolic (then it is spread). Leaves the nest alone when it is
+    ``work``: estimated nanoseconds of the nest on one thread, None if symbolic (then it is spread). Leaves the nest alone when it is
     too small to split or the target has one thread.
     """
     if not outer or not is_worth_spreading(work, target):

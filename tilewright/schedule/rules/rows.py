@@ -15,10 +15,10 @@ from tilewright.schedule.rules.facts import (
     is_reduction,
     is_spatial,
     loops_of,
+    nanoseconds,
     output_buffers,
     reduce_loops,
     widest_itemsize,
-    work,
 )
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner
@@ -73,7 +73,7 @@ def _row_loops(s: Schedule, consumer: str, feeders: list[str]) -> list[str]:
 
 
 def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[str], target: Target) -> None:
-    amounts = [work(s.func, b) for b in (*feeders, consumer)]
+    amounts = [nanoseconds(s.func, b) for b in (*feeders, consumer)]
     total = None if any(a is None for a in amounts) else sum(a for a in amounts if a is not None)
     rest = [x.var for x in loops_of(s.func, consumer) if x.var not in rows]
     s.reorder(*rows, *rest)
@@ -91,6 +91,8 @@ def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[st
 def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     """Vector partial results for the innermost reduction loop of ``block`` (unit stride), combined afterwards."""
     steps = reduce_loops(s.func, block)
+    if not steps:
+        return
     lanes = target.lanes(widest_itemsize(s.func, block))
     extent = next(x.extent.value() for x in loops_of(s.func, block) if x.var == steps[-1])
     if lanes == 1 or (extent is not None and extent < 2 * lanes):
@@ -123,6 +125,8 @@ def _factor(s: Schedule, block: str, loop: str, lanes: int, unroll_steps: bool) 
     s.rfactor(loop)
     partial = next(b for b in s.blocks() if b not in known)
     steps = reduce_loops(s.func, partial)
+    if not steps:
+        raise ScheduleError(f"{block}: partial results of one step each")
     init = s.decompose_reduction(partial, steps[0])
     for name in (partial, init):
         own = [x.var for x in loops_of(s.func, name)]
@@ -141,7 +145,7 @@ def _factor(s: Schedule, block: str, loop: str, lanes: int, unroll_steps: bool) 
 
 def schedule_reduction(s: Schedule, block: str, target: Target) -> None:
     """A reduction along its contiguous axis whose result is stored as it is."""
-    total = work(s.func, block)
+    total = nanoseconds(s.func, block)
     steps = reduce_loops(s.func, block)
     outer = [x.var for x in loops_of(s.func, block) if x.var not in steps]
     if outer:

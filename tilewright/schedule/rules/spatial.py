@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
-from tilewright.schedule.rules.facts import Access, block_accesses, loops_of, widest_itemsize, work
+from tilewright.schedule.rules.facts import Access, block_accesses, loops_of, nanoseconds, widest_itemsize
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.schedule import Schedule
 
@@ -18,7 +18,7 @@ _VECTOR_COUNTS = (1, 2, 4, 8)
 
 def schedule_spatial(s: Schedule, block: str, target: Target, above: int = 0) -> None:
     """Schedule the nest of ``block`` below its first ``above`` loops. Parallel only when ``above`` is 0."""
-    total = work(s.func, block)
+    total = nanoseconds(s.func, block)
     fuse_linear(s, block, above)
     names = [x.var for x in loops_of(s.func, block)][above:]
     if not names:

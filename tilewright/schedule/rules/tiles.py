@@ -24,10 +24,10 @@ from tilewright.schedule.rules.facts import (
     is_reduction,
     is_spatial,
     loops_of,
+    nanoseconds,
     readers,
     reduce_loops,
     widest_itemsize,
-    work,
 )
 from tilewright.schedule.rules.parallelism import is_worth_spreading, parallelize
 from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner
@@ -103,7 +103,7 @@ def try_tile(s: Schedule, reduction: str, consumer: str, target: Target) -> Sche
 
 def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, target: Target) -> None:
     """Tile ``consumer`` and compute ``reduction`` inside its tile."""
-    total = work(s.func, reduction)
+    total = nanoseconds(s.func, reduction)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
     stages = _operand_stages(s, reduction)
     tile = _split(s, reduction, consumer, axes, lanes, target)
@@ -276,7 +276,7 @@ def _is_ragged(s: Schedule, block: str, loop: str) -> bool:
     return loops[loop].extent.is_const and any(loop in x.extent.free_vars() for x in loops.values())
 
 
-def _spread(s: Schedule, block: str, lead: list[str], ragged: list[str], total: int | None, target: Target) -> None:
+def _spread(s: Schedule, block: str, lead: list[str], ragged: list[str], total: float | None, target: Target) -> None:
     """Threads over the loops outside the tile; partial tiles peeled off so that whole ones run without tests."""
     free = [x for x in lead if x not in ragged]
     if not ragged or not is_worth_spreading(total, target) or _count(s, block, free) >= 8 * target.threads:

@@ -84,7 +84,8 @@ def test_wrong_models(tmp_path: Path) -> None:
 
 
 def test_everything_unsupported_is_reported_at_once() -> None:
-    nodes = [onnx.helper.make_node(op, [i], [o], domain="com.example") for op, i, o in (("One", "x", "a"), ("Two", "a", "y"))]
+    steps = (("One", "x", "a"), ("Two", "a", "y"))
+    nodes = [onnx.helper.make_node(op, [i], [o], domain="com.example") for op, i, o in steps]
     proto = model_of(nodes, {"x": [4]}, ["y"], domains={"com.example": 1})
     with pytest.raises(UnsupportedError, match=r"(?s)One.*Two"):
         tilewright.compile(proto)

@@ -18,7 +18,8 @@ FEED = {"x": np.random.default_rng(0).standard_normal((1, 3, 12, 12)).astype(np.
 
 def _graphs() -> tuple[Graph, Graph]:
     proto = convolution(12)
-    return tilewright.compile(proto, stop_after="import"), tilewright.compile(proto, stop_after="passes", opt_level="none")
+    optimized = tilewright.compile(proto, stop_after="passes", opt_level="none")
+    return tilewright.compile(proto, stop_after="import"), optimized
 
 
 def _verified(imported: Graph, optimized: Graph) -> Verification:

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing.connection import Connection, wait
+from unittest import mock
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from tilewright.core.errors import ScheduleError
 from tilewright.core.intexpr import IntExpr
 from tilewright.core.target import Target
 from tilewright.schedule.default import default_trace
+from tilewright.schedule.rules import parallelism
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
@@ -47,6 +49,7 @@ from tilewright.tests.tensor_ir.wild_programs import WildProgram, wild_program
 RANDOM_STEPS = 14
 BATCH = 16
 HANG_SECONDS = 120
+START = "spawn"
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,11 @@ def targets() -> tuple[Target, ...]:
 
 
 def default_case(seed: int, target: Target | None = None) -> Case:
-    """Program ``seed`` under the default trace for one of the targets."""
+    """Program ``seed`` under the default trace for one of the targets; every other one as if it were large work."""
     program = wild_program(seed)
     target = target or targets()[seed % len(targets())]
-    trace = default_trace(program.func, target)
+    with mock.patch.object(parallelism, "MIN_NANOSECONDS", 0 if seed % 2 else parallelism.MIN_NANOSECONDS):
+        trace = default_trace(program.func, target)
     return Case(seed, "default", target, program, trace, trace.apply(program.func))
 
 
@@ -146,7 +150,9 @@ def arena() -> Arena:
     return Arena()
 
 
-def run_kernel(kernel: CallableKernel, args: Sequence[np.ndarray], dims: Mapping[str, int], threads: int) -> list[np.ndarray]:
+def run_kernel(
+    kernel: CallableKernel, args: Sequence[np.ndarray], dims: Mapping[str, int], threads: int
+) -> list[np.ndarray]:
     """The outputs of one run on guarded memory."""
     func, at_end = kernel.func, threads == 1
     count = len(func.params) - func.outputs
@@ -183,7 +189,8 @@ def difference(got: np.ndarray, want: np.ndarray, dtype: DType, tolerance: float
     if not wrong.any():
         return ""
     at = tuple(int(x) for x in np.argwhere(wrong)[0])
-    return f"{int(wrong.sum())} of {wrong.size} elements differ, first at {list(at)}: got {got[at]!r}, want {want[at]!r}"
+    count = f"{int(wrong.sum())} of {wrong.size} elements differ"
+    return f"{count}, first at {list(at)}: got {got[at]!r}, want {want[at]!r}"
 
 
 def check(case: Case, kernel: CallableKernel, want: Sequence[np.ndarray]) -> str:
@@ -299,7 +306,7 @@ class Worker:
 
 
 def _start(batch: list[int]) -> Worker:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context(START)
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs,), daemon=True)
     process.start()

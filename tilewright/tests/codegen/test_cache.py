@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.codegen.cache import ObjectCache, codegen_version, object_key
+from tilewright.codegen.cache import ObjectCache, object_key, sources_version
 from tilewright.codegen.host import detect_host
 from tilewright.core.config import Config, from_environment
 from tilewright.core.errors import TilewrightError
@@ -57,9 +57,16 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
 def test_key_depends_on_everything() -> None:
     host = detect_host()
     other = dataclasses.replace(host, features=host.features + ",+new")
-    keys = {KEY, object_key("kernel2", host), object_key("kernel", other), object_key("kernel", host, 1)}
-    assert len(keys) == 4
-    assert len(codegen_version()) == 16
+    rooms = ("core", "tensor_ir", "schedule", "codegen")
+    keys = {
+        KEY,
+        object_key("kernel2", host),
+        object_key("kernel", other),
+        object_key("kernel", host, 1),
+        object_key("kernel", host, rooms=rooms),
+    }
+    assert len(keys) == 5
+    assert len(sources_version(rooms)) == 16
 
 
 def test_settings() -> None:

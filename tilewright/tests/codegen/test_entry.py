@@ -14,13 +14,14 @@ from tilewright.codegen.emit import emit_kernel
 from tilewright.codegen.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.jit import Library, assembly_text, compile_object, compile_objects
-from tilewright.codegen.openmp import OpenMP, load_openmp, threads_usable
+from tilewright.codegen.team import team_code, team_text
 from tilewright.core import dtypes
 from tilewright.core.errors import InternalError
 from tilewright.core.intexpr import var
+from tilewright.runtime.team import TEAMS, Crew, Team
 from tilewright.tensor_ir.ir import Buffer, Const, Func, Load, Loop, LoopKind, Op, Store
 
-ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 N = 1000
 
 
@@ -34,12 +35,12 @@ def step(name: str, kind: LoopKind) -> Func:
     return Func(name, (a, c), 1, ("n",), Loop("i", var("n"), Store("C", (var("i"),), value), kind))
 
 
-def entry_library(openmp: OpenMP) -> Library:
+def entry_library() -> Library:
     host = detect_host()
     texts = [emit_kernel(step("f", "parallel"), host, "f"), emit_kernel(step("g", "serial"), host, "g")]
-    steps = [EntryStep(s, 2, 1, s == "f") for s in ("f", "g", "f", "f")]
-    texts.append(emit_entry("entry", steps, host, openmp.available))
-    return Library(compile_objects([(t, host) for t in texts]), ["entry"], entry_imports(openmp))
+    steps = [EntryStep(s, 2, 1) for s in ("f", "g", "f", "f")]
+    texts.append(emit_entry("entry", steps, host))
+    return Library(compile_objects([(t, host) for t in texts]), ["entry"], entry_imports())
 
 
 def run(library: Library, threads: int, repeat: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -49,50 +50,66 @@ def run(library: Library, threads: int, repeat: int = 1) -> tuple[np.ndarray, np
     dims = (ctypes.c_int64 * 4)(*[N] * 4)
     times = np.zeros(5)
     call = ENTRY(library.addresses["entry"])
-    for _ in range(repeat):
-        call(ctypes.addressof(table), ctypes.addressof(dims), threads, times.ctypes.data)
-        call(ctypes.addressof(table), ctypes.addressof(dims), threads, None)
+    with Crew(threads, team_code()).borrowed(True) as team:
+        for _ in range(repeat):
+            call(ctypes.addressof(table), ctypes.addressof(dims), team, times.ctypes.data)
+            call(ctypes.addressof(table), ctypes.addressof(dims), team, None)
     return chain[-1], times
 
 
 EXPECTED = np.arange(N, dtype=np.float32) * 16 + 15
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2, 5])
 def test_four_steps(threads: int) -> None:
     before = time.monotonic()
-    got, times = run(entry_library(load_openmp()), threads, 20)
+    got, times = run(entry_library(), threads, 20)
     np.testing.assert_array_equal(got, EXPECTED)
     assert (np.diff(times) >= 0).all()
     assert before <= times[0] <= times[-1] <= time.monotonic()
 
 
-def test_without_openmp() -> None:
-    none = OpenMP({}, None, "one thread: none")
-    got, _ = run(entry_library(none), 4)
-    np.testing.assert_array_equal(got, EXPECTED)
+def test_a_busy_team_leaves_the_work_to_the_caller() -> None:
+    crew = Crew(2, team_code())
+    with crew.borrowed(True) as first, crew.borrowed(True) as second:
+        assert first is not None
+        assert second is None
+    with crew.borrowed(False) as serial:
+        assert serial is None
 
 
-def test_openmp_says_why() -> None:
-    found = load_openmp()
-    assert found.reason
-    assert found.available == (found.path is not None)
+def test_workers_sleep_wake_and_end() -> None:
+    team = Team(team_code(), 3)
+    library = entry_library()
+    for pause in (0.0, 0.05, 0.0):
+        time.sleep(pause)  # long enough for workers to fall asleep, so that a job must wake them
+        source, result = np.arange(N, dtype=np.float32), np.zeros(N, np.float32)
+        pointers = [source.ctypes.data, result.ctypes.data] * 4
+        table, dims = (ctypes.c_void_p * 8)(*pointers), (ctypes.c_int64 * 4)(*[N] * 4)
+        ENTRY(library.addresses["entry"])(ctypes.addressof(table), ctypes.addressof(dims), team.address, None)
+        np.testing.assert_array_equal(result, source[::-1] * 2 + 1)
+    team.close()
 
 
 def _child(queue: multiprocessing.SimpleQueue[bool]) -> None:
-    queue.put(threads_usable())
+    queue.put(bool((run(entry_library(), 2)[0] == EXPECTED).all()))
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_uses_one_thread() -> None:
-    assert threads_usable() == load_openmp().available
+def test_a_forked_child_makes_a_team_of_its_own() -> None:
+    TEAMS.get(team_code(), 2)
     context = multiprocessing.get_context("fork")
     queue = context.SimpleQueue()
     child = context.Process(target=_child, args=(queue,))
     child.start()
     child.join(20)
-    assert queue.get() is False
+    assert queue.get() is True
+
+
+def test_the_team_compiles_for_other_cpus() -> None:
+    arm = parse_target("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1")
+    assert "yield" in assembly_text(team_text(arm), arm)
 
 
 def test_code_is_freed() -> None:

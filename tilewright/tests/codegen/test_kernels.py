@@ -277,7 +277,7 @@ def phases() -> Func:
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("n", [1, 2, 33])
-def test_threads_meet_at_barriers(n: int, threads: int) -> None:
+def test_phases_wait_for_each_other(n: int, threads: int) -> None:
     f = phases()
     assert is_parallel(f)
     assert [b.name for b in workspaces(f)] == ["T", "S"]

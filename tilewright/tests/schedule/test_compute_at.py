@@ -3,6 +3,7 @@ import numpy as np
 from tilewright.core.dtypes import int64
 from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.compute_at import ComputeAt
+from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.compute import build_func, compute, in_range, op, placeholder, select, self_load
 from tilewright.tensor_ir.compute import index_value as index
@@ -255,7 +256,7 @@ def test_after_splitting_the_stage_and_under_several_levels():
 
 def test_names_of_the_new_loops():
     func = Trace.from_text('split("B_i", factors=(None, 4))').apply(blur(N))
-    assert ComputeAt("T", "B_i_0").produces(func) == ("T_i",)
+    assert Schedule(func).compute_at("T", "B_i_0") == ("T_i",)
 
 
 def test_refusals():

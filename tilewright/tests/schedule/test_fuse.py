@@ -22,6 +22,11 @@ def test_symbolic_inner_extent():
     check(elementwise(N, var("m")), 'fuse(("B_i", "B_j"))\nsplit("B_i_B_j_f", factors=(3, None))')
 
 
+def test_no_iterations():
+    check(elementwise(3, 0), 'fuse(("B_i", "B_j"))')
+    check(elementwise(0, 3), 'fuse(("B_i", "B_j"))')
+
+
 def test_spatial_with_reduce():
     check(matmul(N, 3, 5), 'fuse(("C_j", "k"))\nsplit("C_j_k_f", factors=(None, 4))')
     check(matmul(2, N, 4), 'fuse(("C_i", "C_j", "k"))')

@@ -14,9 +14,10 @@ import pytest
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.intexpr import IntLike, var
-from tilewright.schedule.base import Primitive, all_buffers, blocks_in
+from tilewright.schedule.base import Primitive
 from tilewright.schedule.primitives import PRIMITIVES
 from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.analysis.scopes import blocks_in, buffers
 from tilewright.tensor_ir.ir import Func, Loop, stmt_children, walk
 from tilewright.tests.schedule.helper import PROGRAMS, check_round_trip, check_twin
 
@@ -62,7 +63,7 @@ def _argument(rng: random.Random, func: Func, primitive: str, field: str) -> obj
     if field == "block":
         return rng.choice(blocks)
     if field == "buffer":
-        return rng.choice(sorted(all_buffers(func)))
+        return rng.choice(sorted(b.name for b in buffers(func)))
     if field == "scope":
         return rng.choice(("global", "local"))
     if field in ("key", "value"):

@@ -66,8 +66,8 @@ def test_ordered_axes_stay_in_order():
 def test_names_that_are_taken_get_a_number():
     func = matmul(4, 4, 4)
     after = check(func, 'split("C_i", factors=(None, 2))\nfuse(("C_i_1", "C_j"))\nsplit("C_i_0", factors=(None, 1))')
-    assert Split("C_i_0", (None, 2)).produces(func) == ("C_i_0_0", "C_i_0_1")
-    assert Split("C_i_0", (None, 2)).produces(after) == ("C_i_0_0_2", "C_i_0_1_2")
+    assert Split("C_i_0", (None, 2)).produces(func, func) == ("C_i_0_0", "C_i_0_1")
+    assert Split("C_i_0", (None, 2)).produces(after, after) == ("C_i_0_0_2", "C_i_0_1_2")
 
 
 def test_annotations_stay_on_the_outer_loop():

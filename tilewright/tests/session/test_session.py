@@ -60,7 +60,9 @@ class _Level(Enum):
     ORT_ENABLE_ALL = 99
 
 
-@pytest.mark.parametrize(("level", "name"), [(0, "none"), (1, "basic"), (2, "extended"), ("all", "all"), (_Level(99), "all")])
+@pytest.mark.parametrize(
+    ("level", "name"), [(0, "none"), (1, "basic"), (2, "extended"), ("all", "all"), (_Level(99), "all")]
+)
 def test_levels(level: object, name: str) -> None:
     assert SessionOptions(graph_optimization_level=level).level() == name
 

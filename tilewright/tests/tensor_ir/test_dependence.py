@@ -1,20 +1,19 @@
-"""Which loops carry what: every program's loops, fused, tiled and ragged loops, gathers, scatters and interchange."""
+"""Which loops carry what: every program's loops, split, fused and ragged loops, reductions, gathers and scatters."""
 
 from __future__ import annotations
 
 import pytest
 
-from tilewright.core.errors import ScheduleError
-from tilewright.tensor_ir.analysis.dependence import (
-    carries_only_reductions,
-    conflicts,
-    is_parallelisable,
-    is_vectorisable,
-    may_interchange,
-)
-from tilewright.tensor_ir.ir import Loop, walk
+from tilewright.core.intexpr import var
+from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.analysis.dependence import carried_dependences
+from tilewright.tensor_ir.analysis.scopes import loop_path, loop_ranges, loops_in
+from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tensor_ir.text import parse_func
+from tilewright.tests.schedule.helper import blur, elementwise, matmul, prefix_sum
 from tilewright.tests.tensor_ir.programs import PROGRAMS
+
+N, M = var("n"), var("m")
 
 CARRIED = {
     "matmul": {"k"},
@@ -30,20 +29,100 @@ CARRIED = {
 }
 
 
+
+def carried_by(func: Func, loops: tuple[str, ...]) -> list[tuple[set[str], bool]]:
+    """For each dependence in a nest, the loops that carry it and whether it only reassociates."""
+    *outer, nest = loops_in(loop_path(func, loops[0]))
+    return [(set(d.loops), d.reassociates) for d in carried_dependences(nest, loops, loop_ranges(outer))]
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_loops_of_programs(name: str) -> None:
     f = PROGRAMS[name].make()
-    carried = CARRIED.get(name, set())
-    for s in walk(f.body):
-        if isinstance(s, Loop):
-            assert is_parallelisable(f, s.var) == ("no" if s.var in carried else "yes"), s.var
+    loops = {s.var for s in walk(f.body) if isinstance(s, Loop)}
+    assert {v for v in loops if carried_by(f, (v,))} == CARRIED.get(name, set())
 
 
-def test_reductions_are_told_from_the_rest() -> None:
-    matmul, cumsum = PROGRAMS["matmul"].make(), PROGRAMS["cumsum"].make()
-    assert carries_only_reductions(matmul, "k")
-    assert not carries_only_reductions(cumsum, "Y_j")
-    assert str(conflicts(matmul, "k")[0]) == "iterations of k meet in C: the steps of a reduction (C)"
+def scheduled(func: Func, trace: str) -> Func:
+    return Trace.from_text(trace).apply(func)
+
+
+def test_elementwise_carries_nothing() -> None:
+    assert carried_by(elementwise(N, M), ("B_i", "B_j")) == []
+
+
+@pytest.mark.parametrize("factors", ["(None, 8)", "(8, None)", "(None, 3, 4)", "(4, None, 2)"])
+def test_ragged_and_symbolic_splits_carry_nothing(factors: str) -> None:
+    f = scheduled(elementwise(N, M), f'split("B_j", factors={factors})')
+    assert carried_by(f, tuple(loop.var for loop in loops_in(loop_path(f, "B_j_1")))) == []
+
+
+def test_a_split_of_fused_loops_carries_nothing() -> None:
+    f = scheduled(elementwise(N, M), 'fuse(("B_i", "B_j"))\nsplit("B_i_B_j_f", factors=(16, None))')
+    assert carried_by(f, ("B_i_B_j_f_0",)) == []
+
+
+def test_a_reduction_is_reassociated() -> None:
+    assert carried_by(matmul(N, M, 8), ("C_i", "C_j", "k")) == [({"k"}, True)]
+
+
+def test_a_loop_that_reduces_and_moves_on_is_not() -> None:
+    f = scheduled(matmul(3, 4, 5), 'fuse(("C_j", "k"))')
+    assert carried_by(f, ("C_i", "C_j_k_f")) == [({"C_j_k_f"}, False)]
+
+
+def test_an_ordered_axis_is_carried() -> None:
+    found = carried_by(prefix_sum(N, M), ("S_i", "S_t"))
+    assert found
+    assert all(loops == {"S_t"} and not reassociates for loops, reassociates in found)
+
+
+def test_a_buffer_that_is_only_read_carries_nothing() -> None:
+    assert carried_by(blur(N), ("B_i",)) == []
+
+
+def test_overlapping_windows_are_carried() -> None:
+    f = parse_func("""
+def windows(A: float32[12], B: out(float32[12])) -> None:
+    for i in range(3):
+        for j in range(6):
+            B[i*3 + j] = A[i*3 + j]
+""")
+    assert carried_by(f, ("i", "j")) == [({"i", "j"}, False)]
+
+
+def test_a_scatter_is_carried_unless_its_axis_is_spatial() -> None:
+    text = """
+def scatter(I: int64[8], A: float32[8], B: out(float32[8])) -> None:
+    for i in range(8):
+        with block("B", x={kind}(8, i)):
+            B[I[x]] = A[x]
+"""
+    assert carried_by(parse_func(text.format(kind="spatial")), ("i",)) == []
+    assert ({"i"}, False) in carried_by(parse_func(text.format(kind="ordered")), ("i",))
+
+
+def test_a_private_buffer_carries_nothing() -> None:
+    f = parse_func("""
+def private(A: float32[8], B: out(float32[8])) -> None:
+    for i in range(8):
+        t = local(float32[1])
+        with block("T", x=spatial(8, i)):
+            t[0] = A[x]
+        with block("B", x=spatial(8, i)):
+            B[x] = t[0]
+""")
+    assert carried_by(f, ("i",)) == []
+
+
+def test_neighbour_reads_are_carried() -> None:
+    f = parse_func("""
+def f(Y: out(float32[10])):
+    for i in range(9):
+        with block("Y", a=spatial(9, i)):
+            Y[a + 1] = Y[a]
+""")
+    assert carried_by(f, ("i",)) == [({"i"}, False)]
 
 
 FUSED = parse_func("""
@@ -56,101 +135,15 @@ def f(M: dim, N: dim, A: float32[M, N], C: out(float32[M, N])):
 """)
 
 
-def test_fused_ragged_tiles_are_independent() -> None:
-    assert [is_parallelisable(FUSED, v) for v in ("ij", "i", "j")] == ["yes", "yes", "yes"]
+def test_fused_ragged_tiles_carry_nothing() -> None:
+    assert carried_by(FUSED, ("ij", "i", "j")) == []
 
 
-def test_fused_element_loops() -> None:
+def test_fused_element_loops_carry_nothing() -> None:
     f = parse_func("""
-def f(N: dim, A: float32[5, N, 3], C: out(float32[5, N, 3])):
-    for u in range(5*N*3):
-        with block("C", a=spatial(5, u // (N*3)), b=spatial(N, u // 3 % N), c=spatial(3, u % 3)):
-            C[a, b, c] = A[a, b, c]
-""")
-    assert is_parallelisable(f, "u") in ("yes", "unknown")
-    g = parse_func("""
 def f(A: float32[5, 4, 3], C: out(float32[5, 4, 3])):
     for u in range(60):
         with block("C", a=spatial(5, u // 12), b=spatial(4, u // 3 % 4), c=spatial(3, u % 3)):
             C[a, b, c] = A[a, b, c]
 """)
-    assert is_parallelisable(g, "u") == "yes"
-
-
-def test_overlapping_windows_conflict() -> None:
-    f = parse_func("""
-def f(X: float32[10], t: float32[10], Y: out(float32[10])):
-    for o in range(3):
-        for i in range(4):
-            with block("Y", a=spatial(10, 3*o + i)):
-                Y[a] = X[a]
-""")
-    assert is_parallelisable(f, "o") == "unknown"
-    assert is_parallelisable(f, "i") == "yes"
-
-
-def test_neighbour_reads_conflict() -> None:
-    f = parse_func("""
-def f(Y: out(float32[10])):
-    for i in range(9):
-        with block("Y", a=spatial(9, i)):
-            Y[a + 1] = Y[a]
-""")
-    assert is_vectorisable(f, "i") == "unknown"
-    assert conflicts(f, "i")[0].kind == "read"
-
-
-def test_private_buffers_do_not_count() -> None:
-    f = parse_func("""
-def f(X: float32[10], Y: out(float32[10])):
-    for i in range(10):
-        t = local(float32[1])
-        t[0] = X[i]
-        Y[i] = t[0]
-""")
-    assert is_parallelisable(f, "i") == "yes"
-    g = parse_func("""
-def f(X: float32[10], Y: out(float32[10])):
-    t = local(float32[1])
-    for i in range(10):
-        t[0] = X[i]
-        Y[i] = t[0]
-""")
-    assert is_parallelisable(g, "i") == "no"
-
-
-def test_scatter_is_trusted_only_along_spatial_axes() -> None:
-    text = """
-def f(idx: int64[10], X: float32[10], Y: out(float32[10])):
-    for i in range(10):
-        with block("Y", a={kind}(10, i)):
-            Y[idx[a]] = X[a]
-"""
-    assert is_parallelisable(parse_func(text.format(kind="spatial")), "i") == "yes"
-    assert is_parallelisable(parse_func(text.format(kind="ordered")), "i") == "no"
-
-
-def test_interchange() -> None:
-    f = PROGRAMS["matmul"].make()
-    assert may_interchange(f, "C_j", "k") == "yes"
-    with pytest.raises(ScheduleError, match="k is not the next loop inside C_i"):
-        may_interchange(f, "C_i", "k")
-    conv = PROGRAMS["conv2d"].make()
-    assert may_interchange(conv, "kh", "kw") == "yes"
-    skewed = parse_func("""
-def f(Y: out(float32[10, 10])):
-    for i in range(9):
-        for j in range(9):
-            with block("Y", a=ordered(9, i), b=ordered(9, j)):
-                Y[a + 1, b] = Y[a, b + 1]
-""")
-    assert may_interchange(skewed, "i", "j") == "unknown"
-    assert may_interchange(PROGRAMS["cumsum"].make(), "Y_i", "Y_j") == "yes"
-    swapped = parse_func("""
-def f(X: float32[3, 10], Y: out(float32[3, 10])):
-    for j in range(10):
-        for i in range(3):
-            with block("Y", a=spatial(3, i), b=ordered(10, j)):
-                Y[a, b] = X[a, b]
-""")
-    assert may_interchange(swapped, "j", "i") == "yes"
+    assert carried_by(f, ("u",)) == []

@@ -207,7 +207,7 @@ class _Maker:
             return (v if name == "none" else op("max", v, 1) if name == "max" else op(name, v)), 0.0
         if self.exact:
             name = str(self.pick(_EXACT_FLOAT))
-            return {"none": lambda: v, "sqrt_abs": lambda: op("sqrt", op("abs", v))}.get(name, lambda: op(name, v))(), old
+            return (v if name == "none" else op("sqrt", op("abs", v)) if name == "sqrt_abs" else op(name, v)), old
         if old == 0.0 and self.chance(0.4):
             return op(str(self.pick(_RAW)), v), self.tol(t)
         name = str(self.pick(_SMOOTH))
@@ -313,8 +313,11 @@ class _Maker:
     def reduction(self, v: Val, t: Tensor, tolerance: float, *axes: object) -> tuple[Reduction, float]:
         """A random reduction of ``v``."""
         if v.dtype.kind == "b":
-            return reduce_over(*self.pick((("logical_or", v, axes, False), ("logical_and", v, axes, True)))), 0.0  # type: ignore[misc]
-        reductions = [max_over, min_over] if self.exact and v.dtype.kind == "f" else [max_over, min_over, sum_over, sum_over]
+            every = self.chance(0.5)
+            return reduce_over("logical_and" if every else "logical_or", v, axes, every), 0.0  # type: ignore[arg-type]
+        reductions = [max_over, min_over]
+        if not self.exact or v.dtype.is_integer:
+            reductions += [sum_over, sum_over]
         if v.dtype.is_integer:
             reductions.append(prod_over)
         f = self.pick(reductions)
@@ -556,9 +559,8 @@ class _Maker:
         tolerance = 4 * self.tol(t)
         r, q = reduce_axis(n, self.name("r")), reduce_axis(n, self.name("r"))
         if self.chance(0.5):
-            top = self.add(
-                compute(self.name("sm"), t.shape[:-1], lambda *i: max_over(self.read(t, *i, r), r)), self.tolerance[t.name]
-            )
+            top = compute(self.name("sm"), t.shape[:-1], lambda *i: max_over(self.read(t, *i, r), r))
+            self.add(top, self.tolerance[t.name])
             exps = compute(self.name("se"), t.shape, lambda *i: op("exp", self.read(t, *i) - top[i[:-1]]))
             self.add(exps, tolerance)
             total = self.add(compute(self.name("ss"), t.shape[:-1], lambda *i: sum_over(exps[(*i, q)], q)), tolerance)

@@ -1,0 +1,48 @@
+"""Nodes whose result has sizes that inference could not give: only the contents of an operand at run time tell.
+
+For the operators in ``SIZED`` the sizes follow from the contents of small operands by a simple rule (the reference
+room's ``sizes``), so the runtime asks for the sizes first and then runs native code. What is not in the list has to
+run before its sizes are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.core.intexpr import as_var
+from tilewright.graph_ir.ir import Node, TensorType, Value, node_reads
+
+SIZED = frozenset(
+    (
+        "AffineGrid", "BlackmanWindow", "CenterCropPad", "ConstantOfShape", "Expand", "HammingWindow", "HannWindow",
+        "OneHot", "Pad", "Range", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
+        "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Reshape", "Resize", "Slice",
+        "Squeeze", "Tile", "Unsqueeze",
+    )  # fmt: skip
+)
+
+
+def shape_symbols(value: Value) -> set[str]:
+    """Symbols of a value's sizes."""
+    t = value.type
+    return {s for d in t.shape or () for s in d.free_vars()} if isinstance(t, TensorType) else set()
+
+
+def new_symbols(node: Node, values: Mapping[str, Value]) -> set[str]:
+    """Symbols in the sizes of a node's results that neither the sizes nor the known elements of its operands have."""
+    known: set[str] = set()
+    for name in node_reads(node):
+        v = values[name]
+        known |= shape_symbols(v) | {s for d in v.data or () for s in d.free_vars()}
+    return {s for o in node.outputs if o for s in shape_symbols(values[o])} - known
+
+
+def is_sized_by_operands(node: Node, values: Mapping[str, Value]) -> bool:
+    """True for a node with new symbols, all of which can be read off the sizes that its operands tell."""
+    if node.domain or node.op not in SIZED:
+        return False
+    types = [values[o].type for o in node.outputs if o] + [values[i].type for i in node.inputs if i]
+    if any(not isinstance(t, TensorType) or t.shape is None for t in types):
+        return False
+    new = new_symbols(node, values)
+    return bool(new) and new <= {as_var(d) for o in node.outputs if o for d in values[o].shape}

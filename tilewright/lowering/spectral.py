@@ -1,0 +1,137 @@
+"""DFT and STFT by their definition: sums over the samples, with the N-th roots of unity in a table or stage.
+
+Formulas: the ONNX operator pages. A one-sided inverse has each frequency but the first (and the middle one) twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tilewright.core.dtypes import DType
+from tilewright.core.intexpr import IntExpr, as_expr, const, minimum
+from tilewright.lowering.context import LowerContext, Rule, wide
+from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.indexing import normal_axis
+from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, index_value, op, select, sum_over
+
+Roots = Callable[[IntExpr], tuple[Val, Val]]
+
+
+def _roots(c: LowerContext, n: IntExpr, real: DType) -> Roots:
+    """``(cos, sin)`` of ``2 pi j / n``."""
+    known = n.value()
+    if known is not None:
+        angles = 2 * math.pi * np.arange(max(known, 1)) / max(known, 1)
+        cos, sin = (c.table(f(angles).astype(real.numpy), name) for f, name in ((np.cos, "cos"), (np.sin, "sin")))
+        return lambda j: (cos[j % n], sin[j % n])
+
+    def angle(j: IntExpr) -> Val:
+        return index_value(j).cast(real) * (2 * math.pi) / index_value(n).cast(real)
+
+    table = {f: c.stage(compute(c.name(f), (n,), lambda j, f=f: op(f, angle(j)))) for f in ("cos", "sin")}  # type: ignore[misc]
+    return lambda j: (table["cos"][j % n], table["sin"][j % n])
+
+
+def lower_dft(c: LowerContext) -> tuple[Tensor, ...]:
+    x, out = c.input(0), c.output()
+    axis = normal_axis((c.constant_ints(2, "axis") or [-2])[0], x.ndim, c.where)
+    inverse, onesided = c.attr_int("inverse", 0), c.attr_int("onesided", 0)
+    real = wide(out.dtype)
+    length = out.shape[axis]
+    if onesided and not inverse:
+        given = c.elements(1)
+        if c.has_input(1) and given is None:
+            raise c.unsupported("dft_length (input 1) must be known at build time")
+        length = x.shape[axis] if given is None else given[0]
+    half = bool(onesided and inverse)
+    count = minimum(x.shape[axis], length // 2 + 1 if half else length)
+    roots = _roots(c, length, real)
+    is_real = x.shape[-1] == 1
+    k = c.axis(count, "n")
+
+    def sample(i: tuple[IntExpr, ...], part: int) -> Val:
+        at = [k.index if d == axis else e for d, e in enumerate(i)]
+        at[-1] = const(part)
+        return x[tuple(at)].cast(real)
+
+    def term(*i: IntExpr) -> Val:
+        cos, sin = roots(k.index * i[axis])
+        sin = sin if inverse else -sin
+        a = sample(i, 0)
+        if half:
+            edge = index_value(k.index).equal(0) | index_value(k.index * 2).equal(index_value(length))
+            b = constant(0, real) if is_real else sample(i, 1)
+            return (a * cos - b * sin) * select(edge, constant(1, real), constant(2, real))
+        imaginary = index_value(i[-1]).equal(1)
+        if is_real:
+            return a * select(imaginary, sin, cos)
+        b = sample(i, 1)
+        return select(imaginary, a * sin + b * cos, a * cos - b * sin)
+
+    names = axis_names(x.ndim)
+    total = c.stage(compute(c.name("dft_sum"), out.shape, lambda *i: sum_over(term(*i), k), axis_names=names))
+
+    def scaled(*i: IntExpr) -> Val:
+        v = total[i]
+        return (v / index_value(length).cast(real) if inverse else v).cast(out.dtype)
+
+    return (compute(c.name("dft"), out.shape, scaled, axis_names=names),)
+
+
+def lower_stft(c: LowerContext) -> tuple[Tensor, ...]:
+    x, out = c.input(0), c.output()
+    step, given = c.elements(1), c.elements(3)
+    if step is None or (c.has_input(3) and given is None):
+        raise c.unsupported("frame_step (input 1) and frame_length (input 3) must be known at build time")
+    length = given[0] if given is not None else c.input(2).shape[0] if c.has_input(2) else x.shape[1]
+    real = wide(out.dtype)
+    roots = _roots(c, as_expr(length), real)
+    n = c.axis(length, "n")
+
+    def term(b: IntExpr, frame: IntExpr, bin_: IntExpr, part: IntExpr) -> Val:
+        cos, sin = roots(n.index * bin_)
+        at = frame * step[0] + n.index
+        imaginary = index_value(part).equal(1)
+        a = (x[b, at] if x.ndim == 2 else x[b, at, const(0)]).cast(real)
+        if c.has_input(2):
+            a = a * c.input(2)[n.index].cast(real)
+        if x.ndim == 2 or x.shape[-1] == 1:
+            return a * select(imaginary, -sin, cos)
+        w = x[b, at, const(1)].cast(real)
+        w = w * c.input(2)[n.index].cast(real) if c.has_input(2) else w
+        return select(imaginary, w * cos - a * sin, a * cos + w * sin)
+
+    names = axis_names(4)
+    total = c.stage(compute(c.name("stft_sum"), out.shape, lambda *i: sum_over(term(*i), n), axis_names=names))
+    return (compute(c.name("stft"), out.shape, lambda *i: total[i].cast(out.dtype), axis_names=names),)
+
+
+_LARGEST_DETERMINANT = 4
+
+
+def lower_det(c: LowerContext) -> tuple[Tensor, ...]:
+    """The determinant of small matrices, by expansion along the first row."""
+    x, out = c.input(0), c.output()
+    n = x.shape[-1].value()
+    if n is None or n > _LARGEST_DETERMINANT:
+        raise c.unsupported(f"matrices of {x.shape[-1]} rows; native code has up to {_LARGEST_DETERMINANT}")
+    real = wide(out.dtype)
+
+    def minor(i: tuple[IntExpr, ...], row: int, columns: tuple[int, ...]) -> Val:
+        if row == n:
+            return constant(1, real)
+        total = constant(0, real)
+        for k, j in enumerate(columns):
+            part = x[(*i, const(row), const(j))].cast(real) * minor(i, row + 1, columns[:k] + columns[k + 1 :])
+            total = total + part if k % 2 == 0 else total - part
+        return total
+
+    columns = tuple(range(n))
+    names = axis_names(len(out.shape))
+    return (compute(c.name("det"), out.shape, lambda *i: minor(i, 0, columns).cast(out.dtype), axis_names=names),)
+
+
+RULES: dict[str, Rule] = {"DFT": lower_dft, "STFT": lower_stft, "Det": lower_det}

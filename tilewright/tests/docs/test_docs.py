@@ -1,0 +1,91 @@
+"""Documentation is run: its Python blocks, its commands, its tables and its generated page."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilewright.cli import main
+from tilewright.ort import is_installed
+from tilewright.tests.api.models import perceptron, saved
+from tilewright.tests.sources import ROOT
+from tilewright.tests.test_import_edges import ALLOWED
+
+pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="needs the source tree")
+
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/*.md"))]
+
+
+def _blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if _blocks(p, "python")])
+def test_python_blocks_run(page: str, tmp_path: Path) -> None:
+    saved(perceptron(), tmp_path)
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(_blocks(page, "python")), encoding="utf-8")
+    run = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+
+
+COMMANDS = [line[2:] for block in _blocks("README.md", "console") for line in block.splitlines() if line[:2] == "$ "]
+
+
+@pytest.mark.parametrize("line", [c for c in COMMANDS if c.startswith("tilewright ")])
+def test_commands_run(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved(perceptron(), tmp_path)
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(line, comments=True)[1:]
+    if words[0] == "bench":
+        words += ["--runs", "2", *([] if is_installed() else ["--alone"])]
+    assert main(words) == 0
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", [c for c in COMMANDS if not c.startswith("tilewright ")])
+def test_other_commands_name_files_that_exist(line: str) -> None:
+    files = [w for w in shlex.split(line, comments=True) if w.endswith((".py", ".sh")) or w.startswith("./")]
+    assert files
+    assert all((ROOT / f).is_file() for f in files)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    links = [x for x in re.findall(r"\]\(([^)#]+)", text) if not x.startswith(("http:", "https:"))]
+    assert all(((ROOT / page).parent / x).exists() for x in links), links
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_paths_exist(page: str) -> None:
+    """A path in backquotes that names a file of the package is there."""
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    named = [x for x in re.findall(r"`([\w./-]+\.(?:py|md|toml))`", text) if "/" in x]
+    bases = (ROOT, ROOT / "tilewright")
+    assert not [x for x in named if not any((b / x).exists() for b in bases)]
+
+
+def test_the_table_of_rooms_is_the_tested_one() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
+    assert len(rows) >= 10
+    for room, imports in rows:
+        assert set(re.findall(r"`(\w+)`", imports)) == ALLOWED[room], room
+
+
+def test_the_pipeline_page_is_what_the_compiler_prints() -> None:
+    spec = importlib.util.spec_from_file_location("make_pipeline", ROOT / "docs" / "make_pipeline.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.out_of_date() is None
