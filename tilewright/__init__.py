@@ -13,8 +13,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tilewright.autotune.database import JSONDatabase, MemoryDatabase, UnionDatabase
     from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
     from tilewright.core.errors import (
+        CoverageError,
         InputError,
         ModelError,
         ScheduleError,
@@ -27,11 +29,16 @@ if TYPE_CHECKING:
     from tilewright.schedule.schedule import Schedule
     from tilewright.schedule.trace import Trace
     from tilewright.session import InferenceSession, SessionOptions
+    from tilewright.tuning import tune
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "compile": "tilewright.compile",
+    "tune": "tilewright.tuning",
+    "JSONDatabase": "tilewright.autotune.database",
+    "MemoryDatabase": "tilewright.autotune.database",
+    "UnionDatabase": "tilewright.autotune.database",
     "InferenceSession": "tilewright.session",
     "SessionOptions": "tilewright.session",
     "CompiledModel": "tilewright.runtime.model",
@@ -41,14 +48,16 @@ _HOMES = {
     "TilewrightError": "tilewright.core.errors",
     "ModelError": "tilewright.core.errors",
     "UnsupportedError": "tilewright.core.errors",
+    "CoverageError": "tilewright.core.errors",
     "InputError": "tilewright.core.errors",
     "ScheduleError": "tilewright.core.errors",
     "TargetError": "tilewright.core.errors",
 }
 
 __all__ = [
-    "CompiledModel", "InferenceSession", "InputError", "ModelError", "Schedule", "ScheduleError", "SessionOptions",
-    "Target", "TargetError", "TilewrightError", "Trace", "UnsupportedError", "__version__", "compile",
+    "CompiledModel", "CoverageError", "InferenceSession", "InputError", "JSONDatabase", "MemoryDatabase", "ModelError",
+    "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace", "UnionDatabase",
+    "UnsupportedError", "__version__", "compile", "tune",
 ]  # fmt: skip
 
 

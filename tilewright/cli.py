@@ -20,6 +20,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "bench": ("tilewright.commands.bench", "time a model, interleaved with onnxruntime if that is installed"),
     "verify": ("tilewright.commands.verify", "compare every layer with the interpreter and with onnxruntime"),
     "profile": ("tilewright.commands.profile", "time every kernel against the machine's measured peaks"),
+    "tune": ("tilewright.commands.tune", "tune a model's kernels and keep the records in a log"),
+    "db": ("tilewright.commands.db", "show, merge, prune and explain tuning logs"),
     "explain": ("tilewright.commands.explain", "what the build did, what it refused, and why"),
     "doctor": ("tilewright.commands.doctor", "the CPU, caches, threads and why, measured peaks, versions"),
     "demo": ("tilewright.commands.demo", "compile, verify and time a network of the onnx package"),

@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
+from tilewright.autotune.database import Database, Policy, active_database, open_database
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.build import Kernel, build_kernels
 from tilewright.codegen.cache import ObjectCache
@@ -31,14 +32,17 @@ from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan, require_
 from tilewright.lowering.table import is_taken
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.progress import Progress
+from tilewright.runtime.coverage import estimated_coverage
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.team import Crew
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.text import print_func
+from tilewright.tuned import NearMisses, choose_schedules, require_tuned_share
 
 if TYPE_CHECKING:
     import onnx
 
+DatabaseLike: TypeAlias = Database | str | Path | Sequence[str | Path]
 Stage = Literal["import", "passes", "lower", "schedule", "codegen"]
 
 
@@ -48,6 +52,8 @@ def compile(  # noqa: A001 - the name that users of compilers know
     input_shapes: Mapping[str, Sequence[int | str] | int] | None = ..., threads: int | None = ...,
     disabled_pass: Sequence[str] = ..., enabled_pass: Sequence[str] = ..., stop_after: None = ...,
     instruments: Sequence[Instrument] = ..., cache: bool = ..., progress: bool | None = ...,
+    database: DatabaseLike | None = ..., policy: Policy = ..., near_misses: NearMisses = ...,
+    require_tuned: float | None = ...,
 ) -> CompiledModel: ...  # fmt: skip
 @overload
 def compile(  # noqa: A001
@@ -55,6 +61,8 @@ def compile(  # noqa: A001
     input_shapes: Mapping[str, Sequence[int | str] | int] | None = ..., threads: int | None = ...,
     disabled_pass: Sequence[str] = ..., enabled_pass: Sequence[str] = ..., stop_after: Stage,
     instruments: Sequence[Instrument] = ..., cache: bool = ..., progress: bool | None = ...,
+    database: DatabaseLike | None = ..., policy: Policy = ..., near_misses: NearMisses = ...,
+    require_tuned: float | None = ...,
 ) -> Any: ...  # fmt: skip
 def compile(  # noqa: A001
     model: str | Path | bytes | onnx.ModelProto,
@@ -69,6 +77,10 @@ def compile(  # noqa: A001
     instruments: Sequence[Instrument] = (),
     cache: bool = True,
     progress: bool | None = None,
+    database: DatabaseLike | None = None,
+    policy: Policy = "any",
+    near_misses: NearMisses = "measure",
+    require_tuned: float | None = None,
 ) -> Any:
     """Compile an ONNX model (a path, its bytes, or a ModelProto) for a CPU.
 
@@ -77,10 +89,16 @@ def compile(  # noqa: A001
     for what the machine allows. ``disabled_pass``/``enabled_pass``: names of passes or rules. ``cache``: use the object
     cache on disk. ``progress``: None shows it on a terminal when the build takes longer than a second.
 
+    ``database``: a tuning database, or paths of logs (default: that of the ``with database:`` block around the call).
+    ``policy``: ``exact`` uses only records of this machine, ``compatible`` those of similar CPUs too, ``any`` those of
+    other sizes too. ``near_misses``: ``measure`` times them against the default schedule and uses the faster,
+    ``replay`` uses them, ``ignore`` does not. ``require_tuned``: the least share of run time in kernels with a record
+    of their own.
+
     ``stop_after`` returns what the build has by then: ``import`` and ``passes`` a Graph, ``lower`` a LoweredModel,
     ``schedule`` scheduled functions by kernel name, ``codegen`` a kernel each with its machine code.
 
-    Raises UnsupportedError (with everything that is missing), ModelError, InputError, TargetError.
+    Raises UnsupportedError (with everything that is missing), ModelError, InputError, TargetError, CoverageError.
     """
     clock = _Clock()
     chosen = _with_threads(parse_target(target), threads)
@@ -104,11 +122,18 @@ def compile(  # noqa: A001
         clock.lap("lower and pack")
         if stop_after == "lower":
             return lowered
+        records = active_database() if database is None else open_database(database)
+        bar.say("tuning records")
+        tuned = choose_schedules(lowered, chosen, records, policy, near_misses)
+        if require_tuned is not None:
+            require_tuned_share(lowered.plan, tuned.tuning, require_tuned)
+        if records is not None:
+            clock.lap("look up")
         if stop_after == "schedule":
-            return {name: default_trace(f, chosen).apply(f) for name, f in lowered.funcs.items()}
+            return {n: (tuned.traces.get(n) or default_trace(f, chosen)).apply(f) for n, f in tuned.funcs.items()}
 
         objects = ObjectCache.open() if cache else None
-        kernels = build_kernels(lowered.funcs, chosen, objects, None, lambda i, n: bar.say("kernels", i, n))
+        kernels = build_kernels(tuned.funcs, chosen, objects, tuned.traces, lambda i, n: bar.say("kernels", i, n))
         clock.lap("kernels")
         if stop_after == "codegen":
             return kernels
@@ -120,12 +145,14 @@ def compile(  # noqa: A001
         clock.lap("link")
 
     info = BuildInfo(
-        lambda: explain_build(chosen, report, plan, kernels, clock.laps),
+        lambda: explain_build(chosen, report, plan, kernels, clock.laps)
+        + ("" if records is None else f"\n\ntuning records:\n{estimated_coverage(plan, tuned.tuning)}"),
         _stages(graph, optimized, report, lowered, kernels, chosen),
         tuple(clock.laps),
         _folded_inputs(model, graph),
         graph.outputs,
         lambda n: measure_peaks(chosen, n),
+        tuned.tuning,
     )
     return CompiledModel(plan, code, Crew(chosen.threads, team_code()), info, library)
 

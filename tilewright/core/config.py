@@ -25,6 +25,11 @@ class Config:
     cache_bytes: int = _DEFAULT_CACHE_BYTES
 
 
+def child_environment(changes: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a process that this one starts: its own with ``changes``."""
+    return {**os.environ, **changes}
+
+
 def from_environment(environment: Mapping[str, str] | None = None) -> Config:
     """The settings in ``environment`` (default: the process's). Raises TilewrightError for a malformed value."""
     env = os.environ if environment is None else environment

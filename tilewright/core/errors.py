@@ -28,6 +28,10 @@ class TargetError(TilewrightError):
     """A target string or CPU cannot be used."""
 
 
+class CoverageError(TilewrightError):
+    """Less of the model's run time is tuned than the build requires; the message holds the table of kernels."""
+
+
 class ParseError(TilewrightError):
     """The text form of an IR, trace or expression does not parse."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import overload
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from tilewright.core.errors import InputError
 from tilewright.core.plan import KernelStep, Plan, Segment, segments
+from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage
 from tilewright.runtime.executor import Executor, PlanCode
 from tilewright.runtime.profile import KernelTime, Peaks, Profile
 from tilewright.runtime.signature import InputChecker, TensorSpec, spec_of
@@ -28,6 +29,7 @@ class BuildInfo:
     folded_inputs: tuple[str, ...] = ()
     output_names: tuple[str, ...] = ()
     measure_peaks: Callable[[int], Peaks] | None = None
+    tuning: Mapping[str, KernelTuning] = field(default_factory=dict)
 
 
 class CompiledModel:
@@ -124,6 +126,22 @@ class CompiledModel:
         )  # fmt: skip
         peaks = self._info.measure_peaks(self._crew.threads) if self._info.measure_peaks is not None else None
         return Profile(kernels, peaks)
+
+    def symbols(self, feed: Mapping[str, object]) -> dict[str, int]:
+        """The sizes of the symbolic dimensions that these inputs determine."""
+        return self._executor.symbols(self._checker.arrays(feed))
+
+    def coverage(self, feed: Mapping[str, object] | None = None, runs: int = 5) -> Coverage:
+        """Every kernel with hit, near miss or miss in the tuning database, the reason, and its share of the run time.
+
+        With a ``feed`` the shares are measured; without, they are estimated from the records and the arithmetic.
+        """
+        if feed is None:
+            return estimated_coverage(self._plan, self._info.tuning)
+        seconds: dict[str, float] = {}
+        for k in self.profile(feed, runs).kernels:
+            seconds[k.kernel] = seconds.get(k.kernel, 0.0) + k.seconds
+        return measured_coverage(self._plan, self._info.tuning, seconds)
 
     def explain(self) -> str:
         """What the build did and refused: passes, fusions, kernels with their traces, host operators and why."""

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""Which search strategy finds fast schedules in the fewest trials? Six tasks, several seeds, one table and one plot.
+
+    python benchmarks/search_ablation.py record  --log ablation.jsonl [--pool 300]
+    python benchmarks/search_ablation.py compare --log ablation.jsonl [--seeds 5] [--trials 128] [--out ablation]
+
+``record`` measures random schedules of each task; it needs an otherwise idle machine and goes on where it stopped.
+``compare`` measures nothing: strategies choose among the recorded candidates of a task and get the recorded times, so
+that the table repeats from the log. The best known speed of a task is the best in the log. ``--out NAME`` writes
+NAME.md and, if matplotlib is installed, NAME.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from tilewright.autotune.cost_model import XGBoostConfig, XGBoostModel
+from tilewright.autotune.database import JSONDatabase
+from tilewright.autotune.dataset import Dataset
+from tilewright.autotune.history import Trial
+from tilewright.autotune.learner import Learner
+from tilewright.autotune.measure import EvaluatorConfig, LocalMeasurer
+from tilewright.autotune.models import CostModel, HeuristicModel
+from tilewright.autotune.rank_correlation import rank_correlation
+from tilewright.autotune.recorded_space import RecordedSpace
+from tilewright.autotune.records import Record
+from tilewright.autotune.scoring import FeatureCache, ModelScore
+from tilewright.autotune.space import Space
+from tilewright.autotune.strategies import STRATEGIES
+from tilewright.autotune.strategies.base import seconds_of
+from tilewright.autotune.task import Task
+from tilewright.autotune.tuner import Budget, tune_task
+from tilewright.tuning import extract_tasks
+
+GOAL = 0.95
+"""The share of the best known speed that counts as found."""
+BATCH = 8
+
+CONTENDERS: dict[str, tuple[str, Callable[[int], CostModel]]] = {
+    "annealing + model": ("annealing", lambda seed: XGBoostModel(XGBoostConfig(seed=seed))),
+    "annealing + roofline": ("annealing", lambda seed: HeuristicModel()),
+    "annealing, measured": ("annealing-measured", lambda seed: HeuristicModel()),
+    "evolution + model": ("evolutionary", lambda seed: XGBoostModel(XGBoostConfig(seed=seed))),
+    "random": ("random", lambda seed: HeuristicModel()),
+    "grid": ("grid", lambda seed: HeuristicModel()),
+}
+
+
+# -- the tasks -----------------------------------------------------------------------------------------------------
+def _model(
+    op: str, shapes: Sequence[Sequence[int]], out: Sequence[int], constants: int, **attrs: Any
+) -> onnx.ModelProto:
+    """One node; its last ``constants`` inputs are weights."""
+    names = [f"x{i}" for i in range(len(shapes))]
+    first = len(shapes) - constants
+    rng = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array((rng.standard_normal(s) * 0.1).astype(np.float32), n)
+        for n, s in zip(names[first:], shapes[first:], strict=True)
+    ]
+    inputs = [_info(n, s) for n, s in zip(names[:first], shapes, strict=False)]
+    outputs = [_info("y", out)]
+    graph = helper.make_graph([helper.make_node(op, names, ["y"], **attrs)], op, inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def _info(name: str, shape: Sequence[int]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def models() -> dict[str, onnx.ModelProto]:
+    """One model a task, sizes from common networks."""
+    return {
+        "conv 3x3": _model("Conv", [(1, 64, 28, 28), (64, 64, 3, 3)], (1, 64, 28, 28), 1, pads=[1, 1, 1, 1]),
+        "conv 1x1": _model("Conv", [(1, 128, 28, 28), (256, 128, 1, 1)], (1, 256, 28, 28), 1),
+        "depthwise": _model("Conv", [(1, 96, 56, 56), (96, 1, 3, 3)], (1, 96, 56, 56), 1, pads=[1] * 4, group=96),
+        "dense": _model("MatMul", [(64, 768), (768, 768)], (64, 768), 1),
+        "batched matmul": _model("MatMul", [(12, 128, 64), (12, 64, 128)], (12, 128, 128), 0),
+        "softmax": _model("Softmax", [(1536, 128)], (1536, 128), 0, axis=-1),
+    }
+
+
+def tasks(threads: int | None) -> dict[str, Task]:
+    """The heaviest kernel of each model."""
+    out = {}
+    for name, model in models().items():
+        heaviest = extract_tasks(model, threads=threads)[0]
+        out[name] = Task(heaviest.func, heaviest.target, heaviest.dims, 1.0, name)
+    return out
+
+
+def record(log: str, pool: int, threads: int | None) -> None:
+    """Measure the default and random schedules of each task, until the log has ``pool`` of each."""
+    database = JSONDatabase(log)
+    with LocalMeasurer(EvaluatorConfig()) as measurer:
+        for name, task in tasks(threads).items():
+            space = Space(task.func, task.target)
+            missing = pool - len(database.measured(task.workload, task.target))
+            print(f"{name}: {space.size()} schedules, {max(0, missing)} of {pool} to measure", flush=True)
+            if missing > 0:
+                budget = Budget(max_trials=missing, batch=16)
+                result = tune_task(task, space, measurer, strategy="random", database=database, budget=budget)
+                print(f"  {len(result.trials)} trials, {result.speedup:.2f}x, failed: {result.failures}", flush=True)
+
+
+# -- the comparison ------------------------------------------------------------------------------------------------
+def run(name: str, space: RecordedSpace, cache: FeatureCache, trials: int, seed: int) -> list[float]:
+    """The best time after each trial."""
+    strategy_name, make = CONTENDERS[name]
+    learner = Learner(make(seed))
+    rng = np.random.default_rng(seed)
+    strategy = STRATEGIES[strategy_name](space, ModelScore(learner.model, cache), rng, {})
+    done: list[Trial] = []
+    batch = [space.default()]
+    while batch and len(done) < trials:
+        results = [(c, space.measure(c)) for c in batch]
+        done += [Trial(len(done) + i, c, o) for i, (c, o) in enumerate(results)]
+        strategy.observe(results)
+        learner.add(cache.rows(batch), [seconds_of(o) for _, o in results], "task")
+        learner.refit()
+        batch = strategy.propose(min(BATCH, trials - len(done))) if len(done) < trials else []
+    best, curve = math.inf, []
+    for t in done:
+        best = min(best, t.seconds)
+        curve.append(best)
+    return curve
+
+
+def trials_to_goal(curve: Sequence[float], ideal: float) -> float:
+    """The number of the first trial at the goal; inf if there is none."""
+    return next((n + 1.0 for n, s in enumerate(curve) if ideal / s >= GOAL), math.inf)
+
+
+def compare(log: str, seeds: int, trials: int) -> dict[str, dict[str, list[list[float]]]]:
+    """Curves of relative speed (best known = 1): by task, contender and seed."""
+    groups: dict[str, list[Record]] = {}
+    for r in JSONDatabase(log).records():
+        groups.setdefault(r.task, []).append(r)
+    out: dict[str, dict[str, list[list[float]]]] = {}
+    for task, records in groups.items():
+        space = RecordedSpace(records)
+        cache = FeatureCache(records[0].target, records[0].dims)
+        ideal = min(seconds_of(o) for o in space.outcomes.values())
+        out[task] = {}
+        for name in CONTENDERS:
+            curves = [run(name, space, cache, trials, seed) for seed in range(seeds)]
+            out[task][name] = [[ideal / s for s in curve] for curve in curves]
+            print(f"{task}: {name}", flush=True)
+    return out
+
+
+def correlations(data: Dataset) -> tuple[dict[str, float], dict[str, float]]:
+    """Spearman by task: unseen candidates (trained on half of the task's and on all others), and unseen tasks."""
+    seen, unseen = {}, {}
+    for task in data.tasks():
+        mine, others = data.of(task), data.without(task)
+        held_out = np.random.default_rng(0).permutation(len(mine)) < len(mine) // 2
+        known, test = mine.select(~held_out), mine.select(held_out)
+        model = XGBoostModel()
+        if len(others):
+            model.fit(others.features, others.seconds, others.groups)
+            unseen[task] = rank_correlation(model.predict(mine.features), mine.seconds) or 0.0
+        rows = np.concatenate([others.features, known.features])
+        model.fit(rows, np.concatenate([others.seconds, known.seconds]), [*others.groups, *known.groups])
+        seen[task] = rank_correlation(model.predict(test.features), test.seconds) or 0.0
+    return seen, unseen
+
+
+def table(results: Mapping[str, Mapping[str, list[list[float]]]], data: Dataset, log: str, trials: int) -> str:
+    """The text of the report."""
+    seeds = len(next(iter(next(iter(results.values())).values())))
+    lines = [
+        f"Trials until {GOAL:.0%} of the best known speed, median of {seeds} seeds; in brackets the share of the best",
+        f"known speed after {trials} trials, the worst seed. From {len(data)} recorded candidates.",
+        "",
+        f"    python benchmarks/search_ablation.py compare --log {Path(log).name} --seeds {seeds} --trials {trials}",
+        "",
+        "| task | " + " | ".join(CONTENDERS) + " |",
+        "|---|" + "---|" * len(CONTENDERS),
+    ]
+    for task, by_name in results.items():
+        cells = []
+        for curves in by_name.values():
+            needed = float(np.median([trials_to_goal(c, 1.0) for c in _as_times(curves)]))
+            shown = f">{trials}" if math.isinf(needed) else f"{needed:.0f}"
+            cells.append(f"{shown} ({min(c[-1] for c in curves):.2f})")
+        lines.append(f"| {task} | " + " | ".join(cells) + " |")
+    seen, unseen = correlations(data)
+    lines += ["", "Spearman's correlation of prediction and measurement:", ""]
+    lines += ["| task | unseen candidates | unseen task |", "|---|---|---|"]
+    for task in data.tasks():
+        name = task.rsplit(" ", 3)[0]  # without workload and machine
+        lines.append(f"| {name} | {seen[task]:.2f} | {unseen.get(task, math.nan):.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def _as_times(curves: Sequence[Sequence[float]]) -> list[list[float]]:
+    return [[1.0 / x for x in c] for c in curves]
+
+
+def plot(results: Mapping[str, Mapping[str, list[list[float]]]], path: Path) -> bool:
+    """One panel a task: the median curve of each contender, shaded between its quartiles. False without matplotlib."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return False
+    matplotlib = importlib.import_module("matplotlib")
+    matplotlib.use("Agg")
+    pyplot = importlib.import_module("matplotlib.pyplot")
+    columns = min(3, len(results))
+    rows = -(-len(results) // columns)
+    figure, axes = pyplot.subplots(rows, columns, figsize=(4.5 * columns, 3.2 * rows), squeeze=False)
+    for ax, (task, by_name) in zip(axes.flat, results.items(), strict=False):
+        for name, curves in by_name.items():
+            length = min(map(len, curves))
+            stacked = np.array([c[:length] for c in curves])
+            x = np.arange(1, length + 1)
+            (line,) = ax.plot(x, np.median(stacked, 0), label=name, linewidth=1.4)
+            low, high = np.quantile(stacked, [0.25, 0.75], 0)
+            ax.fill_between(x, low, high, alpha=0.15, color=line.get_color(), linewidth=0)
+        ax.axhline(GOAL, color="grey", linewidth=0.7, linestyle=":")
+        ax.set(title=task, xlabel="trials", ylabel="share of best known speed", xscale="log", ylim=(0.3, 1.02))
+    axes.flat[0].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    return True
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("what", choices=["record", "compare"])
+    p.add_argument("--log", required=True)
+    p.add_argument("--pool", type=int, default=300)
+    p.add_argument("--threads", type=int)
+    p.add_argument("--seeds", type=int, default=5)
+    p.add_argument("--trials", type=int, default=128)
+    p.add_argument("--out")
+    args = p.parse_args(argv)
+    if args.what == "record":
+        record(args.log, args.pool, args.threads)
+        return 0
+    results = compare(args.log, args.seeds, args.trials)
+    text = table(results, JSONDatabase(args.log).to_arrays(), args.log, args.trials)
+    print(text)
+    if args.out:
+        Path(f"{args.out}.md").write_text(text, encoding="utf-8")
+        if not plot(results, Path(f"{args.out}.png")):
+            print("no plot: matplotlib is not installed (pip install 'tilewright[plots]')")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

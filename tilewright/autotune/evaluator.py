@@ -1,0 +1,85 @@
+"""How a candidate is timed: TVM's evaluator parameters with TVM's meaning, and limits around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilewright.core.errors import InputError
+
+_GROWTH = 1.618
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorConfig:
+    """``repeat`` samples are taken; each is the mean of ``number`` runs. ``number`` grows until a sample takes at
+    least ``min_repeat_ms``. ``warmup`` runs come first. With ``enable_cpu_cache_flush`` every run starts with empty
+    caches and is timed alone (``min_repeat_ms`` is then 0).
+
+    ``max_seconds``: no further sample once this much time went into a candidate. ``slow_factor``: a candidate whose
+    first sample is this many times the best of its task gets no further ones (0: never).
+
+    ``timeout_s`` and ``build_timeout_s`` bound the run and the build of one candidate, ``reference_timeout_s`` that of
+    the naive schedule. ``memory_bytes``: what a candidate may allocate in addition to its worker.
+    ``opt``: LLVM's optimisation level for candidates; the best few are measured again at full effort.
+    ``builders``: processes that build (0: one a core). ``overlap``: builds may go on while something is timed; for
+    machines with more cores than the target has threads.
+    """
+
+    number: int = 1
+    repeat: int = 5
+    min_repeat_ms: float = 10.0
+    warmup: int = 1
+    enable_cpu_cache_flush: bool = False
+    timeout_s: float = 10.0
+    build_timeout_s: float = 15.0
+    memory_bytes: int = 2 << 30
+    max_seconds: float = 1.0
+    slow_factor: float = 3.0
+    reference_timeout_s: float = 300.0
+    opt: int = 2
+    builders: int = 0
+    overlap: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("number", 1), ("repeat", 1), ("warmup", 0), ("min_repeat_ms", 0), ("builders", 0)):
+            if getattr(self, name) < least:
+                raise InputError(f"EvaluatorConfig: {name} must be >= {least}, got {getattr(self, name)}")
+        for name in ("timeout_s", "build_timeout_s", "reference_timeout_s", "memory_bytes", "max_seconds"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"EvaluatorConfig: {name} must be > 0, got {getattr(self, name)}")
+        if not 0 <= self.opt <= 3:
+            raise InputError(f"EvaluatorConfig: opt must be 0..3, got {self.opt}")
+
+
+class Evaluator:
+    """Takes samples of one thing. ``run(n)`` runs it ``n`` times and returns the seconds that took."""
+
+    def __init__(self, run: Callable[[int], float], config: EvaluatorConfig) -> None:
+        self._run = run
+        self._number = config.number
+        self._least = 0.0 if config.enable_cpu_cache_flush else config.min_repeat_ms / 1e3
+        if config.warmup:
+            run(config.warmup)
+
+    def sample(self) -> float:
+        """Seconds of one run: the mean over ``number`` runs, or over more until the shortest time is reached."""
+        taken = self._run(self._number)
+        while taken < self._least:
+            wanted = self._least / (taken / self._number) + 1 if taken > 0 else 0.0
+            self._number = int(max(wanted, self._number * _GROWTH, self._number + 1))
+            taken = self._run(self._number)
+        return taken / self._number
+
+
+def evaluate(run: Callable[[int], float], config: EvaluatorConfig, limit: float | None = None) -> tuple[float, ...]:
+    """The samples of ``run``; only one if that one exceeds ``limit`` seconds."""
+    evaluator = Evaluator(run, config)
+    samples: list[float] = []
+    spent = 0.0
+    while len(samples) < config.repeat and (not samples or spent < config.max_seconds):
+        samples.append(evaluator.sample())
+        spent += max(samples[-1] * config.number, config.min_repeat_ms / 1e3)
+        if limit is not None and samples[0] > limit:
+            break
+    return tuple(samples)

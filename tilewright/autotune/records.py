@@ -1,0 +1,383 @@
+"""One line of a tuning log: a measurement, or a verdict on a record in its network. Schema version 1.
+
+``docs/log-format.md`` is the written form of this file, with the promise that logs of version 1 stay readable. Fields
+that this version does not know are kept: they are part of the record and are written again with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from tilewright.autotune.outcome import Failed, FailureKind, Ok, Outcome
+from tilewright.autotune.space import Candidate
+from tilewright.autotune.task import Task
+from tilewright.autotune.workload import Workload, canonical, workload_of
+from tilewright.core.errors import ParseError
+from tilewright.core.target import Target
+from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.ir import Func
+from tilewright.tensor_ir.text import parse_func, print_func
+
+SCHEMA_VERSION = 1
+
+VerdictScope: TypeAlias = Literal["kernel", "network"]
+
+_Json: TypeAlias = dict[str, Any]
+_PERFORMANCE = ("cpu", "l1_bytes", "l2_bytes", "l3_bytes", "threads")
+_OPEN = ("dims", "versions", "decisions")
+_LEGALITY = ("triple", "features", "vector_bits", "vector_registers", "has_fma")
+
+
+class RecordWarning(UserWarning):
+    """A line of a tuning log that was skipped, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One measured candidate.
+
+    ``steps``: the trace with its decisions, as :meth:`Trace.to_json` gives it, over the names of ``function`` (a text),
+    or the workload's canonical names if that is empty. ``decisions``: all answers by label, also those that left no
+    step. ``candidate``: digest of the trace's text.
+    ``seconds``: median of ``samples``, None if ``failure`` says why there is none. ``error``: the largest deviation
+    from the naive schedule's result, in units of its scale. ``dims``: sizes of the symbolic dimensions when measured.
+    ``time``: seconds since the epoch. ``task``: a name for people. ``extra``: unknown fields.
+    """
+
+    workload: Workload
+    target: Target
+    steps: tuple[Mapping[str, Any], ...]
+    candidate: str
+    seconds: float | None
+    samples: tuple[float, ...] = ()
+    error: float | None = None
+    failure: str | None = None
+    message: str = ""
+    compile_seconds: float | None = None
+    decisions: Mapping[str, Any] = field(default_factory=dict)
+    function: str = ""
+    dims: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    time: float = 0.0
+    tuner: str = ""
+    seed: int | None = None
+    task: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def trace(self) -> Trace:
+        """The schedule. Raises ParseError if it has a step that this version does not know."""
+        return Trace.from_json(list(self.steps))
+
+    def scheduled_function(self) -> Func:
+        """The function that the trace is of. Raises ParseError."""
+        return parse_func(self.function or self.workload.text)
+
+    def choices(self) -> dict[str, Any]:
+        """What was decided, by label, lists as tuples; from the trace's own steps if ``decisions`` is empty."""
+        given = self.decisions or _decisions_of(self.steps)
+        return {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+
+    @property
+    def is_wrong(self) -> bool:
+        """True if the candidate's result was not that of the naive schedule."""
+        return self.failure == FailureKind.WRONG_RESULT
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a record did in its place: a network measured with it and without it.
+
+    It is about the records of a workload made until ``time``, in the network with this digest, on this target. The
+    latest verdict counts; ``helps`` False means that the default schedule is used instead. The seconds are those of the
+    kernel in its place, or of the whole network, as ``scope`` says.
+    """
+
+    workload: str
+    network: str
+    target: Target
+    candidate: str
+    helps: bool
+    tuned_seconds: float
+    default_seconds: float
+    time: float
+    scope: VerdictScope = "kernel"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+Line: TypeAlias = Record | Verdict
+
+
+def make_record(
+    task: Task, candidate: Candidate, outcome: Outcome, tuner: str = "", seed: int | None = None, time: float = 0.0
+) -> Record:
+    """The record of one measurement. ``task.func`` need not have canonical names."""
+    own_names = canonical(task.func) != task.func
+    common = Record(
+        workload=workload_of(task.func),
+        target=task.target,
+        steps=tuple(_plain(candidate.trace.to_json())),
+        candidate=candidate.key,
+        seconds=None,
+        decisions=_plain(candidate.values()),
+        function=print_func(task.func) if own_names else "",
+        dims=dict(task.dims),
+        versions=tuner_versions(),
+        time=time,
+        tuner=tuner,
+        seed=seed,
+        task=task.name,
+    )
+    if isinstance(outcome, Failed):
+        return dataclasses.replace(common, failure=str(outcome.kind), message=outcome.message)
+    return dataclasses.replace(
+        common, seconds=outcome.seconds, samples=outcome.samples, error=outcome.error,
+        compile_seconds=outcome.compile_seconds,
+    )  # fmt: skip
+
+
+def outcome_of(record: Record) -> Outcome:
+    """The outcome that a record keeps. A kind of failure that this version does not know is one of a lost worker."""
+    if record.seconds is not None:
+        return Ok(record.seconds, record.samples, record.error or 0.0, record.compile_seconds or 0.0)
+    kinds = [k for k in FailureKind if k.value == record.failure]
+    return Failed(kinds[0] if kinds else FailureKind.WORKER_LOST, record.message)
+
+
+# -- targets -------------------------------------------------------------------------------------------------------
+def isa_class(target: Target) -> str:
+    """What must be equal for a schedule to be legal and to mean the same: architecture and vector unit."""
+    arch = target.triple.split("-")[0]
+    fma = " fma" if target.has_fma else ""
+    return f"{arch} {target.vector_bits}-bit x{target.vector_registers}{fma}"
+
+
+def target_differences(a: Target, b: Target) -> tuple[str, ...]:
+    """What makes ``b`` another machine than ``a``, the weightiest first: ``2 -> 4 threads``."""
+    out = []
+    if isa_class(a) != isa_class(b):
+        out.append(f"{isa_class(a)} -> {isa_class(b)}")
+    if a.cpu != b.cpu:
+        out.append(f"{a.cpu} -> {b.cpu}")
+    if a.threads != b.threads:
+        out.append(f"{a.threads} -> {b.threads} threads")
+    for level in ("l1", "l2", "l3"):
+        x, y = getattr(a, f"{level}_bytes"), getattr(b, f"{level}_bytes")
+        if x != y:
+            out.append(f"{level} {x >> 10} -> {y >> 10} KiB")
+    return tuple(out)
+
+
+@functools.cache
+def tuner_versions() -> Mapping[str, str]:
+    """The versions that decide what a trace turns into."""
+    out = {}
+    for name in ("tilewright", "llvmlite", "numpy"):
+        try:
+            out[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            out[name] = "unknown"
+    return out
+
+
+# -- text ----------------------------------------------------------------------------------------------------------
+def to_line(line: Line) -> str:
+    """The JSON text of a line, without the newline."""
+    known = _record_json(line) if isinstance(line, Record) else _verdict_json(line)
+    return json.dumps(_merged(line.extra, known), separators=(",", ":"), allow_nan=False)
+
+
+def from_line(text: str) -> Line | None:
+    """The line that ``text`` holds; None for a kind of line, or a schema, that this version does not know.
+
+    Raises ParseError if it is not JSON, or lacks what version 1 requires.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as e:
+        raise ParseError(f"not JSON: {e}") from e
+    if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
+        raise ParseError("expected an object with an integer 'schema'")
+    if data["schema"] != SCHEMA_VERSION:
+        return None
+    kind = data.get("kind", "measurement")
+    try:
+        if kind == "measurement":
+            return _read_record(data)
+        return _read_verdict(data) if kind == "verdict" else None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
+        raise ParseError(f"record: missing or malformed field: {e!r}") from e
+
+
+def _record_json(r: Record) -> _Json:
+    return {
+        "schema": SCHEMA_VERSION,
+        "kind": "measurement",
+        "workload": {"hash": r.workload.hash, "structure": r.workload.structure, "text": r.workload.text},
+        "target": _target_json(r.target),
+        "trace": [dict(s) for s in r.steps],
+        "decisions": {k: list(v) if isinstance(v, tuple) else v for k, v in r.decisions.items()},
+        "function": r.function,
+        "candidate": r.candidate,
+        "seconds": r.seconds,
+        "samples": list(r.samples),
+        "error": None if r.error is None or not math.isfinite(r.error) else r.error,
+        "failure": None if r.failure is None else str(r.failure),
+        "message": r.message,
+        "compile_seconds": r.compile_seconds,
+        "dims": dict(r.dims),
+        "versions": dict(r.versions),
+        "time": r.time,
+        "tuner": r.tuner,
+        "seed": r.seed,
+        "task": r.task,
+    }
+
+
+def _read_record(d: _Json) -> Record:
+    w = d["workload"]
+    steps = tuple(d["trace"])
+    if not all(isinstance(s.get("primitive"), str) and isinstance(s.get("args"), dict) for s in steps):
+        raise ValueError("trace: expected steps with 'primitive' and 'args'")
+    seconds = d.get("seconds")
+    failure = d.get("failure")
+    if (seconds is None) == (failure is None):
+        raise ValueError("expected either 'seconds' or 'failure'")
+    known = Record(
+        workload=Workload(str(w["hash"]), str(w["structure"]), str(w.get("text", ""))),
+        target=_read_target(d["target"]),
+        steps=steps,
+        candidate=str(d.get("candidate") or candidate_key(Trace.from_json(list(steps)))),
+        seconds=None if seconds is None else _positive(seconds),
+        samples=tuple(float(x) for x in d.get("samples") or ()),
+        error=None if d.get("error") is None else float(d["error"]),
+        failure=failure,
+        message=str(d.get("message", "")),
+        compile_seconds=None if d.get("compile_seconds") is None else float(d["compile_seconds"]),
+        decisions=dict(d.get("decisions") or {}),
+        function=str(d.get("function", "")),
+        dims={str(k): int(v) for k, v in (d.get("dims") or {}).items()},
+        versions={str(k): str(v) for k, v in (d.get("versions") or {}).items()},
+        time=float(d.get("time", 0.0)),
+        tuner=str(d.get("tuner", "")),
+        seed=d.get("seed"),
+        task=str(d.get("task", "")),
+    )
+    extra = _unknown(d, _record_json(known))
+    return dataclasses.replace(known, extra=extra) if extra else known
+
+
+def _verdict_json(v: Verdict) -> _Json:
+    return {
+        "schema": SCHEMA_VERSION,
+        "kind": "verdict",
+        "workload": {"hash": v.workload},
+        "network": v.network,
+        "target": _target_json(v.target),
+        "candidate": v.candidate,
+        "helps": v.helps,
+        "tuned_seconds": v.tuned_seconds,
+        "default_seconds": v.default_seconds,
+        "time": v.time,
+        "scope": v.scope,
+    }
+
+
+def _read_verdict(d: _Json) -> Verdict:
+    known = Verdict(
+        str(d["workload"]["hash"]), str(d["network"]), _read_target(d["target"]), str(d["candidate"]), bool(d["helps"]),
+        _positive(d["tuned_seconds"]), _positive(d["default_seconds"]), float(d["time"]),
+        "network" if d.get("scope") == "network" else "kernel",
+    )  # fmt: skip
+    extra = _unknown(d, _verdict_json(known))
+    return dataclasses.replace(known, extra=extra) if extra else known
+
+
+def _target_json(t: Target) -> _Json:
+    return {
+        "legality": {"isa": isa_class(t), **{k: getattr(t, k) for k in _LEGALITY}},
+        "performance": {k: getattr(t, k) for k in _PERFORMANCE},
+    }
+
+
+def _read_target(d: _Json) -> Target:
+    legality, performance = d["legality"], d["performance"]
+    return Target(
+        triple=str(legality["triple"]),
+        cpu=str(performance["cpu"]),
+        features=str(legality["features"]),
+        vector_bits=int(legality["vector_bits"]),
+        vector_registers=int(legality["vector_registers"]),
+        l1_bytes=int(performance["l1_bytes"]),
+        l2_bytes=int(performance["l2_bytes"]),
+        l3_bytes=int(performance["l3_bytes"]),
+        threads=int(performance["threads"]),
+        has_fma=bool(legality["has_fma"]),
+    )
+
+
+def _positive(x: object) -> float:
+    value = float(x)  # type: ignore[arg-type]
+    if not 0.0 < value < float("inf"):
+        raise ValueError(f"seconds: expected a positive number, got {x!r}")
+    return value
+
+
+def candidate_key(trace: Trace) -> str:
+    """The digest that names a candidate of a workload."""
+    return hashlib.sha256(trace.to_text().encode()).hexdigest()[:24]
+
+
+# -- unknown fields ------------------------------------------------------------------------------------------------
+def _unknown(data: Mapping[str, Any], known: Mapping[str, Any]) -> _Json:
+    """The fields of ``data``, at any depth of objects, that ``known`` has not."""
+    out: _Json = {}
+    for k, v in data.items():
+        if k not in known:
+            out[k] = v
+        elif k not in _OPEN and isinstance(v, dict) and isinstance(known[k], dict) and (inner := _unknown(v, known[k])):
+            out[k] = inner
+    return out
+
+
+def _merged(extra: Mapping[str, Any], known: Mapping[str, Any]) -> _Json:
+    out: _Json = dict(known)
+    for k, v in extra.items():
+        if k not in out:
+            out[k] = v
+        elif isinstance(v, dict) and isinstance(out[k], dict):
+            out[k] = _merged(v, out[k])
+    return out
+
+
+def _decisions_of(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Labels and answers of the steps that sample."""
+    out: dict[str, Any] = {}
+    for s in steps:
+        args = s["args"]
+        match s["primitive"]:
+            case "sample_categorical":
+                out[str(args["label"])] = args["decision"]
+            case "sample_perfect_tile":
+                out[f"{args['loop']}.tile"] = args["decision"]
+            case "sample_compute_location":
+                out[f"{args['block']}.at"] = args["decision"]
+    return out
+
+
+def sort_key(r: Record) -> tuple[float, float, str]:
+    """Records from best to worst; ties are broken by what does not depend on the order of lines."""
+    return (r.seconds if r.seconds is not None else float("inf"), r.time, r.candidate)
+
+
+def _plain(data: Any) -> Any:
+    """Data as it comes back from a file: tuples as lists."""
+    return json.loads(json.dumps(data))

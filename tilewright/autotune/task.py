@@ -1,0 +1,32 @@
+"""A task: one function to be made fast on one target, and how much of the model's time it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tilewright.autotune.workload import workload_of
+from tilewright.core.errors import InputError
+from tilewright.core.target import Target
+from tilewright.tensor_ir.ir import Func
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """``func`` (not scheduled) at the sizes ``dims``. ``weight``: its share of the model's run time, or how often it
+    is called. ``workload``: SHA-256 of the function without its names, under which its records are kept."""
+
+    func: Func
+    target: Target
+    dims: Mapping[str, int] = field(default_factory=dict)
+    weight: float = 1.0
+    name: str = ""
+    workload: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        missing = [d for d in self.func.dims if d not in self.dims]
+        if missing:
+            raise InputError(f"task {self.func.name}: expected a size for every dim, got none for {', '.join(missing)}")
+        if not self.name:
+            object.__setattr__(self, "name", self.func.name)
+        object.__setattr__(self, "workload", workload_of(self.func).hash)

@@ -1,0 +1,334 @@
+"""The program of a worker process: takes jobs from its standard input, answers on its standard output.
+
+A worker is started fresh (never forked), keeps what it has loaded between jobs, and may be killed at any moment. It
+leaves when its parent does, or when it has had nothing to do for long. A message is its length in eight bytes, then a
+pickle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import os
+import pickle
+import queue
+import signal
+import struct
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from tilewright.autotune.accuracy import Tolerance, compare, tolerance_of
+from tilewright.autotune.bench import Entries, LoadedKernel, build_scheduled, cache_flusher
+from tilewright.autotune.evaluator import Evaluator, EvaluatorConfig, evaluate
+from tilewright.autotune.guarded import locked_copy
+from tilewright.autotune.inputs import FLAVOURS, Flavour, make_inputs
+from tilewright.autotune.jobs import Build, Built, Interleave, Job, MakeReference, Prepare, Subject, Time, Timed
+from tilewright.autotune.outcome import Failed, FailureKind
+from tilewright.codegen.team import team_code
+from tilewright.core.errors import ParseError, ScheduleError, TilewrightError
+from tilewright.core.target import Target
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.analysis.scopes import loops_around
+from tilewright.tensor_ir.ir import Func
+from tilewright.tensor_ir.text import parse_func
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
+HEADER = struct.Struct("<Q")
+READY = "ready"
+_IDLE_SECONDS = 600.0
+_KEPT_FUNCTIONS = 8
+_MIN_ROUNDS = 3
+_HOPELESS = 2.0
+_BUILD_ERRORS = (TilewrightError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RuntimeError)
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A subject with its data."""
+
+    subject: Subject
+    func: Func
+    dims: dict[str, int]
+    inputs: list[np.ndarray]
+    expected: list[np.ndarray]
+    tolerance: Tolerance
+
+
+class Worker:
+    """What one worker knows: functions it has parsed, the subject it has data for, entry code."""
+
+    def __init__(self) -> None:
+        self._funcs: OrderedDict[str, Func] = OrderedDict()
+        self._prepared: _Prepared | None = None
+        self._entries: dict[str, Entries] = {}
+        self._flusher: LoadedKernel | None = None
+
+    def do(self, job: Job) -> object:
+        """The answer to a job; a Failed if it is the candidate's fault."""
+        match job:
+            case Build():
+                return self.build(job)
+            case MakeReference():
+                return self.make_reference(job)
+            case Prepare():
+                self.prepare(job)
+                return None
+            case Time():
+                return self.time(job)
+            case Interleave():
+                return self.interleave(job)
+
+    # -- building ----------------------------------------------------------------------------------------------------
+    def build(self, job: Build) -> Built | Failed:
+        """Replay the trace, emit, compile."""
+        start = time.perf_counter()
+        func = self._func(job.subject.text)
+        try:
+            scheduled = naive(func) if job.trace is None else Trace.from_text(job.trace).apply(func)
+        except (ScheduleError, ParseError) as e:
+            return Failed(FailureKind.ILLEGAL, str(e))
+        try:
+            built = build_scheduled(scheduled, job.subject.target, dict(job.subject.dims), job.opt)
+        except _BUILD_ERRORS as e:
+            return Failed(FailureKind.COMPILE_ERROR, f"{type(e).__name__}: {e}")
+        return Built(built.code, built.workspaces, built.parallel, time.perf_counter() - start)
+
+    def _func(self, text: str) -> Func:
+        func = self._funcs.get(text)
+        if func is None:
+            func = self._funcs[text] = parse_func(text)
+            if len(self._funcs) > _KEPT_FUNCTIONS:
+                self._funcs.popitem(last=False)
+        else:
+            self._funcs.move_to_end(text)
+        return func
+
+    # -- the reference -----------------------------------------------------------------------------------------------
+    def make_reference(self, job: MakeReference) -> Flavour:
+        """Run the naive schedule on inputs that give finite results, if some do, and write the results down."""
+        subject, dims = job.subject, dict(job.subject.dims)
+        func = self._func(subject.text)
+        best: tuple[float, Flavour] | None = None
+        for flavour in FLAVOURS:
+            inputs = make_inputs(func, dims, subject.seed, flavour)
+            entries = self._entries_of(subject.target)
+            with LoadedKernel(job.naive, func, dims, inputs, subject.target, entries) as kernel:
+                results, _ = kernel.results()
+                share = _finite_share(results)
+                if best is None or share > best[0]:
+                    best = (share, flavour)
+                    for i, a in enumerate(results):
+                        a.tofile(_reference_file(job.path, i))
+            if share == 1.0:
+                break
+        return FLAVOURS[0] if best is None else best[1]
+
+    def prepare(self, job: Prepare) -> None:
+        """Make the inputs anew and map the reference; both are read-only."""
+        self._prepared = None
+        subject, dims = job.subject, dict(job.subject.dims)
+        func = self._func(subject.text)
+        team_code()
+        inputs = [locked_copy(a) for a in make_inputs(func, dims, subject.seed, job.flavour)]
+        expected = []
+        for i, b in enumerate(func.params[len(func.params) - func.outputs :]):
+            shape = tuple(d.evaluate(dims) for d in b.shape)
+            path = _reference_file(job.path, i)
+            empty = path.stat().st_size == 0
+            expected.append(np.empty(shape, b.dtype.numpy) if empty else np.memmap(path, b.dtype.numpy, "r", 0, shape))
+        self._prepared = _Prepared(subject, func, dims, inputs, expected, tolerance_of(func, dims))
+
+    # -- timing ------------------------------------------------------------------------------------------------------
+    def time(self, job: Time) -> Timed | Failed:
+        """Check one candidate, time it, check it again (a race may show only once). One whose checked run is far
+        beyond the limit is run only once more."""
+        with self._load(job.built) as kernel:
+            first, seconds = self._check(kernel)
+            if isinstance(first, Failed):
+                return first
+            run = self._runner(kernel, job.config)
+            if job.limit is not None and seconds > _HOPELESS * job.limit:
+                return Timed(evaluate(run, replace(job.config, warmup=0, repeat=1)), first)
+            samples = evaluate(run, job.config, job.limit)
+            last, _ = self._check(kernel)
+            return last if isinstance(last, Failed) else Timed(samples, max(first, last))
+
+    def interleave(self, job: Interleave) -> list[Timed | Failed]:
+        """One sample of each in turn, beginning with another one in every round."""
+        with contextlib.ExitStack() as stack:
+            kernels = [stack.enter_context(self._load(b)) for b in job.built]
+            checks = [self._check(k)[0] for k in kernels]
+            fine = [i for i, c in enumerate(checks) if not isinstance(c, Failed)]
+            timers = {i: Evaluator(self._runner(kernels[i], job.config), job.config) for i in fine}
+            samples: dict[int, list[float]] = {i: [] for i in fine}
+            begin = time.perf_counter()
+            for r in range(job.rounds):
+                if r >= _MIN_ROUNDS and time.perf_counter() - begin > interleave_seconds(job):
+                    break
+                for i in (*fine[r % len(fine) :], *fine[: r % len(fine)]) if fine else ():
+                    samples[i].append(timers[i].sample())
+        return [c if isinstance(c, Failed) else Timed(tuple(samples[i]), c) for i, c in enumerate(checks)]
+
+    def _load(self, built: Built) -> LoadedKernel:
+        p = self._ready()
+        return LoadedKernel(built, p.func, p.dims, p.inputs, p.subject.target, self._entries_of(p.subject.target))
+
+    def _ready(self) -> _Prepared:
+        if self._prepared is None:
+            raise TilewrightError("worker: a job to time came before its data was prepared")
+        return self._prepared
+
+    def _check(self, kernel: LoadedKernel) -> tuple[float | Failed, float]:
+        """The error of a run, or what is wrong with it; and the seconds it took."""
+        p = self._ready()
+        results, seconds = kernel.results()
+        error, wrong = compare(results, p.expected, p.tolerance)
+        if wrong is None and not kernel.is_contained():
+            wrong = "it wrote outside its outputs"
+        return (error if wrong is None else Failed(FailureKind.WRONG_RESULT, wrong)), seconds
+
+    def _runner(self, kernel: LoadedKernel, config: EvaluatorConfig) -> Callable[[int], float]:
+        if not config.enable_cpu_cache_flush:
+            return kernel.run
+        if self._flusher is None:
+            target = self._ready().subject.target
+            self._flusher = cache_flusher(target, self._entries_of(target))
+        flusher = self._flusher
+        return kernel.run_cold(lambda: flusher.run(1))
+
+    def _entries_of(self, target: Target) -> Entries:
+        return self._entries.setdefault(target.legality_key(), Entries(target))
+
+
+def interleave_seconds(job: Interleave) -> float:
+    """After how many seconds an interleaved measurement starts no further round."""
+    return 5 * job.config.max_seconds * len(job.built)
+
+
+def naive(func: Func) -> Func:
+    """``func`` as it was declared; the outermost loop with work to share spread over threads where that is legal."""
+    s = Schedule(func)
+    for name in s.blocks():
+        loops = loops_around(s.func, name)
+        leading = next((i for i, x in enumerate(loops) if x.extent.value() != 1), None)
+        if leading is None:
+            continue
+        attempt = s.copy()
+        with contextlib.suppress(ScheduleError):
+            names = [x.var for x in loops[: leading + 1]]
+            attempt.parallel(attempt.fuse(*names) if leading else names[0])
+            s = attempt
+    return s.func
+
+
+def _finite_share(arrays: list[np.ndarray]) -> float:
+    count = sum(a.size for a in arrays)
+    finite = 0
+    for a in arrays:
+        if a.dtype.kind in "biu":
+            finite += a.size
+        else:
+            finite += int(np.isfinite(a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)).sum())
+    return finite / count if count else 1.0
+
+
+def _reference_file(path: str, output: int) -> Path:
+    return Path(path) / f"output{output}.bin"
+
+
+# -- the process -----------------------------------------------------------------------------------------------------
+@contextlib.contextmanager
+def capped_memory(extra: int | None) -> Iterator[None]:
+    """Let this process allocate at most ``extra`` bytes more while the block runs."""
+    if extra is None or resource is None:
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = _address_space() + extra
+    resource.setrlimit(resource.RLIMIT_AS, (wanted if hard < 0 else min(wanted, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _address_space() -> int:
+    """Bytes of address space in use; a guess where the system does not say."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[0]
+    except OSError:
+        return 4 << 30
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def read_message(stream: BinaryIO) -> object:
+    """The next message. Raises EOFError at the end."""
+    head = _read(stream, HEADER.size)
+    return pickle.loads(_read(stream, HEADER.unpack(head)[0]))
+
+
+def write_message(stream: BinaryIO, message: object) -> None:
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    stream.write(HEADER.pack(len(data)) + data)
+    stream.flush()
+
+
+def _read(stream: BinaryIO, count: int) -> bytes:
+    data = stream.read(count)
+    if len(data) != count:
+        raise EOFError
+    return data
+
+
+def _listen(stream: BinaryIO, jobs: queue.SimpleQueue[tuple[Job, int | None]]) -> None:
+    """Pass jobs on; end the process, whatever it is doing, when the parent is gone."""
+    while True:
+        try:
+            jobs.put(read_message(stream))  # type: ignore[arg-type]
+        except (EOFError, OSError):
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def main(modules: list[str]) -> None:
+    """Serve until the parent goes away. ``modules`` are imported first."""
+    answers = os.fdopen(os.dup(1), "wb")
+    source = os.fdopen(os.dup(0), "rb")
+    os.dup2(2, 1)  # what a candidate prints goes where messages of crashes go
+    faulthandler.enable()
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name in modules:
+        importlib.import_module(name)
+    worker = Worker()
+    jobs: queue.SimpleQueue[tuple[Job, int | None]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(source, jobs), daemon=True).start()
+    write_message(answers, READY)
+    while True:
+        try:
+            job, memory = jobs.get(timeout=_IDLE_SECONDS)
+        except queue.Empty:
+            os._exit(0)
+        write_message(answers, serve(worker, job, memory))
+
+
+def serve(worker: Worker, job: Job, memory: int | None) -> object:
+    """The answer to one job under a memory cap."""
+    try:
+        with capped_memory(memory):
+            return worker.do(job)
+    except MemoryError as e:
+        return Failed(FailureKind.MEMORY, f"out of memory: {e}" if str(e) else "out of memory")
+

@@ -1,0 +1,123 @@
+"""``db show|top|explain|merge|prune``: look into tuning logs, put them together, make them small."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from pathlib import Path
+
+from tilewright.autotune.database import JSONDatabase, usable
+from tilewright.autotune.records import Record, Verdict, isa_class, sort_key
+from tilewright.commands.common import add_build_options, add_shape_options, table
+from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
+from tilewright.core.errors import InputError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    show = actions.add_parser("show", help="what the log holds, a row a workload and machine")
+    _log(show)
+    top = actions.add_parser("top", help="the best candidates of each workload")
+    _log(top)
+    top.add_argument("-k", type=int, default=3, help="how many (default: 3)")
+    top.add_argument("--workload", metavar="HASH", help="only this one, by the start of its hash or its task's name")
+    top.add_argument("--trace", action="store_true", help="with their traces")
+    explain = actions.add_parser("explain", help="what a build of a model would use of the log, and why")
+    _log(explain)
+    explain.add_argument("model", help="an .onnx file")
+    add_shape_options(explain)
+    add_build_options(explain)
+    merge = actions.add_parser("merge", help="put logs together")
+    merge.add_argument("logs", nargs="+", metavar="LOG", help="tuning logs")
+    merge.add_argument("-o", "--output", required=True, metavar="LOG", help="a log, created or added to")
+    prune = actions.add_parser("prune", help="keep the best candidates only")
+    _log(prune)
+    prune.add_argument("-k", type=int, default=1, help="how many of each workload and machine (default: 1)")
+    prune.add_argument("--keep-failures", action="store_true", help="keep the records of failures too")
+
+
+def run(args: argparse.Namespace) -> int:
+    match args.action:
+        case "show":
+            print(show(_open(args.log)))
+        case "top":
+            print(top(_open(args.log), args.k, args.workload, args.trace))
+        case "explain":
+            print(_explain(args))
+        case "merge":
+            target = JSONDatabase(args.output)
+            added = sum(target.merge(_open(p)) for p in args.logs)
+            print(f"{added} lines added; {args.output} has {len(target)}")
+        case "prune":
+            log = _open(args.log)
+            gone = log.prune(args.k, args.keep_failures)
+            print(f"{gone} lines removed, {len(log)} left")
+    return 0
+
+
+def show(database: JSONDatabase) -> str:
+    """A row for each workload and machine, the longest tuned first."""
+    groups: dict[tuple[str, str, str, int], list[Record]] = {}
+    for r in database.records():
+        groups.setdefault((r.workload.hash, isa_class(r.target), r.target.cpu, r.target.threads), []).append(r)
+    rows = []
+    for (name, _, cpu, threads), records in sorted(groups.items(), key=lambda g: (-len(g[1]), g[0])):
+        best = min(usable(records), key=sort_key, default=None)
+        failed = Counter(str(r.failure) for r in records if r.failure is not None)
+        latest = max(r.time for r in records)
+        rows.append(
+            (
+                name[:12], records[-1].task, f"{cpu}, {threads} thread{'s' if threads > 1 else ''}", str(len(records)),
+                ", ".join(f"{n} {k}" for k, n in sorted(failed.items())),
+                "" if best is None else f"{(best.seconds or 0.0) * 1e6:.1f}",
+                time.strftime("%Y-%m-%d %H:%M", time.gmtime(latest)),
+            )
+        )  # fmt: skip
+    verdicts = [x for x in database.lines() if isinstance(x, Verdict)]
+    refused = sum(not v.helps for v in verdicts)
+    head = ("workload", "task", "machine", " records", "failures", " best us", "latest (UTC)")
+    return f"{table(head, rows)}\n\n{len(rows)} workloads, {len(verdicts)} verdicts in place ({refused} against)"
+
+
+def top(database: JSONDatabase, k: int, workload: str | None, with_traces: bool) -> str:
+    """The best candidates, workload by workload."""
+    if k < 1:
+        raise InputError(f"-k: expected at least 1, got {k}")
+    tasks: dict[str, set[str]] = {}
+    for r in database.records():
+        tasks.setdefault(r.workload.hash, set()).add(r.task)
+    chosen = [
+        name for name, names in tasks.items() if workload is None or name.startswith(workload) or workload in names
+    ]  # fmt: skip
+    if not chosen:
+        raise InputError(f"--workload: expected the start of a hash or a task's name in the log, got {workload!r}")
+    parts = []
+    for name in chosen:
+        parts.append(f"{name[:12]} {', '.join(sorted(tasks[name]))}")
+        for i, r in enumerate(database.top_k(name, k), 1):
+            values = ", ".join(f"{label}={value}" for label, value in r.choices().items())
+            error = "" if r.error is None else f", error {r.error:.1e}"
+            parts.append(f"  {i}. {(r.seconds or 0.0) * 1e6:.1f} us ({len(r.samples)} samples{error}) {values}")
+            if with_traces:
+                parts += [f"       {line}" for line in r.trace.to_text().splitlines()]
+    return "\n".join(parts)
+
+
+def _explain(args: argparse.Namespace) -> str:
+    model = compile(
+        args.model, target=args.target, opt_level=args.opt_level, threads=args.threads,
+        input_shapes=args.shapes or None, disabled_pass=tuple(args.disable_pass),
+        enabled_pass=tuple(args.enable_pass), cache=not args.no_cache, database=_open(args.log),
+    )  # fmt: skip
+    return str(model.coverage())
+
+
+def _log(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("log", metavar="LOG", help="a tuning log")
+
+
+def _open(path: str) -> JSONDatabase:
+    if not Path(path).exists():
+        raise InputError(f"{path}: expected a tuning log, found no such file")
+    return JSONDatabase(path)

@@ -1,0 +1,71 @@
+"""``tune MODEL --log FILE --time 60``: tune a model's kernels, with a live view."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+from tilewright.autotune.scheduler import EFFORTS, Progress
+from tilewright.autotune.strategies import STRATEGIES
+from tilewright.commands.common import add_build_options, add_input_options, read_arrays
+from tilewright.tuning import TuneOptions, tune_model
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Interrupt it any time: what was found is in the log. The same command goes on where it stopped."
+    parser.add_argument("model", help="an .onnx file")
+    parser.add_argument("--log", required=True, metavar="FILE", help="the tuning log, read and appended to")
+    parser.add_argument("--time", type=float, default=60.0, metavar="SECONDS", help="time budget (default: 60)")
+    parser.add_argument("--trials", type=int, metavar="N", help="measure at most so many candidates")
+    parser.add_argument("--effort", choices=tuple(EFFORTS), default="normal")
+    parser.add_argument("--strategy", choices=tuple(STRATEGIES), default="annealing")
+    parser.add_argument("--no-check", action="store_true", help="do not time the whole network at the end")
+    parser.add_argument("--quiet", action="store_true", help="only the summary")
+    add_input_options(parser)
+    add_build_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    options = TuneOptions(
+        target=args.target,
+        threads=args.threads,
+        input_shapes=(args.shapes or None) if args.specialize else None,
+        sizes={k: v for k, v in args.shapes.items() if isinstance(v, int)},
+        feed=read_arrays(args.inputs) if args.inputs else None,
+        opt_level=args.opt_level,
+        disabled_pass=tuple(args.disable_pass),
+        enabled_pass=tuple(args.enable_pass),
+        time_budget_s=args.time,
+        max_trials=args.trials,
+        effort=args.effort,
+        seed=args.seed,
+        strategy=args.strategy,
+        check_network=not args.no_check,
+        cache=not args.no_cache,
+        on_progress=None if args.quiet else live_view(sys.stdout),
+    )
+    try:
+        done = tune_model(args.model, args.log, options=options)
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; what was measured is in {args.log}")
+        return 130
+    if not args.quiet and sys.stdout.isatty():
+        print()
+    print(done.summary())
+    return 0
+
+
+def live_view(out: TextIO) -> Callable[[Progress], None]:
+    """A line that is rewritten on a terminal; a line each time the network got 1 % faster elsewhere."""
+    if out.isatty():
+        return lambda p: print(f"\r\x1b[K{p}", end="", file=out, flush=True)
+    last = [0.0]
+
+    def on_change(p: Progress) -> None:
+        if p.speedup > 1.01 * last[0]:
+            last[0] = p.speedup
+            print(p, file=out, flush=True)
+
+    return on_change

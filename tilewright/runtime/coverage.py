@@ -1,0 +1,137 @@
+"""How much of a compiled model runs on tuned schedules: one row a kernel, with the reason and the share of run time."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tilewright.core.intexpr import IntExpr
+from tilewright.core.plan import ControlStep, KernelStep, Plan
+
+_FLOPS_A_BYTE = 8.0
+"""The arithmetic that takes about as long as moving one byte, for estimates without a measurement."""
+_UNKNOWN_SIZE = 32
+"""What a symbolic dimension counts for in an estimate."""
+
+
+class Status(StrEnum):
+    """What the tuning database had for a kernel."""
+
+    HIT = "hit"
+    NEAR_MISS = "near miss"
+    MISS = "miss"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTuning:
+    """What a build used for a kernel, and why. ``seconds``: what the record says a call takes, if it is a hit."""
+
+    status: Status
+    reason: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageRow:
+    """``calls``: how often one inference calls the kernel. ``share``: of the run time of all kernels."""
+
+    kernel: str
+    calls: int
+    status: Status
+    reason: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Every kernel of a model, the heaviest first. ``source``: where the shares are from. ``str()`` is the table."""
+
+    rows: tuple[CoverageRow, ...]
+    source: str
+
+    @property
+    def tuned(self) -> float:
+        """The share of run time in kernels with a hit (1 for a model without kernels)."""
+        return self.share(Status.HIT) if self.rows else 1.0
+
+    def share(self, status: Status) -> float:
+        """The share of run time in kernels of this status."""
+        return sum(r.share for r in self.rows if r.status is status)
+
+    def count(self, status: Status) -> int:
+        """The number of kernels of this status."""
+        return sum(r.status is status for r in self.rows)
+
+    def __str__(self) -> str:
+        width = max([len("kernel"), *(len(r.kernel) for r in self.rows)])
+        head = f"{'kernel':<{width}}  {'%time':>6}  {'calls':>5}  {'status':<9}  reason"
+        lines = [head, "-" * len(head)]
+        for r in self.rows:
+            lines.append(f"{r.kernel:<{width}}  {100 * r.share:>6.1f}  {r.calls:>5}  {r.status:<9}  {r.reason}")
+        parts = (f"{_counted(s, self.count(s))} ({100 * self.share(s):.1f} % of run time)" for s in Status)
+        lines.append(f"{len(self.rows)} kernels: {', '.join(parts)}; run time {self.source}")
+        return "\n".join(lines)
+
+
+def _counted(status: Status, count: int) -> str:
+    plural = {Status.HIT: "hits", Status.NEAR_MISS: "near misses", Status.MISS: "misses"}
+    return f"{count} {status if count == 1 else plural[status]}"
+
+
+def estimated_coverage(plan: Plan, tuning: Mapping[str, KernelTuning]) -> Coverage:
+    """Shares from what the records say a call takes; where there is no record, from arithmetic and traffic."""
+    calls = _calls(plan)
+    work = {name: sum(map(_work, steps)) for name, steps in calls.items()}
+    known = {
+        name: t.seconds * len(calls[name]) for name, t in tuning.items() if t.seconds is not None and name in calls
+    }  # fmt: skip
+    rates = [known[n] / work[n] for n in known if work[n] > 0]
+    rate = statistics.median(rates) if rates else 1.0
+    source = "estimated from records and arithmetic" if known else "estimated from arithmetic"
+    seconds = {n: known.get(n, work[n] * rate) for n in calls}
+    return _coverage(tuning, seconds, {n: len(s) for n, s in calls.items()}, source)
+
+
+def measured_coverage(plan: Plan, tuning: Mapping[str, KernelTuning], seconds: Mapping[str, float]) -> Coverage:
+    """Shares from a profile: the seconds of all calls of a kernel, by its name."""
+    calls = {n: len(s) for n, s in _calls(plan).items()}
+    return _coverage(tuning, {n: seconds.get(n, 0.0) for n in calls}, calls, "measured")
+
+
+def _coverage(
+    tuning: Mapping[str, KernelTuning], seconds: Mapping[str, float], calls: Mapping[str, int], source: str
+) -> Coverage:
+    total = sum(seconds.values())
+    rows = [
+        CoverageRow(n, calls[n], tuning[n].status, tuning[n].reason, s / total if total > 0 else 1.0 / len(seconds))
+        for n, s in seconds.items()
+    ]
+    return Coverage(tuple(sorted(rows, key=lambda r: -r.share)), source)
+
+
+def _calls(plan: Plan) -> dict[str, list[KernelStep]]:
+    out: dict[str, list[KernelStep]] = {}
+    for s in _steps(plan):
+        out.setdefault(s.kernel, []).append(s)
+    return out
+
+
+def _steps(plan: Plan) -> Iterator[KernelStep]:
+    for s in plan.steps:
+        if isinstance(s, KernelStep):
+            yield s
+        elif isinstance(s, ControlStep):
+            for body in s.bodies:
+                yield from _steps(body)
+
+
+def _work(step: KernelStep) -> float:
+    return _size(step.flops) + _FLOPS_A_BYTE * _size(step.bytes)
+
+
+def _size(e: IntExpr | None) -> float:
+    if e is None:
+        return 0.0
+    return max(0.0, float(e.evaluate(dict.fromkeys(e.free_vars(), _UNKNOWN_SIZE))))

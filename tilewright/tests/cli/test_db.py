@@ -1,0 +1,84 @@
+"""``tilewright db``: each action on a small log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+import tilewright
+from tilewright.autotune.database import JSONDatabase
+from tilewright.autotune.measure import TableMeasurer
+from tilewright.cli import main
+from tilewright.tests.autotune.log_helper import HERE, candidates, dense, mlp_model, record, verdict, wrong
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    database = JSONDatabase(tmp_path / "log.jsonl")
+    found = candidates(dense(), HERE, 4)
+    for i, c in enumerate(found[:3]):
+        database.append(record(dense(), c, 1e-3 * (3 - i), time=1763715600.0 + i))
+    database.append(wrong(dense(), found[3], time=1763715700.0))
+    database.append(verdict(database.records()[0], "net", False, 5.0))
+    return str(database.path)
+
+
+def _said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["db", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_show(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = _said(capsys, "show", log)
+    row = out.splitlines()[2]
+    assert row.split("  ")[1:3] == ["dense", "znver4, 2 threads"]
+    assert "1 wrong_result" in row
+    assert "1000.0" in row
+    assert "2025-11-21 09:01" in row
+    assert out.endswith("1 workloads, 1 verdicts in place (1 against)\n")
+
+
+def test_top(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = _said(capsys, "top", log, "-k", "2", "--workload", "dense")
+    assert [line.split()[1] for line in out.splitlines()[1:]] == ["1000.0", "2000.0"]
+    assert "split(" in _said(capsys, "top", log, "--trace")
+    assert main(["db", "top", log, "--workload", "nothing"]) == 2
+    assert "expected the start of a hash or a task's name in the log, got 'nothing'" in capsys.readouterr().err
+
+
+def test_merge_and_prune(log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = str(tmp_path / "both.jsonl")
+    assert _said(capsys, "merge", log, log, "-o", both) == f"5 lines added; {both} has 5\n"
+    assert _said(capsys, "prune", both) == "2 lines removed, 3 left\n"
+
+
+def test_a_missing_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["db", "show", str(tmp_path / "none")]) == 2
+    assert "expected a tuning log, found no such file" in capsys.readouterr().err
+
+
+def test_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, path = str(tmp_path / "m.onnx"), str(tmp_path / "log")
+    onnx.save(mlp_model(), model)
+    table = TableMeasurer(lambda c: 1.0 + int(c.key[:6], 16))
+    tilewright.tune(model, database=path, measurer=table, time_budget_s=None, max_trials=8, check_network=False)
+    assert "misses (0.0 % of run time)" in _said(capsys, "explain", path, model)
+
+
+def test_tune_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Twice the same command, with real measurements: the second continues the log."""
+    model, path = str(tmp_path / "m.onnx"), str(tmp_path / "log")
+    onnx.save(mlp_model(8, 16), model)
+    words = ["tune", model, "--log", path, "--time", "30", "--trials", "4", "--effort", "quick", "--threads", "1"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "trials in" in out
+    assert "hits (100.0 % of run time)" in out
+    first = JSONDatabase(path).records()
+    assert main([*words, "--no-check", "--quiet"]) == 0
+    both = JSONDatabase(path).records()
+    assert both[: len(first)] == first
+    new = {(r.workload.hash, r.candidate) for r in both[len(first) :] if len(r.samples) != 1}
+    assert new - {(r.workload.hash, r.candidate) for r in first}

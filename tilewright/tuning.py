@@ -1,0 +1,320 @@
+"""Tuning a model: its kernels become tasks weighted by their share of the run time, the tuner works through them, and
+at the end the whole network is timed with what was found and without it.
+
+Example::
+
+    >>> import tilewright
+    >>> database = tilewright.tune("resnet18.onnx", database="resnet18.jsonl", time_budget_s=60)  # doctest: +SKIP
+    >>> model = tilewright.compile("resnet18.onnx", database=database)                             # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilewright.autotune.cost_model import default_model
+from tilewright.autotune.database import Database, JSONDatabase, MemoryDatabase, active_database, open_database
+from tilewright.autotune.learner import Learner
+from tilewright.autotune.measure import EvaluatorConfig, LocalMeasurer, Measurer
+from tilewright.autotune.scheduler import Progress, TaskScheduler, TuneResult
+from tilewright.autotune.space import Space
+from tilewright.autotune.strategies.base import Maker
+from tilewright.autotune.task import Task
+from tilewright.autotune.tuner import Callback, TaskTuner, TunerConfig
+from tilewright.autotune.workload import canonical, workload_of
+from tilewright.codegen.cache import ObjectCache
+from tilewright.codegen.host import parse_target, runs_here
+from tilewright.compile import DatabaseLike, compile  # noqa: A004 - the name that users of compilers know
+from tilewright.core.errors import InputError, TargetError
+from tilewright.core.plan import Plan
+from tilewright.core.target import Target
+from tilewright.in_place import NetworkCheck, assemble, check_in_place
+from tilewright.lowering.plan import LoweredModel
+from tilewright.runtime.coverage import Coverage, measured_coverage
+from tilewright.runtime.model import CompiledModel
+from tilewright.tuned import choose_schedules, kernel_steps
+
+if TYPE_CHECKING:
+    import onnx
+
+_FIRST_SHARE = 0.35
+"""At most this share of the time budget goes into measuring every task's default before the search."""
+_LAST_SHARE = 0.1
+"""At most this share of it is kept for the defaults of tasks that had no turn until then."""
+_TRIAL_SECONDS = 0.5
+_CHECK_SHARE = 0.15
+"""At most this share of the time budget is kept for timing the whole network at the end."""
+_CHECK_RUNS = 150
+_PROFILED_RUNS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """What :func:`tune` takes beside the model and the database.
+
+    ``sizes``: of the symbolic dimensions, when ``feed`` (arrays by input name) is not given. ``effort``: ``quick``,
+    ``normal`` or ``thorough``. ``strategy``: a name or a maker of your own. ``check_network``: time the whole network
+    at the end. ``on_trial``, ``on_progress``: called as results arrive.
+    """
+
+    target: str | Target | None = None
+    threads: int | None = None
+    input_shapes: Mapping[str, Sequence[int | str] | int] | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    feed: Mapping[str, np.ndarray] | None = None
+    opt_level: str = "all"
+    disabled_pass: Sequence[str] = ()
+    enabled_pass: Sequence[str] = ()
+    time_budget_s: float | None = 60.0
+    max_trials: int | None = None
+    effort: str = "normal"
+    seed: int = 0
+    strategy: str | Maker = "annealing"
+    strategy_params: Mapping[str, object] = field(default_factory=dict)
+    check_network: bool = True
+    cache: bool = True
+    on_trial: Sequence[Callback] = ()
+    on_progress: Callable[[Progress], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTuning:
+    """What tuning a model ended with. ``network`` None: the whole network was not timed. ``model``: built with what was
+    found."""
+
+    database: Database
+    result: TuneResult
+    network: NetworkCheck | None
+    model: CompiledModel
+    coverage: Coverage
+
+    def summary(self) -> str:
+        """What was gained, what was dropped, what is left, and how much of the run time is tuned."""
+        r = self.result
+        lines = [f"{r.trials} trials in {r.elapsed:.1f} s; stopped: {r.stopped}"]
+        failures: dict[str, int] = {}
+        for t in r.tasks:
+            for kind, n in t.failures.items():
+                failures[kind] = failures.get(kind, 0) + n
+        if failures:
+            lines.append("failures: " + ", ".join(f"{n} {k}" for k, n in sorted(failures.items())))
+        lines.append(f"expected to gain {100 * r.remaining_gain:.1f} % more")
+        if self.network is not None:
+            lines.append(str(self.network))
+        return "\n".join([*lines, "", str(self.coverage)])
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedModel:
+    """A model before tuning. ``tasks``: the heaviest first. ``default``: the untuned build."""
+
+    lowered: LoweredModel
+    target: Target
+    feed: Mapping[str, np.ndarray]
+    default: CompiledModel
+    seconds: Mapping[str, float]
+    tasks: tuple[Task, ...]
+
+
+def tune(
+    model: str | Path | bytes | onnx.ModelProto,
+    *,
+    database: DatabaseLike | None = None,
+    work_dir: str | Path | None = None,
+    measurer: Measurer | None = None,
+    options: TuneOptions | None = None,
+    **more: object,
+) -> Database:
+    """Tune the kernels of a model; returns the database, ready for ``compile(model, database=...)``.
+
+    ``database``: where records go and are looked up: a database or the path of a log. ``work_dir``: a directory for the
+    log instead. Without both it is that of the ``with database:`` block, or one in memory. Other keyword arguments are
+    the fields of :class:`TuneOptions` (``time_budget_s``, ``max_trials``, ``effort``, ``seed``, ...).
+
+    Raises TargetError if the target's code does not run here, InputError for sizes that are missing.
+    """
+    return tune_model(model, database, work_dir, measurer, _options(options, more)).database
+
+
+def tune_model(
+    model: str | Path | bytes | onnx.ModelProto, database: DatabaseLike | None = None,
+    work_dir: str | Path | None = None, measurer: Measurer | None = None, options: TuneOptions | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> ModelTuning:  # fmt: skip
+    """:func:`tune` with the whole account of it."""
+    o = options or TuneOptions()
+    records = _records(database, work_dir)
+    prepared = prepare(model, o)
+    if measurer is not None:
+        return _tuned(prepared, records, measurer, o, clock)
+    with LocalMeasurer(EvaluatorConfig()) as own:
+        return _tuned(prepared, records, own, o, clock)
+
+
+def extract_tasks(
+    model: str | Path | bytes | onnx.ModelProto, options: TuneOptions | None = None, **more: object
+) -> list[Task]:
+    """The tasks of a model, equal kernels merged, the heaviest first; weights are measured shares of the run time."""
+    return list(prepare(model, _options(options, more)).tasks)
+
+
+def prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions) -> PreparedModel:
+    """Build a model untuned, profile it, and make its tasks."""
+    target = parse_target(o.target)
+    if o.threads is not None:
+        target = target.with_threads(o.threads)
+    if not runs_here(target):
+        raise TargetError(f"tune: expected a target that this machine can run, got {target.legality_key()}")
+    lowered = compile(
+        model, target=target, opt_level=o.opt_level, input_shapes=o.input_shapes, disabled_pass=o.disabled_pass,
+        enabled_pass=o.enabled_pass, stop_after="lower", cache=o.cache,
+    )  # fmt: skip
+    default = assemble(lowered, target, choose_schedules(lowered, target, None), _cache(o))
+    feed = o.feed if o.feed is not None else random_feed(lowered.plan, o.sizes, o.seed)
+    seconds: dict[str, float] = {}
+    for k in default.profile(feed, _PROFILED_RUNS).kernels:
+        seconds[k.kernel] = seconds.get(k.kernel, 0.0) + k.seconds
+    tasks = make_tasks(lowered, target, default.symbols(feed), seconds)
+    return PreparedModel(lowered, target, feed, default, seconds, tasks)
+
+
+def make_tasks(
+    lowered: LoweredModel, target: Target, env: Mapping[str, int], seconds: Mapping[str, float]
+) -> tuple[Task, ...]:
+    """A task for each workload whose sizes ``env`` determines. ``seconds``: run time by kernel."""
+    total = sum(seconds.values()) or 1.0
+    weights: dict[str, float] = {}
+    best: dict[str, tuple[float, str, dict[str, int]]] = {}
+    for step in kernel_steps(lowered.plan):
+        func = lowered.funcs[step.kernel]
+        if any(not d.free_vars() <= env.keys() for d in step.dims):
+            continue
+        named = canonical(func)
+        workload = workload_of(func).hash
+        dims = dict(zip(named.dims, (d.evaluate(env) for d in step.dims), strict=True))
+        known = step.flops is not None and step.flops.free_vars() <= env.keys()
+        work = float(step.flops.evaluate(env)) if known and step.flops is not None else 0.0
+        if workload not in best or work > best[workload][0]:
+            best[workload] = (work, step.kernel, dims)
+    names = {name: workload_of(f).hash for name, f in lowered.funcs.items()}
+    for name, workload in names.items():
+        weights[workload] = weights.get(workload, 0.0) + seconds.get(name, 0.0) / total
+    tasks = [
+        Task(canonical(lowered.funcs[kernel]), target, dims, weights[workload], kernel)
+        for workload, (_, kernel, dims) in best.items()
+        if all(n > 0 for n in dims.values())
+    ]
+    return tuple(sorted(tasks, key=lambda t: (-t.weight, t.name)))
+
+
+def random_feed(plan: Plan, sizes: Mapping[str, int], seed: int) -> dict[str, np.ndarray]:
+    """Inputs to profile with: floats normal, integers 0 or 1. Raises InputError for symbols without a size."""
+    shapes = {n: plan.slots[n].shape or () for n in plan.inputs}
+    missing = sorted({s for shape in shapes.values() for d in shape for s in d.free_vars()} - sizes.keys())
+    if missing:
+        raise InputError(f"sizes: expected a size for {', '.join(missing)}; give sizes={{{missing[0]!r}: 1}} or a feed")
+    rng = np.random.default_rng(seed)
+    out: dict[str, np.ndarray] = {}
+    for name, shape in shapes.items():
+        dtype = plan.slots[name].dtype
+        extents = tuple(d.evaluate(sizes) for d in shape)
+        if dtype.kind == "b" or dtype.is_integer:
+            out[name] = rng.integers(0, 2, extents).astype(dtype.numpy)
+        else:
+            out[name] = rng.standard_normal(extents).astype(dtype.numpy)
+    return out
+
+
+def _tuned(
+    p: PreparedModel, records: Database, measurer: Measurer, o: TuneOptions, clock: Callable[[], float]
+) -> ModelTuning:
+    begin = clock()
+    learner = Learner(default_model(o.seed))
+    config = TunerConfig(o.strategy, o.strategy_params)
+    tuners = [
+        TaskTuner(
+            t, Space(t.func, t.target), measurer, learner=learner, database=records, config=config, seed=o.seed,
+            clock=clock, callbacks=o.on_trial,
+        )
+        for t in p.tasks
+    ]  # fmt: skip
+    budget = o.time_budget_s
+    reserve = 0.0
+    if budget is not None:
+        reserve = min(_CHECK_SHARE * budget, 2.0 + _CHECK_RUNS * sum(p.seconds.values())) if o.check_network else 0.0
+    stop_at = None if budget is None else begin + _FIRST_SHARE * budget
+    interrupted = _measure_defaults(tuners, stop_at, o.max_trials, clock)
+    measured = sum(t.trials for t in tuners)
+    used = clock() - begin
+    if budget is not None:
+        untried = sum(not t.history.trials for t in tuners)
+        used += min(_LAST_SHARE * budget, _TRIAL_SECONDS * untried)
+    scheduler = TaskScheduler(
+        tuners,
+        time_budget_s=0.0 if interrupted else None if budget is None else max(0.0, budget - reserve - used),
+        max_trials=None if o.max_trials is None else max(o.max_trials, measured),
+        effort=o.effort,
+        clock=clock,
+        on_progress=o.on_progress,
+    )
+    result = scheduler.run()
+    result = dataclasses.replace(result, elapsed=clock() - begin)
+    if not (interrupted or result.interrupted) and o.max_trials is None:
+        interrupted = _measure_defaults(tuners, None if budget is None else begin + budget - reserve, None, clock)
+    if interrupted:
+        result = dataclasses.replace(result, stopped="interrupted", interrupted=True)
+    cache = _cache(o)
+    network: NetworkCheck | None = None
+    if o.check_network:
+        network, model = check_in_place(p.lowered, p.target, records, p.feed, p.default, cache)
+    else:
+        model = assemble(p.lowered, p.target, choose_schedules(p.lowered, p.target, records, "exact"), cache)
+    chosen = choose_schedules(p.lowered, p.target, records, "exact")
+    coverage = measured_coverage(p.lowered.plan, chosen.tuning, p.seconds)
+    return ModelTuning(records, result, network, model, coverage)
+
+
+def _measure_defaults(
+    tuners: Iterable[TaskTuner], stop_at: float | None, most: int | None, clock: Callable[[], float]
+) -> bool:
+    """The default schedule of every task, so that every kernel has a record; True if interrupted."""
+    done = 0
+    try:
+        for t in tuners:
+            if (stop_at is not None and clock() >= stop_at) or (most is not None and done >= most):
+                break
+            if not t.history.trials:
+                t.step(1)
+                done += 1
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _records(database: DatabaseLike | None, work_dir: str | Path | None) -> Database:
+    if database is not None:
+        return open_database(database)
+    if work_dir is not None:
+        folder = Path(work_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        return JSONDatabase(folder)
+    return active_database() or MemoryDatabase()
+
+
+def _cache(o: TuneOptions) -> ObjectCache | None:
+    return ObjectCache.open() if o.cache else None
+
+
+def _options(options: TuneOptions | None, more: Mapping[str, object]) -> TuneOptions:
+    known = [f.name for f in dataclasses.fields(TuneOptions)]
+    unknown = [k for k in more if k not in known]
+    if unknown:
+        raise InputError(f"tune: unknown options {', '.join(unknown)}; expected {', '.join(known)}")
+    return dataclasses.replace(options or TuneOptions(), **more)  # type: ignore[arg-type]
