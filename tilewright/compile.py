@@ -123,7 +123,7 @@ def compile(  # noqa: A001
         lambda: explain_build(chosen, report, plan, kernels, clock.laps),
         _stages(graph, optimized, report, lowered, kernels, chosen),
         tuple(clock.laps),
-        _folded_inputs(model, graph),
+        _folded_inputs(graph),
         graph.outputs,
         lambda n: measure_peaks(chosen, n),
     )
@@ -151,7 +151,7 @@ def _with_threads(target: Target, threads: int | None) -> Target:
     return target.with_threads(threads)
 
 
-def _folded_inputs(model: object, graph: Graph) -> tuple[str, ...]:
+def _folded_inputs(graph: Graph) -> tuple[str, ...]:
     return tuple(n for n in graph.constants if n not in graph.inputs)
 
 
@@ -181,7 +181,8 @@ def plan_text(plan: Plan, indent: str = "") -> str:
     for step in plan.steps:
         if isinstance(step, KernelStep):
             threads = "all threads" if step.parallel else "1 thread"
-            lines.append(f"{indent}  kernel {step.kernel}({', '.join(step.args)})  # {threads}: {', '.join(step.nodes)}")
+            call = f"kernel {step.kernel}({', '.join(step.args)})"
+            lines.append(f"{indent}  {call}  # {threads}: {', '.join(step.nodes)}")
         elif isinstance(step, HostStep):
             lines.append(
                 f"{indent}  host {step.op}({', '.join(step.inputs)}) -> {', '.join(step.outputs)}  "

@@ -1,15 +1,16 @@
 """The code by which threads share a loop: chunks are claimed one at a time, and nobody waits for a thread that is away.
 
 The thread that runs an inference publishes a job (a chunk function with its arguments), works on it itself, and goes
-on when all chunks are done. Workers that are awake take chunks as well; one that the system has taken off its processor delays the
-job only by the chunk it holds. A team that meets at barriers, as OpenMP's does, stands still until each member is back, at
-every kernel: with other load on the machine that was measured a hundred times slower on small networks.
+on when all chunks are done. Workers that are awake take chunks as well; one that the system has taken off its processor
+delays the job only by the chunk it holds. A team that meets at barriers, as OpenMP's does, stands still until each
+member is back, at every kernel: with other load on the machine that was measured a hundred times slower on small
+networks.
 
 One 64-bit word holds epoch, number of chunks and next chunk, so that a claim is one compare-and-swap and can never take
 a chunk of a job that is over. Idle workers spin for a moment, then sleep on a semaphore.
 
-Layout of a team's memory (bytes): 0 ``parallel_for``, 8 chunks a job, 16 chunk function, 24 its args, 32 its dims, 40 epoch,
-64 the word, 128 chunks done, 192 sleepers, 200 stop, 256 semaphore.
+Layout of a team's memory (bytes): 0 ``parallel_for``, 8 chunks a job, 16 chunk function, 24 its args, 32 its dims,
+40 epoch, 64 the word, 128 chunks done, 192 sleepers, 200 stop, 256 semaphore.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def team_code() -> TeamCode:
     imports = {n: ctypes.cast(getattr(process, n), ctypes.c_void_p).value or 0 for n in _IMPORTS}
     names = ("team_parallel_for", "team_worker", "team_initialize", "team_stop")
     library = Library([compile_object(team_text(host), host, 2)], names, imports)
-    return TeamCode(*(library.addresses[n] for n in names), library)
+    parallel_for, worker, initialize, stop = (library.addresses[n] for n in names)
+    return TeamCode(parallel_for, worker, initialize, stop, library)
 
 
 def team_text(target: Target) -> str:

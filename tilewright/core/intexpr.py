@@ -1,6 +1,6 @@
 """Integer expressions: the one language of tensor dimensions, loop extents and buffer indices.
 
-Grammar (also the text form, which :func:`parse` reads back)::
+Grammar (also the text form, which :func:`tilewright.core.intparse.parse` reads back)::
 
     IntExpr ::= sum of  coefficient * Atom * Atom * ...   + constant      (kept canonical at all times)
     Atom    ::= name                        a dimension symbol or a loop variable
@@ -16,12 +16,9 @@ Facts that need the ranges of variables live in :mod:`tilewright.core.intbounds`
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping
 from math import gcd
 from typing import TypeAlias
-
-from tilewright.core.errors import ParseError
 
 
 class Atom:
@@ -576,40 +573,3 @@ def product(args: Iterable[IntLike]) -> IntExpr:
     for a in args:
         out = out * a
     return out
-
-
-def parse(text: str) -> IntExpr:
-    """Read the text form back: ``parse(str(e)) == e``. Raises ParseError."""
-    try:
-        return from_ast(ast.parse(text, mode="eval").body)
-    except SyntaxError as e:
-        raise ParseError(f"integer expression {text!r} does not parse: {e.msg}") from e
-
-
-def from_ast(node: ast.expr) -> IntExpr:
-    """The expression of a Python syntax tree that uses only the grammar above. Raises ParseError."""
-    match node:
-        case ast.Constant(value=int(n)) if not isinstance(n, bool):
-            return const(n)
-        case ast.Name(id=name):
-            return var(name)
-        case ast.UnaryOp(op=ast.USub(), operand=x):
-            return -from_ast(x)
-        case ast.BinOp(left=a, op=op, right=b):
-            left, right = from_ast(a), from_ast(b)
-            match op:
-                case ast.Add():
-                    return left + right
-                case ast.Sub():
-                    return left - right
-                case ast.Mult():
-                    return left * right
-                case ast.FloorDiv():
-                    return left // right
-                case ast.Mod():
-                    return left % right
-        case ast.Call(func=ast.Name(id="min"), args=args):
-            return minimum(*map(from_ast, args))
-        case ast.Call(func=ast.Name(id="max"), args=args):
-            return maximum(*map(from_ast, args))
-    raise ParseError(f"not an integer expression: {ast.unparse(node)}")

@@ -44,7 +44,8 @@ def block_accesses(func: Func, name: str) -> list[Access]:
     store = Store(block.buffer, block.indices, block.value)
     out: list[Access] = []
     seen: set[object] = set()
-    for a in (store, *loads(block.value)):
+    operands: tuple[Store | Load, ...] = (store, *loads(block.value))
+    for a in operands:
         key = (a.buffer, a.indices)
         if key in seen:
             continue
