@@ -366,12 +366,13 @@ def _paren(e: IntExpr) -> str:
 def _make(terms: dict[Monomial, int], constant: int) -> IntExpr:
     """The canonical expression: no zero terms, terms sorted by text, div-mod pairs joined."""
     terms = {m: c for m, c in terms.items() if c}
-    for mono in terms:
-        for i, a in enumerate(mono):
-            if isinstance(a, Mod):
-                joined = _join_div_mod(terms, constant, mono, i, a)
-                if joined is not None:
-                    return joined
+    remainders = [(mono, i, a) for mono in terms for i, a in enumerate(mono) if isinstance(a, Mod)]
+    if remainders:
+        atoms = {a for mono in terms for a in mono}
+        for mono, i, a in remainders:
+            joined = _join_div_mod(terms, constant, mono, i, a, atoms)
+            if joined is not None:
+                return joined
     if len(terms) > 1:
         return IntExpr(tuple(sorted(terms.items(), key=lambda t: _sort_key(t[0]))), constant)
     return IntExpr(tuple(terms.items()), constant)
@@ -381,14 +382,19 @@ def _sort_key(mono: Monomial) -> str:
     return str(mono[0]) if len(mono) == 1 else "*".join(map(str, mono))
 
 
-def _join_div_mod(terms: dict[Monomial, int], constant: int, mono: Monomial, i: int, a: Mod) -> IntExpr | None:
-    """``c*rest*(x % d) + c*d*rest*(x // d)`` is ``c*rest*x``: the sum with that pair joined, or None."""
+def _join_div_mod(
+    terms: dict[Monomial, int], constant: int, mono: Monomial, i: int, a: Mod, atoms: set[Atom]
+) -> IntExpr | None:
+    """``c*rest*(x % d) + c*d*rest*(x // d)`` is ``c*rest*x``: the sum with that pair joined, or None.
+
+    ``atoms``: all that occur in ``terms``.
+    """
     num, den = a.args
     quotient = a.quotient()
     if len(quotient.terms) != 1 or quotient.const or quotient.terms[0][1] != 1:
         return None
     whole = quotient.terms[0][0]
-    if not any(whole[0] in m for m in terms):  # the usual case, found without building anything
+    if whole[0] not in atoms:  # the usual case, found without building anything
         return None
     rest = mono[:i] + mono[i + 1 :]
     c = terms[mono]

@@ -14,6 +14,7 @@ from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, new_symbols
 from tilewright.lowering.group import native_refusal
+from tilewright.lowering.table import RULES
 
 ARITHMETIC = frozenset(
     (
@@ -26,6 +27,11 @@ ARITHMETIC = frozenset(
         "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
     )
 )  # fmt: skip
+
+
+def is_taken(op: str) -> bool:
+    """True for an operator that a plan can hold as it is; others are taken apart where the standard says how."""
+    return op in RULES or (op in OPS and op not in ARITHMETIC)
 
 
 class HostPolicy:
