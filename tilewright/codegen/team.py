@@ -6,11 +6,13 @@ delays the job only by the chunk it holds. A team that meets at barriers, as Ope
 member is back, at every kernel: with other load on the machine that was measured a hundred times slower on small
 networks.
 
-One 64-bit word holds epoch, number of chunks and next chunk, so that a claim is one compare-and-swap and can never take
-a chunk of a job that is over. Idle workers spin for a moment, then sleep on a semaphore.
+Each thread has a contiguous share of the chunks, the same share of every loop, so that it mostly finds in its own cache
+what it wrote before; when its share is done it takes from the others. A share is one 64-bit word of epoch, end and next
+chunk, so that a claim is one compare-and-swap and can never take a chunk of a job that is over. Idle workers spin for a
+moment, then sleep on a semaphore.
 
 Layout of a team's memory (bytes): 0 ``parallel_for``, 8 chunks a job, 16 chunk function, 24 its args, 32 its dims,
-40 epoch, 64 the word, 128 chunks done, 192 sleepers, 200 stop, 256 semaphore.
+48 threads, 64 epoch, 128 chunks done, 192 sleepers, 200 stop, 256 semaphore, 512 + 64*t the share of thread t.
 """
 
 from __future__ import annotations
@@ -69,34 +71,41 @@ declare i32 @sem_post(ptr)
 declare i32 @sem_wait(ptr)
 declare i32 @sched_yield()
 
-define void @team_initialize(ptr %team, i64 %chunks) {
+define void @team_initialize(ptr %team, i64 %threads, i64 %chunks) {
   store ptr @team_parallel_for, ptr %team, align 8
-  %at = getelementptr i8, ptr %team, i64 8
-  store i64 %chunks, ptr %at, align 8
+  %chunks.at = getelementptr i8, ptr %team, i64 8
+  store i64 %chunks, ptr %chunks.at, align 8
+  %threads.at = getelementptr i8, ptr %team, i64 48
+  store i64 %threads, ptr %threads.at, align 8
   %semaphore = getelementptr i8, ptr %team, i64 256
   %status = call i32 @sem_init(ptr %semaphore, i32 0, i32 0)
   ret void
 }
 
-; true if the word has a chunk left
-define internal i1 @open(i64 %word) alwaysinline {
-  %next = and i64 %word, 65535
-  %shifted = lshr i64 %word, 16
-  %chunks = and i64 %shifted, 65535
-  %left = icmp ult i64 %next, %chunks
-  ret i1 %left
-}
-
-; claim and run chunks until none is left
-define internal void @work(ptr %team) {
+; claim and run chunks, those of share %self first, until none is left
+define internal void @work(ptr %team, i64 %self) {
 entry:
-  %at = getelementptr i8, ptr %team, i64 64
   %done = getelementptr i8, ptr %team, i64 128
+  %threads.at = getelementptr i8, ptr %team, i64 48
+  %threads = load i64, ptr %threads.at, align 8
+  br label %share
+share:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %empty ]
+  %turn = add i64 %self, %k
+  %over = icmp uge i64 %turn, %threads
+  %wrapped = sub i64 %turn, %threads
+  %whose = select i1 %over, i64 %wrapped, i64 %turn
+  %scaled = shl i64 %whose, 6
+  %offset = add i64 %scaled, 512
+  %at = getelementptr i8, ptr %team, i64 %offset
   br label %look
 look:
   %word = load atomic i64, ptr %at acquire, align 8
-  %left = call i1 @open(i64 %word)
-  br i1 %left, label %claim, label %out
+  %next = and i64 %word, 65535
+  %shifted = lshr i64 %word, 16
+  %end = and i64 %shifted, 65535
+  %left = icmp ult i64 %next, %end
+  br i1 %left, label %claim, label %empty
 claim:
   %taken = add i64 %word, 1
   %swap = cmpxchg ptr %at, i64 %word, i64 %taken acq_rel monotonic, align 8
@@ -109,12 +118,15 @@ run:
   %args = load ptr, ptr %args.at, align 8
   %dims.at = getelementptr i8, ptr %team, i64 32
   %dims = load ptr, ptr %dims.at, align 8
-  %chunk = and i64 %word, 65535
-  %shifted = lshr i64 %word, 16
-  %chunks = and i64 %shifted, 65535
-  call void %f(ptr %args, ptr %dims, i64 %chunk, i64 %chunks)
+  %chunks.at = getelementptr i8, ptr %team, i64 8
+  %chunks = load i64, ptr %chunks.at, align 8
+  call void %f(ptr %args, ptr %dims, i64 %next, i64 %chunks)
   %before = atomicrmw add ptr %done, i64 1 release, align 8
   br label %look
+empty:
+  %k.next = add i64 %k, 1
+  %again = icmp ult i64 %k.next, %threads
+  br i1 %again, label %share, label %out
 out:
   ret void
 }
@@ -130,34 +142,49 @@ entry:
   store ptr %dims, ptr %dims.at, align 8
   %done = getelementptr i8, ptr %team, i64 128
   store atomic i64 0, ptr %done monotonic, align 8
-  %epoch.at = getelementptr i8, ptr %team, i64 40
-  %epoch = load i64, ptr %epoch.at, align 8
-  %next.epoch = add i64 %epoch, 1
-  store i64 %next.epoch, ptr %epoch.at, align 8
   %chunks.at = getelementptr i8, ptr %team, i64 8
   %chunks = load i64, ptr %chunks.at, align 8
+  %threads.at = getelementptr i8, ptr %team, i64 48
+  %threads = load i64, ptr %threads.at, align 8
+  %each = udiv i64 %chunks, %threads
+  %epoch.at = getelementptr i8, ptr %team, i64 64
+  %epoch = load atomic i64, ptr %epoch.at monotonic, align 8
+  %next.epoch = add i64 %epoch, 1
   %high = shl i64 %next.epoch, 32
-  %middle = shl i64 %chunks, 16
-  %word = or i64 %high, %middle
-  %word.at = getelementptr i8, ptr %team, i64 64
-  store atomic i64 %word, ptr %word.at seq_cst, align 8
+  br label %deal
+deal:
+  %t = phi i64 [ 0, %entry ], [ %t.next, %deal ]
+  %start = mul i64 %t, %each
+  %end = add i64 %start, %each
+  %end.high = shl i64 %end, 16
+  %word.high = or i64 %high, %end.high
+  %word = or i64 %word.high, %start
+  %scaled = shl i64 %t, 6
+  %offset = add i64 %scaled, 512
+  %share.at = getelementptr i8, ptr %team, i64 %offset
+  store atomic i64 %word, ptr %share.at release, align 8
+  %t.next = add i64 %t, 1
+  %dealing = icmp ult i64 %t.next, %threads
+  br i1 %dealing, label %deal, label %announce
+announce:
+  store atomic i64 %next.epoch, ptr %epoch.at seq_cst, align 8
   %sleepers.at = getelementptr i8, ptr %team, i64 192
   %semaphore = getelementptr i8, ptr %team, i64 256
   %asleep = atomicrmw xchg ptr %sleepers.at, i64 0 seq_cst, align 8
   br label %wake
 wake:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %post ]
+  %k = phi i64 [ 0, %announce ], [ %k.next, %post ]
   %more = icmp slt i64 %k, %asleep
-  br i1 %more, label %post, label %share
+  br i1 %more, label %post, label %join
 post:
   %status = call i32 @sem_post(ptr %semaphore)
   %k.next = add i64 %k, 1
   br label %wake
-share:
-  call void @work(ptr %team)
+join:
+  call void @work(ptr %team, i64 0)
   br label %wait
 wait:
-  %n = phi i64 [ 0, %share ], [ %n.next, %again ]
+  %n = phi i64 [ 0, %join ], [ %n.next, %again ]
   %finished = load atomic i64, ptr %done acquire, align 8
   %all = icmp eq i64 %finished, %chunks
   br i1 %all, label %out, label %pause
@@ -177,21 +204,23 @@ out:
   ret void
 }
 
-define void @team_worker(ptr %team) {
+define void @team_worker(ptr %team, i64 %self) {
 entry:
-  %word.at = getelementptr i8, ptr %team, i64 64
+  %epoch.at = getelementptr i8, ptr %team, i64 64
   %sleepers.at = getelementptr i8, ptr %team, i64 192
   %stop.at = getelementptr i8, ptr %team, i64 200
   %semaphore = getelementptr i8, ptr %team, i64 256
-  br label %serve
+  br label %idle
 serve:
-  call void @work(ptr %team)
+  %job = phi i64 [ %epoch, %idle ], [ %missed, %announce ], [ %woken, %awake ]
+  call void @work(ptr %team, i64 %self)
   br label %idle
 idle:
-  %n = phi i64 [ 0, %serve ], [ %n.next, %pause ]
-  %word = load atomic i64, ptr %word.at monotonic, align 8
-  %left = call i1 @open(i64 %word)
-  br i1 %left, label %serve, label %tired
+  %seen = phi i64 [ 0, %entry ], [ %job, %serve ], [ %seen, %pause ]
+  %n = phi i64 [ 0, %entry ], [ 0, %serve ], [ %n.next, %pause ]
+  %epoch = load atomic i64, ptr %epoch.at acquire, align 8
+  %same = icmp eq i64 %epoch, %seen
+  br i1 %same, label %tired, label %serve
 tired:
   %long = icmp ugt i64 %n, $IDLE
   br i1 %long, label %announce, label %pause
@@ -201,9 +230,9 @@ pause:
   br label %idle
 announce:
   %before = atomicrmw add ptr %sleepers.at, i64 1 seq_cst, align 8
-  %again = load atomic i64, ptr %word.at seq_cst, align 8
-  %open = call i1 @open(i64 %again)
-  br i1 %open, label %serve, label %check
+  %missed = load atomic i64, ptr %epoch.at seq_cst, align 8
+  %still = icmp eq i64 %missed, %seen
+  br i1 %still, label %check, label %serve
 check:
   %stop = load atomic i64, ptr %stop.at seq_cst, align 8
   %over = icmp ne i64 %stop, 0
@@ -212,7 +241,10 @@ sleep:
   %status = call i32 @sem_wait(ptr %semaphore)
   %stop.after = load atomic i64, ptr %stop.at seq_cst, align 8
   %over.after = icmp ne i64 %stop.after, 0
-  br i1 %over.after, label %out, label %serve
+  br i1 %over.after, label %out, label %awake
+awake:
+  %woken = load atomic i64, ptr %epoch.at acquire, align 8
+  br label %serve
 out:
   ret void
 }

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from tilewright.runtime.arrays import address, aligned_empty
 
-TEAM_BYTES = 512
+HEAD_BYTES = 512
+SHARE_BYTES = 64
 CHUNKS_PER_THREAD = 4
 
 
@@ -34,16 +35,16 @@ class Team:
         self.threads = threads
         self.lock = threading.Lock()
         self._code = code
-        self._memory = aligned_empty(TEAM_BYTES)
+        self._memory = aligned_empty(HEAD_BYTES + SHARE_BYTES * threads)
         self._memory[:] = 0
         self.address = address(self._memory)
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.initialize)(
-            self.address, CHUNKS_PER_THREAD * threads
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(code.initialize)(
+            self.address, threads, CHUNKS_PER_THREAD * threads
         )
-        worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.worker)
+        worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.worker)
         self._workers = [
-            threading.Thread(target=worker, args=(self.address,), daemon=True, name=f"tilewright-{k}")
-            for k in range(threads - 1)
+            threading.Thread(target=worker, args=(self.address, k), daemon=True, name=f"tilewright-{k}")
+            for k in range(1, threads)
         ]
         for w in self._workers:
             w.start()
