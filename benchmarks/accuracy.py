@@ -101,7 +101,8 @@ def _one(models: Path, name: str, work: Path, threads: int | None) -> int:
         worst, why = _compare(results, case)
         ok = worst <= limit and not why
         bad += not ok
-        print(f"{name:<28} case {k}  error {worst:8.1e}  limit {limit:7.1e}  {'ok' if ok else f'BAD {why}'}", flush=True)
+        verdict = "ok" if ok else f"BAD {why}"
+        print(f"{name:<28} case {k}  error {worst:8.1e}  limit {limit:7.1e}  {verdict}", flush=True)
     return 1 if bad else 0
 
 

@@ -22,14 +22,14 @@ from llvmlite import binding
 from onnx import helper, numpy_helper
 
 import tilewright
-from tilewright.codegen.emit import emit_kernel
+from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.host import parse_target
 from tilewright.codegen.jit import assembly_text
 from tilewright.compile import plan_text
 from tilewright.core.target import Target
 from tilewright.graph_ir.text import print_graph
 from tilewright.lowering.plan import lower_graph_to_plan
-from tilewright.lowering.workspaces import Scheduled, is_parallel, with_scheduled, workspaces_of
+from tilewright.lowering.workspaces import Scheduled, with_scheduled
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.text import print_func
 
@@ -104,7 +104,7 @@ def render() -> str:
     func = lowered.funcs[name]
     trace = default_trace(func, target)
     scheduled = trace.apply(func)
-    facts = Scheduled(func.dims, tuple((b.dtype, b.shape) for b in workspaces_of(scheduled)), is_parallel(scheduled))
+    facts = Scheduled(func.dims, tuple((b.dtype, b.shape) for b in workspaces(scheduled)), is_parallel(scheduled))
     llvm = emit_kernel(scheduled, target, name)
     onnx_nodes = "\n".join(f"{n.name}: {n.op_type}({', '.join(n.input)}) -> {n.output[0]}" for n in proto.graph.node)
     sections = [

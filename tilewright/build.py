@@ -15,7 +15,8 @@ from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.jit import assembly_text, compile_objects
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, parse
+from tilewright.core.intexpr import IntExpr
+from tilewright.core.intparse import parse
 from tilewright.core.target import Target
 from tilewright.lowering.workspaces import Scheduled
 from tilewright.schedule.decisions import DefaultDecider

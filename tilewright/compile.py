@@ -28,8 +28,8 @@ from tilewright.graph_ir.pipeline import Instrument, PassReport, run_passes
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.link import link_plan
+from tilewright.lowering.host_policy import is_taken
 from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan, require_bound
-from tilewright.lowering.table import is_taken
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.progress import Progress
 from tilewright.runtime.coverage import estimated_coverage
@@ -149,7 +149,7 @@ def compile(  # noqa: A001
         + ("" if records is None else f"\n\ntuning records:\n{estimated_coverage(plan, tuned.tuning)}"),
         _stages(graph, optimized, report, lowered, kernels, chosen),
         tuple(clock.laps),
-        _folded_inputs(model, graph),
+        _folded_inputs(graph),
         graph.outputs,
         lambda n: measure_peaks(chosen, n),
         tuned.tuning,
@@ -178,7 +178,7 @@ def _with_threads(target: Target, threads: int | None) -> Target:
     return target.with_threads(threads)
 
 
-def _folded_inputs(model: object, graph: Graph) -> tuple[str, ...]:
+def _folded_inputs(graph: Graph) -> tuple[str, ...]:
     return tuple(n for n in graph.constants if n not in graph.inputs)
 
 
@@ -194,12 +194,18 @@ def _stages(
         "3_plan.txt": lambda: plan_text(lowered.plan),
     }
     for name, kernel in kernels.items():
-        out[f"4_{name}_function.txt"] = lambda k=kernel: print_func(k.func)  # type: ignore[misc]
-        out[f"5_{name}_trace.txt"] = lambda k=kernel: k.trace.to_text()  # type: ignore[misc]
-        out[f"6_{name}_scheduled.txt"] = lambda k=kernel: print_func(k.scheduled())  # type: ignore[misc]
-        out[f"7_{name}.ll"] = lambda k=kernel: k.llvm_text(target)  # type: ignore[misc]
-        out[f"8_{name}.s"] = lambda k=kernel: k.assembly_text(target)  # type: ignore[misc]
+        out |= _kernel_stages(name, kernel, target)
     return out
+
+
+def _kernel_stages(name: str, kernel: Kernel, target: Target) -> dict[str, Callable[[], str]]:
+    return {
+        f"4_{name}_function.txt": lambda: print_func(kernel.func),
+        f"5_{name}_trace.txt": kernel.trace.to_text,
+        f"6_{name}_scheduled.txt": lambda: print_func(kernel.scheduled()),
+        f"7_{name}.ll": lambda: kernel.llvm_text(target),
+        f"8_{name}.s": lambda: kernel.assembly_text(target),
+    }
 
 
 def plan_text(plan: Plan, indent: str = "") -> str:
@@ -208,7 +214,8 @@ def plan_text(plan: Plan, indent: str = "") -> str:
     for step in plan.steps:
         if isinstance(step, KernelStep):
             threads = "all threads" if step.parallel else "1 thread"
-            lines.append(f"{indent}  kernel {step.kernel}({', '.join(step.args)})  # {threads}: {', '.join(step.nodes)}")
+            call = f"kernel {step.kernel}({', '.join(step.args)})"
+            lines.append(f"{indent}  {call}  # {threads}: {', '.join(step.nodes)}")
         elif isinstance(step, HostStep):
             lines.append(
                 f"{indent}  host {step.op}({', '.join(step.inputs)}) -> {', '.join(step.outputs)}  "

@@ -15,7 +15,9 @@ from tilewright.core.target import Target
 from tilewright.runtime.executor import PlanCode
 
 
-def link_plan(plan: Plan, kernels: Mapping[str, Kernel], target: Target, cache: ObjectCache | None) -> tuple[PlanCode, Library | None]:
+def link_plan(
+    plan: Plan, kernels: Mapping[str, Kernel], target: Target, cache: ObjectCache | None
+) -> tuple[PlanCode, Library | None]:
     """Code of the plan and its bodies. The addresses are valid as long as the library lives (None: no native step)."""
     entries = {key: _entry(steps, kernels, target) for key, steps in _segments(plan, "m")}
     if not entries:

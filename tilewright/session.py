@@ -27,7 +27,7 @@ class SessionOptions:
     """The options of ONNX Runtime that have a counterpart here.
 
     ``graph_optimization_level``: 0, 1, 2, 99 as in ONNX Runtime's enum (or the enum itself), or a level's name.
-    ``intra_op_num_threads``: 0 for the default. ``optimized_model_filepath``: where to write the optimized graph's text.
+    ``intra_op_num_threads``: 0 for the default. ``optimized_model_filepath``: where to write the graph after passes.
     """
 
     graph_optimization_level: object = "all"

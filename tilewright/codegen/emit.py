@@ -3,8 +3,8 @@
 ``void kernel(ptr args, ptr dims, ptr team)`` runs phase after phase. A phase is a run of root nests that may go on at
 once: a new one begins between two nests of which at least one is parallel if one writes what the other uses. A phase
 with a parallel loop is handed to the team (:mod:`tilewright.codegen.team`) as ``void phase(ptr args, ptr dims, i64
-chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0 the
-other nests. Without a team (null), and for other phases, the one call is chunk 0 of 1.
+chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0
+the other nests. Without a team (null), and for other phases, the one call is chunk 0 of 1.
 
 The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets two
 arguments overlap unless the function says so with the attribute ``inplace = "out:in, ..."``). Phases are functions of

@@ -1,8 +1,8 @@
 """The entry function of a native segment: all its kernels in one call.
 
-``void entry(ptr table, ptr dims, ptr team, ptr times)``. ``table`` holds the argument pointers of every step one after the
-other, ``dims`` their integers. ``team``: null, or the threads that help with parallel kernels. ``times``: null, or one more
-float64 than there are steps, filled with a monotonic clock in seconds before the first step and after each.
+``void entry(ptr table, ptr dims, ptr team, ptr times)``. ``table`` holds the argument pointers of every step one after
+the other, ``dims`` their integers. ``team``: null, or the threads that help with parallel kernels. ``times``: null, or
+one more float64 than there are steps, filled with a monotonic clock in seconds before the first step and after each.
 """
 
 from __future__ import annotations

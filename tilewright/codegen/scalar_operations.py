@@ -152,7 +152,7 @@ def _floor_mod(code: Code, t: DType, a: Sequence[Value]) -> Value:
     return code.select(code.binary("and", nonzero, differ), code.binary("add", r, a[1]), r)
 
 
-def _extremum(float_name: str, float_pred: str, signed: str, unsigned: str, bool_op: str) -> Emitter:
+def _extremum(float_pred: str, signed: str, unsigned: str, bool_op: str) -> Emitter:
     def emit(code: Code, t: DType, a: Sequence[Value]) -> Value:
         if t.kind == "b":
             return code.binary(bool_op, a[0], a[1])
@@ -193,7 +193,7 @@ def _sign(code: Code, t: DType, a: Sequence[Value]) -> Value:
     return code.binary("sub", above, code.convert("zext", code.compare("slt", x, zero), x.type))
 
 
-def _fma(code: Code, t: DType, a: Sequence[Value]) -> Value:
+def _fma(code: Code, _: DType, a: Sequence[Value]) -> Value:
     return code.fma(a[0], a[1], a[2])
 
 
@@ -237,7 +237,7 @@ def _shift(signed_right: bool) -> Emitter:
     return emit
 
 
-def _is_inf(code: Code, t: DType, a: Sequence[Value]) -> Value:
+def _is_inf(code: Code, _: DType, a: Sequence[Value]) -> Value:
     return code.compare("oeq", code.intrinsic("fabs", a[0]), code.const(float("inf"), a[0]))
 
 
@@ -249,8 +249,8 @@ OPERATIONS: dict[str, Emitter] = {
     "floor_mod": _floor_mod,
     "trunc_mod": _trunc_mod,
     "pow": _pow,
-    "max": _extremum("maximum", "gt", "smax", "umax", "or"),
-    "min": _extremum("minimum", "lt", "smin", "umin", "and"),
+    "max": _extremum("gt", "smax", "umax", "or"),
+    "min": _extremum("lt", "smin", "umin", "and"),
     "fma": _fma,
     "neg": _neg,
     "abs": _abs,

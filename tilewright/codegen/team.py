@@ -1,15 +1,22 @@
 """The code by which threads share a loop: chunks are claimed one at a time, and nobody waits for a thread that is away.
 
 The thread that runs an inference publishes a job (a chunk function with its arguments), works on it itself, and goes
-on when all chunks are done. Workers that are awake take chunks as well; one that the system has taken off its processor delays the
-job only by the chunk it holds. A team that meets at barriers, as OpenMP's does, stands still until each member is back, at
-every kernel: with other load on the machine that was measured a hundred times slower on small networks.
+on when all chunks are done. Workers that are awake take chunks as well; one that the system has taken off its processor
+delays the job only by the chunk it holds. A team that meets at barriers, as OpenMP's does, stands still until each
+member is back, at every kernel: with other load on the machine that was measured a hundred times slower on small
+networks.
 
-One 64-bit word holds epoch, number of chunks and next chunk, so that a claim is one compare-and-swap and can never take
-a chunk of a job that is over. Idle workers spin for a moment, then sleep on a semaphore.
+Each thread has a contiguous share of the chunks, the same share of every loop, so that it mostly finds in its own cache
+what it wrote before; when its share is done it takes from the others. A share is one 64-bit word of epoch, end and next
+chunk, so that a claim is one compare-and-swap and can never take a chunk of a job that is over. Idle workers spin for a
+moment, then sleep on a semaphore; so does the caller when the last chunk is long in coming, which frees its processor
+for the thread that has it. And a worker offers its processor to others between chunks every few milliseconds, so that it
+is not taken away in the middle of one (thread pools of other libraries spin for tens of milliseconds).
 
-Layout of a team's memory (bytes): 0 ``parallel_for``, 8 chunks a job, 16 chunk function, 24 its args, 32 its dims, 40 epoch,
-64 the word, 128 chunks done, 192 sleepers, 200 stop, 256 semaphore.
+Layout of a team's memory (bytes): 0 ``parallel_for``, 8 chunks a job, 16 chunk function, 24 its args, 32 its dims,
+48 threads, 56 nanoseconds that an idle worker
+spins, 64 epoch, 128 chunks done, 192 sleepers, 200 stop, 208 caller waits,
+256 semaphore of workers, 320 of the caller, 512 + 64*t the share of thread t.
 """
 
 from __future__ import annotations
@@ -22,9 +29,11 @@ from tilewright.codegen.host import detect_host
 from tilewright.codegen.jit import Library, compile_object
 from tilewright.core.target import Target
 
-_SPIN_IDLE = 4096
-_SPIN_WAIT = 2048
-_IMPORTS = ("sem_init", "sem_post", "sem_wait", "sched_yield")
+_POLLS = 512
+_SPIN_WAIT = 1024
+_SLICE = 2_500_000
+"""Nanoseconds; below the time slice of common systems (Linux with 250 ticks a second: 4 ms)."""
+_IMPORTS = ("sem_init", "sem_post", "sem_wait", "sched_yield", "clock_gettime")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +55,8 @@ def team_code() -> TeamCode:
     imports = {n: ctypes.cast(getattr(process, n), ctypes.c_void_p).value or 0 for n in _IMPORTS}
     names = ("team_parallel_for", "team_worker", "team_initialize", "team_stop")
     library = Library([compile_object(team_text(host), host, 2)], names, imports)
-    return TeamCode(*(library.addresses[n] for n in names), library)
+    parallel_for, worker, initialize, stop = (library.addresses[n] for n in names)
+    return TeamCode(parallel_for, worker, initialize, stop, library)
 
 
 def team_text(target: Target) -> str:
@@ -57,7 +67,7 @@ def team_text(target: Target) -> str:
         pause, declare = "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"
     else:
         pause, declare = "fence acquire", ""
-    text = _TEXT.replace("$PAUSE", pause).replace("$IDLE", str(_SPIN_IDLE)).replace("$WAIT", str(_SPIN_WAIT))
+    text = _TEXT.replace("$PAUSE", pause).replace("$POLLS", str(_POLLS)).replace("$WAIT", str(_SPIN_WAIT)).replace("$SLICE", str(_SLICE))
     return f'target triple = "{target.triple}"\n{declare}\n{text}'
 
 
@@ -66,35 +76,81 @@ declare i32 @sem_init(ptr, i32, i32)
 declare i32 @sem_post(ptr)
 declare i32 @sem_wait(ptr)
 declare i32 @sched_yield()
+declare i32 @clock_gettime(i32, ptr)
 
-define void @team_initialize(ptr %team, i64 %chunks) {
+define void @team_initialize(ptr %team, i64 %threads, i64 %chunks, i64 %spin) {
+  %spin.at = getelementptr i8, ptr %team, i64 56
+  store i64 %spin, ptr %spin.at, align 8
   store ptr @team_parallel_for, ptr %team, align 8
-  %at = getelementptr i8, ptr %team, i64 8
-  store i64 %chunks, ptr %at, align 8
+  %chunks.at = getelementptr i8, ptr %team, i64 8
+  store i64 %chunks, ptr %chunks.at, align 8
+  %threads.at = getelementptr i8, ptr %team, i64 48
+  store i64 %threads, ptr %threads.at, align 8
   %semaphore = getelementptr i8, ptr %team, i64 256
   %status = call i32 @sem_init(ptr %semaphore, i32 0, i32 0)
+  %ready = getelementptr i8, ptr %team, i64 320
+  %other = call i32 @sem_init(ptr %ready, i32 0, i32 0)
   ret void
 }
 
-; true if the word has a chunk left
-define internal i1 @open(i64 %word) alwaysinline {
-  %next = and i64 %word, 65535
-  %shifted = lshr i64 %word, 16
-  %chunks = and i64 %shifted, 65535
-  %left = icmp ult i64 %next, %chunks
-  ret i1 %left
+define internal i64 @now() {
+  %spec = alloca [2 x i64], align 8
+  %status = call i32 @clock_gettime(i32 1, ptr %spec)
+  %s = load i64, ptr %spec, align 8
+  %np = getelementptr i64, ptr %spec, i64 1
+  %n = load i64, ptr %np, align 8
+  %scaled = mul i64 %s, 1000000000
+  %sum = add i64 %scaled, %n
+  ret i64 %sum
 }
 
-; claim and run chunks until none is left
-define internal void @work(ptr %team) {
+; give the processor away, between chunks, before the system takes it away within one
+define internal void @let_others(ptr %since) noinline {
 entry:
-  %at = getelementptr i8, ptr %team, i64 64
+  %then = load i64, ptr %since, align 8
+  %now = call i64 @now()
+  %elapsed = sub i64 %now, %then
+  %long = icmp ugt i64 %elapsed, $SLICE
+  br i1 %long, label %yield, label %out
+yield:
+  %y = call i32 @sched_yield()
+  %fresh = call i64 @now()
+  store i64 %fresh, ptr %since, align 8
+  br label %out
+out:
+  ret void
+}
+
+; claim and run chunks, those of share %self first, until none is left; %since: when a worker got its processor
+define internal void @work(ptr %team, i64 %self, ptr %since) {
+entry:
+  %worker = icmp ne ptr %since, null
   %done = getelementptr i8, ptr %team, i64 128
+  %threads.at = getelementptr i8, ptr %team, i64 48
+  %threads = load i64, ptr %threads.at, align 8
+  br label %share
+share:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %empty ]
+  %turn = add i64 %self, %k
+  %over = icmp uge i64 %turn, %threads
+  %wrapped = sub i64 %turn, %threads
+  %whose = select i1 %over, i64 %wrapped, i64 %turn
+  %scaled = shl i64 %whose, 6
+  %offset = add i64 %scaled, 512
+  %at = getelementptr i8, ptr %team, i64 %offset
   br label %look
 look:
+  br i1 %worker, label %watch, label %peek
+watch:
+  call void @let_others(ptr %since)
+  br label %peek
+peek:
   %word = load atomic i64, ptr %at acquire, align 8
-  %left = call i1 @open(i64 %word)
-  br i1 %left, label %claim, label %out
+  %next = and i64 %word, 65535
+  %shifted = lshr i64 %word, 16
+  %end = and i64 %shifted, 65535
+  %left = icmp ult i64 %next, %end
+  br i1 %left, label %claim, label %empty
 claim:
   %taken = add i64 %word, 1
   %swap = cmpxchg ptr %at, i64 %word, i64 %taken acq_rel monotonic, align 8
@@ -107,12 +163,26 @@ run:
   %args = load ptr, ptr %args.at, align 8
   %dims.at = getelementptr i8, ptr %team, i64 32
   %dims = load ptr, ptr %dims.at, align 8
-  %chunk = and i64 %word, 65535
-  %shifted = lshr i64 %word, 16
-  %chunks = and i64 %shifted, 65535
-  call void %f(ptr %args, ptr %dims, i64 %chunk, i64 %chunks)
-  %before = atomicrmw add ptr %done, i64 1 release, align 8
+  %chunks.at = getelementptr i8, ptr %team, i64 8
+  %chunks = load i64, ptr %chunks.at, align 8
+  call void %f(ptr %args, ptr %dims, i64 %next, i64 %chunks)
+  %before = atomicrmw add ptr %done, i64 1 seq_cst, align 8
+  %count = add i64 %before, 1
+  %last = icmp eq i64 %count, %chunks
+  br i1 %last, label %finish, label %look
+finish:
+  %waiting.at = getelementptr i8, ptr %team, i64 208
+  %waiting = atomicrmw xchg ptr %waiting.at, i64 0 seq_cst, align 8
+  %someone = icmp ne i64 %waiting, 0
+  br i1 %someone, label %tell, label %look
+tell:
+  %finished = getelementptr i8, ptr %team, i64 320
+  %told = call i32 @sem_post(ptr %finished)
   br label %look
+empty:
+  %k.next = add i64 %k, 1
+  %again = icmp ult i64 %k.next, %threads
+  br i1 %again, label %share, label %out
 out:
   ret void
 }
@@ -128,80 +198,124 @@ entry:
   store ptr %dims, ptr %dims.at, align 8
   %done = getelementptr i8, ptr %team, i64 128
   store atomic i64 0, ptr %done monotonic, align 8
-  %epoch.at = getelementptr i8, ptr %team, i64 40
-  %epoch = load i64, ptr %epoch.at, align 8
-  %next.epoch = add i64 %epoch, 1
-  store i64 %next.epoch, ptr %epoch.at, align 8
   %chunks.at = getelementptr i8, ptr %team, i64 8
   %chunks = load i64, ptr %chunks.at, align 8
+  %threads.at = getelementptr i8, ptr %team, i64 48
+  %threads = load i64, ptr %threads.at, align 8
+  %each = udiv i64 %chunks, %threads
+  %epoch.at = getelementptr i8, ptr %team, i64 64
+  %epoch = load atomic i64, ptr %epoch.at monotonic, align 8
+  %next.epoch = add i64 %epoch, 1
   %high = shl i64 %next.epoch, 32
-  %middle = shl i64 %chunks, 16
-  %word = or i64 %high, %middle
-  %word.at = getelementptr i8, ptr %team, i64 64
-  store atomic i64 %word, ptr %word.at seq_cst, align 8
+  br label %deal
+deal:
+  %t = phi i64 [ 0, %entry ], [ %t.next, %deal ]
+  %start = mul i64 %t, %each
+  %end = add i64 %start, %each
+  %end.high = shl i64 %end, 16
+  %word.high = or i64 %high, %end.high
+  %word = or i64 %word.high, %start
+  %scaled = shl i64 %t, 6
+  %offset = add i64 %scaled, 512
+  %share.at = getelementptr i8, ptr %team, i64 %offset
+  store atomic i64 %word, ptr %share.at release, align 8
+  %t.next = add i64 %t, 1
+  %dealing = icmp ult i64 %t.next, %threads
+  br i1 %dealing, label %deal, label %announce
+announce:
+  store atomic i64 %next.epoch, ptr %epoch.at seq_cst, align 8
   %sleepers.at = getelementptr i8, ptr %team, i64 192
   %semaphore = getelementptr i8, ptr %team, i64 256
   %asleep = atomicrmw xchg ptr %sleepers.at, i64 0 seq_cst, align 8
   br label %wake
 wake:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %post ]
+  %k = phi i64 [ 0, %announce ], [ %k.next, %post ]
   %more = icmp slt i64 %k, %asleep
-  br i1 %more, label %post, label %share
+  br i1 %more, label %post, label %join
 post:
   %status = call i32 @sem_post(ptr %semaphore)
   %k.next = add i64 %k, 1
   br label %wake
-share:
-  call void @work(ptr %team)
+join:
+  call void @work(ptr %team, i64 0, ptr null)
   br label %wait
 wait:
-  %n = phi i64 [ 0, %share ], [ %n.next, %again ]
+  %n = phi i64 [ 0, %join ], [ %n.next, %spin ]
   %finished = load atomic i64, ptr %done acquire, align 8
   %all = icmp eq i64 %finished, %chunks
   br i1 %all, label %out, label %pause
 pause:
   %n.next = add i64 %n, 1
   %long = icmp ugt i64 %n, $WAIT
-  br i1 %long, label %yield, label %spin
+  br i1 %long, label %rest, label %spin
 spin:
   $PAUSE
-  br label %again
-yield:
-  %y = call i32 @sched_yield()
-  br label %again
-again:
   br label %wait
+rest:
+  ; whoever holds the last chunk is off its processor: sleep, so that the system can give it this one
+  %waiting.at = getelementptr i8, ptr %team, i64 208
+  %ready = getelementptr i8, ptr %team, i64 320
+  store atomic i64 1, ptr %waiting.at seq_cst, align 8
+  %now = load atomic i64, ptr %done seq_cst, align 8
+  %already = icmp eq i64 %now, %chunks
+  br i1 %already, label %withdraw, label %sleep
+withdraw:
+  %mine = atomicrmw xchg ptr %waiting.at, i64 0 seq_cst, align 8
+  %still = icmp ne i64 %mine, 0
+  br i1 %still, label %out, label %sleep
+sleep:
+  %woken = call i32 @sem_wait(ptr %ready)
+  %final = load atomic i64, ptr %done acquire, align 8
+  %complete = icmp eq i64 %final, %chunks
+  br i1 %complete, label %out, label %rest
 out:
   ret void
 }
 
-define void @team_worker(ptr %team) {
+define void @team_worker(ptr %team, i64 %self) {
 entry:
-  %word.at = getelementptr i8, ptr %team, i64 64
+  %since = alloca i64, align 8
+  %born = call i64 @now()
+  store i64 %born, ptr %since, align 8
+  %epoch.at = getelementptr i8, ptr %team, i64 64
   %sleepers.at = getelementptr i8, ptr %team, i64 192
   %stop.at = getelementptr i8, ptr %team, i64 200
   %semaphore = getelementptr i8, ptr %team, i64 256
-  br label %serve
+  %spin.at = getelementptr i8, ptr %team, i64 56
+  %spin = load i64, ptr %spin.at, align 8
+  br label %idle
 serve:
-  call void @work(ptr %team)
+  %job = phi i64 [ %epoch, %poll ], [ %missed, %announce ], [ %woken, %awake ]
+  call void @work(ptr %team, i64 %self, ptr %since)
   br label %idle
 idle:
-  %n = phi i64 [ 0, %serve ], [ %n.next, %pause ]
-  %word = load atomic i64, ptr %word.at monotonic, align 8
-  %left = call i1 @open(i64 %word)
-  br i1 %left, label %serve, label %tired
+  %seen = phi i64 [ 0, %entry ], [ %job, %serve ]
+  %quiet = call i64 @now()
+  br label %poll
+poll:
+  %n = phi i64 [ 0, %idle ], [ %n.next, %pause ], [ 0, %patient ]
+  %epoch = load atomic i64, ptr %epoch.at acquire, align 8
+  %same = icmp eq i64 %epoch, %seen
+  br i1 %same, label %tired, label %serve
 tired:
-  %long = icmp ugt i64 %n, $IDLE
-  br i1 %long, label %announce, label %pause
+  %often = icmp ugt i64 %n, $POLLS
+  br i1 %often, label %clock, label %pause
 pause:
   $PAUSE
   %n.next = add i64 %n, 1
-  br label %idle
+  br label %poll
+clock:
+  %now = call i64 @now()
+  %elapsed = sub i64 %now, %quiet
+  %long = icmp ugt i64 %elapsed, %spin
+  br i1 %long, label %announce, label %patient
+patient:
+  br label %poll
 announce:
   %before = atomicrmw add ptr %sleepers.at, i64 1 seq_cst, align 8
-  %again = load atomic i64, ptr %word.at seq_cst, align 8
-  %open = call i1 @open(i64 %again)
-  br i1 %open, label %serve, label %check
+  %missed = load atomic i64, ptr %epoch.at seq_cst, align 8
+  %still = icmp eq i64 %missed, %seen
+  br i1 %still, label %check, label %serve
 check:
   %stop = load atomic i64, ptr %stop.at seq_cst, align 8
   %over = icmp ne i64 %stop, 0
@@ -210,7 +324,12 @@ sleep:
   %status = call i32 @sem_wait(ptr %semaphore)
   %stop.after = load atomic i64, ptr %stop.at seq_cst, align 8
   %over.after = icmp ne i64 %stop.after, 0
-  br i1 %over.after, label %out, label %serve
+  br i1 %over.after, label %out, label %awake
+awake:
+  %start = call i64 @now()
+  store i64 %start, ptr %since, align 8
+  %woken = load atomic i64, ptr %epoch.at acquire, align 8
+  br label %serve
 out:
   ret void
 }

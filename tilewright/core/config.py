@@ -2,7 +2,8 @@
 
 ``TILEWRIGHT_CACHE``: directory of the object cache (default ``$XDG_CACHE_HOME/tilewright``, else
 ``~/.cache/tilewright``); ``0`` or ``off`` turns the cache off. ``TILEWRIGHT_CACHE_BYTES``: its size limit in bytes
-(default 1 GiB).
+(default 1 GiB). ``TILEWRIGHT_SPIN_MS``: how long an idle worker thread spins before it sleeps (default 5, or 0 under a
+CPU quota).
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ _DEFAULT_CACHE_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """``cache_dir`` None: no cache on disk."""
+    """``cache_dir`` None: no cache on disk. ``spin_milliseconds`` None: the default."""
 
     cache_dir: Path | None
     cache_bytes: int = _DEFAULT_CACHE_BYTES
+    spin_milliseconds: float | None = None
 
 
 def child_environment(changes: Mapping[str, str]) -> dict[str, str]:
@@ -36,11 +38,15 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Config:
     size = env.get("TILEWRIGHT_CACHE_BYTES", str(_DEFAULT_CACHE_BYTES))
     if not size.isdigit():
         raise TilewrightError(f"TILEWRIGHT_CACHE_BYTES: expected a number of bytes, got {size!r}")
+    spin_text = env.get("TILEWRIGHT_SPIN_MS")
+    if spin_text is not None and not spin_text.replace(".", "", 1).isdigit():
+        raise TilewrightError(f"TILEWRIGHT_SPIN_MS: expected a number of milliseconds, got {spin_text!r}")
+    spin = None if spin_text is None else float(spin_text)
     chosen = env.get("TILEWRIGHT_CACHE")
     if chosen is not None and chosen.lower() in ("0", "off"):
-        return Config(None, int(size))
+        return Config(None, int(size), spin)
     if chosen:
-        return Config(Path(chosen).expanduser(), int(size))
+        return Config(Path(chosen).expanduser(), int(size), spin)
     base = env.get("XDG_CACHE_HOME")
     home = Path(base) if base else Path(env.get("HOME", str(Path.home()))) / ".cache"
-    return Config(home / "tilewright", int(size))
+    return Config(home / "tilewright", int(size), spin)

@@ -43,8 +43,7 @@ def interval(e: IntExpr, ranges: Ranges) -> Interval:
     lo: int | None = e.const
     hi: int | None = e.const
     for mono, c in e.terms:
-        tlo, thi = 1, 1
-        t: Interval = (tlo, thi)
+        t: Interval = (1, 1)
         for a in mono:
             t = _times(t, _atom_interval(a, ranges))
         if c < 0:
@@ -59,12 +58,13 @@ def _times(a: Interval, b: Interval) -> Interval:
         return b
     if b == (1, 1):
         return a
-    if None not in a and None not in b:
-        p = [x * y for x in a for y in b]  # type: ignore[operator]
-        return min(p), max(p)
-    if a[0] is not None and b[0] is not None and a[0] >= 0 and b[0] >= 0:
-        return a[0] * b[0], None
-    return None, None
+    (a_low, a_high), (b_low, b_high) = a, b
+    if a_low is None or b_low is None:
+        return None, None
+    if a_high is not None and b_high is not None:
+        corners = a_low * b_low, a_low * b_high, a_high * b_low, a_high * b_high
+        return min(corners), max(corners)
+    return (a_low * b_low, None) if a_low >= 0 and b_low >= 0 else (None, None)
 
 
 def _atom_interval(a: Atom, ranges: Ranges) -> Interval:
@@ -146,7 +146,8 @@ def is_nonneg(e: IntExpr, ranges: Ranges, depth: int = _DEPTH) -> bool:
 
 def _replace_atom(e: IntExpr, a: Atom, d: int, value: IntExpr) -> IntExpr | None:
     """``e`` with ``d * a`` replaced by ``value`` in every term; None where a coefficient is not divisible."""
-    out = const(e.const)
+    kept = tuple((mono, c) for mono, c in e.terms if a not in mono)
+    out = IntExpr(kept, e.const)
     for mono, c in e.terms:
         if a in mono:
             if c % d:
@@ -155,8 +156,6 @@ def _replace_atom(e: IntExpr, a: Atom, d: int, value: IntExpr) -> IntExpr | None
             rest = mono[:i] + mono[i + 1 :]
             factor = IntExpr(((rest, 1),), 0) if rest else ONE
             out = out + factor * value * (c // d)
-        else:
-            out = out + IntExpr(((mono, c),), 0)
     return out
 
 

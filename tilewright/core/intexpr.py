@@ -1,6 +1,6 @@
 """Integer expressions: the one language of tensor dimensions, loop extents and buffer indices.
 
-Grammar (also the text form, which :func:`parse` reads back)::
+Grammar (also the text form, which :func:`tilewright.core.intparse.parse` reads back)::
 
     IntExpr ::= sum of  coefficient * Atom * Atom * ...   + constant      (kept canonical at all times)
     Atom    ::= name                        a dimension symbol or a loop variable
@@ -16,12 +16,9 @@ Facts that need the ranges of variables live in :mod:`tilewright.core.intbounds`
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping
 from math import gcd
 from typing import TypeAlias
-
-from tilewright.core.errors import ParseError
 
 
 class Atom:
@@ -369,12 +366,13 @@ def _paren(e: IntExpr) -> str:
 def _make(terms: dict[Monomial, int], constant: int) -> IntExpr:
     """The canonical expression: no zero terms, terms sorted by text, div-mod pairs joined."""
     terms = {m: c for m, c in terms.items() if c}
-    for mono in terms:
-        for i, a in enumerate(mono):
-            if isinstance(a, Mod):
-                joined = _join_div_mod(terms, constant, mono, i, a)
-                if joined is not None:
-                    return joined
+    remainders = [(mono, i, a) for mono in terms for i, a in enumerate(mono) if isinstance(a, Mod)]
+    if remainders:
+        atoms = {a for mono in terms for a in mono}
+        for mono, i, a in remainders:
+            joined = _join_div_mod(terms, constant, mono, i, a, atoms)
+            if joined is not None:
+                return joined
     if len(terms) > 1:
         return IntExpr(tuple(sorted(terms.items(), key=lambda t: _sort_key(t[0]))), constant)
     return IntExpr(tuple(terms.items()), constant)
@@ -384,14 +382,19 @@ def _sort_key(mono: Monomial) -> str:
     return str(mono[0]) if len(mono) == 1 else "*".join(map(str, mono))
 
 
-def _join_div_mod(terms: dict[Monomial, int], constant: int, mono: Monomial, i: int, a: Mod) -> IntExpr | None:
-    """``c*rest*(x % d) + c*d*rest*(x // d)`` is ``c*rest*x``: the sum with that pair joined, or None."""
+def _join_div_mod(
+    terms: dict[Monomial, int], constant: int, mono: Monomial, i: int, a: Mod, atoms: set[Atom]
+) -> IntExpr | None:
+    """``c*rest*(x % d) + c*d*rest*(x // d)`` is ``c*rest*x``: the sum with that pair joined, or None.
+
+    ``atoms``: all that occur in ``terms``.
+    """
     num, den = a.args
     quotient = a.quotient()
     if len(quotient.terms) != 1 or quotient.const or quotient.terms[0][1] != 1:
         return None
     whole = quotient.terms[0][0]
-    if not any(whole[0] in m for m in terms):  # the usual case, found without building anything
+    if whole[0] not in atoms:  # the usual case, found without building anything
         return None
     rest = mono[:i] + mono[i + 1 :]
     c = terms[mono]
@@ -576,40 +579,3 @@ def product(args: Iterable[IntLike]) -> IntExpr:
     for a in args:
         out = out * a
     return out
-
-
-def parse(text: str) -> IntExpr:
-    """Read the text form back: ``parse(str(e)) == e``. Raises ParseError."""
-    try:
-        return from_ast(ast.parse(text, mode="eval").body)
-    except SyntaxError as e:
-        raise ParseError(f"integer expression {text!r} does not parse: {e.msg}") from e
-
-
-def from_ast(node: ast.expr) -> IntExpr:
-    """The expression of a Python syntax tree that uses only the grammar above. Raises ParseError."""
-    match node:
-        case ast.Constant(value=int(n)) if not isinstance(n, bool):
-            return const(n)
-        case ast.Name(id=name):
-            return var(name)
-        case ast.UnaryOp(op=ast.USub(), operand=x):
-            return -from_ast(x)
-        case ast.BinOp(left=a, op=op, right=b):
-            left, right = from_ast(a), from_ast(b)
-            match op:
-                case ast.Add():
-                    return left + right
-                case ast.Sub():
-                    return left - right
-                case ast.Mult():
-                    return left * right
-                case ast.FloorDiv():
-                    return left // right
-                case ast.Mod():
-                    return left % right
-        case ast.Call(func=ast.Name(id="min"), args=args):
-            return minimum(*map(from_ast, args))
-        case ast.Call(func=ast.Name(id="max"), args=args):
-            return maximum(*map(from_ast, args))
-    raise ParseError(f"not an integer expression: {ast.unparse(node)}")

@@ -34,8 +34,5 @@ def _mapping(array: np.ndarray) -> mmap.mmap | None:
     for _ in range(32):
         if isinstance(base, mmap.mmap):
             return base
-        if isinstance(base, memoryview):
-            base = base.obj
-        else:
-            base = getattr(base, "base", None)
+        base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
     return None

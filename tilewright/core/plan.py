@@ -1,7 +1,7 @@
 """The call plan: what a compiled model does at run time, as data. Lowering makes it, codegen and runtime read it.
 
-A plan is a list of steps over named slots. Consecutive kernel steps form one native segment: one machine-code entry runs
-them all, so a plan without host steps is one native call. Nothing here refers to an IR.
+A plan is a list of steps over named slots. Consecutive kernel steps form one native segment: one machine-code entry
+runs them all, so a plan without host steps is one native call. Nothing here refers to an IR.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SlotKind: TypeAlias = Literal["input", "output", "constant", "temp", "host"]
 class Slot:
     """A value's storage.
 
-    ``kind``: input and output are the caller's arrays; constant is in ``Plan.constants``; temp lies in the arena; host is an
-    array that a host step returns (its shape is known only then) or a sequence, optional or string value.
+    ``kind``: input and output are the caller's arrays; constant is in ``Plan.constants``; temp lies in the arena; host
+    is an array that a host step returns (its shape is known only then) or a sequence, optional or string value.
     ``alias``: the slot whose bytes this one shares from the start (a reshape view, or an in-place result); the alias
     chain ends in a slot without alias, which owns the storage. ``shape`` None: known only at run time.
     """
@@ -41,7 +41,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class KernelStep:
-    """One call of a compiled function. ``args``: slots in the order of the function's parameters, then of its workspaces.
+    """One call of a compiled function. ``args``: slots in the order of its parameters, then of its workspaces.
     ``dims``: the function's integer parameters as expressions over the plan's symbols. ``nodes``: the graph nodes it
     computes (for messages). ``parallel``: False if only one thread has work in it."""
 
@@ -154,7 +154,7 @@ def root_slot(plan: Plan, name: str) -> str:
 
 
 def step_slots(step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Slots that a step mentions: (arguments of a kernel or inputs with captures, outputs of a host or control step)."""
+    """Slots that a step mentions: (a kernel's arguments or inputs with captures, outputs of a host or control step)."""
     if isinstance(step, KernelStep):
         return step.args, ()
     if isinstance(step, HostStep):

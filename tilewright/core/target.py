@@ -35,7 +35,7 @@ class Target:
         return max(1, self.vector_bits // (8 * itemsize))
 
     def tile_rows(self, vectors: int) -> int:
-        """Rows of a register tile that is ``vectors`` registers wide: accumulators, one row of operands, one broadcast."""
+        """Rows of a register tile ``vectors`` registers wide: accumulators, one row of operands, one broadcast."""
         return max(1, (self.vector_registers - vectors - 1) // vectors)
 
     def with_threads(self, threads: int) -> Target:

@@ -92,7 +92,7 @@ class Constant:
 
 
 Attribute: TypeAlias = (
-    "int | float | str | DType | Graph | Constant | None | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]"
+    "int | float | str | DType | Graph | Constant | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | None"
 )
 
 

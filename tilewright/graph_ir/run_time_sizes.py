@@ -18,8 +18,8 @@ SIZED = frozenset(
         "OneHot", "Pad", "Range", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
         "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Reshape", "Resize", "Slice",
         "Squeeze", "Tile", "Unsqueeze",
-    )  # fmt: skip
-)
+    )
+)  # fmt: skip
 
 
 def shape_symbols(value: Value) -> set[str]:

@@ -31,7 +31,7 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError, ParseError
 from tilewright.core.intexpr import IntExpr
-from tilewright.core.intexpr import parse as parse_expr
+from tilewright.core.intparse import parse as parse_expr
 from tilewright.graph_ir.inference import constant_value
 from tilewright.graph_ir.ir import (
     Assumption,
@@ -82,11 +82,6 @@ def _is_inline(array: np.ndarray) -> bool:
 def print_graph(graph: Graph) -> str:
     """The graph as text."""
     return "\n".join(_graph_lines(graph, ""))
-
-
-def print_node(node: Node, values: Mapping[str, Value]) -> str:
-    """One node as text, with the types of its outputs."""
-    return "\n".join(_node_lines(node, values, ""))
 
 
 def _graph_lines(g: Graph, pad: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Packed contractions: the one form in which matrix products and convolutions are declared.
 
-``acc[rows..., no, ni] = sum over k... of A[rows, k] * Bp[no, k..., ni]`` and then ``C[...] = acc[..., n // nr, n % nr]``.
+``acc[rows..., no, ni] = sum over k... of A[rows, k] * Bp[no, k..., ni]``, then ``C[...] = acc[..., n // nr, n % nr]``.
 The weight operand is packed in panels of ``nr`` columns (Goto and van de Geijn, Anatomy of High-Performance Matrix
 Multiplication, 2008), so that one step of the reduction reads ``nr`` consecutive values; ``nr`` is a multiple of the
 target's vector width chosen for the shape at hand. Constant weights are packed at build time.

@@ -1,8 +1,8 @@
 """Convolutions of any rank, grouped, dilated, strided: ``Conv`` and ``ConvTranspose``.
 
 The input is read channels-last (through a padding stage where it needs padding or lies channels-first), the weight is
-packed in panels of output channels, and the output row is the row axis of the register tile. A 1x1 convolution of stride 1
-is a matrix product over all pixels. Depthwise convolutions keep the channel as the vector axis.
+packed in panels of output channels, and the output row is the row axis of the register tile. A 1x1 convolution of
+stride 1 is a matrix product over all pixels. Depthwise convolutions keep the channel as the vector axis.
 """
 
 from __future__ import annotations
@@ -64,21 +64,32 @@ class ConvShape:
 
 def conv_shape(ctx: LowerContext) -> ConvShape:
     """Geometry of a ``Conv`` node, ``auto_pad`` resolved."""
-    x, w, y = ctx.input(0), ctx.input(1), ctx.output()
-    rank = x.ndim - 2
-    last = ctx.attr_str("data_layout", "NCHW") == "NHWC"
-    spatial = x.shape[1:-1] if last else x.shape[2:]
-    out_spatial = y.shape[1:-1] if last else y.shape[2:]
-    kernel = _static_taps(ctx)
-    strides = ctx.attr_ints("strides") or (1,) * rank
-    dilations = ctx.attr_ints("dilations") or (1,) * rank
-    begin, end = _pads(ctx, rank, spatial, out_spatial, kernel, strides, dilations)
-    groups = ctx.attr_int("group", 1)
+    w = ctx.input(1)
+    shape = _unpadded(ctx, w.shape[0])
     if any(not d.is_const for d in w.shape):
         raise ctx.unsupported("a weight of symbolic size")
-    channels, out_channels = x.shape[-1 if last else 1], w.shape[0]
+    begin, end = _pads(ctx, shape)
+    return dataclasses.replace(shape, pads_begin=begin, pads_end=end)
+
+
+def _unpadded(ctx: LowerContext, out_channels: IntExpr) -> ConvShape:
+    """What ``Conv`` and ``ConvTranspose`` have in common: the geometry of the node as if it had no padding."""
+    x, y = ctx.input(0), ctx.output()
+    rank = x.ndim - 2
+    last = ctx.attr_str("data_layout", "NCHW") == "NHWC"
     return ConvShape(
-        x.shape[0], channels, out_channels, spatial, out_spatial, kernel, strides, dilations, begin, end, groups, last
+        batch=x.shape[0],
+        channels=x.shape[-1 if last else 1],
+        out_channels=out_channels,
+        spatial=x.shape[1:-1] if last else x.shape[2:],
+        out_spatial=y.shape[1:-1] if last else y.shape[2:],
+        kernel=_static_taps(ctx),
+        strides=ctx.attr_ints("strides") or (1,) * rank,
+        dilations=ctx.attr_ints("dilations") or (1,) * rank,
+        pads_begin=(const(0),) * rank,
+        pads_end=(const(0),) * rank,
+        groups=ctx.attr_int("group", 1),
+        channels_last=last,
     )
 
 
@@ -89,14 +100,12 @@ def _static_taps(ctx: LowerContext) -> tuple[int, ...]:
     return tuple(int(d) for d in taps)
 
 
-def _pads(
-    ctx: LowerContext, rank: int, spatial: Sequence[IntExpr], out_spatial: Sequence[IntExpr], kernel: Sequence[int],
-    strides: Sequence[int], dilations: Sequence[int],
-) -> tuple[tuple[IntExpr, ...], tuple[IntExpr, ...]]:  # fmt: skip
-    auto = ctx.attr_str("auto_pad", "NOTSET")
+def _pads(ctx: LowerContext, shape: ConvShape) -> tuple[tuple[IntExpr, ...], tuple[IntExpr, ...]]:
+    rank, auto = shape.rank, ctx.attr_str("auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         begin, end = [], []
-        for i, o, k, s, d in zip(spatial, out_spatial, kernel, strides, dilations, strict=True):
+        sizes = zip(shape.spatial, shape.out_spatial, shape.kernel, shape.strides, shape.dilations, strict=True)
+        for i, o, k, s, d in sizes:
             total = (o - 1) * s + (k - 1) * d + 1 - i
             v = total.value()
             if v is None:
@@ -326,33 +335,22 @@ def lower_conv_transpose(ctx: LowerContext) -> tuple[Tensor, ...]:
 
 
 def _transposed_shape(ctx: LowerContext) -> ConvShape:
-    x, w, y = ctx.input(0), ctx.input(1), ctx.output()
-    rank = x.ndim - 2
-    last = ctx.attr_str("data_layout", "NCHW") == "NHWC"
-    spatial = x.shape[1:-1] if last else x.shape[2:]
-    out_spatial = y.shape[1:-1] if last else y.shape[2:]
-    kernel = _static_taps(ctx)
-    strides = ctx.attr_ints("strides") or (1,) * rank
-    dilations = ctx.attr_ints("dilations") or (1,) * rank
-    groups = ctx.attr_int("group", 1)
+    """Geometry of a ``ConvTranspose`` node, ``auto_pad`` and ``output_shape`` resolved."""
+    shape = _unpadded(ctx, ctx.input(1).shape[1] * ctx.attr_int("group", 1))
+    rank, auto = shape.rank, ctx.attr_str("auto_pad", "NOTSET")
     pads = ctx.attr_ints("pads") or (0,) * 2 * rank
     begin, end = list(pads[:rank]), list(pads[rank:])
-    auto = ctx.attr_str("auto_pad", "NOTSET")
     extra = ctx.attr_ints("output_padding") or (0,) * rank
     if auto in ("SAME_UPPER", "SAME_LOWER") or ctx.attr_ints("output_shape") is not None:
-        for d in range(rank):
-            full = (spatial[d] - 1) * strides[d] + extra[d] + (kernel[d] - 1) * dilations[d] + 1 - out_spatial[d]
-            total = full.value()
+        sizes = zip(shape.spatial, shape.out_spatial, shape.kernel, shape.strides, shape.dilations, strict=True)
+        for d, (i, o, k, s, dilation) in enumerate(sizes):
+            total = ((i - 1) * s + extra[d] + (k - 1) * dilation + 1 - o).value()
             if total is None:
                 raise ctx.unsupported("padding derived from a symbolic spatial size")
             total = max(total, 0)
             small, large = total // 2, total - total // 2
             begin[d], end[d] = (large, small) if auto != "SAME_UPPER" else (small, large)
-    channels = x.shape[-1 if last else 1]
-    return ConvShape(
-        x.shape[0], channels, w.shape[1] * groups, spatial, out_spatial, kernel, strides, dilations,
-        tuple(map(const, begin)), tuple(map(const, end)), groups, last,
-    )  # fmt: skip
+    return dataclasses.replace(shape, pads_begin=tuple(map(const, begin)), pads_end=tuple(map(const, end)))
 
 
 def _disjoint_windows(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:

@@ -153,8 +153,15 @@ def power(x: Val, y: Val) -> Val:
             return op("sqrt", x)
     if x.dtype.kind in "iu" and y.dtype.kind == "f":
         real = dtypes.float64 if y.dtype == dtypes.float64 or x.dtype.bits > 24 else dtypes.float32
-        return op("pow", x.cast(real), y.cast(real)).cast(x.dtype)
+        return _whole(op("pow", x.cast(real), y.cast(real))).cast(x.dtype)
     return op("pow", x, y.cast(x.dtype))
+
+
+def _whole(v: Val) -> Val:
+    """``v``, or the whole number that it misses by rounding errors only: a conversion to an integer cuts off."""
+    near = op("round", v)
+    tolerance = 1e-6 if v.dtype == dtypes.float32 else 1e-14
+    return select(op("abs", v - near) <= op("abs", near) * tolerance, near, v)
 
 
 def modulo(c: LowerContext) -> Formula:

@@ -8,23 +8,30 @@ from __future__ import annotations
 
 from tilewright.core.errors import UnsupportedError
 from tilewright.core.target import Target
+from tilewright.graph_ir.fusion import node_kind
 from tilewright.graph_ir.ir import Graph, Node
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, new_symbols
 from tilewright.lowering.group import native_refusal
+from tilewright.lowering.table import RULES
 
 ARITHMETIC = frozenset(
     (
-        "Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv", "CausalConvWithState", "MatMul", "Gemm",
-        "MatMulInteger", "QLinearMatMul", "Einsum", "FusedAttention", "LSTM", "GRU", "RNN", "DFT", "STFT",
+        "Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv", "CausalConvWithState", "MatMul",
+        "Gemm", "MatMulInteger", "QLinearMatMul", "Einsum", "FusedAttention", "LSTM", "GRU", "RNN", "DFT", "STFT",
         "MelWeightMatrix", "Det", "AveragePool", "MaxPool", "LpPool", "MaxRoiPool", "RoiAlign", "GridSample", "LRN",
         "LayerNormalization", "BatchNormalization", "InstanceNormalization", "GroupNormalization", "Softmax",
-        "LogSoftmax", "SwiGLU", "Resize", "CumSum", "CumProd", "Col2Im", "AffineGrid", "BlackmanWindow", "HammingWindow",
-        "HannWindow", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
-        "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
-    )  # fmt: skip
-)
+        "LogSoftmax", "SwiGLU", "Resize", "CumSum", "CumProd", "Col2Im", "AffineGrid", "BlackmanWindow",
+        "HammingWindow", "HannWindow", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
+        "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
+    )
+)  # fmt: skip
+
+
+def is_taken(op: str) -> bool:
+    """True for an operator that a plan can hold as it is; others are taken apart where the standard says how."""
+    return op in RULES or (op in OPS and op not in ARITHMETIC)
 
 
 class HostPolicy:
@@ -36,7 +43,9 @@ class HostPolicy:
 
     def is_native(self, node: Node) -> bool:
         """True if native code takes the node. Raises UnsupportedError where the host may not stand in."""
-        refusal = self._new_sizes(node) or native_refusal(self._graph, node, self._target)
+        refusal = self._new_sizes(node)
+        if refusal is None and node_kind(node) is not PatternKind.VIEW:  # a view needs no code
+            refusal = native_refusal(self._graph, node, self._target)
         if refusal is None:
             return True
         if node.op in ARITHMETIC:

@@ -232,7 +232,8 @@ class _PlanBuilder:
             if o:
                 self._slot(o, "host")
         inputs = tuple(self._use(i) if i else "" for i in node.inputs)
-        self.steps.append(HostStep(node.op, node.domain, _plain_attrs(node), inputs, node.outputs, node.name, self.policy.reason(node)))
+        reason = self.policy.reason(node)
+        self.steps.append(HostStep(node.op, node.domain, _plain_attrs(node), inputs, node.outputs, node.name, reason))
 
     def _lower_control(self, node: Node) -> None:
         bodies: list[Plan] = []
@@ -241,7 +242,9 @@ class _PlanBuilder:
         graphs = dict(node.subgraphs())
         for key in order:
             body = graphs[key]
-            builder = _PlanBuilder(body, self.target, self.kernels, self.packed, self.values, self.on_group, self.assumptions)
+            builder = _PlanBuilder(
+                body, self.target, self.kernels, self.packed, self.values, self.on_group, self.assumptions
+            )
             bodies.append(builder.build())
             for name in captured(body):
                 self._use(name)
@@ -280,8 +283,8 @@ class _PlanBuilder:
             KernelStep(
                 kernel, tuple(args), dims, tuple(n.name for n in group.nodes), False,
                 func_flops(lowered.func), func_bytes(lowered.func),
-            )  # fmt: skip
-        )
+            )
+        )  # fmt: skip
 
     def _packed_constant(self, lowered: LoweredGroup, i: int) -> str:
         packed = lowered.constants[i]
@@ -303,7 +306,7 @@ class _PlanBuilder:
         return name
 
     def _bindings(self) -> list[Binding]:
-        """Where each symbol is read: an input's bare dimension if there is one, else the first late value that has it."""
+        """Where each symbol is read: an input's bare dimension if there is one, else the first late value with it."""
         bound: set[str] = set()
         out: list[Binding] = []
         names = [*self.graph.inputs, *self.captures]
@@ -338,4 +341,5 @@ def require_bound(plan: Plan) -> None:
         if isinstance(step, KernelStep):
             missing = {v for d in step.dims for v in d.free_vars()} - bound
             if missing:
-                raise InternalError(f"kernel {step.kernel} ({', '.join(step.nodes)}): unbound symbols {sorted(missing)}")
+                nodes = ", ".join(step.nodes)
+                raise InternalError(f"kernel {step.kernel} ({nodes}): unbound symbols {sorted(missing)}")

@@ -6,7 +6,7 @@ channels last, so that the innermost loop runs over channels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tilewright.core import dtypes
@@ -148,18 +148,24 @@ def _positions(c: LowerContext, x: Tensor, w: Windows, best: Tensor, shape: Sequ
     return compute(c.name("positions"), shape, body, axis_names=axis_names(x.ndim))
 
 
-def lower_average_pool(c: LowerContext) -> tuple[Tensor, ...]:
+def _window_sum(c: LowerContext, w: Windows, hint: str, term: Callable[[Val], Val]) -> Tensor:
+    """A stage with the sum of ``term`` over each window; steps outside the image count as zero."""
     x, out = c.input(0), c.output()
-    w = windows_of(c, x)
     steps = _steps(c, w)
-    include = c.attr_int("count_include_pad", 0)
 
     def body(*i: IntExpr) -> Reduction:
         place, inside = w.read(x, out.shape, i, steps)
-        v = widen(x[place])
+        v = term(x[place])
         return sum_over(v if inside is None else select(inside, v, 0.0), *steps)
 
-    total = c.stage(compute(c.name("pool_sum"), out.shape, body, axis_names=axis_names(x.ndim)))
+    return c.stage(compute(c.name(hint), out.shape, body, axis_names=axis_names(x.ndim)))
+
+
+def lower_average_pool(c: LowerContext) -> tuple[Tensor, ...]:
+    x, out = c.input(0), c.output()
+    w = windows_of(c, x)
+    include = c.attr_int("count_include_pad", 0)
+    total = _window_sum(c, w, "pool_sum", widen)
 
     def average(*i: IntExpr) -> Val:
         count = const(1)
@@ -194,15 +200,8 @@ def _taps(w: Windows, k: int, i: IntExpr, extent: IntExpr, steps: IntExpr, inclu
 def lower_lp_pool(c: LowerContext) -> tuple[Tensor, ...]:
     x, out = c.input(0), c.output()
     w = windows_of(c, x)
-    steps = _steps(c, w)
     p = c.attr_int("p", 2)
-
-    def body(*i: IntExpr) -> Reduction:
-        place, inside = w.read(x, out.shape, i, steps)
-        v = _power(widen(x[place]), p)
-        return sum_over(v if inside is None else select(inside, v, 0.0), *steps)
-
-    total = c.stage(compute(c.name("lp_sum"), out.shape, body, axis_names=axis_names(x.ndim)))
+    total = _window_sum(c, w, "lp_sum", lambda v: _power(widen(v), p))
     return (mapped(c, total, "lp_pool", lambda v: _root(v, p).cast(out.dtype)),)
 
 

@@ -156,8 +156,8 @@ def integer_matmul(
         column = const(0) if lead_b else own.pop()
         row = const(0) if lead_a else own.pop()
         full = (*own, row, column)
-        va = _matrix_load(a, own, shape, (k.index,) if lead_a else (row, k.index))
-        vb = _matrix_load(b, own, shape, (k.index,) if lead_b else (k.index, column))
+        va = _matrix_load(a, own, (k.index,) if lead_a else (row, k.index))
+        vb = _matrix_load(b, own, (k.index,) if lead_b else (k.index, column))
         return sum_over(
             _shifted(va, None if za is None else _row_parameter(za, full))
             * _shifted(vb, None if zb is None else _column_parameter(zb, full)),
@@ -167,7 +167,7 @@ def integer_matmul(
     return compute(c.name("products"), shape, body, axis_names=axis_names(len(shape)))
 
 
-def _matrix_load(t: Tensor, lead: Sequence[IntExpr], shape: Sequence[IntExpr], last: Sequence[IntExpr]) -> Val:
+def _matrix_load(t: Tensor, lead: Sequence[IntExpr], last: Sequence[IntExpr]) -> Val:
     stack = t.shape[: t.ndim - len(last)]
     own = lead[len(lead) - len(stack) :] if stack else ()
     return t[(*(const(0) if s == 1 else i for s, i in zip(stack, own, strict=True)), *last)]

@@ -167,10 +167,6 @@ def _float_unary(name: str) -> Callable[[Val, IntExpr], Val]:
     return after
 
 
-def any_over(v: Val, *axes: object) -> Reduction:
-    return reduce_over("max", v, axes, False)  # type: ignore[arg-type]
-
-
 def _extreme(reducer: Reducer) -> Rule:
     return _reduce(_same, reducer, None)
 

@@ -35,8 +35,8 @@ _UNROLLED_TAPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """How one dimension is resized. ``roi``: its part of the region of interest (start, end). ``loaded``: the scale that
-    only the run knows."""
+    """How one dimension is resized. ``roi``: its part of the region of interest (start, end). ``loaded``: the scale
+    that only the run knows."""
 
     mode: str
     transform: str
@@ -331,7 +331,9 @@ def lower_resize(c: LowerContext) -> tuple[Tensor, ...]:
     result, checks = x, []
     for a, scale in enumerate(_scales(c, axes, rank, n, m)):
         crop = transform == "tf_crop_and_resize" and a in axes
-        if n[a] == m[a] and not (_loads_scales(c) and a in axes) and (scale == 1.0 or (scale is None and transform != "tf_crop_and_resize")) and not crop:
+        loaded = _loads_scales(c) and a in axes
+        same_scale = scale == 1.0 or (scale is None and transform != "tf_crop_and_resize")
+        if n[a] == m[a] and not loaded and same_scale and not crop:
             continue
         s = Spec(
             mode, transform, c.attr_str("nearest_mode", "round_prefer_floor"), bool(c.attr_int("antialias", 0)),

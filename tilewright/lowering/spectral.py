@@ -31,7 +31,7 @@ def _roots(c: LowerContext, n: IntExpr, real: DType) -> Roots:
     def angle(j: IntExpr) -> Val:
         return index_value(j).cast(real) * (2 * math.pi) / index_value(n).cast(real)
 
-    table = {f: c.stage(compute(c.name(f), (n,), lambda j, f=f: op(f, angle(j)))) for f in ("cos", "sin")}  # type: ignore[misc]
+    table = {f: c.stage(compute(c.name(f), (n,), lambda j, f=f: op(f, angle(j)))) for f in ("cos", "sin")}
     return lambda j: (table["cos"][j % n], table["sin"][j % n])
 
 

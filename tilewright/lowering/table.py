@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops import OPS
 from tilewright.lowering import (
     attention,
     broadcast,
@@ -54,8 +52,3 @@ RULES: dict[str, Rule] = {
     **conv.RULES,
     **recurrent.RULES,
 }
-
-
-def is_taken(op: str) -> bool:
-    """True for an operator that a plan can hold as it is; others are taken apart where the standard says how."""
-    return op in RULES or (op in OPS and OPS[op].kind in (PatternKind.VIEW, PatternKind.HOST, PatternKind.CONTROL))

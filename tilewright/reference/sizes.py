@@ -152,8 +152,8 @@ def _reduce(attrs: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:
 SIZES: Mapping[str, SizeRule] = {
     "Reshape": _reshape, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Expand": _expand,
     "ConstantOfShape": _constant_of_shape, "Tile": _tile, "Pad": _pad, "Range": _range, "Slice": _slice,
-    "OneHot": _one_hot, "Resize": _resize, "AffineGrid": _affine_grid, "CenterCropPad": _center_crop_pad, "BlackmanWindow": _window,
-    "HammingWindow": _window, "HannWindow": _window,
+    "OneHot": _one_hot, "Resize": _resize, "AffineGrid": _affine_grid, "CenterCropPad": _center_crop_pad,
+    "BlackmanWindow": _window, "HammingWindow": _window, "HannWindow": _window,
     **{f"Reduce{name}": _reduce for name in (
         "L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare",
     )},

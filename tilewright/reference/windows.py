@@ -210,7 +210,7 @@ def _max_pool(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[objec
     return [y, np.take_along_axis(inside, best[..., None], axis=-1)[..., 0]]
 
 
-def _average_pool(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]:
+def _average_pool(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     x = inputs[0]
     n = x.ndim - 2
     view, pads, counts = _pool_view(attrs, x, 0)
@@ -224,15 +224,15 @@ def _average_pool(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[o
         more = [(0, max(want - have, 0)) for want, have in zip(need, ones.shape[2:], strict=True)]
         weight = _windows(np.pad(ones, [(0, 0), (0, 0), *more]), counts, kernel, strides, dilations)
     else:
-        weight, _, _ = _pool_view(attrs, ones, 0)
+        weight = _pool_view(attrs, ones, 0)[0]
     return [(view.sum(axis=tail) / weight.sum(axis=tail)).astype(x.dtype)]
 
 
-def _lp_pool(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]:
+def _lp_pool(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     x = inputs[0]
     n = x.ndim - 2
     p = attrs.get("p", 2)
-    view, _, _ = _pool_view(attrs, np.abs(x), 0)
+    view = _pool_view(attrs, np.abs(x), 0)[0]
     return [(np.power(view, p).sum(axis=tuple(range(2 + n, 2 + 2 * n))) ** (1.0 / p)).astype(x.dtype)]
 
 

@@ -35,7 +35,7 @@ def lifetimes(plan: Plan) -> dict[str, Lifetime]:
 
 
 def place(sizes: Mapping[str, int], lives: Mapping[str, Lifetime]) -> tuple[dict[str, int], int]:
-    """Byte offsets of the named temporaries, and the size of the arena. Overlapping lifetimes never overlap in space."""
+    """Byte offsets of the named temporaries, and the arena's size. Overlapping lifetimes never overlap in space."""
     offsets: dict[str, int] = {}
     placed: list[tuple[int, int, Lifetime]] = []  # offset, end, lifetime; sorted by offset
     total = 0

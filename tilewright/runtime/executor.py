@@ -156,7 +156,7 @@ class Executor:
         return [self._value(o, arrays, env, layout) for o in plan.outputs]
 
     def _run_direct(self, inputs: Sequence[object], env: Mapping[str, int], layout: _Layout) -> list[object]:
-        """The same for a plan that is one native call: everything but the addresses of inputs and outputs is prepared."""
+        """The same for a plan that is one native call: all but the addresses of inputs and outputs is prepared."""
         direct = layout.direct
         if direct is None or direct.arena is not self._arena:
             direct = layout.direct = self._make_direct(env, layout)
@@ -188,7 +188,7 @@ class Executor:
         order = (*self.plan.inputs, *self.plan.captures)
         slots = [self.plan.slots[o] for o in self.plan.outputs]
         return _Direct(
-            memoryview(table.pointers),
+            memoryview(table.pointers),  # type: ignore[arg-type]  # arrays are buffers from Python 3.12 on
             tuple((order.index(n), p) for n, p in table.patches if n in order),
             tuple((s.shape_values(env), s.dtype.numpy, positions.get(s.name, ())) for s in slots),
             self._entries[w], self._parallel[w], self._arena, table, table.pointers_address, table.dims_address,

@@ -10,10 +10,27 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from tilewright.core.config import from_environment
 from tilewright.runtime.arrays import address, aligned_empty
+from tilewright.runtime.threads import count_threads
 
-TEAM_BYTES = 512
+HEAD_BYTES = 512
+SHARE_BYTES = 64
 CHUNKS_PER_THREAD = 4
+
+
+SPIN_SECONDS = 0.005
+
+
+def spin_seconds() -> float:
+    """How long an idle worker waits for the next loop before it sleeps: to be woken costs tens of microseconds.
+
+    Not at all under a CPU quota, where the waiting would be charged; otherwise 5 ms, or ``TILEWRIGHT_SPIN_MS``.
+    """
+    given = from_environment().spin_milliseconds
+    if given is not None:
+        return given / 1e3
+    return 0.0 if count_threads().quota is not None else SPIN_SECONDS
 
 
 class TeamCode(Protocol):
@@ -34,16 +51,16 @@ class Team:
         self.threads = threads
         self.lock = threading.Lock()
         self._code = code
-        self._memory = aligned_empty(TEAM_BYTES)
+        self._memory = aligned_empty(HEAD_BYTES + SHARE_BYTES * threads)
         self._memory[:] = 0
         self.address = address(self._memory)
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.initialize)(
-            self.address, CHUNKS_PER_THREAD * threads
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(code.initialize)(
+            self.address, threads, CHUNKS_PER_THREAD * threads, int(1e9 * spin_seconds())
         )
-        worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.worker)
+        worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.worker)
         self._workers = [
-            threading.Thread(target=worker, args=(self.address,), daemon=True, name=f"tilewright-{k}")
-            for k in range(threads - 1)
+            threading.Thread(target=worker, args=(self.address, k), daemon=True, name=f"tilewright-{k}")
+            for k in range(1, threads)
         ]
         for w in self._workers:
             w.start()

@@ -1,4 +1,4 @@
-"""What schedule primitives are made of: the base class, look-ups that refuse, tree edits that share what is unchanged."""
+"""What schedule primitives are made of: the base class, look-ups that refuse, edits that share what is unchanged."""
 
 from __future__ import annotations
 

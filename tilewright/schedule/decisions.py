@@ -1,7 +1,8 @@
 """Who answers when a schedule rule asks for a decision: the default, a random draw, or a given assignment.
 
-A rule asks through the ``sample_*`` methods of :class:`tilewright.schedule.schedule.Schedule`; the answer is recorded in
-the trace, so that a trace holds its decisions (in the way of MetaSchedule's probabilistic programs, Shao et al., 2022).
+A rule asks through the ``sample_*`` methods of :class:`tilewright.schedule.schedule.Schedule`; the answer is recorded
+in the trace, so that a trace holds its decisions (in the way of MetaSchedule's probabilistic programs, Shao et al.,
+2022).
 """
 
 from __future__ import annotations

@@ -7,18 +7,18 @@ spatial (elementwise, data movement, gathers); blocks with ordered axes stay as 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
 from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.rules.facts import (
     all_blocks,
     block_accesses,
-    is_multiply_add,
     is_reduction,
     is_spatial,
     loops_of,
     output_buffers,
-    readers,
     reduce_loops,
 )
 from tilewright.schedule.rules.inlining import inline_stages
@@ -27,6 +27,7 @@ from tilewright.schedule.rules.spatial import schedule_spatial
 from tilewright.schedule.rules.tiles import try_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.analysis.scopes import consumers
 from tilewright.tensor_ir.ir import Block, Func
 
 
@@ -78,7 +79,7 @@ def _schedule_nest(s: Schedule, block: Block, target: Target, done: set[str]) ->
     return s
 
 
-def _attempt(s: Schedule, apply) -> Schedule:  # type: ignore[no-untyped-def]
+def _attempt(s: Schedule, apply: Callable[[Schedule], None]) -> Schedule:
     """``s`` with the rule applied to a copy, or as it was if a step is refused."""
     attempt = s.copy()
     try:
@@ -90,7 +91,7 @@ def _attempt(s: Schedule, apply) -> Schedule:  # type: ignore[no-untyped-def]
 
 def _feeds(s: Schedule, producer: Block, consumer: Block) -> bool:
     """True if only ``consumer`` reads the producer's buffer."""
-    users = readers(s.func, producer.buffer)
+    users = consumers(s.func, producer.buffer)
     return [u.name for u in users] == [consumer.name] and producer.buffer not in output_buffers(s.func)
 
 
@@ -108,4 +109,4 @@ def _row_like(s: Schedule, block: Block) -> bool:
         store.stride(n) == 1 and all(x.stride(n) in (0, 1) for x in inner) and any(x.stride(n) == 1 for x in inner)
         for n in spatial
     )
-    return unit_reduce and not unit_spatial and not (is_multiply_add(block) and unit_spatial)
+    return unit_reduce and not unit_spatial

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from tilewright.core.intbounds import is_nonneg, simplify
 from tilewright.core.intexpr import ZERO, IntExpr, maximum, minimum, var
-from tilewright.tensor_ir.analysis.scopes import path_to
+from tilewright.tensor_ir.analysis.scopes import block_path
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,
@@ -56,7 +56,7 @@ def store_empty_inits(func: Func) -> Func:
     taken = names_of(func)
     before: dict[str, list[Stmt]] = {}
     for block in blocks:
-        path = path_to(func.body, lambda s, b=block: s is b)
+        path = block_path(func, block.name)
         steps = reduce_vars(block)
         top = next((n for n, s in enumerate(path) if isinstance(s, Loop) and s.var in steps), None)
         if top is None or any(isinstance(s, Alloc) and s.buffer.name == block.buffer for s in path[top:]):

@@ -82,17 +82,18 @@ def to_values(array: np.ndarray, dtype: DType) -> list[Value]:
 
 # -- casts -------------------------------------------------------------------------------------------------------
 def _truncated(to: DType) -> Callable[[Value], int]:
-    """Float to integer: toward zero, then modulo the width; NaN and what int64 cannot hold give the most negative."""
-    indefinite = -(1 << (31 if to.bits < 64 else 63))
-    low, high = -(1 << 63), 1 << (64 if to.name == "uint64" else 63)
-    if to.name == "int32":
-        low, high = -(1 << 31), 1 << 31
+    """Float to integer: toward zero, through int32 (int64 for the 64-bit types and uint32), then modulo the width.
+
+    What that type cannot hold, and NaN, is its most negative value first; for uint64, what is above its range is 0.
+    """
+    wide = to.bits == 64 or to.name == "uint32"
+    low = -(1 << (63 if wide else 31))
+    high = 1 << 64 if to.name == "uint64" else -low
 
     def convert(x: Value) -> int:
-        if not math.isfinite(x):
-            return wrap(indefinite, to)
-        whole = int(x)
-        return wrap(whole if low <= whole < high else indefinite, to)
+        if math.isfinite(x) and low <= (whole := int(x)) < high:
+            return wrap(whole, to)
+        return 0 if to.name == "uint64" and x > 0 else wrap(low, to)
 
     return convert
 

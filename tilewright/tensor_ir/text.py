@@ -30,7 +30,8 @@ from typing import NoReturn
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, ModelError, ParseError
-from tilewright.core.intexpr import ZERO, IntExpr, const, maximum, minimum, of_atom, var
+from tilewright.core.intexpr import IntExpr, of_atom
+from tilewright.core.intparse import from_ast
 from tilewright.tensor_ir.ir import (
     Alloc,
     Axis,
@@ -289,34 +290,15 @@ def _block(call: ast.Call, body: list[ast.stmt], types: Mapping[str, DType]) -> 
 
 
 def _read_index(node: ast.expr, types: Mapping[str, DType]) -> IntExpr:
-    match node:
-        case ast.Constant(value=int(n)) if not isinstance(n, bool):
-            return const(n)
-        case ast.Name(id=name):
-            return var(name)
-        case ast.UnaryOp(op=ast.USub(), operand=x):
-            return -_read_index(x, types)
-        case ast.BinOp(left=left, op=op, right=right):
-            a, b = _read_index(left, types), _read_index(right, types)
-            match op:
-                case ast.Add():
-                    return a + b
-                case ast.Sub():
-                    return a - b
-                case ast.Mult():
-                    return a * b
-                case ast.FloorDiv() if b != ZERO:
-                    return a // b
-                case ast.Mod() if b != ZERO:
-                    return a % b
-        case ast.Call(func=ast.Name(id=("min" | "max") as name), args=args):
-            parts = [_read_index(a, types) for a in args]
-            return minimum(*parts) if name == "min" else maximum(*parts)
-        case ast.Call(func=ast.Name(id="value"), args=[value]):
-            return of_atom(Dyn(_read_value(value, types)))
-        case ast.Call() | ast.Subscript():
-            return of_atom(Dyn(_read_value(node, types)))
-    _refuse(node, "an index expression")
+    def from_memory(node: ast.expr) -> IntExpr:
+        match node:
+            case ast.Call(func=ast.Name(id="value"), args=[value]):
+                return of_atom(Dyn(_read_value(value, types)))
+            case ast.Call() | ast.Subscript():
+                return of_atom(Dyn(_read_value(node, types)))
+        _refuse(node, "an index expression")
+
+    return from_ast(node, from_memory)
 
 
 def _read_value(node: ast.expr, types: Mapping[str, DType]) -> Expr:

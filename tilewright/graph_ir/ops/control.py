@@ -41,7 +41,7 @@ def join_types(ctx: InferContext, a: Type | None, b: Type | None) -> Type | None
     ctx.error(str(a), str(b))
 
 
-def _output_types(ctx: InferContext, graph: Graph) -> list[Type]:
+def _output_types(graph: Graph) -> list[Type]:
     """Types of a subgraph's outputs; a value of the outer scope is looked up by the driver beforehand."""
     return [graph.values[o].type for o in graph.outputs]
 
@@ -108,7 +108,7 @@ def _iterate(
     """Infer the body until the carried types no longer change; they start at output ``skip``."""
     for _ in range(_ROUNDS):
         done = ctx.infer_subgraph(body, (*before, *carried, *after))
-        got = _output_types(ctx, done)[skip : skip + len(carried)]
+        got = _output_types(done)[skip : skip + len(carried)]
         joined = [_widen(ctx, a, b) for a, b in zip(carried, got, strict=True)]
         if joined == carried:
             return done, carried
@@ -158,7 +158,7 @@ def _loop(ctx: InferContext) -> tuple[Inferred, ...]:
     done, carried = _iterate(ctx, body, scalars, list(initial), (), 1)
     ctx.new_attrs["body"] = done
     out = [_after_loop(ctx, a, b) for a, b in zip(initial, carried, strict=True)]
-    for t in _output_types(ctx, done)[1 + n :]:
+    for t in _output_types(done)[1 + n :]:
         if not isinstance(t, TensorType):
             ctx.error("tensors as scan outputs", str(t))
         local = set(_loop_symbols(initial, carried))
@@ -198,7 +198,7 @@ def _scan(ctx: InferContext) -> tuple[Inferred, ...]:
     done, carried = _iterate(ctx, body, (), list(states), elements, 0)
     ctx.new_attrs["body"] = done
     out = [_after_loop(ctx, a, b) for a, b in zip(states, carried, strict=True)]
-    for t, raw_axis in zip(_output_types(ctx, done)[n_state:], out_axes, strict=True):
+    for t, raw_axis in zip(_output_types(done)[n_state:], out_axes, strict=True):
         if not isinstance(t, TensorType):
             ctx.error("tensors as scan outputs", str(t))
         if t.shape is None:

@@ -106,7 +106,7 @@ def _get_element(ctx: InferContext) -> tuple[Inferred, ...]:
     return (Inferred(v.type.element),)
 
 
-def _has_element(ctx: InferContext) -> tuple[Inferred, ...]:
+def _has_element(_: InferContext) -> tuple[Inferred, ...]:
     return (tensor(dtypes.bool_, ()),)
 
 

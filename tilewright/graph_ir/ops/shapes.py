@@ -58,13 +58,6 @@ def broadcast_shapes(ctx: InferContext, shapes: Sequence[Shape]) -> Shape:
     return out
 
 
-def merge_shapes(ctx: InferContext, a: Shape, b: Shape) -> Shape:
-    """The common shape of two that must be equal."""
-    if len(a) != len(b):
-        ctx.error(f"rank {len(a)}", f"rank {len(b)}")
-    return tuple(merge_dims(ctx, x, y, broadcast=False) for x, y in zip(a, b, strict=True))
-
-
 def broadcast_index(flat: int, out_shape: Sequence[int], shape: Sequence[int]) -> int:
     """Row-major position in an operand of ``shape`` for position ``flat`` of the broadcast result."""
     pos, stride = 0, 1
@@ -177,11 +170,3 @@ def list_attr(ctx: InferContext, key: str, n: int) -> tuple[int, ...]:
 def total(shape: Shape) -> IntExpr:
     """Number of elements."""
     return product(shape)
-
-
-def axes_operand(ctx: InferContext, i: int, rank: int) -> tuple[int, ...] | None:
-    """Input ``i`` as sorted axes, or None if it is there but its elements are unknown."""
-    raw = ctx.ints(i)
-    return None if raw is None else tuple(sorted(ctx.normal_axis(a, rank) for a in raw))
-
-

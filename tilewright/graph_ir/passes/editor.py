@@ -48,9 +48,6 @@ class GraphEditor:
         k = self._producer.get(name)
         return None if k is None else self.nodes[k]
 
-    def producer_id(self, name: str) -> int | None:
-        return self._producer.get(name)
-
     def node_id(self, node: Node) -> int:
         """The id of a node that is in the graph."""
         for o in node.outputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.graph_ir.ir import TensorType
+from tilewright.graph_ir.ir import Attribute, TensorType
 from tilewright.graph_ir.passes.base import Exactness
 from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, P, Rule, fixed_shape, int_attr, ints_attr
 
@@ -118,6 +118,11 @@ def _where(m: Match) -> str | None:
     return can_pass_through(m, key)
 
 
+def _saturation(m: Match) -> dict[str, Attribute]:
+    """The attributes of a CastLike that its Cast keeps."""
+    return {k: v for k in ("saturate", "round_mode") if (v := m.root.attr(k)) is not None}
+
+
 def _x(m: Match) -> str:
     return m["x"]
 
@@ -130,7 +135,7 @@ RULES: tuple[Rule, ...] = (
         "cast_like",
         "CastLike(x, t) --> Cast(x, to=type of t)",
         P("CastLike", "x", "like"),
-        lambda m: m.op("Cast", m["x"], to=m.dtype("like")),
+        lambda m: m.op("Cast", m["x"], to=m.dtype("like"), **_saturation(m)),
         _cast_like,
     ),
     Rule(

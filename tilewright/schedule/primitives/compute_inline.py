@@ -18,7 +18,7 @@ from tilewright.schedule.moves import (
     require_no_guard,
     sites,
 )
-from tilewright.tensor_ir.analysis.scopes import loads_of, path_to
+from tilewright.tensor_ir.analysis.scopes import block_path, loads_of
 from tilewright.tensor_ir.ir import Block, Expr, Func, Load, Stmt, substitute_expr, walk_index
 from tilewright.tensor_ir.loads import map_block_loads
 
@@ -68,7 +68,7 @@ class ComputeInline(Primitive):
                 raise refuse(self, f"expected every reader of {buffer} to be a block, but {site.label} reads it")
             if any(isinstance(x, Load) and x.buffer == buffer for b in reader.bindings for x in walk_index(b)):
                 raise refuse(self, f"a binding of block {reader.name} reads {buffer}")
-            require_inputs_reach(self, func, block, path, path_to(func.body, lambda s, r=reader: s is r))  # type: ignore[misc]
+            require_inputs_reach(self, func, block, path, block_path(func, reader.name))
             changes[id(reader)] = _inlined(block, env_names, reader)
         if not changes:
             raise refuse(self, f"nothing reads {buffer}")

@@ -89,7 +89,7 @@ class RFactor(Primitive):
 
         taken = names_of(func) - {a.name for a in block.axes if a.kind == "reduce"}
         name = fresh_in(taken, f"{block.name}_rf")
-        over = self._axis_extent(first, nest, ranges)
+        over = self._axis_extent(first, ranges)
         bound = upper_bound(first, ranges)
         lanes = over if bound is None else as_expr(bound)  # so that decompose_reduction may fill whole vectors
         source = find_buffer(func, block.buffer, self)
@@ -98,7 +98,7 @@ class RFactor(Primitive):
 
         lane = Axis(fresh_in(taken, f"{loop.var}_"), lanes)
         step_axes = [
-            Axis(fresh_in(taken, f"{x.var}_"), self._axis_extent(x.extent, nest, ranges), "reduce") for x in steps
+            Axis(fresh_in(taken, f"{x.var}_"), self._axis_extent(x.extent, ranges), "reduce") for x in steps
         ]
         env: dict[str, IntExpr] = {loop.var: var(lane.name)}
         env.update({x.var: var(a.name) for x, a in zip(steps, step_axes, strict=True)})
@@ -165,7 +165,7 @@ class RFactor(Primitive):
             raise refuse(self, f"a later step may have more than the {first} iterations of the first")
         return first
 
-    def _axis_extent(self, extent: IntExpr, nest: Sequence[Loop], ranges: Ranges) -> IntExpr:
+    def _axis_extent(self, extent: IntExpr, ranges: Ranges) -> IntExpr:
         """A bound of an extent that uses no loop variable."""
         if not extent.free_vars() & ranges.keys():
             return extent

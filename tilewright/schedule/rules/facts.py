@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, product
 from tilewright.tensor_ir.analysis.access import address, stride
-from tilewright.tensor_ir.analysis.scopes import block_environment, buffers, find_block, loop_ranges, loops_around
-from tilewright.tensor_ir.ir import Block, Expr, Func, Load, Loop, Op, Store, loads, walk, walk_expr
+from tilewright.tensor_ir.analysis.scopes import (
+    block_environment,
+    blocks_in,
+    buffers,
+    find_block,
+    loop_ranges,
+    loops_around,
+)
+from tilewright.tensor_ir.ir import Block, Expr, Func, Load, Loop, Op, Store, loads, walk_expr
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
 _MULTIPLY_ADD_RATE = 80.0
@@ -44,7 +50,8 @@ def block_accesses(func: Func, name: str) -> list[Access]:
     store = Store(block.buffer, block.indices, block.value)
     out: list[Access] = []
     seen: set[object] = set()
-    for a in (store, *loads(block.value)):
+    operands: tuple[Store | Load, ...] = (store, *loads(block.value))
+    for a in operands:
         key = (a.buffer, a.indices)
         if key in seen:
             continue
@@ -124,20 +131,9 @@ def _buffers_used(block: Block) -> set[str]:
     return {block.buffer, *(x.buffer for x in loads(block.value))}
 
 
-def readers(func: Func, buffer: str) -> list[Block]:
-    """Blocks other than its producers that read ``buffer``."""
-    return [b for b in all_blocks(func) if b.buffer != buffer and any(x.buffer == buffer for x in block_loads(b))]
-
-
 def all_blocks(func: Func) -> list[Block]:
-    return [s for s in walk(func.body) if isinstance(s, Block)]
-
-
-def block_loads(b: Block) -> Iterator[Load]:
-    """Loads of a block's value and init."""
-    yield from loads(b.value)
-    if b.init is not None:
-        yield from loads(b.init)
+    """The blocks in program order."""
+    return blocks_in(func.body)
 
 
 def output_buffers(func: Func) -> frozenset[str]:

@@ -13,9 +13,9 @@ from tilewright.schedule.rules.facts import (
     is_reduction,
     is_spatial,
     output_buffers,
-    readers,
 )
 from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.scopes import consumers
 from tilewright.tensor_ir.ir import Block, loads
 
 _MAX_SIZE = 400
@@ -44,7 +44,7 @@ def _next(s: Schedule, kept: set[str]) -> Block | None:
 
 
 def _should_inline(s: Schedule, block: Block) -> bool:
-    users = readers(s.func, block.buffer)
+    users = consumers(s.func, block.buffer)
     uses = sum(1 for b in users for x in loads(b.value) if x.buffer == block.buffer)
     if uses > 1 and expr_size(block.value) * uses > _MAX_SIZE:
         return False

@@ -21,8 +21,8 @@ def is_worth_spreading(work: float | None, target: Target) -> bool:
 def parallelize(s: Schedule, block: str, outer: Sequence[str], work: float | None, target: Target) -> None:
     """Fuse the leading loops of ``outer`` (root-level, outermost first) until they feed all threads, in parallel.
 
-    ``work``: estimated nanoseconds of the nest on one thread, None if symbolic (then it is spread). Leaves the nest alone when it is
-    too small to split or the target has one thread.
+    ``work``: estimated nanoseconds of the nest on one thread, None if symbolic (then it is spread). Leaves the nest
+    alone when it is too small to split or the target has one thread.
     """
     if not outer or not is_worth_spreading(work, target):
         return

@@ -11,7 +11,6 @@ from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
 from tilewright.schedule.rules.facts import (
     all_blocks,
-    block_loads,
     is_reduction,
     is_spatial,
     loops_of,
@@ -23,7 +22,7 @@ from tilewright.schedule.rules.facts import (
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import block_environment, find_block
+from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, loads_of
 from tilewright.tensor_ir.ir import loads
 
 _PARTIALS = 4
@@ -52,7 +51,7 @@ def _feeders(s: Schedule, consumer: str, done: set[str]) -> list[str]:
     chosen = {consumer}
     for b in reversed(blocks):
         users = [u.name for u in all_blocks(s.func) if u.buffer != b.buffer and b.buffer in {
-            x.buffer for x in block_loads(u)}]  # fmt: skip
+            x.buffer for x in loads_of(u)}]  # fmt: skip
         plain = is_spatial(b) or all(a.kind != "ordered" for a in b.axes)
         if b.buffer not in outputs and users and plain and all(u in chosen for u in users):
             chosen.add(b.name)

@@ -7,6 +7,7 @@ vectors are in flight, and the outermost loop is spread over threads. Decision: 
 from __future__ import annotations
 
 from tilewright.core.errors import ScheduleError
+from tilewright.core.intexpr import IntExpr
 from tilewright.core.target import Target
 from tilewright.schedule.rules.facts import Access, block_accesses, loops_of, nanoseconds, widest_itemsize
 from tilewright.schedule.rules.parallelism import parallelize
@@ -57,9 +58,9 @@ def fuse_linear(s: Schedule, block: str, above: int = 0) -> None:
         names = [x.var for x in loops_of(s.func, block)][above:]
 
 
-def _fusable(x: Access, outer: str, inner: str, extent: object) -> bool:
+def _fusable(x: Access, outer: str, inner: str, extent: IntExpr) -> bool:
     so, si = x.strides.get(outer), x.strides.get(inner)
-    return so is not None and si is not None and so == si * extent  # type: ignore[operator]
+    return so is not None and si is not None and so == si * extent
 
 
 def vector_loop(s: Schedule, block: str, names: list[str]) -> str:

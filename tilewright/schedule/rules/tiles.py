@@ -25,14 +25,13 @@ from tilewright.schedule.rules.facts import (
     is_spatial,
     loops_of,
     nanoseconds,
-    readers,
     reduce_loops,
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import is_worth_spreading, parallelize
 from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer
+from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, find_block, find_buffer
 from tilewright.tensor_ir.ir import Block, loads
 
 _UNROLLS = (1, 2, 4)
@@ -201,9 +200,8 @@ def _loops_indexing(s: Schedule, reduction: str, operands: Sequence[str]) -> set
     """Names of the consumer-level loops over which an operand's packed panels vary, matched through shared axes."""
     block = find_block(s.func, reduction)
     used = {v for x in loads(block.value) if x.buffer in operands for i in x.indices for v in i.free_vars()}
-    consumers = readers(s.func, block.buffer)
     out: set[str] = set()
-    for user in consumers:
+    for user in consumers(s.func, block.buffer):
         env = block_environment(user)
         for x in loads(user.value):
             if x.buffer == block.buffer:
@@ -255,7 +253,7 @@ def _operand_stages(s: Schedule, reduction: str) -> list[str]:
     block = find_block(s.func, reduction)
     stages = {b.buffer: b for b in all_blocks(s.func) if is_spatial(b) and not is_reduction(b)}
     found: list[Block] = [stages[x.buffer] for x in loads(block.value) if x.buffer in stages]
-    return [b.name for b in found if [u.name for u in readers(s.func, b.buffer)] == [reduction]]
+    return [b.name for b in found if [u.name for u in consumers(s.func, b.buffer)] == [reduction]]
 
 
 def _place_stages(s: Schedule, stages: Sequence[str], lead: Sequence[str], target: Target) -> None:

@@ -1,7 +1,7 @@
 """Facts about functions, as nouns: what a schedule primitive must know before it may change a loop.
 
 Takes:      functions and statements of the tensor IR.
-Gives:      scopes, regions, addresses, dependences; answers are yes, no or unknown, and unknown is never yes.
+Gives:      scopes, addresses, sweeps, dependences; what is not proved counts as a dependence, or as not covered.
 May import: core, tensor_ir.
 Never:      changes a statement.
 """

@@ -40,13 +40,3 @@ def stride(address: IntExpr, loop: str, ranges: Ranges) -> IntExpr | None:
         return ZERO
     coefficient = address.coefficient(loop)
     return None if coefficient is None else simplify(coefficient, ranges)
-
-
-def is_contiguous(address: IntExpr, loop: str, ranges: Ranges) -> bool:
-    """True if successive steps of ``loop`` touch successive elements."""
-    return stride(address, loop, ranges) == 1
-
-
-def is_invariant(address: IntExpr, loop: str) -> bool:
-    """True if the address is the same in every step of ``loop``."""
-    return loop not in address.free_vars()

@@ -1,6 +1,6 @@
 """Differential fuzzing: wild programs under default and random traces, machine code against the interpreter.
 
-``python -m tilewright.tests.codegen.fuzz_jit --count 1000 --seed 0`` runs a thousand programs, each as several cases: the
+``python -m tilewright.tests.codegen.fuzz_jit --count 1000 --seed 0`` runs a thousand programs, each as two cases: the
 default trace for one of a row of targets, and a random trace (or a random trace and then the default one). Every case
 runs with one thread and with two or three. What must be equal is compared bit for bit, the rest within the tolerance
 that the program states (:mod:`tilewright.tests.tensor_ir.wild_programs`). All arrays lie against unreadable pages, at

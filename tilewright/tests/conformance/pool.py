@@ -28,7 +28,9 @@ class _Worker:
 
 
 def run_all(
-    cases: Mapping[str, Case], jobs: int, on_result: Callable[[str, str, float], None] = lambda name, text, seconds: None
+    cases: Mapping[str, Case],
+    jobs: int,
+    on_result: Callable[[str, str, float], None] = lambda name, text, seconds: None,
 ) -> dict[str, str]:
     """The result of every case. ``on_result`` gets name, result and seconds as they come."""
     todo = sorted(cases, key=lambda n: n.startswith("light/"), reverse=True)[::-1]

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import operator
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.core.errors import ParseError
-from tilewright.core.intexpr import IntExpr, as_var, ceildiv, const, maximum, minimum, parse, product, var
+from tilewright.core.intexpr import IntExpr, as_var, ceildiv, const, maximum, minimum, product, var
+from tilewright.core.intparse import parse
 
 NAMES = ("a", "b", "c")
+RING = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod}
 Tree = tuple[object, ...]
 
 
 def trees(depth: int = 4) -> st.SearchStrategy[object]:
     """Syntax trees: numbers, names, and (operation, left, right)."""
     leaf = st.one_of(st.integers(-9, 20), st.sampled_from(NAMES))
-    ops = st.sampled_from(("+", "-", "*", "//", "%", "min", "max"))
+    ops = st.sampled_from((*RING, "min", "max"))
     return st.recursive(leaf, lambda t: st.tuples(ops, t, t), max_leaves=2**depth // 2)
 
 
@@ -30,20 +34,9 @@ def build(t: object) -> IntExpr:
     a, b = build(left), build(right)
     if op in ("//", "%"):
         b = const(abs(b.const) + 1) if b.is_const else var("a") + 1
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-        case "//":
-            return a // b
-        case "%":
-            return a % b
-        case "min":
-            return minimum(a, b)
-    return maximum(a, b)
+    if op in RING:
+        return RING[op](a, b)
+    return (minimum if op == "min" else maximum)(a, b)
 
 
 def plain(t: object, env: dict[str, int]) -> int:
@@ -57,20 +50,9 @@ def plain(t: object, env: dict[str, int]) -> int:
     if op in ("//", "%"):
         divisor = build(right)
         b = abs(divisor.const) + 1 if divisor.is_const else env["a"] + 1
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-        case "//":
-            return a // b
-        case "%":
-            return a % b
-        case "min":
-            return min(a, b)
-    return max(a, b)
+    if op in RING:
+        return RING[op](a, b)
+    return (min if op == "min" else max)(a, b)
 
 
 envs = st.fixed_dictionaries({n: st.integers(0, 30) for n in NAMES})

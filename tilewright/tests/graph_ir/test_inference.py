@@ -243,3 +243,16 @@ def test_constants_carry_their_elements() -> None:
     v = infer_graph(g).values["c"]
     assert v.type == TensorType(dtypes.int32, (const(1), const(2)))
     assert v.data == (const(1), const(2))
+
+
+def test_a_tensor_without_elements_is_known() -> None:
+    b = GraphBuilder("g")
+    out = b.op("ReduceSum", b.input("x", "float32", ("n", 3)), b.input("axes", "int64", (0,)))
+    assert str(b.build(out).values[out].type) == "float32[1, 1]"
+
+
+def test_decisions_on_sizes_are_followed_through_logic() -> None:
+    b = GraphBuilder("g")
+    heads = b.op("Equal", b.op("Shape", b.input("x", "float32", (4, "n")), end=1), i64(2))
+    repeats = b.op("Where", b.op("Not", heads), i64(2), i64(1))
+    assert b.build(repeats).values[repeats].data == (const(2),)

@@ -250,3 +250,9 @@ def _interpret(graph: object, x: np.ndarray) -> np.ndarray:
     low = lower(graph)  # type: ignore[arg-type]
     args = [x, *(p.evaluate(graph.constants) for p in low.constants)]  # type: ignore[attr-defined]
     return interpret(low.func, args, {})[0]
+
+
+def test_pow_of_integers_to_whole_powers_is_exact() -> None:
+    b = GraphBuilder("g")
+    g = b.build(b.op("Pow", b.input("x", "int32", (4,)), b.input("y", "float32", (4,))))
+    require_twin(g, {"x": np.array([3, 9, 7, 2], np.int32), "y": np.array([6, 3, 5, 0.5], np.float32)})

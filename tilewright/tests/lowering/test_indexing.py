@@ -8,7 +8,8 @@ from math import prod
 import numpy as np
 import pytest
 
-from tilewright.core.intexpr import const, parse, var
+from tilewright.core.intexpr import const, var
+from tilewright.core.intparse import parse
 from tilewright.lowering.indexing import reshape_indices
 
 

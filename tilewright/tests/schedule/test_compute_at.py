@@ -10,50 +10,20 @@ from tilewright.tensor_ir.compute import index_value as index
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import blur, check, check_refusals, f32, matmul_relu, row_max
+from tilewright.tests.schedule.stages import (
+    GUARDED_PRODUCER,
+    INPUT_WRITTEN_AGAIN,
+    LOCAL_INPUT,
+    OTHER_READER,
+    OWN_PRODUCER,
+    REVERSED,
+    STRIDED_PRODUCER,
+    UNREAD,
+    VECTORIZED_CONSUMER,
+)
 
 N = var("n")
 
-VECTOR = parse_func("""
-def vector(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = A[x]
-    for j in vectorized(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x]
-""")
-GUARDED = parse_func("""
-def guarded(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        if less(index(i, int64), index(4, int64)):
-            with block("T", x=spatial(4, i)):
-                T[x] = A[x]
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x]
-""")
-OWN = parse_func("""
-def own(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = select(less(index(x, int64), index(1, int64)), A[x], T[0])
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x]
-""")
-STRIDED = parse_func("""
-def strided(A: float32[4], B: out(float32[4])):
-    T = shared(float32[8])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x*2] = A[x]
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x*2]
-""")
 PARTIAL = parse_func("""
 def partial(A: float32[4, 4], B: out(float32[4])):
     T = shared(float32[4])
@@ -76,69 +46,6 @@ def triangle(A: float32[4, 4], B: out(float32[4])):
     for j in range(4):
         with block("B", x=spatial(4, j)):
             B[x] = T[x, x]
-""")
-OUTSIDE = parse_func("""
-def outside(A: float32[4], B: out(float32[4]), C: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = A[x]
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x]
-    for k in range(4):
-        with block("C", x=spatial(4, k)):
-            C[x] = T[x]
-""")
-UNREAD = parse_func("""
-def unread(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = A[x]
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = A[x]
-""")
-AGAIN = parse_func("""
-def again(A: float32[4], B: out(float32[4]), C: out(float32[4])):
-    T = shared(float32[4])
-    for h in range(4):
-        with block("C", x=spatial(4, h)):
-            C[x] = A[x]
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = C[x]
-    for k in range(4):
-        with block("C2", x=spatial(4, k)):
-            C[x] = add(A[x], A[x])
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x]
-""")
-LOCAL = parse_func("""
-def local_input(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    with local(float32[4]) as t:
-        for h in range(4):
-            with block("t", x=spatial(4, h)):
-                t[x] = A[x]
-        for i in range(4):
-            with block("T", x=spatial(4, i)):
-                T[x] = t[x]
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x]
-""")
-BACK = parse_func("""
-def back(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = select(less(index(x, int64), index(0, int64)), T[x], A[x])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = A[x]
 """)
 
 
@@ -284,17 +191,17 @@ def test_refusals():
                 "compute_at(T): the block is already inside loop T_i",
             ),
             "the loop does not come after the block": (
-                BACK,
+                REVERSED,
                 'compute_at("T", loop="j")',
                 "compute_at(T): expected loop j after the block, it comes before",
             ),
             "the loop is vectorized or inside a vectorized loop": (
-                VECTOR,
+                VECTORIZED_CONSUMER,
                 'compute_at("T", loop="j")',
                 "compute_at(T): loop j is vectorized, lanes cannot hold a nest",
             ),
             "the block stands under a guard": (
-                GUARDED,
+                GUARDED_PRODUCER,
                 'compute_at("T", loop="j")',
                 "compute_at(T): the block stands under a guard",
             ),
@@ -304,12 +211,12 @@ def test_refusals():
                 "compute_at(S): axis S_t_ is ordered, a part of it cannot be computed alone",
             ),
             "the value reads the block's own buffer, other than to update a reduction with an initial value": (
-                OWN,
+                OWN_PRODUCER,
                 'compute_at("T", loop="j")',
                 "compute_at(T): the block reads its own buffer T",
             ),
             "the store indices are not axes of the block": (
-                STRIDED,
+                STRIDED_PRODUCER,
                 'compute_at("T", loop="j")',
                 "compute_at(T): expected store indices that are spatial axes, each once, got [x*2]",
             ),
@@ -324,7 +231,7 @@ def test_refusals():
                 "compute_at(T): the nest is not rectangular: the extent of k depends on i",
             ),
             "a reader is outside the loop, is not a block, or reads the buffer in a binding": (
-                OUTSIDE,
+                OTHER_READER,
                 'compute_at("T", loop="j")',
                 "compute_at(T): block C reads T outside loop j",
             ),
@@ -334,12 +241,12 @@ def test_refusals():
                 "compute_at(T): nothing reads T",
             ),
             "an input is written again between the block and the loop": (
-                AGAIN,
+                INPUT_WRITTEN_AGAIN,
                 'compute_at("T", loop="j")',
                 "compute_at(T): block C2 writes C, which the block reads, after it",
             ),
             "an input is not allocated at the loop": (
-                LOCAL,
+                LOCAL_INPUT,
                 'compute_at("T", loop="j")',
                 "compute_at(T): t, which the block reads, is not allocated at its new place",
             ),

@@ -5,92 +5,20 @@ from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.compute_inline import ComputeInline
 from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret
-from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import blur, check, check_refusals, f32, matmul_relu, row_max
 from tilewright.tests.schedule.kernels import softmax_like
+from tilewright.tests.schedule.stages import (
+    GUARDED_PRODUCER,
+    INPUT_WRITTEN_AGAIN,
+    LOCAL_INPUT,
+    OWN_PRODUCER,
+    STORING_CONSUMER,
+    STRIDED_PRODUCER,
+    UNREAD,
+)
 
 N = var("n")
 
-DIAGONAL = parse_func("""
-def diagonal(A: float32[4], B: out(float32[4])):
-    T = shared(float32[8])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x*2] = A[x]
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x*2]
-""")
-SELF = parse_func("""
-def own(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = select(less(index(x, int64), index(1, int64)), A[x], T[0])
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x]
-""")
-GUARDED = parse_func("""
-def guarded(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        if less(index(i, int64), index(4, int64)):
-            with block("T", x=spatial(4, i)):
-                T[x] = A[x]
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x]
-""")
-UNREAD = parse_func("""
-def unread(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = A[x]
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = A[x]
-""")
-STORED = parse_func("""
-def stored(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = A[x]
-    for j in range(4):
-        B[j] = T[j]
-""")
-AGAIN = parse_func("""
-def again(A: float32[4], B: out(float32[4]), C: out(float32[4])):
-    T = shared(float32[4])
-    for h in range(4):
-        with block("C", x=spatial(4, h)):
-            C[x] = A[x]
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = C[x]
-    for k in range(4):
-        with block("C2", x=spatial(4, k)):
-            C[x] = add(A[x], A[x])
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x]
-""")
-LOCAL = parse_func("""
-def local_input(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    with local(float32[4]) as t:
-        for h in range(4):
-            with block("t", x=spatial(4, h)):
-                t[x] = A[x]
-        for i in range(4):
-            with block("T", x=spatial(4, i)):
-                T[x] = t[x]
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x]
-""")
 
 
 def gather(n):
@@ -166,17 +94,17 @@ def test_refusals():
                 "compute_inline(M): expected spatial axes only, got the reduce axis r_",
             ),
             "the store indices are not the block's axes, each once": (
-                DIAGONAL,
+                STRIDED_PRODUCER,
                 'compute_inline("T")',
                 "compute_inline(T): expected store indices that are the block's axes, each once, got [x*2]",
             ),
             "the block reads its own buffer": (
-                SELF,
+                OWN_PRODUCER,
                 'compute_inline("T")',
                 "compute_inline(T): the block reads its own buffer T",
             ),
             "the block stands under a guard": (
-                GUARDED,
+                GUARDED_PRODUCER,
                 'compute_inline("T")',
                 "compute_inline(T): the block stands under a guard",
             ),
@@ -186,17 +114,17 @@ def test_refusals():
                 "compute_inline(T): nothing reads T",
             ),
             "a reader is not a block, or reads the buffer in a binding": (
-                STORED,
+                STORING_CONSUMER,
                 'compute_inline("T")',
                 "compute_inline(T): expected every reader of T to be a block, but a store reads it",
             ),
             "an input is written again between the block and a reader": (
-                AGAIN,
+                INPUT_WRITTEN_AGAIN,
                 'compute_inline("T")',
                 "compute_inline(T): block C2 writes C, which the block reads, after it",
             ),
             "an input is not allocated at a reader": (
-                LOCAL,
+                LOCAL_INPUT,
                 'compute_inline("T")',
                 "compute_inline(T): t, which the block reads, is not allocated at its new place",
             ),

@@ -15,6 +15,7 @@ from tilewright.tensor_ir.compute import (
 from tilewright.tensor_ir.compute import index_value as index
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import blur, check, check_refusals, f32
+from tilewright.tests.schedule.stages import GUARDED_CONSUMER, PARTIAL_CONSUMER, SCOPED_INPUT, STRIDED_CONSUMER
 
 N = var("n")
 
@@ -74,37 +75,6 @@ def two_writers():
     return Trace.from_text('split("T_i", factors=(None, 4))\npeel("T_i_0")').apply(chain(7))
 
 
-GUARDED = parse_func("""
-def guarded(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = A[x]
-    for j in range(4):
-        if less(index(j, int64), index(4, int64)):
-            with block("B", x=spatial(4, j)):
-                B[x] = T[x]
-""")
-STRIDED = parse_func("""
-def strided(A: float32[4], B: out(float32[8])):
-    T = shared(float32[4])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = A[x]
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x*2] = T[x]
-""")
-PARTIAL = parse_func("""
-def partial(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = A[x]
-    for j in range(3):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x]
-""")
 REPEATED = parse_func("""
 def repeated(A: float32[4], B: out(float32[4])):
     T = shared(float32[4])
@@ -115,20 +85,6 @@ def repeated(A: float32[4], B: out(float32[4])):
     for j in range(4):
         with block("B", x=spatial(4, j)):
             B[x] = T[x]
-""")
-SCOPED = parse_func("""
-def scoped(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for h in range(4):
-        with block("T", x=spatial(4, h)):
-            T[x] = A[x]
-    for j in range(4):
-        t = local(float32[4])
-        for i in range(4):
-            with block("t", x=spatial(4, i)):
-                t[x] = T[x]
-        with block("B", x=spatial(4, j)):
-            B[x] = t[x]
 """)
 
 
@@ -193,7 +149,7 @@ def test_refusals():
                 "reverse_compute_at(C): loop T_j is vectorized, lanes cannot hold a nest",
             ),
             "the block or its producer stands under a guard": (
-                GUARDED,
+                GUARDED_CONSUMER,
                 'reverse_compute_at("B", loop="i")',
                 "reverse_compute_at(B): the block stands under a guard",
             ),
@@ -208,12 +164,12 @@ def test_refusals():
                 "reverse_compute_at(C): expected C to be the only writer of C, but block C_init writes it too",
             ),
             "the store indices are not axes of the block": (
-                STRIDED,
+                STRIDED_CONSUMER,
                 'reverse_compute_at("B", loop="i")',
                 "reverse_compute_at(B): expected store indices that are the spatial axes, each once, got [x*2]",
             ),
             "the block's nest does not run over each of its points once": (
-                PARTIAL,
+                PARTIAL_CONSUMER,
                 'reverse_compute_at("B", loop="i")',
                 "reverse_compute_at(B): the block's nest is not proved to run over axis x = j once",
             ),
@@ -258,7 +214,7 @@ def test_refusals():
                 "reverse_compute_at(C): block O writes O, which the block reads, between the loop and the block",
             ),
             "a buffer of the block is not allocated at the loop": (
-                SCOPED,
+                SCOPED_INPUT,
                 'reverse_compute_at("t", loop="h")',
                 "reverse_compute_at(t): t is not allocated at loop h",
             ),

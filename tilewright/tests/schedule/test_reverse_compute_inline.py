@@ -1,8 +1,8 @@
 from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.reverse_compute_inline import ReverseComputeInline
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder
-from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import check, check_refusals, f32, row_max
+from tilewright.tests.schedule.stages import GUARDED_CONSUMER, OWN_CONSUMER, READ_BETWEEN, SCOPED_INPUT
 
 N = var("n")
 
@@ -47,54 +47,6 @@ def other_output():
     return build_func("other", [a], [o, compute("C", (4,), lambda i: t[i] + o[i])], [t])
 
 
-OWN = parse_func("""
-def own(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = A[x]
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = select(less(index(x, int64), index(1, int64)), T[x], B[0])
-""")
-GUARDED = parse_func("""
-def guarded(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for i in range(4):
-        with block("T", x=spatial(4, i)):
-            T[x] = A[x]
-    for j in range(4):
-        if less(index(j, int64), index(4, int64)):
-            with block("B", x=spatial(4, j)):
-                B[x] = T[x]
-""")
-BETWEEN = parse_func("""
-def between(A: float32[4], B: out(float32[4]), C: out(float32[4])):
-    T = shared(float32[4])
-    for h in range(4):
-        with block("T", x=spatial(4, h)):
-            T[x] = A[x]
-    for i in range(4):
-        with block("C", x=spatial(4, i)):
-            C[x] = select(less(index(x, int64), index(0, int64)), B[x], A[x])
-    for j in range(4):
-        with block("B", x=spatial(4, j)):
-            B[x] = T[x]
-""")
-SCOPED = parse_func("""
-def scoped(A: float32[4], B: out(float32[4])):
-    T = shared(float32[4])
-    for h in range(4):
-        with block("T", x=spatial(4, h)):
-            T[x] = A[x]
-    for j in range(4):
-        t = local(float32[4])
-        for i in range(4):
-            with block("t", x=spatial(4, i)):
-                t[x] = T[x]
-        with block("B", x=spatial(4, j)):
-            B[x] = t[x]
-""")
 
 
 def test_into_a_producer():
@@ -157,12 +109,12 @@ def test_refusals():
                 "reverse_compute_inline(C): expected to read one intermediate buffer, got T, U",
             ),
             "the block reads its own buffer, or another statement writes that": (
-                OWN,
+                OWN_CONSUMER,
                 'reverse_compute_inline("B")',
                 "reverse_compute_inline(B): the block reads its own buffer B",
             ),
             "the block or its producer stands under a guard": (
-                GUARDED,
+                GUARDED_CONSUMER,
                 'reverse_compute_inline("B")',
                 "reverse_compute_inline(B): the block stands under a guard",
             ),
@@ -192,12 +144,12 @@ def test_refusals():
                 "reverse_compute_inline(C): block O writes O, which the block reads, after T",
             ),
             "the result is used between the producer and the block": (
-                BETWEEN,
+                READ_BETWEEN,
                 'reverse_compute_inline("B")',
                 "reverse_compute_inline(B): block C reads B between T and the block",
             ),
             "a buffer of the block is not allocated at the producer": (
-                SCOPED,
+                SCOPED_INPUT,
                 'reverse_compute_inline("t")',
                 "reverse_compute_inline(t): t is not allocated at T",
             ),

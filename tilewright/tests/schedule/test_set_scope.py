@@ -1,19 +1,9 @@
 from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.set_scope import SetScope
-from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import check, check_refusals, row_max
+from tilewright.tests.schedule.stages import PRIVATE
 
 F = row_max(4, 4)
-
-INSIDE = parse_func("""
-def inside(A: float32[8], B: out(float32[8])):
-    for j in range(8):
-        t = local(float32[1])
-        with block("T", z=spatial(1, 0), x=spatial(8, j)):
-            t[z] = A[x]
-        with block("B", x=spatial(8, j)):
-            B[x] = t[0]
-""")
 
 
 def test_to_local_and_back():
@@ -37,7 +27,7 @@ def test_refusals():
                 F, 'set_scope("A", scope="local")', "set_scope(A): expected an intermediate buffer, got a parameter",
             ),
             "to global: the allocation is not at the root": (
-                INSIDE,
+                PRIVATE,
                 'set_scope("t", scope="global")',
                 "set_scope(t): expected the allocation at the root for global scope, got one inside a loop",
             ),

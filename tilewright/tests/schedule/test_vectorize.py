@@ -2,6 +2,7 @@ from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.vectorize import Vectorize
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise, matmul, prefix_sum
+from tilewright.tests.schedule.stages import PRIVATE
 
 N = var("n")
 
@@ -13,16 +14,6 @@ def shift(A: float32[9, 8], B: out(float32[9, 8])):
                 B[y, x] = A[y, x]
             with block("C", y=spatial(9, i), x=spatial(8, j)):
                 B[y, x] = add(B[y, 0], A[y, x])
-""")
-
-PRIVATE = parse_func("""
-def private(A: float32[8], B: out(float32[8])):
-    for j in range(8):
-        t = local(float32[1])
-        with block("T", z=spatial(1, 0), x=spatial(8, j)):
-            t[z] = A[x]
-        with block("B", x=spatial(8, j)):
-            B[x] = t[0]
 """)
 
 

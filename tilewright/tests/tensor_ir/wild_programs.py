@@ -177,9 +177,11 @@ class _Maker:
 
     def tensor(self, rank: int = 0) -> Tensor:
         """A tensor of at least ``rank`` dimensions, often a recent one."""
-        known = [*self.inputs, *(s for s in self.stages if isinstance(s, Tensor)) ]
+        known = [*self.inputs, *(s for s in self.stages if isinstance(s, Tensor))]
         fitting = [t for t in [*known, *known[-2:], *known[-1:]] if t.ndim >= rank]
-        return self.pick(fitting) if fitting else self.input(self.shape(max(rank, 1)), self.type())  # type: ignore[return-value]
+        if not fitting:
+            return self.input(self.shape(max(rank, 1)), self.type())
+        return self.pick(fitting)  # type: ignore[return-value]
 
     def add(self, t: Tensor, tolerance: float) -> Tensor:
         self.stages.append(t)
@@ -282,20 +284,21 @@ class _Maker:
         return self.add(compute(self.name("ew"), t.shape, formula), noted[0])
 
     def converted(self) -> Tensor:
-        """A cast to any type; out of range and NaN included where ONNX and C say what comes out."""
-        t = self.tensor()
+        """A cast to any type, at times of values out of its range and of NaN."""
+        t, tame = self.tensor(), self.chance(0.5)
         tolerance = self.tolerance[t.name]
-        pool = (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
-        to = self.pick(pool if tolerance else (*_INTEGERS, *_WIDE, *_NARROW, dtypes.bool_))
+        smooth = (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
+        pool = smooth if tolerance else (*_INTEGERS, *_WIDE, *_NARROW, dtypes.bool_)
+        to: DType = self.pick(pool)  # type: ignore[assignment]
         if tolerance:
-            tolerance = max(tolerance, _TOLERANCE[to.name])  # type: ignore[attr-defined]
+            tolerance = max(tolerance, _TOLERANCE[to.name])
 
         def formula(*i: IntExpr) -> Val:
             v = self.read(t, *i)
-            if v.dtype.kind == "f" and to.is_integer:  # type: ignore[attr-defined]
-                low = float(-(1 << (to.bits - 2))) if to.kind == "i" else 0.0  # type: ignore[attr-defined]
-                v = select(op("is_nan", v), 1.0, op("min", op("max", v, low), float(1 << (to.bits - 2))))  # type: ignore[attr-defined]
-            return v.cast(to)  # type: ignore[arg-type]
+            if v.dtype.kind == "f" and to.is_integer and tame:
+                low = float(-(1 << (to.bits - 2))) if to.kind == "i" else 0.0
+                v = select(op("is_nan", v), 1.0, op("min", op("max", v, low), float(1 << (to.bits - 2))))
+            return v.cast(to)
 
         return self.add(compute(self.name("ca"), t.shape, formula), tolerance)
 
@@ -526,7 +529,8 @@ class _Maker:
             where = (place, *i[1:])
             return where, (copy[where] + new[i] if adds else new[i])
 
-        self.stages.append(update(self.name("up"), copy, (n, *t.shape[1:]), formula, ordered=(0,)))  # type: ignore[arg-type]
+        shape = (n, *t.shape[1:])
+        self.stages.append(update(self.name("up"), copy, shape, formula, ordered=(0,)))  # type: ignore[arg-type]
         return copy
 
     def reshaped(self) -> Tensor:

@@ -9,6 +9,7 @@ import pytest
 
 from tilewright.core import dtypes
 from tilewright.graph_ir.builder import GraphBuilder
+from tilewright.graph_ir.pipeline import run_passes
 from tilewright.tests.graph_ir.rewriting import apply, built, ops, reasons
 
 F = np.float32
@@ -153,3 +154,10 @@ def test_dropout_with_mask_output_is_refused() -> None:
     new, ctx = apply(graph, "dropout")
     assert new is graph
     assert "the mask output is read" in reasons(ctx)
+
+
+def test_cast_like_keeps_how_it_treats_large_numbers() -> None:
+    b = GraphBuilder("g")
+    g = b.build(b.op("CastLike", x4(b), np.zeros(1, np.float16), saturate=0))
+    (node,) = run_passes(g, "all")[0].nodes
+    assert (node.op, node.attr("saturate")) == ("Cast", 0)

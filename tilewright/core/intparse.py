@@ -1,0 +1,50 @@
+"""The text form of integer expressions, read back. The grammar is in :mod:`tilewright.core.intexpr`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from tilewright.core.errors import ParseError
+from tilewright.core.intexpr import IntExpr, const, maximum, minimum, var
+
+
+def parse(text: str) -> IntExpr:
+    """Read the text form back: ``parse(str(e)) == e``. Raises ParseError."""
+    try:
+        return from_ast(ast.parse(text, mode="eval").body)
+    except SyntaxError as e:
+        raise ParseError(f"integer expression {text!r} does not parse: {e.msg}") from e
+
+
+def from_ast(node: ast.expr, read_other: Callable[[ast.expr], IntExpr] | None = None) -> IntExpr:
+    """The expression of a Python syntax tree in that grammar. Raises ParseError.
+
+    ``read_other`` reads what the grammar leaves to other rooms: atoms that are neither names nor operations.
+    """
+    match node:
+        case ast.Constant(value=int(n)) if not isinstance(n, bool):
+            return const(n)
+        case ast.Name(id=name):
+            return var(name)
+        case ast.UnaryOp(op=ast.USub(), operand=x):
+            return -from_ast(x, read_other)
+        case ast.BinOp(left=a, op=op, right=b):
+            left, right = from_ast(a, read_other), from_ast(b, read_other)
+            match op:
+                case ast.Add():
+                    return left + right
+                case ast.Sub():
+                    return left - right
+                case ast.Mult():
+                    return left * right
+                case ast.FloorDiv() if right != 0:
+                    return left // right
+                case ast.Mod() if right != 0:
+                    return left % right
+        case ast.Call(func=ast.Name(id=("min" | "max") as name), args=[_, *_] as args):
+            parts = [from_ast(a, read_other) for a in args]
+            return minimum(*parts) if name == "min" else maximum(*parts)
+    if read_other is not None:
+        return read_other(node)
+    raise ParseError(f"not an integer expression: {ast.unparse(node)}")

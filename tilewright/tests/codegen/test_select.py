@@ -1,0 +1,44 @@
+"""Selects with real branches, and modules that break LLVM's rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.host import parse_target
+from tilewright.codegen.jit import compile_object
+from tilewright.codegen.kernel import build
+from tilewright.core import dtypes
+from tilewright.core.errors import InternalError
+from tilewright.core.intexpr import const, var
+from tilewright.tensor_ir.ir import Buffer, Const, Func, Load, Op, Select
+from tilewright.tests.codegen.helpers import nest
+
+F32 = dtypes.float32
+
+
+@pytest.mark.parametrize("divisor", [0.0, 4.0])
+def test_a_scalar_branch_beside_a_vector_branch(divisor: float) -> None:
+    a, s, c = Buffer("A", F32, (const(8),)), Buffer("S", F32, (const(1),)), Buffer("C", F32, (const(8),))
+    scalar, element = Load("S", (const(0),), F32), Load("A", (var("x"),), F32)
+    zero = Op("equal", (scalar, Const(0.0, F32)), dtypes.bool_)
+    value = Select(zero, scalar, Op("div", (element, scalar), F32))
+    data = np.arange(8, dtype=np.float32)
+    (got,) = build(Func("f", (a, s, c), 1, (), nest(value, c, 8)))([data, np.array([divisor], np.float32)])
+    np.testing.assert_array_equal(got, data / divisor if divisor else np.zeros(8))
+
+
+def test_a_module_that_breaks_the_rules_is_refused() -> None:
+    text = """
+    define i32 @f(i1 %c) {
+    entry:
+      br i1 %c, label %a, label %b
+    a:
+      %x = add i32 1, 2
+      br label %b
+    b:
+      ret i32 %x
+    }
+    """
+    with pytest.raises(InternalError, match="codegen: LLVM rejects the module"):
+        compile_object(text, parse_target(None))
