@@ -10,8 +10,8 @@ Each thread has a contiguous share of the chunks, the same share of every loop, 
 what it wrote before; when its share is done it takes from the others. A share is one 64-bit word of epoch, end and next
 chunk, so that a claim is one compare-and-swap and can never take a chunk of a job that is over. Idle workers spin for a
 moment, then sleep on a semaphore; so does the caller when the last chunk is long in coming, which frees its processor
-for the thread that has it. And a worker offers its processor to others between chunks every few milliseconds, so that it
-is not taken away in the middle of one (thread pools of other libraries spin for tens of milliseconds).
+for the thread that has it. And a worker offers its processor to others between chunks every few milliseconds, so that
+it is not taken away in the middle of one (thread pools of other libraries spin for tens of milliseconds).
 
 Layout of a team's memory (bytes): 0 ``parallel_for``, 8 chunks a job, 16 chunk function, 24 its args, 32 its dims,
 48 threads, 56 nanoseconds that an idle worker
@@ -67,7 +67,10 @@ def team_text(target: Target) -> str:
         pause, declare = "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"
     else:
         pause, declare = "fence acquire", ""
-    text = _TEXT.replace("$PAUSE", pause).replace("$POLLS", str(_POLLS)).replace("$WAIT", str(_SPIN_WAIT)).replace("$SLICE", str(_SLICE))
+    numbers = {"$POLLS": _POLLS, "$WAIT": _SPIN_WAIT, "$SLICE": _SLICE}
+    text = _TEXT.replace("$PAUSE", pause)
+    for name, value in numbers.items():
+        text = text.replace(name, str(value))
     return f'target triple = "{target.triple}"\n{declare}\n{text}'
 
 
