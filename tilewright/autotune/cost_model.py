@@ -36,7 +36,8 @@ class XGBoostConfig:
     """``objective``: ``rank:pairwise``, or ``reg:squarederror`` on log times relative to the best of the task.
 
     ``prior``: weight of the roofline's score, to which the trees add what it does not know; it matters while there are
-    few measurements, and for tasks never seen. ``threads`` bounds xgboost's own; 1 also leaves no thread behind that could disturb a measurement.
+    few measurements, and for tasks never seen. ``threads`` bounds xgboost's own; 1 also leaves no thread behind that
+    could disturb a measurement.
     """
 
     objective: str = "rank:pairwise"

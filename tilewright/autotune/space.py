@@ -116,7 +116,7 @@ class Space:
         return self._attempt(FixedDecider(values))
 
     def enumerate(self, limit: int) -> Iterator[Candidate]:
-        """Candidates in a fixed order: all combinations of the default's decisions, at most ``limit``, refused ones left out."""
+        """All combinations of the default's decisions in a fixed order, at most ``limit``, without those refused."""
         decisions = self.default().decisions
         grid = itertools.product(*(d.candidates for d in decisions))
         seen: set[str] = set()
