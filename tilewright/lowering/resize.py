@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr, as_expr
+from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, const, maximum
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis
@@ -53,7 +53,7 @@ class Spec:
 class Taps:
     """What a dimension's outputs are made of: ``place(i, t)`` and ``weight(i, t)`` for taps t below ``count``."""
 
-    count: int
+    count: IntLike
     place: Callable[[IntExpr, IntExpr], IntExpr]
     weight: Callable[[IntExpr, IntExpr], Val] | None
 
@@ -188,8 +188,8 @@ def _symbolic_weight(s: Spec, x: Val, tap: int) -> Val:
 
 
 def _symbolic_taps(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
-    if s.antialias:
-        raise c.unsupported("attribute antialias = 1 needs constant sizes")
+    if s.antialias and s.mode != "nearest":
+        return _symbolic_filter(c, s, n, m)
     if s.mode == "nearest" and (k := _whole_factor(s)) is not None:
         return Taps(1, lambda i, t: i // k, None)
 
@@ -245,6 +245,47 @@ def _symbolic_taps(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
     return Taps(count, lambda i, t: at[i, t].as_index(), lambda i, t: by[i, t])
 
 
+def _symbolic_filter(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
+    """Taps of an antialiasing filter, as many as the ratio of the sizes asks for, their weights normalised to sum 1.
+
+    A size is the floor of size times scale, so the ratio of sizes never asks for fewer taps than the scale does; those
+    beyond the filter's reach have weight 0.
+    """
+    reach = 1 if s.mode == "linear" else 2
+    if s.scale is not None:
+        wide = const(math.ceil(reach / min(s.scale, 1.0)))
+    else:
+        wide = maximum(reach, ceildiv(n * reach, maximum(m, 1)))
+    count, start = 2 * wide, 1 - wide
+    scale = _real(m) / _real(n) if s.scale is None else constant(s.scale, dtypes.float32)
+    shrink = op("min", s.loaded if s.loaded is not None else scale, 1.0)
+    where = c.stage(compute(c.name("resize_x"), (m,), lambda i: _symbolic_coordinate(c, s, i, n, m)))
+
+    def spot(i: IntExpr, t: IntExpr) -> Val:
+        return op("ceil", where[i]) - 1.0 + _real(t + start)
+
+    def raw(i: IntExpr, t: IntExpr) -> Val:
+        d = op("abs", (spot(i, t) - where[i]) * shrink)
+        if s.mode == "linear":
+            w = op("max", 1.0 - d, 0.0)
+        else:
+            a = s.cubic
+            near = ((d * (a + 2.0)) - (a + 3.0)) * d * d + 1.0
+            far = (((d * a) - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
+            w = select(d <= 1.0, near, select(d < 2.0, far, 0.0))
+        return select((spot(i, t) >= 0.0) & (spot(i, t) < _real(n)), w, 0.0) if s.exclude_outside else w
+
+    def place(i: IntExpr, t: IntExpr) -> Val:
+        return op("max", op("min", spot(i, t).cast(dtypes.int64), index_value(n - 1)), 0)
+
+    weights = c.stage(compute(c.name("resize_raw"), (m, count), raw))
+    k = c.axis(count, "filter")
+    total = c.stage(compute(c.name("resize_total"), (m,), lambda i: sum_over(weights[i, k], k)))
+    at = c.stage(compute(c.name("resize_at"), (m, count), place))
+    by = c.stage(compute(c.name("resize_weight"), (m, count), lambda i, t: weights[i, t] / total[i]))
+    return Taps(count, lambda i, t: at[i, t].as_index(), lambda i, t: by[i, t])
+
+
 def _whole_factor(s: Spec) -> int | None:
     """k if output i reads input i // k whatever the sizes are."""
     if s.scale is None or s.scale < 1 or s.scale != int(s.scale):
@@ -266,7 +307,8 @@ def _apply(c: LowerContext, x: Tensor, d: int, size: IntExpr, taps: Taps) -> Ten
         v = widen(x[(*i[:d], taps.place(i[d], tap), *i[d + 1 :])])
         return v if taps.weight is None else v.cast(dtypes.float32) * taps.weight(i[d], tap)
 
-    if taps.count > _UNROLLED_TAPS:
+    few = as_expr(taps.count).value()
+    if few is None or few > _UNROLLED_TAPS:
         k = c.axis(taps.count, "tap")
         return compute(
             c.name("resize"), shape, lambda *i: sum_over(element(i, k.index), k), axis_names=axis_names(x.ndim)
@@ -274,7 +316,7 @@ def _apply(c: LowerContext, x: Tensor, d: int, size: IntExpr, taps: Taps) -> Ten
 
     def unrolled(*i: IntExpr) -> Val:
         v = element(i, 0)
-        for t in range(1, taps.count):
+        for t in range(1, few):
             v = v + element(i, t)
         return v
 
