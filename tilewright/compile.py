@@ -145,7 +145,7 @@ def compile(  # noqa: A001
         clock.lap("link")
 
     info = BuildInfo(
-        lambda: explain_build(chosen, report, plan, kernels, clock.laps)
+        lambda: explain_build(chosen, report, lowered.refusals, plan, kernels, clock.laps)
         + ("" if records is None else f"\n\ntuning records:\n{estimated_coverage(plan, tuned.tuning)}"),
         _stages(graph, optimized, report, lowered, kernels, chosen),
         tuple(clock.laps),

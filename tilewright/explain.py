@@ -1,4 +1,4 @@
-"""The account of a build: target, time, passes and rules with their reasons, kernels, host operators."""
+"""The account of a build: target, time, passes, rules and fusions with their reasons, kernels, host operators."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from tilewright.build import Kernel
 from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan
 from tilewright.core.target import Target
+from tilewright.graph_ir.fusion import FusionRefusal
 from tilewright.graph_ir.pipeline import PassReport
 
 
 def explain_build(
-    target: Target, report: PassReport, plan: Plan, kernels: Mapping[str, Kernel], laps: Sequence[tuple[str, float]]
-) -> str:
+    target: Target, report: PassReport, refusals: Sequence[FusionRefusal], plan: Plan, kernels: Mapping[str, Kernel],
+    laps: Sequence[tuple[str, float]],
+) -> str:  # fmt: skip
     """Plain text, a section each."""
     lines = [f"target: {target.key()}", ""]
     lines += ["build time:", *(f"  {name:<16} {seconds:7.3f} s" for name, seconds in laps), ""]
     lines += ["graph passes (what fired, what was refused and why):", *_indent(report.explain()), ""]
+    lines += ["fusion (what was kept apart and why; what was fused stands with the kernels below):"]
+    lines += [*(f"  {r}" for r in refusals), ""]
     steps = list(_all_steps(plan))
     calls: dict[str, list[str]] = {}
     for s in steps:

@@ -20,7 +20,7 @@ from tilewright.core.intexpr import IntExpr, as_var, const, var
 from tilewright.core.pages import release_pages
 from tilewright.core.plan import SIZES_DOMAIN, Binding, ControlStep, HostStep, KernelStep, Plan, Slot, SlotKind, Step
 from tilewright.core.target import Target
-from tilewright.graph_ir.fusion import Group, group_graph
+from tilewright.graph_ir.fusion import FusionRefusal, Group, group_with_reasons
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, captured, make_attrs
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
@@ -33,16 +33,19 @@ from tilewright.tensor_ir.ir import Block, Const, Func, walk, walk_expr
 
 @dataclass(frozen=True, slots=True)
 class LoweredModel:
-    """A plan without workspaces, and the function behind each kernel name (unscheduled)."""
+    """A plan without workspaces, and the function behind each kernel name (unscheduled). ``refusals``: neighbours that
+    fusion kept apart, and why."""
 
     plan: Plan
     funcs: Mapping[str, Func]
+    refusals: tuple[FusionRefusal, ...] = ()
 
 
 class _Kernels:
-    """Kernel names by function, shared by a model and its bodies."""
+    """Kernel names by function and fusion's refusals, shared by a model and its bodies."""
 
     def __init__(self) -> None:
+        self.refusals: list[FusionRefusal] = []
         self.funcs: dict[str, Func] = {}
         self._names: dict[tuple[Func, tuple[str, ...]], str] = {}
 
@@ -73,7 +76,7 @@ def lower_graph_to_plan(
     packed: dict[tuple[str, str], np.ndarray] = {}
     assumptions = tuple((a.left, a.right, a.node) for a in graph.assumptions)
     plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group, assumptions).build()
-    return LoweredModel(plan, kernels.funcs)
+    return LoweredModel(plan, kernels.funcs, tuple(kernels.refusals))
 
 
 class _PlanBuilder:
@@ -122,7 +125,9 @@ class _PlanBuilder:
         for name in (*graph.inputs, *self.captures):
             self._slot(name, "input")
         inner = self.graph.replace(values=self.values)
-        groups = (*group_graph(inner, is_native=self.policy.is_native), *self._output_copies())
+        fused, refusals = group_with_reasons(inner, is_native=self.policy.is_native)
+        self.kernels.refusals.extend(refusals)
+        groups = (*fused, *self._output_copies())
         graph = self.graph
         defined_by_view = self._view_outputs(groups)
         for group in groups:
