@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         CoverageError,
         InputError,
         ModelError,
+        ResourceError,
         ScheduleError,
         TargetError,
         TilewrightError,
@@ -50,14 +51,15 @@ _HOMES = {
     "UnsupportedError": "tilewright.core.errors",
     "CoverageError": "tilewright.core.errors",
     "InputError": "tilewright.core.errors",
+    "ResourceError": "tilewright.core.errors",
     "ScheduleError": "tilewright.core.errors",
     "TargetError": "tilewright.core.errors",
 }
 
 __all__ = [
     "CompiledModel", "CoverageError", "InferenceSession", "InputError", "JSONDatabase", "MemoryDatabase", "ModelError",
-    "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace", "UnionDatabase",
-    "UnsupportedError", "__version__", "compile", "tune",
+    "ResourceError", "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace",
+    "UnionDatabase", "UnsupportedError", "__version__", "compile", "tune",
 ]  # fmt: skip
 
 

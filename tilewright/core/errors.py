@@ -20,6 +20,10 @@ class InputError(TilewrightError):
     """The arrays fed to a compiled model have wrong names, shapes or element types."""
 
 
+class ResourceError(TilewrightError):
+    """The machine lacks the memory that a run needs; the message says for what."""
+
+
 class ScheduleError(TilewrightError):
     """A schedule primitive was refused: its precondition does not hold."""
 

@@ -10,7 +10,7 @@ from typing import overload
 
 import numpy as np
 
-from tilewright.core.errors import InputError
+from tilewright.core.errors import InputError, ResourceError
 from tilewright.core.plan import KernelStep, Plan, Segment, segments
 from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage
 from tilewright.runtime.executor import Executor, PlanCode
@@ -99,7 +99,10 @@ class CompiledModel:
     def _run(self, feed: Mapping[str, object], times: list[np.ndarray] | None = None) -> list[object]:
         arrays = self._checker.arrays(feed)
         with self._lock:
-            return self._executor.run(arrays, times)
+            try:
+                return self._executor.run(arrays, times)
+            except MemoryError as e:
+                raise ResourceError(f"{self._plan.name}: out of memory: {e or 'an array is too large'}") from e
 
     def profile(self, feed: Mapping[str, object], runs: int = 10) -> Profile:
         """Time every kernel over ``runs`` inferences: medians, GFLOP/s, GB/s, percent of the measured peaks."""

@@ -6,9 +6,10 @@ import re
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import tilewright
-from tilewright.core.errors import InputError
+from tilewright.core.errors import InputError, ResourceError
 from tilewright.tests.api.models import perceptron, perceptron_by_hand, two_inputs
 
 
@@ -98,3 +99,13 @@ def test_an_error_leaves_the_model_usable(pair: tilewright.CompiledModel) -> Non
     with pytest.raises(InputError):
         pair.run({"a": _ones(2, 3)})
     assert pair.run({"a": _ones(2, 3), "b": _ones(2, 3)})["total"].sum() == 12
+
+
+def test_an_output_larger_than_the_memory_is_one_line() -> None:
+    value = helper.make_tensor_value_info
+    tile = helper.make_node("Tile", ["x", "times"], ["y"])
+    times = helper.make_tensor("times", TensorProto.INT64, [1], [10**9])
+    graph = helper.make_graph([tile], "wide", [value("x", 1, [10**4])], [value("y", 1, [10**13])], [times])
+    model = tilewright.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    with pytest.raises(ResourceError, match=r"wide: out of memory: .*10000000000000"):
+        model.run({"x": _ones(10**4)})
