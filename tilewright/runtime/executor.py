@@ -52,8 +52,6 @@ class _Direct:
     parallel: bool
     arena: np.ndarray
     table: _Table
-    pointers_address: int
-    dims_address: int
 
 
 @dataclass(slots=True)
@@ -132,13 +130,11 @@ class Executor:
     def run(self, inputs: Sequence[object], times: list[np.ndarray] | None = None) -> list[object]:
         """Outputs for ``inputs`` (already checked), in plan order."""
         plan = self.plan
-        arrays: dict[str, object] = dict(zip((*plan.inputs, *plan.captures), inputs, strict=True))
-        env: dict[str, int] = {}
-        for b in self._input_bindings:
-            self._bind(b.symbol, b.axis, b.element, self._value(b.slot, arrays, env, None), env)
+        env = self.symbols(inputs)
         layout = self._layout(env)
         if self._is_direct and times is None:
             return self._run_direct(inputs, env, layout)
+        arrays = self._by_name(inputs)
         for w in self._walk:
             if isinstance(w, Segment):
                 self._run_segment(w, arrays, env, layout, times)
@@ -172,11 +168,12 @@ class Executor:
             for p in positions:
                 pointers[p] = where
             outputs.append(array)
+        table = direct.table
         if self._crew.threads > 1 and direct.parallel:
             with self._crew.borrowed(True) as team:
-                direct.call(direct.pointers_address, direct.dims_address, team, None)
+                direct.call(table.pointers_address, table.dims_address, team, None)
         else:
-            direct.call(direct.pointers_address, direct.dims_address, None, None)
+            direct.call(table.pointers_address, table.dims_address, None, None)
         return outputs
 
     def _make_direct(self, env: Mapping[str, int], layout: _Layout) -> _Direct:
@@ -191,7 +188,7 @@ class Executor:
             memoryview(table.pointers),  # type: ignore[arg-type]  # arrays are buffers from Python 3.12 on
             tuple((order.index(n), p) for n, p in table.patches if n in order),
             tuple((s.shape_values(env), s.dtype.numpy, positions.get(s.name, ())) for s in slots),
-            self._entries[w], self._parallel[w], self._arena, table, table.pointers_address, table.dims_address,
+            self._entries[w], self._parallel[w], self._arena, table,
         )  # fmt: skip
 
     def _check_assumptions(self, known: frozenset[str], env: Mapping[str, int]) -> None:
@@ -206,11 +203,16 @@ class Executor:
 
     def symbols(self, inputs: Sequence[object]) -> dict[str, int]:
         """The symbols that the inputs alone determine."""
-        arrays = dict(zip((*self.plan.inputs, *self.plan.captures), inputs, strict=True))
         env: dict[str, int] = {}
+        if not self._input_bindings:
+            return env
+        arrays = self._by_name(inputs)
         for b in self._input_bindings:
             self._bind(b.symbol, b.axis, b.element, self._value(b.slot, arrays, env, None), env)
         return env
+
+    def _by_name(self, inputs: Sequence[object]) -> dict[str, object]:
+        return dict(zip((*self.plan.inputs, *self.plan.captures), inputs, strict=True))
 
     @staticmethod
     def _bind(symbol: str, axis: int | None, element: int | None, value: object, env: dict[str, int]) -> None:

@@ -21,7 +21,6 @@ from tilewright.schedule.primitives.sample_compute_location import ROOT
 from tilewright.schedule.rules.facts import (
     all_blocks,
     is_multiply_add,
-    is_reduction,
     is_spatial,
     loops_of,
     nanoseconds,
@@ -251,7 +250,7 @@ def _write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> Non
 def _operand_stages(s: Schedule, reduction: str) -> list[str]:
     """Stages at the root that only the reduction reads: the padded or packed operand."""
     block = find_block(s.func, reduction)
-    stages = {b.buffer: b for b in all_blocks(s.func) if is_spatial(b) and not is_reduction(b)}
+    stages = {b.buffer: b for b in all_blocks(s.func) if is_spatial(b)}
     found: list[Block] = [stages[x.buffer] for x in loads(block.value) if x.buffer in stages]
     return [b.name for b in found if [u.name for u in consumers(s.func, b.buffer)] == [reduction]]
 
