@@ -258,7 +258,9 @@ class Executor:
             if array is None:
                 slot = self.plan.slots[name]
                 array = arrays[name] = _fresh(slot.shape_values(env), slot.dtype.numpy)
-            where = address(array) if isinstance(array, np.ndarray) else 0
+            if not isinstance(array, np.ndarray):
+                raise InternalError(f"slot {name!r}: a kernel needs an array, got {type(array).__name__}")
+            where = address(array)
             for p in positions:
                 table.pointers[p] = where
         clock = None
