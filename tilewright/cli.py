@@ -22,9 +22,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "profile": ("tilewright.commands.profile", "time every kernel against the machine's measured peaks"),
     "tune": ("tilewright.commands.tune", "tune a model's kernels and keep the records in a log"),
     "db": ("tilewright.commands.db", "show, merge, prune and explain tuning logs"),
+    "report": ("tilewright.commands.report", "what a tuning log says, as one HTML page"),
     "explain": ("tilewright.commands.explain", "what the build did, what it refused, and why"),
     "doctor": ("tilewright.commands.doctor", "the CPU, caches, threads and why, measured peaks, versions"),
-    "demo": ("tilewright.commands.demo", "compile, verify and time a network of the onnx package"),
+    "demo": ("tilewright.commands.demo", "compile, tune, verify and time a network of the onnx package"),
 }
 """Command name -> its module (``add_arguments``, ``run``) and one line of help."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
-from typing import TextIO
+from dataclasses import replace
 
-from tilewright.autotune.scheduler import EFFORTS, Progress
+from tilewright.autotune.scheduler import EFFORTS
 from tilewright.autotune.strategies import STRATEGIES
 from tilewright.commands.common import add_build_options, add_input_options, read_arrays
+from tilewright.commands.live import view
+from tilewright.core.config import terminal
 from tilewright.tuning import TuneOptions, tune_model
 
 
@@ -44,28 +45,19 @@ def run(args: argparse.Namespace) -> int:
         strategy=args.strategy,
         check_network=not args.no_check,
         cache=not args.no_cache,
-        on_progress=None if args.quiet else live_view(sys.stdout),
     )
+    shown = None if args.quiet else view(sys.stdout, terminal(), args.time)
+    if shown is not None:
+        options = replace(
+            options, on_trial=(shown.on_trial,), on_progress=shown.on_progress, on_stage=shown.on_stage
+        )  # fmt: skip
     try:
         done = tune_model(args.model, args.log, options=options)
     except KeyboardInterrupt:
-        print(f"\ninterrupted; what was measured is in {args.log}")
+        print(f"interrupted; what was measured is in {args.log}")
         return 130
-    if not args.quiet and sys.stdout.isatty():
-        print()
+    finally:
+        if shown is not None:
+            shown.close()
     print(done.summary())
     return 0
-
-
-def live_view(out: TextIO) -> Callable[[Progress], None]:
-    """A line that is rewritten on a terminal; a line each time the network got 1 % faster elsewhere."""
-    if out.isatty():
-        return lambda p: print(f"\r\x1b[K{p}", end="", file=out, flush=True)
-    last = [0.0]
-
-    def on_change(p: Progress) -> None:
-        if p.speedup > 1.01 * last[0]:
-            last[0] = p.speedup
-            print(p, file=out, flush=True)
-
-    return on_change

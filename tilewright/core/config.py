@@ -3,7 +3,7 @@
 ``TILEWRIGHT_CACHE``: directory of the object cache (default ``$XDG_CACHE_HOME/tilewright``, else
 ``~/.cache/tilewright``); ``0`` or ``off`` turns the cache off. ``TILEWRIGHT_CACHE_BYTES``: its size limit in bytes
 (default 1 GiB). ``TILEWRIGHT_SPIN_MS``: how long an idle worker thread spins before it sleeps (default 5, or 0 under a
-CPU quota).
+CPU quota). ``NO_COLOR`` and ``TERM`` mean what they mean elsewhere.
 """
 
 from __future__ import annotations
@@ -30,6 +30,21 @@ class Config:
 def child_environment(changes: Mapping[str, str]) -> dict[str, str]:
     """The environment for a process that this one starts: its own with ``changes``."""
     return {**os.environ, **changes}
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """``moves``: the cursor can be moved, so that text is drawn over. ``colours``: wanted (https://no-color.org)."""
+
+    moves: bool
+    colours: bool
+
+
+def terminal(environment: Mapping[str, str] | None = None) -> Terminal:
+    """What the environment says of the terminal, if there is one."""
+    env = os.environ if environment is None else environment
+    moves = env.get("TERM", "dumb") not in ("", "dumb")
+    return Terminal(moves, moves and not env.get("NO_COLOR"))
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Config:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import operator
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -9,9 +11,15 @@ from typing import Any
 
 import pytest
 
+from tilewright.autotune.database import MemoryDatabase
+from tilewright.autotune.learner import Learner
 from tilewright.autotune.measure import LocalMeasurer
+from tilewright.autotune.models import HeuristicModel
 from tilewright.autotune.outcome import Failed, FailureKind, Ok, Outcome
+from tilewright.autotune.records import to_line
+from tilewright.autotune.space import Space
 from tilewright.autotune.task import Task
+from tilewright.autotune.tuner import Budget, tune_task
 from tilewright.tests.autotune.measuring import FAULTS, QUICK, faulty, split, task
 
 
@@ -96,12 +104,41 @@ def test_dask_gives_the_same(client: Any, expected: list[str]) -> None:
     assert shape(m.measure(t, some(t))) == expected
 
 
+def records_of(measurer: LocalMeasurer) -> list[dict[str, Any]]:
+    """What tuning a task leaves in a log, up to timing."""
+    t = task()
+    database = MemoryDatabase()
+    tune_task(
+        t, Space(t.func, t.target), measurer, strategy="random", database=database, learner=Learner(HeuristicModel()),
+        budget=Budget(max_trials=12),
+    )  # fmt: skip
+    seen: dict[str, dict[str, Any]] = {}
+    for r in database.records():  # the best few are measured again; which those are depends on timing
+        line = json.loads(to_line(r))
+        for timing in ("seconds", "samples", "compile_seconds", "time", "elapsed"):
+            del line[timing]
+        seen.setdefault(r.candidate, line)
+    return list(seen.values())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tuning_through_dask_leaves_the_same_records(client: Any) -> None:
+    with LocalMeasurer(QUICK) as local:
+        expected = records_of(local)
+    assert len(expected) == 12
+    remote = records_of(LocalMeasurer(QUICK, client.get_executor()))
+    key = operator.itemgetter("candidate")
+    assert sorted(remote, key=key) == sorted(expected, key=key)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_dask_worker_that_dies_is_replaced(client: Any) -> None:
     t = task()
     m = LocalMeasurer(QUICK, client.get_executor())
-    pid = next(iter(client.run(os.getpid).values()))
-    os.kill(pid, 9)
+    before = set(client.run(os.getpid).values())
+    os.kill(min(before), 9)
     outcomes = m.measure(t, [split(t, n) for n in range(2, 20)])
     assert all(isinstance(o, Ok) for o in outcomes), outcomes
     client.wait_for_workers(2, timeout=60)
+    after = set(client.run(os.getpid).values())
+    assert min(before) not in after

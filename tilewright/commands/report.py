@@ -1,0 +1,32 @@
+"""``report LOG -o report.html``: what a tuning log says, as one page that needs no other file."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from tilewright.autotune.peaks import measure_peaks
+from tilewright.codegen.host import detect_host
+from tilewright.core.target import Target
+from tilewright.report.page import report
+from tilewright.runtime.profile import Peaks
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("log", metavar="LOG", help="a tuning log")
+    parser.add_argument("-o", "--output", metavar="FILE", default="report.html", help="default: report.html")
+    parser.add_argument("--no-peaks", action="store_true", help="do not measure this machine's peaks for the roofline")
+
+
+def run(args: argparse.Namespace) -> int:
+    here = detect_host()
+    page = report(args.log, here, None if args.no_peaks else partial(_peaks, here))
+    output = Path(args.output)
+    output.write_text(page, encoding="utf-8")
+    print(f"{output}: {len(page) / 1024:.0f} KiB")
+    return 0
+
+
+def _peaks(here: Target, threads: int) -> Peaks:
+    return measure_peaks(here.with_threads(threads), threads)
