@@ -60,6 +60,10 @@ class ModuleText:
         if name not in self.declarations:
             self.declarations[name] = f"declare {result} @{name}({', '.join(args)})"
 
+    def declare_text(self, line: str) -> None:
+        """As :meth:`declare`, for a whole line: ``declare i32 @f(i32)``."""
+        self.declarations.setdefault(line[line.index("@") + 1 : line.index("(")], line)
+
     def text(self) -> str:
         """The module."""
         parts = [f'target triple = "{self.target.triple}"', *self.declarations.values(), *self.helpers.values()]

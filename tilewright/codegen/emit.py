@@ -24,6 +24,7 @@ from tilewright.core.errors import InternalError
 from tilewright.core.intbounds import loop_range, simplify
 from tilewright.core.intexpr import IntExpr, const
 from tilewright.core.target import Target
+from tilewright.tensor_ir.analysis.access import in_place_buffers
 from tilewright.tensor_ir.empty_reductions import store_empty_inits
 from tilewright.tensor_ir.ir import (
     Alloc,
@@ -114,7 +115,7 @@ def _phase_function(
     """The internal function that runs ``nests``."""
     code = Code(module)
     ctx = Context(code, evaluate)
-    shared = _inplace(func)
+    shared = in_place_buffers(func)
     uses = [_uses(s) for s in nests]
     read = {b for r, _ in uses for b in r}
     written = {b for _, w in uses for b in w}
@@ -133,7 +134,7 @@ def _phase_function(
         ctx.indexer.env[d] = f"%d{i}"
         ctx.indexer.define(f"%d{i}", 0)
         params.append(f"i64 %d{i}")
-    emitter = StatementEmitter(ctx, pad)
+    emitter = StatementEmitter(ctx, func, pad)
     for b in local:
         if b.name in read | written:
             emitter.allocate(b)
@@ -155,12 +156,6 @@ def _bytes(b: Buffer) -> int | None:
             return None
         total *= n
     return total
-
-
-def _inplace(func: Func) -> set[str]:
-    """Buffers that may share their bytes exactly, from the attribute ``inplace``: ``"out:in, out2:in2"``."""
-    text = dict(func.attrs).get("inplace", "")
-    return {name.strip() for pair in text.split(",") for name in pair.split(":") if name.strip()}
 
 
 def _chunk_function(func: Func, index: int, pointers: int) -> str:

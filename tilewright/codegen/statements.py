@@ -9,21 +9,25 @@ from tilewright.codegen.builder import Value
 from tilewright.codegen.context import Context, Lanes
 from tilewright.codegen.expressions import evaluate
 from tilewright.codegen.flatten import BufferInfo
+from tilewright.codegen.intrinsics import call_intrinsic
 from tilewright.codegen.llvm_types import memory_type
 from tilewright.codegen.memory import any_lane, store
 from tilewright.core.errors import InternalError
 from tilewright.core.intbounds import interval, loop_range, simplify
 from tilewright.core.intexpr import IntExpr, const, product
-from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Guard, Loop, Seq, Stmt, Store, expr_free_vars, walk
+from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
+from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Guard, Loop, Seq, Stmt, Store, expr_free_vars, walk
 
 STACK_LIMIT = 512 * 1024
 
 
 class StatementEmitter:
-    """Writes statements into a context. ``vector_pad``: elements by which local buffers are longer than their shape."""
+    """Writes statements of ``func`` into a context. ``vector_pad``: elements by which local buffers are longer than
+    their shape."""
 
-    def __init__(self, ctx: Context, vector_pad: int) -> None:
+    def __init__(self, ctx: Context, func: Func, vector_pad: int) -> None:
         self.ctx = ctx
+        self.func = func
         self.vector_pad = vector_pad
         self.stack_bytes = 0
         self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
@@ -64,7 +68,9 @@ class StatementEmitter:
         extent = ctx.indexer.value(simplify(s.extent, ctx.indexer.ranges))
         if isinstance(extent, int) and extent <= 0:
             return
-        if s.kind == "vectorized" and not self.parts and self._can_vectorize(s):
+        if intrinsic_of(s) is not None:
+            call_intrinsic(ctx, self.func, s)
+        elif s.kind == "vectorized" and not self.parts and self._can_vectorize(s):
             self._vectorized(s, extent)
         elif s.kind == "unrolled" or (s.kind == "vectorized" and self.parts):
             self._unrolled(s, extent)

@@ -387,15 +387,16 @@ def _join_div_mod(
 ) -> IntExpr | None:
     """``c*rest*(x % d) + c*d*rest*(x // d)`` is ``c*rest*x``: the sum with that pair joined, or None.
 
-    ``atoms``: all that occur in ``terms``.
+    The remainder may be that of ``x`` less a multiple of ``d``. ``atoms``: all that occur in ``terms``.
     """
     num, den = a.args
     quotient = a.quotient()
-    if len(quotient.terms) != 1 or quotient.const or quotient.terms[0][1] != 1:
-        return None
-    whole = quotient.terms[0][0]
-    if whole[0] not in atoms:  # the usual case, found without building anything
-        return None
+    if len(quotient.terms) != 1 or quotient.const or quotient.terms[0][1] != 1 or quotient.terms[0][0][0] not in atoms:
+        same = [q for q in atoms if isinstance(q, FloorDiv) and q.args[1] == den and _is_same_mod(q, a)]
+        if not same:  # the usual case
+            return None
+        found = min(same, key=str)
+        num, quotient = found.args[0], of_atom(found)
     rest = mono[:i] + mono[i + 1 :]
     c = terms[mono]
     pair = IntExpr(((rest, 1),), 0) if rest else ONE
@@ -404,6 +405,15 @@ def _join_div_mod(
         return None
     left = {m: k for m, k in terms.items() if m != mono and m not in dict(product.terms)}
     return _make(left, constant) + pair * num * c
+
+
+def _is_same_mod(q: FloorDiv, a: Mod) -> bool:
+    """True if the dividends of ``x // d`` and ``y % d`` differ by a multiple of the constant ``d``."""
+    d = q.args[1].value()
+    if not d:
+        return False
+    apart = q.args[0] - a.args[0]
+    return apart.const % d == 0 and all(c % d == 0 for _, c in apart.terms)
 
 
 _SMALL = tuple(IntExpr((), n) for n in range(-16, 1025))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intbounds import Ranges, loop_range, simplify
+from tilewright.core.intbounds import Ranges, loop_range, simplify, upper_bound
 from tilewright.core.intexpr import IntExpr, IntLike, as_expr
 from tilewright.tensor_ir.analysis import scopes
+from tilewright.tensor_ir.analysis.intrinsic_match import broken_intrinsics
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,
@@ -61,19 +62,39 @@ def refuse(primitive: Primitive, message: str) -> ScheduleError:
 
 # -- look-ups in the name of a primitive -------------------------------------------------------------------------
 def find_loop(func: Func, var: str, who: Primitive) -> Loop:
-    """The loop named ``var``. Raises ScheduleError, in the name of ``who``, when there is none."""
-    return _named(who, lambda: scopes.find_loop(func, var))
+    """The loop named ``var``. Raises ScheduleError, in the name of ``who``, when there is none or it is sealed."""
+    loop = _named(who, lambda: scopes.find_loop(func, var))
+    require_open(scopes.loop_path(func, var), who, f"loop {var}")
+    return loop
 
 
 def find_nested_loop(func: Func, var: str, who: Primitive) -> tuple[Loop, list[Loop]]:
     """The loop named ``var`` and the loops around it, outermost first. Raises ScheduleError when there is none."""
-    loops = scopes.loops_in(scopes.loop_path(func, var))
-    return (loops[-1], loops[:-1]) if loops else (find_loop(func, var, who), [])
+    loop = find_loop(func, var, who)
+    return loop, scopes.loops_in(scopes.loop_path(func, var))[:-1]
 
 
 def find_block(func: Func, name: str, who: Primitive) -> Block:
-    """The block named ``name``. Raises ScheduleError, in the name of ``who``, when there is none."""
-    return _named(who, lambda: scopes.find_block(func, name))
+    """The block named ``name``. Raises ScheduleError, in the name of ``who``, when there is none or it is sealed."""
+    block = _named(who, lambda: scopes.find_block(func, name))
+    require_open(scopes.block_path(func, name), who, f"block {name}")
+    return block
+
+
+def require_open(path: Iterable[Stmt], who: Primitive, subject: str) -> None:
+    """Refuses where a statement of ``path`` is an opaque loop: ``subject``, at its end, is part of a unit."""
+    for s in path:
+        if isinstance(s, Loop) and s.kind == "opaque":
+            raise refuse(who, f"{subject} is part of the opaque loop {s.var}")
+
+
+def require_intrinsics(who: Primitive, func: Func, result: Func) -> None:
+    """Refuses ``result`` if a nest that is run by an intrinsic in ``func`` is no longer what the intrinsic computes.
+
+    For steps that change the accesses to a buffer, or its shape, everywhere.
+    """
+    if func is not result and (changed := next(broken_intrinsics(result), None)) is not None:
+        raise refuse(who, f"{changed[0]} would no longer be what intrinsic {changed[1]} computes: {changed[2]}")
 
 
 def find_buffer(func: Func, name: str, who: Primitive) -> Buffer:
@@ -157,7 +178,7 @@ def simplify_stmt(s: Stmt, ranges: Ranges) -> Stmt:
     Identity-preserving: what the ranges do not decide stays the same object. Extents stay ``>= 0`` where they were.
     """
     if isinstance(s, Loop):
-        extent = _simplified(s.extent, ranges)
+        extent = with_bound(s, _simplified(s.extent, ranges), s.extent, ranges)
         body = simplify_stmt(s.body, {**ranges, s.var: loop_range(extent)})
         if extent is s.extent and body is s.body:
             return s
@@ -172,6 +193,12 @@ def simplify_stmt(s: Stmt, ranges: Ranges) -> Stmt:
     if isinstance(s, Guard):
         return Guard(simplify_expr(s.condition, ranges), simplify_stmt(s.body, ranges))
     return map_children(s, lambda c: simplify_stmt(c, ranges))
+
+
+def with_bound(loop: Loop, new: IntExpr, old: IntExpr, ranges: Ranges) -> IntExpr:
+    """``new``, or the equal ``old`` where ``loop`` needs a constant bound of its extent that ``new`` does not show."""
+    needed = loop.kind in ("vectorized", "unrolled")
+    return old if needed and upper_bound(new, ranges) is None else new
 
 
 def simplify_expr(e: Expr, ranges: Ranges) -> Expr:

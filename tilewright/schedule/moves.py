@@ -6,13 +6,17 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.core.intexpr import IntExpr, as_var
+from tilewright.core.intbounds import is_nonneg
+from tilewright.core.intexpr import ZERO, IntExpr, as_var, product
 from tilewright.schedule.base import Primitive, find_block, refuse, replace_stmt
-from tilewright.tensor_ir.analysis.scopes import loads_of, loops_around, path_to
+from tilewright.tensor_ir.analysis.dependence import is_injective
+from tilewright.tensor_ir.analysis.scopes import block_path, loads_of, loop_ranges, loops_around, path_to
+from tilewright.tensor_ir.analysis.sweeps import covers_once
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,
     Buffer,
+    Const,
     Expr,
     Func,
     Guard,
@@ -87,6 +91,21 @@ def reduction_update(block: Block) -> Expr | None:
     return None if any(x.buffer == block.buffer for x in loads(new)) else new
 
 
+_IDEMPOTENT = frozenset(("max", "min", "logical_and", "logical_or", "bit_and", "bit_or"))
+_IDENTITY = {"add": 0, "mul": 1, "logical_xor": 0, "bit_xor": 0}
+
+
+def neutral_value(block: Block) -> Expr | None:
+    """What a reduction may take in one more step without another result: its initial value, if that is neutral.
+
+    For ``max`` and its kin any initial value is, since it is part of the result already.
+    """
+    combiner, init = block.value.name if isinstance(block.value, Op) else "", block.init
+    if combiner in _IDEMPOTENT:
+        return init
+    return init if isinstance(init, Const) and combiner in _IDENTITY and init.value == _IDENTITY[combiner] else None
+
+
 def plain_axes(block: Block) -> list[str | None] | None:
     """For each store index the axis that it is, or None for a constant; None if one is anything else or repeats."""
     names = {a.name for a in block.axes}
@@ -124,10 +143,46 @@ def require_only_writer(who: Primitive, func: Func, block: Block, buffer: str) -
         raise refuse(who, f"expected {block.name} to be the only writer of {buffer}, but {others[0]} writes it too")
 
 
+def is_written_whole(func: Func, buffer: Buffer) -> bool:
+    """True if one block is proved to write every element of ``buffer``; padding of a layout is written by none."""
+    return any(
+        isinstance(s.stmt, Block) and s.written == buffer.name and _fills(func, s.stmt, s.loops, buffer)
+        for s in sites(func.body)
+    )
+
+
+def _fills(func: Func, block: Block, loops: tuple[Loop, ...], buffer: Buffer) -> bool:
+    """The nest runs over all of the axes once, and these hit as many different elements as there are."""
+    guarded = any(isinstance(s, Guard) for s in block_path(func, block.name))
+    if guarded or (has_reduction(block) and block.init is None):
+        return False
+    ranges = loop_ranges(loops)
+    placing = frozenset().union(*(i.free_vars() for i in block.indices))
+    axes = {a.name: a.extent for a in block.axes if a.name in placing}
+    idle = {x.var for x in loops}
+    for a, b in zip(block.axes, block.bindings, strict=True):
+        if a.name not in axes:
+            idle -= b.free_vars() if a.kind == "reduce" else set()
+            continue
+        if b.free_vars() & ranges.keys() - idle or not covers_once(b, loops, a.extent, ranges):
+            return False
+        idle -= b.free_vars()
+    runs = all(is_nonneg(x.extent - 1, {}) for x in loops if x.var in idle)
+    return runs and product(axes.values()) == product(buffer.shape) and is_injective(block.indices, axes)
+
+
 def require_no_guard(who: Primitive, path: Iterable[Stmt]) -> None:
     """Refuses a block that runs only under a condition."""
     if any(isinstance(s, Guard) for s in path):
         raise refuse(who, "the block stands under a guard")
+
+
+def require_first_step(who: Primitive, block: Block, loops: Iterable[Loop]) -> None:
+    """Refuses unless the first iteration of ``loops`` is the first step of the reduction, which stores its init."""
+    start = {x.var: ZERO for x in loops}
+    for a, b in zip(block.axes, block.bindings, strict=True):
+        if a.kind == "reduce" and b.substitute(start) != 0:
+            raise refuse(who, f"reduce axis {a.name} = {b} does not start at 0 in the nest")
 
 
 def require_local(who: Primitive, shape: Sequence[IntExpr], path: Iterable[Stmt]) -> None:

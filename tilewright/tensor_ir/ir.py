@@ -23,8 +23,13 @@ thread (scans, scatters).
 
 Loop kinds: ``serial``; ``parallel`` (iterations spread over threads; outermost loops of the function only);
 ``vectorized`` (constant upper bound of the extent; lanes run at once, those at or above the extent are masked off);
-``unrolled`` (likewise, written out). Names of loops, buffers and blocks are unique in a function: they are the
-references that traces use.
+``unrolled`` (likewise, written out); ``opaque`` (as serial, and a unit with all that it holds: schedule steps work
+around it, none reaches inside). Names of loops, buffers and blocks are unique in a function: they are the references
+that traces use.
+
+An opaque loop with the annotation ``intrinsic`` is run by the machine code of the :class:`TensorIntrin` of that name:
+one of :data:`tilewright.tensor_ir.intrinsics.TENSOR_INTRINSICS`, or one that the function brings along. The nest stays
+where it is: it is what the code must compute, and what every analysis and the interpreter see.
 
 Buffers are dense and row-major. Scopes: ``global`` (a parameter, or an intermediate that all threads see, placed in
 the arena by the memory plan), ``local`` (private to a thread and to the iteration it is allocated in: stack or
@@ -41,7 +46,7 @@ from typing import Literal, TypeAlias
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import Atom, IntExpr, IntLike, Var, of_atom
 
-LoopKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled"]
+LoopKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled", "opaque"]
 AxisKind: TypeAlias = Literal["spatial", "reduce", "ordered"]
 Scope: TypeAlias = Literal["global", "local"]
 
@@ -208,9 +213,43 @@ Stmt: TypeAlias = Seq | Loop | Block | Alloc | Guard | Store
 
 
 @dataclass(frozen=True, slots=True)
+class MachineCode:
+    """LLVM IR for an intrinsic: the instructions of a function that returns nothing, without head and final ``ret``.
+
+    Its parameters are, for each parameter ``A`` of the description, ``ptr %A`` (the first element) and ``i64 %A_d`` for
+    every dimension ``d`` but the last: elements from one index of that dimension to the next. Elements of the last
+    dimension are neighbours. Every element is read before it is written. ``features``: what the target must have
+    (``"avx2"``); ``declares``: the functions that it calls.
+    """
+
+    body: str
+    features: tuple[str, ...] = ()
+    declares: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorIntrin:
+    """Machine code for a small computation of fixed size.
+
+    ``description``: what it computes, one nest of loops; its name is the intrinsic's. ``dense``: parameters whose
+    dimensions must all lie without gaps, not the last alone. ``code``: implementations; a target gets the first that it
+    can run; empty for those of codegen's own table.
+    """
+
+    description: Func
+    dense: tuple[str, ...] = ()
+    code: tuple[MachineCode, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.description.name
+
+
+@dataclass(frozen=True, slots=True)
 class Func:
     """A function. ``params``: inputs, then outputs; ``outputs`` counts the outputs. ``dims``: names of the integer
-    parameters that extents and shapes may use. ``attrs``: sorted facts from lowering (``("flops", "2*m*n*k")``)."""
+    parameters that extents and shapes may use. ``attrs``: sorted facts from lowering (``("flops", "2*m*n*k")``).
+    ``intrinsics``: those that its opaque loops may name besides the built-in ones."""
 
     name: str
     params: tuple[Buffer, ...]
@@ -218,6 +257,7 @@ class Func:
     dims: tuple[str, ...]
     body: Stmt
     attrs: tuple[tuple[str, str], ...] = field(default=())
+    intrinsics: tuple[TensorIntrin, ...] = ()
 
 
 # -- building and walking ----------------------------------------------------------------------------------------

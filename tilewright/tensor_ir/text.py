@@ -11,7 +11,10 @@ The text is Python syntax, so that Python's own ``ast`` reads it::
                         init(float32(0.0))
                         C[C_i_, C_j_] = add(C[C_i_, C_j_], mul(A[C_i_, k_], B[k_, C_j_]))
 
-- A loop's kind is what it ranges over: ``range``, ``parallel``, ``vectorized``, ``unrolled``; annotations come last.
+- A loop's kind is what it ranges over: ``range``, ``parallel``, ``vectorized``, ``unrolled``, ``opaque``; annotations
+  come last.
+- ``@intrinsic("def f(A: float32[8], ...): ...", dense=("A",), code=(("llvm ir", features, declares),))`` gives an
+  intrinsic of the function's own.
 - Each block axis is ``kind(extent, binding)``; ``init`` is what the first point of a reduction stores beforehand.
 - ``acc = local(float32[4, 8])`` (or ``shared``, for scope global) allocates for the rest of the suite it stands in;
   ``with local(float32[4, 8]) as acc:`` for the statements under it. ``align=`` follows if it is not 64.
@@ -47,12 +50,14 @@ from tilewright.tensor_ir.ir import (
     Load,
     Loop,
     LoopKind,
+    MachineCode,
     Op,
     Scope,
     Select,
     Seq,
     Stmt,
     Store,
+    TensorIntrin,
     format_expr,
     seq,
 )
@@ -60,6 +65,7 @@ from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
 _LOOP_WORDS: dict[LoopKind, str] = {
     "serial": "range", "parallel": "parallel", "vectorized": "vectorized", "unrolled": "unrolled",
+    "opaque": "opaque",
 }  # fmt: skip
 _LOOP_KINDS = {word: kind for kind, word in _LOOP_WORDS.items()}
 _SCOPE_WORDS: dict[Scope, str] = {"global": "shared", "local": "local"}
@@ -81,12 +87,18 @@ def print_func(func: Func) -> str:
     lines = [f"def {func.name}({', '.join(params)}):", *_stmt_lines(func.body, 1)]
     if func.attrs:
         lines.insert(0, f"@attrs({_pairs(func.attrs)})")
+    lines[:0] = map(_intrinsic_text, func.intrinsics)
     return "\n".join(lines) + "\n"
 
 
 def print_stmt(stmt: Stmt) -> str:
     """The text of a statement alone (for messages)."""
     return "\n".join(_stmt_lines(stmt, 0)) + "\n"
+
+
+def _intrinsic_text(x: TensorIntrin) -> str:
+    code = tuple((c.body, c.features, c.declares) for c in x.code)
+    return f"@intrinsic({_quoted(print_func(x.description))}, dense={x.dense!r}, code={code!r})"
 
 
 def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
@@ -163,10 +175,17 @@ def _refuse(node: ast.AST, expected: str) -> NoReturn:
 
 def _function(node: ast.FunctionDef) -> Func:
     attrs: tuple[tuple[str, str], ...] = ()
+    intrinsics: list[TensorIntrin] = []
     for d in node.decorator_list:
-        if not isinstance(d, ast.Call) or not isinstance(d.func, ast.Name) or d.func.id != "attrs":
-            _refuse(d, "@attrs(...)")
-        attrs = _read_pairs(d.keywords)
+        match d:
+            case ast.Call(func=ast.Name(id="attrs"), args=[], keywords=pairs):
+                attrs = _read_pairs(pairs)
+            case ast.Call(func=ast.Name(id="intrinsic"), args=[description], keywords=[dense, code]):
+                of_text = parse_func(ast.literal_eval(description))
+                codes = tuple(MachineCode(*c) for c in ast.literal_eval(code.value))
+                intrinsics.append(TensorIntrin(of_text, ast.literal_eval(dense.value), codes))
+            case _:
+                _refuse(d, "@attrs(...) or @intrinsic(...)")
     dims: list[str] = []
     inputs: list[Buffer] = []
     outputs: list[Buffer] = []
@@ -181,7 +200,7 @@ def _function(node: ast.FunctionDef) -> Func:
             inputs.append(_read_buffer(a.arg, a.annotation))
     types = {b.name: b.dtype for b in (*inputs, *outputs)}
     body = _suite(node.body, types)
-    return Func(node.name, (*inputs, *outputs), len(outputs), tuple(dims), body, attrs)
+    return Func(node.name, (*inputs, *outputs), len(outputs), tuple(dims), body, attrs, tuple(intrinsics))
 
 
 def _called(node: ast.AST | None) -> str | None:
@@ -245,7 +264,7 @@ def _stmt(node: ast.stmt, types: Mapping[str, DType]) -> Stmt:
         case ast.For(target=ast.Name(id=name), iter=ast.Call(args=[extent], keywords=notes), body=body):
             word = _called(node.iter)
             if word not in _LOOP_KINDS:
-                _refuse(node.iter, "range, parallel, vectorized or unrolled")
+                _refuse(node.iter, "range, parallel, vectorized, unrolled or opaque")
             return Loop(name, _read_index(extent, types), _suite(body, types), _LOOP_KINDS[word], _read_pairs(notes))
         case ast.If(test=test, body=body, orelse=[]):
             return Guard(_read_value(test, types), _suite(body, types))

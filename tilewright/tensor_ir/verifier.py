@@ -15,6 +15,7 @@
 13. outputs are counted by ``outputs``, inputs are never written, outputs are
 14. shapes, axis extents and loop extents do not read memory and are not negative; shapes and axis extents use only dims
 15. an ordered or reduce axis is not driven by a parallel or vectorized loop (unless a spatial axis is as well)
+16. an intrinsic is known, its loop is opaque and not vectorized, and the nest is what the intrinsic describes
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import NoReturn
 from tilewright.core.errors import VerifyError
 from tilewright.core.intbounds import Ranges, extremes, interval, is_nonneg, loop_range, simplify
 from tilewright.core.intexpr import FloorDiv, IntExpr, Max, Min, Mod
+from tilewright.tensor_ir.analysis.intrinsic_match import broken_intrinsics
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,
@@ -360,8 +362,8 @@ def _violation(index: IntExpr, extent: IntExpr, ranges: Ranges) -> str | None:
     rectangular = {n: ranges[n] for n in ranges if n in names}
     if any(x.free_vars() & ranges.keys() for r in rectangular.values() for x in r):
         return None
-    if any(interval(high, {})[1] is not None and not is_nonneg(high, {}) for _, high in rectangular.values()):
-        return None  # a loop that may not run at all
+    if any(interval(high, ranges)[1] is not None and not is_nonneg(high, ranges) for _, high in ranges.values()):
+        return None  # in a loop that may not run at all
     ends = extremes(index, rectangular)
     if ends is None:
         return None
@@ -415,6 +417,12 @@ def check_order(func: Func) -> None:
                 _fail(15, func, s.name, f"axis {name} must run in order, but loop {loop.var} is {loop.kind}", s)
 
 
+def check_intrinsics(func: Func) -> None:
+    """16. what an intrinsic's code runs is what it describes."""
+    for loop, name, reason in broken_intrinsics(func):
+        _fail(16, func, loop, f"the loop is not intrinsic {name}: {reason}")
+
+
 CHECKS: dict[int, Callable[[Func], None]] = {
     1: check_names,
     11: check_sequences,
@@ -431,4 +439,5 @@ CHECKS: dict[int, Callable[[Func], None]] = {
     13: check_outputs,
     14: check_extents,
     15: check_order,
+    16: check_intrinsics,
 }

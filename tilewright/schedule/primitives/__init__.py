@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from tilewright.schedule.base import Primitive
 from tilewright.schedule.primitives.annotate import Annotate
+from tilewright.schedule.primitives.blockize import Blockize
 from tilewright.schedule.primitives.cache_read import CacheRead
 from tilewright.schedule.primitives.cache_write import CacheWrite
 from tilewright.schedule.primitives.compute_at import ComputeAt
 from tilewright.schedule.primitives.compute_inline import ComputeInline
 from tilewright.schedule.primitives.decompose_reduction import DecomposeReduction
 from tilewright.schedule.primitives.fuse import Fuse
+from tilewright.schedule.primitives.pad_einsum import PadEinsum
 from tilewright.schedule.primitives.parallel import Parallel
 from tilewright.schedule.primitives.peel import Peel
 from tilewright.schedule.primitives.reorder import Reorder
@@ -27,6 +29,9 @@ from tilewright.schedule.primitives.sample_compute_location import SampleCompute
 from tilewright.schedule.primitives.sample_perfect_tile import SamplePerfectTile
 from tilewright.schedule.primitives.set_scope import SetScope
 from tilewright.schedule.primitives.split import Split
+from tilewright.schedule.primitives.storage_align import StorageAlign
+from tilewright.schedule.primitives.tensorize import Tensorize
+from tilewright.schedule.primitives.transform_layout import TransformLayout
 from tilewright.schedule.primitives.unannotate import Unannotate
 from tilewright.schedule.primitives.unroll import Unroll
 from tilewright.schedule.primitives.vectorize import Vectorize
@@ -42,10 +47,15 @@ PRIMITIVES: dict[str, type[Primitive]] = {
     "parallel": Parallel,
     "annotate": Annotate,
     "unannotate": Unannotate,
+    # units
+    "blockize": Blockize,
+    "tensorize": Tensorize,
     # buffers
     "set_scope": SetScope,
     "cache_read": CacheRead,
     "cache_write": CacheWrite,
+    "transform_layout": TransformLayout,
+    "storage_align": StorageAlign,
     # blocks
     "compute_at": ComputeAt,
     "reverse_compute_at": ReverseComputeAt,
@@ -53,6 +63,7 @@ PRIMITIVES: dict[str, type[Primitive]] = {
     "reverse_compute_inline": ReverseComputeInline,
     "decompose_reduction": DecomposeReduction,
     "rfactor": RFactor,
+    "pad_einsum": PadEinsum,
     # decisions
     "sample_categorical": SampleCategorical,
     "sample_perfect_tile": SamplePerfectTile,

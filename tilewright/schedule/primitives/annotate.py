@@ -23,6 +23,7 @@ class Annotate(Primitive):
     Refuses:
         - the loop is not there
         - the key is not an identifier
+        - the key is "intrinsic", which tensorize sets
     Cost: none.
     """
 
@@ -35,6 +36,8 @@ class Annotate(Primitive):
         loop = find_loop(func, self.loop, self)
         if not self.key.isidentifier():
             raise refuse(self, f"expected an identifier as key, got {self.key!r}")
+        if self.key == "intrinsic":
+            raise refuse(self, "expected a key that is free, but tensorize alone names an intrinsic")
         notes = dict(loop.annotations)
         notes[self.key] = str(self.value)
         return replace_stmt(func, loop, dataclasses.replace(loop, annotations=tuple(sorted(notes.items()))))

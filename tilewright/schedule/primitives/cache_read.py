@@ -8,7 +8,16 @@ from typing import ClassVar, get_args
 
 from tilewright.core.intexpr import var
 from tilewright.schedule.base import Primitive, find_buffer, refuse
-from tilewright.schedule.moves import block_and_path, map_statements, require_local, root_statement, sites, with_buffer
+from tilewright.schedule.moves import (
+    alloc_of,
+    block_and_path,
+    is_written_whole,
+    map_statements,
+    require_local,
+    root_statement,
+    sites,
+    with_buffer,
+)
 from tilewright.tensor_ir.analysis.scopes import loads_of
 from tilewright.tensor_ir.ir import Alloc, Axis, Block, Buffer, Func, Load, Loop, Scope, Stmt, seq, walk, walk_index
 from tilewright.tensor_ir.loads import map_block_loads
@@ -36,6 +45,7 @@ class CacheRead(Primitive):
         - a binding of the block reads the buffer
         - the buffer is written in the block's nest or after it
         - the buffer is allocated inside the block's nest
+        - an intermediate buffer is not proved to be written whole
         - to local: the shape is not constant
         - to local: the block is inside a parallel loop
     Cost: one copy of the buffer; pays off when the copy is moved to where it is used often or with better strides.
@@ -88,5 +98,7 @@ class CacheRead(Primitive):
                 raise refuse(self, f"{site.label} writes {source.name} in the block's nest or after it")
         if any(isinstance(s, Alloc) and s.buffer.name == source.name for s in walk(nest)):
             raise refuse(self, f"{source.name} is allocated inside the block's nest")
+        if alloc_of(func, source.name) is not None and not is_written_whole(func, source):
+            raise refuse(self, f"{source.name} is not proved to be written whole; padding has no value to copy")
         if self.scope == "local":
             require_local(self, source.shape, path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.core.intbounds import loop_range
-from tilewright.schedule.base import Primitive, refuse, replace_stmt, simplify_expr
+from tilewright.schedule.base import Primitive, refuse, replace_stmt, require_open, simplify_expr
 from tilewright.schedule.moves import (
     block_and_path,
     drop_alloc,
@@ -44,6 +44,7 @@ class ComputeInline(Primitive):
         - the block stands under a guard
         - nothing reads the buffer
         - a reader is not a block, or reads the buffer in a binding
+        - a reader is part of an opaque loop
         - an input is written again between the block and a reader
         - an input is not allocated at a reader
     Cost: one computation for each read; saves the buffer's memory traffic.
@@ -68,6 +69,7 @@ class ComputeInline(Primitive):
                 raise refuse(self, f"expected every reader of {buffer} to be a block, but {site.label} reads it")
             if any(isinstance(x, Load) and x.buffer == buffer for b in reader.bindings for x in walk_index(b)):
                 raise refuse(self, f"a binding of block {reader.name} reads {buffer}")
+            require_open(block_path(func, reader.name), self, f"block {reader.name}")
             require_inputs_reach(self, func, block, path, block_path(func, reader.name))
             changes[id(reader)] = _inlined(block, env_names, reader)
         if not changes:

@@ -14,6 +14,7 @@ from tilewright.schedule.moves import (
     has_reduction,
     map_statements,
     reduction_update,
+    require_first_step,
     require_no_guard,
     sites,
 )
@@ -43,6 +44,7 @@ class DecomposeReduction(Primitive):
         - the loop is not around the block
         - the block stands under a guard in the loop
         - a reduction loop is outside the loop
+        - the loop does not start at the first step of the reduction
         - the buffer is allocated inside the loop
         - another statement in the loop writes the buffer
         - an element is reduced more than once in the loop
@@ -107,6 +109,7 @@ class DecomposeReduction(Primitive):
         around = _loops_of(block, "reduce", outer)
         if around:
             raise refuse(self, f"reduction loop {sorted(around)[0]} is outside loop {self.loop}")
+        require_first_step(self, block, inner)
         for s in path[at:]:
             if isinstance(s, Alloc) and s.buffer.name == block.buffer:
                 raise refuse(self, f"{block.buffer} is allocated inside loop {self.loop}")

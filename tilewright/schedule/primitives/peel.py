@@ -9,7 +9,15 @@ from typing import ClassVar
 
 from tilewright.core.intbounds import Ranges, extremes, loop_range, simplify, upper_bound
 from tilewright.core.intexpr import ZERO, FloorDiv, IntExpr, Max, Min, maximum, minimum, of_atom, var
-from tilewright.schedule.base import Primitive, find_nested_loop, refuse, replace_stmt, simplify_stmt, substitute_stmt
+from tilewright.schedule.base import (
+    Primitive,
+    find_nested_loop,
+    refuse,
+    replace_stmt,
+    simplify_stmt,
+    substitute_stmt,
+    with_bound,
+)
 from tilewright.schedule.copies import fresh_copy
 from tilewright.tensor_ir.analysis.scopes import loop_ranges
 from tilewright.tensor_ir.ir import Alloc, Func, Loop, Seq, Stmt, map_children, seq, stmt_children, walk
@@ -155,7 +163,8 @@ def _tidy(s: Stmt, single: dict[str, int], ranges: Ranges) -> Stmt:
     The bound of an extent, which vectorized and unrolled loops need, is then plain to see.
     """
     if isinstance(s, Loop):
-        extent = simplify(_join(s.extent.substitute(single)), ranges)
+        whole = s.extent.substitute(single)
+        extent = with_bound(s, simplify(_join(whole), ranges), whole, ranges)
         if extent == 1:
             single = {**single, s.var: 0}
         body = _tidy(s.body, single, {**ranges, s.var: loop_range(extent)})

@@ -9,7 +9,14 @@ from typing import ClassVar
 from tilewright.core.intbounds import Ranges, simplify, upper_bound
 from tilewright.core.intexpr import IntExpr, as_expr, var
 from tilewright.schedule.base import Primitive, find_buffer, find_loop, refuse
-from tilewright.schedule.moves import block_and_path, map_statements, reduction_update, with_buffer
+from tilewright.schedule.moves import (
+    block_and_path,
+    map_statements,
+    neutral_value,
+    reduction_update,
+    require_first_step,
+    with_buffer,
+)
 from tilewright.tensor_ir.analysis.dependence import ASSOCIATIVE
 from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_ranges, loops_in
 from tilewright.tensor_ir.analysis.sweeps import bounds, same
@@ -17,7 +24,6 @@ from tilewright.tensor_ir.ir import (
     Axis,
     Block,
     Buffer,
-    Const,
     Expr,
     Func,
     Load,
@@ -28,9 +34,6 @@ from tilewright.tensor_ir.ir import (
     substitute_expr,
 )
 from tilewright.tensor_ir.names import fresh_in, names_of
-
-_IDEMPOTENT = frozenset(("max", "min", "logical_and", "logical_or", "bit_and", "bit_or"))
-_IDENTITY = {"add": 0, "mul": 1, "logical_xor": 0, "bit_xor": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class RFactor(Primitive):
         - the combining operation is not associative, or the initial value not its identity
         - the loop does not run over reduce axes only
         - the nest holds a guard, or a reduction loop is outside it
+        - the nest does not start at the first step of the reduction
         - a spatial extent is ragged in a reduction loop
         - a later step has more iterations of the loop than the first
         - an extent of the nest has no bound outside it
@@ -85,6 +89,7 @@ class RFactor(Primitive):
             raise refuse(self, "the nest holds a guard, a store or an allocation")
         spatial, steps = self._split_loops(block, nest, loop)
         ranges = loop_ranges(loops_in(path))
+        require_first_step(self, block, nest)
         first = self._first_extent(loop, steps, nest, ranges)
 
         taken = names_of(func) - {a.name for a in block.axes if a.kind == "reduce"}
@@ -130,7 +135,7 @@ class RFactor(Primitive):
         combiner = _combiner(block)
         if combiner not in ASSOCIATIVE:
             raise refuse(self, f"expected an associative operation, got {combiner}")
-        if combiner not in _IDEMPOTENT and not (isinstance(init, Const) and init.value == _IDENTITY[combiner]):
+        if neutral_value(block) is None:
             raise refuse(self, f"expected the identity of {combiner} as initial value")
         return update, init
 

@@ -9,17 +9,18 @@ from tilewright.schedule.base import Primitive, find_block, find_loop, refuse
 from tilewright.tensor_ir.ir import Func
 
 ROOT = "root"
+INLINE = "inline"
 
 
 @dataclass(frozen=True, slots=True)
 class SampleComputeLocation(Primitive):
-    """Record that ``block`` is to be computed at the loop ``decision``, or left at the root.
+    """Record that ``block`` is to be computed at the loop ``decision``, left at the root, or inlined where it is read.
 
     Rewrite::
 
         f  -->  f
 
-    Keeps: everything; a compute_at behind it in the trace carries the loop.
+    Keeps: everything; a compute_at or compute_inline behind it in the trace carries the decision.
     Refuses:
 
     - the decision is not one of the candidates
@@ -38,6 +39,6 @@ class SampleComputeLocation(Primitive):
         if self.decision not in self.candidates:
             shown = ", ".join(self.candidates)
             raise refuse(self, f"the decision is not one of the candidates {shown}: {self.decision}")
-        if self.decision != ROOT:
+        if self.decision not in (ROOT, INLINE):
             find_loop(func, self.decision, self)
         return func

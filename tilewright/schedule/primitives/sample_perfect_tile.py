@@ -38,7 +38,7 @@ class SamplePerfectTile(Primitive):
         extent = find_loop(func, self.loop, self).extent.value()
         if extent is None:
             raise refuse(self, "the extent is not a constant")
-        if math.prod(self.decision) != extent:
+        if not self.decision or math.prod(self.decision) != extent:
             raise refuse(self, f"the factors do not multiply to the extent {extent}: {self.decision}")
         if self.decision[-1] > self.max_innermost:
             raise refuse(self, f"the innermost factor is above the limit {self.max_innermost}: {self.decision[-1]}")

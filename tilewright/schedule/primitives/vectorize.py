@@ -35,6 +35,7 @@ class Vectorize(Primitive):
         - the loop is a reduce axis or an ordered axis
         - the extent of a loop inside uses the variable
         - a loop inside or outside is vectorized already
+        - an opaque loop stands inside
         - a buffer is allocated inside
         - the loop carries a dependence
     Cost: vector registers; loads and stores are contiguous only for stride 1.
@@ -64,6 +65,8 @@ class Vectorize(Primitive):
             elif isinstance(s, Loop):
                 if self.loop in s.extent.free_vars():
                     raise refuse(self, f"the extent {s.extent} of loop {s.var} inside uses the variable")
+                if s.kind == "opaque":
+                    raise refuse(self, f"loop {s.var} inside is opaque; it has no lanes")
                 if s.kind == "vectorized":
                     raise refuse(self, f"loop {s.var} inside is vectorized already")
             elif isinstance(s, Alloc):

@@ -8,13 +8,26 @@ proved from strides: in ``8*i_0 + i_1`` with ``i_1 <= 7`` equal sums have equal 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.core.intbounds import Ranges, interval, is_less, upper_bound
 from tilewright.core.intexpr import ZERO, Atom, FloorDiv, IntExpr, Max, Min, Mod, Var, const, maximum, of_atom
 from tilewright.tensor_ir.analysis.scopes import block_environment, loads_of, loop_ranges, loops_in
-from tilewright.tensor_ir.ir import Alloc, Block, Load, Loop, Op, Stmt, Store, loads, stmt_children, walk, walk_index
+from tilewright.tensor_ir.ir import (
+    Alloc,
+    Block,
+    Load,
+    Loop,
+    Op,
+    Seq,
+    Stmt,
+    Store,
+    loads,
+    stmt_children,
+    walk,
+    walk_index,
+)
 
 ASSOCIATIVE = frozenset(
     ("add", "mul", "max", "min", "logical_and", "logical_or", "logical_xor", "bit_and", "bit_or", "bit_xor")
@@ -108,6 +121,13 @@ def carried_dependences(nest: Loop, chain: Sequence[str], outer: Ranges) -> list
     return out
 
 
+def is_injective(indices: Sequence[IntExpr], extents: Mapping[str, IntExpr]) -> bool:
+    """True if different values of the variables, each from 0 to below its extent, are proved to differ in an index."""
+    loops = tuple(Loop(name, extent, Seq(())) for name, extent in extents.items())
+    access = Access("", tuple(indices), True, Seq(()), loops)
+    return _Prover(frozenset(extents), loop_ranges(loops)).pinned(access, access) >= extents.keys()
+
+
 def _carried(w: Access, x: Access, loops: frozenset[str], chain: frozenset[str]) -> Carried:
     reassociates = False
     if isinstance(w.stmt, Block) and w.stmt is x.stmt and is_associative_update(w.stmt):
@@ -149,8 +169,11 @@ class _Prover:
         parts: set[Atom] = set()  # divisions and remainders known to be equal
         work = list(zip(a.indices, b.indices, strict=True))
         if isinstance(a.stmt, Block) and a.stmt is b.stmt and a.indices == b.indices:
-            # a block promises that points which differ in a spatial axis store different elements
-            work += [(e, e) for x, e in zip(a.stmt.axes, a.stmt.bindings, strict=True) if x.kind == "spatial"]
+            # a block promises that points which differ in a spatial axis of its place store different elements; an
+            # axis that is only read through (the start of a region) may differ from step to step of a reduction
+            placing = frozenset().union(*(i.free_vars() for i in a.stmt.indices))
+            bound = zip(a.stmt.axes, a.stmt.bindings, strict=True)
+            work += [(e, e) for x, e in bound if x.kind == "spatial" and x.name in placing]
         seen = set(work)
         changed = True
         while changed and not equal >= wanted:

@@ -43,7 +43,7 @@ from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import print_func
 from tilewright.tensor_ir.verifier import verify
-from tilewright.tests.schedule.test_fuzz import random_step
+from tilewright.tests.schedule.fuzz_traces import random_step
 from tilewright.tests.tensor_ir.wild_programs import WildProgram, wild_program
 
 RANDOM_STEPS = 14

@@ -5,6 +5,7 @@ More seeds from the command line: ``python -m tilewright.tests.codegen.test_trac
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import sys
 
@@ -19,8 +20,9 @@ from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import print_func
+from tilewright.tests.schedule.fuzz_nests import random_nest
+from tilewright.tests.schedule.fuzz_traces import random_step
 from tilewright.tests.schedule.helper import random_args
-from tilewright.tests.schedule.test_fuzz import random_program, random_step
 from tilewright.tests.tensor_ir.random_programs import random_program as random_function
 
 STEPS = 10
@@ -29,7 +31,8 @@ STEPS = 10
 def scheduled(seed: int) -> tuple[Func, Func, Trace, str]:
     """A program, the program after a random trace, and how they came about."""
     rng = random.Random(seed)
-    call, func = random_program(rng)
+    call, func = random_nest(rng)
+    func = dataclasses.replace(func, intrinsics=())  # those of the nests have no code
     trace, after = Trace(), func
     for _ in range(STEPS):
         step = random_step(rng, after)

@@ -103,6 +103,8 @@ def test_ring_facts() -> None:
     x, n = var("x"), var("n")
     assert (x // 7) * 7 + x % 7 == x
     assert (x // n) * n + x % n == x
+    y = 16 * x + 8 * n + 3  # its remainder by 7 is that of 2*x + n + 3
+    assert (y // 7) * 7 * n + (y % 7) * n == y * n
     assert (2 * x + 4) // 2 == x + 2
     assert (16 * x + 5) // 16 == x
     assert (x % 16) % 4 == x % 4

@@ -32,7 +32,7 @@ from tilewright.tensor_ir.compute import (
 )
 from tilewright.tensor_ir.compute import index_value as index
 from tilewright.tensor_ir.interpreter import interpret
-from tilewright.tensor_ir.ir import Func, Loop, Stmt, map_children
+from tilewright.tensor_ir.ir import Func, Loop, Seq, Stmt, map_children
 from tilewright.tensor_ir.text import parse_func, print_func
 from tilewright.tensor_ir.verifier import verify
 
@@ -62,11 +62,11 @@ def check_twin(before: Func, after: Func, sizes: Sequence[Mapping[str, int]], no
     """Both functions compute the same arrays for every assignment of dims in ``sizes``."""
     for dims in sizes or ({},):
         args = random_args(before, dims)
-        want, got = interpret(before, args, dims), interpret(after, args, dims)
-        other_way = interpret(backwards(after), args, dims)
-        for w, g, h in zip(want, got, other_way, strict=True):
-            np.testing.assert_array_equal(g, w, err_msg=f"{note}\ndims={dict(dims)}\n{print_func(after)}")
-            np.testing.assert_array_equal(h, w, err_msg=f"{note}\ndims={dict(dims)}, backwards\n{print_func(after)}")
+        want = interpret(before, args, dims)
+        ways = {"": after, ", backwards": backwards(after), ", lanes together": lanes_together(after)}
+        for way, func in ways.items():
+            for w, g in zip(want, interpret(func, args, dims), strict=True):
+                np.testing.assert_array_equal(g, w, err_msg=f"{note}\ndims={dict(dims)}{way}\n{print_func(after)}")
 
 
 def backwards(func: Func) -> Func:
@@ -77,6 +77,21 @@ def backwards(func: Func) -> Func:
         if isinstance(s, Loop) and s.kind in ("parallel", "vectorized"):
             return dataclasses.replace(s, body=substitute_stmt(s.body, {s.var: s.extent - 1 - ir_var(s.var)}))
         return s
+
+    return dataclasses.replace(func, body=visit(func.body))
+
+
+def lanes_together(func: Func) -> Func:
+    """``func`` with each vectorized loop around single statements: every lane is done with one before the next."""
+
+    def push(loop: Loop, s: Stmt) -> Stmt:
+        if isinstance(s, Seq) or (isinstance(s, Loop) and loop.var not in s.extent.free_vars()):
+            return map_children(s, lambda c: push(loop, c))
+        return dataclasses.replace(loop, body=s)
+
+    def visit(s: Stmt) -> Stmt:
+        s = map_children(s, visit)
+        return push(s, s.body) if isinstance(s, Loop) and s.kind == "vectorized" else s
 
     return dataclasses.replace(func, body=visit(func.body))
 

@@ -38,6 +38,11 @@ def test_refusals():
                 'annotate("B_i", key="a b", value="1")',
                 "annotate(B_i): expected an identifier as key, got 'a b'",
             ),
+            'the key is "intrinsic", which tensorize sets': (
+                F,
+                'annotate("B_i", key="intrinsic", value="f")',
+                "annotate(B_i): expected a key that is free, but tensorize alone names an intrinsic",
+            ),
         },
     )
 

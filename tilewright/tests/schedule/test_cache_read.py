@@ -57,6 +57,17 @@ def test_the_copy_moves_into_a_tile():
     check(matmul(6, 4, 5), 'cache_read("C", buffer="B", scope="local")')
 
 
+def test_a_copy_of_what_another_layout_fills():
+    check(
+        row_max(12, N),
+        """
+        transform_layout("M", index_map="i -> i // 4, i % 4")
+        split("M_i", factors=(None, 4))
+        cache_read("B", buffer="M", scope="local")
+        """,
+    )
+
+
 def test_refusals():
     check_refusals(
         CacheRead,
@@ -90,6 +101,11 @@ def test_refusals():
                 INSIDE,
                 'cache_read("B", buffer="t", scope="global")',
                 "cache_read(B): t is allocated inside the block's nest",
+            ),
+            "an intermediate buffer is not proved to be written whole": (
+                row_max(13, 4),
+                'transform_layout("M", index_map="i -> i // 8, i % 8")\ncache_read("B", buffer="M", scope="global")',
+                "cache_read(B): M is not proved to be written whole; padding has no value to copy",
             ),
             "to local: the shape is not constant": (
                 blur(N),

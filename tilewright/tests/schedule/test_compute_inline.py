@@ -118,6 +118,11 @@ def test_refusals():
                 'compute_inline("T")',
                 "compute_inline(T): expected every reader of T to be a block, but a store reads it",
             ),
+            "a reader is part of an opaque loop": (
+                blur(8),
+                'blockize("B_i")\ncompute_inline("T")',
+                "compute_inline(T): block B is part of the opaque loop B_i",
+            ),
             "an input is written again between the block and a reader": (
                 INPUT_WRITTEN_AGAIN,
                 'compute_inline("T")',

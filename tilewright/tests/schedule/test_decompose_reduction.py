@@ -117,6 +117,11 @@ def test_refusals():
                 'reorder(("k", "C_j"))\ndecompose_reduction("C", loop="C_j")',
                 "decompose_reduction(C): reduction loop k is outside loop C_j",
             ),
+            "the loop does not start at the first step of the reduction": (
+                row_max(3, 7),
+                'split("r", factors=(None, 3))\npeel("r_0")\ndecompose_reduction("M_t", loop="r_0_t")',
+                "decompose_reduction(M_t): reduce axis r_ = r_1_t + 6 does not start at 0 in the nest",
+            ),
             "the buffer is allocated inside the loop": (
                 row_max(3, 4),
                 'compute_at("M", loop="B_i")\ndecompose_reduction("M", loop="B_i")',

@@ -171,6 +171,11 @@ def test_refusals():
                 'rfactor("k")',
                 "rfactor(k): the nest holds a guard, a store or an allocation",
             ),
+            "the nest does not start at the first step of the reduction": (
+                total(7),
+                'split("k", factors=(None, 3))\npeel("k_0")\nrfactor("k_1_t")',
+                "rfactor(k_1_t): reduce axis k_ = k_1_t + 6 does not start at 0 in the nest",
+            ),
             "a spatial extent is ragged in a reduction loop": (
                 RAGGED,
                 'rfactor("j")',

@@ -17,8 +17,8 @@ from tilewright.schedule.primitives import PRIMITIVES
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tests.schedule.fuzz_traces import random_step
 from tilewright.tests.schedule.helper import check_round_trip
-from tilewright.tests.schedule.test_fuzz import random_step
 from tilewright.tests.tensor_ir.wild_programs import wild_program
 
 NAMES = st.text(min_size=1, max_size=12)

@@ -66,6 +66,9 @@ def test_refusals():
             "a loop inside or outside is vectorized already": (
                 g, 'vectorize("C_j")\nvectorize("C_i")', "vectorize(C_i): loop C_j inside is vectorized already",
             ),
+            "an opaque loop stands inside": (
+                g, 'blockize("C_j")\nvectorize("C_i")', "vectorize(C_i): loop C_j inside is opaque; it has no lanes",
+            ),
             "a buffer is allocated inside": (
                 PRIVATE, 'vectorize("j")', "vectorize(j): buffer t is allocated inside; its lanes would share it",
             ),

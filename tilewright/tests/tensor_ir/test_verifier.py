@@ -82,6 +82,9 @@ BROKEN: list[tuple[int, Func, str]] = [
         _of(_nest("for i in parallel(8):", COPY.replace("spatial", "ordered"))),
         "axis a must run in order, but loop i",
     ),
+    (16, _of(_nest('for i in opaque(8, intrinsic="none"):')), "i: the loop is not intrinsic none: there is no such"),
+    (16, _of(_nest('for i in opaque(8, intrinsic="transpose_8x8_f32"):')), "it has a block where transpose_8x8"),
+    (16, _of(_nest('for i in range(8, intrinsic="transpose_8x8_f32"):')), "the loop must be opaque"),
 ]
 
 

@@ -1,0 +1,75 @@
+"""The rule for copies that read and write in different directions: which it takes, and that edges are right."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.codegen.host import detect_host
+from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
+from tilewright.core.intexpr import IntLike, var
+from tilewright.schedule.default import default_trace
+from tilewright.tensor_ir.compute import build_func, compute, placeholder
+from tilewright.tensor_ir.ir import Func
+from tilewright.tests.schedule.helper import check
+
+N, M = var("n"), var("m")
+TARGET = detect_host().with_threads(2)
+
+
+def transposed(n: IntLike, m: IntLike, dtype: DType = dtypes.float32) -> Func:
+    """B[i, j] = A[j, i]"""
+    a = placeholder("A", (m, n), dtype)
+    return build_func("transposed", [a], [compute("B", (n, m), lambda i, j: a[j, i])])
+
+
+def channels_last(n: IntLike, c: int, h: int, w: int) -> Func:
+    """B[n, y, x, c] = A[n, c, y, x]"""
+    a = placeholder("A", (n, c, h, w), dtypes.float32)
+    return build_func("channels_last", [a], [compute("B", (n, h, w, c), lambda b, y, x, k: a[b, k, y, x])])
+
+
+def panels(n: int, k: IntLike) -> Func:
+    """B[o, k, i] = A[o*16 + i, k]"""
+    a = placeholder("A", (n, k), dtypes.float32)
+    return build_func("panels", [a], [compute("B", (n // 16, k, 16), lambda o, i, p: a[o * 16 + p, i])])
+
+
+def scaled(n: int, m: int) -> Func:
+    """B[i, j] = A[j, i] + A[j, i]"""
+    a = placeholder("A", (m, n), dtypes.float32)
+    return build_func("scaled", [a], [compute("B", (n, m), lambda i, j: a[j, i] + a[j, i])])
+
+
+TAKEN = {
+    "divisible": transposed(16, 24),
+    "ragged": transposed(19, 11),
+    "ragged in one": transposed(32, 13),
+    "symbolic": transposed(N, M),
+    "channels last, fused": channels_last(2, 9, 3, 7),
+    "channels last, batch": channels_last(N, 16, 2, 4),
+    "panels": panels(32, 11),
+}
+LEFT = {
+    "short rows": transposed(16, 7),
+    "few channels": channels_last(1, 3, 8, 8),
+    "other element type": transposed(16, 16, dtypes.float64),
+    "arithmetic": scaled(16, 16),
+    "one direction": channels_last(2, 16, 1, 1),
+}
+
+
+def _trace(func: Func) -> str:
+    return default_trace(func, TARGET).to_text()
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_taken(name: str) -> None:
+    trace = _trace(TAKEN[name])
+    assert "transpose_8x8_f32" in trace
+    check(TAKEN[name], trace, sizes=[{"n": n, "m": m} for n, m in ((1, 1), (13, 8), (17, 40), (0, 9), (16, 0))])
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_left_to_other_rules(name: str) -> None:
+    assert "tensorize" not in _trace(LEFT[name])
