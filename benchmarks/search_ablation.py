@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Which search strategy finds fast schedules in the fewest trials? Six tasks, several seeds, one table and one plot.
 
-    python benchmarks/search_ablation.py record  --log ablation.jsonl [--pool 300]
-    python benchmarks/search_ablation.py compare --log ablation.jsonl [--seeds 5] [--trials 128] [--out ablation]
+    python benchmarks/search_ablation.py record  --log search-ablation.jsonl [--pool 350]
+    python benchmarks/search_ablation.py compare --log search-ablation.jsonl [--seeds 5] [--trials 128] [--out NAME]
 
-``record`` measures random schedules of each task; it needs an otherwise idle machine and goes on where it stopped.
-``compare`` measures nothing: strategies choose among the recorded candidates of a task and get the recorded times, so
-that the table repeats from the log. The best known speed of a task is the best in the log. ``--out NAME`` writes
-NAME.md and, if matplotlib is installed, NAME.png.
+``record`` measures schedules of each task, two thirds drawn at random and one third proposed by annealing with the cost
+model; it needs an otherwise idle machine, some ten minutes, and goes on where it stopped. ``compare`` measures nothing:
+strategies choose among the recorded candidates of a task and get the recorded times, so that the table repeats from the
+log. The best known speed of a task is the best in the log. ``--out NAME`` writes NAME.md and, if matplotlib is
+installed, NAME.png and NAME.svg.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import importlib
 import importlib.util
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tilewright.autotune.cost_model import XGBoostConfig, XGBoostModel
 from tilewright.autotune.database import JSONDatabase
 from tilewright.autotune.dataset import Dataset
+from tilewright.autotune.features import FEATURES, features
 from tilewright.autotune.history import Trial
 from tilewright.autotune.learner import Learner
 from tilewright.autotune.measure import EvaluatorConfig, LocalMeasurer
@@ -46,8 +49,9 @@ GOAL = 0.95
 """The share of the best known speed that counts as found."""
 BATCH = 8
 
+OURS = "annealing + model"
 CONTENDERS: dict[str, tuple[str, Callable[[int], CostModel]]] = {
-    "annealing + model": ("annealing", lambda seed: XGBoostModel(XGBoostConfig(seed=seed))),
+    OURS: ("annealing", lambda seed: XGBoostModel(XGBoostConfig(seed=seed))),
     "annealing + roofline": ("annealing", lambda seed: HeuristicModel()),
     "annealing, measured": ("annealing-measured", lambda seed: HeuristicModel()),
     "evolution + model": ("evolutionary", lambda seed: XGBoostModel(XGBoostConfig(seed=seed))),
@@ -91,26 +95,38 @@ def models() -> dict[str, onnx.ModelProto]:
 
 
 def tasks(threads: int | None) -> dict[str, Task]:
-    """The heaviest kernel of each model."""
+    """The kernel with the most arithmetic of each model."""
     out = {}
     for name, model in models().items():
-        heaviest = extract_tasks(model, threads=threads)[0]
-        out[name] = Task(heaviest.func, heaviest.target, heaviest.dims, 1.0, name)
+        found = max(extract_tasks(model, threads=threads), key=_arithmetic)
+        out[name] = Task(found.func, found.target, found.dims, 1.0, name)
     return out
 
 
+def _arithmetic(task: Task) -> float:
+    return float(features(task.func, task.target, task.dims)[FEATURES.index("func.flops")])
+
+
 def record(log: str, pool: int, threads: int | None) -> None:
-    """Measure the default and random schedules of each task, until the log has ``pool`` of each."""
+    """Measure schedules of each task until the log has ``pool`` of each: the default, random ones, then annealing's."""
     database = JSONDatabase(log)
-    with LocalMeasurer(EvaluatorConfig()) as measurer:
-        for name, task in tasks(threads).items():
-            space = Space(task.func, task.target)
-            missing = pool - len(database.measured(task.workload, task.target))
-            print(f"{name}: {space.size()} schedules, {max(0, missing)} of {pool} to measure", flush=True)
-            if missing > 0:
+    for name, task in tasks(threads).items():
+        space = Space(task.func, task.target)
+        print(f"{name}: {space.size()} schedules", flush=True)
+        for strategy, goal in (("random", pool - pool // 3), ("annealing", pool)):
+            missing = goal - len(database.measured(task.workload, task.target))
+            if missing <= 0:
+                continue
+            begin = time.monotonic()
+            with LocalMeasurer(EvaluatorConfig()) as measurer:
                 budget = Budget(max_trials=missing, batch=16)
-                result = tune_task(task, space, measurer, strategy="random", database=database, budget=budget)
-                print(f"  {len(result.trials)} trials, {result.speedup:.2f}x, failed: {result.failures}", flush=True)
+                result = tune_task(task, space, measurer, strategy=strategy, database=database, budget=budget)
+            seconds = time.monotonic() - begin
+            print(
+                f"  {strategy}: {len(result.trials)} known, {result.speedup:.2f}x the default, "
+                f"{missing / seconds:.1f} trials/s, failed: {result.failures}",
+                flush=True,
+            )
 
 
 # -- the comparison ------------------------------------------------------------------------------------------------
@@ -136,9 +152,9 @@ def run(name: str, space: RecordedSpace, cache: FeatureCache, trials: int, seed:
     return curve
 
 
-def trials_to_goal(curve: Sequence[float], ideal: float) -> float:
-    """The number of the first trial at the goal; inf if there is none."""
-    return next((n + 1.0 for n, s in enumerate(curve) if ideal / s >= GOAL), math.inf)
+def trials_to_goal(curve: Sequence[float]) -> float:
+    """The number of the first trial at the goal; inf if there is none. ``curve``: shares of the best known speed."""
+    return next((n + 1.0 for n, share in enumerate(curve) if share >= GOAL), math.inf)
 
 
 def compare(log: str, seeds: int, trials: int) -> dict[str, dict[str, list[list[float]]]]:
@@ -180,35 +196,56 @@ def table(results: Mapping[str, Mapping[str, list[list[float]]]], data: Dataset,
     """The text of the report."""
     seeds = len(next(iter(next(iter(results.values())).values())))
     lines = [
+        "# Search strategies compared",
+        "",
         f"Trials until {GOAL:.0%} of the best known speed, median of {seeds} seeds; in brackets the share of the best",
-        f"known speed after {trials} trials, the worst seed. From {len(data)} recorded candidates.",
+        f"known speed after {trials} trials, the worst seed. {len(data)} recorded candidates of {len(results)} tasks;",
+        "the strategies choose among these. Written by",
         "",
         f"    python benchmarks/search_ablation.py compare --log {Path(log).name} --seeds {seeds} --trials {trials}",
         "",
         "| task | " + " | ".join(CONTENDERS) + " |",
         "|---|" + "---|" * len(CONTENDERS),
     ]
-    for task, by_name in results.items():
+    needed = {n: [[trials_to_goal(c) for c in by_name[n]] for by_name in results.values()] for n in CONTENDERS}
+    for place, (task, by_name) in enumerate(results.items()):
         cells = []
-        for curves in by_name.values():
-            needed = float(np.median([trials_to_goal(c, 1.0) for c in _as_times(curves)]))
-            shown = f">{trials}" if math.isinf(needed) else f"{needed:.0f}"
-            cells.append(f"{shown} ({min(c[-1] for c in curves):.2f})")
+        for name, curves in by_name.items():
+            cells.append(f"{_count(float(np.median(needed[name][place])), trials)} ({min(c[-1] for c in curves):.2f})")
         lines.append(f"| {task} | " + " | ".join(cells) + " |")
+    medians = {n: float(np.median(np.array(rows))) for n, rows in needed.items()}
+    lines.append("| all | " + " | ".join(f"**{_count(m, trials)}**" for m in medians.values()) + " |")
+    ours, chance = results_of(results, OURS), results_of(results, "random")
+    worse = sum(a < b - 1e-9 for a, b in zip(ours, chance, strict=True))
+    lines += [
+        "",
+        f"{OURS.capitalize()} needs {_count(medians[OURS], trials)} trials where random search needs "
+        f"{_count(medians['random'], trials)} (medians over tasks and seeds),",
+        f"and ends worse in {worse} of {len(ours)} runs.",
+        "",
+        "Spearman's correlation of prediction and measurement. Unseen candidates: trained on half of the task's and on",
+        "all of the others, tested on the other half. Unseen task: trained on the other tasks only.",
+        "",
+        "| task | unseen candidates | unseen task |",
+        "|---|---|---|",
+    ]
     seen, unseen = correlations(data)
-    lines += ["", "Spearman's correlation of prediction and measurement:", ""]
-    lines += ["| task | unseen candidates | unseen task |", "|---|---|---|"]
     for task in data.tasks():
         name = task.rsplit(" ", 3)[0]  # without workload and machine
         lines.append(f"| {name} | {seen[task]:.2f} | {unseen.get(task, math.nan):.2f} |")
     return "\n".join(lines) + "\n"
 
 
-def _as_times(curves: Sequence[Sequence[float]]) -> list[list[float]]:
-    return [[1.0 / x for x in c] for c in curves]
+def results_of(results: Mapping[str, Mapping[str, list[list[float]]]], name: str) -> list[float]:
+    """The share of the best known speed at the end of each run of a contender."""
+    return [c[-1] for by_name in results.values() for c in by_name[name]]
 
 
-def plot(results: Mapping[str, Mapping[str, list[list[float]]]], path: Path) -> bool:
+def _count(needed: float, trials: int) -> str:
+    return f">{trials}" if math.isinf(needed) else f"{needed:.0f}"
+
+
+def plot(results: Mapping[str, Mapping[str, list[list[float]]]], path: str) -> bool:
     """One panel a task: the median curve of each contender, shaded between its quartiles. False without matplotlib."""
     if importlib.util.find_spec("matplotlib") is None:
         return False
@@ -230,7 +267,8 @@ def plot(results: Mapping[str, Mapping[str, list[list[float]]]], path: Path) -> 
         ax.set(title=task, xlabel="trials", ylabel="share of best known speed", xscale="log", ylim=(0.3, 1.02))
     axes.flat[0].legend(fontsize=7)
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    for kind in ("png", "svg"):
+        figure.savefig(f"{path}.{kind}", dpi=120)
     return True
 
 
@@ -238,7 +276,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("what", choices=["record", "compare"])
     p.add_argument("--log", required=True)
-    p.add_argument("--pool", type=int, default=300)
+    p.add_argument("--pool", type=int, default=350)
     p.add_argument("--threads", type=int)
     p.add_argument("--seeds", type=int, default=5)
     p.add_argument("--trials", type=int, default=128)
@@ -252,7 +290,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(text)
     if args.out:
         Path(f"{args.out}.md").write_text(text, encoding="utf-8")
-        if not plot(results, Path(f"{args.out}.png")):
+        if not plot(results, args.out):
             print("no plot: matplotlib is not installed (pip install 'tilewright[plots]')")
     return 0
 

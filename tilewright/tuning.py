@@ -27,6 +27,7 @@ from tilewright.autotune.scheduler import Progress, TaskScheduler, TuneResult
 from tilewright.autotune.space import Space
 from tilewright.autotune.strategies.base import Maker
 from tilewright.autotune.task import Task
+from tilewright.autotune.transfer import learn_from_others
 from tilewright.autotune.tuner import Callback, TaskTuner, TunerConfig
 from tilewright.autotune.workload import canonical, workload_of
 from tilewright.codegen.cache import ObjectCache
@@ -61,7 +62,7 @@ class TuneOptions:
 
     ``sizes``: of the symbolic dimensions, when ``feed`` (arrays by input name) is not given. ``effort``: ``quick``,
     ``normal`` or ``thorough``. ``strategy``: a name or a maker of your own. ``check_network``: time the whole network
-    at the end. ``on_trial``, ``on_progress``: called as results arrive.
+    at the end. ``on_trial``, ``on_progress``: called as results arrive; ``on_stage``: as each part of the work begins.
     """
 
     target: str | Target | None = None
@@ -82,6 +83,7 @@ class TuneOptions:
     cache: bool = True
     on_trial: Sequence[Callback] = ()
     on_progress: Callable[[Progress], None] | None = None
+    on_stage: Callable[[str, Sequence[TaskTuner]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,8 @@ class ModelTuning:
     model: CompiledModel
     coverage: Coverage
 
-    def summary(self) -> str:
-        """What was gained, what was dropped, what is left, and how much of the run time is tuned."""
+    def account(self) -> str:
+        """What was gained, what was dropped, and what is left."""
         r = self.result
         lines = [f"{r.trials} trials in {r.elapsed:.1f} s; stopped: {r.stopped}"]
         failures: dict[str, int] = {}
@@ -108,7 +110,11 @@ class ModelTuning:
         lines.append(f"expected to gain {100 * r.remaining_gain:.1f} % more")
         if self.network is not None:
             lines.append(str(self.network))
-        return "\n".join([*lines, "", str(self.coverage)])
+        return "\n".join(lines)
+
+    def summary(self) -> str:
+        """:meth:`account`, and which kernel uses which record and how much of the run time is tuned."""
+        return f"{self.account()}\n\n{self.coverage}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,7 @@ def tune_model(
     """:func:`tune` with the whole account of it."""
     o = options or TuneOptions()
     records = _records(database, work_dir)
+    _say(o, "compiling and profiling the untuned network", ())
     prepared = prepare(model, o)
     if measurer is not None:
         return _tuned(prepared, records, measurer, o, clock)
@@ -191,7 +198,8 @@ def make_tasks(
     """A task for each workload whose sizes ``env`` determines. ``seconds``: run time by kernel."""
     total = sum(seconds.values()) or 1.0
     weights: dict[str, float] = {}
-    best: dict[str, tuple[float, str, dict[str, int]]] = {}
+    best: dict[str, tuple[float, str, dict[str, int], tuple[int, ...]]] = {}
+    footprint = sum(a.nbytes for a in lowered.plan.constants.values())
     for step in kernel_steps(lowered.plan):
         func = lowered.funcs[step.kernel]
         if any(not d.free_vars() <= env.keys() for d in step.dims):
@@ -202,13 +210,15 @@ def make_tasks(
         known = step.flops is not None and step.flops.free_vars() <= env.keys()
         work = float(step.flops.evaluate(env)) if known and step.flops is not None else 0.0
         if workload not in best or work > best[workload][0]:
-            best[workload] = (work, step.kernel, dims)
+            slots = [lowered.plan.slots.get(a) for a in step.args[: len(func.params) - func.outputs]]
+            streamed = tuple(i for i, s in enumerate(slots) if s is not None and s.kind == "constant")
+            best[workload] = (work, step.kernel, dims, streamed)
     names = {name: workload_of(f).hash for name, f in lowered.funcs.items()}
     for name, workload in names.items():
         weights[workload] = weights.get(workload, 0.0) + seconds.get(name, 0.0) / total
     tasks = [
-        Task(canonical(lowered.funcs[kernel]), target, dims, weights[workload], kernel)
-        for workload, (_, kernel, dims) in best.items()
+        Task(canonical(lowered.funcs[kernel]), target, dims, weights[workload], kernel, streamed, footprint)
+        for workload, (_, kernel, dims, streamed) in best.items()
         if all(n > 0 for n in dims.values())
     ]
     return tuple(sorted(tasks, key=lambda t: (-t.weight, t.name)))
@@ -237,6 +247,7 @@ def _tuned(
 ) -> ModelTuning:
     begin = clock()
     learner = Learner(default_model(o.seed))
+    learn_from_others(learner, records, p.target, [t.workload for t in p.tasks])
     config = TunerConfig(o.strategy, o.strategy_params)
     tuners = [
         TaskTuner(
@@ -249,6 +260,7 @@ def _tuned(
     reserve = 0.0
     if budget is not None:
         reserve = min(_CHECK_SHARE * budget, 2.0 + _CHECK_RUNS * sum(p.seconds.values())) if o.check_network else 0.0
+    _say(o, "measuring the default schedules", tuners)
     stop_at = None if budget is None else begin + _FIRST_SHARE * budget
     interrupted = _measure_defaults(tuners, stop_at, o.max_trials, clock)
     measured = sum(t.trials for t in tuners)
@@ -264,6 +276,7 @@ def _tuned(
         clock=clock,
         on_progress=o.on_progress,
     )
+    _say(o, "searching", tuners)
     result = scheduler.run()
     result = dataclasses.replace(result, elapsed=clock() - begin)
     if not (interrupted or result.interrupted) and o.max_trials is None:
@@ -273,12 +286,18 @@ def _tuned(
     cache = _cache(o)
     network: NetworkCheck | None = None
     if o.check_network:
+        _say(o, "timing the whole network with what was found and without", tuners)
         network, model = check_in_place(p.lowered, p.target, records, p.feed, p.default, cache)
     else:
         model = assemble(p.lowered, p.target, choose_schedules(p.lowered, p.target, records, "exact"), cache)
     chosen = choose_schedules(p.lowered, p.target, records, "exact")
     coverage = measured_coverage(p.lowered.plan, chosen.tuning, p.seconds)
     return ModelTuning(records, result, network, model, coverage)
+
+
+def _say(o: TuneOptions, stage: str, tuners: Sequence[TaskTuner]) -> None:
+    if o.on_stage is not None:
+        o.on_stage(stage, tuners)
 
 
 def _measure_defaults(

@@ -23,7 +23,22 @@ from tilewright.autotune.feature_memory import (
     traffic_beyond,
 )
 from tilewright.core.target import Target
-from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Expr, Func, Guard, Load, Loop, LoopKind, Seq, Stmt, Store
+from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
+from tilewright.tensor_ir.ir import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    Func,
+    Guard,
+    Load,
+    Loop,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    walk,
+)
 
 _CHAIN_LATENCY = 4.0
 _LOOP_CYCLES = 1.5
@@ -154,6 +169,7 @@ class FunctionWalk:
         self.numbers = IndexNumbers(dims)
         self.facts = FunctionFacts()
         self._stack: list[_Frame] = []
+        self._inside = False  # a nest that an intrinsic runs
         self._places: dict[str, _Place] = {b.name: self._place(b) for b in func.params}
         self._visit(func.body)
 
@@ -196,17 +212,26 @@ class FunctionWalk:
     def _enter(self, loop: Loop) -> None:
         full, mean = self.numbers.enter(loop.var, loop.extent)
         facts = self.facts
-        facts.loops[loop.kind] += 1
+        outer, self._inside = self._inside, self._inside or intrinsic_of(loop) is not None
+        kind = self._kind(loop)
+        facts.loops[kind] += 1
         facts.ragged_loops += mean != full
         facts.single_loops += full == 1.0
-        if loop.kind == "parallel":
+        if kind == "parallel":
             starts = 1.0
             for f in self._stack:
                 starts *= f.full
             facts.parallel_starts += starts
-        self._stack.append(_Frame(loop.var, loop.kind, full, mean))
+        self._stack.append(_Frame(loop.var, kind, full, mean))
         self._visit(loop.body)
         self._stack.pop()
+        self._inside = outer
+
+    def _kind(self, loop: Loop) -> LoopKind:
+        """The kind whose cost is that of ``loop``: what an intrinsic runs is lanes, written out."""
+        if self._inside:
+            return "unrolled" if any(isinstance(s, Loop) for s in walk(loop.body)) else "vectorized"
+        return "serial" if loop.kind == "opaque" else loop.kind
 
     def _access(self, buffer: str, indices: tuple, store: bool, axes: Mapping[str, Strides]) -> Access:  # type: ignore[type-arg]
         place = self._places[buffer]

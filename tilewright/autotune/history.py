@@ -16,7 +16,8 @@ from tilewright.autotune.strategies.base import seconds_of
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One measured candidate. ``predicted``: the model's score before measuring. ``elapsed``: seconds of tuning this
-    task when it was done. ``recorded``: it comes from the database and was not measured now."""
+    task when it was done. ``recorded``: it comes from the database and was not measured now. ``batch``: how many trials
+    there were before the batch that it was proposed in."""
 
     number: int
     candidate: Candidate
@@ -24,6 +25,7 @@ class Trial:
     predicted: float = 0.0
     elapsed: float = 0.0
     recorded: bool = False
+    batch: int = 0
 
     @property
     def seconds(self) -> float:

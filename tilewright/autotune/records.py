@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import importlib.metadata
 import json
 import math
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from tilewright.autotune.outcome import Failed, FailureKind, Ok, Outcome
-from tilewright.autotune.space import Candidate
+from tilewright.autotune.space import Candidate, candidate_key
 from tilewright.autotune.task import Task
 from tilewright.autotune.workload import Workload, canonical, workload_of
 from tilewright.core.errors import ParseError
@@ -329,11 +328,6 @@ def _positive(x: object) -> float:
     if not 0.0 < value < float("inf"):
         raise ValueError(f"seconds: expected a positive number, got {x!r}")
     return value
-
-
-def candidate_key(trace: Trace) -> str:
-    """The digest that names a candidate of a workload."""
-    return hashlib.sha256(trace.to_text().encode()).hexdigest()[:24]
 
 
 # -- unknown fields ------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ EFFORTS: dict[str, EffortLevel] = {
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far tuning is. ``speedup``: of all tasks together, expected from their best times. ``remaining_gain``: the
-    share of the present time that more trials are expected to save. ``task``: the one that had its turn."""
+    share of the present time that more trials are expected to save. ``task``: the one whose turn begins or ends."""
 
     task: str
     trials: int
@@ -172,7 +172,11 @@ class TaskScheduler:
         n = self._turn(tuner)
         if self._max_trials is not None:
             n = min(n, self._max_trials - self._trials())
+        self._say(tuner)
         tuner.step(n)
+        self._say(tuner)
+
+    def _say(self, tuner: TaskTuner) -> None:
         if self._on_progress is not None:
             self._on_progress(self.progress(tuner.task.name))
 
@@ -190,6 +194,7 @@ class TaskScheduler:
             if self._seconds is not None and used + _FINALISTS * tuner.history.cost() > self._seconds:
                 continue
             if tuner.trials and tuner.ratio < 1.0:
+                self._say(tuner)
                 tuner.confirm(_FINALISTS - 1)
 
     def progress(self, task: str) -> Progress:
@@ -199,7 +204,7 @@ class TaskScheduler:
     def _reason_to_stop(self) -> str | None:
         elapsed = self._clock() - self._begin
         if self._seconds is not None and elapsed >= self._seconds - self._final_seconds():
-            return f"time budget of {self._seconds:g} s used"
+            return "the time budget is used"
         if self._max_trials is not None and self._trials() >= self._max_trials:
             return f"{self._trials()} trials"
         if self.choose() is None:

@@ -27,6 +27,7 @@ from tilewright.autotune.space import Candidate
 from tilewright.autotune.strategies import STRATEGIES
 from tilewright.autotune.strategies.base import Maker, SearchSpace, Strategy
 from tilewright.autotune.task import Task
+from tilewright.autotune.transfer import learn_from_others
 from tilewright.core.errors import InputError
 
 Callback = Callable[["TaskTuner", Trial], None]
@@ -95,6 +96,8 @@ class TaskTuner:
         self._wall_clock = wall_clock
         self._callbacks = tuple(callbacks)
         self._learner = Learner(default_model(seed)) if learner is None else learner
+        if learner is None and database is not None:
+            learn_from_others(self._learner, database, task.target, [task.workload])
         self._cache = FeatureCache(task.target, task.dims)
         self._score = ModelScore(self._learner.model, self._cache)
         # the generator depends on the task, not on its place among others
@@ -144,7 +147,7 @@ class TaskTuner:
 
         def note(place: int, outcome: Outcome) -> None:
             self._spent = before + self._clock() - start
-            self._keep(Trial(first + place, batch[place], outcome, float(predicted[place]), self._spent))
+            self._keep(Trial(first + place, batch[place], outcome, float(predicted[place]), self._spent, batch=first))
 
         try:
             if batch:
@@ -215,7 +218,11 @@ class TaskTuner:
     def _record(self, t: Trial) -> Record:
         name = self.config.strategy if isinstance(self.config.strategy, str) else "own strategy"
         made = make_record(self.task, t.candidate, t.outcome, name, self._seed, self._wall_clock())
-        return replace(made, extra={"predicted": round(t.predicted, 6), "elapsed": round(t.elapsed, 3)})
+        facts = {
+            "predicted": round(t.predicted, 6), "batch": t.batch, "elapsed": round(t.elapsed, 3),
+            "weight": round(self.task.weight, 6),
+        }  # fmt: skip
+        return replace(made, extra=facts)
 
     def _resume(self) -> None:
         """Take what the database has of this workload on this machine as measured."""

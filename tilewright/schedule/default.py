@@ -3,32 +3,33 @@
 ``default_trace(func, target)`` is deterministic, never fails, and gives a trace that replays like any other. Classes:
 register tiles (matrix products, convolutions, pooling, outer reductions), rows (softmax, norms, inner reductions),
 spatial (elementwise, data movement, gathers); blocks with ordered axes stay as they were declared.
+
+A rule is a function ``rule(schedule, block, target) -> bool``: it schedules the nest of ``block``, and as much of what
+feeds it as it takes in, or leaves the schedule as it was and returns False. ``DEFAULT_RULES`` are tried in order on
+each nest that none has touched, consumers before their producers; a caller may put rules of his own before them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
 from tilewright.schedule.decisions import Decider, DefaultDecider
-from tilewright.schedule.rules.facts import (
-    all_blocks,
-    block_accesses,
-    is_reduction,
-    is_spatial,
-    loops_of,
-    output_buffers,
-    reduce_loops,
-)
+from tilewright.schedule.memory import StepMemory
+from tilewright.schedule.rules.facts import all_blocks
 from tilewright.schedule.rules.inlining import inline_stages
-from tilewright.schedule.rules.rows import schedule_reduction, try_rows
-from tilewright.schedule.rules.spatial import schedule_spatial
-from tilewright.schedule.rules.tiles import try_tile
+from tilewright.schedule.rules.rows import reduction_rule, rows_rule
+from tilewright.schedule.rules.spatial import spatial_rule
+from tilewright.schedule.rules.tiles import tile_rule
+from tilewright.schedule.rules.transpose import transpose_rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
-from tilewright.tensor_ir.analysis.scopes import consumers
-from tilewright.tensor_ir.ir import Block, Func
+from tilewright.tensor_ir.analysis.scopes import blocks_in
+from tilewright.tensor_ir.ir import Alloc, Block, Func, Seq, Stmt
+
+Rule = Callable[[Schedule, str, Target], bool]
+
+DEFAULT_RULES: tuple[Rule, ...] = (tile_rule, rows_rule, reduction_rule, transpose_rule, spatial_rule)
 
 
 def default_trace(func: Func, target: Target) -> Trace:
@@ -36,15 +37,26 @@ def default_trace(func: Func, target: Target) -> Trace:
     return schedule_by_rule(func, target, DefaultDecider()).trace
 
 
-def schedule_by_rule(func: Func, target: Target, decider: Decider) -> Schedule:
+def schedule_by_rule(
+    func: Func,
+    target: Target,
+    decider: Decider,
+    rules: Sequence[Rule] = DEFAULT_RULES,
+    memory: StepMemory | None = None,
+) -> Schedule:
     """The rules' schedule with ``decider`` taking their decisions: a point of the search space that the rules span."""
-    s = Schedule(func, decider=decider)
+    s = Schedule(func, decider=decider, memory=memory)
     inline_stages(s)
     done: set[str] = set()
     while (block := _next(s, done)) is not None:
-        before = {b.name for b in all_blocks(s.func)}
-        s = _schedule_nest(s, block, target, done)
-        done |= {b.name for b in all_blocks(s.func)} - before
+        before = {id(x): x for x in _nests(s.func.body)}
+        known = {b.name for b in all_blocks(s.func)}
+        for rule in rules:
+            if rule(s, block.name, target):
+                break
+        new = [x for x in _nests(s.func.body) if id(x) not in before]
+        done |= {b.name for x in new for b in blocks_in(x)}
+        done |= {b.name for b in all_blocks(s.func)} - known
         done.add(block.name)
     return s
 
@@ -54,59 +66,8 @@ def _next(s: Schedule, done: set[str]) -> Block | None:
     return next((b for b in reversed(all_blocks(s.func)) if b.name not in done), None)
 
 
-def _schedule_nest(s: Schedule, block: Block, target: Target, done: set[str]) -> Schedule:
-    if is_spatial(block):
-        feeders = [b for b in all_blocks(s.func) if b.name not in done and is_reduction(b) and _feeds(s, b, block)]
-        for feeder in feeders:
-            if not _row_like(s, feeder) and (tiled := try_tile(s, feeder.name, block.name, target)) is not None:
-                done.add(feeder.name)
-                return tiled
-        if feeders and (rows := try_rows(s, block.name, target, done)) is not None:
-            return rows
-        return _attempt(s, lambda a: schedule_spatial(a, block.name, target))
-    if is_reduction(block) and all(a.kind != "ordered" for a in block.axes):
-        if not _row_like(s, block):
-            attempt = s.copy()
-            try:
-                attempt.cache_write(block.name, "local")
-            except ScheduleError:
-                return s
-            made = [b for b in all_blocks(attempt.func) if b.buffer == block.buffer]
-            reduction = next(b for b in all_blocks(attempt.func) if is_reduction(b) and b.name == block.name)
-            if made and (tiled := try_tile(attempt, reduction.name, made[0].name, target)) is not None:
-                return tiled
-        return _attempt(s, lambda a: schedule_reduction(a, block.name, target))
-    return s
-
-
-def _attempt(s: Schedule, apply: Callable[[Schedule], None]) -> Schedule:
-    """``s`` with the rule applied to a copy, or as it was if a step is refused."""
-    attempt = s.copy()
-    try:
-        apply(attempt)
-    except ScheduleError:
-        return s
-    return attempt
-
-
-def _feeds(s: Schedule, producer: Block, consumer: Block) -> bool:
-    """True if only ``consumer`` reads the producer's buffer."""
-    users = consumers(s.func, producer.buffer)
-    return [u.name for u in users] == [consumer.name] and producer.buffer not in output_buffers(s.func)
-
-
-def _row_like(s: Schedule, block: Block) -> bool:
-    """True if the innermost reduction loop runs over neighbours and no other loop gives vectors."""
-    steps = reduce_loops(s.func, block.name)
-    if not steps:
-        return False
-    accesses = block_accesses(s.func, block.name)
-    spatial = [x.var for x in loops_of(s.func, block.name) if x.var not in steps]
-    inner = [x for x in accesses if not x.is_store]
-    unit_reduce = any(x.stride(steps[-1]) == 1 for x in inner)
-    store = next(x for x in accesses if x.is_store)
-    unit_spatial = any(
-        store.stride(n) == 1 and all(x.stride(n) in (0, 1) for x in inner) and any(x.stride(n) == 1 for x in inner)
-        for n in spatial
-    )
-    return unit_reduce and not unit_spatial
+def _nests(s: Stmt) -> list[Stmt]:
+    """The statements at the root: what a rule leaves alone stays the same object."""
+    if isinstance(s, Alloc):
+        return _nests(s.body)
+    return [x for c in s.stmts for x in _nests(c)] if isinstance(s, Seq) else [s]

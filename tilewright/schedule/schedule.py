@@ -1,5 +1,7 @@
 """The user's handle on a function: each method applies one primitive, records it, and returns the names it made.
 
+Steps that belong together are tried with :meth:`Schedule.attempt`: all of them, or none.
+
 Example::
 
     >>> from tilewright.core import dtypes
@@ -15,19 +17,22 @@ Example::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from tilewright.core.errors import ScheduleError
 from tilewright.schedule.base import Primitive
 from tilewright.schedule.decisions import Decider, DefaultDecider
+from tilewright.schedule.memory import StepMemory
 from tilewright.schedule.primitives.annotate import Annotate
+from tilewright.schedule.primitives.blockize import Blockize
 from tilewright.schedule.primitives.cache_read import CacheRead
 from tilewright.schedule.primitives.cache_write import CacheWrite
 from tilewright.schedule.primitives.compute_at import ComputeAt
 from tilewright.schedule.primitives.compute_inline import ComputeInline
 from tilewright.schedule.primitives.decompose_reduction import DecomposeReduction
 from tilewright.schedule.primitives.fuse import Fuse
+from tilewright.schedule.primitives.pad_einsum import PadEinsum
 from tilewright.schedule.primitives.parallel import Parallel
 from tilewright.schedule.primitives.peel import Peel
 from tilewright.schedule.primitives.reorder import Reorder
@@ -39,6 +44,9 @@ from tilewright.schedule.primitives.sample_compute_location import ROOT, SampleC
 from tilewright.schedule.primitives.sample_perfect_tile import SamplePerfectTile, perfect_tiles
 from tilewright.schedule.primitives.set_scope import SetScope
 from tilewright.schedule.primitives.split import Split
+from tilewright.schedule.primitives.storage_align import StorageAlign
+from tilewright.schedule.primitives.tensorize import Tensorize
+from tilewright.schedule.primitives.transform_layout import TransformLayout
 from tilewright.schedule.primitives.unannotate import Unannotate
 from tilewright.schedule.primitives.unroll import Unroll
 from tilewright.schedule.primitives.vectorize import Vectorize
@@ -51,8 +59,15 @@ from tilewright.tensor_ir.text import print_func
 class Schedule:
     """A function under transformation. ``func`` is its present form, ``trace`` the steps that made it."""
 
-    def __init__(self, func: Func, trace: Trace | None = None, decider: Decider | None = None) -> None:
+    def __init__(
+        self,
+        func: Func,
+        trace: Trace | None = None,
+        decider: Decider | None = None,
+        memory: StepMemory | None = None,
+    ) -> None:
         self.decider: Decider = decider if decider is not None else DefaultDecider()
+        self._memory = memory
         self.original = func
         self.trace = Trace()
         self.func = func
@@ -61,21 +76,29 @@ class Schedule:
 
     def step(self, primitive: Primitive) -> tuple[str, ...]:
         """Apply and record any primitive; the names that it made. A refused step changes nothing."""
-        before, self.func = self.func, primitive.apply(self.func)
+        if self._memory is None:
+            before, self.func = self.func, primitive.apply(self.func)
+            names = primitive.produces(before, self.func)
+        else:
+            self.func, names = self._memory.apply(primitive, self.func)
         self.trace = self.trace.then(primitive)
-        return primitive.produces(before, self.func)
+        return names
 
     def copy(self) -> Schedule:
         """A schedule in the same state, to try steps on."""
-        out = Schedule(self.original, decider=self.decider)
+        out = Schedule(self.original, decider=self.decider, memory=self._memory)
         out.func, out.trace = self.func, self.trace
         return out
 
-    def adopt(self, other: Schedule) -> None:
-        """Take over the state of a copy."""
-        if other.original is not self.original:
-            raise ScheduleError(f"adopt: expected a copy of this schedule, got one of {other.original.name}")
-        self.func, self.trace = other.func, other.trace
+    def attempt(self, steps: Callable[[Schedule], object]) -> bool:
+        """Run ``steps`` on this schedule; if one of them is refused, take all of them back and return False."""
+        func, trace = self.func, self.trace
+        try:
+            steps(self)
+        except ScheduleError:
+            self.func, self.trace = func, trace
+            return False
+        return True
 
     def show(self) -> None:
         """Print the function."""
@@ -166,6 +189,15 @@ class Schedule:
         """Remove a fact from a loop."""
         self.step(Unannotate(loop, key))
 
+    # -- units -----------------------------------------------------------------------------------------------------
+    def blockize(self, loop: str) -> None:
+        """Make a loop and all that it holds a unit that later steps leave alone."""
+        self.step(Blockize(loop))
+
+    def tensorize(self, loop: str, intrinsic: str) -> None:
+        """Run a nest that computes what an intrinsic describes by the intrinsic's machine code."""
+        self.step(Tensorize(loop, intrinsic))
+
     # -- buffers ---------------------------------------------------------------------------------------------------
     def set_scope(self, buffer: str, scope: Scope) -> None:
         """Move an intermediate buffer to another scope."""
@@ -178,6 +210,14 @@ class Schedule:
     def cache_write(self, block: str, scope: Scope = "local") -> str:
         """Let a block write a new buffer, copied behind it; returns the name of the copying block."""
         return self.step(CacheWrite(block, scope))[0]
+
+    def transform_layout(self, buffer: str, index_map: str) -> None:
+        """Store an intermediate buffer in another layout: ``"i, j -> i // 8, j, i % 8"``."""
+        self.step(TransformLayout(buffer, index_map))
+
+    def storage_align(self, buffer: str, axis: int, factor: int, offset: int = 0) -> None:
+        """Make the stride of a dimension a multiple of ``factor``, plus ``offset``."""
+        self.step(StorageAlign(buffer, axis, factor, offset))
 
     # -- blocks ----------------------------------------------------------------------------------------------------
     def compute_at(self, block: str, loop: str) -> tuple[str, ...]:
@@ -203,3 +243,7 @@ class Schedule:
     def rfactor(self, loop: str) -> str:
         """Keep partial results for each iteration of a reduction loop; returns the name of their block."""
         return self.step(RFactor(loop))[0]
+
+    def pad_einsum(self, block: str, padding: Sequence[int]) -> tuple[str, ...]:
+        """Pad a contraction to multiples, one for each axis; returns the names of the copying blocks."""
+        return self.step(PadEinsum(block, tuple(padding)))

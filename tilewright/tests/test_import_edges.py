@@ -21,6 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {"core"},
     "codegen": {"tensor_ir", "core", "runtime"},
     "autotune": {"schedule", "codegen", "runtime", "tensor_ir", "core"},
+    "report": {"autotune", "schedule", "lowering", "tensor_ir", "runtime", "core"},
     # the pipeline and what stands on it
     "progress": set(),
     "build": {"codegen", "core", "lowering", "schedule", "tensor_ir"},

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, product
+from tilewright.core.intexpr import IntExpr, as_var, product
+from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.access import address, stride
 from tilewright.tensor_ir.analysis.scopes import (
     block_environment,
     blocks_in,
     buffers,
+    consumers,
     find_block,
     loop_ranges,
     loops_around,
@@ -145,3 +147,41 @@ def widest_itemsize(func: Func, name: str) -> int:
     block = find_block(func, name)
     types = [b.dtype for b in buffers(func) if b.name == block.buffer] + [x.dtype for x in loads(block.value)]
     return max(4 if t.is_narrow_float else t.itemsize for t in types)
+
+
+def reduction_feeders(s: Schedule, consumer: str) -> list[str]:
+    """Reductions that only ``consumer`` reads, in program order."""
+    outputs = output_buffers(s.func)
+    read = {x.buffer for x in loads(find_block(s.func, consumer).value)}
+    return [
+        b.name
+        for b in all_blocks(s.func)
+        if b.buffer in read and is_reduction(b) and b.buffer not in outputs
+        and [u.name for u in consumers(s.func, b.buffer)] == [consumer]
+    ]
+
+
+def is_row_like(s: Schedule, name: str) -> bool:
+    """True if the innermost reduction loop runs over neighbours and no other loop gives vectors."""
+    steps = reduce_loops(s.func, name)
+    if not steps:
+        return False
+    accesses = block_accesses(s.func, name)
+    spatial = [x.var for x in loops_of(s.func, name) if x.var not in steps]
+    inner = [x for x in accesses if not x.is_store]
+    unit_reduce = any(x.stride(steps[-1]) == 1 for x in inner)
+    store = next(x for x in accesses if x.is_store)
+    unit_spatial = any(
+        store.stride(n) == 1 and all(x.stride(n) in (0, 1) for x in inner) and any(x.stride(n) == 1 for x in inner)
+        for n in spatial
+    )
+    return unit_reduce and not unit_spatial
+
+
+def is_packed_operand(stage: str, user: Block) -> bool:
+    """True if ``user`` reads buffer ``stage`` along both of its innermost result axes: packed panels."""
+    axes = [a.name for a in user.axes if a.kind == "spatial"][-2:]
+    reads = [x.indices for x in loads(user.value) if x.buffer == stage]
+    return bool(reads) and len(axes) == 2 and all(
+        as_var(index[-1]) == axes[1] and any(axes[0] in i.free_vars() for i in index[:-1]) for index in reads
+    )

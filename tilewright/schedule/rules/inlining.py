@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import as_var
 from tilewright.schedule.rules.facts import (
     all_blocks,
     expr_cost,
     expr_size,
     is_multiply_add,
+    is_packed_operand,
     is_plain_read,
     is_reduction,
     is_spatial,
@@ -50,17 +50,9 @@ def _should_inline(s: Schedule, block: Block) -> bool:
         return False
     cost = expr_cost(block.value)
     for user in users:
-        if is_multiply_add(user) and (not is_plain_read(block.value) or _is_packed_operand(block, user)):
+        if is_multiply_add(user) and (not is_plain_read(block.value) or is_packed_operand(block.buffer, user)):
             return False
         if is_reduction(user) and cost > _CHEAP and len(users) > 1:
             return False
     return cost <= _CHEAP or len(users) <= 1
 
-
-def _is_packed_operand(stage: Block, user: Block) -> bool:
-    """True if ``user`` reads the stage along both of its innermost result axes: packed panels."""
-    axes = [a.name for a in user.axes if a.kind == "spatial"][-2:]
-    reads = [x.indices for x in loads(user.value) if x.buffer == stage.buffer]
-    return len(axes) == 2 and all(
-        as_var(index[-1]) == axes[1] and any(axes[0] in i.free_vars() for i in index[:-1]) for index in reads
-    )

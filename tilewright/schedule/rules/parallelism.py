@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
+from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import loops_of
 from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.scopes import find_loop
 
 MIN_NANOSECONDS = 8_000
+_NEVER, _ALWAYS = 2_000, 200_000
+"""Nanoseconds below which threads never pay, and above which they always do: no decision there."""
 _CHUNKS = 4
+_CHUNK_SIZES = (1, 2, 4, 8, 16)
 
 
 def is_worth_spreading(work: float | None, target: Target) -> bool:
@@ -22,26 +26,39 @@ def parallelize(s: Schedule, block: str, outer: Sequence[str], work: float | Non
     """Fuse the leading loops of ``outer`` (root-level, outermost first) until they feed all threads, in parallel.
 
     ``work``: estimated nanoseconds of the nest on one thread, None if symbolic (then it is spread). Leaves the nest
-    alone when it is too small to split or the target has one thread.
+    alone when it is too small to split or the target has one thread. Decisions: ``<block>.parallel``, how many loops
+    are spread (0: none, where threads may not pay), and ``<block>.chunk``, how many iterations belong together.
     """
-    if not outer or not is_worth_spreading(work, target):
+    if not outer or target.threads == 1 or (work is not None and work < _NEVER):
         return
     extents = {x.var: x.extent.value() for x in loops_of(s.func, block)}
-    chosen = [outer[0]]
+    own = _count(outer, extents, target) if is_worth_spreading(work, target) else 0
+    options = [n for n in range(1, len(outer) + 1) if extents[outer[n - 1]] != 1]
+    if work is not None and work < _ALWAYS:
+        options.append(0)
+    count = choose_number(s, f"{block}.parallel", options, own)
+    chosen = list(outer[:count])
+    while chosen and not s.attempt(lambda a: a.parallel(_chunked(a, block, chosen, target))):
+        chosen.pop()
+
+
+def _count(outer: Sequence[str], extents: Mapping[str, int | None], target: Target) -> int:
+    """How many loops it takes to have a few equal chunks for each thread."""
     total = extents[outer[0]]
-    for name in outer[1:]:
+    for n, name in enumerate(outer[1:], 1):
         if total is not None and total >= _CHUNKS * target.threads and (
             total % target.threads == 0 or total >= 16 * target.threads
         ):
-            break
-        chosen.append(name)
+            return n
         step = extents[name]
         total = None if total is None or step is None else total * step
-    while chosen:
-        try:
-            loop = s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
-            s.parallel(loop)
-        except ScheduleError:
-            chosen.pop()
-        else:
-            return
+    return len(outer)
+
+
+def _chunked(s: Schedule, block: str, chosen: Sequence[str], target: Target) -> str:
+    """The loop over chunks of the fused loops ``chosen``."""
+    loop = s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
+    total = find_loop(s.func, loop).extent.value()
+    sizes = [c for c in _CHUNK_SIZES if total is not None and total % c == 0 and total // c >= 2 * target.threads]
+    chunk = choose_number(s, f"{block}.chunk", sizes, 1)
+    return loop if chunk == 1 else s.split(loop, (None, chunk))[0]

@@ -1,14 +1,16 @@
 """Reductions along the contiguous axis: softmax, layer norm, sums, means, maxima.
 
 Each row belongs to one thread; the stages of a row run one after the other on a row buffer that stays in cache; a
-reduction keeps several vectors of partial results (``rfactor``) and combines them at the end of the
-row. Decision: ``<block>.partials``, how many vectors.
+reduction keeps several vectors of partial results (``rfactor``) and combines them at the end of the row. Decisions:
+``<block>.partials``, how many vectors, ``<stage>.stage``, whether a stage is kept for the row or computed again where
+it is read, ``<consumer>.rows``, how many rows go through the stages together, and those of :mod:`.parallelism`.
 """
 
 from __future__ import annotations
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
+from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import (
     all_blocks,
     is_reduction,
@@ -17,6 +19,7 @@ from tilewright.schedule.rules.facts import (
     nanoseconds,
     output_buffers,
     reduce_loops,
+    reduction_feeders,
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import parallelize
@@ -27,27 +30,30 @@ from tilewright.tensor_ir.ir import loads
 
 _PARTIALS = 4
 _PARTIAL_COUNTS = (1, 2, 4, 8)
+_ROW_COUNTS = (1, 2, 4, 8, 16)
 
 
-def try_rows(s: Schedule, consumer: str, target: Target, done: set[str]) -> Schedule | None:
-    """``consumer`` with everything that feeds it computed row by row, on a copy; None if a step is refused."""
-    feeders = _feeders(s, consumer, done)
-    rows = _row_loops(s, consumer, feeders)
-    if not feeders or not rows:
-        return None
-    attempt = s.copy()
-    try:
-        _schedule_rows(attempt, consumer, feeders, rows, target)
-    except ScheduleError:
-        return None
-    done.update(feeders)
-    return attempt
+def rows_rule(s: Schedule, block: str, target: Target) -> bool:
+    """A spatial block with everything that feeds only it, computed row by row."""
+    if not is_spatial(find_block(s.func, block)) or not reduction_feeders(s, block):
+        return False
+    feeders = _feeders(s, block)
+    rows = _row_loops(s, block, feeders)
+    return bool(feeders and rows) and s.attempt(lambda a: _schedule_rows(a, block, feeders, rows, target))
 
 
-def _feeders(s: Schedule, consumer: str, done: set[str]) -> list[str]:
-    """Unscheduled blocks that end up only in ``consumer``, producers first."""
+def reduction_rule(s: Schedule, block: str, target: Target) -> bool:
+    """A reduction whose result is stored as it is."""
+    found = find_block(s.func, block)
+    if not is_reduction(found) or any(a.kind == "ordered" for a in found.axes):
+        return False
+    return s.attempt(lambda a: schedule_reduction(a, block, target))
+
+
+def _feeders(s: Schedule, consumer: str) -> list[str]:
+    """Blocks that end up only in ``consumer``, producers first."""
     outputs = output_buffers(s.func)
-    blocks = [b for b in all_blocks(s.func) if b.name not in done]
+    blocks = all_blocks(s.func)
     chosen = {consumer}
     for b in reversed(blocks):
         users = [u.name for u in all_blocks(s.func) if u.buffer != b.buffer and b.buffer in {
@@ -76,6 +82,8 @@ def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[st
     total = None if any(a is None for a in amounts) else sum(a for a in amounts if a is not None)
     rest = [x.var for x in loops_of(s.func, consumer) if x.var not in rows]
     s.reorder(*rows, *rest)
+    feeders = [f for f in feeders if not _computed_again(s, f)]
+    rows = _several_rows(s, consumer, feeders, rows)
     for name in reversed(feeders):
         s.compute_at(name, rows[-1])
     for name in feeders:
@@ -85,6 +93,25 @@ def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[st
             vectorize_inner(s, name, len(rows), target)
     vectorize_inner(s, consumer, len(rows), target)
     parallelize(s, consumer, rows, total, target)
+
+
+def _computed_again(s: Schedule, stage: str) -> bool:
+    """True if the stage is computed wherever it is read instead of being kept for the row (never by default)."""
+    block = find_block(s.func, stage)
+    if not is_spatial(block) or not s.copy().attempt(lambda a: a.compute_inline(stage)):
+        return False
+    if s.sample_categorical(f"{stage}.stage", ("kept", "again"), "kept") == "kept":
+        return False
+    s.compute_inline(stage)
+    return True
+
+
+def _several_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[str]) -> list[str]:
+    """The row loops, the last one split if several rows go through the stages together."""
+    extent = next(x.extent.value() for x in loops_of(s.func, consumer) if x.var == rows[-1])
+    options = [r for r in _ROW_COUNTS if extent is not None and extent % r == 0 and r < extent]
+    count = choose_number(s, f"{consumer}.rows", options, 1)
+    return rows if count == 1 else [*rows[:-1], s.split(rows[-1], (None, count))[0]]
 
 
 def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
@@ -100,13 +127,8 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     while extent is not None and width > lanes and extent < 2 * width:
         width //= 2
     options = tuple(n for n in _PARTIAL_COUNTS if extent is None or n * lanes <= extent)
-    width = lanes * int(s.sample_categorical(f"{block}.partials", options, width // lanes))
-    attempt = s.copy()
-    try:
-        _partial_sums(attempt, block, steps, width, lanes)
-    except ScheduleError:
-        return
-    s.adopt(attempt)
+    width = lanes * choose_number(s, f"{block}.partials", options, width // lanes)
+    s.attempt(lambda a: _partial_sums(a, block, steps, width, lanes))
 
 
 def _partial_sums(s: Schedule, block: str, steps: list[str], width: int, lanes: int) -> None:

@@ -1,7 +1,9 @@
 """Elementwise, data movement, gathers, and everything else that is one block without a reduction.
 
 Neighbouring loops are fused where every access stays linear, the loop with the most unit strides is vectorized, a few
-vectors are in flight, and the outermost loop is spread over threads. Decision: ``<block>.vectors``, how many.
+vectors are in flight, and the outermost loop is spread over threads. Decisions: ``<block>.vectors``, how many,
+``<block>.loop``, which loop becomes vectors, ``<block>.lanes``, how wide they are, ``<block>.rows``, how many steps of
+another loop are written out inside (transposes), and those of :mod:`.parallelism`.
 """
 
 from __future__ import annotations
@@ -9,35 +11,87 @@ from __future__ import annotations
 from tilewright.core.errors import ScheduleError
 from tilewright.core.intexpr import IntExpr
 from tilewright.core.target import Target
-from tilewright.schedule.rules.facts import Access, block_accesses, loops_of, nanoseconds, widest_itemsize
+from tilewright.schedule.rules.choices import choose_number
+from tilewright.schedule.rules.facts import (
+    Access,
+    block_accesses,
+    is_spatial,
+    loops_of,
+    nanoseconds,
+    widest_itemsize,
+)
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.scopes import find_block
 
 _VECTORS = 4
 _VECTOR_COUNTS = (1, 2, 4, 8)
+_ROW_COUNTS = (1, 2, 4, 8)
 
 
-def schedule_spatial(s: Schedule, block: str, target: Target, above: int = 0) -> None:
-    """Schedule the nest of ``block`` below its first ``above`` loops. Parallel only when ``above`` is 0."""
+def spatial_rule(s: Schedule, block: str, target: Target) -> bool:
+    """A block of spatial axes by itself."""
+    return is_spatial(find_block(s.func, block)) and s.attempt(lambda a: schedule_spatial(a, block, target))
+
+
+def schedule_spatial(s: Schedule, block: str, target: Target) -> None:
+    """Schedule the nest of ``block`` from the root."""
     total = nanoseconds(s.func, block)
-    fuse_linear(s, block, above)
-    names = [x.var for x in loops_of(s.func, block)][above:]
+    fuse_linear(s, block)
+    names = [x.var for x in loops_of(s.func, block)]
     if not names:
         return
-    inner = vector_loop(s, block, names)
+    inner = _choose_vector_loop(s, block, names)
     outer = [n for n in names if n != inner]
-    if outer and names[-1] != inner:
-        try:
-            s.reorder(*outer, inner)
-        except ScheduleError:
-            inner = names[-1]
-            outer = names[:-1]
+    if outer and names[-1] != inner and not s.attempt(lambda a: a.reorder(*outer, inner)):
+        inner, outer = names[-1], names[:-1]
+    row = _take_rows(s, block, outer, inner)
     lead = vectorize_loop(s, block, inner, target)
+    if row is not None:
+        s.attempt(lambda a: _write_rows(a, block, row, lead))
     outer = [*outer, *([lead] if lead is not None else [])]
-    if above == 0:
-        parallelize(s, block, outer, total, target)
-    if lead is not None and lead in {x.var for x in loops_of(s.func, block)}:
+    parallelize(s, block, [n for n in outer if n in s.loops(block)], total, target)
+    if lead is not None and lead in s.loops(block):
         peel_if_ragged(s, block, lead)
+
+
+def _choose_vector_loop(s: Schedule, block: str, names: list[str]) -> str:
+    """The loop that becomes vectors: the best by strides, or another along which some access is contiguous."""
+    own = vector_loop(s, block, names)
+    accesses = block_accesses(s.func, block)
+    extents = {x.var: x.extent.value() for x in loops_of(s.func, block)}
+    fit = [n for n in names if n == own or (extents[n] != 1 and any(x.stride(n) == 1 for x in accesses))]
+    place = choose_number(s, f"{block}.loop", [names.index(n) for n in fit], names.index(own))
+    return names[place]
+
+
+def _take_rows(s: Schedule, block: str, outer: list[str], inner: str) -> str | None:
+    """A few steps of another loop, to be written out inside the vector loop: where a vector alone jumps in memory.
+
+    ``outer`` then has what is left of that loop.
+    """
+    accesses = block_accesses(s.func, block)
+    if all(x.stride(inner) in (0, 1) for x in accesses):
+        return None
+    extents = {x.var: x.extent.value() for x in loops_of(s.func, block)}
+    beside = [n for n in outer if extents[n] != 1 and any(x.stride(n) == 1 for x in accesses)]
+    if not beside:
+        return None
+    own = extents[beside[-1]]
+    count = choose_number(s, f"{block}.rows", [r for r in _ROW_COUNTS if own is not None and own % r == 0], 1)
+    if count == 1:
+        return None
+    at = outer.index(beside[-1])
+    outer[at], row = s.split(beside[-1], (None, count))
+    return row
+
+
+def _write_rows(s: Schedule, block: str, row: str, lead: str | None) -> None:
+    names = s.loops(block)
+    inside = names[names.index(lead) + 1 :] if lead in names else names[-1:]
+    order = [n for n in names[names.index(row) :] if n != row and n not in inside]
+    s.reorder(*order, row, *inside)
+    s.unroll(row)
 
 
 def fuse_linear(s: Schedule, block: str, above: int = 0) -> None:
@@ -91,6 +145,7 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
     extent = next(x.extent.value() for x in loops_of(s.func, block) if x.var == loop)
     if extent == 1 or lanes == 1:
         return loop
+    lanes = choose_lanes(s, block, lanes, target)
     if extent is not None and extent <= lanes:
         s.vectorize(loop)
         return None
@@ -106,6 +161,12 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
     outer, inner = s.split(loop, (None, lanes))
     s.vectorize(inner)
     return outer
+
+
+def choose_lanes(s: Schedule, block: str, lanes: int, target: Target) -> int:
+    """The width of a vector: where registers are wider than 256 bits, half of one may run at a higher clock."""
+    narrow = [lanes // 2] if target.vector_bits > 256 and lanes > 1 else []
+    return choose_number(s, f"{block}.lanes", narrow, lanes)
 
 
 def peel_if_ragged(s: Schedule, block: str, loop: str) -> None:

@@ -2,39 +2,59 @@
 
 Covers matrix products, convolutions, depthwise convolutions, pooling and reductions over outer axes. The consumer (the
 epilogue, or a copy made by ``cache_write``) is tiled ``rows x vectors``, the reduction moves into the tile as a local
-buffer, its own loops go outside the tile's, rows and vectors are written out. Source of the form: Goto and van de
-Geijn (2008), and Van Zee's BLIS, for the order of loops.
+buffer, its own loops go outside the tile's, rows and vectors are written out. Around the tiles there may be blocks of
+tiles, whose operands stay in a cache, and the reduction may go in blocks too, with the results of a block of tiles in
+memory in between (:mod:`.depth`). Source of the form: Goto and van de Geijn (2008), and Van Zee's BLIS, for the order
+of loops.
 
-Decisions: ``<acc>.rows`` (rows of the tile), ``<acc>.order`` (which operand stays in cache), ``<acc>.unroll`` (steps of
-the innermost reduction loop written out), ``<stage>.at`` (where the padded or packed operand is computed).
+Decisions, of ``<acc>`` the reduction: ``.vectors`` and ``.rows`` (the tile), ``.order`` (which operand stays in
+cache), ``.row_block``, ``.column_block`` and ``.inner`` (blocks of tiles and the order in them), ``.depth`` (steps of a
+block of the reduction), ``.steps`` (whether the last reduction loop goes outside the others: taps inside channels),
+``.unroll`` (steps of the innermost one written out), ``.lanes`` (vector width), ``.epilogue`` (finished at the tile,
+or in a pass of its own), ``<stage>.at`` (where the padded or packed operand is computed), and those of
+:mod:`.parallelism`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.target import Target
-from tilewright.schedule.primitives.sample_compute_location import ROOT
+from tilewright.schedule.primitives.sample_compute_location import INLINE, ROOT
+from tilewright.schedule.rules.blocks import TileLoops, choose_vectors, order_of_loops, split_columns
+from tilewright.schedule.rules.choices import choose_number, divisors
+from tilewright.schedule.rules.depth import partial_results
 from tilewright.schedule.rules.facts import (
     all_blocks,
+    expr_cost,
     is_multiply_add,
+    is_packed_operand,
+    is_reduction,
+    is_row_like,
     is_spatial,
     loops_of,
     nanoseconds,
     reduce_loops,
+    reduction_feeders,
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import is_worth_spreading, parallelize
-from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner
+from tilewright.schedule.rules.spatial import (
+    choose_lanes,
+    peel_if_ragged,
+    schedule_spatial,
+    vectorize_inner,
+    vectorize_loop,
+)
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, find_block, find_buffer
 from tilewright.tensor_ir.ir import Block, loads
 
-_UNROLLS = (1, 2, 4)
-_ORDERS = ("columns", "rows")
+_UNROLLS = (1, 2, 3, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +70,69 @@ class TileAxes:
     panel: int | None
 
 
-def tile_axes(s: Schedule, reduction: str, consumer: str) -> TileAxes | None:
-    """How the consumer's loops map onto the accumulator's axes; None if they do not map one to one."""
+def tile_rule(s: Schedule, block: str, target: Target) -> bool:
+    """A register tile for the reduction that ``block`` finishes, or that it is itself."""
+    found = find_block(s.func, block)
+    if is_spatial(found):
+        feeders = [f for f in reduction_feeders(s, block) if not is_row_like(s, f)]
+        return any(s.attempt(partial(_tile_for, reduction=f, consumer=block, target=target)) for f in feeders)
+    if not is_reduction(found) or any(a.kind == "ordered" for a in found.axes) or is_row_like(s, block):
+        return False
+    if not s.copy().attempt(lambda a: a.cache_write(block, "local")):
+        return True  # a result of symbolic size has no local copy: the nest stays as it was declared
+    return s.attempt(lambda a: _tile_for_copy(a, block, target))
+
+
+def _tile_for(s: Schedule, reduction: str, consumer: str, target: Target) -> None:
+    """Finish the tile in ``consumer``; or in a copy, and ``consumer`` is a pass of its own."""
+    axes = tile_axes(s, reduction, consumer)
+    if axes is None:
+        raise ScheduleError(f"{reduction}: no tile of {consumer}")
+    epilogue = axes.panel is not None and expr_cost(find_block(s.func, consumer).value) > 0
+    if epilogue and s.sample_categorical(f"{reduction}.epilogue", ("tile", "pass"), "tile") == "pass":
+        _tile_for_copy(s, reduction, target, join_panels=True)
+        schedule_spatial(s, consumer, target)
+    else:
+        schedule_tile(s, reduction, consumer, axes, target)
+
+
+def _tile_for_copy(s: Schedule, reduction: str, target: Target, join_panels: bool = False) -> None:
+    """Tile a reduction whose result is stored as it is: a copy writes it from registers to memory.
+
+    ``join_panels``: panels and their columns are one row of the result.
+    """
+    copy = s.cache_write(reduction, "local")
+    if join_panels and _is_packed(find_block(s.func, reduction)):
+        s.fuse(*s.loops(copy)[-2:])
+    axes = tile_axes(s, reduction, copy)
+    if axes is None:
+        raise ScheduleError(f"{reduction}: no tile of its copy")
+    schedule_tile(s, reduction, copy, axes, target)
+
+
+def _is_packed(reduction: Block) -> bool:
+    """True for a product with an operand in panels."""
+    operands = {x.buffer for x in loads(reduction.value)} - {reduction.buffer}
+    return is_multiply_add(reduction) and any(is_packed_operand(b, reduction) for b in operands)
+
+
+def tile_axes(s: Schedule, reduction: str, consumer: str, around: Sequence[str] = ()) -> TileAxes | None:
+    """How the consumer's loops inside ``around`` map onto the accumulator's axes; None if not one to one.
+
+    Loops over which the consumer reduces count as batch.
+    """
     acc = find_block(s.func, reduction)
     user = find_block(s.func, consumer)
     env = block_environment(user)
     reads = {x.indices for x in loads(user.value) if x.buffer == acc.buffer}
     if len(reads) != 1:
         return None
-    index = [i.substitute(env) for i in next(iter(reads))]
-    names = [x.var for x in loops_of(s.func, consumer)]
-    width = find_buffer(s.func, acc.buffer).shape[-1] if index else None
+    steps = set(reduce_loops(s.func, consumer))
+    bound = [i.substitute(env) for i in next(iter(reads))]
+    kept = [d for d, i in enumerate(bound) if not i.free_vars() & steps]
+    index = [bound[d] for d in kept]
+    names = [x.var for x in loops_of(s.func, consumer) if x.var not in around]
+    width = find_buffer(s.func, acc.buffer).shape[kept[-1]] if index else None
     free = [i.free_vars() & set(names) for i in index]
     packed = (
         len(index) >= 2 and len(free[-1]) == 1 and free[-2] <= free[-1]
@@ -86,57 +158,77 @@ def _is_panel(outer: IntExpr, inner: IntExpr, width: IntExpr) -> bool:
     return width.is_const and not joined.is_const and not any(isinstance(a, (FloorDiv, Mod)) for a in joined.atoms())
 
 
-def try_tile(s: Schedule, reduction: str, consumer: str, target: Target) -> Schedule | None:
-    """The schedule with the tile applied to a copy, or None if a step is refused."""
-    axes = tile_axes(s, reduction, consumer)
-    if axes is None:
-        return None
-    attempt = s.copy()
-    try:
-        schedule_tile(attempt, reduction, consumer, axes, target)
-    except ScheduleError:
-        return None
-    return attempt
-
-
 def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, target: Target) -> None:
     """Tile ``consumer`` and compute ``reduction`` inside its tile."""
     total = nanoseconds(s.func, reduction)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
     stages = _operand_stages(s, reduction)
     tile = _split(s, reduction, consumer, axes, lanes, target)
-    lead = _outer_order(s, reduction, tile, axes, target)
-    s.reorder(*lead, *tile.inner)
-    s.compute_at(reduction, lead[-1])
-    _write_reduction(s, reduction, lanes, set(lead))
-    _write_out(s, consumer, [x.var for x in loops_of(s.func, consumer) if x.var not in lead], lanes)
-    _place_stages(s, stages, lead, target)
+    own, shared = _own_order(s, reduction, tile, axes, target)
     ragged = [x for x in tile.row_loops if _is_ragged(s, consumer, x)]
+    order = order_of_loops(s, reduction, tile, own, shared, whole=not ragged)
+    lanes = choose_lanes(s, reduction, lanes, target)
+    s.reorder(*order.loops, *tile.inner)
+    own_results = None if ragged or axes.panel is None or not order.outer else partial_results(s, reduction)
+    lead = order.loops if own_results is None else list(order.outer)
+    s.compute_at(reduction, lead[-1])
+    if own_results is None:
+        _write_reduction(s, reduction, lanes, set(lead))
+        _write_out(s, consumer, [x for x in s.loops(consumer) if x not in lead], lanes)
+        _place_stages(s, stages, lead[:-1], target)
+    else:
+        _write_out(s, consumer, tile.inner, lanes)
+        _tile_partial(s, own_results, reduction, lead, lanes, target)
+        _place_stages(s, stages, lead, target)
     _spread(s, consumer, lead, ragged, total, target)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tile:
-    """The consumer's loops after splitting: all walk over tiles but ``inner``, the tile itself."""
+def _tile_partial(
+    s: Schedule, block: str, reduction: str, around: Sequence[str], lanes: int, target: Target
+) -> None:
+    """Tile ``block``, the results of a few steps; ``reduction`` adds them to a block of tiles in memory."""
+    (over,) = reduce_loops(s.func, reduction)
+    spatial = [x for x in s.loops(reduction) if x not in around and x != over]
+    s.reorder(over, *spatial)
+    init = s.decompose_reduction(reduction, over)
+    vectorize_loop(s, init, s.loops(init)[-1], target)
+    found = find_block(s.func, reduction)
+    panels = [i.substitute(block_environment(found)).free_vars() & set(spatial) for i in found.indices[-2:]]
+    if all(panels) and len(spatial) > 1 and _is_packed(find_block(s.func, block)):
+        s.fuse(*spatial[-2:])
+    axes = tile_axes(s, block, reduction, around)
+    if axes is None:
+        raise ScheduleError(f"{block}: no tile of {reduction}")
+    tile = _split(s, block, reduction, axes, lanes, target)
+    lead = [over, *(x for x in tile.batch if x != over), *_either(s, block, tile)]
+    s.reorder(*lead, *tile.inner)
+    s.compute_at(block, lead[-1])
+    _write_reduction(s, block, lanes, {*around, *lead})
+    _write_out(s, reduction, tile.inner, lanes)
 
-    batch: tuple[str, ...]
-    row_loops: tuple[str, ...]
-    columns: str
-    inner: tuple[str, ...]
+
+def _either(s: Schedule, reduction: str, tile: TileLoops) -> tuple[str, ...]:
+    """Columns outside rows, or rows outside columns."""
+    first = s.sample_categorical(f"{reduction}.order", ("columns", "rows"), "columns") if tile.row_loops else "columns"
+    return (*tile.columns, *tile.row_loops) if first == "columns" else (*tile.row_loops, *tile.columns)
 
 
-def _split(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes: int, target: Target) -> _Tile:
+def _split(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes: int, target: Target) -> TileLoops:
     """Split columns into panels and rows into tile heights; a short row takes a second row axis into the tile."""
-    s.reorder(*axes.batch, *axes.rows, axes.columns)
+    if axes.batch or axes.rows:
+        s.reorder(*axes.batch, *axes.rows, axes.columns)
     batch, row = list(axes.batch), axes.rows[-1] if axes.rows else None
     if len(axes.rows) > 1:
         row = s.fuse(*axes.rows)
     extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
-    width = axes.panel or (lanes if (extents[axes.columns] or 2 * lanes) < 2 * lanes else 2 * lanes)
+    extent = extents[axes.columns]
+    own = axes.panel or (lanes if (extent or 2 * lanes) < 2 * lanes else 2 * lanes)
+    fixed = extent is None or (row is not None and extents[row] is None)
+    width = own if fixed else choose_vectors(s, reduction, own, extent or 0, lanes, axes.panel is not None, target)
     limit = target.tile_rows(max(1, width // lanes))
-    columns, column = s.split(axes.columns, (None, width))
+    columns, column = split_columns(s, axes.columns, own if axes.panel else width, width)
     if row is None:
-        return _Tile(tuple(batch), (), columns, (column,))
+        return TileLoops(tuple(batch), (), columns, column)
     height = _decide_height(s, reduction, extents[row], limit)
     over, inside = s.split(row, (None, height))
     last = batch[-1] if batch else None
@@ -144,8 +236,8 @@ def _split(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes: in
         second = _tile_height(extents[last], limit // height)
         if second > 1:
             outer, second_inside = s.split(last, (None, second))
-            return _Tile((*batch[:-1],), (outer, over), columns, (second_inside, inside, column))
-    return _Tile(tuple(batch), (over,), columns, (inside, column))
+            return TileLoops((*batch[:-1],), (outer, over), columns, (second_inside, inside, *column))
+    return TileLoops(tuple(batch), (over,), columns, (inside, *column))
 
 
 def _decide_height(s: Schedule, reduction: str, extent: int | None, limit: int) -> int:
@@ -170,14 +262,13 @@ def _tile_height(extent: int | None, limit: int) -> int:
     return -(-extent // parts)
 
 
-def _outer_order(s: Schedule, reduction: str, tile: _Tile, axes: TileAxes, target: Target) -> list[str]:
-    """The loops around the tile: columns outside rows where the panel should stay in cache, else inside.
+def _own_order(s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, target: Target) -> tuple[str, bool]:
+    """Which operand stays in cache by default, and whether the panels belong to a batch element.
 
-    By default the order with less traffic of the operands that do not fit in half of the second-level cache.
+    The order with less traffic of the operands that do not fit in half of the second-level cache.
     """
-    batch, rows, columns = tile.batch, tile.row_loops, tile.columns
-    if axes.panel is None or not rows:
-        return [*batch, *rows, columns]
+    if axes.panel is None or not tile.row_loops:
+        return "rows", False
     block = find_block(s.func, reduction)
     operands = list(dict.fromkeys(x.buffer for x in loads(block.value) if x.buffer != block.buffer))
     own = "columns"
@@ -185,18 +276,14 @@ def _outer_order(s: Schedule, reduction: str, tile: _Tile, axes: TileAxes, targe
         source, weight = (_bytes(s, b) for b in operands)
         loops = {x.var: x.extent.value() or 8 for b in all_blocks(s.func) for x in loops_of(s.func, b.name)}
         cache = target.l2_bytes // 2
-        columns_first = weight + source * (loops[columns] if source > cache else 1)
-        rows_first = source + weight * (loops[rows[-1]] if weight > cache else 1)
+        columns_first = weight + source * (loops[tile.columns[0]] if source > cache else 1)
+        rows_first = source + weight * (loops[tile.row_loops[-1]] if weight > cache else 1)
         own = "columns" if columns_first <= rows_first else "rows"
-    shared = any(b in batch for b in _loops_indexing(s, reduction, operands[-1:]))
-    order = str(s.sample_categorical(f"{reduction}.order", _ORDERS, own))
-    if shared:  # a product a batch element: its panels are not reused outside it
-        return [*batch, columns, *rows] if order == "columns" else [*batch, *rows, columns]
-    return [columns, *batch, *rows] if order == "columns" else [*batch, *rows, columns]
+    return own, any(b in tile.batch for b in _loops_indexing(s, reduction, operands[-1:]))
 
 
 def _loops_indexing(s: Schedule, reduction: str, operands: Sequence[str]) -> set[str]:
-    """Names of the consumer-level loops over which an operand's packed panels vary, matched through shared axes."""
+    """Names of the consumers' loops over which an operand's packed panels vary, matched through the result's axes."""
     block = find_block(s.func, reduction)
     used = {v for x in loads(block.value) if x.buffer in operands for i in x.indices for v in i.free_vars()}
     out: set[str] = set()
@@ -204,8 +291,8 @@ def _loops_indexing(s: Schedule, reduction: str, operands: Sequence[str]) -> set
         env = block_environment(user)
         for x in loads(user.value):
             if x.buffer == block.buffer:
-                for axis, index in zip(block.axes, x.indices, strict=False):
-                    if axis.name in used:
+                for stored, index in zip(block.indices, x.indices, strict=True):
+                    if stored.free_vars() & used:
                         out |= index.substitute(env).free_vars()
     return out
 
@@ -222,11 +309,13 @@ def _write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) 
     """Inside the tile: reduction loops outermost, then rows written out, then vectors; the initial values before."""
     steps = reduce_loops(s.func, reduction)
     tile = [x.var for x in loops_of(s.func, reduction) if x.var not in steps and x.var not in around]
+    if len(steps) > 1 and s.sample_categorical(f"{reduction}.steps", ("declared", "last"), "declared") == "last":
+        steps = [steps[-1], *steps[:-1]]
     s.reorder(*steps, *tile)
     init = s.decompose_reduction(reduction, steps[0])
     extent = {x.var: x.extent.value() for x in loops_of(s.func, reduction)}[steps[-1]]
-    options = tuple(u for u in _UNROLLS if u == 1 or (extent is not None and extent % u == 0))
-    if len(options) > 1 and (factor := int(s.sample_categorical(f"{reduction}.unroll", options, 1))) > 1:
+    factor = choose_number(s, f"{reduction}.unroll", [u for u in _UNROLLS if u in divisors(extent)], 1)
+    if factor > 1:
         s.unroll(s.split(steps[-1], (None, factor))[1])
     _write_out(s, reduction, tile, lanes)
     _write_out(s, init, [x.var for x in loops_of(s.func, init) if x.var not in around], lanes)
@@ -255,16 +344,20 @@ def _operand_stages(s: Schedule, reduction: str) -> list[str]:
     return [b.name for b in found if [u.name for u in consumers(s.func, b.buffer)] == [reduction]]
 
 
-def _place_stages(s: Schedule, stages: Sequence[str], lead: Sequence[str], target: Target) -> None:
-    """Compute an operand's stage at one of the loops around the tile instead of at the root, if so decided."""
+def _place_stages(s: Schedule, stages: Sequence[str], around: Sequence[str], target: Target) -> None:
+    """Compute an operand's stage at one of the loops around the tile, or where it is read, if so decided."""
     for stage in dict.fromkeys(stages):
-        options = tuple(lead[:-1])
+        options = list(around)
+        if s.copy().attempt(partial(Schedule.compute_inline, block=stage)):
+            options.append(INLINE)
         if not options:
             continue
         where = s.sample_compute_location(stage, options)
-        if where != ROOT:
+        if where == INLINE:
+            s.compute_inline(stage)
+        elif where != ROOT:
             s.compute_at(stage, where)
-            vectorize_inner(s, stage, lead.index(where) + 1, target)
+            vectorize_inner(s, stage, around.index(where) + 1, target)
 
 
 def _is_ragged(s: Schedule, block: str, loop: str) -> bool:
@@ -276,13 +369,22 @@ def _is_ragged(s: Schedule, block: str, loop: str) -> bool:
 def _spread(s: Schedule, block: str, lead: list[str], ragged: list[str], total: float | None, target: Target) -> None:
     """Threads over the loops outside the tile; partial tiles peeled off so that whole ones run without tests."""
     free = [x for x in lead if x not in ragged]
-    if not ragged or not is_worth_spreading(total, target) or _count(s, block, free) >= 8 * target.threads:
-        if is_worth_spreading(total, target) and lead != [*free, *ragged]:
-            s.reorder(*free, *ragged)
-        parallelize(s, block, free, total, target)
-        for name in ragged:
-            peel_if_ragged(s, block, name)
+    worth = is_worth_spreading(total, target)
+    few = bool(ragged) and worth and _count(s, block, free) < 8 * target.threads
+    if few and s.attempt(lambda a: _spread_over_tiles(a, block, lead, ragged, total, target)):
         return
+    if ragged and worth and lead != [*free, *ragged]:
+        s.attempt(lambda a: a.reorder(*free, *ragged))
+    parallelize(s, block, free, total, target)
+    for name in ragged:
+        peel_if_ragged(s, block, name)
+
+
+def _spread_over_tiles(
+    s: Schedule, block: str, lead: list[str], ragged: list[str], total: float | None, target: Target
+) -> None:
+    """The same where the rows of tiles are shared out too: the partial ones first become a nest of their own."""
+    free = [x for x in lead if x not in ragged]
     s.reorder(*ragged, *free)
     before = {b.name for b in all_blocks(s.func)}
     s.peel(ragged[0])

@@ -106,6 +106,18 @@ def test_a_vectorized_gather_is_irregular():
     assert max(b.gathered for b in FunctionWalk(s.func, TARGET, {}).facts.blocks) > 0
 
 
+def test_a_tensorized_nest_is_lanes_written_out():
+    s = Schedule(matmul(6, 16, 64))
+    s.reorder("k", "C_i", "C_j")
+    s.decompose_reduction("C", "k")
+    before = features(s.func, TARGET)
+    s.tensorize("C_i", "outer_6x16_f32")
+    row = features(s.func, TARGET)
+    assert column(row, "func.loops.vectorized") == column(before, "func.loops.vectorized") + 1
+    assert column(row, "func.loops.unrolled") == column(before, "func.loops.unrolled") + 1
+    assert row[CYCLES_COLUMN] < before[CYCLES_COLUMN]
+
+
 def test_balance_of_parallel_loops():
     s = Schedule(elementwise(3, 1 << 16))
     s.parallel("B_i")

@@ -42,7 +42,7 @@ def test_time_goes_to_the_task_that_gains():
     made = tuners(flat, outcome, weights=(0.5, 0.5), strategy="random")
     result, log = run(made, max_trials=96, effort="thorough")
     assert made[1].trials > made[0].trials
-    assert [p.task for p in log[:2]] == ["task0", "task1"], "each has an early turn"
+    assert [p.task for p in log[:4:2]] == ["task0", "task1"], "each has an early turn"
     assert result.trials == 96
     assert result.speedup > 1.1
     assert log[-1].speedup >= log[0].speedup
@@ -67,7 +67,7 @@ def test_it_stops_when_little_is_left():
 
 def test_it_stops_at_the_time_budget():
     result, _ = run(tuners(outcome, outcome), time_budget_s=40)
-    assert result.stopped == "time budget of 40 s used"
+    assert result.stopped == "the time budget is used"
     assert result.elapsed < 80
 
 
