@@ -1,14 +1,16 @@
 """Tuned kernels where they are used: a network timed with its records and without them, in turns.
 
-A record that is faster alone may not be faster between its neighbours, whose data it finds in other caches. Kernels
-that are not faster in place get a verdict in the database; builds of this network keep the default schedule for them.
+A record that is faster alone may not be faster between its neighbours, whose data it finds in other caches. So the
+best few records of each kernel are tried in place. The fastest gets a verdict in the database: builds of this network
+use it, or keep the default schedule where even that one does not help.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.autotune.compare import interleave
@@ -25,12 +27,14 @@ from tilewright.lowering.plan import LoweredModel, require_bound
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.team import Crew
-from tilewright.tuned import ChosenSchedules, choose_schedules, network_of
+from tilewright.tuned import ChosenSchedules, RankedSchedules, choose_schedules, network_of, ranked_schedules
 
 _ROUNDS = 5
 _LEAST_ROUNDS = 3
 _PROFILED_RUNS = 3
 _PROFILE_SECONDS = 5.0
+_TRIED = 3
+"""So many of the best records of a kernel are tried in place."""
 _WORTH = 0.99
 """A kernel must take at most this share of the default's time in place."""
 _NETWORK_SECONDS = 2.0
@@ -95,20 +99,20 @@ def check_in_place(
     lowered: LoweredModel, target: Target, database: Database, feed: Mapping[str, object], default: CompiledModel,
     cache: ObjectCache | None, clock: Callable[[], float] = time.time,
 ) -> tuple[NetworkCheck, CompiledModel]:  # fmt: skip
-    """Time the network with the records of ``database`` and without; keep what helps; append verdicts.
+    """Time the network with the best few records of each kernel in ``database`` and without; keep what helps; append
+    verdicts.
 
     Returns what was found and the model to use.
     """
     judge = _Judge(lowered, target, database, clock)
-    times: dict[str, Times] = {}
-    dropped: dict[str, Times] = {}
+    ranked = ranked_schedules(lowered, target, database, _TRIED)
+    models = [assemble(lowered, target, r.chosen, cache) for r in ranked]
+    best = _best_in_place(ranked, kernel_times(default, models, feed))
+    times = {name: t for name, (_, t) in best.items()}
+    dropped = {name: t for name, t in times.items() if t.ratio > _WORTH}
+    for name, (candidate, t) in best.items():
+        judge.decide(name, candidate, t, name not in dropped, "kernel")
     model, changed = judge.build(cache)
-    if changed:
-        times = {name: t for name, t in kernel_times(default, model, feed).items() if name in changed}
-        dropped = {name: t for name, t in times.items() if t.ratio > _WORTH}
-        if dropped:
-            judge.decide(dropped, False, "kernel")
-            model, changed = judge.build(cache)
     whole: Times | None = None
     while changed:
         whole = _network_times(default, model, feed)
@@ -116,34 +120,49 @@ def check_in_place(
             break
         # the kernels that gain least go first, half of them at a time
         order = sorted(changed, key=lambda n: -times[n].ratio if n in times else -1.0)
-        worst = dict.fromkeys(order[: (len(order) + 1) // 2], whole)
-        judge.decide(worst, False, "network")
-        dropped |= worst
+        for name in order[: (len(order) + 1) // 2]:
+            judge.decide(name, judge.candidate_of(name, best), whole, False, "network")
+            dropped[name] = whole
         model, changed = judge.build(cache)
     if not changed or whole is None:
         alone = _median_seconds(default, feed)
         return NetworkCheck(Times(alone, alone), {}, dropped), default
-    judge.decide({n: times.get(n, whole) for n in changed}, True, "kernel")
     return NetworkCheck(whole, {n: times.get(n, whole) for n in changed}, dropped), model
 
 
+def _best_in_place(
+    ranked: Sequence[RankedSchedules], times: Sequence[Mapping[str, Times]]
+) -> dict[str, tuple[str, Times]]:
+    """For each kernel the record that took least there, and its times."""
+    best: dict[str, tuple[str, Times]] = {}
+    for r, found in zip(ranked, times, strict=True):
+        for name, candidate in r.candidates.items():
+            if name in found and (name not in best or found[name].tuned < best[name][1].tuned):
+                best[name] = (candidate, found[name])
+    return best
+
+
 def kernel_times(
-    default: CompiledModel, tuned: CompiledModel, feed: Mapping[str, object], rounds: int = _ROUNDS
-) -> dict[str, Times]:
-    """Seconds of all calls of each kernel in both networks, profiled in turns."""
-    samples: tuple[dict[str, list[float]], ...] = ({}, {})
+    default: CompiledModel, tuned: Sequence[CompiledModel], feed: Mapping[str, object], rounds: int = _ROUNDS
+) -> list[dict[str, Times]]:
+    """Seconds of all calls of each kernel in every model and in the default one, profiled in turns."""
+    models = (default, *tuned)
+    samples: list[dict[str, list[float]]] = [{} for _ in models]
     begin = time.perf_counter()
     for done in range(rounds):
         if done >= _LEAST_ROUNDS and time.perf_counter() - begin > _PROFILE_SECONDS:
             break
-        for model, found in zip((tuned, default), samples, strict=True):
+        for i in range(len(models)):
+            at = (i + done) % len(models)
             sums: dict[str, float] = {}
-            for k in model.profile(feed, _PROFILED_RUNS).kernels:
+            for k in models[at].profile(feed, _PROFILED_RUNS).kernels:
                 sums[k.kernel] = sums.get(k.kernel, 0.0) + k.seconds
             for name, seconds in sums.items():
-                found.setdefault(name, []).append(seconds)
-    pairs = {n: Times(statistics.median(x), statistics.median(samples[1].get(n, [0.0]))) for n, x in samples[0].items()}
-    return {n: t for n, t in pairs.items() if t.tuned > 0 and t.default > 0}
+                samples[at].setdefault(name, []).append(seconds)
+    own, *others = [{n: statistics.median(x) for n, x in found.items()} for found in samples]
+    return [
+        {n: Times(t, own[n]) for n, t in found.items() if t > 0 and own.get(n, 0.0) > 0} for found in others
+    ]
 
 
 class _Judge:
@@ -161,19 +180,27 @@ class _Judge:
         self.chosen = choose_schedules(self.lowered, self.target, self.database, "exact")
         return assemble(self.lowered, self.target, self.chosen, cache), list(self.chosen.traces)
 
-    def decide(self, kernels: Mapping[str, Times], helps: bool, scope: VerdictScope) -> None:
-        """Append a verdict for each kernel, with the times that it rests on."""
-        for name, t in kernels.items():
-            workload = workload_of(self.lowered.funcs[name])
-            records = self.database.top_k(workload, 1 << 30, self.target, "exact")
-            if not records:
-                continue
-            # after all records it is about, also those of a clock that is ahead
-            now = max(self.clock(), *(r.time for r in records))
-            best = records[0].candidate
-            self.database.append(
-                Verdict(workload.hash, self.network, self.target, best, helps, t.tuned, t.default, now, scope)
+    def candidate_of(self, name: str, best: Mapping[str, tuple[str, Times]]) -> str:
+        """The record that the last build used for a kernel."""
+        if name in best:
+            return best[name][0]
+        records = self.database.top_k(workload_of(self.lowered.funcs[name]), 1, self.target, "exact")
+        return records[0].candidate if records else ""
+
+    def decide(self, name: str, candidate: str, times: Times, helps: bool, scope: VerdictScope) -> None:
+        """Append a verdict on a kernel's record, with the times that it rests on."""
+        workload = workload_of(self.lowered.funcs[name])
+        records = self.database.top_k(workload, 1 << 30, self.target, "exact")
+        # after all records it is about and the verdict before it, also where a clock is ahead or stands still
+        now = max([self.clock(), *(r.time for r in records)])
+        before = self.database.verdict(workload, self.target, self.network)
+        if before is not None:
+            now = max(now, math.nextafter(before.time, math.inf))
+        self.database.append(
+            Verdict(
+                workload.hash, self.network, self.target, candidate, helps, times.tuned, times.default, now, scope
             )
+        )
 
 
 def _network_times(default: CompiledModel, tuned: CompiledModel, feed: Mapping[str, object]) -> Times:

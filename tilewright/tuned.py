@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tilewright.autotune.database import Database, Policy
-from tilewright.autotune.lookup import Match, look_up, network_digest
+from tilewright.autotune.lookup import Match, best_traces, look_up, network_digest
 from tilewright.autotune.trial import time_ratio
 from tilewright.autotune.workload import canonical, workload_of
 from tilewright.codegen.host import runs_here
@@ -38,6 +38,14 @@ class ChosenSchedules:
     tuning: Mapping[str, KernelTuning]
 
 
+@dataclass(frozen=True, slots=True)
+class RankedSchedules:
+    """``candidates``: which record each kernel's trace is from."""
+
+    chosen: ChosenSchedules
+    candidates: Mapping[str, str]
+
+
 def choose_schedules(
     lowered: LoweredModel,
     target: Target,
@@ -61,6 +69,19 @@ def choose_schedules(
             funcs[name], traces[name] = match.func, match.trace
         tuning[name] = _tuning(match)
     return ChosenSchedules(funcs, traces, tuning)
+
+
+def ranked_schedules(lowered: LoweredModel, target: Target, database: Database, k: int) -> list[RankedSchedules]:
+    """What to try in place: the n-th entry has the n-th best record of every kernel that has so many."""
+    found = {name: best_traces(func, target, database, k) for name, func in lowered.funcs.items()}
+    out = []
+    for n in range(max(map(len, found.values()), default=0)):
+        funcs, traces, candidates = dict(lowered.funcs), {}, {}
+        for name, records in found.items():
+            if n < len(records):
+                candidates[name], funcs[name], traces[name] = records[n]
+        out.append(RankedSchedules(ChosenSchedules(funcs, traces, {}), candidates))
+    return out
 
 
 def require_tuned_share(plan: Plan, tuning: Mapping[str, KernelTuning], least: float) -> None:

@@ -191,7 +191,8 @@ def make_tasks(
     """A task for each workload whose sizes ``env`` determines. ``seconds``: run time by kernel."""
     total = sum(seconds.values()) or 1.0
     weights: dict[str, float] = {}
-    best: dict[str, tuple[float, str, dict[str, int]]] = {}
+    best: dict[str, tuple[float, str, dict[str, int], tuple[int, ...]]] = {}
+    footprint = sum(a.nbytes for a in lowered.plan.constants.values())
     for step in kernel_steps(lowered.plan):
         func = lowered.funcs[step.kernel]
         if any(not d.free_vars() <= env.keys() for d in step.dims):
@@ -202,13 +203,15 @@ def make_tasks(
         known = step.flops is not None and step.flops.free_vars() <= env.keys()
         work = float(step.flops.evaluate(env)) if known and step.flops is not None else 0.0
         if workload not in best or work > best[workload][0]:
-            best[workload] = (work, step.kernel, dims)
+            slots = [lowered.plan.slots.get(a) for a in step.args[: len(func.params) - func.outputs]]
+            streamed = tuple(i for i, s in enumerate(slots) if s is not None and s.kind == "constant")
+            best[workload] = (work, step.kernel, dims, streamed)
     names = {name: workload_of(f).hash for name, f in lowered.funcs.items()}
     for name, workload in names.items():
         weights[workload] = weights.get(workload, 0.0) + seconds.get(name, 0.0) / total
     tasks = [
-        Task(canonical(lowered.funcs[kernel]), target, dims, weights[workload], kernel)
-        for workload, (_, kernel, dims) in best.items()
+        Task(canonical(lowered.funcs[kernel]), target, dims, weights[workload], kernel, streamed, footprint)
+        for workload, (_, kernel, dims, streamed) in best.items()
         if all(n > 0 for n in dims.values())
     ]
     return tuple(sorted(tasks, key=lambda t: (-t.weight, t.name)))

@@ -2,7 +2,8 @@
 
 The call goes through an entry function (:mod:`tilewright.codegen.entry`), so a time contains what it contains in a
 network: one native call and a team of threads that is already there. Short kernels run several times in one call, one
-after the other like the kernels of a network.
+after the other like the kernels of a network. What a network streams through, its weights, comes from several copies in
+turn, so that a kernel does not find all of it in the caches where the network would not either.
 """
 
 from __future__ import annotations
@@ -59,26 +60,31 @@ class Entries:
 
 
 class LoadedKernel:
-    """A candidate's code, its results and its tables. Free it with ``close``, or use it in a ``with`` statement."""
+    """A candidate's code, its results and its tables. Free it with ``close``, or use it in a ``with`` statement.
+
+    ``inputs``: equal lists of arrays (some of them the same arrays) that successive runs use in turn.
+    """
 
     def __init__(
-        self, built: Built, func: Func, dims: dict[str, int], inputs: Sequence[np.ndarray], target: Target,
+        self, built: Built, func: Func, dims: dict[str, int], inputs: Sequence[Sequence[np.ndarray]], target: Target,
         entries: Entries,
     ) -> None:  # fmt: skip
         self._inputs = inputs
         outputs = func.params[len(func.params) - func.outputs :]
         self.outputs = [Guarded(tuple(d.evaluate(dims) for d in b.shape), b.dtype.numpy) for b in outputs]
         self._spaces = [Guarded(shape, dtypes.from_name(name).numpy) for name, shape in built.workspaces]
-        arrays = [*inputs, *(g.array for g in (*self.outputs, *self._spaces))]
-        self._pointers = np.array([address(a) for a in arrays] * BURST, np.uint64)
+        results = [address(g.array) for g in (*self.outputs, *self._spaces)]
+        rows = [[*map(address, inputs[i % len(inputs)]), *results] for i in range(BURST)]
+        self._pointers = np.array(rows, np.uint64)
         self._dims = np.array([dims[d] for d in func.dims] * BURST, np.int64)
-        once, burst = entries.get(len(arrays), len(func.dims))
+        once, burst = entries.get(len(rows[0]), len(func.dims))
         self._library = Library([built.code, once, burst], ["once", "burst"], entry_imports())
         self._once = _ENTRY(self._library.addresses["once"])
         self._burst = _ENTRY(self._library.addresses["burst"])
         self._parallel = built.parallel
         self._crew = Crew(target.threads, team_code())
-        self._tables = (address(self._pointers), address(self._dims))
+        self._rows = [address(self._pointers[i]) for i in range(BURST)]
+        self._next = 0
 
     def __enter__(self) -> LoadedKernel:
         return self
@@ -100,14 +106,16 @@ class LoadedKernel:
     def run(self, count: int) -> float:
         """Run ``count`` times; the seconds that took."""
         bursts, rest = divmod(count, BURST)
-        pointers, dims = self._tables
+        first, self._next = self._next, (self._next + rest) % BURST
+        singles = [self._rows[(first + i) % BURST] for i in range(rest)]
+        rows, dims = self._rows[0], address(self._dims)
         once, burst = self._once, self._burst
         with self._crew.borrowed(self._parallel) as team:
             start = time.perf_counter()
             for _ in range(bursts):
-                burst(pointers, dims, team, None)
-            for _ in range(rest):
-                once(pointers, dims, team, None)
+                burst(rows, dims, team, None)
+            for row in singles:
+                once(row, dims, team, None)
             return time.perf_counter() - start
 
     def run_cold(self, flush: Callable[[], object]) -> Callable[[int], float]:
@@ -129,4 +137,4 @@ def cache_flusher(target: Target, entries: Entries) -> LoadedKernel:
     a = placeholder("A", (size,), dtypes.float32)
     func = build_func("flush", [a], [compute("B", (size,), lambda i: a[i] + 1.0)])
     built = build_scheduled(default_trace(func, target).apply(func), target, {}, opt=1)
-    return LoadedKernel(built, func, {}, [np.ones(size, np.float32)], target, entries)
+    return LoadedKernel(built, func, {}, [[np.ones(size, np.float32)]], target, entries)

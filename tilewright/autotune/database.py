@@ -70,7 +70,8 @@ class Database(Protocol):
         """Append the lines of ``other`` that are not here yet; how many there were."""
 
     def prune(self, k: int = 1, failures: bool = False) -> int:
-        """Keep the best ``k`` candidates of each workload and machine, and verdicts; how many records went."""
+        """Keep the best ``k`` candidates of each workload and machine, those proved in place, and verdicts; how many
+        records went."""
 
     def __enter__(self) -> Self: ...
 
@@ -218,7 +219,8 @@ class MemoryDatabase(_Base):
         self._kept.add(line)
 
     def prune(self, k: int = 1, failures: bool = False) -> int:
-        """Keep the best ``k`` candidates of each workload and machine, and verdicts; how many records went."""
+        """Keep the best ``k`` candidates of each workload and machine, those proved in place, and verdicts; how many
+        records went."""
         before = self._kept.lines()
         kept = _prune(before, k, failures)
         self._kept = _Index()
@@ -247,7 +249,8 @@ class JSONDatabase(_Base):
         append_line(self.path, to_line(line).encode())
 
     def prune(self, k: int = 1, failures: bool = False) -> int:
-        """Keep the best ``k`` candidates of each workload and machine, and verdicts; how many lines went.
+        """Keep the best ``k`` candidates of each workload and machine, those proved in place, and verdicts; how many
+        lines went.
 
         Lines this version does not understand stay, byte for byte; so do, with ``failures``, records of failures.
         Records of wrong results stay too, so that such a candidate never comes back. Torn lines go.
@@ -377,7 +380,9 @@ def _prune(lines: Sequence[Line], k: int, failures: bool) -> list[Line]:
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in usable(x for x in lines if isinstance(x, Record)):
         groups.setdefault((r.workload.hash, _machine(r.target)), []).append(r)
+    proved = {(x.workload, x.candidate) for x in lines if isinstance(x, Verdict) and x.helps}
     best = {id(r) for g in groups.values() for r in sorted(g, key=sort_key)[:k]}
+    best |= {id(r) for g in groups.values() for r in g if (r.workload.hash, r.candidate) in proved}
     return [
         x for x in lines
         if isinstance(x, Verdict) or id(x) in best or x.is_wrong or (failures and x.failure is not None)

@@ -14,17 +14,21 @@ from tilewright.core.target import Target
 
 @dataclass(frozen=True)
 class Subject:
-    """The function that candidates schedule, as text, at given sizes. ``seed`` draws its inputs."""
+    """The function that candidates schedule, as text, at given sizes. ``seed`` draws its inputs. ``streamed`` and
+    ``footprint``: see :class:`~tilewright.autotune.task.Task`."""
 
     text: str
     target: Target
     dims: tuple[tuple[str, int], ...]
     seed: int = 0
+    streamed: tuple[int, ...] = ()
+    footprint: int = 0
 
     @cached_property
     def key(self) -> str:
         """Equal for equal subjects."""
-        return hashlib.sha256(f"{self.text}\0{self.target.key()}\0{self.dims}\0{self.seed}".encode()).hexdigest()[:32]
+        data = (self.text, self.target.key(), self.dims, self.seed, self.streamed, self.footprint)
+        return hashlib.sha256(repr(data).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ the same structure; its decisions are tried on this function. Everything else is
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.autotune.database import Database, Policy
@@ -23,6 +23,8 @@ from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 
 _TRIES = 4
+_CLOSE = 1.03
+"""A record that took up to this ratio of the default's time alone may still be the better one in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +70,19 @@ def look_up(func: Func, target: Target, database: Database, policy: Policy = "an
 
 
 def _use_exact(
-    func: Func, workload: Workload, target: Target, database: Database, records: Iterable[Record], network: str
+    func: Func, workload: Workload, target: Target, database: Database, records: Sequence[Record], network: str
 ) -> Match | None:
     verdict = database.verdict(workload, target, network) if network else None
-    if verdict is not None and not verdict.helps:
-        records = [r for r in records if r.time > verdict.time]
-        if not records:
+    if verdict is not None:
+        later = [r for r in records if r.time > verdict.time]
+        if verdict.helps:
+            # what was found best in place, unless something measured since then is faster alone
+            proved = [r for r in records if r.candidate == verdict.candidate]
+            limit = proved[0].seconds if proved else None
+            records = [r for r in later if limit is None or (r.seconds or limit) < limit] + proved or records
+        elif later:
+            records = later
+        else:
             slower = verdict.tuned_seconds / verdict.default_seconds
             what = "the record took" if verdict.scope == "kernel" else "with the record the whole took"
             return Match(Status.HIT, f"default kept: in this network {what} {slower:.2f}x its time", func)
@@ -82,6 +91,24 @@ def _use_exact(
         if match is not None:
             return match
     return None
+
+
+def best_traces(func: Func, target: Target, database: Database, k: int) -> list[tuple[str, Func, Trace]]:
+    """The best ``k`` records of this machine that replay and are not the default schedule, nor much slower than it,
+    whatever verdicts say: the candidate, and its trace with the function under the names that the trace uses."""
+    out: list[tuple[str, Func, Trace]] = []
+    limit: float | None = None
+    for r in database.top_k(workload_of(func), 1 << 30, target, "exact"):
+        if len(out) == k:
+            break
+        match = _replay(func, target, r, "", [])
+        if match is None or (limit is not None and (r.seconds or limit) > limit):
+            continue
+        if match.trace is None:
+            limit = _CLOSE * (r.seconds or 0.0)
+        else:
+            out.append((r.candidate, match.func, match.trace))
+    return out
 
 
 def _replay(func: Func, target: Target, record: Record, near: str, refused: list[str]) -> Match | None:

@@ -151,7 +151,9 @@ class LocalMeasurer:
         known = self._subjects.get(id(task))
         if known is None:
             dims = tuple((d, int(task.dims[d])) for d in task.func.dims)
-            known = self._subjects[id(task)] = (task, Subject(print_func(task.func), task.target, dims, self._seed))
+            text = print_func(task.func)
+            subject = Subject(text, task.target, dims, self._seed, task.streamed, task.footprint)
+            known = self._subjects[id(task)] = (task, subject)
         return known[1]
 
     def _batch(self, subject: Subject, traces: Sequence[str], rounds: int) -> Batch:

@@ -14,19 +14,28 @@ from tilewright.tensor_ir.ir import Func
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """``func`` (not scheduled) at the sizes ``dims``. ``weight``: its share of the model's run time, or how often it
-    is called. ``workload``: SHA-256 of the function without its names, under which its records are kept."""
+    is called. ``workload``: SHA-256 of the function without its names, under which its records are kept.
+
+    ``streamed``: positions of parameters that a network reads once an inference, its weights; ``footprint``: bytes of
+    all such in the network. A measurement finds them in the caches as far as the network would, no further.
+    """
 
     func: Func
     target: Target
     dims: Mapping[str, int] = field(default_factory=dict)
     weight: float = 1.0
     name: str = ""
+    streamed: tuple[int, ...] = ()
+    footprint: int = 0
     workload: str = field(init=False)
 
     def __post_init__(self) -> None:
         missing = [d for d in self.func.dims if d not in self.dims]
         if missing:
             raise InputError(f"task {self.func.name}: expected a size for every dim, got none for {', '.join(missing)}")
+        outside = [i for i in self.streamed if not 0 <= i < len(self.func.params) - self.func.outputs]
+        if outside:
+            raise InputError(f"task {self.func.name}: streamed: expected positions of inputs, got {outside[0]}")
         if not self.name:
             object.__setattr__(self, "name", self.func.name)
         object.__setattr__(self, "workload", workload_of(self.func).hash)

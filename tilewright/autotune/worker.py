@@ -26,7 +26,7 @@ from typing import BinaryIO
 import numpy as np
 
 from tilewright.autotune.accuracy import Tolerance, compare, tolerance_of
-from tilewright.autotune.bench import Entries, LoadedKernel, build_scheduled, cache_flusher
+from tilewright.autotune.bench import BURST, Entries, LoadedKernel, build_scheduled, cache_flusher
 from tilewright.autotune.evaluator import Evaluator, EvaluatorConfig, evaluate
 from tilewright.autotune.guarded import locked_copy
 from tilewright.autotune.inputs import FLAVOURS, Flavour, make_inputs
@@ -50,6 +50,7 @@ HEADER = struct.Struct("<Q")
 READY = "ready"
 _IDLE_SECONDS = 600.0
 _KEPT_FUNCTIONS = 8
+_MAX_STREAMED = 96 << 20
 _MIN_ROUNDS = 3
 _HOPELESS = 2.0
 _BUILD_ERRORS = (TilewrightError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RuntimeError)
@@ -57,12 +58,12 @@ _BUILD_ERRORS = (TilewrightError, ValueError, TypeError, LookupError, Arithmetic
 
 @dataclass(slots=True)
 class _Prepared:
-    """A subject with its data."""
+    """A subject with its data. ``inputs``: lists of arrays that runs use in turn, see ``LoadedKernel``."""
 
     subject: Subject
     func: Func
     dims: dict[str, int]
-    inputs: list[np.ndarray]
+    inputs: list[list[np.ndarray]]
     expected: list[np.ndarray]
     tolerance: Tolerance
 
@@ -125,7 +126,7 @@ class Worker:
         for flavour in FLAVOURS:
             inputs = make_inputs(func, dims, subject.seed, flavour)
             entries = self._entries_of(subject.target)
-            with LoadedKernel(job.naive, func, dims, inputs, subject.target, entries) as kernel:
+            with LoadedKernel(job.naive, func, dims, [inputs], subject.target, entries) as kernel:
                 results, _ = kernel.results()
                 share = _finite_share(results)
                 if best is None or share > best[0]:
@@ -142,7 +143,10 @@ class Worker:
         subject, dims = job.subject, dict(job.subject.dims)
         func = self._func(subject.text)
         team_code()
-        inputs = [locked_copy(a) for a in make_inputs(func, dims, subject.seed, job.flavour)]
+        own = [locked_copy(a) for a in make_inputs(func, dims, subject.seed, job.flavour)]
+        inputs = [own]
+        for _ in range(1, _copies(subject, own)):
+            inputs.append([locked_copy(a) if i in subject.streamed else a for i, a in enumerate(own)])
         expected = []
         for i, b in enumerate(func.params[len(func.params) - func.outputs :]):
             shape = tuple(d.evaluate(dims) for d in b.shape)
@@ -232,6 +236,12 @@ def naive(func: Func) -> Func:
             attempt.parallel(attempt.fuse(*names) if leading else names[0])
             s = attempt
     return s.func
+
+
+def _copies(subject: Subject, inputs: list[np.ndarray]) -> int:
+    """How many copies of the weights make up what the network has of them, within limits."""
+    own = sum(inputs[i].nbytes for i in subject.streamed)
+    return max(1, min(BURST, min(subject.footprint, _MAX_STREAMED) // own)) if own else 1
 
 
 def _finite_share(arrays: list[np.ndarray]) -> float:

@@ -16,11 +16,14 @@ from tilewright.autotune.database import JSONDatabase, MemoryDatabase
 from tilewright.autotune.measure import TableMeasurer
 from tilewright.autotune.outcome import Failed, FailureKind, Ok, Outcome
 from tilewright.autotune.records import Record, RecordWarning, Verdict
+from tilewright.autotune.task import Task
 from tilewright.build import Kernel
 from tilewright.core.errors import CoverageError, InputError, TargetError, TilewrightError
+from tilewright.core.target import Target
+from tilewright.lowering.plan import LoweredModel
 from tilewright.runtime.coverage import Status
 from tilewright.tests.autotune.log_helper import mlp_model
-from tilewright.tuning import TuneOptions, extract_tasks, tune_model
+from tilewright.tuning import TuneOptions, extract_tasks, make_tasks, tune_model
 
 QUICK = TuneOptions(time_budget_s=None, max_trials=24, check_network=False, threads=2)
 
@@ -203,7 +206,11 @@ def test_the_same_command_goes_on_where_it_stopped(log: Path, tmp_path: Path) ->
     assert not before.intersection((w, c) for w, c in after if c in measurer.asked)
 
 
-def test_same_seed_same_candidates(tmp_path: Path) -> None:
+def test_same_seed_same_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def equally_heavy(lowered: LoweredModel, target: Target, env: Mapping[str, int], _: object) -> tuple[Task, ...]:
+        return make_tasks(lowered, target, env, dict.fromkeys(lowered.funcs, 1.0))  # measured weights may differ
+
+    monkeypatch.setattr(tilewright.tuning, "make_tasks", equally_heavy)
     asked = []
     for name in ("a", "b"):
         _, measurer = _tuned(tmp_path / name)

@@ -85,7 +85,7 @@ def test_a_trace_that_does_not_replay_is_passed_over() -> None:
 
 
 def test_a_verdict_keeps_the_default_until_something_newer_is_measured() -> None:
-    first, second = candidates(dense(), HERE, 3)[1:]
+    first, second, third = candidates(dense(), HERE, 4)[1:]
     r = record(dense(), first, 1e-3, time=1)
     database = MemoryDatabase([r, verdict(r, "net", False, 5.0)])
     match = look_up(dense(), HERE, database, network="net")
@@ -95,7 +95,11 @@ def test_a_verdict_keeps_the_default_until_something_newer_is_measured() -> None
     database.append(record(dense(), second, 9e-4, time=6))
     assert look_up(dense(), HERE, database, network="net").trace == second.trace
     database.append(verdict(r, "net", True, 7.0))
-    assert look_up(dense(), HERE, database, network="net").trace == second.trace
+    assert look_up(dense(), HERE, database, network="net").trace == first.trace
+    database.append(record(dense(), third, 2e-3, time=8))
+    assert look_up(dense(), HERE, database, network="net").trace == first.trace
+    database.append(record(dense(), third, 8e-4, time=9))
+    assert look_up(dense(), HERE, database, network="net").trace == third.trace
 
 
 def test_a_record_with_names_of_its_own() -> None:
