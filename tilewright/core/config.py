@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from tilewright.core.errors import TilewrightError
 
@@ -30,6 +31,12 @@ class Config:
 def child_environment(changes: Mapping[str, str]) -> dict[str, str]:
     """The environment for a process that this one starts: its own with ``changes``."""
     return {**os.environ, **changes}
+
+
+def wants_colour(out: TextIO, environment: Mapping[str, str] | None = None) -> bool:
+    """True if ``out`` is a terminal and neither ``NO_COLOR`` (no-color.org) nor ``TERM=dumb`` says otherwise."""
+    env = os.environ if environment is None else environment
+    return out.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Config:

@@ -15,11 +15,14 @@ Example::
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import cast
 
+from tilewright.core.config import wants_colour
 from tilewright.core.errors import ScheduleError
 from tilewright.schedule.base import Primitive
+from tilewright.schedule.colour import coloured
 from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.primitives.annotate import Annotate
 from tilewright.schedule.primitives.cache_read import CacheRead
@@ -67,7 +70,7 @@ class Schedule:
 
     def copy(self) -> Schedule:
         """A schedule in the same state, to try steps on."""
-        out = Schedule(self.original, decider=self.decider)
+        out = type(self)(self.original, decider=self.decider)
         out.func, out.trace = self.func, self.trace
         return out
 
@@ -78,8 +81,9 @@ class Schedule:
         self.func, self.trace = other.func, other.trace
 
     def show(self) -> None:
-        """Print the function."""
-        print(self)
+        """Print the function, in colours on a terminal."""
+        text = str(self)
+        print(coloured(text) if wants_colour(sys.stdout) else text)
 
     def __str__(self) -> str:
         return print_func(self.func)
