@@ -1,4 +1,4 @@
-"""A user's schedule: the primitives of :class:`tilewright.schedule.schedule.Schedule`, what it compiles to, what it costs.
+"""A user's schedule: :class:`tilewright.schedule.schedule.Schedule`, with what it compiles to and what it costs.
 
 Example::
 
