@@ -56,9 +56,9 @@ def _schedule_chain(
 ) -> Schedule | None:
     """The schedule of the transformed tiles that ``user`` finishes; None if it is not such a block."""
     for chain in chains:
-        attempt = None if chain.after in done else try_transformed_tiles(s, chain, user, target)
+        attempt = None if chain.product in done else try_transformed_tiles(s, chain, user, target)
         if attempt is not None:
-            done |= {*chain.before, chain.product, chain.after}
+            done |= {*chain.before, chain.product, *chain.after}
             return attempt
     return None
 

@@ -1,4 +1,4 @@
-"""Tiles that are transformed, multiplied channel by channel, and transformed back: Winograd's convolutions and their kin.
+"""Tiles that are transformed, multiplied channel by channel, and transformed back: Winograd and its kin.
 
 Found by structure: a multiply-add whose operand is made by a stage that combines several elements of another stage, and
 whose results are combined again before anything else reads them. The nest of the last reader is cut into tiles (the
@@ -48,16 +48,16 @@ _FEWEST = 4
 @dataclass(frozen=True, slots=True)
 class Chain:
     """The blocks in order: ``source`` (a stage that the first pass reads, if there is one), ``before`` (passes over the
-    operand), ``product``, ``after`` (the first pass back)."""
+    operand), ``product``, ``after`` (passes over its results)."""
 
     source: str | None
     before: tuple[str, ...]
     product: str
-    after: str
+    after: tuple[str, ...]
 
     def stages(self) -> frozenset[str]:
         """The blocks that must not be inlined."""
-        return frozenset((*self.before, self.product, self.after, *([self.source] if self.source else [])))
+        return frozenset((*self.before, self.product, *self.after, *([self.source] if self.source else [])))
 
 
 def find_chains(func: Func) -> list[Chain]:
@@ -69,14 +69,19 @@ def find_chains(func: Func) -> list[Chain]:
 def _chain(func: Func, block: Block) -> Chain | None:
     makers = {b.buffer: b for b in all_blocks(func) if is_spatial(b)}
     sources = [makers[n] for n in dict.fromkeys(x.buffer for x in loads(block.value)) if n in makers]
-    users = consumers(func, block.buffer)
-    if len(sources) != 1 or len(users) != 1 or not _combines(users[0], block.buffer) or not is_spatial(users[0]):
+    if len(sources) != 1:
         return None
-    before = [sources[0]]
+    before, after = [sources[0]], []
     while (feeder := _combined(before[0], makers)) is not None and _only_for(func, feeder, before[0]):
         before.insert(0, feeder)
     source = before.pop(0).name if len({x.indices for x in loads(before[0].value)}) < _COMBINED else None
-    return Chain(source, tuple(b.name for b in before), block.name, users[0].name) if before else None
+    last = block
+    while len(users := consumers(func, last.buffer)) == 1 and is_spatial(users[0]) and _combines(users[0], last.buffer):
+        last = users[0]
+        after.append(last.name)
+    if not before or not after:
+        return None
+    return Chain(source, tuple(b.name for b in before), block.name, tuple(after))
 
 
 def _combined(block: Block, makers: dict[str, Block]) -> Block | None:
@@ -95,7 +100,7 @@ def _only_for(func: Func, stage: Block, user: Block) -> bool:
 
 def try_transformed_tiles(s: Schedule, chain: Chain, user: str, target: Target) -> Schedule | None:
     """The schedule of ``chain`` and its last reader on a copy, or None if a step is refused."""
-    if [u.name for u in consumers(s.func, find_block(s.func, chain.after).buffer)] != [user]:
+    if [u.name for u in consumers(s.func, find_block(s.func, chain.after[-1]).buffer)] != [user]:
         return None
     attempt = s.copy()
     try:
@@ -121,7 +126,7 @@ class _Nest:
 
 
 def _schedule(s: Schedule, chain: Chain, user: str, target: Target) -> None:
-    amounts = [nanoseconds(s.func, b) for b in (*chain.before, chain.product, chain.after)]
+    amounts = [nanoseconds(s.func, b) for b in (*chain.before, chain.product, *chain.after)]
     work = None if any(a is None for a in amounts) else sum(a for a in amounts if a is not None)
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (*chain.stages(), user)))
     nest = _cut(s, chain, user, lanes)
@@ -135,7 +140,7 @@ def _schedule(s: Schedule, chain: Chain, user: str, target: Target) -> None:
 
 def _cut(s: Schedule, chain: Chain, user: str, lanes: int) -> _Nest:
     """Split the reader's loops at the divisors with which it addresses the tiles."""
-    buffer = find_block(s.func, chain.after).buffer
+    buffer = find_block(s.func, chain.after[-1]).buffer
     block = find_block(s.func, user)
     env = block_environment(block)
     reads = {x.indices for x in loads(block.value) if x.buffer == buffer}
@@ -214,9 +219,9 @@ def _strips(
         outer, tiles = [*lead[:-1], over], [rows, last]
     s.reorder(*outer, nest.columns, *tiles, nest.vectors, *nest.inside, nest.lanes)
     copy, row, tile_axis = _separate(s, chain)
-    s.compute_at(chain.after, nest.vectors)
+    _place_after(s, chain, nest)
     s.compute_at(copy, nest.columns)
-    _write_back(s, chain.after, user, nest)
+    _write_back(s, chain, user, nest)
     register_tiles = _products(s, chain, copy, {*outer, nest.columns}, row, strip, lanes, target)
     s.compute_at(chain.before[-1], outer[-1])
     _transform(s, chain, set(outer), tile_axis, lanes)
@@ -229,8 +234,8 @@ def _whole(
     s: Schedule, chain: Chain, user: str, nest: _Nest, count: int, lanes: int, work: float | None, target: Target
 ) -> None:
     copy, row, tile_axis = _separate(s, chain)
-    s.compute_at(chain.after, nest.vectors)
-    _write_back(s, chain.after, user, nest)
+    _place_after(s, chain, nest)
+    _write_back(s, chain, user, nest)
     register_tiles = _products(s, chain, copy, set(), row, count, lanes, target)
     _transform(s, chain, set(), tile_axis, lanes)
     peel_if_ragged(s, copy, register_tiles)
@@ -258,11 +263,19 @@ def _separate(s: Schedule, chain: Chain) -> tuple[str, str, str]:
     return copy, loops_of(s.func, copy)[axes.index(tiles[0])].var, tile_axis
 
 
-def _write_back(s: Schedule, after: str, user: str, nest: _Nest) -> None:
-    """The transform back of one tile and one vector, written out."""
+def _place_after(s: Schedule, chain: Chain, nest: _Nest) -> None:
+    """The last pass row by row of the tile, where it stays in registers; those before it for the tile at once."""
+    *first, last = chain.after
+    s.compute_at(last, nest.inside[0] if first and len(nest.inside) > 1 else nest.vectors)
+    for block in reversed(first):
+        s.compute_at(block, nest.vectors)
+
+
+def _write_back(s: Schedule, chain: Chain, user: str, nest: _Nest) -> None:
+    """The transform back of one tile and one vector, and its last reader, written out."""
     around = {x.var for x in loops_of(s.func, user)}
-    own = [x.var for x in loops_of(s.func, after) if x.var not in around]
-    _write(s, own)
+    for block in chain.after:
+        _write(s, [x.var for x in loops_of(s.func, block) if x.var not in around])
     _write(s, [*nest.inside, nest.lanes])
 
 
