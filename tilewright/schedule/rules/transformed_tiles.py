@@ -150,6 +150,7 @@ def _cut(s: Schedule, chain: Chain, user: str, lanes: int) -> _Nest:
         raise ScheduleError(f"{user}: expected the columns of {buffer} in one loop, got {index[-1]}")
     width = find_buffer(s.func, find_block(s.func, chain.product).buffer).shape[-1].value()
     divisors = {name: d for i in index for name, d in _divided(i)}
+    positions = {v for i in index[1:-1] for v in i.free_vars()}
     outer: list[str] = []
     inside: list[str] = []
     for name in [x.var for x in loops_of(s.func, user) if x.var != column]:
@@ -157,6 +158,8 @@ def _cut(s: Schedule, chain: Chain, user: str, lanes: int) -> _Nest:
             over, within = s.split(name, (None, divisors[name]))
             outer.append(over)
             inside.append(within)
+        elif name in positions:  # not more than one tile long
+            inside.append(name)
         else:
             outer.append(name)
     columns, rest = s.split(column, (None, width))
