@@ -7,7 +7,7 @@ spatial (elementwise, data movement, gathers); blocks with ordered axes stay as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
@@ -25,6 +25,7 @@ from tilewright.schedule.rules.inlining import inline_stages
 from tilewright.schedule.rules.rows import schedule_reduction, try_rows
 from tilewright.schedule.rules.spatial import schedule_spatial
 from tilewright.schedule.rules.tiles import try_tile
+from tilewright.schedule.rules.transformed_tiles import Chain, find_chains, try_transformed_tiles
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import consumers
@@ -39,14 +40,27 @@ def default_trace(func: Func, target: Target) -> Trace:
 def schedule_by_rule(func: Func, target: Target, decider: Decider) -> Schedule:
     """The rules' schedule with ``decider`` taking their decisions: a point of the search space that the rules span."""
     s = Schedule(func, decider=decider)
-    inline_stages(s)
+    chains = find_chains(func)
+    inline_stages(s, frozenset().union(*(c.stages() for c in chains)))
     done: set[str] = set()
     while (block := _next(s, done)) is not None:
         before = {b.name for b in all_blocks(s.func)}
-        s = _schedule_nest(s, block, target, done)
+        s = _schedule_chain(s, chains, block.name, target, done) or _schedule_nest(s, block, target, done)
         done |= {b.name for b in all_blocks(s.func)} - before
         done.add(block.name)
     return s
+
+
+def _schedule_chain(
+    s: Schedule, chains: Sequence[Chain], user: str, target: Target, done: set[str]
+) -> Schedule | None:
+    """The schedule of the transformed tiles that ``user`` finishes; None if it is not such a block."""
+    for chain in chains:
+        attempt = None if chain.product in done else try_transformed_tiles(s, chain, user, target)
+        if attempt is not None:
+            done |= {*chain.before, chain.product, *chain.after}
+            return attempt
+    return None
 
 
 def _next(s: Schedule, done: set[str]) -> Block | None:

@@ -108,8 +108,8 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     lead = _outer_order(s, reduction, tile, axes, target)
     s.reorder(*lead, *tile.inner)
     s.compute_at(reduction, lead[-1])
-    _write_reduction(s, reduction, lanes, set(lead))
-    _write_out(s, consumer, [x.var for x in loops_of(s.func, consumer) if x.var not in lead], lanes)
+    write_reduction(s, reduction, lanes, set(lead))
+    write_out(s, consumer, [x.var for x in loops_of(s.func, consumer) if x.var not in lead], lanes)
     _place_stages(s, stages, lead, target)
     ragged = [x for x in tile.row_loops if _is_ragged(s, consumer, x)]
     _spread(s, consumer, lead, ragged, total, target)
@@ -218,7 +218,7 @@ def _bytes(s: Schedule, buffer: str) -> int:
     return total
 
 
-def _write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) -> None:
+def write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) -> None:
     """Inside the tile: reduction loops outermost, then rows written out, then vectors; the initial values before."""
     steps = reduce_loops(s.func, reduction)
     tile = [x.var for x in loops_of(s.func, reduction) if x.var not in steps and x.var not in around]
@@ -228,11 +228,11 @@ def _write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) 
     options = tuple(u for u in _UNROLLS if u == 1 or (extent is not None and extent % u == 0))
     if len(options) > 1 and (factor := int(s.sample_categorical(f"{reduction}.unroll", options, 1))) > 1:
         s.unroll(s.split(steps[-1], (None, factor))[1])
-    _write_out(s, reduction, tile, lanes)
-    _write_out(s, init, [x.var for x in loops_of(s.func, init) if x.var not in around], lanes)
+    write_out(s, reduction, tile, lanes)
+    write_out(s, init, [x.var for x in loops_of(s.func, init) if x.var not in around], lanes)
 
 
-def _write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None:
+def write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None:
     """Vector lanes from the innermost loop, everything else unrolled."""
     if not loops:
         return
