@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tilewright.core.errors import (
         CoverageError,
         InputError,
+        MeasurementError,
         ModelError,
         ResourceError,
         ScheduleError,
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     )
     from tilewright.core.target import Target
     from tilewright.runtime.model import CompiledModel
-    from tilewright.schedule.schedule import Schedule
     from tilewright.schedule.trace import Trace
+    from tilewright.scheduling import Schedule
     from tilewright.session import InferenceSession, SessionOptions
     from tilewright.tuning import tune
 
@@ -43,7 +44,7 @@ _HOMES = {
     "InferenceSession": "tilewright.session",
     "SessionOptions": "tilewright.session",
     "CompiledModel": "tilewright.runtime.model",
-    "Schedule": "tilewright.schedule.schedule",
+    "Schedule": "tilewright.scheduling",
     "Trace": "tilewright.schedule.trace",
     "Target": "tilewright.core.target",
     "TilewrightError": "tilewright.core.errors",
@@ -51,15 +52,16 @@ _HOMES = {
     "UnsupportedError": "tilewright.core.errors",
     "CoverageError": "tilewright.core.errors",
     "InputError": "tilewright.core.errors",
+    "MeasurementError": "tilewright.core.errors",
     "ResourceError": "tilewright.core.errors",
     "ScheduleError": "tilewright.core.errors",
     "TargetError": "tilewright.core.errors",
 }
 
 __all__ = [
-    "CompiledModel", "CoverageError", "InferenceSession", "InputError", "JSONDatabase", "MemoryDatabase", "ModelError",
-    "ResourceError", "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace",
-    "UnionDatabase", "UnsupportedError", "__version__", "compile", "tune",
+    "CompiledModel", "CoverageError", "InferenceSession", "InputError", "JSONDatabase", "MeasurementError",
+    "MemoryDatabase", "ModelError", "ResourceError", "Schedule", "ScheduleError", "SessionOptions", "Target",
+    "TargetError", "TilewrightError", "Trace", "UnionDatabase", "UnsupportedError", "__version__", "compile", "tune",
 ]  # fmt: skip
 
 

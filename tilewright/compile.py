@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
+from tilewright.algorithms import find_options, recorded_algorithms
 from tilewright.autotune.database import Database, Policy, active_database, open_database
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.build import Kernel, build_kernels
@@ -24,6 +25,7 @@ from tilewright.core.target import Target
 from tilewright.explain import explain_build
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.passes.choose_algorithms import with_algorithms
 from tilewright.graph_ir.pipeline import Instrument, PassReport, run_passes
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
@@ -37,7 +39,7 @@ from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.team import Crew
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.text import print_func
-from tilewright.tuned import NearMisses, choose_schedules, require_tuned_share
+from tilewright.tuned import NearMisses, choose_schedules, network_of, require_tuned_share
 
 if TYPE_CHECKING:
     import onnx
@@ -123,8 +125,15 @@ def compile(  # noqa: A001
         if stop_after == "lower":
             return lowered
         records = active_database() if database is None else open_database(database)
-        bar.say("tuning records")
-        tuned = choose_schedules(lowered, chosen, records, policy, near_misses)
+        network = None
+        if records is not None:
+            bar.say("tuning records")
+            network = network_of(lowered)
+            better = recorded_algorithms(find_options(optimized, chosen), chosen, records, network)
+            if better:
+                optimized = with_algorithms(optimized, better)
+                lowered = lower_graph_to_plan(optimized, chosen)
+        tuned = choose_schedules(lowered, chosen, records, policy, near_misses, network)
         if require_tuned is not None:
             require_tuned_share(lowered.plan, tuned.tuning, require_tuned)
         if records is not None:

@@ -11,12 +11,12 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilewright.autotune.compare import interleave
 from tilewright.autotune.database import Database
 from tilewright.autotune.peaks import measure_peaks
-from tilewright.autotune.records import Verdict, VerdictScope
+from tilewright.autotune.records import Choice, Verdict, VerdictScope
 from tilewright.autotune.workload import workload_of
 from tilewright.build import build_kernels
 from tilewright.codegen.cache import ObjectCache
@@ -27,7 +27,7 @@ from tilewright.lowering.plan import LoweredModel, require_bound
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.team import Crew
-from tilewright.tuned import ChosenSchedules, RankedSchedules, choose_schedules, network_of, ranked_schedules
+from tilewright.tuned import ChosenSchedules, choose_schedules, kernel_steps, network_of, ranked_schedules
 
 _ROUNDS = 5
 _LEAST_ROUNDS = 3
@@ -61,11 +61,13 @@ class Times:
 @dataclass(frozen=True, slots=True)
 class NetworkCheck:
     """``network``: median seconds of one inference. ``kept``, ``dropped``: kernels whose record is used or not, with
-    the times that decided: the kernel's own in place, or the network's."""
+    the times that decided: the kernel's own in place, or the network's. ``algorithms``: nodes that use another one
+    than without records."""
 
     network: Times
     kept: Mapping[str, Times]
     dropped: Mapping[str, Times]
+    algorithms: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def speedup(self) -> float:
@@ -77,6 +79,7 @@ class NetworkCheck:
             f"network: {self.network.default * 1e3:.3f} ms -> {self.network.tuned * 1e3:.3f} ms "
             f"({self.speedup:.2f}x); records used in {len(self.kept)} kernels"
         ]
+        lines += [f"  {node}: {algorithm}" for node, algorithm in self.algorithms.items()]
         lines += [f"  {name}: default kept, {t.ratio:.2f}x the time in place" for name, t in self.dropped.items()]
         return "\n".join(lines)
 
@@ -95,57 +98,53 @@ def assemble(
     return CompiledModel(plan, code, Crew(target.threads, team_code()), info, library)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Variant:
+    """The network with one assignment of algorithms (by node), lowered, and built with default schedules."""
+
+    algorithms: Mapping[str, str]
+    lowered: LoweredModel
+    model: CompiledModel
+
+
 def check_in_place(
-    lowered: LoweredModel, target: Target, database: Database, feed: Mapping[str, object], default: CompiledModel,
-    cache: ObjectCache | None, clock: Callable[[], float] = time.time,
+    variants: Sequence[Variant], relower: Callable[[Mapping[str, str]], LoweredModel], target: Target,
+    database: Database, feed: Mapping[str, object], cache: ObjectCache | None,
+    clock: Callable[[], float] = time.time,
 ) -> tuple[NetworkCheck, CompiledModel]:  # fmt: skip
-    """Time the network with the best few records of each kernel in ``database`` and without; keep what helps; append
-    verdicts.
+    """Time the network with the best few records of each kernel in ``database`` and without, and with each algorithm;
+    keep what helps; append verdicts and choices.
 
-    Returns what was found and the model to use.
+    ``variants``: the network as it is without records first, then with other algorithms. ``relower``: the network
+    with given algorithms. Returns what was found and the model to use.
     """
-    judge = _Judge(lowered, target, database, clock)
-    ranked = ranked_schedules(lowered, target, database, _TRIED)
-    models = [assemble(lowered, target, r.chosen, cache) for r in ranked]
-    best = _best_in_place(ranked, kernel_times(default, models, feed))
-    times = {name: t for name, (_, t) in best.items()}
-    dropped = {name: t for name, t in times.items() if t.ratio > _WORTH}
-    for name, (candidate, t) in best.items():
-        judge.decide(name, candidate, t, name not in dropped, "kernel")
-    model, changed = judge.build(cache)
-    whole: Times | None = None
-    while changed:
-        whole = _network_times(default, model, feed)
+    own = variants[0]
+    judge = _Judge(own, target, database, clock)
+    for v in variants:
+        judge.try_records(v, feed, cache)
+    judge.choose_algorithms(variants)
+    dropped = {n: t for n, h in judge.hashes(own.lowered).items() if (t := judge.times.get(h)) and t.ratio > _WORTH}
+    while True:
+        lowered = relower(judge.algorithms) if judge.algorithms else own.lowered
+        chosen = choose_schedules(lowered, target, database, "exact", network=judge.network)
+        gains = judge.gains(lowered, chosen)
+        if not gains:
+            alone = _median_seconds(own.model, feed)
+            return NetworkCheck(Times(alone, alone), {}, dropped), own.model
+        model = assemble(lowered, target, chosen, cache)
+        whole = _network_times(own.model, model, feed)
         if whole.ratio <= _SLOWER:
-            break
-        # the kernels that gain least go first, half of them at a time
-        order = sorted(changed, key=lambda n: -times[n].ratio if n in times else -1.0)
-        for name in order[: (len(order) + 1) // 2]:
-            judge.decide(name, judge.candidate_of(name, best), whole, False, "network")
+            return NetworkCheck(whole, gains, dropped, dict(judge.algorithms)), model
+        # what gains least goes first, half of it at a time
+        for name in sorted(gains, key=lambda n: -gains[n].ratio)[: (len(gains) + 1) // 2]:
+            judge.give_up(lowered, name, whole)
             dropped[name] = whole
-        model, changed = judge.build(cache)
-    if not changed or whole is None:
-        alone = _median_seconds(default, feed)
-        return NetworkCheck(Times(alone, alone), {}, dropped), default
-    return NetworkCheck(whole, {n: times.get(n, whole) for n in changed}, dropped), model
-
-
-def _best_in_place(
-    ranked: Sequence[RankedSchedules], times: Sequence[Mapping[str, Times]]
-) -> dict[str, tuple[str, Times]]:
-    """For each kernel the record that took least there, and its times."""
-    best: dict[str, tuple[str, Times]] = {}
-    for r, found in zip(ranked, times, strict=True):
-        for name, candidate in r.candidates.items():
-            if name in found and (name not in best or found[name].tuned < best[name][1].tuned):
-                best[name] = (candidate, found[name])
-    return best
 
 
 def kernel_times(
     default: CompiledModel, tuned: Sequence[CompiledModel], feed: Mapping[str, object], rounds: int = _ROUNDS
-) -> list[dict[str, Times]]:
-    """Seconds of all calls of each kernel in every model and in the default one, profiled in turns."""
+) -> tuple[dict[str, float], list[dict[str, float]]]:
+    """Seconds of a call of each kernel in the default model and in every other one, profiled in turns."""
     models = (default, *tuned)
     samples: list[dict[str, list[float]]] = [{} for _ in models]
     begin = time.perf_counter()
@@ -154,53 +153,130 @@ def kernel_times(
             break
         for i in range(len(models)):
             at = (i + done) % len(models)
-            sums: dict[str, float] = {}
+            calls: dict[str, list[float]] = {}
             for k in models[at].profile(feed, _PROFILED_RUNS).kernels:
-                sums[k.kernel] = sums.get(k.kernel, 0.0) + k.seconds
-            for name, seconds in sums.items():
-                samples[at].setdefault(name, []).append(seconds)
+                calls.setdefault(k.kernel, []).append(k.seconds)
+            for name, seconds in calls.items():
+                samples[at].setdefault(name, []).append(statistics.fmean(seconds))
     own, *others = [{n: statistics.median(x) for n, x in found.items()} for found in samples]
-    return [
-        {n: Times(t, own[n]) for n, t in found.items() if t > 0 and own.get(n, 0.0) > 0} for found in others
-    ]
+    return own, others
 
 
 class _Judge:
-    """Builds with the database as it is, and writes verdicts to it."""
+    """What was found in place, and the verdicts and choices that follow from it. ``times``: of a call, by workload."""
 
-    def __init__(
-        self, lowered: LoweredModel, target: Target, database: Database, clock: Callable[[], float]
-    ) -> None:
-        self.lowered, self.target, self.database, self.clock = lowered, target, database, clock
-        self.network = network_of(lowered)
-        self.chosen: ChosenSchedules | None = None
+    def __init__(self, own: Variant, target: Target, database: Database, clock: Callable[[], float]) -> None:
+        self.own, self.target, self.database, self.clock = own, target, database, clock
+        self.network = network_of(own.lowered)
+        self.times: dict[str, Times] = {}
+        self.algorithms: dict[str, str] = {}
+        self._candidates: dict[str, str] = {}
+        self._by_algorithm: dict[str, dict[str, float]] = {}
+        self._own_nodes = _kernel_of_node(own.lowered)
+        self._own_hashes = self.hashes(own.lowered)
 
-    def build(self, cache: ObjectCache | None) -> tuple[CompiledModel, list[str]]:
-        """The model with its exact records, and the kernels that they change."""
-        self.chosen = choose_schedules(self.lowered, self.target, self.database, "exact")
-        return assemble(self.lowered, self.target, self.chosen, cache), list(self.chosen.traces)
+    def hashes(self, lowered: LoweredModel) -> dict[str, str]:
+        """Workload by kernel."""
+        return {name: workload_of(f).hash for name, f in lowered.funcs.items()}
 
-    def candidate_of(self, name: str, best: Mapping[str, tuple[str, Times]]) -> str:
-        """The record that the last build used for a kernel."""
-        if name in best:
-            return best[name][0]
-        records = self.database.top_k(workload_of(self.lowered.funcs[name]), 1, self.target, "exact")
-        return records[0].candidate if records else ""
+    def try_records(self, v: Variant, feed: Mapping[str, object], cache: ObjectCache | None) -> None:
+        """Times of the kernels of a variant with the default schedule and with the best few records; verdicts."""
+        hashes = self.hashes(v.lowered)
+        new = {n for n, h in hashes.items() if h not in self.times}
+        ranked = ranked_schedules(v.lowered, self.target, self.database, _TRIED, new)
+        models = [assemble(v.lowered, self.target, r.chosen, cache) for r in ranked]
+        default, others = kernel_times(v.model, models, feed)
+        for name in sorted(new & default.keys()):
+            tried = [(o[name], r.candidates[name]) for r, o in zip(ranked, others, strict=True) if name in r.candidates]
+            if not tried:
+                self.times[hashes[name]] = Times(default[name], default[name])
+                continue
+            seconds, candidate = min(tried)
+            self.times[hashes[name]] = times = Times(seconds, default[name])
+            self._candidates[hashes[name]] = candidate
+            self._decide(hashes[name], times, times.ratio <= _WORTH, "kernel")
 
-    def decide(self, name: str, candidate: str, times: Times, helps: bool, scope: VerdictScope) -> None:
-        """Append a verdict on a kernel's record, with the times that it rests on."""
-        workload = workload_of(self.lowered.funcs[name])
+    def choose_algorithms(self, variants: Sequence[Variant]) -> None:
+        """The fastest algorithm of each kernel that has several, with its best schedule."""
+        names = dict.fromkeys(n for v in variants for n in v.algorithms)
+        sums: dict[str, dict[str, list[float]]] = {}
+        for v in variants:
+            kernels, hashes = _kernel_of_node(v.lowered), self.hashes(v.lowered)
+            for node in names:
+                t = self.times.get(hashes[kernels[node]]) if node in kernels else None
+                if t is not None:
+                    workload = self._own_hashes[self._own_nodes[node]]
+                    sums.setdefault(workload, {}).setdefault(v.algorithms[node], []).append(min(t.tuned, t.default))
+        for workload, found in sums.items():
+            seconds = {a: statistics.fmean(x) for a, x in found.items()}
+            self._by_algorithm[workload] = seconds
+            own = self._own_algorithm(workload)
+            best = min(seconds, key=lambda a: (seconds[a], a))
+            self._choose(workload, best if seconds[best] <= _WORTH * seconds[own] else own)
+
+    def gains(self, lowered: LoweredModel, chosen: ChosenSchedules) -> dict[str, Times]:
+        """The kernels that are not as the network has them without records, with their times in place."""
+        out: dict[str, Times] = {}
+        for name, h in self.hashes(lowered).items():
+            workload = self._own_workload(lowered, name)
+            if h != workload and workload in self._by_algorithm:
+                seconds = self._by_algorithm[workload]
+                own = seconds[self._own_algorithm(workload)]
+                t = self.times.get(h)
+                out[name] = Times(min(t.tuned, t.default) if t is not None else own, own)
+            elif name in chosen.traces:
+                out[name] = self.times.get(h, Times(1.0, 1.0))
+        return out
+
+    def give_up(self, lowered: LoweredModel, name: str, whole: Times) -> None:
+        """Back to the default for a kernel that made the network slower."""
+        h, workload = self.hashes(lowered)[name], self._own_workload(lowered, name)
+        if h != workload:
+            self._choose(workload, self._own_algorithm(workload))
+        else:
+            self._decide(h, whole, False, "network")
+
+    # -- lines of the log ------------------------------------------------------------------------------------------
+    def _choose(self, workload: str, algorithm: str) -> None:
+        own = self._own_algorithm(workload)
+        for node in self._nodes_of(workload):
+            if algorithm == own:
+                self.algorithms.pop(node, None)
+            else:
+                self.algorithms[node] = algorithm
+        before = self.database.choice(workload, self.target, self.network)
+        now = self._after(None if before is None else before.time)
+        seconds = self._by_algorithm[workload]
+        self.database.append(Choice(workload, self.network, self.target, algorithm, seconds, now))
+
+    def _decide(self, workload: str, times: Times, helps: bool, scope: VerdictScope) -> None:
         records = self.database.top_k(workload, 1 << 30, self.target, "exact")
-        # after all records it is about and the verdict before it, also where a clock is ahead or stands still
-        now = max([self.clock(), *(r.time for r in records)])
         before = self.database.verdict(workload, self.target, self.network)
-        if before is not None:
-            now = max(now, math.nextafter(before.time, math.inf))
+        now = max([self._after(None if before is None else before.time), *(r.time for r in records)])
+        candidate = self._candidates.get(workload) or (records[0].candidate if records else "")
         self.database.append(
-            Verdict(
-                workload.hash, self.network, self.target, candidate, helps, times.tuned, times.default, now, scope
-            )
+            Verdict(workload, self.network, self.target, candidate, helps, times.tuned, times.default, now, scope)
         )
+
+    def _after(self, before: float | None) -> float:
+        """Now, or just after ``before`` where a clock is behind it or stands still."""
+        return self.clock() if before is None else max(self.clock(), math.nextafter(before, math.inf))
+
+    # -- who is who ------------------------------------------------------------------------------------------------
+    def _nodes_of(self, workload: str) -> list[str]:
+        return [n for n in self.own.algorithms if self._own_hashes[self._own_nodes[n]] == workload]
+
+    def _own_algorithm(self, workload: str) -> str:
+        return self.own.algorithms[self._nodes_of(workload)[0]]
+
+    def _own_workload(self, lowered: LoweredModel, name: str) -> str:
+        """The workload that stands in the network without records where ``lowered`` has the kernel ``name``."""
+        nodes = [n for n, kernel in _kernel_of_node(lowered).items() if kernel == name and n in self._own_nodes]
+        return self._own_hashes[self._own_nodes[nodes[0]]] if nodes else ""
+
+
+def _kernel_of_node(lowered: LoweredModel) -> dict[str, str]:
+    return {node: step.kernel for step in kernel_steps(lowered.plan) for node in step.nodes}
 
 
 def _network_times(default: CompiledModel, tuned: CompiledModel, feed: Mapping[str, object]) -> Times:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -52,14 +52,16 @@ def choose_schedules(
     database: Database | None,
     policy: Policy = "any",
     near_misses: NearMisses = "measure",
+    network: str | None = None,
 ) -> ChosenSchedules:
-    """Look up every kernel of a model."""
+    """Look up every kernel of a model. ``network``: whose verdicts count, if it is known by another lowering of it."""
     if near_misses not in ("measure", "replay", "ignore"):
         raise InputError(f"near_misses: expected measure, replay or ignore, got {near_misses!r}")
     if database is None:
         none = KernelTuning(Status.MISS, "no database was given")
         return ChosenSchedules(lowered.funcs, {}, dict.fromkeys(lowered.funcs, none))
-    network = network_of(lowered)
+    if network is None:
+        network = network_of(lowered)
     funcs, traces, tuning = dict(lowered.funcs), {}, {}
     for name, func in lowered.funcs.items():
         match = look_up(func, target, database, policy, network)
@@ -71,9 +73,11 @@ def choose_schedules(
     return ChosenSchedules(funcs, traces, tuning)
 
 
-def ranked_schedules(lowered: LoweredModel, target: Target, database: Database, k: int) -> list[RankedSchedules]:
-    """What to try in place: the n-th entry has the n-th best record of every kernel that has so many."""
-    found = {name: best_traces(func, target, database, k) for name, func in lowered.funcs.items()}
+def ranked_schedules(
+    lowered: LoweredModel, target: Target, database: Database, k: int, names: Collection[str]
+) -> list[RankedSchedules]:
+    """What to try in place: the n-th entry has the n-th best record of every kernel in ``names`` that has so many."""
+    found = {n: best_traces(f, target, database, k) for n, f in lowered.funcs.items() if n in names}
     out = []
     for n in range(max(map(len, found.values()), default=0)):
         funcs, traces, candidates = dict(lowered.funcs), {}, {}

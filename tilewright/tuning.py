@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.algorithms import find_options, other_algorithms, recorded_algorithms
 from tilewright.autotune.cost_model import default_model
 from tilewright.autotune.database import Database, JSONDatabase, MemoryDatabase, active_database, open_database
 from tilewright.autotune.learner import Learner
@@ -36,11 +38,13 @@ from tilewright.compile import DatabaseLike, compile  # noqa: A004 - the name th
 from tilewright.core.errors import InputError, TargetError
 from tilewright.core.plan import Plan
 from tilewright.core.target import Target
-from tilewright.in_place import NetworkCheck, assemble, check_in_place
-from tilewright.lowering.plan import LoweredModel
+from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.passes.choose_algorithms import with_algorithms
+from tilewright.in_place import NetworkCheck, Variant, assemble, check_in_place
+from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan
 from tilewright.runtime.coverage import Coverage, measured_coverage
 from tilewright.runtime.model import CompiledModel
-from tilewright.tuned import choose_schedules, kernel_steps
+from tilewright.tuned import choose_schedules, kernel_steps, network_of
 
 if TYPE_CHECKING:
     import onnx
@@ -54,6 +58,8 @@ _CHECK_SHARE = 0.15
 """At most this share of the time budget is kept for timing the whole network at the end."""
 _CHECK_RUNS = 150
 _PROFILED_RUNS = 5
+_HOPEFUL = 1.3
+"""Another algorithm is tuned if it takes at most this ratio of the time that the network's own takes, both untuned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +125,25 @@ class ModelTuning:
 
 @dataclass(frozen=True, slots=True)
 class PreparedModel:
-    """A model before tuning. ``tasks``: the heaviest first. ``default``: the untuned build."""
+    """A model before tuning. ``graph``: after its passes. ``variants``: the untuned build first, then builds with other
+    algorithms where nodes have several. ``seconds``: of all calls by kernel, untuned. ``tasks``: the heaviest first.
+    """
 
-    lowered: LoweredModel
+    graph: Graph
+    variants: tuple[Variant, ...]
     target: Target
     feed: Mapping[str, np.ndarray]
-    default: CompiledModel
     seconds: Mapping[str, float]
     tasks: tuple[Task, ...]
+
+    @property
+    def lowered(self) -> LoweredModel:
+        """The untuned build, lowered."""
+        return self.variants[0].lowered
+
+    def relower(self, algorithms: Mapping[str, str]) -> LoweredModel:
+        """The model with given algorithms (by node; its own for the others), lowered."""
+        return lower_graph_to_plan(with_algorithms(self.graph, algorithms), self.target) if algorithms else self.lowered
 
 
 def tune(
@@ -179,24 +196,69 @@ def prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions) -> Prep
         target = target.with_threads(o.threads)
     if not runs_here(target):
         raise TargetError(f"tune: expected a target that this machine can run, got {target.legality_key()}")
-    lowered = compile(
+    graph = compile(
         model, target=target, opt_level=o.opt_level, input_shapes=o.input_shapes, disabled_pass=o.disabled_pass,
-        enabled_pass=o.enabled_pass, stop_after="lower", cache=o.cache,
+        enabled_pass=o.enabled_pass, stop_after="passes", cache=o.cache,
     )  # fmt: skip
-    default = assemble(lowered, target, choose_schedules(lowered, target, None), _cache(o))
-    feed = o.feed if o.feed is not None else random_feed(lowered.plan, o.sizes, o.seed)
-    seconds: dict[str, float] = {}
-    for k in default.profile(feed, _PROFILED_RUNS).kernels:
-        seconds[k.kernel] = seconds.get(k.kernel, 0.0) + k.seconds
-    tasks = make_tasks(lowered, target, default.symbols(feed), seconds)
-    return PreparedModel(lowered, target, feed, default, seconds, tasks)
+    own = {x.node: x.own for x in find_options(graph, target)}
+    variants = [_variant(graph, own, target, o)]
+    feed = o.feed if o.feed is not None else random_feed(variants[0].lowered.plan, o.sizes, o.seed)
+    env = variants[0].model.symbols(feed)
+    seconds = _kernel_seconds(variants[0], feed)
+    total = sum(seconds.values())
+    tasks = {t.workload: t for t in make_tasks(variants[0].lowered, target, env, seconds, total)}
+    for algorithms in other_algorithms(graph):
+        v = _variant(with_algorithms(graph, algorithms), {**own, **algorithms}, target, o)
+        variants.append(v)
+        hopeful = _hopeful(v, _kernel_seconds(v, feed), variants[0], seconds)
+        for t in make_tasks(v.lowered, target, env, hopeful, total):
+            if t.weight > 0:
+                tasks.setdefault(t.workload, t)
+    ordered = tuple(sorted(tasks.values(), key=lambda t: (-t.weight, t.name)))
+    return PreparedModel(graph, tuple(variants), target, feed, seconds, ordered)
+
+
+def _variant(graph: Graph, algorithms: Mapping[str, str], target: Target, o: TuneOptions) -> Variant:
+    lowered = lower_graph_to_plan(graph, target)
+    return Variant(algorithms, lowered, assemble(lowered, target, choose_schedules(lowered, target, None), _cache(o)))
+
+
+def _kernel_seconds(v: Variant, feed: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Of all calls, by kernel."""
+    out: dict[str, float] = {}
+    for k in v.model.profile(feed, _PROFILED_RUNS).kernels:
+        out[k.kernel] = out.get(k.kernel, 0.0) + k.seconds
+    return out
+
+
+def _hopeful(
+    v: Variant, seconds: Mapping[str, float], own: Variant, own_seconds: Mapping[str, float]
+) -> dict[str, float]:
+    """The times of the kernels in which ``v`` has another algorithm and is not far slower than the network's own."""
+    before = seconds_by_nodes(own.lowered.plan, own_seconds)
+    after = seconds_by_nodes(v.lowered.plan, seconds)
+    out: dict[str, float] = {}
+    for step in kernel_steps(v.lowered.plan):
+        differs = any(v.algorithms.get(n) != own.algorithms.get(n) for n in step.nodes)
+        if differs and after[step.nodes] <= _HOPEFUL * before.get(step.nodes, 0.0):
+            out[step.kernel] = seconds[step.kernel]
+    return out
+
+
+def seconds_by_nodes(plan: Plan, seconds: Mapping[str, float]) -> dict[tuple[str, ...], float]:
+    """The time of each kernel call, by the nodes that it computes. ``seconds``: of all calls, by kernel."""
+    steps = kernel_steps(plan)
+    calls = Counter(s.kernel for s in steps)
+    return {s.nodes: seconds.get(s.kernel, 0.0) / calls[s.kernel] for s in steps}
 
 
 def make_tasks(
-    lowered: LoweredModel, target: Target, env: Mapping[str, int], seconds: Mapping[str, float]
-) -> tuple[Task, ...]:
-    """A task for each workload whose sizes ``env`` determines. ``seconds``: run time by kernel."""
-    total = sum(seconds.values()) or 1.0
+    lowered: LoweredModel, target: Target, env: Mapping[str, int], seconds: Mapping[str, float],
+    total: float | None = None,
+) -> tuple[Task, ...]:  # fmt: skip
+    """A task for each workload whose sizes ``env`` determines. ``seconds``: run time by kernel; ``total``: what weights
+    are shares of (default: all of it)."""
+    total = total or sum(seconds.values()) or 1.0
     weights: dict[str, float] = {}
     best: dict[str, tuple[float, str, dict[str, int], tuple[int, ...]]] = {}
     footprint = sum(a.nbytes for a in lowered.plan.constants.values())
@@ -287,11 +349,13 @@ def _tuned(
     network: NetworkCheck | None = None
     if o.check_network:
         _say(o, "timing the whole network with what was found and without", tuners)
-        network, model = check_in_place(p.lowered, p.target, records, p.feed, p.default, cache)
-    else:
-        model = assemble(p.lowered, p.target, choose_schedules(p.lowered, p.target, records, "exact"), cache)
-    chosen = choose_schedules(p.lowered, p.target, records, "exact")
-    coverage = measured_coverage(p.lowered.plan, chosen.tuning, p.seconds)
+        network, model = check_in_place(p.variants, p.relower, p.target, records, p.feed, cache)
+    name = network_of(p.lowered)
+    final = p.relower(recorded_algorithms(find_options(p.graph, p.target), p.target, records, name))
+    chosen = choose_schedules(final, p.target, records, "exact", network=name)
+    if network is None:
+        model = assemble(final, p.target, chosen, cache)
+    coverage = measured_coverage(final.plan, chosen.tuning, _kernel_seconds(Variant({}, final, model), p.feed))
     return ModelTuning(records, result, network, model, coverage)
 
 

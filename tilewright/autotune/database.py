@@ -19,6 +19,7 @@ from typing import Literal, Protocol, Self, TypeAlias
 from tilewright.autotune.dataset import Dataset, dataset_of
 from tilewright.autotune.logfile import append_line, read_lines, rewrite_lines
 from tilewright.autotune.records import (
+    Choice,
     Line,
     Record,
     RecordWarning,
@@ -44,10 +45,10 @@ class Database(Protocol):
     """What a build and a tuner need of tuning records."""
 
     def append(self, line: Line) -> None:
-        """Keep one more record or verdict."""
+        """Keep one more line."""
 
     def lines(self) -> Iterator[Line]:
-        """All records and verdicts, in the order of the log."""
+        """All records, verdicts and choices, in the order of the log."""
 
     def query(self, workload: Workload | str, target: Target, policy: Policy = "exact") -> Record | None:
         """The best record; None if there is none."""
@@ -62,6 +63,9 @@ class Database(Protocol):
 
     def verdict(self, workload: Workload | str, target: Target, network: str) -> Verdict | None:
         """The latest verdict on the workload in this network on this machine."""
+
+    def choice(self, workload: Workload | str, target: Target, network: str) -> Choice | None:
+        """The latest choice of algorithm for the workload in this network on this machine."""
 
     def relatives(self, structure: str) -> list[Record]:
         """The usable records of all workloads of a structure, on any target."""
@@ -94,11 +98,14 @@ class _Index:
         self._by_workload: dict[str, list[Record]] = {}
         self._by_structure: dict[str, dict[str, None]] = {}
         self._verdicts: dict[str, list[Verdict]] = {}
+        self._choices: dict[str, list[Choice]] = {}
 
     def add(self, line: Line) -> None:
         self._lines.append(line)
         if isinstance(line, Verdict):
             self._verdicts.setdefault(line.workload, []).append(line)
+        elif isinstance(line, Choice):
+            self._choices.setdefault(line.workload, []).append(line)
         else:
             self._by_workload.setdefault(line.workload.hash, []).append(line)
             self._by_structure.setdefault(line.workload.structure, {})[line.workload.hash] = None
@@ -115,6 +122,9 @@ class _Index:
     def verdicts(self, name: str) -> list[Verdict]:
         return list(self._verdicts.get(name, ()))
 
+    def choices(self, name: str) -> list[Choice]:
+        return list(self._choices.get(name, ()))
+
 
 class _Base:
     """Look-ups over an index that a subclass keeps up to date."""
@@ -129,7 +139,7 @@ class _Base:
         raise NotImplementedError
 
     def lines(self) -> Iterator[Line]:
-        """All records and verdicts, in the order of the log."""
+        """All records, verdicts and choices, in the order of the log."""
         yield from self._index().lines()
 
     def records(self) -> list[Record]:
@@ -174,6 +184,14 @@ class _Base:
         ]  # fmt: skip
         return max(here, key=lambda v: (v.time, v.candidate, v.helps), default=None)
 
+    def choice(self, workload: Workload | str, target: Target, network: str) -> Choice | None:
+        """The latest choice of algorithm for the workload in this network on this machine."""
+        here = [
+            c for c in self._index().choices(_hash(workload))
+            if c.network == network and not target_differences(c.target, target)
+        ]  # fmt: skip
+        return max(here, key=lambda c: (c.time, c.algorithm), default=None)
+
     def relatives(self, structure: str) -> list[Record]:
         """The usable records of all workloads of a structure, on any target."""
         return sorted(usable(self._index().of_structure(structure)), key=sort_key)
@@ -215,7 +233,7 @@ class MemoryDatabase(_Base):
         return self._kept
 
     def append(self, line: Line) -> None:
-        """Keep one more record or verdict."""
+        """Keep one more line."""
         self._kept.add(line)
 
     def prune(self, k: int = 1, failures: bool = False) -> int:
@@ -385,7 +403,7 @@ def _prune(lines: Sequence[Line], k: int, failures: bool) -> list[Line]:
     best |= {id(r) for g in groups.values() for r in g if (r.workload.hash, r.candidate) in proved}
     return [
         x for x in lines
-        if isinstance(x, Verdict) or id(x) in best or x.is_wrong or (failures and x.failure is not None)
+        if isinstance(x, (Verdict, Choice)) or id(x) in best or x.is_wrong or (failures and x.failure is not None)
     ]  # fmt: skip
 
 

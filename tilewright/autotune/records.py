@@ -1,4 +1,4 @@
-"""One line of a tuning log: a measurement, or a verdict on a record in its network. Schema version 1.
+"""One line of a tuning log: a measurement, a verdict on a record in its network, or a choice of algorithm. Version 1.
 
 ``docs/log-format.md`` is the written form of this file, with the promise that logs of version 1 stay readable. Fields
 that this version does not know are kept: they are part of the record and are written again with it.
@@ -112,7 +112,24 @@ class Verdict:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-Line: TypeAlias = Record | Verdict
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which algorithm a network uses for a kernel that has several (a convolution: direct or Winograd's).
+
+    ``workload``: hash of the kernel as the network has it without records. ``seconds``: a call in its place, by
+    algorithm, each with its best schedule. ``algorithm``: the one to use. The latest choice counts.
+    """
+
+    workload: str
+    network: str
+    target: Target
+    algorithm: str
+    seconds: Mapping[str, float]
+    time: float
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+Line: TypeAlias = Record | Verdict | Choice
 
 
 def make_record(
@@ -190,7 +207,13 @@ def tuner_versions() -> Mapping[str, str]:
 # -- text ----------------------------------------------------------------------------------------------------------
 def to_line(line: Line) -> str:
     """The JSON text of a line, without the newline."""
-    known = _record_json(line) if isinstance(line, Record) else _verdict_json(line)
+    match line:
+        case Record():
+            known = _record_json(line)
+        case Verdict():
+            known = _verdict_json(line)
+        case Choice():
+            known = _choice_json(line)
     return json.dumps(_merged(line.extra, known), separators=(",", ":"), allow_nan=False)
 
 
@@ -211,6 +234,8 @@ def from_line(text: str) -> Line | None:
     try:
         if kind == "measurement":
             return _read_record(data)
+        if kind == "choice":
+            return _read_choice(data)
         return _read_verdict(data) if kind == "verdict" else None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
         raise ParseError(f"record: missing or malformed field: {e!r}") from e
@@ -297,6 +322,28 @@ def _read_verdict(d: _Json) -> Verdict:
         "network" if d.get("scope") == "network" else "kernel",
     )  # fmt: skip
     extra = _unknown(d, _verdict_json(known))
+    return dataclasses.replace(known, extra=extra) if extra else known
+
+
+def _choice_json(c: Choice) -> _Json:
+    return {
+        "schema": SCHEMA_VERSION,
+        "kind": "choice",
+        "workload": {"hash": c.workload},
+        "network": c.network,
+        "target": _target_json(c.target),
+        "algorithm": c.algorithm,
+        "seconds": dict(c.seconds),
+        "time": c.time,
+    }
+
+
+def _read_choice(d: _Json) -> Choice:
+    known = Choice(
+        str(d["workload"]["hash"]), str(d["network"]), _read_target(d["target"]), str(d["algorithm"]),
+        {str(k): _positive(v) for k, v in d["seconds"].items()}, float(d["time"]),
+    )  # fmt: skip
+    extra = _unknown(d, _choice_json(known))
     return dataclasses.replace(known, extra=extra) if extra else known
 
 

@@ -32,6 +32,10 @@ class TargetError(TilewrightError):
     """A target string or CPU cannot be used."""
 
 
+class MeasurementError(TilewrightError):
+    """A kernel could not be timed: it crashed, hung, or computed something else; the message says which."""
+
+
 class CoverageError(TilewrightError):
     """Less of the model's run time is tuned than the build requires; the message holds the table of kernels."""
 

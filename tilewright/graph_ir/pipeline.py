@@ -17,6 +17,7 @@ from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, walk_graphs
 from tilewright.graph_ir.passes.base import Level, NameSupply, Pass, PassContext, PassLog, iter_lines
 from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
+from tilewright.graph_ir.passes.choose_algorithms import CHOOSE_ALGORITHMS
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
@@ -56,6 +57,7 @@ PASSES: tuple[Pass, ...] = (
     SIMPLIFY,  # Transposes that met; views they left
     FOLD_CONSTANTS,  # constants that the layout has turned
     SHARE_COMMON,
+    CHOOSE_ALGORITHMS,  # needs the final layout, and weights with all scales folded in
     DROP_DEAD,
 )
 

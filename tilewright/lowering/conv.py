@@ -14,10 +14,13 @@ from functools import cached_property
 
 import numpy as np
 
+from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, as_expr, ceildiv, const, product
+from tilewright.core.winograd import WINOGRAD
 from tilewright.lowering.context import LowerContext, Rule, wide
 from tilewright.lowering.contraction import clamped, flatten, pack_columns, panel_width, unflatten, whole_tiles
+from tilewright.lowering.winograd import TileGrid, transformed_product
 from tilewright.tensor_ir.compute import (
     ReduceAxis,
     Reduction,
@@ -306,11 +309,31 @@ def _pack_oihw(w: np.ndarray, groups: int, width: int, dtype: np.dtype) -> np.nd
     return parts[0] if groups == 1 else np.stack(parts)
 
 
+def _winograd(ctx: LowerContext, shape: ConvShape, dtype: DType, algorithm: str) -> Reader:
+    """The convolution over tiles of the output; the input is padded to whole tiles."""
+    known = WINOGRAD.get(algorithm)
+    plain = shape.kernel == (3, 3) and shape.groups == 1 and {*shape.strides, *shape.dilations} == {1}
+    sizes = (shape.batch, *shape.spatial, *shape.out_spatial)
+    if known is None or not plain or not all(d.is_const for d in sizes) or ctx.constants[1] is None:
+        raise ctx.unsupported(f"algorithm {algorithm!r} for this convolution")
+    if dtype != dtypes.float32:
+        raise ctx.unsupported(f"algorithm {algorithm!r} in {dtype}")
+    grid = TileGrid.of(shape.batch, *shape.out_spatial, known.tile)
+    reach = [t * known.tile + 2 for t in (grid.rows, grid.columns)]
+    sides = zip(reach, shape.pads_begin, shape.spatial, strict=True)
+    whole = dataclasses.replace(shape, pads_end=tuple(r - b - s for r, b, s in sides))
+    read = padded_input(ctx, whole, dtype)
+    return transformed_product(ctx, algorithm, grid, shape.channels, shape.out_channels, read)
+
+
 def lower_conv(ctx: LowerContext) -> tuple[Tensor, ...]:
     """``Conv`` (X, W [, B])."""
     shape = conv_shape(ctx)
     dtype = wide(ctx.output().dtype)
     w = ctx.input(1)
+    algorithm = ctx.attr_str("algorithm", "direct")
+    if algorithm != "direct":
+        return (_with_bias(ctx, shape, dtype, _winograd(ctx, shape, dtype, algorithm)),)
     read = padded_input(ctx, shape, dtype)
     if shape.groups > 1 and shape.channels // shape.groups == 1:
         acc = _depthwise(ctx, shape, dtype, read)

@@ -21,6 +21,7 @@ from tilewright.schedule.rules.inlining import inline_stages
 from tilewright.schedule.rules.rows import reduction_rule, rows_rule
 from tilewright.schedule.rules.spatial import spatial_rule
 from tilewright.schedule.rules.tiles import tile_rule
+from tilewright.schedule.rules.transformed_tiles import find_chains, transformed_tiles_rule
 from tilewright.schedule.rules.transpose import transpose_rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
@@ -29,7 +30,9 @@ from tilewright.tensor_ir.ir import Alloc, Block, Func, Seq, Stmt
 
 Rule = Callable[[Schedule, str, Target], bool]
 
-DEFAULT_RULES: tuple[Rule, ...] = (tile_rule, rows_rule, reduction_rule, transpose_rule, spatial_rule)
+DEFAULT_RULES: tuple[Rule, ...] = (
+    transformed_tiles_rule, tile_rule, rows_rule, reduction_rule, transpose_rule, spatial_rule,
+)  # fmt: skip
 
 
 def default_trace(func: Func, target: Target) -> Trace:
@@ -46,7 +49,7 @@ def schedule_by_rule(
 ) -> Schedule:
     """The rules' schedule with ``decider`` taking their decisions: a point of the search space that the rules span."""
     s = Schedule(func, decider=decider, memory=memory)
-    inline_stages(s)
+    inline_stages(s, frozenset().union(*(c.stages() for c in find_chains(func))))
     done: set[str] = set()
     while (block := _next(s, done)) is not None:
         before = {id(x): x for x in _nests(s.func.body)}

@@ -17,11 +17,14 @@ Example::
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from tilewright.core.config import terminal
 from tilewright.core.errors import ScheduleError
 from tilewright.schedule.base import Primitive
+from tilewright.schedule.colour import coloured
 from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.memory import StepMemory
 from tilewright.schedule.primitives.annotate import Annotate
@@ -86,7 +89,7 @@ class Schedule:
 
     def copy(self) -> Schedule:
         """A schedule in the same state, to try steps on."""
-        out = Schedule(self.original, decider=self.decider, memory=self._memory)
+        out = type(self)(self.original, decider=self.decider, memory=self._memory)
         out.func, out.trace = self.func, self.trace
         return out
 
@@ -101,8 +104,9 @@ class Schedule:
         return True
 
     def show(self) -> None:
-        """Print the function."""
-        print(self)
+        """Print the function, in colours on a terminal."""
+        text = str(self)
+        print(coloured(text) if sys.stdout.isatty() and terminal().colours else text)
 
     def __str__(self) -> str:
         return print_func(self.func)

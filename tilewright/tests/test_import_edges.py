@@ -27,19 +27,24 @@ ALLOWED: dict[str, set[str]] = {
     "build": {"codegen", "core", "lowering", "schedule", "tensor_ir"},
     "link": {"build", "codegen", "core", "runtime"},
     "explain": {"build", "core", "graph_ir"},
+    "algorithms": {"autotune", "core", "graph_ir", "lowering"},
     "tuned": {"autotune", "codegen", "core", "lowering", "runtime", "schedule", "tensor_ir"},
     "compile": {
-        "autotune", "build", "codegen", "core", "explain", "frontend", "graph_ir", "link", "lowering", "progress",
-        "runtime", "schedule", "tensor_ir", "tuned",
+        "algorithms", "autotune", "build", "codegen", "core", "explain", "frontend", "graph_ir", "link", "lowering",
+        "progress", "runtime", "schedule", "tensor_ir", "tuned",
     },
     "in_place": {"autotune", "build", "codegen", "core", "link", "lowering", "runtime", "tuned"},
-    "tuning": {"autotune", "codegen", "compile", "core", "in_place", "lowering", "runtime", "tuned"},
+    "tuning": {
+        "algorithms", "autotune", "codegen", "compile", "core", "graph_ir", "in_place", "lowering", "runtime", "tuned",
+    },
+    "scheduling": {"autotune", "codegen", "core", "schedule", "tensor_ir"},
     "session": {"compile", "core", "graph_ir", "runtime"},
     "ort": {"core"},
     "verify": {"build", "codegen", "core", "graph_ir", "link", "lowering", "ort", "runtime"},
     "cli": {"core", ""},
     "__main__": {"cli"},
-    "__init__": {"autotune", "compile", "core", "runtime", "schedule", "session", "tuning"},  # for types; see DYNAMIC
+    # for types; see DYNAMIC
+    "__init__": {"autotune", "compile", "core", "runtime", "schedule", "scheduling", "session", "tuning"},
 }  # fmt: skip
 ANYTHING = {"commands"}
 """Rooms that may use every other one."""

@@ -60,11 +60,16 @@ class Refused:
 class PassLog:
     """Collects the entries of one pass; equal entries once."""
 
-    __slots__ = ("fired", "refused")
+    __slots__ = ("fired", "notes", "refused")
 
     def __init__(self) -> None:
         self.fired: list[Fired] = []
         self.refused: dict[Refused, None] = {}
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        """A fact about the pass as a whole, for the account of the build."""
+        self.notes.append(text)
 
     def fire(self, what: str, node: str) -> None:
         self.fired.append(Fired(what, node))
@@ -189,12 +194,13 @@ def with_inputs(node: Node, inputs: tuple[str, ...]) -> Node:
 
 
 def iter_lines(log: PassLog) -> Iterator[str]:
-    """The log as text: fired rules with counts, then refusals with reasons."""
+    """The log as text: fired rules with counts, notes, then refusals with reasons."""
     counts: dict[str, list[str]] = {}
     for f in log.fired:
         counts.setdefault(f.what, []).append(f.node)
     for what, nodes in counts.items():
         shown = ", ".join(nodes[:3]) + (", ..." if len(nodes) > 3 else "")
         yield f"fired {what} x{len(nodes)}: {shown}"
+    yield from log.notes
     for r in log.refused:
         yield f"refused {r.what} at {r.node}: {r.reason}"

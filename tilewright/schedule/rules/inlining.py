@@ -22,9 +22,12 @@ _MAX_SIZE = 400
 _CHEAP = 6
 
 
-def inline_stages(s: Schedule) -> None:
-    """Inline every elementwise or data-moving stage for which it costs nothing; refused steps are left alone."""
-    kept: set[str] = set()
+def inline_stages(s: Schedule, keep: frozenset[str] = frozenset()) -> None:
+    """Inline every elementwise or data-moving stage for which it costs nothing; refused steps are left alone.
+
+    ``keep``: blocks that a later rule wants as stages of their own.
+    """
+    kept: set[str] = set(keep)
     while (block := _next(s, kept)) is not None:
         try:
             s.compute_inline(block.name)

@@ -173,11 +173,11 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     lead = order.loops if own_results is None else list(order.outer)
     s.compute_at(reduction, lead[-1])
     if own_results is None:
-        _write_reduction(s, reduction, lanes, set(lead))
-        _write_out(s, consumer, [x for x in s.loops(consumer) if x not in lead], lanes)
+        write_reduction(s, reduction, lanes, set(lead))
+        write_out(s, consumer, [x for x in s.loops(consumer) if x not in lead], lanes)
         _place_stages(s, stages, lead[:-1], target)
     else:
-        _write_out(s, consumer, tile.inner, lanes)
+        write_out(s, consumer, tile.inner, lanes)
         _tile_partial(s, own_results, reduction, lead, lanes, target)
         _place_stages(s, stages, lead, target)
     _spread(s, consumer, lead, ragged, total, target)
@@ -203,8 +203,8 @@ def _tile_partial(
     lead = [over, *(x for x in tile.batch if x != over), *_either(s, block, tile)]
     s.reorder(*lead, *tile.inner)
     s.compute_at(block, lead[-1])
-    _write_reduction(s, block, lanes, {*around, *lead})
-    _write_out(s, reduction, tile.inner, lanes)
+    write_reduction(s, block, lanes, {*around, *lead})
+    write_out(s, reduction, tile.inner, lanes)
 
 
 def _either(s: Schedule, reduction: str, tile: TileLoops) -> tuple[str, ...]:
@@ -305,7 +305,7 @@ def _bytes(s: Schedule, buffer: str) -> int:
     return total
 
 
-def _write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) -> None:
+def write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) -> None:
     """Inside the tile: reduction loops outermost, then rows written out, then vectors; the initial values before."""
     steps = reduce_loops(s.func, reduction)
     tile = [x.var for x in loops_of(s.func, reduction) if x.var not in steps and x.var not in around]
@@ -317,11 +317,11 @@ def _write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) 
     factor = choose_number(s, f"{reduction}.unroll", [u for u in _UNROLLS if u in divisors(extent)], 1)
     if factor > 1:
         s.unroll(s.split(steps[-1], (None, factor))[1])
-    _write_out(s, reduction, tile, lanes)
-    _write_out(s, init, [x.var for x in loops_of(s.func, init) if x.var not in around], lanes)
+    write_out(s, reduction, tile, lanes)
+    write_out(s, init, [x.var for x in loops_of(s.func, init) if x.var not in around], lanes)
 
 
-def _write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None:
+def write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None:
     """Vector lanes from the innermost loop, everything else unrolled."""
     if not loops:
         return

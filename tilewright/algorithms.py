@@ -1,0 +1,90 @@
+"""Which algorithm computes a node that has several: what no schedule can choose, since the formulas differ.
+
+The graph pass ``choose_algorithms`` decides by an estimate. Each algorithm of a node is a workload of its own; where
+records have them, the faster one wins, and a choice that was measured in the network itself counts before that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.autotune.database import Database
+from tilewright.autotune.workload import workload_of
+from tilewright.core.target import Target
+from tilewright.graph_ir.fusion import Group, group_with_reasons
+from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.passes.choose_algorithms import algorithm_of, algorithms_of, with_algorithms
+from tilewright.lowering.group import lower_group
+from tilewright.lowering.host_policy import HostPolicy
+
+_WORTH = 0.97
+"""Another algorithm's record must take at most this share of the time that the network's own takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A node with several algorithms. ``own``: the one that it has. ``workloads``: hash of its kernel by algorithm."""
+
+    node: str
+    own: str
+    workloads: Mapping[str, str]
+
+
+def find_options(graph: Graph, target: Target) -> tuple[Options, ...]:
+    """The nodes of ``graph`` (after its passes, without those of subgraphs) that have a choice."""
+    names = {n.name: found for n in graph.nodes if len(found := algorithms_of(graph, n)) > 1}
+    if not names:
+        return ()
+    groups, _ = group_with_reasons(graph, is_native=HostPolicy(graph, target).is_native)
+    out = []
+    for group in groups:
+        for node in group.nodes:
+            if node.name in names:
+                hashes = {a: _workload(graph, group, {node.name: a}, target) for a in names[node.name]}
+                out.append(Options(node.name, algorithm_of(node), hashes))
+    return tuple(out)
+
+
+def _workload(graph: Graph, group: Group, algorithms: Mapping[str, str], target: Target) -> str:
+    changed = with_algorithms(graph, algorithms)
+    by_name = {n.name: n for n in changed.nodes}
+    nodes = tuple(by_name[n.name] for n in group.nodes)
+    return workload_of(lower_group(changed, dataclasses.replace(group, nodes=nodes), target).func).hash
+
+
+def other_algorithms(graph: Graph) -> list[dict[str, str]]:
+    """Assignments of algorithms to nodes that differ from the graph's own: each algorithm wherever it is allowed."""
+    allowed = {n.name: algorithms_of(graph, n) for n in graph.nodes}
+    own = {n.name: algorithm_of(n) for n in graph.nodes if len(allowed[n.name]) > 1}
+    out = []
+    for a in dict.fromkeys(a for node in own for a in allowed[node]):
+        changed = {node: a for node in own if a in allowed[node] and own[node] != a}
+        if changed:
+            out.append(changed)
+    return out
+
+
+def recorded_algorithms(
+    options: tuple[Options, ...], target: Target, database: Database, network: str
+) -> dict[str, str]:
+    """The algorithm by node where ``database`` knows a better one than the node has. ``network``: whose choices
+    count."""
+    out: dict[str, str] = {}
+    for o in options:
+        chosen = _recorded(o, target, database, network)
+        if chosen != o.own:
+            out[o.node] = chosen
+    return out
+
+
+def _recorded(o: Options, target: Target, database: Database, network: str) -> str:
+    choice = database.choice(o.workloads[o.own], target, network)
+    if choice is not None and choice.algorithm in o.workloads:
+        return choice.algorithm
+    best = {a: r.seconds for a, w in o.workloads.items() if (r := database.query(w, target)) is not None and r.seconds}
+    if o.own not in best:
+        return o.own
+    fastest = min(best, key=lambda a: (best[a], a))
+    return fastest if best[fastest] < _WORTH * best[o.own] else o.own

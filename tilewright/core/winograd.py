@@ -1,0 +1,84 @@
+"""Winograd's minimal filtering algorithms for 3x3 kernels: the matrices, and how much rounding they cost.
+
+``Y = A^T [(G g G^T) * (B^T d B)] A``: a tile of ``tile x tile`` outputs from a patch of ``tile + 2`` inputs a side, one
+product for each position of the patch instead of nine for each output. Sources: Winograd, Arithmetic Complexity of
+Computations (1980); Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (2015), whose matrices these are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+Matrix = tuple[tuple[float, ...], ...]
+
+_PATCHES = 8
+_CHANNELS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Winograd:
+    """One algorithm. ``tile``: outputs a side; ``g``, ``b_t``, ``a_t``: the matrices G, B^T and A^T."""
+
+    tile: int
+    g: Matrix
+    b_t: Matrix
+    a_t: Matrix
+
+    @property
+    def patch(self) -> int:
+        """Inputs, and products, a side."""
+        return self.tile + 2
+
+
+WINOGRAD: dict[str, Winograd] = {
+    "winograd2": Winograd(
+        2,
+        ((1.0, 0.0, 0.0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0.0, 0.0, 1.0)),
+        ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
+        ((1, 1, 1, 0), (0, 1, -1, -1)),
+    ),
+    "winograd4": Winograd(
+        4,
+        (
+            (1 / 4, 0.0, 0.0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6), (1 / 24, 1 / 12, 1 / 6),
+            (1 / 24, -1 / 12, 1 / 6), (0.0, 0.0, 1.0),
+        ),
+        (
+            (4, 0, -5, 0, 1, 0), (0, -4, -4, 1, 1, 0), (0, 4, -4, -1, 1, 0), (0, -2, -1, 2, 1, 0),
+            (0, 2, -1, -2, 1, 0), (0, 4, 0, -5, 0, 1),
+        ),
+        ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
+    ),
+}  # fmt: skip
+
+
+def transformed_weight(w: np.ndarray, algorithm: Winograd) -> np.ndarray:
+    """``G g G^T`` for each of the kernels ``[oc, ic, 3, 3]``, in float64."""
+    g = np.asarray(algorithm.g, np.float64)
+    flat = np.ascontiguousarray(w.reshape(-1, 9).T, np.float64)  # one large product is faster than many of 3x3
+    return np.asarray(np.kron(g, g) @ flat).T.reshape(*w.shape[:2], algorithm.patch, algorithm.patch)
+
+
+def estimated_error(w: np.ndarray, algorithm: Winograd) -> float:
+    """The largest error of float32 results on random patches, in units of the results' root mean square.
+
+    ``w`` are the kernels ``[oc, ic, 3, 3]`` themselves, of which a sample of output channels is tried, on inputs of
+    both signs and on inputs as they come out of a ReLU. Exact results are those of the definition in float64.
+    """
+    some = w[:: max(1, -(-w.shape[0] // _CHANNELS))]
+    size = algorithm.patch
+    d = np.random.default_rng(0).standard_normal((_PATCHES, w.shape[1], size, size)).astype(np.float32)
+    d[_PATCHES // 2 :] = np.maximum(d[_PATCHES // 2 :], 0)
+    b, a = (np.asarray(x, np.float32) for x in (algorithm.b_t, algorithm.a_t))
+    u = transformed_weight(some, algorithm).astype(np.float32)
+    v = b @ d @ b.T
+    products = np.moveaxis(v, (2, 3), (0, 1)) @ u.transpose(2, 3, 1, 0)
+    got = a @ np.moveaxis(products, (0, 1), (2, 3)) @ a.T
+    windows = np.lib.stride_tricks.sliding_window_view(d.astype(np.float64), (3, 3), axis=(2, 3))
+    want = np.einsum("tchwij,ocij->tohw", windows, some.astype(np.float64), optimize=True)
+    scale = float(np.sqrt(np.mean(want * want))) if want.size else 0.0
+    if scale == 0.0:
+        return 0.0
+    return float(np.abs(got - want).max() / scale)
