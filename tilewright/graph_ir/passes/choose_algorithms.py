@@ -20,7 +20,7 @@ from tilewright.graph_ir.rules.base import fixed_shape, int_attr, ints_attr, ten
 
 DIRECT = "direct"
 LIMIT = 1e-4
-"""The largest error estimate that is accepted: of the results' root mean square."""
+"""The largest error estimate that is accepted: of a channel's root mean square."""
 
 _MIN_CHANNELS = 8
 _MIN_MULTIPLIES = 2_500_000
@@ -60,7 +60,7 @@ def _choose(graph: Graph, ctx: PassContext, chosen: Mapping[str, str]) -> Graph:
         return graph
     worst = max(used, key=lambda n: used[n])
     ctx.log.note(
-        f"error estimate of the {len(used)} convolutions: at most {used[worst]:.1e} of the results' root mean square "
+        f"error estimate of the {len(used)} convolutions: at most {used[worst]:.1e} of a channel's root mean square "
         f"({worst}), limit {LIMIT:.0e}"
     )
     return graph.replace(nodes=tuple(nodes))
@@ -78,7 +78,8 @@ def _algorithm(
             continue
         key = (name, node.inputs[1])
         if key not in errors:
-            errors[key] = estimated_error(conv.weight, WINOGRAD[name])
+            with np.errstate(over="ignore", invalid="ignore"):  # an error that is not finite is refused below
+                errors[key] = estimated_error(conv.weight, WINOGRAD[name])
         if errors[key] <= LIMIT:
             return name, errors[key]
         ctx.log.refuse(name, node.name, f"error estimate {errors[key]:.1e}, limit {LIMIT:.0e}")
@@ -108,7 +109,7 @@ class _Conv:
         oc, ic = self.weight.shape[:2]
         tiles = self.batch * -(-self.height // a.tile) * -(-self.width // a.tile)
         products = ic * oc * (tiles + _WEIGHT_LOAD)
-        return a.patch**2 * (products + _TRANSFORM * tiles * (ic + oc))
+        return float(a.patch**2 * (products + _TRANSFORM * tiles * (ic + oc)))
 
 
 def _eligible(graph: Graph, ctx: PassContext, node: Node) -> _Conv | None:
