@@ -21,7 +21,7 @@ from tilewright.graph_ir.rules.base import fixed_shape, int_attr, ints_attr, ten
 
 DIRECT = "direct"
 LIMIT = 1e-4
-"""The largest error estimate that is accepted: of the results' root mean square."""
+"""The largest error estimate that is accepted: of a channel's root mean square."""
 
 _MIN_CHANNELS = 8
 _MIN_MULTIPLIES = 2_500_000
@@ -52,7 +52,7 @@ def choose_algorithms(graph: Graph, ctx: PassContext) -> Graph:
         return graph
     worst = max(used, key=lambda n: used[n])
     ctx.log.note(
-        f"error estimate of the {len(used)} convolutions: at most {used[worst]:.1e} of the results' root mean square "
+        f"error estimate of the {len(used)} convolutions: at most {used[worst]:.1e} of a channel's root mean square "
         f"({worst}), limit {LIMIT:.0e}"
     )
     return with_algorithms(graph, chosen)
@@ -95,7 +95,8 @@ def _error(
     key = (name, node.inputs[1])
     if key not in known:
         weight = ctx.array(graph, node.inputs[1])
-        known[key] = math.inf if weight is None else estimated_error(weight, WINOGRAD[name])
+        with np.errstate(over="ignore", invalid="ignore"):  # an error that is not finite is refused by the caller
+            known[key] = math.inf if weight is None else estimated_error(weight, WINOGRAD[name])
     return known[key]
 
 
@@ -127,7 +128,7 @@ class _Conv:
         oc, ic = self.weight.shape[:2]
         tiles = self.batch * -(-self.height // a.tile) * -(-self.width // a.tile)
         products = ic * oc * (tiles + _WEIGHT_LOAD)
-        return a.patch**2 * (products + _TRANSFORM * tiles * (ic + oc))
+        return float(a.patch**2 * (products + _TRANSFORM * tiles * (ic + oc)))
 
 
 def _eligible(graph: Graph, node: Node, ctx: PassContext) -> _Conv | None:
