@@ -7,7 +7,7 @@ records have them, the faster one wins, and a choice that was measured in the ne
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.autotune.database import Database
@@ -32,9 +32,10 @@ class Options:
     workloads: Mapping[str, str]
 
 
-def find_options(graph: Graph, target: Target) -> tuple[Options, ...]:
-    """The nodes of ``graph`` (after its passes, without those of subgraphs) that have a choice."""
-    names = {n.name: found for n in graph.nodes if len(found := algorithms_of(graph, n)) > 1}
+def find_options(graph: Graph, target: Target, disabled: Collection[str] = ()) -> tuple[Options, ...]:
+    """The nodes of ``graph`` (after its passes, without those of subgraphs) that have a choice. ``disabled``: names of
+    passes and rules."""
+    names = algorithms_of(graph, disabled)
     if not names:
         return ()
     groups, _ = group_with_reasons(graph, is_native=HostPolicy(graph, target).is_native)
@@ -54,20 +55,15 @@ def _workload(graph: Graph, group: Group, algorithms: Mapping[str, str], target:
     return workload_of(lower_group(changed, dataclasses.replace(group, nodes=nodes), target).func).hash
 
 
-def other_algorithms(graph: Graph) -> list[dict[str, str]]:
-    """Assignments of algorithms to nodes that differ from the graph's own: each algorithm wherever it is allowed."""
-    allowed = {n.name: algorithms_of(graph, n) for n in graph.nodes}
-    own = {n.name: algorithm_of(n) for n in graph.nodes if len(allowed[n.name]) > 1}
-    out = []
-    for a in dict.fromkeys(a for node in own for a in allowed[node]):
-        changed = {node: a for node in own if a in allowed[node] and own[node] != a}
-        if changed:
-            out.append(changed)
-    return out
+def other_algorithms(options: Sequence[Options]) -> list[dict[str, str]]:
+    """Assignments of algorithms to nodes that differ from the nodes' own: each algorithm wherever it is allowed."""
+    names = dict.fromkeys(a for o in options for a in o.workloads)
+    found = [{o.node: a for o in options if a in o.workloads and a != o.own} for a in names]
+    return [x for x in found if x]
 
 
 def recorded_algorithms(
-    options: tuple[Options, ...], target: Target, database: Database, network: str
+    options: Sequence[Options], target: Target, database: Database, network: str
 ) -> dict[str, str]:
     """The algorithm by node where ``database`` knows a better one than the node has. ``network``: whose choices
     count."""

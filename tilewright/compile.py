@@ -129,7 +129,8 @@ def compile(  # noqa: A001
         if records is not None:
             bar.say("tuning records")
             network = network_of(lowered)
-            better = recorded_algorithms(find_options(optimized, chosen), chosen, records, network)
+            options = find_options(optimized, chosen, disabled_pass)
+            better = recorded_algorithms(options, chosen, records, network)
             if better:
                 optimized = with_algorithms(optimized, better)
                 lowered = lower_graph_to_plan(optimized, chosen)

@@ -123,7 +123,8 @@ def check_in_place(
     for v in variants:
         judge.try_records(v, feed, cache)
     judge.choose_algorithms(variants)
-    dropped = {n: t for n, h in judge.hashes(own.lowered).items() if (t := judge.times.get(h)) and t.ratio > _WORTH}
+    tried = {n: judge.times[h] for n, h in judge.hashes(own.lowered).items() if h in judge.candidates}
+    dropped = {n: t for n, t in tried.items() if t.ratio > _WORTH}
     while True:
         lowered = relower(judge.algorithms) if judge.algorithms else own.lowered
         chosen = choose_schedules(lowered, target, database, "exact", network=judge.network)
@@ -163,14 +164,16 @@ def kernel_times(
 
 
 class _Judge:
-    """What was found in place, and the verdicts and choices that follow from it. ``times``: of a call, by workload."""
+    """What was found in place, and the verdicts and choices that follow from it. ``times``: of a call, by workload;
+    ``candidates``:
+    the records that were tried, the best by workload."""
 
     def __init__(self, own: Variant, target: Target, database: Database, clock: Callable[[], float]) -> None:
         self.own, self.target, self.database, self.clock = own, target, database, clock
         self.network = network_of(own.lowered)
         self.times: dict[str, Times] = {}
         self.algorithms: dict[str, str] = {}
-        self._candidates: dict[str, str] = {}
+        self.candidates: dict[str, str] = {}
         self._by_algorithm: dict[str, dict[str, float]] = {}
         self._own_nodes = _kernel_of_node(own.lowered)
         self._own_hashes = self.hashes(own.lowered)
@@ -193,7 +196,7 @@ class _Judge:
                 continue
             seconds, candidate = min(tried)
             self.times[hashes[name]] = times = Times(seconds, default[name])
-            self._candidates[hashes[name]] = candidate
+            self.candidates[hashes[name]] = candidate
             self._decide(hashes[name], times, times.ratio <= _WORTH, "kernel")
 
     def choose_algorithms(self, variants: Sequence[Variant]) -> None:
@@ -253,7 +256,7 @@ class _Judge:
         records = self.database.top_k(workload, 1 << 30, self.target, "exact")
         before = self.database.verdict(workload, self.target, self.network)
         now = max([self._after(None if before is None else before.time), *(r.time for r in records)])
-        candidate = self._candidates.get(workload) or (records[0].candidate if records else "")
+        candidate = self.candidates.get(workload) or (records[0].candidate if records else "")
         self.database.append(
             Verdict(workload, self.network, self.target, candidate, helps, times.tuned, times.default, now, scope)
         )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.algorithms import find_options, other_algorithms, recorded_algorithms
+from tilewright.algorithms import Options, find_options, other_algorithms, recorded_algorithms
 from tilewright.autotune.cost_model import default_model
 from tilewright.autotune.database import Database, JSONDatabase, MemoryDatabase, active_database, open_database
 from tilewright.autotune.learner import Learner
@@ -125,11 +125,12 @@ class ModelTuning:
 
 @dataclass(frozen=True, slots=True)
 class PreparedModel:
-    """A model before tuning. ``graph``: after its passes. ``variants``: the untuned build first, then builds with other
-    algorithms where nodes have several. ``seconds``: of all calls by kernel, untuned. ``tasks``: the heaviest first.
-    """
+    """A model before tuning. ``graph``: after its passes. ``options``: its nodes with several algorithms.
+    ``variants``: the untuned build first, then builds with other algorithms. ``seconds``: of all calls by kernel,
+    untuned. ``tasks``: the heaviest first."""
 
     graph: Graph
+    options: tuple[Options, ...]
     variants: tuple[Variant, ...]
     target: Target
     feed: Mapping[str, np.ndarray]
@@ -200,14 +201,15 @@ def prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions) -> Prep
         model, target=target, opt_level=o.opt_level, input_shapes=o.input_shapes, disabled_pass=o.disabled_pass,
         enabled_pass=o.enabled_pass, stop_after="passes", cache=o.cache,
     )  # fmt: skip
-    own = {x.node: x.own for x in find_options(graph, target)}
+    options = find_options(graph, target, o.disabled_pass)
+    own = {x.node: x.own for x in options}
     variants = [_variant(graph, own, target, o)]
     feed = o.feed if o.feed is not None else random_feed(variants[0].lowered.plan, o.sizes, o.seed)
     env = variants[0].model.symbols(feed)
     seconds = _kernel_seconds(variants[0], feed)
     total = sum(seconds.values())
     tasks = {t.workload: t for t in make_tasks(variants[0].lowered, target, env, seconds, total)}
-    for algorithms in other_algorithms(graph):
+    for algorithms in other_algorithms(options):
         v = _variant(with_algorithms(graph, algorithms), {**own, **algorithms}, target, o)
         variants.append(v)
         hopeful = _hopeful(v, _kernel_seconds(v, feed), variants[0], seconds)
@@ -215,7 +217,7 @@ def prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions) -> Prep
             if t.weight > 0:
                 tasks.setdefault(t.workload, t)
     ordered = tuple(sorted(tasks.values(), key=lambda t: (-t.weight, t.name)))
-    return PreparedModel(graph, tuple(variants), target, feed, seconds, ordered)
+    return PreparedModel(graph, options, tuple(variants), target, feed, seconds, ordered)
 
 
 def _variant(graph: Graph, algorithms: Mapping[str, str], target: Target, o: TuneOptions) -> Variant:
@@ -351,7 +353,7 @@ def _tuned(
         _say(o, "timing the whole network with what was found and without", tuners)
         network, model = check_in_place(p.variants, p.relower, p.target, records, p.feed, cache)
     name = network_of(p.lowered)
-    final = p.relower(recorded_algorithms(find_options(p.graph, p.target), p.target, records, name))
+    final = p.relower(recorded_algorithms(p.options, p.target, records, name))
     chosen = choose_schedules(final, p.target, records, "exact", network=name)
     if network is None:
         model = assemble(final, p.target, chosen, cache)

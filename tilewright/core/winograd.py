@@ -62,7 +62,7 @@ def transformed_weight(w: np.ndarray, algorithm: Winograd) -> np.ndarray:
 
 
 def estimated_error(w: np.ndarray, algorithm: Winograd) -> float:
-    """The largest error of float32 results on random patches, in units of the results' root mean square.
+    """The largest error of float32 results on random patches, in units of their channel's root mean square.
 
     ``w`` are the kernels ``[oc, ic, 3, 3]`` themselves, of which a sample of output channels is tried, on inputs of
     both signs and on inputs as they come out of a ReLU. Exact results are those of the definition in float64.
@@ -78,7 +78,6 @@ def estimated_error(w: np.ndarray, algorithm: Winograd) -> float:
     got = a @ np.moveaxis(products, (0, 1), (2, 3)) @ a.T
     windows = np.lib.stride_tricks.sliding_window_view(d.astype(np.float64), (3, 3), axis=(2, 3))
     want = np.einsum("tchwij,ocij->tohw", windows, some.astype(np.float64), optimize=True)
-    scale = float(np.sqrt(np.mean(want * want))) if want.size else 0.0
-    if scale == 0.0:
-        return 0.0
-    return float(np.abs(got - want).max() / scale)
+    scale = np.sqrt(np.mean(want * want, axis=(0, 2, 3), keepdims=True))
+    error = np.abs(got - want) / np.where(scale == 0.0, 1.0, scale)
+    return float(error.max(initial=0.0))

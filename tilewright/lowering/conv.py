@@ -318,7 +318,7 @@ def _winograd(ctx: LowerContext, shape: ConvShape, dtype: DType, algorithm: str)
         raise ctx.unsupported(f"algorithm {algorithm!r} for this convolution")
     if dtype != dtypes.float32:
         raise ctx.unsupported(f"algorithm {algorithm!r} in {dtype}")
-    grid = TileGrid.of(shape.batch, *shape.out_spatial, known.tile)
+    grid = TileGrid.of(shape.batch, shape.out_spatial, known.tile)
     reach = [t * known.tile + 2 for t in (grid.rows, grid.columns)]
     sides = zip(reach, shape.pads_begin, shape.spatial, strict=True)
     whole = dataclasses.replace(shape, pads_end=tuple(r - b - s for r, b, s in sides))

@@ -57,8 +57,9 @@ class TileGrid:
     count: IntExpr
 
     @staticmethod
-    def of(batch: IntExpr, height: IntExpr, width: IntExpr, tile: int) -> TileGrid:
-        rows, columns = ceildiv(height, tile), ceildiv(width, tile)
+    def of(batch: IntExpr, size: Sequence[IntExpr], tile: int) -> TileGrid:
+        """The grid over ``batch`` results of ``size``, rows and columns."""
+        rows, columns = (ceildiv(d, tile) for d in size)
         return TileGrid(rows, columns, batch * rows * columns)
 
 

@@ -7,7 +7,8 @@ many is estimated for the weights at hand; an algorithm that loses more than ``L
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ from tilewright.graph_ir.rules.base import fixed_shape, int_attr, ints_attr, ten
 
 DIRECT = "direct"
 LIMIT = 1e-4
-"""The largest error estimate that is accepted: of the results' root mean square."""
+"""The largest error estimate that is accepted: of a channel's root mean square."""
 
 _MIN_CHANNELS = 8
 _MIN_MULTIPLIES = 2_500_000
@@ -31,58 +32,72 @@ _TRANSFORM = 12
 """Times in multiply-adds: a weight that comes from memory; both transforms, per element of a patch and channel."""
 
 
-def algorithm_pass(chosen: Mapping[str, str] | None = None) -> Pass:
-    """The pass; ``chosen`` are decisions from elsewhere by node name, which stand in for the estimate of time.
-
-    A choice that is impossible, forbidden or too inexact is refused like any other.
-    """
-
-    def run(graph: Graph, ctx: PassContext) -> Graph:
-        return _choose(graph, ctx, chosen or {})
-
-    return Pass("choose_algorithms", Level.ALL, Exactness.REASSOCIATING, run, rules=("winograd", *WINOGRAD))
-
-
-def _choose(graph: Graph, ctx: PassContext, chosen: Mapping[str, str]) -> Graph:
-    if "winograd" in ctx.disabled:
-        return graph
+def choose_algorithms(graph: Graph, ctx: PassContext) -> Graph:
+    """The graph with the algorithm on each convolution that should be fastest and is exact enough."""
     errors: dict[tuple[str, str], float] = {}
+    chosen: dict[str, str] = {}
     used: dict[str, float] = {}
-    nodes = []
     for node in graph.nodes:
-        name, error = _algorithm(graph, ctx, node, chosen.get(node.name), errors)
-        if name != DIRECT:
-            ctx.log.fire(name, node.name)
-            used[node.name] = error
-            node = node.with_attrs(algorithm=name)
-        nodes.append(node)
+        conv = _eligible(graph, node, ctx)
+        for name in conv.by_time() if conv is not None else ():
+            if _is_disabled(name, ctx.disabled):
+                continue
+            error = _error(graph, ctx, node, name, errors)
+            if error <= LIMIT:
+                ctx.log.fire(name, node.name)
+                chosen[node.name], used[node.name] = name, error
+                break
+            ctx.log.refuse(name, node.name, f"error estimate {error:.1e}, limit {LIMIT:.0e}")
     if not used:
         return graph
     worst = max(used, key=lambda n: used[n])
     ctx.log.note(
-        f"error estimate of the {len(used)} convolutions: at most {used[worst]:.1e} of the results' root mean square "
+        f"error estimate of the {len(used)} convolutions: at most {used[worst]:.1e} of a channel's root mean square "
         f"({worst}), limit {LIMIT:.0e}"
     )
+    return with_algorithms(graph, chosen)
+
+
+def algorithm_of(node: Node) -> str:
+    """The algorithm that a node has."""
+    return str(node.attr("algorithm", DIRECT))
+
+
+def algorithms_of(graph: Graph, disabled: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
+    """The algorithms that each node which has a choice may use, by name; ``disabled`` as in :func:`run_passes`."""
+    ctx = PassContext.for_graph(graph)
+    errors: dict[tuple[str, str], float] = {}
+    out: dict[str, tuple[str, ...]] = {}
+    for node in graph.nodes:
+        conv = _eligible(graph, node, ctx)
+        if conv is None or not conv.is_worth_trying():
+            continue
+        names = [n for n in WINOGRAD if not _is_disabled(n, disabled) and _error(graph, ctx, node, n, errors) <= LIMIT]
+        if names:
+            out[node.name] = (DIRECT, *names)
+    return out
+
+
+def with_algorithms(graph: Graph, algorithms: Mapping[str, str]) -> Graph:
+    """The graph with the given algorithms, by node name."""
+    nodes = [n.with_attrs(algorithm=algorithms[n.name]) if n.name in algorithms else n for n in graph.nodes]
     return graph.replace(nodes=tuple(nodes))
 
 
-def _algorithm(
-    graph: Graph, ctx: PassContext, node: Node, wish: str | None, errors: dict[tuple[str, str], float]
-) -> tuple[str, float]:
-    """The algorithm for a node, and its estimated error."""
-    conv = _eligible(graph, ctx, node)
-    if conv is None or wish == DIRECT:
-        return DIRECT, 0.0
-    for name in conv.by_time() if wish is None else [wish]:
-        if name in ctx.disabled:
-            continue
-        key = (name, node.inputs[1])
-        if key not in errors:
-            errors[key] = estimated_error(conv.weight, WINOGRAD[name])
-        if errors[key] <= LIMIT:
-            return name, errors[key]
-        ctx.log.refuse(name, node.name, f"error estimate {errors[key]:.1e}, limit {LIMIT:.0e}")
-    return DIRECT, 0.0
+def _is_disabled(name: str, disabled: Collection[str]) -> bool:
+    return not {name, "winograd", "choose_algorithms"}.isdisjoint(disabled)
+
+
+def _error(
+    graph: Graph, ctx: PassContext, node: Node, name: str, known: dict[tuple[str, str], float]
+) -> float:
+    """The estimate for the node's weight."""
+    key = (name, node.inputs[1])
+    if key not in known:
+        weight = ctx.array(graph, node.inputs[1])
+        with np.errstate(over="ignore", invalid="ignore"):  # an error that is not finite is refused by the caller
+            known[key] = math.inf if weight is None else estimated_error(weight, WINOGRAD[name])
+    return known[key]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,12 +109,17 @@ class _Conv:
     height: int
     width: int
 
+    def is_worth_trying(self) -> bool:
+        """True unless it is small."""
+        oc, ic = self.weight.shape[:2]
+        return min(ic, oc) >= _MIN_CHANNELS and 9 * ic * oc * self.batch * self.height * self.width >= _MIN_MULTIPLIES
+
     def by_time(self) -> list[str]:
         """Algorithms that should be faster than the direct one, fastest first."""
+        if not self.is_worth_trying():
+            return []
         oc, ic = self.weight.shape[:2]
         pixels = self.batch * self.height * self.width
-        if min(ic, oc) < _MIN_CHANNELS or 9 * ic * oc * pixels < _MIN_MULTIPLIES:
-            return []
         direct = 9 * ic * oc * (pixels + _WEIGHT_LOAD)
         times = {name: self._time(a) for name, a in WINOGRAD.items()}
         return sorted((name for name, t in times.items() if t < direct), key=lambda name: times[name])
@@ -108,10 +128,10 @@ class _Conv:
         oc, ic = self.weight.shape[:2]
         tiles = self.batch * -(-self.height // a.tile) * -(-self.width // a.tile)
         products = ic * oc * (tiles + _WEIGHT_LOAD)
-        return a.patch**2 * (products + _TRANSFORM * tiles * (ic + oc))
+        return float(a.patch**2 * (products + _TRANSFORM * tiles * (ic + oc)))
 
 
-def _eligible(graph: Graph, ctx: PassContext, node: Node) -> _Conv | None:
+def _eligible(graph: Graph, node: Node, ctx: PassContext) -> _Conv | None:
     """What there is to choose from; None where only the direct way is possible."""
     if node.op != "Conv" or node.domain not in ("", "ai.onnx") or node.attr("data_layout") != "NHWC":
         return None
@@ -123,4 +143,6 @@ def _eligible(graph: Graph, ctx: PassContext, node: Node) -> _Conv | None:
     return _Conv(w, *y_shape[:3]) if y.dtype == dtypes.float32 else None
 
 
-CHOOSE_ALGORITHMS = algorithm_pass()
+CHOOSE_ALGORITHMS = Pass(
+    "choose_algorithms", Level.ALL, Exactness.REASSOCIATING, choose_algorithms, rules=("winograd", *WINOGRAD)
+)

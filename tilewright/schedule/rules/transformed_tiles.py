@@ -181,30 +181,38 @@ def _divided(e: IntExpr) -> Iterator[tuple[str, int]]:
 
 
 def _decide_strip(s: Schedule, chain: Chain, counts: Sequence[int], target: Target) -> int:
-    """Tiles of a strip: a few rows of tiles or a part of a row, as many as the cache holds of the operand.
+    """Tiles of a strip: rows of tiles or a part of a row, strips of equal size if possible.
 
-    All tiles (the second form) where the weights do not stay in the cache from strip to strip.
+    By default half of what fits, where the weights stay in the cache from strip to strip. Where they do not, all tiles
+    (the second form), or as many as fit if all tiles would not stay in the third-level cache.
     """
-    operand = find_buffer(s.func, find_block(s.func, chain.before[-1]).buffer)
-    total = math.prod(counts)
-    size = product(operand.shape).value()
-    if size is None:
-        raise ScheduleError(f"{chain.product}: expected an operand of known size")
-    fits = min(target.l2_bytes // 2, LOCAL_BYTES) // max(1, size * operand.dtype.itemsize // total)
+    block = find_block(s.func, chain.product)
+    operand = find_block(s.func, chain.before[-1]).buffer
+    weights = next(x.buffer for x in loads(block.value) if x.buffer not in (block.buffer, operand))
+    total, size = math.prod(counts), _bytes(s, operand)
+    panels = find_buffer(s.func, block.buffer).shape[-2].value() or 1
+    fits = _fitting(size // total, _bytes(s, block.buffer) // (total * panels), target)
     row, rows = counts[-1], counts[-2] if len(counts) > 1 else 1
     options = {-(-row // k) for k in range(1, row + 1)} | {k * row for k in range(1, rows + 1)}
     options = {n for n in options if _FEWEST <= n <= fits}
-    even = [n for n in options if (row % n == 0 if n < row else rows * row % n == 0) and 2 * n <= fits]
-    weights = _weight_bytes(s, chain)
-    own = max(even, default=total) if weights <= 2 * target.l2_bytes else total
+    reused = _bytes(s, weights) <= 2 * target.l2_bytes
+    even = [n for n in options if (row % n if n < row else rows * row % n) == 0 and (2 * n <= fits or not reused)]
+    own = max(even, default=total) if reused or size > target.l3_bytes // 4 else total
     return int(s.sample_categorical(f"{chain.product}.strip", tuple(sorted({*options, total})), own))
 
 
-def _weight_bytes(s: Schedule, chain: Chain) -> int:
-    """Bytes of the product's other operand, which each strip reads once."""
-    block, own = find_block(s.func, chain.product), find_block(s.func, chain.before[-1]).buffer
-    other = next(x.buffer for x in loads(block.value) if x.buffer not in (block.buffer, own))
-    return (product(find_buffer(s.func, other).shape).value() or 0) * 4
+def _fitting(operand: int, products: int, target: Target) -> int:
+    """Tiles whose operand and products of one panel, of so many bytes a tile, fit in the cache as local buffers."""
+    room = min(target.l2_bytes, 2 * LOCAL_BYTES) * 3 // 4
+    return min(room // max(1, operand + products), LOCAL_BYTES // max(1, operand, products))
+
+
+def _bytes(s: Schedule, buffer: str) -> int:
+    b = find_buffer(s.func, buffer)
+    count = product(b.shape).value()
+    if count is None:
+        raise ScheduleError(f"{buffer}: expected a known size, got ({', '.join(map(str, b.shape))})")
+    return count * b.dtype.itemsize
 
 
 def _strips(

@@ -207,7 +207,7 @@ def test_the_same_command_goes_on_where_it_stopped(log: Path, tmp_path: Path) ->
 
 
 def test_same_seed_same_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def equally_heavy(lowered: LoweredModel, target: Target, env: Mapping[str, int], _: object) -> tuple[Task, ...]:
+    def equally_heavy(lowered: LoweredModel, target: Target, env: Mapping[str, int], *_: object) -> tuple[Task, ...]:
         return make_tasks(lowered, target, env, dict.fromkeys(lowered.funcs, 1.0))  # measured weights may differ
 
     monkeypatch.setattr(tilewright.tuning, "make_tasks", equally_heavy)

@@ -1,0 +1,134 @@
+"""Algorithms of a convolution: what records and choices say, what a build then uses, and what it may not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tilewright
+from tilewright.algorithms import find_options, other_algorithms, recorded_algorithms
+from tilewright.autotune.database import JSONDatabase, MemoryDatabase
+from tilewright.autotune.measure import TableMeasurer
+from tilewright.autotune.outcome import Ok
+from tilewright.autotune.records import Choice, from_line, make_record, to_line
+from tilewright.autotune.space import Space
+from tilewright.autotune.task import Task
+from tilewright.autotune.workload import canonical, workload_of
+from tilewright.codegen.host import detect_host
+from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.passes.choose_algorithms import algorithms_of, with_algorithms
+from tilewright.lowering.plan import lower_graph_to_plan
+from tilewright.tuned import network_of
+from tilewright.tuning import TuneOptions, prepare, tune_model
+
+HERE = detect_host().with_threads(2)
+ALL = ("direct", "winograd2", "winograd4")
+
+
+def conv_model(channels: int = 32, size: int = 24) -> onnx.ModelProto:
+    """Two convolutions of one shape, with a ReLU between."""
+    rng = np.random.default_rng(5)
+    weights = [rng.standard_normal((channels, channels, 3, 3)).astype(np.float32) / 17 for _ in range(2)]
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "first", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"], "relu"),
+        helper.make_node("Conv", ["b", "w1"], ["y"], "second", pads=[1, 1, 1, 1]),
+    ]
+    shape = [1, channels, size, size]
+    graph = helper.make_graph(
+        nodes, "convs", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(weights)],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+
+
+def passed(disabled: tuple[str, ...] = ()) -> Graph:
+    graph = tilewright.compile(conv_model(), target=HERE, stop_after="passes", disabled_pass=disabled)
+    assert isinstance(graph, Graph)
+    return graph
+
+
+def record(graph: Graph, algorithm: str, seconds: float) -> list[object]:
+    """Records of the default schedule of both convolutions with an algorithm."""
+    changed = with_algorithms(graph, dict.fromkeys(algorithms_of(graph), algorithm))
+    out = []
+    for func in lower_graph_to_plan(changed, HERE).funcs.values():
+        named = canonical(func)
+        task = Task(named, HERE)
+        out.append(make_record(task, Space(named, HERE).default(), Ok(seconds, (seconds,), 0.0, 0.1), time=1.0))
+    return out
+
+
+def test_every_algorithm_is_an_option() -> None:
+    graph = passed()
+    assert set(algorithms_of(graph).values()) == {ALL}
+    options = find_options(graph, HERE)
+    assert len(options) == 2
+    assert all(len(set(o.workloads.values())) == 3 for o in options)
+    assert {a for x in other_algorithms(options) for a in x.values()} == set(ALL) - {o.own for o in options}
+
+
+@pytest.mark.parametrize("name", ["winograd", "choose_algorithms"])
+def test_a_forbidden_algorithm_is_no_option(name: str) -> None:
+    graph = passed((name,))
+    assert find_options(graph, HERE, (name,)) == ()
+    assert {n.attr("algorithm") for n in graph.nodes} == {None}
+
+
+@pytest.mark.parametrize("fast", ALL)
+def test_the_algorithm_with_the_fastest_record_is_used(fast: str) -> None:
+    graph = passed()
+    lines = [x for a in ALL for x in record(graph, a, 1e-4 if a == fast else 2e-4)]
+    options = find_options(graph, HERE)
+    found = recorded_algorithms(options, HERE, MemoryDatabase(lines), "net")
+    assert {found.get(o.node, o.own) for o in options} == {fast}
+    only = MemoryDatabase(record(graph, "winograd2", 1e-9))
+    own = {o.own for o in options}
+    assert recorded_algorithms(options, HERE, only, "net") == {} or own == {"winograd2"}  # nothing to compare it with
+
+
+def test_a_choice_made_in_the_network_counts_before_records() -> None:
+    graph = passed()
+    network = network_of(lower_graph_to_plan(graph, HERE))
+    options = find_options(graph, HERE)
+    database = MemoryDatabase([x for a in ALL for x in record(graph, a, 1e-4 if a == "direct" else 2e-4)])
+    for time, name in enumerate(("winograd2", "winograd4", "direct")):
+        for o in options:
+            seconds = dict.fromkeys(ALL, 1e-4)
+            database.append(Choice(o.workloads[o.own], network, HERE, name, seconds, float(time)))
+        found = recorded_algorithms(options, HERE, database, network)
+        assert {found.get(o.node, o.own) for o in options} == {name}
+    other = dataclasses.replace(HERE, cpu="another")
+    assert recorded_algorithms(options, other, database, network) == {}
+
+
+def test_choices_are_lines_of_the_log(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    c = Choice("0" * 64, "net", HERE, "winograd4", {"direct": 2e-3, "winograd4": 1e-3}, 7.0, {"later": [1]})
+    assert from_line(to_line(c)) == c
+    database = JSONDatabase(tmp_path / "log.jsonl")
+    database.append(c)
+    assert JSONDatabase(tmp_path / "log.jsonl").choice("0" * 64, HERE, "net") == c
+    assert database.prune() == 0
+    assert database.choice("0" * 64, HERE, "another") is None
+
+
+def test_tuning_tries_the_algorithms_and_builds_use_what_it_chose() -> None:
+    database = MemoryDatabase()
+    options = TuneOptions(time_budget_s=None, max_trials=8, threads=2)
+    prepared = prepare(conv_model(), options)
+    assert {a for v in prepared.variants for a in v.algorithms.values()} == set(ALL)
+    done = tune_model(conv_model(), database, measurer=TableMeasurer(lambda c: 1e-4), options=options)
+    choices = [x for x in database.lines() if isinstance(x, Choice)]
+    assert choices
+    assert all(set(c.seconds) == set(ALL) for c in choices)
+    model = tilewright.compile(conv_model(), threads=2, database=database)
+    assert {r.kernel for r in model.coverage().rows} == {r.kernel for r in done.coverage.rows}
+    x = np.random.default_rng(0).standard_normal((1, 32, 24, 24)).astype(np.float32)
+    plain = tilewright.compile(conv_model(), threads=2, disabled_pass=["winograd"])
+    np.testing.assert_allclose(model.run({"x": x})["y"], plain.run({"x": x})["y"], atol=1e-4)
+    assert workload_of(next(iter(prepared.lowered.funcs.values()))).hash in {t.workload for t in prepared.tasks}

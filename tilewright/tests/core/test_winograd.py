@@ -1,0 +1,43 @@
+"""The matrices of Winograd's algorithms, and the error estimate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.core.winograd import WINOGRAD, estimated_error, transformed_weight
+
+
+@pytest.mark.parametrize("name", WINOGRAD)
+def test_the_matrices_compute_a_convolution(name: str) -> None:
+    a = WINOGRAD[name]
+    rng = np.random.default_rng(1)
+    d, g = rng.standard_normal((a.patch, a.patch)), rng.standard_normal((1, 1, 3, 3))
+    b_t, a_t = np.asarray(a.b_t, np.float64), np.asarray(a.a_t, np.float64)
+    got = a_t @ (transformed_weight(g, a)[0, 0] * (b_t @ d @ b_t.T)) @ a_t.T
+    windows = np.lib.stride_tricks.sliding_window_view(d, (3, 3))
+    np.testing.assert_allclose(got, (windows * g).sum((2, 3)), rtol=1e-12, atol=1e-12)
+
+
+def test_larger_tiles_lose_more() -> None:
+    w = np.random.default_rng(0).standard_normal((33, 40, 3, 3)).astype(np.float32)
+    small, large = (estimated_error(w, WINOGRAD[n]) for n in ("winograd2", "winograd4"))
+    assert 1e-8 < small < 1e-5
+    assert small < large < 1e-4
+
+
+def test_each_channel_is_measured_by_itself() -> None:
+    w = np.random.default_rng(0).standard_normal((8, 8, 3, 3)).astype(np.float32)
+    even = estimated_error(w, WINOGRAD["winograd4"])
+    w *= np.logspace(-9, 9, 8, dtype=np.float32)[:, None, None, None]
+    assert 0.1 * even < estimated_error(w, WINOGRAD["winograd4"]) < 10 * even
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_results_that_overflow_have_an_infinite_error() -> None:
+    for value in (np.nan, 3e38):
+        assert not estimated_error(np.full((4, 9, 3, 3), value, np.float32), WINOGRAD["winograd4"]) <= 1.0
+
+
+def test_weights_without_results_have_no_error() -> None:
+    assert estimated_error(np.zeros((4, 4, 3, 3), np.float32), WINOGRAD["winograd4"]) == 0.0

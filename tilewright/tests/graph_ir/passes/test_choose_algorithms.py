@@ -1,0 +1,96 @@
+"""Which convolutions get an algorithm with fewer products, and why others do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.core.winograd import WINOGRAD
+from tilewright.graph_ir.builder import Dim, GraphBuilder
+from tilewright.graph_ir.ir import Attribute, Graph
+from tilewright.graph_ir.passes.base import PassContext
+from tilewright.graph_ir.passes.choose_algorithms import CHOOSE_ALGORITHMS, algorithm_pass
+from tilewright.graph_ir.pipeline import run_passes
+from tilewright.tests.graph_ir.rewriting import apply
+
+
+def weight(oc: int, ic: int, *taps: int) -> np.ndarray:
+    return np.random.default_rng(2).standard_normal((oc, ic, *taps)).astype(np.float32)
+
+
+def conv(shape: tuple[Dim, ...] = (1, 28, 28, 32), w: np.ndarray | None = None, **attrs: Attribute) -> Graph:
+    b = GraphBuilder("g")
+    x = b.input("x", "float32", shape)
+    w = weight(32, 32, 3, 3) if w is None else w
+    return b.build(b.op("Conv", x, w, **{"pads": (1, 1, 1, 1), "data_layout": "NHWC", **attrs}))  # type: ignore[arg-type]
+
+
+def chosen(graph: Graph, *disabled: str, **wishes: str) -> str:
+    new = algorithm_pass(wishes).apply(graph, PassContext.for_graph(graph, disabled=disabled))
+    return str(new.nodes[0].attr("algorithm", "direct"))
+
+
+def test_the_fastest_algorithm_is_chosen_and_nothing_else_changes() -> None:
+    new, ctx = apply(conv(), "choose_algorithms")
+    assert new.nodes[0].attr("algorithm") == "winograd4"
+    assert [f.what for f in ctx.log.fired] == ["winograd4"]
+    assert "error estimate of the 1 convolutions: at most" in ctx.log.notes[0]
+
+
+def test_few_pixels_and_many_channels_take_the_smaller_weights() -> None:
+    assert chosen(conv((1, 7, 7, 256), weight(256, 256, 3, 3))) == "winograd2"
+
+
+def test_one_algorithm_or_all_can_be_forbidden() -> None:
+    assert chosen(conv(), "winograd4") == "winograd2"
+    assert chosen(conv(), "winograd2") == "winograd4"
+    assert chosen(conv(), *WINOGRAD) == "direct"
+    assert chosen(conv(), "winograd") == "direct"
+
+
+def test_decisions_from_elsewhere_stand_in_for_the_estimate_of_time() -> None:
+    name = conv().nodes[0].name
+    assert chosen(conv(), **{name: "winograd2"}) == "winograd2"
+    assert chosen(conv(), **{name: "direct"}) == "direct"
+    assert chosen(conv(), "winograd2", **{name: "winograd2"}) == "direct"
+    small = conv((1, 3, 3, 4), weight(4, 4, 3, 3))
+    assert chosen(small) == "direct"
+    assert chosen(small, **{name: "winograd4"}) == "winograd4"
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        conv(strides=(2, 2)), conv(dilations=(2, 2)), conv(w=weight(32, 16, 3, 3), group=2),
+        conv(w=weight(32, 32, 5, 5)),
+        conv((1, 28, "w", 32)), conv(("n", 28, 28, 32)), conv((1, 32, 28, 28), data_layout="NCHW"),
+        conv((1, 112, 112, 3), weight(64, 3, 3, 3)), conv((1, 5, 5, 64), weight(64, 64, 3, 3)),
+    ],
+    ids=["stride", "dilation", "group", "kernel", "symbolic", "batch", "layout", "channels", "small"],
+)  # fmt: skip
+def test_others_stay_direct(graph: Graph) -> None:
+    assert chosen(graph) == "direct"
+    assert CHOOSE_ALGORITHMS.apply(graph, PassContext.for_graph(graph)) is graph
+
+
+def test_a_weight_that_is_not_constant_stays_direct() -> None:
+    b = GraphBuilder("g")
+    x, w = b.input("x", "float32", (1, 28, 28, 32)), b.input("w", "float32", (32, 32, 3, 3))
+    assert chosen(b.build(b.op("Conv", x, w, pads=(1, 1, 1, 1), data_layout="NHWC"))) == "direct"
+
+
+def test_an_inexact_algorithm_is_refused() -> None:
+    graph = conv(w=np.full((32, 32, 3, 3), 3e38, np.float32))
+    ctx = PassContext.for_graph(graph)
+    assert CHOOSE_ALGORITHMS.apply(graph, ctx) is graph
+    assert [r.what for r in ctx.log.refused] == ["winograd4", "winograd2"]
+    assert all("error estimate" in r.reason and "limit 1e-04" in r.reason for r in ctx.log.refused)
+
+
+def test_the_pipeline_prints_the_estimate() -> None:
+    graph = conv((1, 32, 28, 28), data_layout="NCHW")
+    _, report = run_passes(graph)
+    assert report.fired("winograd4") == 1
+    assert "error estimate of the 1 convolutions" in report.explain()
+    assert all("algorithm" not in dict(n.attrs) for n in run_passes(graph, disabled=["winograd"])[0].nodes)
+    assert all("algorithm" not in dict(n.attrs) for n in run_passes(graph, "extended")[0].nodes)
