@@ -19,6 +19,7 @@ from tilewright.tensor_ir.ir import (
     Loop,
     Stmt,
     map_children,
+    partial_outputs,
     seq,
     walk,
 )
@@ -35,6 +36,9 @@ def within(func: Func, param: str, shape: Sequence[IntExpr], offsets: Sequence[i
     own = func.params[place]
     if place >= len(func.params) - func.outputs and not _is_written_once(func, param):
         func = _copied_out(func, own)
+    if place >= len(func.params) - func.outputs:
+        parts = ", ".join(sorted({*partial_outputs(func), param}))
+        func = dataclasses.replace(func, attrs=tuple(sorted({**dict(func.attrs), "parts": parts}.items())))
     params = tuple(dataclasses.replace(b, shape=tuple(shape)) if b.name == param else b for b in func.params)
     return dataclasses.replace(func, params=params, body=_moved(func.body, param, offsets))
 
@@ -111,7 +115,7 @@ def border_func(dtype: DType, shape: Sequence[IntExpr], offsets: Sequence[int], 
                 full = [*extents[:d], extent, *extents[d + 1 :]]
                 nests.append(_zeros(f"border{len(nests)}", at, full, zero))
         starts[d], extents[d] = const(offset), size
-    return Func("border", (Buffer("o0", dtype, tuple(shape)),), 1, dims, seq(*nests))
+    return Func("border", (Buffer("o0", dtype, tuple(shape)),), 1, dims, seq(*nests), (("parts", "o0"),))
 
 
 def _zeros(name: str, starts: Sequence[IntExpr], extents: Sequence[IntExpr], zero: Const) -> Stmt:

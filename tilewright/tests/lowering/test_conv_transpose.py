@@ -1,4 +1,4 @@
-"""ConvTranspose against the reference: every kind of phase, constant and computed weights, static and symbolic sizes."""
+"""ConvTranspose against the reference: every kind of phase, constant and computed weights, symbolic sizes."""
 
 from __future__ import annotations
 
