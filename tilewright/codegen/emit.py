@@ -6,9 +6,10 @@ with a parallel loop is handed to the team (:mod:`tilewright.codegen.team`) as `
 chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0
 the other nests. Without a team (null), and for other phases, the one call is chunk 0 of 1.
 
-The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets two
-arguments overlap unless the function says so with the attribute ``inplace = "out:in, ..."``). Phases are functions of
-their own because such facts must not reach from one to the next, where other threads have written the same buffers.
+The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets a kernel
+touch an element through two arguments unless the function says so with the attribute ``inplace = "out:in, ..."``).
+Phases are functions of their own because such facts must not reach from one to the next, where other threads have
+written the same buffers.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ function   float32   float64   method for float32
 exp        1.5       2         Cody-Waite reduction by ln 2, degree 6
 log        2         2         mantissa in [sqrt 1/2, sqrt 2), degree 9
 tanh       6         4         odd rational 13/6, clamped
-sigmoid    4         4         exp(-|x|) / (1 + exp(-|x|)), no overflow
+sigmoid    7         4         s / (s + p) with exp(-x) = p / s; 3 while |x| < 20. No overflow
 erf        2         2         two polynomials, the outer one under exp
 sin, cos   2         2         reduction in float64; float32 polynomials. |x| <= 2**40 (float64: 2**30)
 tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh, pow: computed in float64 and rounded
@@ -30,7 +30,12 @@ from tilewright.codegen.llvm_types import float_literal
 
 MathFunction: TypeAlias = Callable[[Code, Sequence[Value]], Value]
 _LOG2E = 1.4426950408889634
+_LN2 = 0.6931471805599453
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.42860682030941723212e-6
+_SCALED_EXP = tuple(k * 2.0**64 for k in (0.00829029733, 0.0418980228, 0.16667637, 0.499991488, 0.999999707, 1.0))
+"""``2**64 exp(r)`` for ``|r| <= ln(2) / 2``, to 1e-7."""
+_ROUNDS = 12582912.0
+"""Added to a float32 below 2**22, leaves it rounded to an integer, which stands in the low bits of the sum."""
 _INF = float("inf")
 
 
@@ -107,10 +112,21 @@ def _tanh(c: Code, a: Sequence[Value]) -> Value:
 
 
 def _sigmoid(c: Code, a: Sequence[Value]) -> Value:
+    """``1 / (1 + exp(-x))`` as ``s / (s + p)`` with ``exp(-x) = p / s`` and ``s`` a power of two: no scaling step.
+
+    Both are 2**64 times what they stand for, so that ``s`` stays a normal number where the result is not.
+    """
     x = a[0]
-    e = _exp_of(c, c.fneg(c.intrinsic("fabs", x)))
-    top = c.select(c.compare("olt", x, c.const(0.0, x)), e, c.const(1.0, x))
-    return c.fdiv(top, c.fadd(e, 1.0))
+    x = c.select(c.compare("olt", x, c.const(-105.0, x)), c.const(-105.0, x), x)
+    x = c.select(c.compare("ogt", x, c.const(43.0, x)), c.const(43.0, x), x)
+    shifted = c.fma(x, -_LOG2E, _ROUNDS)
+    n = c.fsub(shifted, _ROUNDS)
+    r = c.fma(n, -_LN2, c.fneg(x))
+    p = c.polynomial(r, _SCALED_EXP)
+    bits = c.convert("bitcast", shifted, "i32")  # n in its low bits
+    power = c.binary("sub", c.const((127 + 64) << 23, bits), c.binary("shl", bits, c.const(23, bits)))
+    s = c.convert("bitcast", power, "float")
+    return c.fdiv(s, c.fadd(s, p))
 
 
 def _erf(c: Code, a: Sequence[Value]) -> Value:

@@ -344,17 +344,12 @@ def lower_conv(ctx: LowerContext) -> tuple[Tensor, ...]:
 
 
 def lower_conv_transpose(ctx: LowerContext) -> tuple[Tensor, ...]:
-    """``ConvTranspose`` (X, W [, B]): a matrix product and a shuffle where windows do not overlap, else a convolution
+    """``ConvTranspose`` (X, W [, B]): a convolution a phase of the strides over the input, or, where it is dilated, one
     over the input with zeros between its elements."""
     shape = _transposed_shape(ctx)
     dtype = wide(ctx.output().dtype)
-    simple = (
-        shape.kernel == shape.strides and shape.groups == 1 and not shape.needs_padding
-        and all(d == 1 for d in shape.dilations) and ctx.constants[1] is not None
-        and all(o == i * s for o, i, s in zip(shape.out_spatial, shape.spatial, shape.strides, strict=True))
-    )  # fmt: skip
-    acc = _disjoint_windows(ctx, shape, dtype) if simple else _stuffed(ctx, shape, dtype)
-    return (_with_bias(ctx, shape, dtype, acc),)
+    plain = all(d == 1 for d in shape.dilations)
+    return (_with_bias(ctx, shape, dtype, (_phases if plain else _stuffed)(ctx, shape, dtype)),)
 
 
 def _transposed_shape(ctx: LowerContext) -> ConvShape:
@@ -376,31 +371,64 @@ def _transposed_shape(ctx: LowerContext) -> ConvShape:
     return dataclasses.replace(shape, pads_begin=tuple(map(const, begin)), pads_end=tuple(map(const, end)))
 
 
-def _disjoint_windows(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:
-    x = ctx.input(0)
-    rows = product((shape.batch, *shape.spatial))
-    cols = product((*shape.kernel, shape.out_channels))
-    width = panel_width(rows, cols, ctx.target, dtype.itemsize)
+def _phases(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:
+    """Outputs whose place has the same remainder by the strides are a convolution of the input with some of the taps.
 
-    def transform(w: np.ndarray) -> np.ndarray:
-        return pack_columns(np.moveaxis(w, 1, -1).reshape(w.shape[0], -1), width, dtype.numpy)
+    Output ``o`` of a dimension with stride ``s`` and padding ``b`` is ``sum over t of x[q - t] * w[r + s*t]`` with
+    ``q, r = (o + b) // s, (o + b) % s``. All phases ``r`` together are one convolution with ``s`` times the output
+    channels, its taps turned around and padded with zeros to ``ceil(k / s)`` in every phase; a shuffle puts them in
+    their places.
+    """
+    w = ctx.input(1)
+    begin = [int(b) for b in shape.pads_begin]
+    first = [b // s for b, s in zip(begin, shape.strides, strict=True)]
+    taps = tuple(-(-k // s) for k, s in zip(shape.kernel, shape.strides, strict=True))
+    sizes = [
+        ceildiv(o + b, s) - f for o, b, s, f in zip(shape.out_spatial, begin, shape.strides, first, strict=True)
+    ]
+    lead = [t - 1 - f for t, f in zip(taps, first, strict=True)]
+    tail = [q + t - 1 - p - i for q, t, p, i in zip(sizes, taps, lead, shape.spatial, strict=True)]
+    per_group, in_group = shape.out_channels // shape.groups, shape.channels // shape.groups
+    phases = 1
+    for s in shape.strides:
+        phases *= s
+    inner = dataclasses.replace(
+        shape, out_channels=shape.out_channels * phases, out_spatial=tuple(sizes), kernel=taps,
+        strides=(1,) * shape.rank, pads_begin=tuple(map(const, lead)), pads_end=tuple(tail),
+    )  # fmt: skip
 
-    packed = ctx.packed(1, transform, (ceildiv(cols, width), shape.channels, width), f"transposed_{width}", dtype)
-    ic = ctx.axis(shape.channels, "ic")
+    def to_oihw(a: np.ndarray) -> np.ndarray:
+        grouped = a.reshape(shape.groups, a.shape[0] // shape.groups, *a.shape[1:])
+        room = [(0, t * s - k) for t, s, k in zip(taps, shape.strides, shape.kernel, strict=True)]
+        full = np.pad(grouped, [(0, 0), (0, 0), (0, 0), *room])
+        split = full.reshape(*full.shape[:3], *(n for t, s in zip(taps, shape.strides, strict=True) for n in (t, s)))
+        at = range(3, 3 + 2 * shape.rank, 2)  # g, ic, oc, then (tap, phase) a dimension
+        order = np.flip(split, axis=tuple(at)).transpose(0, *(d + 1 for d in at), 2, 1, *at)
+        return order.reshape(-1, order.shape[shape.rank + 2], *taps)
 
-    def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        n, *at = unflatten(clamped(m, rows), shape.spatial)
-        return sum_over(x[shape.element(n, ic.index, at)].cast(dtype) * packed[no, ic, ni], ic)
+    def read_weight(oc: IntExpr, ic: IntExpr, k: Sequence[IntExpr]) -> Val:
+        group, column = oc // (phases * per_group), oc % (phases * per_group)
+        phase = unflatten(column // per_group, tuple(map(const, shape.strides[1:])))
+        place = [(t - 1 - i) * s + r for t, i, s, r in zip(taps, k, shape.strides, phase, strict=True)]
+        value = w[(group * in_group + ic, column % per_group, *place)]
+        for p, n, t, s in zip(place, shape.kernel, taps, shape.strides, strict=True):
+            if t * s != n:
+                value = select(in_range(p, 0, n), value, constant(0, value.dtype))
+        return value
 
-    full = (whole_tiles(rows, width, ctx.target, dtype.itemsize), ceildiv(cols, width), width)
-    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
+    weight = conv_weight(ctx, inner, dtype, to_oihw, "iohw_phases", read_weight)
+    acc = _dense(ctx, inner, dtype, padded_input(ctx, inner, dtype), weight, per_group * phases)
+    names = ["n", *_names(shape.rank), "c"]
+    columns = shape.out_channels * phases
+    full = (shape.batch, *sizes, columns)
+    whole = ctx.stage(compute(ctx.name("phases"), full, lambda *i: acc(i[0], i[-1], i[1:-1]), axis_names=names))
 
     def result(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
-        source = [p // s for p, s in zip(at, shape.strides, strict=True)]
-        phase = [p % s for p, s in zip(at, shape.strides, strict=True)]
-        col = flatten((const(0), *phase), tuple(map(const, shape.kernel)))
-        col = col * shape.out_channels + c
-        return acc[flatten((n, *source), shape.spatial), col // width, col % width]
+        moved = [p + b for p, b in zip(at, begin, strict=True)]
+        remainders = [p % s for p, s in zip(moved, shape.strides, strict=True)]
+        phase = flatten(remainders, tuple(map(const, shape.strides[1:])))
+        source = [p // s - f for p, s, f in zip(moved, shape.strides, first, strict=True)]
+        return whole[(n, *source, (c // per_group * phases + phase) * per_group + c % per_group)]
 
     return result
 

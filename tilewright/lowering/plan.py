@@ -28,6 +28,8 @@ from tilewright.graph_ir.run_time_sizes import is_sized_by_operands
 from tilewright.lowering.flops import func_bytes, func_flops
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.host_policy import HostPolicy
+from tilewright.lowering.storage import Window, plan_storage
+from tilewright.lowering.within import border_func, within
 from tilewright.tensor_ir.ir import Block, Const, Func, walk, walk_expr
 
 
@@ -95,6 +97,8 @@ class _PlanBuilder:
         self.constants: dict[str, np.ndarray] = {}
         self.steps: list[Step] = []
         self.assumptions = assumptions
+        self.windows: Mapping[str, Window] = {}
+        self.borders: Mapping[str, tuple[tuple[int, ...], tuple[IntExpr, ...]]] = {}
         self.policy = HostPolicy(graph.replace(values=self.values), target)
 
     # -- slots -------------------------------------------------------------------------------------------------
@@ -130,6 +134,7 @@ class _PlanBuilder:
         groups = (*fused, *self._output_copies())
         graph = self.graph
         defined_by_view = self._view_outputs(groups)
+        groups = self._place_in_larger(groups, defined_by_view)
         for group in groups:
             self.on_group(group)
             if group.kind not in (PatternKind.HOST, PatternKind.CONTROL):
@@ -146,6 +151,14 @@ class _PlanBuilder:
             graph.name, graph.inputs, graph.outputs, self.slots, tuple(self.steps), self.constants,
             tuple(self._bindings()), self.captures, self.assumptions,
         )  # fmt: skip
+
+    def _place_in_larger(self, groups: Sequence[Group], storage: Mapping[str, str]) -> tuple[Group, ...]:
+        """The groups that remain when values that can lie inside others do."""
+        inner = {i for g in groups for n in g.nodes for _, body in n.subgraphs() for i in captured(body)}
+        placed = plan_storage(self.graph, groups, self.values, {*self.graph.outputs, *storage, *inner})
+        self.values.update(placed.values)
+        self.windows, self.borders = placed.windows, placed.padded
+        return placed.groups
 
     def _output_copies(self) -> tuple[Group, ...]:
         """Groups that copy outputs which are inputs, constants, captures or repeated, so that each owns its storage."""
@@ -279,17 +292,34 @@ class _PlanBuilder:
 
     def _lower_kernel(self, group: Group, storage: Mapping[str, str]) -> None:
         lowered = lower_group(self.graph.replace(values=self.values), group, self.target)
-        kernel = self.kernels.name_of(lowered.func, "_".join(n.op for n in group.nodes))
         args = [self._use(i) for i in lowered.inputs]
         args += [self._packed_constant(lowered, i) for i in range(len(lowered.constants))]
-        args += [self._define(o, storage) for o in lowered.outputs]
-        dims = tuple(var(d) for d in lowered.func.dims)
+        args += lowered.outputs
+        func = lowered.func
+        for k, name in enumerate(args):
+            if (window := self.windows.get(name)) is not None:
+                args[k] = window.root
+                func = within(func, func.params[k].name, self._type(window.root)[1] or (), window.offsets)
+        for root in args[len(args) - func.outputs :]:
+            if root not in self.slots and root in self.borders:
+                self._fill_border(root, group)
+            self._define(root, storage)
+        kernel = self.kernels.name_of(func, "_".join(n.op for n in group.nodes))
         self.steps.append(
             KernelStep(
-                kernel, tuple(args), dims, tuple(n.name for n in group.nodes), False,
+                kernel, tuple(args), tuple(map(var, func.dims)), tuple(n.name for n in group.nodes), False,
                 func_flops(lowered.func), func_bytes(lowered.func),
             )
         )  # fmt: skip
+
+    def _fill_border(self, root: str, group: Group) -> None:
+        """A step that writes zeros around what ``group`` and others compute in the middle of ``root``."""
+        dtype, shape = self._type(root)
+        func = border_func(dtype, shape or (), *self.borders[root])
+        kernel = self.kernels.name_of(func, "border")
+        nodes = (group.nodes[-1].name,)
+        dims = tuple(map(var, func.dims))
+        self.steps.append(KernelStep(kernel, (root,), dims, nodes, False, const(0), const(0)))
 
     def _packed_constant(self, lowered: LoweredGroup, i: int) -> str:
         packed = lowered.constants[i]

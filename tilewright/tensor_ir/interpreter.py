@@ -39,6 +39,7 @@ from tilewright.tensor_ir.ir import (
     Seq,
     Stmt,
     Store,
+    partial_outputs,
 )
 from tilewright.tensor_ir.scalar_eval import caster, literal, operation, to_values
 
@@ -58,7 +59,8 @@ def interpret(func: Func, args: Sequence[np.ndarray], dims: Mapping[str, int]) -
     """Run ``func`` on the arrays ``args`` (its inputs) and return fresh output arrays.
 
     Raises InputError for arrays that do not fit the parameters, InterpreterError for an index out of bounds, a read
-    of memory that was never written, an output element that was not written, or an integer division by zero.
+    of memory that was never written, an output element that was not written (0 in outputs of which the function says
+    that it writes a part), or an integer division by zero.
     """
     return prepare(func).run(args, dims)
 
@@ -164,6 +166,9 @@ def _input_memory(func: Func, buffer: Buffer, array: np.ndarray, env: Mapping[st
 
 
 def _output_array(func: Func, buffer: Buffer, memory: _Memory) -> np.ndarray:
+    if buffer.name in partial_outputs(func):
+        zero = 0.0 if buffer.dtype.is_float else 0
+        memory.cells[:] = [zero if v is None else v for v in memory.cells]
     for flat, v in enumerate(memory.cells):
         if v is None:
             where = ", ".join(str(int(i)) for i in np.unravel_index(flat, memory.shape)) if memory.shape else ""

@@ -260,6 +260,11 @@ class Func:
     intrinsics: tuple[TensorIntrin, ...] = ()
 
 
+def partial_outputs(func: Func) -> tuple[str, ...]:
+    """Outputs of which the function writes a part, from the attribute ``parts``: ``"o0, o1"``."""
+    return tuple(n.strip() for n in dict(func.attrs).get("parts", "").split(",") if n.strip())
+
+
 # -- building and walking ----------------------------------------------------------------------------------------
 def seq(*stmts: Stmt) -> Stmt:
     """``stmts`` in order, flattened; the statement itself if there is one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.core.errors import ScheduleError
+from tilewright.core.intexpr import FloorDiv, Mod
 from tilewright.schedule.rules.facts import (
     all_blocks,
     expr_cost,
@@ -48,6 +49,8 @@ def _next(s: Schedule, kept: set[str]) -> Block | None:
 
 def _should_inline(s: Schedule, block: Block) -> bool:
     users = consumers(s.func, block.buffer)
+    if _finishes_tiles(s, block) and any(_is_shuffled(user, block.buffer) for user in users):
+        return False
     uses = sum(1 for b in users for x in loads(b.value) if x.buffer == block.buffer)
     if uses > 1 and expr_size(block.value) * uses > _MAX_SIZE:
         return False
@@ -59,3 +62,14 @@ def _should_inline(s: Schedule, block: Block) -> bool:
             return False
     return cost <= _CHEAP or len(users) <= 1
 
+
+def _finishes_tiles(s: Schedule, block: Block) -> bool:
+    """True if the stage takes the results of a product out of its accumulator."""
+    products = {b.buffer for b in all_blocks(s.func) if is_multiply_add(b)}
+    return any(x.buffer in products for x in loads(block.value))
+
+
+def _is_shuffled(user: Block, buffer: str) -> bool:
+    """True if ``user`` reads ``buffer`` at quotients or remainders: its loops cannot walk over the buffer's tiles."""
+    reads = (x.indices for x in loads(user.value) if x.buffer == buffer)
+    return any(isinstance(a, (FloorDiv, Mod)) for index in reads for i in index for a in i.atoms())

@@ -63,3 +63,4 @@ def test_zeros_of_both_signs_are_different() -> None:
 def test_the_attribute_for_shared_bytes_is_kept() -> None:
     f = dataclasses.replace(dense(), attrs=(("inplace", "C:A"), ("note", "x")))
     assert canonical(f).attrs == (("inplace", "y0:x0"),)
+    assert canonical(dataclasses.replace(f, attrs=(("parts", "C"),))).attrs == (("parts", "y0"),)

@@ -9,7 +9,12 @@ from tilewright.core.winograd import WINOGRAD
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.ir import Attribute, Graph
 from tilewright.graph_ir.passes.base import PassContext
-from tilewright.graph_ir.passes.choose_algorithms import CHOOSE_ALGORITHMS, algorithm_pass
+from tilewright.graph_ir.passes.choose_algorithms import (
+    CHOOSE_ALGORITHMS,
+    algorithm_of,
+    algorithms_of,
+    with_algorithms,
+)
 from tilewright.graph_ir.pipeline import run_passes
 from tilewright.tests.graph_ir.rewriting import apply
 
@@ -25,8 +30,8 @@ def conv(shape: tuple[Dim, ...] = (1, 28, 28, 32), w: np.ndarray | None = None, 
     return b.build(b.op("Conv", x, w, **{"pads": (1, 1, 1, 1), "data_layout": "NHWC", **attrs}))  # type: ignore[arg-type]
 
 
-def chosen(graph: Graph, *disabled: str, **wishes: str) -> str:
-    new = algorithm_pass(wishes).apply(graph, PassContext.for_graph(graph, disabled=disabled))
+def chosen(graph: Graph, *disabled: str) -> str:
+    new = CHOOSE_ALGORITHMS.apply(graph, PassContext.for_graph(graph, disabled=disabled))
     return str(new.nodes[0].attr("algorithm", "direct"))
 
 
@@ -48,14 +53,14 @@ def test_one_algorithm_or_all_can_be_forbidden() -> None:
     assert chosen(conv(), "winograd") == "direct"
 
 
-def test_decisions_from_elsewhere_stand_in_for_the_estimate_of_time() -> None:
+def test_the_algorithms_that_may_be_chosen_instead() -> None:
     name = conv().nodes[0].name
-    assert chosen(conv(), **{name: "winograd2"}) == "winograd2"
-    assert chosen(conv(), **{name: "direct"}) == "direct"
-    assert chosen(conv(), "winograd2", **{name: "winograd2"}) == "direct"
-    small = conv((1, 3, 3, 4), weight(4, 4, 3, 3))
-    assert chosen(small) == "direct"
-    assert chosen(small, **{name: "winograd4"}) == "winograd4"
+    assert algorithms_of(conv()) == {name: ("direct", "winograd2", "winograd4")}
+    assert algorithms_of(conv(), ["winograd2"]) == {name: ("direct", "winograd4")}
+    assert algorithms_of(conv(), ["winograd"]) == {}
+    assert algorithms_of(conv((1, 3, 3, 4), weight(4, 4, 3, 3))) == {}
+    for algorithm in algorithms_of(conv())[name]:
+        assert algorithm_of(with_algorithms(conv(), {name: algorithm}).nodes[0]) == algorithm
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,128 @@
+"""Functions whose operands and results are parts of larger arrays, and the one that fills such an array's border."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from tilewright.core.dtypes import DType
+from tilewright.core.intexpr import IntExpr, const, var
+from tilewright.tensor_ir.ir import (
+    Alloc,
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    Func,
+    Load,
+    Loop,
+    Stmt,
+    map_children,
+    partial_outputs,
+    seq,
+    walk,
+)
+from tilewright.tensor_ir.loads import map_block_loads, rename_buffers
+from tilewright.tensor_ir.names import fresh_in, names_of
+
+
+def within(func: Func, param: str, shape: Sequence[IntExpr], offsets: Sequence[int]) -> Func:
+    """``func`` with parameter ``param`` being the part of an array of ``shape`` that begins at ``offsets``.
+
+    A result that a reduction computes, or that is read again, is computed aside and copied into its place.
+    """
+    place = next(i for i, b in enumerate(func.params) if b.name == param)
+    own = func.params[place]
+    if place >= len(func.params) - func.outputs and not _is_written_once(func, param):
+        func = _copied_out(func, own)
+    if place >= len(func.params) - func.outputs:
+        parts = ", ".join(sorted({*partial_outputs(func), param}))
+        func = dataclasses.replace(func, attrs=tuple(sorted({**dict(func.attrs), "parts": parts}.items())))
+    params = tuple(dataclasses.replace(b, shape=tuple(shape)) if b.name == param else b for b in func.params)
+    return dataclasses.replace(func, params=params, body=_moved(func.body, param, offsets))
+
+
+def _is_written_once(func: Func, buffer: str) -> bool:
+    """True if one block without a reduction writes ``buffer`` and none reads it."""
+    blocks = [s for s in walk(func.body) if isinstance(s, Block)]
+    writers = [b for b in blocks if b.buffer == buffer]
+    read = any(x.buffer == buffer for b in blocks for x in _loads(b))
+    return len(writers) == 1 and not read and all(a.kind == "spatial" for a in writers[0].axes)
+
+
+def _loads(block: Block) -> list[Load]:
+    found: list[Load] = []
+
+    def note(x: Load) -> Expr:
+        found.append(x)
+        return x
+
+    map_block_loads(block, note)
+    return found
+
+
+def _copied_out(func: Func, out: Buffer) -> Func:
+    """``func`` with ``out`` computed in a buffer of its own and copied at the end."""
+    taken = names_of(func)
+    stage = fresh_in(taken, f"{out.name}_whole")
+    body = rename_buffers(func.body, {out.name: stage})
+    taken.add(stage)
+    name = fresh_in(taken, f"{out.name}_copy")
+    axes = tuple(Axis(f"{name}_i{d}_", n) for d, n in enumerate(out.shape))
+    index = tuple(var(a.name) for a in axes)
+    loops = [f"{name}_i{d}" for d in range(len(out.shape))]
+    copy: Stmt = Block(name, axes, tuple(map(var, loops)), out.name, index, Load(stage, index, out.dtype))
+    for loop, n in reversed(list(zip(loops, out.shape, strict=True))):
+        copy = Loop(loop, n, copy)
+    buffer = Buffer(stage, out.dtype, out.shape)
+    return dataclasses.replace(func, body=Alloc(buffer, seq(body, copy)))
+
+
+def _moved(s: Stmt, buffer: str, offsets: Sequence[int]) -> Stmt:
+    """``s`` with every index into ``buffer`` moved by ``offsets``."""
+
+    def moved(indices: tuple[IntExpr, ...]) -> tuple[IntExpr, ...]:
+        return tuple(i + o for i, o in zip(indices, offsets, strict=True))
+
+    def load(x: Load) -> Expr:
+        return dataclasses.replace(x, indices=moved(x.indices)) if x.buffer == buffer else x
+
+    def visit(x: Stmt) -> Stmt:
+        x = map_children(x, visit)
+        if isinstance(x, Block):
+            x = map_block_loads(x, load)
+            if x.buffer == buffer:
+                x = dataclasses.replace(x, indices=moved(x.indices))
+        return x
+
+    return visit(s)
+
+
+def border_func(dtype: DType, shape: Sequence[IntExpr], offsets: Sequence[int], inner: Sequence[IntExpr]) -> Func:
+    """A function that writes zeros around the part of ``shape`` that begins at ``offsets`` and has extents ``inner``.
+
+    The slabs before and after the part, dimension by dimension, each as wide as the part in the dimensions before.
+    """
+    zero = Const(0.0 if dtype.is_float else 0, dtype)
+    dims = tuple(sorted({v for d in shape for v in d.free_vars()}))
+    starts, extents = [const(0)] * len(shape), list(shape)
+    nests: list[Stmt] = []
+    for d, (offset, size) in enumerate(zip(offsets, inner, strict=True)):
+        for start, extent in ((const(0), const(offset)), (size + offset, shape[d] - size - offset)):
+            if extent != 0:
+                at = [*starts[:d], start, *starts[d + 1 :]]
+                full = [*extents[:d], extent, *extents[d + 1 :]]
+                nests.append(_zeros(f"border{len(nests)}", at, full, zero))
+        starts[d], extents[d] = const(offset), size
+    return Func("border", (Buffer("o0", dtype, tuple(shape)),), 1, dims, seq(*nests), (("parts", "o0"),))
+
+
+def _zeros(name: str, starts: Sequence[IntExpr], extents: Sequence[IntExpr], zero: Const) -> Stmt:
+    axes = tuple(Axis(f"{name}_i{d}_", n) for d, n in enumerate(extents))
+    loops = [f"{name}_i{d}" for d in range(len(extents))]
+    indices = tuple(var(a.name) + s for a, s in zip(axes, starts, strict=True))
+    nest: Stmt = Block(name, axes, tuple(map(var, loops)), "o0", indices, zero)
+    for loop, n in reversed(list(zip(loops, extents, strict=True))):
+        nest = Loop(loop, n, nest)
+    return nest
