@@ -112,7 +112,8 @@ class _Conv:
     def is_worth_trying(self) -> bool:
         """True unless it is small."""
         oc, ic = self.weight.shape[:2]
-        return min(ic, oc) >= _MIN_CHANNELS and 9 * ic * oc * self.batch * self.height * self.width >= _MIN_MULTIPLIES
+        products = 9 * ic * oc * self.batch * self.height * self.width
+        return bool(min(ic, oc) >= _MIN_CHANNELS and products >= _MIN_MULTIPLIES)
 
     def by_time(self) -> list[str]:
         """Algorithms that should be faster than the direct one, fastest first."""

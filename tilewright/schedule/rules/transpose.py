@@ -57,7 +57,10 @@ def _schedule(s: Schedule, block: str, target: Target) -> None:
 
 def _directions(s: Schedule, block: str, loops: list[str]) -> tuple[str, str]:
     """The loop over neighbours of what is read, and that over neighbours of what is written."""
-    store, load = block_accesses(s.func, block)
+    accesses = block_accesses(s.func, block)
+    if len(accesses) != 2:
+        raise ScheduleError(f"transpose({block}): expected one load and one store, got {len(accesses)} accesses")
+    store, load = accesses
     read = next((n for n in loops if load.stride(n) == 1), None)
     written = next((n for n in loops if store.stride(n) == 1), None)
     if read is None or written is None or read == written:
