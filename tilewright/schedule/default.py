@@ -2,7 +2,8 @@
 
 ``default_trace(func, target)`` is deterministic, never fails, and gives a trace that replays like any other. Classes:
 register tiles (matrix products, convolutions, pooling, outer reductions), rows (softmax, norms, inner reductions),
-spatial (elementwise, data movement, gathers); blocks with ordered axes stay as they were declared.
+spatial (elementwise, data movement, gathers), steps (stages that share loops: recurrences); other blocks with ordered
+axes stay as they were declared.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from tilewright.schedule.rules.facts import (
     loops_of,
     output_buffers,
     reduce_loops,
+    shared_loops,
 )
 from tilewright.schedule.rules.inlining import inline_stages
 from tilewright.schedule.rules.rows import schedule_reduction, try_rows
 from tilewright.schedule.rules.spatial import schedule_spatial
+from tilewright.schedule.rules.steps import schedule_step
 from tilewright.schedule.rules.tiles import try_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
@@ -55,6 +58,8 @@ def _next(s: Schedule, done: set[str]) -> Block | None:
 
 
 def _schedule_nest(s: Schedule, block: Block, target: Target, done: set[str]) -> Schedule:
+    if shared := shared_loops(s.func, block.name):
+        return _attempt(s, lambda a: schedule_step(a, block.name, shared, target))
     if is_spatial(block):
         feeders = [b for b in all_blocks(s.func) if b.name not in done and is_reduction(b) and _feeds(s, b, block)]
         for feeder in feeders:

@@ -13,6 +13,7 @@ from tilewright.schedule.rules.facts import (
     is_reduction,
     is_spatial,
     output_buffers,
+    shared_loops,
 )
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers
@@ -48,6 +49,8 @@ def _should_inline(s: Schedule, block: Block) -> bool:
     uses = sum(1 for b in users for x in loads(b.value) if x.buffer == block.buffer)
     if uses > 1 and expr_size(block.value) * uses > _MAX_SIZE:
         return False
+    if _finishes_reduction(s, block) and any(shared_loops(s.func, u.name) for u in users):
+        return False
     cost = expr_cost(block.value)
     for user in users:
         if is_multiply_add(user) and (not is_plain_read(block.value) or _is_packed_operand(block, user)):
@@ -55,6 +58,15 @@ def _should_inline(s: Schedule, block: Block) -> bool:
         if is_reduction(user) and cost > _CHEAP and len(users) > 1:
             return False
     return cost <= _CHEAP or len(users) <= 1
+
+
+def _finishes_reduction(s: Schedule, stage: Block) -> bool:
+    """True if ``stage`` alone reads a reduction: its tile can take the reduction in, which one among others cannot."""
+    read = {x.buffer for x in loads(stage.value)}
+    return any(
+        is_reduction(b) and b.buffer in read and [u.name for u in consumers(s.func, b.buffer)] == [stage.name]
+        for b in all_blocks(s.func)
+    )
 
 
 def _is_packed_operand(stage: Block, user: Block) -> bool:
