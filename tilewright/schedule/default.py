@@ -15,18 +15,16 @@ from tilewright.core.target import Target
 from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.rules.facts import (
     all_blocks,
-    block_accesses,
     is_reduction,
+    is_row_like,
     is_spatial,
-    loops_of,
     output_buffers,
-    reduce_loops,
     shared_loops,
 )
 from tilewright.schedule.rules.inlining import inline_stages
 from tilewright.schedule.rules.rows import schedule_reduction, try_rows
 from tilewright.schedule.rules.spatial import schedule_spatial
-from tilewright.schedule.rules.steps import schedule_step
+from tilewright.schedule.rules.steps import steps_rule
 from tilewright.schedule.rules.tiles import try_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
@@ -58,19 +56,20 @@ def _next(s: Schedule, done: set[str]) -> Block | None:
 
 
 def _schedule_nest(s: Schedule, block: Block, target: Target, done: set[str]) -> Schedule:
-    if shared := shared_loops(s.func, block.name):
-        return _attempt(s, lambda a: schedule_step(a, block.name, shared, target))
+    if steps_rule(s, block.name, target):
+        done |= {b.name for b in all_blocks(s.func) if shared_loops(s.func, b.name)}
+        return s
     if is_spatial(block):
         feeders = [b for b in all_blocks(s.func) if b.name not in done and is_reduction(b) and _feeds(s, b, block)]
         for feeder in feeders:
-            if not _row_like(s, feeder) and (tiled := try_tile(s, feeder.name, block.name, target)) is not None:
+            if not is_row_like(s, feeder.name) and (tiled := try_tile(s, feeder.name, block.name, target)) is not None:
                 done.add(feeder.name)
                 return tiled
         if feeders and (rows := try_rows(s, block.name, target, done)) is not None:
             return rows
         return _attempt(s, lambda a: schedule_spatial(a, block.name, target))
     if is_reduction(block) and all(a.kind != "ordered" for a in block.axes):
-        if not _row_like(s, block):
+        if not is_row_like(s, block.name):
             attempt = s.copy()
             try:
                 attempt.cache_write(block.name, "local")
@@ -98,20 +97,3 @@ def _feeds(s: Schedule, producer: Block, consumer: Block) -> bool:
     """True if only ``consumer`` reads the producer's buffer."""
     users = consumers(s.func, producer.buffer)
     return [u.name for u in users] == [consumer.name] and producer.buffer not in output_buffers(s.func)
-
-
-def _row_like(s: Schedule, block: Block) -> bool:
-    """True if the innermost reduction loop runs over neighbours and no other loop gives vectors."""
-    steps = reduce_loops(s.func, block.name)
-    if not steps:
-        return False
-    accesses = block_accesses(s.func, block.name)
-    spatial = [x.var for x in loops_of(s.func, block.name) if x.var not in steps]
-    inner = [x for x in accesses if not x.is_store]
-    unit_reduce = any(x.stride(steps[-1]) == 1 for x in inner)
-    store = next(x for x in accesses if x.is_store)
-    unit_spatial = any(
-        store.stride(n) == 1 and all(x.stride(n) in (0, 1) for x in inner) and any(x.stride(n) == 1 for x in inner)
-        for n in spatial
-    )
-    return unit_reduce and not unit_spatial

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, product
+from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.access import address, stride
 from tilewright.tensor_ir.analysis.scopes import (
     block_environment,
@@ -150,3 +151,20 @@ def widest_itemsize(func: Func, name: str) -> int:
     block = find_block(func, name)
     types = [b.dtype for b in buffers(func) if b.name == block.buffer] + [x.dtype for x in loads(block.value)]
     return max(4 if t.is_narrow_float else t.itemsize for t in types)
+
+
+def is_row_like(s: Schedule, name: str) -> bool:
+    """True if the innermost reduction loop runs over neighbours and no other loop gives vectors."""
+    steps = reduce_loops(s.func, name)
+    if not steps:
+        return False
+    accesses = block_accesses(s.func, name)
+    spatial = [x.var for x in loops_of(s.func, name) if x.var not in steps]
+    inner = [x for x in accesses if not x.is_store]
+    unit_reduce = any(x.stride(steps[-1]) == 1 for x in inner)
+    store = next(x for x in accesses if x.is_store)
+    unit_spatial = any(
+        store.stride(n) == 1 and all(x.stride(n) in (0, 1) for x in inner) and any(x.stride(n) == 1 for x in inner)
+        for n in spatial
+    )
+    return unit_reduce and not unit_spatial

@@ -11,6 +11,7 @@ from tilewright.schedule.rules.facts import (
     is_multiply_add,
     is_plain_read,
     is_reduction,
+    is_row_like,
     is_spatial,
     output_buffers,
     shared_loops,
@@ -49,7 +50,7 @@ def _should_inline(s: Schedule, block: Block) -> bool:
     uses = sum(1 for b in users for x in loads(b.value) if x.buffer == block.buffer)
     if uses > 1 and expr_size(block.value) * uses > _MAX_SIZE:
         return False
-    if _finishes_reduction(s, block) and any(shared_loops(s.func, u.name) for u in users):
+    if any(_is_apart(s, block, user) for user in users):
         return False
     cost = expr_cost(block.value)
     for user in users:
@@ -60,13 +61,19 @@ def _should_inline(s: Schedule, block: Block) -> bool:
     return cost <= _CHEAP or len(users) <= 1
 
 
-def _finishes_reduction(s: Schedule, stage: Block) -> bool:
-    """True if ``stage`` alone reads a reduction: its tile can take the reduction in, which one among others cannot."""
+def _is_apart(s: Schedule, stage: Block, user: Block) -> bool:
+    """True if ``stage`` finishes a reduction that a tile can take in, and ``user`` cannot be that tile.
+
+    It cannot among other blocks, and not where it reads an element in more than one place.
+    """
     read = {x.buffer for x in loads(stage.value)}
-    return any(
-        is_reduction(b) and b.buffer in read and [u.name for u in consumers(s.func, b.buffer)] == [stage.name]
-        for b in all_blocks(s.func)
-    )
+    sums = [b for b in all_blocks(s.func) if is_reduction(b) and b.buffer in read and not is_row_like(s, b.name)]
+    if not any([u.name for u in consumers(s.func, b.buffer)] == [stage.name] for b in sums):
+        return False
+    indices = [i for x in loads(user.value) if x.buffer == stage.buffer for i in x.indices]
+    used = frozenset[str]().union(*(i.free_vars() for i in indices))
+    repeats = any(a.name not in used and a.extent != 1 for a in user.axes)
+    return repeats or bool(shared_loops(s.func, user.name))
 
 
 def _is_packed_operand(stage: Block, user: Block) -> bool:

@@ -18,21 +18,41 @@ from tilewright.schedule.rules.facts import (
     loops_of,
     nanoseconds,
     reduce_loops,
+    shared_loops,
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import is_worth_spreading
 from tilewright.schedule.rules.spatial import schedule_spatial
 from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.scopes import find_block
 
 
-def schedule_step(s: Schedule, block: str, shared: Sequence[str], target: Target) -> None:
-    """Schedule ``block`` below the ``shared`` loops."""
-    reduction = next(is_reduction(b) for b in all_blocks(s.func) if b.name == block)
-    if reduction:
+def steps_rule(s: Schedule, block: str, target: Target) -> bool:
+    """Schedule ``block`` and all blocks that share its outermost loop; False if there are no others."""
+    shared = shared_loops(s.func, block)
+    if not shared:
+        return False
+    for name in _inside(s, shared[0]):
+        attempt = s.copy()
+        try:
+            _schedule(attempt, name, shared_loops(s.func, name), target)
+        except ScheduleError:
+            continue
+        s.adopt(attempt)
+    _spread(s, shared[0], target)
+    return True
+
+
+def _inside(s: Schedule, loop: str) -> list[str]:
+    """The blocks in ``loop``, in program order."""
+    return [b.name for b in all_blocks(s.func) if any(x.var == loop for x in loops_of(s.func, b.name))]
+
+
+def _schedule(s: Schedule, block: str, shared: Sequence[str], target: Target) -> None:
+    if is_reduction(find_block(s.func, block)):
         _tile(s, block, shared, target)
     else:
         schedule_spatial(s, block, target, above=len(shared))
-    _spread(s, shared[0], target)
 
 
 def _tile(s: Schedule, block: str, shared: Sequence[str], target: Target) -> None:
@@ -73,12 +93,12 @@ def _write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> Non
 
 
 def _spread(s: Schedule, loop: str, target: Target) -> None:
-    """Threads over the outermost shared loop, once, if that is legal and worth it."""
-    inside = [b.name for b in all_blocks(s.func) if any(x.var == loop for x in loops_of(s.func, b.name))]
-    first = next(x for x in loops_of(s.func, inside[0]) if x.var == loop)
+    """Threads over the outermost shared loop if that is legal and worth it."""
+    inside = _inside(s, loop)
+    extent = next(x.extent for x in loops_of(s.func, inside[0]) if x.var == loop)
     amounts = [nanoseconds(s.func, b) for b in inside]
     total = None if any(a is None for a in amounts) else sum(a for a in amounts if a is not None)
-    if first.kind != "serial" or first.extent == 1 or not is_worth_spreading(total, target):
+    if extent == 1 or not is_worth_spreading(total, target):
         return
     try:
         s.parallel(loop)
