@@ -172,9 +172,9 @@ class LowerContext:
         """Record a stage that overwrites elements of an earlier stage of the same rule."""
         self.parts.stages.append(change)
 
-    def recurrence(self, extent: IntLike, hint: str, stages: Sequence[Tensor | Update]) -> None:
-        """Record stages that run together, step by step along their first axis."""
-        self.parts.stages.append(Recurrence(self.name(hint), as_expr(extent), tuple(stages)))
+    def recurrence(self, loops: Sequence[tuple[str, IntExpr]], stages: Sequence[Tensor | Update]) -> None:
+        """Record stages that run together in common ``loops`` over their first axes, the steps innermost."""
+        self.parts.stages.append(Recurrence(tuple(loops), tuple(stages)))
 
     def axis(self, extent: IntLike, hint: str) -> ReduceAxis:
         """A reduction axis with a unique name."""

@@ -199,7 +199,7 @@ def _keep(
     """The part of a stage that the results depend on, under its final names."""
     if isinstance(stage, Recurrence):
         kept = tuple(_renamed(t, renames) for t in stage.stages if t.name in needed)
-        return Recurrence(stage.name, stage.extent, kept) if kept else None
+        return Recurrence(stage.loops, kept) if kept else None
     return _renamed(stage, renames) if stage.name in needed else None
 
 

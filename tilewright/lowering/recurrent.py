@@ -1,12 +1,13 @@
-"""LSTM, GRU and RNN: the input products as one hoisted stage, then a recurrence over the time steps.
+"""LSTM, GRU and RNN: all input products as one matrix product, then a recurrence over the time steps.
 
-A state buffer holds the state before step 0 in its row 0 and the state after step s in row s + 1. A reverse direction
-reads its inputs from the end. Beyond a sequence's own length the state stands still and the output is zero.
+A state buffer holds, for each direction, the state before step 0 in its row 0 and the state after step s in row s + 1.
+A reverse direction reads its inputs from the end. Beyond a sequence's own length the state stands still and the output
+is zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,8 +15,9 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.intexpr import IntExpr, ceildiv, const
 from tilewright.lowering.context import LowerContext, Rule, wide, widen, wrap_index
+from tilewright.lowering.contraction import clamped, pack_columns, packed_stage, panel_width, unflatten, whole_tiles
 from tilewright.lowering.elementwise import elu, hard_sigmoid, leaky_relu, sigmoid, softplus
 from tilewright.lowering.indexing import choose
 from tilewright.tensor_ir.compute import (
@@ -33,6 +35,10 @@ from tilewright.tensor_ir.compute import (
 )
 
 Activation = Callable[[Val], Val]
+Gates = Callable[..., Val]
+"""Reads the value of a gate: ``(gate, d, s, b, j)``."""
+_ACCUMULATORS = 8
+"""Vectors of one register tile of the recurrent product: enough to hide the latency of a multiply-add."""
 
 _ACTIVATIONS: dict[str, Callable[..., Val]] = {
     "relu": lambda x, a, b: op("max", x, 0.0),
@@ -56,17 +62,23 @@ _PARAMETERS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """One direction of a recurrent node: its sizes, and how to read its operands."""
+    """A recurrent node: its sizes, how to read its operands, and the stages that every kind of cell has.
+
+    ``d`` is the direction, ``s`` the step, ``b`` the sequence and ``j`` the hidden unit everywhere.
+    """
 
     c: LowerContext
-    direction: int
-    backwards: bool
+    backwards: tuple[bool, ...]
     gates: int
-    activations: tuple[Activation, ...]
+    activations: tuple[tuple[Activation, ...], ...]
 
     @property
     def batch_first(self) -> bool:
         return bool(self.c.attr_int("layout", 0))
+
+    @property
+    def directions(self) -> int:
+        return len(self.backwards)
 
     @property
     def steps(self) -> IntExpr:
@@ -84,43 +96,31 @@ class Cell:
     def dtype(self) -> DType:
         return wide(self.c.input(0).dtype)
 
+    def activation(self, n: int, d: IntExpr, v: Val) -> Val:
+        """Activation ``n`` of the direction."""
+        own = [a[n] for a in self.activations]
+        if all(_same(f, own[0]) for f in own):
+            return own[0](v)
+        return self.by_direction(d, lambda k: own[k](v))
+
+    def by_direction(self, d: IntExpr, pick: Callable[[int], Val]) -> Val:
+        """``pick`` of the direction."""
+        return choose(d, [const(k + 1) for k in range(self.directions)], pick)
+
     def length(self, b: IntExpr) -> Val | None:
         """The length of sequence ``b``; None if all have every step."""
         return self.c.input(4)[b].cast(dtypes.int64) if self.c.has_input(4) else None
 
-    def place(self, s: IntExpr, b: IntExpr) -> IntExpr:
+    def place(self, d: IntExpr, s: IntExpr, b: IntExpr) -> IntExpr:
         """The time of step ``s``, and the step of time ``s``."""
-        if not self.backwards:
+        if not any(self.backwards):
             return s
         n = self.length(b)
-        if n is None:
+        if n is None and all(self.backwards):
             return self.steps - 1 - s
         at = index_value(s)
-        return wrap_index(select(at < n, n - 1 - at, at), self.steps)
-
-    def x(self, s: IntExpr, b: IntExpr, k: IntExpr) -> Val:
-        t = self.place(s, b)
-        return widen(self.c.input(0)[(b, t, k) if self.batch_first else (t, b, k)])
-
-    def weight(self, operand: int, name: str) -> Callable[[IntExpr, IntExpr], Val]:
-        """``(k, g)`` element of a weight [directions, gates, k]; stored with gates innermost if it is a constant."""
-        c, d = self.c, self.direction
-        w = c.input(operand)
-        if c.constants[operand] is not None and all(s.is_const for s in w.shape):
-
-            def transposed(a: np.ndarray) -> np.ndarray:
-                turned: np.ndarray = a[d].T
-                return turned
-
-            packed = c.packed(operand, transposed, (w.shape[2], w.shape[1]), f"recurrent_{name}{d}")
-            return lambda k, g: widen(packed[k, g])
-        return lambda k, g: widen(w[d, g, k])
-
-    def bias(self, gate: int, j: IntExpr, recurrent: bool) -> Val:
-        """The input bias, or the recurrent bias, of a gate."""
-        if not self.c.has_input(3):
-            return constant(0.0, self.dtype)
-        return widen(self.c.input(3)[self.direction, self.hidden * (gate + (self.gates if recurrent else 0)) + j])
+        back = index_value(self.steps - 1 - s) if n is None else select(at < n, n - 1 - at, at)
+        return wrap_index(self.by_direction(d, lambda k: back if self.backwards[k] else at), self.steps)
 
     def clip(self, v: Val) -> Val:
         limit = self.c.attr_float("clip", 0.0)
@@ -130,131 +130,230 @@ class Cell:
         """The recorded state buffer, filled with the initial state in row 0 and zeros below."""
         c = self.c
 
-        def body(s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
+        def body(d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
             zero = constant(0.0, self.dtype)
             if not c.has_input(operand):
                 return zero
-            i = (b, const(self.direction), j) if self.batch_first else (const(self.direction), b, j)
+            i = (b, d, j) if self.batch_first else (d, b, j)
             return select(index_value(s).equal(0), widen(c.input(operand)[i]), zero)
 
-        return c.stage(compute(c.name(hint), (self.steps + 1, self.batch, self.hidden), body))
+        return c.stage(compute(c.name(hint), (self.directions, self.steps + 1, self.batch, self.hidden), body))
 
-    def products(self, first: int, count: int) -> Tensor:
-        """The recorded products of the inputs with the weights of ``count`` gates, plus the input bias."""
-        c, h = self.c, self.hidden
-        k = c.axis(c.input(0).shape[2], "k")
-        w = self.weight(1, "w")
-        name = c.name("x_products")
-        raw = compute(
-            name, (self.steps, self.batch, h * count),
-            lambda s, b, g: sum_over(self.x(s, b, k.index) * w(k.index, g + h * first), k),
-        )  # fmt: skip
-        return c.stage(raw)
+    def products(self, recurrent_bias: Callable[[int], bool]) -> Gates:
+        """The recorded products of all inputs with the weights of all gates, plus the biases.
 
-    def recurrent(self, source: Callable[..., Val], first: int, count: int) -> Tensor:
-        """The product of a state with the recurrent weights of ``count`` gates (part of a recurrence)."""
+        ``recurrent_bias``: for which gates the recurrent bias is added here as well.
+        """
+        c, x = self.c, self.c.input(0)
+        unit = self.hidden * self.gates
+        rows, columns, depth = x.shape[0] * x.shape[1], unit * self.directions, x.shape[2]
+        width = panel_width(rows, columns, c.target, self.dtype.itemsize)
+        if c.constants[1] is not None and columns.is_const and depth.is_const:
+
+            def transform(w: np.ndarray) -> np.ndarray:
+                return pack_columns(w.reshape(-1, w.shape[2]).T, width, self.dtype.numpy)
+
+            shape = (ceildiv(columns, width), depth, width)
+            packed = c.packed(1, transform, shape, f"recurrent_panels_{width}", self.dtype)
+        else:
+            packed = packed_stage(
+                c, (), depth, columns, width, self.dtype,
+                lambda _, k, n: widen(c.input(1)[n // unit, n % unit, k]),
+            )  # fmt: skip
+        k = c.axis(depth, "k")
+
+        def product(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+            return sum_over(widen(x[(*unflatten(clamped(m, rows), x.shape[1:2]), k.index)]) * packed[no, k, ni], k)
+
+        full = (whole_tiles(rows, width, c.target, self.dtype.itemsize), ceildiv(columns, width), const(width))
+        acc = c.stage(compute(c.name("acc"), full, product, axis_names=["m", "no", "ni"]))
+        biases = self._biases(recurrent_bias)
+
+        def with_bias(m: IntExpr, n: IntExpr) -> Val:
+            v = acc[m, n // width, n % width]
+            return v if biases is None else v + biases[n]
+
+        xs = c.stage(compute(c.name("x_products"), (rows, columns), with_bias))
+
+        def read(gate: int, d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
+            t = self.place(d, s, b)
+            row = b * self.steps + t if self.batch_first else t * self.batch + b
+            return xs[row, d * unit + self.hidden * gate + j]
+
+        return read
+
+    def _biases(self, recurrent_bias: Callable[[int], bool]) -> Tensor | None:
+        """One bias a column of ``products``: that of the inputs, and of the gates asked for the recurrent one too."""
+        c, h, unit = self.c, self.hidden, self.hidden * self.gates
+        if not c.has_input(3):
+            return None
+        both = [recurrent_bias(g) for g in range(self.gates)]
+        if c.constants[3] is not None and h.is_const:
+
+            def transform(b: np.ndarray) -> np.ndarray:
+                parts = b.astype(self.dtype.numpy).reshape(self.directions, 2, self.gates, -1)
+                total: np.ndarray = parts[:, 0] + parts[:, 1] * np.asarray(both)[None, :, None]
+                return total.reshape(-1)
+
+            return c.packed(3, transform, (unit * self.directions,), f"recurrent_bias_{both}", self.dtype)
+
+        def body(n: IntExpr) -> Val:
+            d, at = n // unit, n % unit
+            own, other = widen(c.input(3)[d, at]), widen(c.input(3)[d, at + unit])
+            return own + select(self._is_gate(at, both), other, 0.0)
+
+        return c.stage(compute(c.name("biases"), (unit * self.directions,), body))
+
+    def _is_gate(self, at: IntExpr, chosen: Sequence[bool]) -> Val:
+        """True where ``at``, a position among the gates, is in one of the chosen ones."""
+        gate = index_value(at // self.hidden)
+        found = constant(False, dtypes.bool_)
+        for g, yes in enumerate(chosen):
+            found = found | gate.equal(g) if yes else found
+        return found
+
+    def recurrent_bias(self, gate: int, d: IntExpr, j: IntExpr) -> Val:
+        """The recurrent bias of one gate."""
+        if not self.c.has_input(3):
+            return constant(0.0, self.dtype)
+        return widen(self.c.input(3)[d, self.hidden * (gate + self.gates) + j])
+
+    def recurrent(self, source: Callable[..., Val], first: int, count: int) -> tuple[Tensor, Gates]:
+        """The product of a state with the recurrent weights of ``count`` gates, a stage of the recurrence.
+
+        Its columns are ``[panel, gate, unit of the panel]``: one register tile holds all gates of some units.
+        """
         c, h = self.c, self.hidden
+        width = c.target.lanes(self.dtype.itemsize) * max(1, _ACCUMULATORS // count)
+        panels = ceildiv(h, width)
+        shape = (const(self.directions), panels, h, const(count), const(width))
+        if c.constants[2] is not None and h.is_const:
+
+            def transform(r: np.ndarray) -> np.ndarray:
+                gates = r.astype(self.dtype.numpy).reshape(r.shape[0], self.gates, r.shape[2], r.shape[2])
+                part = gates[:, first : first + count]
+                whole = -(-r.shape[2] // width) * width
+                padded = np.pad(part, ((0, 0), (0, 0), (0, whole - r.shape[2]), (0, 0)))
+                split = padded.reshape(r.shape[0], count, whole // width, width, r.shape[2])
+                return np.ascontiguousarray(split.transpose(0, 2, 4, 1, 3))
+
+            weights = c.packed(2, transform, shape, f"recurrent_gates_{first}_{count}", self.dtype)
+        else:
+
+            def body(d: IntExpr, no: IntExpr, k: IntExpr, g: IntExpr, ni: IntExpr) -> Val:
+                j = no * width + ni
+                value = widen(c.input(2)[d, h * (g + first) + j, k])
+                return select(index_value(j) < index_value(h), value, 0.0)
+
+            weights = c.stage(compute(c.name("r_panels"), shape, body))
         k = c.axis(h, "k")
-        r = self.weight(2, "r")
 
-        def body(s: IntExpr, b: IntExpr, g: IntExpr) -> Reduction:
-            return sum_over(source(s, b, k.index) * r(k.index, g + h * first), k)
+        def product(d: IntExpr, s: IntExpr, b: IntExpr, no: IntExpr, g: IntExpr, ni: IntExpr) -> Reduction:
+            return sum_over(source(d, s, b, k.index) * weights[d, no, k, g, ni], k)
 
-        return compute(c.name("h_products"), (self.steps, self.batch, h * count), body, ordered=(0,))
+        extents = (self.directions, self.steps, self.batch, panels, count, width)
+        acc = compute(c.name("h_products"), extents, product)
+
+        def read(gate: int, d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
+            return acc[d, s, b, j // width, gate - first, j % width]
+
+        return acc, read
 
     def stage(self, hint: str, f: Callable[..., Val]) -> Tensor:
-        """A stage [steps, batch, hidden] of the recurrence."""
-        return compute(self.c.name(hint), (self.steps, self.batch, self.hidden), f, ordered=(0,))
+        """A stage [directions, steps, batch, hidden] of the recurrence."""
+        return compute(self.c.name(hint), (self.directions, self.steps, self.batch, self.hidden), f)
 
     def advance(self, state: Tensor, new: Callable[..., Val], hint: str) -> Update:
         """Write row s + 1 of a state; a finished sequence keeps what it had."""
 
-        def body(s: IntExpr, b: IntExpr, j: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
-            n, value = self.length(b), new(s, b, j)
+        def body(d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
+            n, value = self.length(b), new(d, s, b, j)
             if n is not None:
-                value = select(index_value(s) < n, value, state[s, b, j])
-            return (s + 1, b, j), value
+                value = select(index_value(s) < n, value, state[d, s, b, j])
+            return (d, s + 1, b, j), value
 
-        return update(self.c.name(hint), state, (self.steps, self.batch, self.hidden), body, ordered=(0,))
+        extents = (self.directions, self.steps, self.batch, self.hidden)
+        return update(self.c.name(hint), state, extents, body, ordered=(1,))
+
+    def run(self, stages: Sequence[Tensor | Update]) -> None:
+        """Record the recurrence: for each direction, step by step."""
+        directions = (self.c.name("direction"), const(self.directions))
+        self.c.recurrence((directions, (self.c.name("step"), self.steps)), stages)
+
+
+def _same(a: Activation, b: Activation) -> bool:
+    """True if two activations (made by ``_activations``) are one function with equal parameters."""
+    if isinstance(a, partial) and isinstance(b, partial):
+        return a.func is b.func and a.keywords == b.keywords
+    return a is b
 
 
 def lstm_cell(cell: Cell) -> tuple[Tensor, Tensor]:
     """The recorded state histories (H, C)."""
     c, h = cell.c, cell.hidden
-    f, g, out = cell.activations
-    xs = cell.products(0, 4)
+    xs = cell.products(lambda _: True)
     hidden, memory = cell.state(5, "h_state"), cell.state(6, "c_state")
-    hs = cell.recurrent(lambda s, b, k: hidden[s, b, k], 0, 4)
+    hs, products = cell.recurrent(lambda d, s, b, k: hidden[d, s, b, k], 0, 4)
 
-    def gate(n: int, s: IntExpr, b: IntExpr, j: IntExpr, peephole: int | None, at: IntExpr) -> Val:
-        v = xs[s, b, j + h * n] + hs[s, b, j + h * n] + cell.bias(n, j, False) + cell.bias(n, j, True)
+    def gate(n: int, peephole: int | None, at: IntExpr, d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
+        v = xs(n, d, s, b, j) + products(n, d, s, b, j)
         if peephole is not None and c.has_input(7):
-            v = v + widen(c.input(7)[cell.direction, j + h * peephole]) * memory[at, b, j]
-        return cell.clip(v)
+            v = v + widen(c.input(7)[d, j + h * peephole]) * memory[d, at, b, j]
+        return cell.activation(1 if n == 3 else 0, d, cell.clip(v))
 
-    i = cell.stage("gate_i", lambda s, b, j: f(gate(0, s, b, j, 0, s)))
-    if c.attr_int("input_forget", 0):
-        forget = cell.stage("gate_f", lambda s, b, j: 1.0 - i[s, b, j])
-    else:
-        forget = cell.stage("gate_f", lambda s, b, j: f(gate(2, s, b, j, 2, s)))
-    candidate = cell.stage("gate_c", lambda s, b, j: g(gate(3, s, b, j, None, s)))
-    next_c = cell.advance(
-        memory, lambda s, b, j: forget[s, b, j] * memory[s, b, j] + i[s, b, j] * candidate[s, b, j], "next_c"
-    )
-    o = cell.stage("gate_o", lambda s, b, j: f(gate(1, s, b, j, 1, s + 1)))
-    next_h = cell.advance(hidden, lambda s, b, j: o[s, b, j] * out(memory[s + 1, b, j]), "next_h")
-    c.recurrence(cell.steps, "step", (hs, i, forget, candidate, next_c, o, next_h))
+    def new_memory(d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
+        i = gate(0, 0, s, d, s, b, j)
+        forget = 1.0 - i if c.attr_int("input_forget", 0) else gate(2, 2, s, d, s, b, j)
+        return forget * memory[d, s, b, j] + i * gate(3, None, s, d, s, b, j)
+
+    def new_hidden(d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
+        return gate(1, 1, s + 1, d, s, b, j) * cell.activation(2, d, memory[d, s + 1, b, j])
+
+    cell.run((hs, cell.advance(memory, new_memory, "next_c"), cell.advance(hidden, new_hidden, "next_h")))
     return hidden, memory
 
 
 def gru_cell(cell: Cell) -> tuple[Tensor, ...]:
-    c, h = cell.c, cell.hidden
-    f, g = cell.activations
-    xs = cell.products(0, 3)
+    """The recorded state history."""
+    reset_after = bool(cell.c.attr_int("linear_before_reset", 0))
+    xs = cell.products(lambda gate: gate < 2 or not reset_after)
     hidden = cell.state(5, "h_state")
-    reset_after = c.attr_int("linear_before_reset", 0)
-    hs = cell.recurrent(lambda s, b, k: hidden[s, b, k], 0, 3 if reset_after else 2)
+    hs, products = cell.recurrent(lambda d, s, b, k: hidden[d, s, b, k], 0, 3 if reset_after else 2)
+    stages: list[Tensor | Update] = [hs]
 
-    def gate(n: int, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
-        v = xs[s, b, j + h * n] + hs[s, b, j + h * n] + cell.bias(n, j, False) + cell.bias(n, j, True)
-        return f(cell.clip(v))
+    def gate(n: int, d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
+        return cell.activation(0, d, cell.clip(xs(n, d, s, b, j) + products(n, d, s, b, j)))
 
-    z = cell.stage("gate_z", lambda s, b, j: gate(0, s, b, j))
-    r = cell.stage("gate_r", lambda s, b, j: gate(1, s, b, j))
-    stages: list[Tensor | Update] = [hs, z, r]
     if reset_after:
 
-        def candidate(s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
-            inner = r[s, b, j] * (hs[s, b, j + h * 2] + cell.bias(2, j, True))
-            return g(cell.clip(xs[s, b, j + h * 2] + inner + cell.bias(2, j, False)))
+        def inner(d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
+            return gate(1, d, s, b, j) * (products(2, d, s, b, j) + cell.recurrent_bias(2, d, j))
 
     else:
-        kept = cell.stage("reset_h", lambda s, b, j: r[s, b, j] * hidden[s, b, j])
-        rs = cell.recurrent(lambda s, b, k: kept[s, b, k], 2, 1)
+        kept = cell.stage("reset_h", lambda d, s, b, j: gate(1, d, s, b, j) * hidden[d, s, b, j])
+        rs, rest = cell.recurrent(lambda d, s, b, k: kept[d, s, b, k], 2, 1)
         stages += [kept, rs]
+        inner = partial(rest, 2)
 
-        def candidate(s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
-            bias = cell.bias(2, j, False) + cell.bias(2, j, True)
-            return g(cell.clip(xs[s, b, j + h * 2] + rs[s, b, j] + bias))
+    def new(d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
+        z = gate(0, d, s, b, j)
+        candidate = cell.activation(1, d, cell.clip(xs(2, d, s, b, j) + inner(d, s, b, j)))
+        return (1.0 - z) * candidate + z * hidden[d, s, b, j]
 
-    new = cell.stage("gate_h", candidate)
-    next_h = cell.advance(
-        hidden, lambda s, b, j: (1.0 - z[s, b, j]) * new[s, b, j] + z[s, b, j] * hidden[s, b, j], "next_h"
-    )
-    c.recurrence(cell.steps, "step", (*stages, new, next_h))
+    cell.run((*stages, cell.advance(hidden, new, "next_h")))
     return (hidden,)
 
 
 def rnn_cell(cell: Cell) -> tuple[Tensor, ...]:
-    (f,) = cell.activations
-    xs = cell.products(0, 1)
+    """The recorded state history."""
+    xs = cell.products(lambda _: True)
     hidden = cell.state(5, "h_state")
-    hs = cell.recurrent(lambda s, b, k: hidden[s, b, k], 0, 1)
+    hs, products = cell.recurrent(lambda d, s, b, k: hidden[d, s, b, k], 0, 1)
 
-    def new(s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
-        return f(cell.clip(xs[s, b, j] + hs[s, b, j] + cell.bias(0, j, False) + cell.bias(0, j, True)))
+    def new(d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
+        return cell.activation(0, d, cell.clip(xs(0, d, s, b, j) + products(0, d, s, b, j)))
 
-    cell.c.recurrence(cell.steps, "step", (hs, cell.advance(hidden, new, "next_h")))
+    cell.run((hs, cell.advance(hidden, new, "next_h")))
     return (hidden,)
 
 
@@ -287,47 +386,39 @@ def _recurrent(gates: int, defaults: tuple[str, ...], run: Callable[[Cell], tupl
         direction = c.attr_str("direction", "forward")
         if direction not in ("forward", "reverse", "bidirectional"):
             raise c.unsupported(f"attribute direction: unknown value {direction!r}")
-        count = 2 if direction == "bidirectional" else 1
-        activations = _activations(c, defaults, count)
-        cells = [Cell(c, d, direction == "reverse" or d == 1, gates, activations[d]) for d in range(count)]
-        states = [run(cell) for cell in cells]
-        finals = [_final(c, cells, [s[n] for s in states]) for n in range(len(states[0]))]
-        return _history(c, cells, [s[0] for s in states]), *finals
+        backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
+        cell = Cell(c, backwards, gates, tuple(_activations(c, defaults, len(backwards))))
+        states = run(cell)
+        return _history(cell, states[0]), *(_final(cell, s) for s in states)
 
     return rule
 
 
-def _history(c: LowerContext, cells: list[Cell], states: list[Tensor]) -> Tensor:
+def _history(cell: Cell, state: Tensor) -> Tensor:
     """Y: the hidden state of every time step and direction."""
-    first, dtype = cells[0], c.input(0).dtype
-    ends = [const(d + 1) for d in range(len(cells))]
+    c, dtype = cell.c, cell.c.input(0).dtype
 
     def at(t: IntExpr, d: IntExpr, b: IntExpr, j: IntExpr) -> Val:
-        def pick(k: int) -> Val:
-            v = states[k][cells[k].place(t, b) + 1, b, j]
-            n = cells[k].length(b)
-            return v if n is None else select(index_value(t) < n, v, 0.0)
+        v, n = state[d, cell.place(d, t, b) + 1, b, j], cell.length(b)
+        return (v if n is None else select(index_value(t) < n, v, 0.0)).cast(dtype)
 
-        return choose(d, ends, pick).cast(dtype)
-
-    if first.batch_first:
-        shape = (first.batch, first.steps, const(len(cells)), first.hidden)
+    if cell.batch_first:
+        shape = (cell.batch, cell.steps, const(cell.directions), cell.hidden)
         return c.stage(compute(c.name("y"), shape, lambda b, t, d, j: at(t, d, b, j)))
-    return c.stage(compute(c.name("y"), (first.steps, const(len(cells)), first.batch, first.hidden), at))
+    return c.stage(compute(c.name("y"), (cell.steps, const(cell.directions), cell.batch, cell.hidden), at))
 
 
-def _final(c: LowerContext, cells: list[Cell], states: list[Tensor]) -> Tensor:
+def _final(cell: Cell, state: Tensor) -> Tensor:
     """Y_h or Y_c: the state after the last step of every direction."""
-    first, dtype = cells[0], c.input(0).dtype
-    ends = [const(d + 1) for d in range(len(cells))]
+    c, dtype = cell.c, cell.c.input(0).dtype
 
     def at(d: IntExpr, b: IntExpr, j: IntExpr) -> Val:
-        return choose(d, ends, lambda k: states[k][first.steps, b, j]).cast(dtype)
+        return state[d, cell.steps, b, j].cast(dtype)
 
-    if first.batch_first:
-        shape = (first.batch, const(len(cells)), first.hidden)
+    if cell.batch_first:
+        shape = (cell.batch, const(cell.directions), cell.hidden)
         return c.stage(compute(c.name("y_last"), shape, lambda b, d, j: at(d, b, j)))
-    return c.stage(compute(c.name("y_last"), (const(len(cells)), first.batch, first.hidden), at))
+    return c.stage(compute(c.name("y_last"), (const(cell.directions), cell.batch, cell.hidden), at))
 
 
 RULES: dict[str, Rule] = {

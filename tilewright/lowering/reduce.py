@@ -35,6 +35,7 @@ from tilewright.tensor_ir.compute import (
 
 Loader = Callable[[Sequence[IntExpr]], Val]
 Reducer = Callable[..., Reduction]
+_TALL = 16
 
 
 def kept_shape(shape: Sequence[IntExpr], axes: Sequence[int], keepdims: bool = True) -> list[IntExpr]:
@@ -48,10 +49,16 @@ def reduction_stage(
 ) -> Tensor:  # fmt: skip
     """The stage that reduces ``value(index)``, ``index`` over ``shape``, along ``axes``. Not yet recorded.
 
-    ``left``: with axes that only the run knows, the sizes of the result; then ``axes`` are all of them.
+    ``left``: with axes that only the run knows, the sizes of the result; then ``axes`` are all of them. Where the
+    innermost axis stays and the others are long, a stage of its own reduces all but the first: the results for the
+    first axis are independent of each other, and each is made in one sweep over memory.
     """
     if left is not None:
         return _run_time_stage(c, hint, shape, value, reducer, left)
+    if _is_tall(shape, axes):
+        _, *rest = sorted(axes)
+        part = c.stage(reduction_stage(c, f"{hint}_part", shape, rest, value, reducer))
+        return reduction_stage(c, hint, part.shape, axes, lambda i: part[tuple(i)], reducer, keepdims)
     steps = {d: c.axis(shape[d], f"r{d}") for d in axes}
 
     def body(*index: IntExpr) -> Reduction | Val:
@@ -69,6 +76,15 @@ def reduction_stage(
 
     out = kept_shape(shape, axes, keepdims)
     return compute(c.name(hint), out, body, axis_names=axis_names(len(out)))
+
+
+def _is_tall(shape: Sequence[IntExpr], axes: Sequence[int]) -> bool:
+    """True for a reduction that pays in two stages: see :func:`reduction_stage`."""
+    if len(shape) - 1 in axes or len(axes) < 2:
+        return False
+    first, *rest = sorted(axes)
+    outer, inner = shape[first].value(), product(shape[d] for d in rest).value()
+    return (outer is None or outer >= _TALL) and (inner is None or inner >= _TALL)
 
 
 def _run_time_stage(

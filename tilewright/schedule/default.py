@@ -2,7 +2,8 @@
 
 ``default_trace(func, target)`` is deterministic, never fails, and gives a trace that replays like any other. Classes:
 register tiles (matrix products, convolutions, pooling, outer reductions), rows (softmax, norms, inner reductions),
-spatial (elementwise, data movement, gathers); blocks with ordered axes stay as they were declared.
+spatial (elementwise, data movement, gathers), steps (stages that share loops: recurrences); other blocks with ordered
+axes stay as they were declared.
 
 A rule is a function ``rule(schedule, block, target) -> bool``: it schedules the nest of ``block``, and as much of what
 feeds it as it takes in, or leaves the schedule as it was and returns False. ``DEFAULT_RULES`` are tried in order on
@@ -20,6 +21,7 @@ from tilewright.schedule.rules.facts import all_blocks
 from tilewright.schedule.rules.inlining import inline_stages
 from tilewright.schedule.rules.rows import reduction_rule, rows_rule
 from tilewright.schedule.rules.spatial import spatial_rule
+from tilewright.schedule.rules.steps import steps_rule
 from tilewright.schedule.rules.tiles import tile_rule
 from tilewright.schedule.rules.transformed_tiles import find_chains, transformed_tiles_rule
 from tilewright.schedule.rules.transpose import transpose_rule
@@ -31,7 +33,7 @@ from tilewright.tensor_ir.ir import Alloc, Block, Func, Seq, Stmt
 Rule = Callable[[Schedule, str, Target], bool]
 
 DEFAULT_RULES: tuple[Rule, ...] = (
-    transformed_tiles_rule, tile_rule, rows_rule, reduction_rule, transpose_rule, spatial_rule,
+    steps_rule, transformed_tiles_rule, tile_rule, rows_rule, reduction_rule, transpose_rule, spatial_rule,
 )  # fmt: skip
 
 

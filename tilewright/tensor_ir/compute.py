@@ -369,12 +369,12 @@ def update(
 class Recurrence:
     """Stages that run together, step by step: at every step all of ``stages`` in order, then the next step.
 
-    Each stage's first axis is the step, ordered, of the same ``extent``. A stage may read what any of them wrote in
-    earlier steps (through an :class:`Update` of a state buffer) and what those before it wrote in this step.
+    ``loops``: names and extents of the loops around the stages, the steps innermost; they are the leading axes of each
+    stage. A stage may read what any of them wrote in earlier steps (through an :class:`Update` of a state buffer, whose
+    axis of steps must be ordered) and what those before it wrote in this step.
     """
 
-    name: str
-    extent: IntExpr
+    loops: tuple[tuple[str, IntExpr], ...]
     stages: tuple[Tensor | Update, ...]
 
 
@@ -443,12 +443,16 @@ def _value_of(t: Tensor | Update) -> Expr:
 
 
 def _steps(r: Recurrence) -> Stmt:
-    """The loop over steps around the nests of the stages."""
-    return Loop(r.name, r.extent, seq(*(_nest(t, r.name) for t in r.stages)))
+    """The common loops around the nests of the stages."""
+    names = tuple(name for name, _ in r.loops)
+    stmt = seq(*(_nest(t, names) for t in r.stages))
+    for name, extent in reversed(r.loops):
+        stmt = Loop(name, extent, stmt)
+    return stmt
 
 
-def _nest(t: Tensor | Update, step: str | None = None) -> Stmt:
-    """The loops of a stage around its block; with ``step``, the loop of the first axis is outside already."""
+def _nest(t: Tensor | Update, outside: tuple[str, ...] = ()) -> Stmt:
+    """The loops of a stage around its block; those of the first axes, with the names ``outside``, are there already."""
     value, init, axes = _value_of(t), None, list(t.axes)
     indices = t.indices if isinstance(t, Update) else tuple(var(a.name) for a in t.axes)
     if isinstance(t, Tensor) and isinstance(t.body, Reduction):
@@ -464,14 +468,14 @@ def _nest(t: Tensor | Update, step: str | None = None) -> Stmt:
     block = Block(
         t.name,
         block_axes,
-        tuple(var(step if step is not None and n == 0 else a.name) for n, a in enumerate(axes)),
+        tuple(map(var, (*outside, *names[len(outside) :]))),
         t.target.name if isinstance(t, Update) else t.name,
         tuple(i.substitute(renamed) for i in indices),
         substitute_expr(value, renamed),
         None if init is None else substitute_expr(init, renamed),
     )
     stmt: Stmt = block
-    for a in reversed(axes if step is None else axes[1:]):
+    for a in reversed(axes[len(outside) :]):
         stmt = Loop(a.name, a.extent, stmt)
     return stmt
 

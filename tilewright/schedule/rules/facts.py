@@ -116,6 +116,11 @@ def reduce_loops(func: Func, name: str) -> list[str]:
     return [x.var for x in loops_around(func, name) if x.var in bound]
 
 
+def shared_loops(func: Func, block: str) -> list[str]:
+    """The loops around a block that other blocks are in as well, outermost first."""
+    return [x.var for x in loops_around(func, block) if len(blocks_in(x.body)) > 1]
+
+
 def nanoseconds(func: Func, name: str) -> float | None:
     """A rough time of a block on one thread: its arithmetic or its memory traffic, None if a size is symbolic."""
     block = find_block(func, name)

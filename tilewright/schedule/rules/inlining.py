@@ -12,8 +12,10 @@ from tilewright.schedule.rules.facts import (
     is_packed_operand,
     is_plain_read,
     is_reduction,
+    is_row_like,
     is_spatial,
     output_buffers,
+    shared_loops,
 )
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers
@@ -54,6 +56,8 @@ def _should_inline(s: Schedule, block: Block) -> bool:
     uses = sum(1 for b in users for x in loads(b.value) if x.buffer == block.buffer)
     if uses > 1 and expr_size(block.value) * uses > _MAX_SIZE:
         return False
+    if any(_is_apart(s, block, user) for user in users):
+        return False
     cost = expr_cost(block.value)
     for user in users:
         if is_multiply_add(user) and (not is_plain_read(block.value) or is_packed_operand(block.buffer, user)):
@@ -73,3 +77,18 @@ def _is_shuffled(user: Block, buffer: str) -> bool:
     """True if ``user`` reads ``buffer`` at quotients or remainders: its loops cannot walk over the buffer's tiles."""
     reads = (x.indices for x in loads(user.value) if x.buffer == buffer)
     return any(isinstance(a, (FloorDiv, Mod)) for index in reads for i in index for a in i.atoms())
+
+
+def _is_apart(s: Schedule, stage: Block, user: Block) -> bool:
+    """True if ``stage`` finishes a reduction that a tile can take in, and ``user`` cannot be that tile.
+
+    It cannot among other blocks, and not where it reads an element in more than one place.
+    """
+    read = {x.buffer for x in loads(stage.value)}
+    sums = [b for b in all_blocks(s.func) if is_reduction(b) and b.buffer in read and not is_row_like(s, b.name)]
+    if not any([u.name for u in consumers(s.func, b.buffer)] == [stage.name] for b in sums):
+        return False
+    indices = [i for x in loads(user.value) if x.buffer == stage.buffer for i in x.indices]
+    used = frozenset[str]().union(*(i.free_vars() for i in indices))
+    repeats = any(a.name not in used and a.extent != 1 for a in user.axes)
+    return repeats or bool(shared_loops(s.func, user.name))

@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""How good are single kernels? In percent of what the machine was measured to do, on one thread, and what calls cost.
+
+    python benchmarks/kernels.py [NAME ...] [--json OUT.json]
+
+Each kernel is compiled as a model of one operator with the default schedule and timed inside its entry function, the
+best of several runs. Arithmetic is compared with the peak of dependent-free multiply-adds, reading with a sum over a
+large array, moving with numpy's copy of one (bytes read plus bytes written). The last table is in microseconds. The
+machine should be otherwise idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto, helper, numpy_helper
+
+import tilewright
+from tilewright.autotune.peaks import measure_peaks
+from tilewright.codegen.host import detect_host
+from tilewright.codegen.kernel import build
+from tilewright.core import dtypes
+from tilewright.core.intexpr import IntExpr
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.compute import Tensor, build_func, compute, placeholder
+
+_RUNS = 12
+_COPY_BYTES = 128 << 20
+_BANK = 16
+"""Weights of the matrix-vector product: together several times the last-level cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A model, the arithmetic or the traffic of one inference, and the limit it is compared with."""
+
+    name: str
+    model: Callable[[], ModelProto]
+    feed: tuple[int, ...]
+    amount: float
+    limit: str
+    target: float
+
+
+def main() -> int:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("names", nargs="*", help="only cases whose name contains one of these")
+    p.add_argument("--json", help="write the rows there too")
+    args = p.parse_args()
+    _keep_pages()
+    chosen = [c for c in _cases() if not args.names or any(n in c.name for n in args.names)]
+    limits = _limits()
+    taken = [_kernel_seconds(c) for c in chosen]
+    limits = {k: max(v, limits[k]) for k, v in _limits().items()}  # the clock is not the same all the time
+    print(", ".join(f"{k} {v / 1e9:.1f} G/s" for k, v in limits.items()))
+    rows = []
+    print(f"{'kernel':<28} {'us':>9} {'G/s':>7} {'limit':>6} {'%':>5} {'target':>6}")
+    for c, seconds in zip(chosen, taken, strict=True):
+        rate = c.amount / seconds
+        share = 100 * rate / limits[c.limit]
+        rows.append({"kernel": c.name, "seconds": seconds, "rate": rate, "limit": c.limit, "percent": share})
+        print(f"{c.name:<28} {seconds * 1e6:>9.1f} {rate / 1e9:>7.1f} {c.limit:>6} {share:>5.0f} {c.target:>6.0f}")
+    costs = {} if args.names else _costs()
+    for name, seconds in costs.items():
+        print(f"{name:<44} {seconds * 1e6:>8.2f} us")
+    if args.json:
+        text = json.dumps({"limits": limits, "rows": rows, "costs": costs}, indent=1)
+        Path(args.json).write_text(text, encoding="utf-8")
+    return 0
+
+
+def _cases() -> tuple[Case, ...]:
+    rows, length = 8192, 4096
+    moved = 2.0 * 4 * rows * length
+    conv = 2.0 * 56 * 56 * 64 * 64 * 9
+    products = ((1024, 1024, 1024, 95), (128, 768, 3072, 92), (3136, 64, 64, 88))
+    return (
+        *(
+            Case(f"matmul {m}x{k}x{n}", lambda m=m, k=k, n=n: _product(m, k, n), (m, k), 2.0 * m * k * n, "flops", t)
+            for m, k, n, t in products
+        ),
+        Case("conv3x3 64->64 56x56", _conv, (1, 64, 56, 56), conv, "flops", 88),
+        Case("matvec 2048x1000", _matvecs, (1, 2048), 4.0 * 2048 * 1000 * _BANK, "read", 85),
+        Case("softmax rows", lambda: _node("Softmax", (rows, length), axis=-1), (rows, length), moved, "copy", 70),
+        Case("layernorm rows", lambda: _layer_norm(rows, length), (rows, length), moved, "copy", 70),
+        Case("transpose", lambda: _node("Transpose", (rows, length), perm=[1, 0]), (rows, length), moved, "copy", 70),
+        Case("relu", lambda: _node("Relu", (rows, length)), (rows, length), moved, "copy", 90),
+        Case("sum of rows", lambda: _reduced(rows, length, 1), (rows, length), moved / 2, "read", 90),
+        Case("sum of columns", lambda: _reduced(rows, length, 0), (rows, length), moved / 2, "read", 70),
+        Case("instancenorm NCHW", lambda: _norm(64, 448), (1, 64, 448, 448), 8.0 * 64 * 448 * 448, "copy", 50),
+    )
+
+
+# -- models ----------------------------------------------------------------------------------------------------------
+def _model(
+    nodes: Sequence[object], shape: Sequence[int], outputs: Sequence[str], **constants: np.ndarray
+) -> ModelProto:
+    inputs = [helper.make_tensor_value_info("x", 1, list(shape))]
+    results = [helper.make_tensor_value_info(o, 1, None) for o in outputs]
+    tensors = [numpy_helper.from_array(a, n) for n, a in constants.items()]
+    graph = helper.make_graph(list(nodes), "kernel", inputs, results, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def _node(op: str, shape: Sequence[int], **attrs: object) -> ModelProto:
+    return _model([helper.make_node(op, ["x"], ["y"], **attrs)], shape, ["y"])
+
+
+def _weights(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def _product(m: int, k: int, n: int) -> ModelProto:
+    return _model([helper.make_node("MatMul", ["x", "w"], ["y"])], (m, k), ["y"], w=_weights(k, n))
+
+
+def _matvecs() -> ModelProto:
+    """One row times many matrices, so that each is read from memory."""
+    bank = {f"w{i}": _weights(2048, 1000) + np.float32(i) for i in range(_BANK)}
+    nodes = [helper.make_node("MatMul", ["x", w], [f"y{i}"]) for i, w in enumerate(bank)]
+    return _model(nodes, (1, 2048), [f"y{i}" for i in range(_BANK)], **bank)
+
+
+def _conv() -> ModelProto:
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    return _model([node], (1, 64, 56, 56), ["y"], w=_weights(64, 64, 3, 3))
+
+
+def _layer_norm(rows: int, length: int) -> ModelProto:
+    node = helper.make_node("LayerNormalization", ["x", "scale", "bias"], ["y"])
+    return _model([node], (rows, length), ["y"], scale=_weights(length), bias=_weights(length))
+
+
+def _norm(channels: int, size: int) -> ModelProto:
+    node = helper.make_node("InstanceNormalization", ["x", "scale", "bias"], ["y"])
+    return _model([node], (1, channels, size, size), ["y"], scale=_weights(channels), bias=_weights(channels))
+
+
+def _reduced(rows: int, length: int, axis: int) -> ModelProto:
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
+    return _model([node], (rows, length), ["y"], axes=np.array([axis], np.int64))
+
+
+# -- measuring -------------------------------------------------------------------------------------------------------
+def _kernel_seconds(c: Case) -> float:
+    """The least time of the model's kernels that do the work: layout changes at its ends are not the kernel's."""
+    model = tilewright.compile(c.model(), threads=1, progress=False)
+    x = _weights(*c.feed)
+    kernels = model.profile({"x": x}, runs=_RUNS).kernels
+    named = [k.seconds for k in kernels if "transpose" not in k.kernel] or [k.seconds for k in kernels]
+    return sum(named)
+
+
+def _limits() -> dict[str, float]:
+    peaks = measure_peaks.__wrapped__(detect_host(), 1)
+    return {"flops": peaks.flops_per_second, "read": peaks.bytes_per_second, "copy": _copy_rate()}
+
+
+def _keep_pages() -> None:
+    """Let the C library reuse the memory of large arrays, so that the outputs' page faults are not measured."""
+    with contextlib.suppress(AttributeError):
+        for parameter, value in ((-3, 1 << 30), (-1, (1 << 31) - 1)):  # the thresholds of mmap and of trimming
+            ctypes.CDLL(None).mallopt(parameter, value)
+
+
+def _copy_rate() -> float:
+    source, out = np.ones(_COPY_BYTES // 4, np.float32), np.zeros(_COPY_BYTES // 4, np.float32)
+    return 2 * _COPY_BYTES / _best(lambda: np.copyto(out, source), 8)
+
+
+def _best(run: Callable[[], object], runs: int) -> float:
+    best = float("inf")
+    for _ in range(runs):
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _costs() -> dict[str, float]:
+    """Seconds of what stands around the kernels."""
+    x = {"x": _weights(1, 8)}
+    short, long = (tilewright.compile(_chain(n), threads=1, progress=False) for n in (1, 65))
+    launch = (_best(lambda: long.run(None, x), 2000) - _best(lambda: short.run(None, x), 2000)) / 64
+    relu = tilewright.compile(_node("Relu", (1, 8)), threads=1, progress=False)
+    call = _best(lambda: relu.run(None, x), 2000)
+    two = tilewright.compile(_node("Relu", (1, 8)), threads=2, progress=False)
+    kernel = relu.profile(x, runs=100).seconds
+    costs = {
+        "a kernel of 8x8 multiply-adds in a network": launch,
+        "run() of a one-node model, 1 thread": call,
+        "run() of a one-node model, 2 threads": _best(lambda: two.run(None, x), 2000),
+        "the kernel in it": kernel,
+    }
+    if detect_host().threads > 1:
+        costs["a parallel loop on two threads"] = (_phases(65) - _phases(1)) / 64
+    return costs
+
+
+def _chain(count: int) -> ModelProto:
+    nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"y{i}", "w"], [f"y{i + 1}"]) for i in range(count)]
+    return _model(nodes, (1, 8), [f"y{count}"], w=np.eye(8, dtype=np.float32))
+
+
+def _phases(count: int) -> float:
+    """A kernel of ``count`` parallel loops of two steps, each of which needs the one before."""
+    stages: list[Tensor] = [placeholder("x", (2, 16), dtypes.float32)]
+    for n in range(count):
+
+        def turned(i: IntExpr, j: IntExpr, source: Tensor = stages[-1]):  # type: ignore[no-untyped-def]
+            return source[1 - i, j] + 1.0
+
+        stages.append(compute(f"t{n}", (2, 16), turned, axis_names=("i", "j")))
+    s = Schedule(build_func("phases", stages[:1], stages[-1:], stages[1:-1]))
+    for block in s.blocks():
+        s.parallel(s.loops(block)[0])
+    kernel = build(s.func)
+    arrays, _ = kernel.arguments([_weights(2, 16)], {})
+    return _best(lambda: kernel.run(arrays, {}, 2), 300)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

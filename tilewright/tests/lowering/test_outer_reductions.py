@@ -1,0 +1,64 @@
+"""Reductions over long outer axes: two sweeps, and norms that use them once a channel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.host import detect_host
+from tilewright.codegen.kernel import build
+from tilewright.graph_ir.builder import GraphBuilder
+from tilewright.graph_ir.ir import Graph
+from tilewright.schedule.default import default_trace
+from tilewright.tensor_ir.analysis.scopes import blocks_in, loops_around
+from tilewright.tests.lowering.lowered import lower, require_twin
+
+SHAPES = [(1, 16, 16, 3), (2, 17, 19, 5), (1, 16, 1, 4), (1, 31, 16, 1), (1, 16, 17, 9)]
+
+
+def reduction(op: str, shape: tuple, keep: int) -> Graph:
+    b = GraphBuilder()
+    x = b.input("x", "float32", shape)
+    return b.build(b.op(op, x, b.constant(np.array([1, 2], np.int64), "axes"), keepdims=keep))
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceL2", "ReduceProd"])
+def test_reductions(op: str, shape: tuple[int, ...], keep: int) -> None:
+    x = np.random.default_rng(0).uniform(0.97, 1.03, shape).astype(np.float32)
+    require_twin(reduction(op, shape, keep), {"x": x}, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 7, 20])
+def test_symbolic_sizes(n: int) -> None:
+    x = np.random.default_rng(0).standard_normal((2, n, 3, 5)).astype(np.float32)
+    require_twin(reduction("ReduceSum", (2, "n", 3, 5), 1), {"x": x}, {"n": n}, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "sweeps"), [((1, 16, 16, 8), 2), ((1, 3, 3, 8), 1), ((1, 16, 3, 8), 1), ((1, "n", "n", 8), 2)], ids=str
+)
+def test_a_long_reduction_takes_two_sweeps_and_a_short_one_does_not(shape: tuple, sweeps: int) -> None:
+    func = lower(reduction("ReduceSum", shape, 1)).func
+    assert sum(any(a.kind == "reduce" for a in b.axes) for b in blocks_in(func.body)) == sweeps
+
+
+@pytest.mark.parametrize("size", [5, 16, 19])
+def test_instance_norm_over_channels_last_keeps_its_statistics_outside_the_pixels(size: int) -> None:
+    b = GraphBuilder()
+    x = b.input("x", "float32", (2, size, size, 9))
+    scale = np.linspace(0.5, 2, 9, dtype=np.float32)
+    y = b.op("InstanceNormalization", x, b.constant(scale, "s"), b.constant(scale - 1, "b"), data_layout="NHWC")
+    graph = b.build(y)
+    low = lower(graph)
+    feed = np.random.default_rng(0).standard_normal((2, size, size, 9)).astype(np.float32)
+    mean, var = feed.mean((1, 2), keepdims=True), feed.var((1, 2), keepdims=True)
+    want = (feed - mean) / np.sqrt(var + 1e-5) * scale + (scale - 1)
+    after = default_trace(low.func, detect_host().with_threads(2)).apply(low.func)
+    last = {x.var for x in loops_around(after, "o0")}
+    statistics = {x.var for x in loops_around(after, "inv_std")}
+    assert not last & statistics
+    args = [feed, *(p.evaluate(graph.constants) for p in low.constants)]
+    for threads in (1, 2):
+        np.testing.assert_allclose(build(after)(args, {}, threads)[0], want, rtol=1e-4, atol=1e-5)
