@@ -18,6 +18,7 @@ from tilewright.core.errors import ScheduleError
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.target import Target
 from tilewright.schedule.primitives.sample_compute_location import ROOT
+from tilewright.schedule.rules.ahead import fetch_ahead
 from tilewright.schedule.rules.facts import (
     all_blocks,
     is_multiply_add,
@@ -35,6 +36,8 @@ from tilewright.tensor_ir.ir import Block, loads
 
 _UNROLLS = (1, 2, 4)
 _ORDERS = ("columns", "rows")
+_LATENCY, _PANEL_READ = 4, 0.3
+_TALL = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,8 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     _place_stages(s, stages, lead, target)
     ragged = [x for x in tile.row_loops if _is_ragged(s, consumer, x)]
     _spread(s, consumer, lead, ragged, total, target)
+    if axes.panel is not None:
+        fetch_ahead(s, reduction, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +163,24 @@ def _decide_height(s: Schedule, reduction: str, extent: int | None, limit: int) 
 
 
 def _tile_height(extent: int | None, limit: int) -> int:
-    """A divisor of the extent near the limit, else equal parts."""
+    """The height with the fewest cycles for all rows: a divisor or equal parts if short, else tall tiles and a rest.
+
+    A step of a tile takes a cycle a row, at least the ``_LATENCY`` of a multiply-add, and ``_PANEL_READ`` cycles more
+    because the panel is read once a tile.
+    """
     if extent is None:
         return limit
     if extent <= limit:
         return max(1, extent)
-    for h in range(limit, max(1, (2 * limit) // 3) - 1, -1):
-        if extent % h == 0:
-            return h
     parts = -(-extent // limit)
-    return -(-extent // parts)
+    divisors = [h for h in range(max(1, (2 * limit) // 3), limit + 1) if extent % h == 0]
+    even = divisors[-1] if divisors else -(-extent // parts)
+
+    def cycles(height: int) -> float:
+        tiles = [height] * (extent // height) + [extent % height] * (extent % height > 0)
+        return sum(max(_LATENCY, h) + _PANEL_READ for h in tiles)
+
+    return limit if extent >= _TALL * limit and cycles(limit) < cycles(even) else even
 
 
 def _outer_order(s: Schedule, reduction: str, tile: _Tile, axes: TileAxes, target: Target) -> list[str]:
