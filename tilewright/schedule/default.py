@@ -1,8 +1,9 @@
 """The default schedule: a trace by rule for each class of function, taken from its structure and the target alone.
 
 ``default_trace(func, target)`` is deterministic, never fails, and gives a trace that replays like any other. Classes:
-register tiles (matrix products, convolutions, pooling, outer reductions), rows (softmax, norms, inner reductions),
-spatial (elementwise, data movement, gathers); blocks with ordered axes stay as they were declared.
+chains (two products with a softmax between), register tiles (matrix products, convolutions, pooling, outer reductions),
+rows (softmax, norms, inner reductions), spatial (elementwise, data movement, gathers); blocks with ordered axes stay as
+they were declared.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
 from tilewright.schedule.decisions import Decider, DefaultDecider
+from tilewright.schedule.rules.chains import try_chain
 from tilewright.schedule.rules.facts import (
     all_blocks,
     block_accesses,
@@ -56,6 +58,8 @@ def _next(s: Schedule, done: set[str]) -> Block | None:
 
 def _schedule_nest(s: Schedule, block: Block, target: Target, done: set[str]) -> Schedule:
     if is_spatial(block):
+        if (chained := try_chain(s, block.name, target, done)) is not None:
+            return chained
         feeders = [b for b in all_blocks(s.func) if b.name not in done and is_reduction(b) and _feeds(s, b, block)]
         for feeder in feeders:
             if not _row_like(s, feeder) and (tiled := try_tile(s, feeder.name, block.name, target)) is not None:

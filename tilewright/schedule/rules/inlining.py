@@ -49,12 +49,20 @@ def _should_inline(s: Schedule, block: Block) -> bool:
     if uses > 1 and expr_size(block.value) * uses > _MAX_SIZE:
         return False
     cost = expr_cost(block.value)
+    if len(users) > 1 and cost and _finishes_product(s, block):
+        return False
     for user in users:
         if is_multiply_add(user) and (not is_plain_read(block.value) or _is_packed_operand(block, user)):
             return False
         if is_reduction(user) and cost > _CHEAP and len(users) > 1:
             return False
     return cost <= _CHEAP or len(users) <= 1
+
+
+def _finishes_product(s: Schedule, block: Block) -> bool:
+    """True if the block reads the result of a sum of products: it is what writes the product's tiles."""
+    made = {b.buffer for b in all_blocks(s.func) if is_multiply_add(b)}
+    return any(x.buffer in made for x in loads(block.value))
 
 
 def _is_packed_operand(stage: Block, user: Block) -> bool:

@@ -31,7 +31,7 @@ _PARTIAL_COUNTS = (1, 2, 4, 8)
 
 def try_rows(s: Schedule, consumer: str, target: Target, done: set[str]) -> Schedule | None:
     """``consumer`` with everything that feeds it computed row by row, on a copy; None if a step is refused."""
-    feeders = _feeders(s, consumer, done)
+    feeders = feeders_of(s, consumer, done)
     rows = _row_loops(s, consumer, feeders)
     if not feeders or not rows:
         return None
@@ -44,7 +44,7 @@ def try_rows(s: Schedule, consumer: str, target: Target, done: set[str]) -> Sche
     return attempt
 
 
-def _feeders(s: Schedule, consumer: str, done: set[str]) -> list[str]:
+def feeders_of(s: Schedule, consumer: str, done: set[str]) -> list[str]:
     """Unscheduled blocks that end up only in ``consumer``, producers first."""
     outputs = output_buffers(s.func)
     blocks = [b for b in all_blocks(s.func) if b.name not in done]
@@ -97,7 +97,7 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     if lanes == 1 or (extent is not None and extent < 2 * lanes):
         return
     width = lanes * _PARTIALS
-    while extent is not None and width > lanes and extent < 2 * width:
+    while extent is not None and width > lanes and (extent < 2 * width or extent % width > extent % lanes):
         width //= 2
     options = tuple(n for n in _PARTIAL_COUNTS if extent is None or n * lanes <= extent)
     width = lanes * int(s.sample_categorical(f"{block}.partials", options, width // lanes))

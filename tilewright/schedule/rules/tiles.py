@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var
@@ -38,6 +39,7 @@ _UNROLLS = (1, 2, 4)
 _ORDERS = ("columns", "rows")
 _LATENCY, _PANEL_READ = 4, 0.3
 _TALL = 8
+_UNKNOWN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,13 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     """Tile ``consumer`` and compute ``reduction`` inside its tile."""
     total = nanoseconds(s.func, reduction)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
-    stages = _operand_stages(s, reduction)
+    stages = operand_stages(s, reduction)
     tile = _split(s, reduction, consumer, axes, lanes, target)
     lead = _outer_order(s, reduction, tile, axes, target)
     s.reorder(*lead, *tile.inner)
     s.compute_at(reduction, lead[-1])
-    _write_reduction(s, reduction, lanes, set(lead))
-    _write_out(s, consumer, [x.var for x in loops_of(s.func, consumer) if x.var not in lead], lanes)
+    write_reduction(s, reduction, lanes, set(lead))
+    write_out(s, consumer, [x.var for x in loops_of(s.func, consumer) if x.var not in lead], lanes)
     _place_stages(s, stages, lead, target)
     ragged = [x for x in tile.row_loops if _is_ragged(s, consumer, x)]
     _spread(s, consumer, lead, ragged, total, target)
@@ -224,14 +226,14 @@ def _loops_indexing(s: Schedule, reduction: str, operands: Sequence[str]) -> set
 
 
 def _bytes(s: Schedule, buffer: str) -> int:
+    """Size of a buffer; its symbolic dims together count as ``_UNKNOWN`` (a batch of 1, or a short sequence)."""
     b = find_buffer(s.func, buffer)
-    total = b.dtype.itemsize
-    for d in b.shape:
-        total *= v if (v := d.value()) is not None else 64
-    return total
+    sizes = [d.value() for d in b.shape]
+    known = prod(x for x in sizes if x is not None)
+    return b.dtype.itemsize * known * (_UNKNOWN if None in sizes else 1)
 
 
-def _write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) -> None:
+def write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) -> None:
     """Inside the tile: reduction loops outermost, then rows written out, then vectors; the initial values before."""
     steps = reduce_loops(s.func, reduction)
     tile = [x.var for x in loops_of(s.func, reduction) if x.var not in steps and x.var not in around]
@@ -241,11 +243,11 @@ def _write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) 
     options = tuple(u for u in _UNROLLS if u == 1 or (extent is not None and extent % u == 0))
     if len(options) > 1 and (factor := int(s.sample_categorical(f"{reduction}.unroll", options, 1))) > 1:
         s.unroll(s.split(steps[-1], (None, factor))[1])
-    _write_out(s, reduction, tile, lanes)
-    _write_out(s, init, [x.var for x in loops_of(s.func, init) if x.var not in around], lanes)
+    write_out(s, reduction, tile, lanes)
+    write_out(s, init, [x.var for x in loops_of(s.func, init) if x.var not in around], lanes)
 
 
-def _write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None:
+def write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None:
     """Vector lanes from the innermost loop, everything else unrolled."""
     if not loops:
         return
@@ -260,7 +262,7 @@ def _write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> Non
         s.unroll(name)
 
 
-def _operand_stages(s: Schedule, reduction: str) -> list[str]:
+def operand_stages(s: Schedule, reduction: str) -> list[str]:
     """Stages at the root that only the reduction reads: the padded or packed operand."""
     block = find_block(s.func, reduction)
     stages = {b.buffer: b for b in all_blocks(s.func) if is_spatial(b)}
