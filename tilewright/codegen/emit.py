@@ -26,6 +26,7 @@ from tilewright.core.intbounds import loop_range, simplify
 from tilewright.core.intexpr import IntExpr, const
 from tilewright.core.target import Target
 from tilewright.tensor_ir.analysis.access import in_place_buffers
+from tilewright.tensor_ir.analysis.prefetching import prefetches
 from tilewright.tensor_ir.empty_reductions import store_empty_inits
 from tilewright.tensor_ir.ir import (
     Alloc,
@@ -135,7 +136,7 @@ def _phase_function(
         ctx.indexer.env[d] = f"%d{i}"
         ctx.indexer.define(f"%d{i}", 0)
         params.append(f"i64 %d{i}")
-    emitter = StatementEmitter(ctx, func, pad)
+    emitter = StatementEmitter(ctx, func, pad, prefetches(func))
     for b in local:
         if b.name in read | written:
             emitter.allocate(b)

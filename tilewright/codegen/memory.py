@@ -18,6 +18,7 @@ from tilewright.core.intexpr import IntExpr
 from tilewright.tensor_ir.ir import walk_index
 
 _MAX_SHUFFLE_STRIDE = 4
+_SECOND_LEVEL = 2  # locality of llvm.prefetch: 3 is the first-level cache
 
 
 def load(ctx: Context, buffer: str, offset: IntExpr) -> Value:
@@ -41,6 +42,15 @@ def store(ctx: Context, buffer: str, offset: IntExpr, value: Value) -> None:
         _store_vector(ctx, info, form[1], raw, lanes)
     else:
         _scatter(ctx, info, offset, raw, lanes)
+
+
+def prefetch(ctx: Context, buffer: str, offset: IntExpr) -> None:
+    """Ask for the cache line at ``offset``, which may lie outside the buffer, into the second-level cache."""
+    info = ctx.buffers[buffer]
+    name = "llvm.prefetch.p0"
+    ctx.code.module.declare(name, "void", ("ptr", "i32", "i32", "i32"))
+    pointer = _pointer(ctx, info, ctx.indexer.linear(offset))
+    ctx.code.line(f"call void @{name}(ptr {pointer}, i32 0, i32 {_SECOND_LEVEL}, i32 1)")
 
 
 # -- representation --------------------------------------------------------------------------------------------------
@@ -290,6 +300,6 @@ def _scatter(ctx: Context, info: BufferInfo, offset: IntExpr, raw: Value, lanes:
 
 
 __all__ = [
-    "any_lane", "from_memory", "index_uniform", "index_vector", "load", "reads_memory", "store", "to_memory",
-    "zero_text",
+    "any_lane", "from_memory", "index_uniform", "index_vector", "load", "prefetch", "reads_memory", "store",
+    "to_memory", "zero_text",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tilewright.codegen.builder import Value
@@ -11,11 +11,12 @@ from tilewright.codegen.expressions import evaluate
 from tilewright.codegen.flatten import BufferInfo
 from tilewright.codegen.intrinsics import call_intrinsic
 from tilewright.codegen.llvm_types import memory_type
-from tilewright.codegen.memory import any_lane, store
+from tilewright.codegen.memory import any_lane, prefetch, store
 from tilewright.core.errors import InternalError
 from tilewright.core.intbounds import interval, loop_range, simplify
 from tilewright.core.intexpr import IntExpr, const, product
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
+from tilewright.tensor_ir.analysis.prefetching import Prefetch
 from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Guard, Loop, Seq, Stmt, Store, expr_free_vars, walk
 
 STACK_LIMIT = 512 * 1024
@@ -23,12 +24,13 @@ STACK_LIMIT = 512 * 1024
 
 class StatementEmitter:
     """Writes statements of ``func`` into a context. ``vector_pad``: elements by which local buffers are longer than
-    their shape."""
+    their shape; ``prefetches``: the lines that loops fetch ahead."""
 
-    def __init__(self, ctx: Context, func: Func, vector_pad: int) -> None:
+    def __init__(self, ctx: Context, func: Func, vector_pad: int, prefetches: Mapping[str, Prefetch]) -> None:
         self.ctx = ctx
         self.func = func
         self.vector_pad = vector_pad
+        self.prefetches = prefetches
         self.stack_bytes = 0
         self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
         self._slots: dict[tuple[str, int], BufferInfo] = {}
@@ -77,7 +79,14 @@ class StatementEmitter:
         elif extent == 1:
             self._with_value(s, 0)
         else:
-            self.counted(s.var, "0", extent, s.extent, lambda: self.emit(s.body))
+            self.counted(s.var, "0", extent, s.extent, lambda: self._step(s))
+
+    def _step(self, s: Loop) -> None:
+        """One step of a counted loop: what it fetches ahead, then its body."""
+        if s.var in self.prefetches:
+            p = self.prefetches[s.var]
+            prefetch(self.ctx, p.buffer, simplify(p.offset, self.ctx.indexer.ranges))
+        self.emit(s.body)
 
     def _with_value(self, s: Loop, value: int) -> None:
         env = self.ctx.indexer.env

@@ -35,7 +35,7 @@ RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *norms.R
 REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, algebra.STRENGTH)
 SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, (*products.RULES, *algebra.RULES))
 SINK_RESHAPES = rule_pass("sink_reshapes", Level.EXTENDED, (*row_views.RULES, *views.RULES, *noops.RULES))
-FUSE_ATTENTION = rule_pass("fuse_attention", Level.EXTENDED, attention.RULES, optional=True)
+FUSE_ATTENTION = rule_pass("fuse_attention", Level.EXTENDED, attention.RULES)
 
 PASSES: tuple[Pass, ...] = (
     DROP_DEAD,  # first, so that nothing below spends time on what no output needs

@@ -1,11 +1,16 @@
-"""FusedAttention (ours): scores, softmax and weighted sum in stages, the division by the sum of weights last."""
+"""FusedAttention (ours): two packed products with a softmax over rows between them; the division by the sum comes last.
+
+The stages are declared so that all of them can be computed at a tile of queries: the scores have whole panels of keys,
+those past the last key are -inf and weigh nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.core.intexpr import IntExpr, const
-from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.core.intexpr import IntExpr, ceildiv, const
+from tilewright.lowering.context import LowerContext, Rule, wide, widen
+from tilewright.lowering.contraction import clamped, packed_stage, whole_tiles
 from tilewright.lowering.elementwise import axis_names, broadcast_load
 from tilewright.lowering.reduce import at_reduced, reduction_stage
 from tilewright.tensor_ir.compute import (
@@ -30,50 +35,62 @@ def _matrix(t: Tensor, lead: Sequence[IntExpr], batch: Sequence[IntExpr], row: I
 def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
     q, k, v, out = c.input(0), c.input(1), c.input(2), c.output()
     batch, rows, keys = out.shape[:-2], out.shape[-2], k.shape[-2]
-    shape = (*batch, rows, keys)
-    scale, causal = c.attr_float("scale", 1.0), c.attr_int("causal", 0)
-    names = axis_names(len(shape))
+    dtype, rank = wide(out.dtype), len(out.shape) - 2
+    names = axis_names(rank + 2)
+    width = 2 * c.target.lanes(dtype.itemsize)  # one width, so that the same rows make a good tile of both products
+    panels = ceildiv(keys, width)
+    full = whole_tiles(rows, width, c.target, dtype.itemsize)
+    packed = packed_stage(c, batch, q.shape[-1], keys, width, dtype, lambda b, d, t: _matrix(k, b, batch, t, d))
     d = c.axis(q.shape[-1], "d")
 
     def products(*i: IntExpr) -> Reduction:
-        lead, s, t = i[:-2], i[-2], i[-1]
-        return sum_over(_matrix(q, lead, batch, s, d.index) * _matrix(k, lead, batch, t, d.index), d)
+        query = _matrix(q, i[:rank], batch, clamped(i[rank], rows), d.index)
+        return sum_over(query * packed[(*i[:rank], i[rank + 1], d, i[rank + 2])], d)
 
-    raw = c.stage(compute(c.name("scores"), shape, products, axis_names=names))
+    tile_names = [*names[:rank], "m", "no", "ni"]
+    raw = c.stage(compute(c.name("scores"), (*batch, full, panels, width), products, axis_names=tile_names))
+    shape = (*batch, full, panels * width)
+    masked = c.stage(compute(c.name("masked"), shape, lambda *i: _masked(c, raw, width, i), axis_names=names))
+    last = (rank + 1,)
+    top = c.stage(reduction_stage(c, "score_max", shape, last, lambda i: masked[tuple(i)], max_over))
 
-    def masked(*i: IntExpr) -> Val:
-        x = raw[i] * scale
-        if c.has_input(3):
-            x = x + widen(broadcast_load(c.input(3), i, shape))
-        if not causal:
-            return x
-        hidden = index_value(i[-1]) > index_value(i[-2] + keys - rows)
-        return select(hidden, constant(float("-inf"), x.dtype), x)
+    def weight(*i: IntExpr) -> Val:
+        return op("exp", masked[i] - top[at_reduced(i, last)])
 
-    scores = c.stage(compute(c.name("masked"), shape, masked, axis_names=names))
-    last = (len(shape) - 1,)
-    top = c.stage(reduction_stage(c, "score_max", shape, last, lambda i: scores[tuple(i)], max_over))
-    weights = c.stage(
-        compute(
-            c.name("weights"), shape, lambda *i: op("exp", scores[i] - top[at_reduced(i, last)]), axis_names=names
-        )
-    )
+    weights = c.stage(compute(c.name("weights"), shape, weight, axis_names=names))
     total = c.stage(reduction_stage(c, "weight_sum", shape, last, lambda i: weights[tuple(i)], sum_over))
+    values = packed_stage(c, batch, keys, out.shape[-1], width, dtype, lambda b, t, n: _matrix(v, b, batch, t, n))
     t = c.axis(keys, "t")
 
     def weighted(*i: IntExpr) -> Reduction:
-        lead, s, column = i[:-2], i[-2], i[-1]
-        return sum_over(weights[(*lead, s, t.index)] * _matrix(v, lead, batch, t.index, column), t)
+        return sum_over(weights[(*i[: rank + 1], t.index)] * values[(*i[:rank], i[rank + 1], t, i[rank + 2])], t)
 
-    mixed = c.stage(compute(c.name("mixed"), out.shape, weighted, axis_names=names))
-    return (
-        compute(
-            c.name("attention"),
-            out.shape,
-            lambda *i: (mixed[i] / total[(*i[:-1], const(0))]).cast(out.dtype),
-            axis_names=names,
-        ),
-    )
+    column_panels = ceildiv(out.shape[-1], width)
+    tiles = (*batch, full, column_panels, const(width))
+    mixed = c.stage(compute(c.name("mixed"), tiles, weighted, axis_names=tile_names))
+
+    def result(*i: IntExpr) -> Val:
+        n = i[-1]
+        return (mixed[(*i[:-1], n // width, n % width)] / total[(*i[:-1], const(0))]).cast(out.dtype)
+
+    return (compute(c.name("attention"), out.shape, result, axis_names=names),)
+
+
+def _masked(c: LowerContext, raw: Tensor, width: int, i: Sequence[IntExpr]) -> Val:
+    """The score of a query and a key as the softmax sees it."""
+    rows, keys = c.output().shape[-2], c.input(1).shape[-2]
+    t = i[-1]
+    x = raw[(*i[:-1], t // width, t % width)] * c.attr_float("scale", 1.0)
+    if c.has_input(3):
+        at = (*i[:-2], clamped(i[-2], rows), t)
+        x = x + widen(broadcast_load(c.input(3), at, (*c.output().shape[:-1], keys)))
+    hidden: Val | None = None
+    if c.attr_int("causal", 0):
+        hidden = index_value(t) > index_value(i[-2] + keys - rows)
+    if (n := keys.value()) is None or n % width:
+        past = index_value(t) >= index_value(keys)
+        hidden = past if hidden is None else past | hidden
+    return x if hidden is None else select(hidden, constant(float("-inf"), x.dtype), x)
 
 
 RULES: dict[str, Rule] = {"FusedAttention": lower_fused_attention}

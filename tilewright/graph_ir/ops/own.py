@@ -27,4 +27,4 @@ def _attention(ctx: InferContext) -> tuple[Inferred, ...]:
     return (tensor(ctx.dtype(0), (*batch, q[-2], v[-1])),)
 
 
-OPS = table(OpDef("FusedAttention", PatternKind.OPAQUE, _attention, 3, 4, own=True))
+OPS = table(OpDef("FusedAttention", PatternKind.OUT_FUSABLE, _attention, 3, 4, own=True))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from tilewright.graph_ir.passes.base import Exactness
 from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, P, Rule, int_attr
 
+_FEW = 3
+"""Up to so many queries are multiplied without packing the keys first."""
+
 _SCORES = P("MatMul", "q", "kt", at="scores")
 _SCALED = (
     ("plain", _SCORES),
@@ -17,6 +20,8 @@ def _is_attention(m: Match) -> str | None:
     q, v, scores = m.shape("q"), m.shape("v"), m.editor.value(m.node("softmax").inputs[0])
     if q is None or v is None or m.shape("kt") is None or len(q) < 3 or len(m.shape("kt") or ()) != len(q):
         return NOT_HERE
+    if (rows := q[-2].value()) is not None and rows <= _FEW:
+        return f"{rows} queries are too few for a tile"
     if int_attr(m.node("softmax"), "axis", -1) % len(scores.shape) != len(scores.shape) - 1:
         return "the Softmax is not over the last axis"
     if "s" in m.names and m.array("s").size != 1:

@@ -59,6 +59,8 @@ def _should_inline(s: Schedule, block: Block) -> bool:
     if any(_is_apart(s, block, user) for user in users):
         return False
     cost = expr_cost(block.value)
+    if len(users) > 1 and cost and _finishes_tiles(s, block):
+        return False
     for user in users:
         if is_multiply_add(user) and (not is_plain_read(block.value) or is_packed_operand(block.buffer, user)):
             return False

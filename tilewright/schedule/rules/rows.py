@@ -37,7 +37,7 @@ def rows_rule(s: Schedule, block: str, target: Target) -> bool:
     """A spatial block with everything that feeds only it, computed row by row."""
     if not is_spatial(find_block(s.func, block)) or not reduction_feeders(s, block):
         return False
-    feeders = _feeders(s, block)
+    feeders = feeders_of(s, block)
     rows = _row_loops(s, block, feeders)
     return bool(feeders and rows) and s.attempt(lambda a: _schedule_rows(a, block, feeders, rows, target))
 
@@ -50,7 +50,7 @@ def reduction_rule(s: Schedule, block: str, target: Target) -> bool:
     return s.attempt(lambda a: schedule_reduction(a, block, target))
 
 
-def _feeders(s: Schedule, consumer: str) -> list[str]:
+def feeders_of(s: Schedule, consumer: str) -> list[str]:
     """Blocks that end up only in ``consumer``, producers first."""
     outputs = output_buffers(s.func)
     blocks = all_blocks(s.func)
@@ -124,7 +124,7 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     if lanes == 1 or (extent is not None and extent < 2 * lanes):
         return
     width = lanes * _PARTIALS
-    while extent is not None and width > lanes and extent < 2 * width:
+    while extent is not None and width > lanes and (extent < 2 * width or extent % width > extent % lanes):
         width //= 2
     options = tuple(n for n in _PARTIAL_COUNTS if extent is None or n * lanes <= extent)
     width = lanes * choose_number(s, f"{block}.partials", options, width // lanes)

@@ -20,11 +20,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.target import Target
 from tilewright.schedule.primitives.sample_compute_location import INLINE, ROOT
+from tilewright.schedule.rules.ahead import fetch_ahead
 from tilewright.schedule.rules.blocks import TileLoops, choose_vectors, order_of_loops, split_columns
 from tilewright.schedule.rules.choices import choose_number, divisors
 from tilewright.schedule.rules.depth import partial_results
@@ -55,6 +57,9 @@ from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, f
 from tilewright.tensor_ir.ir import Block, loads
 
 _UNROLLS = (1, 2, 3, 4, 8)
+_LATENCY, _PANEL_READ = 4, 0.3
+_TALL = 8
+_UNKNOWN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +167,7 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     """Tile ``consumer`` and compute ``reduction`` inside its tile."""
     total = nanoseconds(s.func, reduction)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
-    stages = _operand_stages(s, reduction)
+    stages = operand_stages(s, reduction)
     tile = _split(s, reduction, consumer, axes, lanes, target)
     own, shared = _own_order(s, reduction, tile, axes, target)
     ragged = [x for x in tile.row_loops if _is_ragged(s, consumer, x)]
@@ -181,6 +186,8 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
         _tile_partial(s, own_results, reduction, lead, lanes, target)
         _place_stages(s, stages, lead, target)
     _spread(s, consumer, lead, ragged, total, target)
+    if axes.panel is not None:
+        fetch_ahead(s, reduction, target)
 
 
 def _tile_partial(
@@ -250,16 +257,24 @@ def _decide_height(s: Schedule, reduction: str, extent: int | None, limit: int) 
 
 
 def _tile_height(extent: int | None, limit: int) -> int:
-    """A divisor of the extent near the limit, else equal parts."""
+    """The height with the fewest cycles for all rows: a divisor or equal parts if short, else tall tiles and a rest.
+
+    A step of a tile takes a cycle a row, at least the ``_LATENCY`` of a multiply-add, and ``_PANEL_READ`` cycles more
+    because the panel is read once a tile.
+    """
     if extent is None:
         return limit
     if extent <= limit:
         return max(1, extent)
-    for h in range(limit, max(1, (2 * limit) // 3) - 1, -1):
-        if extent % h == 0:
-            return h
     parts = -(-extent // limit)
-    return -(-extent // parts)
+    divisors = [h for h in range(max(1, (2 * limit) // 3), limit + 1) if extent % h == 0]
+    even = divisors[-1] if divisors else -(-extent // parts)
+
+    def cycles(height: int) -> float:
+        tiles = [height] * (extent // height) + [extent % height] * (extent % height > 0)
+        return sum(max(_LATENCY, h) + _PANEL_READ for h in tiles)
+
+    return limit if extent >= _TALL * limit and cycles(limit) < cycles(even) else even
 
 
 def _own_order(s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, target: Target) -> tuple[str, bool]:
@@ -298,11 +313,11 @@ def _loops_indexing(s: Schedule, reduction: str, operands: Sequence[str]) -> set
 
 
 def _bytes(s: Schedule, buffer: str) -> int:
+    """Size of a buffer; its symbolic dims together count as ``_UNKNOWN`` (a batch of 1, or a short sequence)."""
     b = find_buffer(s.func, buffer)
-    total = b.dtype.itemsize
-    for d in b.shape:
-        total *= v if (v := d.value()) is not None else 64
-    return total
+    sizes = [d.value() for d in b.shape]
+    known = prod(x for x in sizes if x is not None)
+    return b.dtype.itemsize * known * (_UNKNOWN if None in sizes else 1)
 
 
 def write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) -> None:
@@ -336,7 +351,7 @@ def write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None
         s.unroll(name)
 
 
-def _operand_stages(s: Schedule, reduction: str) -> list[str]:
+def operand_stages(s: Schedule, reduction: str) -> list[str]:
     """Stages at the root that only the reduction reads: the padded or packed operand."""
     block = find_block(s.func, reduction)
     stages = {b.buffer: b for b in all_blocks(s.func) if is_spatial(b)}

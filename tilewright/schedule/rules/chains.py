@@ -1,0 +1,106 @@
+"""Two products with row reductions between them (attention): everything computed at a tile of rows of the second.
+
+``out[m, n] = f(sum over t of g(sum over d of Q[m, d] * K[t, d])[m, t] * V[t, n])`` where ``g`` reduces along t, as a
+softmax does. A tile of rows makes its own rows of the first product in a local buffer that stays in cache, reduces them
+and multiplies them with V, so that the matrix between the products never goes to memory (the idea of FlashAttention,
+Dao et al., 2022, with whole rows instead of blocks of t). Both products use the register tiles of :mod:`.tiles`; their
+packed operands are computed before, at the root.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.core.errors import ScheduleError
+from tilewright.core.target import Target
+from tilewright.schedule.rules.facts import (
+    is_multiply_add,
+    is_reduction,
+    is_spatial,
+    loops_of,
+    nanoseconds,
+    widest_itemsize,
+)
+from tilewright.schedule.rules.parallelism import parallelize
+from tilewright.schedule.rules.rows import feeders_of, vectorize_reduction
+from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner
+from tilewright.schedule.rules.tiles import TileAxes, operand_stages, tile_axes, write_out, write_reduction
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.scopes import consumers, find_block
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Names of blocks: the products, the stage that finishes the first, and the row stages after it, in order."""
+
+    first: str
+    finish: str
+    between: tuple[str, ...]
+    second: str
+
+
+def find_chain(s: Schedule, consumer: str) -> Chain | None:
+    """The chain that ends in ``consumer``, or None."""
+    feeders = feeders_of(s, consumer)
+    products = [f for f in feeders if is_multiply_add(find_block(s.func, f))]
+    if len(products) != 2 or not is_spatial(find_block(s.func, consumer)):
+        return None
+    first, second = products
+    finish = [b.name for b in consumers(s.func, find_block(s.func, first).buffer)]
+    if len(finish) != 1 or [b.name for b in consumers(s.func, find_block(s.func, second).buffer)] != [consumer]:
+        return None
+    packs = {*operand_stages(s, first), *operand_stages(s, second)}
+    between = tuple(f for f in feeders if f not in {first, second, finish[0], *packs})
+    if finish[0] not in feeders or not any(is_reduction(find_block(s.func, b)) for b in between):
+        return None
+    return Chain(first, finish[0], between, second)
+
+
+def chain_rule(s: Schedule, block: str, target: Target) -> bool:
+    """The chain that ends in ``block``, computed tile by tile."""
+    chain = find_chain(s, block) if is_spatial(find_block(s.func, block)) else None
+    axes = None if chain is None else tile_axes(s, chain.second, block)
+    if chain is None or axes is None or axes.panel is None or len(axes.rows) != 1:
+        return False
+    found, width = chain, axes.panel
+    return s.attempt(lambda a: _schedule_chain(a, found, block, axes, width, target))
+
+
+def _schedule_chain(s: Schedule, chain: Chain, consumer: str, axes: TileAxes, width: int, target: Target) -> None:
+    amounts = [nanoseconds(s.func, b) for b in (chain.first, *chain.between, chain.second)]
+    total = None if any(a is None for a in amounts) else sum(a for a in amounts if a is not None)
+    lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (chain.first, chain.second, consumer)))
+    (row,) = axes.rows
+    extent = next(x.extent.value() for x in loops_of(s.func, consumer) if x.var == row)
+    limit = target.tile_rows(max(1, width // lanes))
+    s.reorder(*axes.batch, row, axes.columns)
+    tile, row = s.split(row, (None, limit if extent is None else max(1, min(limit, extent))))
+    panel, column = s.split(axes.columns, (None, width))
+    around = [*axes.batch, tile]
+    s.reorder(*around, panel, row, column)
+    s.compute_at(chain.second, panel)
+    for name in reversed((chain.finish, *chain.between)):
+        s.compute_at(name, tile)
+    _finish_first(s, chain, around, lanes)
+    for name in chain.between:
+        if is_reduction(find_block(s.func, name)):
+            vectorize_reduction(s, name, target)
+        else:
+            vectorize_inner(s, name, len(around) + 1, target)
+    write_reduction(s, chain.second, lanes, {*around, panel})
+    write_out(s, consumer, [row, column], lanes)
+    parallelize(s, consumer, axes.batch or (tile,), total, target)
+    peel_if_ragged(s, consumer, tile)
+
+
+def _finish_first(s: Schedule, chain: Chain, around: list[str], lanes: int) -> None:
+    """Register tiles for the first product, finished in the local rows of its consumer."""
+    axes = tile_axes(s, chain.first, chain.finish)
+    own = [x.var for x in loops_of(s.func, chain.finish) if x.var not in around]
+    if axes is None or axes.panel is None or own[-1:] != [axes.columns]:
+        raise ScheduleError(f"{chain.first}: no tile of {chain.finish}")
+    panel, column = s.split(axes.columns, (None, axes.panel))
+    s.reorder(panel, *own[:-1], column)
+    s.compute_at(chain.first, panel)
+    write_reduction(s, chain.first, lanes, {*around, panel})
+    write_out(s, chain.finish, [*own[:-1], column], lanes)

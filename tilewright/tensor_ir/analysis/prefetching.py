@@ -1,0 +1,82 @@
+"""Prefetching: what a loop annotated ``prefetch: B`` fetches into cache, read off the loops around it.
+
+A product keeps a panel of its weights in cache while it goes over the rows; the next panel would first be missed when
+its turn comes. A loop with this annotation fetches one cache line of it a step::
+
+    for n in N:              the next step of this loop reads the next panel
+        for m in M:          the panel is read again: its lines are shared out over these steps
+            for k_0 in K {prefetch: B}:
+                for k_1 in 4: acc[m] = acc[m] + A[m, k_0*4 + k_1] * B[n, k_0*4 + k_1]
+
+Here step (m, k_0) fetches line ``m*K + k_0`` of panel n + 1. It is a hint: a line too many, or past the end of the
+buffer, costs time at most. Where the loops around do not have this form, nothing is fetched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.core.intbounds import simplify
+from tilewright.core.intexpr import ZERO, IntExpr, var
+from tilewright.tensor_ir.analysis.access import address, stride
+from tilewright.tensor_ir.analysis.scopes import block_environment, blocks_in, loop_path, loop_ranges, loops_in
+from tilewright.tensor_ir.ir import Func, Loop, loads, walk
+
+KEY = "prefetch"
+LINE_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """One line to fetch at the start of each step of a loop: the one at element ``offset`` of ``buffer``.
+
+    ``shared``: the loops, outermost first, that read the same part again and so share the fetching.
+    """
+
+    buffer: str
+    offset: IntExpr
+    shared: tuple[str, ...]
+
+
+def prefetches(func: Func) -> dict[str, Prefetch]:
+    """What each annotated loop fetches, by loop; those around which nothing can be fetched ahead are left out."""
+    found = {}
+    for s in walk(func.body):
+        if isinstance(s, Loop) and KEY in dict(s.annotations):
+            p = prefetch_of(func, s, dict(s.annotations)[KEY])
+            if p is not None:
+                found[s.var] = p
+    return found
+
+
+def prefetch_of(func: Func, loop: Loop, buffer: str) -> Prefetch | None:
+    """What ``loop`` would fetch of ``buffer``, or None (see the module docstring)."""
+    reads = [(b, x) for b in blocks_in(loop.body) for x in loads(b.value) if x.buffer == buffer]
+    known = {b.name: b for b in func.params}
+    if not reads or buffer not in known:
+        return None
+    block, read = reads[0]
+    around = loops_in(loop_path(func, loop.var))
+    inside = [s for s in walk(loop.body) if isinstance(s, Loop)]
+    ranges = loop_ranges([*around, *inside])
+    at = address(read, known[buffer].shape, block_environment(block), ranges)
+    share: list[Loop] = []
+    for outer in reversed(around[:-1]):
+        step = stride(at, outer.var, ranges)
+        if step is None:
+            return None
+        if step != ZERO:
+            break
+        share.insert(0, outer)
+    else:
+        return None
+    position = ZERO
+    for s in (*share, loop):
+        position = position * s.extent + var(s.var)
+    if any(s.extent.free_vars() & ranges.keys() for s in (*share, loop)):
+        return None
+    here = at.substitute({s.var: 0 for s in (loop, *inside)})
+    line = max(1, LINE_BYTES // known[buffer].dtype.itemsize)
+    return Prefetch(buffer, simplify(here + step + position * line, ranges), tuple(s.var for s in share))
+
+

@@ -1,0 +1,111 @@
+"""Fetching panels ahead: which lines are fetched, when the rule asks for it, and that results do not change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.emit import emit_kernel
+from tilewright.codegen.host import detect_host
+from tilewright.codegen.kernel import build
+from tilewright.core.intexpr import IntLike
+from tilewright.core.target import Target
+from tilewright.schedule.decisions import FixedDecider
+from tilewright.schedule.default import default_trace, schedule_by_rule
+from tilewright.schedule.rules.tiles import _tile_height
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.prefetching import KEY, prefetches
+from tilewright.tensor_ir.ir import Func, Loop, walk
+from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tests.schedule.kernels import packed_matmul
+
+TARGET = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 17, 1 << 23, 2)
+
+
+def annotated(func: Func) -> list[Loop]:
+    return [x for x in walk(func.body) if isinstance(x, Loop) and KEY in dict(x.annotations)]
+
+
+def by_hand(rows: int, depth: int, step: int) -> Schedule:
+    """Columns, row tiles, reduction: the loop over blocks of ``step`` reduction steps fetches ahead."""
+    s = Schedule(packed_matmul(rows, 64, depth))
+    m, n = s.loops("C")
+    panel, column = s.split(n, (None, 16))
+    tile, row = s.split(m, (None, 4))
+    s.reorder(panel, tile, row, column)
+    s.compute_at("acc", tile)
+    s.reorder("k", "acc_m", "acc_ni")
+    s.decompose_reduction("acc", "k")
+    outer, _ = s.split("k", (None, step))
+    s.annotate(outer, KEY, "Bp")
+    return s
+
+
+def test_the_lines_fetched_in_one_panel_are_those_of_the_next():
+    rows, depth, step = 16, 24, 4
+    s = by_hand(rows, depth, step)
+    (loop,) = annotated(s.func)
+    p = prefetches(s.func)[loop.var]
+    assert p.buffer == "Bp"
+    assert p.shared == ("C_m_0",)
+    for panel in range(4):
+        got = [
+            p.offset.evaluate({"C_n_0": panel, "C_m_0": tile, loop.var: k})
+            for tile in range(rows // 4)
+            for k in range(depth // step)
+        ]
+        start = (panel + 1) * depth * 16
+        assert got == list(range(start, start + depth * 16, 16))
+    assert parse_func(print_func(s.func)) == s.func
+
+
+def test_nothing_is_fetched_where_the_loops_have_another_form():
+    inner = Schedule(packed_matmul(16, 64, 24))
+    inner.annotate(inner.loops("acc")[-1], KEY, "Bp")  # the panel is not the next loop's: rows are outermost
+    assert prefetches(inner.func)[inner.loops("acc")[-1]].shared == ()
+    alone = Schedule(packed_matmul(16, 64, 24))
+    alone.annotate("acc_m", KEY, "Bp")  # no loop around
+    assert prefetches(alone.func) == {}
+    other = by_hand(16, 24, 4)
+    (loop,) = annotated(other.func)
+    other.annotate(loop.var, KEY, "acc")  # not a parameter
+    assert prefetches(other.func) == {}
+    other.annotate(loop.var, KEY, "bias")  # not read inside
+    assert prefetches(other.func) == {}
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "fires"),
+    [
+        (64, 272, 96, True),
+        (47, 257, 96, True),
+        (64, 256, 16, False),  # the panels stay in cache
+        (64, 256, 101, False),  # no divisor of the depth fits
+    ],
+)
+def test_the_rule_fetches_large_panels_ahead(m: IntLike, n: int, k: int, fires: bool):
+    func = packed_matmul(m, n, k)
+    trace = default_trace(func, TARGET)
+    after = trace.apply(func)
+    assert bool(annotated(after)) == fires
+    assert bool(prefetches(after)) == fires
+    rng = np.random.default_rng(0)
+    shapes = [tuple(d.evaluate({}) for d in b.shape) for b in func.params[:3]]
+    inputs = [rng.integers(-3, 4, s).astype(np.float32) for s in shapes]
+    host = detect_host()
+    assert ("llvm.prefetch" in emit_kernel(after, host, "k")) == fires
+    (got,) = build(after)(inputs, {}, 2)
+    a, packed, bias = inputs
+    b = packed.transpose(1, 0, 2).reshape(k, -1)[:, :n]
+    np.testing.assert_array_equal(got, np.maximum(a @ b + bias, 0))
+
+
+def test_the_decision_turns_it_off():
+    s = schedule_by_rule(packed_matmul(64, 272, 96), TARGET, FixedDecider({"acc.ahead": 0}))
+    assert not annotated(s.func)
+
+
+def test_tile_heights_waste_few_rows():
+    assert [_tile_height(n, 6) for n in (1, 5, 6, 12, 14, 56)] == [1, 5, 6, 6, 5, 4]
+    assert [_tile_height(n, 6) for n in (64, 128, 197)] == [6, 6, 6]
+    assert _tile_height(128, 4) == 4

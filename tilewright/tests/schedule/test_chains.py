@@ -1,0 +1,117 @@
+"""Attention computed at a tile of queries: numbers on awkward sizes, where the scores live, and what is no chain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.host import detect_host
+from tilewright.codegen.kernel import build
+from tilewright.core import dtypes
+from tilewright.graph_ir.builder import GraphBuilder
+from tilewright.graph_ir.fusion import group_graph
+from tilewright.graph_ir.interpreter import interpret as interpret_graph
+from tilewright.graph_ir.ir import Graph
+from tilewright.schedule.default import default_trace
+from tilewright.schedule.rules.chains import find_chain
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.interpreter import interpret
+from tilewright.tensor_ir.ir import Alloc, Func, walk
+from tilewright.tests.lowering.lowered import lower
+from tilewright.tests.schedule.kernels import packed_matmul
+
+Dim = int | str
+
+
+def attention(
+    b: Dim, s: Dim, t: Dim, d: int, dv: int, mask: tuple[Dim, ...] = (), causal: int = 0, heads: bool = False
+) -> Graph:
+    """Two heads; with ``heads``, operands and result are [batch, position, head, element]."""
+    x = GraphBuilder("attention")
+    operands = []
+    for name, n, width in (("q", s, d), ("k", t, d), ("v", t, dv)):
+        if heads:
+            operands.append(x.op("Transpose", x.input(name, "float32", (b, n, 2, width)), perm=(0, 2, 1, 3)))
+        else:
+            operands.append(x.input(name, "float32", (b, 2, n, width)))
+    if mask:
+        operands.append(x.input("mask", "float32", mask))
+    out = x.op("FusedAttention", *operands, scale=0.3, causal=causal)
+    return x.build(x.op("Transpose", out, perm=(0, 2, 1, 3)) if heads else out)
+
+
+def scopes(func: Func) -> dict[str, str]:
+    return {s.buffer.name: s.buffer.scope for s in walk(func.body) if isinstance(s, Alloc)}
+
+
+CASES: list[tuple[Graph, dict[str, int]]] = [
+    (attention(1, 12, 12, 8, 16), {}),
+    (attention(1, 13, 37, 5, 9, heads=True), {}),
+    (attention(2, 7, 17, 5, 3, (2, 1, 1, 17)), {}),
+    (attention(1, 11, 11, 8, 8, (11, 11), causal=1), {}),
+    (attention(1, 5, 19, 8, 8, causal=1), {}),
+    (attention(1, 1, 1, 4, 4), {}),
+    (attention(1, 4, 130, 4, 40), {}),
+    (attention("b", "s", "t", 8, 8, ("b", 1, "s", "t"), heads=True), {"b": 2, "s": 7, "t": 19}),
+    (attention("b", "s", "s", 8, 8, causal=1), {"b": 1, "s": 13}),
+    (attention("b", "s", "t", 8, 8), {"b": 1, "s": 0, "t": 3}),
+    (attention(1, "s", 16, 8, 8), {"s": 1}),
+]
+
+
+@pytest.mark.parametrize(("graph", "dims"), CASES, ids=[str(k) for k in range(len(CASES))])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_numbers(graph: Graph, dims: dict[str, int], threads: int) -> None:
+    low = lower(graph)
+    target = detect_host().with_threads(threads)
+    after = default_trace(low.func, target).apply(low.func)
+    rng = np.random.default_rng(1)
+    feed = {
+        i: rng.standard_normal([d.evaluate(dims) for d in graph.values[i].shape]).astype(np.float32)
+        for i in graph.inputs
+    }
+    inputs = [feed[i] for i in low.inputs]
+    want = np.asarray(interpret_graph(graph, feed)[graph.outputs[0]])
+    (plain,) = interpret(low.func, inputs, dims)
+    np.testing.assert_allclose(plain, want, rtol=2e-5, atol=2e-6)
+    (got,) = build(after, target)(inputs, dims, threads)
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("t", [17, 64])
+def test_scores_stay_in_a_local_buffer(t: int) -> None:
+    low = lower(attention(1, 20, t, 8, 8, heads=True))
+    kept = scopes(default_trace(low.func, detect_host()).apply(low.func))
+    assert kept["masked"] == kept["weights"] == kept["scores"] == kept["mixed"] == "local"
+    assert {n for n, scope in kept.items() if scope == "global"} == {"pack", "pack_1"}
+
+
+def test_a_row_without_visible_keys_is_nan() -> None:
+    graph = attention(1, 4, 20, 4, 4, (4, 20))
+    low = lower(graph)
+    mask = np.zeros((4, 20), np.float32)
+    mask[1] = -np.inf
+    q, k, v = (np.ones(s, np.float32) for s in ((1, 2, 4, 4), (1, 2, 20, 4), (1, 2, 20, 4)))
+    feed = {"q": q, "k": k, "v": v, "mask": mask}
+    (got,) = build(default_trace(low.func, detect_host()).apply(low.func))([feed[i] for i in low.inputs])
+    assert np.isnan(got[:, :, 1]).all()
+    np.testing.assert_allclose(got[:, :, [0, 2, 3]], 1, rtol=1e-6)
+
+
+def test_heads_are_read_where_they_are() -> None:
+    (group,) = group_graph(attention(1, 20, 20, 8, 8, heads=True))
+    assert [n.op for n in group.nodes].count("Transpose") == 4
+
+
+def test_what_is_no_chain() -> None:
+    matmul = Schedule(packed_matmul(8, 32, 8))
+    assert find_chain(matmul, "C") is None
+    a, b = placeholder("A", (8, 8), dtypes.float32), placeholder("B", (8, 8), dtypes.float32)
+    k, r = reduce_axis(8, "k"), reduce_axis(8, "r")
+    first = compute("first", (8, 8), lambda i, j: sum_over(a[i, k] * b[k, j], k))
+    second = compute("second", (8, 8), lambda i, j: sum_over(first[i, r] * b[r, j], r))
+    out = compute("out", (8, 8), lambda i, j: second[i, j] + 1.0)
+    products = Schedule(build_func("products", [a, b], [out], [first, second]))
+    assert find_chain(products, "out") is None  # nothing is reduced along the rows between them
+    assert find_chain(Schedule(lower(attention(1, 8, 8, 8, 8)).func), "o0") is not None
