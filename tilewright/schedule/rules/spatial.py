@@ -34,11 +34,11 @@ def spatial_rule(s: Schedule, block: str, target: Target) -> bool:
     return is_spatial(find_block(s.func, block)) and s.attempt(lambda a: schedule_spatial(a, block, target))
 
 
-def schedule_spatial(s: Schedule, block: str, target: Target) -> None:
-    """Schedule the nest of ``block`` from the root."""
+def schedule_spatial(s: Schedule, block: str, target: Target, above: int = 0) -> None:
+    """Schedule the nest of ``block`` below its first ``above`` loops. Parallel only when ``above`` is 0."""
     total = nanoseconds(s.func, block)
-    fuse_linear(s, block)
-    names = [x.var for x in loops_of(s.func, block)]
+    fuse_linear(s, block, above)
+    names = [x.var for x in loops_of(s.func, block)][above:]
     if not names:
         return
     inner = _choose_vector_loop(s, block, names)
@@ -50,7 +50,8 @@ def schedule_spatial(s: Schedule, block: str, target: Target) -> None:
     if row is not None:
         s.attempt(lambda a: _write_rows(a, block, row, lead))
     outer = [*outer, *([lead] if lead is not None else [])]
-    parallelize(s, block, [n for n in outer if n in s.loops(block)], total, target)
+    if above == 0:
+        parallelize(s, block, [n for n in outer if n in s.loops(block)], total, target)
     if lead is not None and lead in s.loops(block):
         peel_if_ragged(s, block, lead)
 

@@ -8,6 +8,7 @@ shared loops, the outermost is spread over threads if its iterations are indepen
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
@@ -23,6 +24,7 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.rules.parallelism import is_worth_spreading
 from tilewright.schedule.rules.spatial import schedule_spatial
+from tilewright.schedule.rules.tiles import write_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_block
 
@@ -33,12 +35,7 @@ def steps_rule(s: Schedule, block: str, target: Target) -> bool:
     if not shared:
         return False
     for name in _inside(s, shared[0]):
-        attempt = s.copy()
-        try:
-            _schedule(attempt, name, shared_loops(s.func, name), target)
-        except ScheduleError:
-            continue
-        s.adopt(attempt)
+        s.attempt(partial(_schedule, block=name, shared=shared_loops(s.func, name), target=target))
     _spread(s, shared[0], target)
     return True
 
@@ -69,8 +66,8 @@ def _tile(s: Schedule, block: str, shared: Sequence[str], target: Target) -> Non
         vectors *= n
     s.reorder(*_largest_first(s, block, results), *steps, *inside)
     init = s.decompose_reduction(block, steps[0])
-    _write_out(s, block, inside, lanes)
-    _write_out(s, init, [x.var for x in loops_of(s.func, init)][-len(inside) :], lanes)
+    write_out(s, block, inside, lanes)
+    write_out(s, init, [x.var for x in loops_of(s.func, init)][-len(inside) :], lanes)
 
 
 def _largest_first(s: Schedule, block: str, loops: Sequence[str]) -> list[str]:
@@ -78,18 +75,6 @@ def _largest_first(s: Schedule, block: str, loops: Sequence[str]) -> list[str]:
     reads = [x for x in block_accesses(s.func, block) if not x.is_store]
     largest = max(reads, key=lambda x: len(x.address.free_vars()))
     return sorted(loops, key=lambda n: n not in largest.address.free_vars())
-
-
-def _write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None:
-    *outer, last = loops
-    extent = next(x.extent.value() for x in loops_of(s.func, block) if x.var == last)
-    if extent is None or extent > lanes:
-        middle, last = s.split(last, (None, lanes))
-        outer.append(middle)
-    if extent != 1:
-        s.vectorize(last)
-    for name in outer:
-        s.unroll(name)
 
 
 def _spread(s: Schedule, loop: str, target: Target) -> None:
@@ -100,7 +85,4 @@ def _spread(s: Schedule, loop: str, target: Target) -> None:
     total = None if any(a is None for a in amounts) else sum(a for a in amounts if a is not None)
     if extent == 1 or not is_worth_spreading(total, target):
         return
-    try:
-        s.parallel(loop)
-    except ScheduleError:
-        return
+    s.attempt(lambda a: a.parallel(loop))
