@@ -6,18 +6,16 @@ records have them, the faster one wins, and a choice that was measured in the ne
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.autotune.database import Database
 from tilewright.autotune.workload import workload_of
+from tilewright.core.plan import KernelStep
 from tilewright.core.target import Target
-from tilewright.graph_ir.fusion import Group, group_with_reasons
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.choose_algorithms import algorithm_of, algorithms_of, with_algorithms
-from tilewright.lowering.group import lower_group
-from tilewright.lowering.host_policy import HostPolicy
+from tilewright.lowering.plan import lower_graph_to_plan
 
 _WORTH = 0.97
 """Another algorithm's record must take at most this share of the time that the network's own takes."""
@@ -38,21 +36,23 @@ def find_options(graph: Graph, target: Target, disabled: Collection[str] = ()) -
     names = algorithms_of(graph, disabled)
     if not names:
         return ()
-    groups, _ = group_with_reasons(graph, is_native=HostPolicy(graph, target).is_native)
-    out = []
-    for group in groups:
-        for node in group.nodes:
-            if node.name in names:
-                hashes = {a: _workload(graph, group, {node.name: a}, target) for a in names[node.name]}
-                out.append(Options(node.name, algorithm_of(node), hashes))
-    return tuple(out)
+    own = {n.name: algorithm_of(n) for n in graph.nodes if n.name in names}
+    hashes: dict[str, dict[str, str]] = {node: {} for node in names}
+    for algorithm in dict.fromkeys(a for allowed in names.values() for a in allowed):
+        # all at once: where a value is stored, and so what a kernel reads, is decided for the graph as a whole
+        changed = with_algorithms(graph, {node: algorithm for node in names if algorithm in names[node]})
+        for node, workload in _workloads(changed, target).items():
+            if algorithm in names.get(node, ()):
+                hashes[node][algorithm] = workload
+    return tuple(Options(node, own[node], found) for node, found in hashes.items() if own[node] in found)
 
 
-def _workload(graph: Graph, group: Group, algorithms: Mapping[str, str], target: Target) -> str:
-    changed = with_algorithms(graph, algorithms)
-    by_name = {n.name: n for n in changed.nodes}
-    nodes = tuple(by_name[n.name] for n in group.nodes)
-    return workload_of(lower_group(changed, dataclasses.replace(group, nodes=nodes), target).func).hash
+def _workloads(graph: Graph, target: Target) -> dict[str, str]:
+    """Hash of the kernel that computes each node."""
+    lowered = lower_graph_to_plan(graph, target, pack=False)
+    hashes = {name: workload_of(f).hash for name, f in lowered.funcs.items()}
+    steps = [s for s in lowered.plan.steps if isinstance(s, KernelStep)]
+    return {node: hashes[s.kernel] for s in steps for node in s.nodes}
 
 
 def other_algorithms(options: Sequence[Options]) -> list[dict[str, str]]:

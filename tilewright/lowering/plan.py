@@ -44,9 +44,11 @@ class LoweredModel:
 
 
 class _Kernels:
-    """Kernel names by function and fusion's refusals, shared by a model and its bodies."""
+    """Kernel names by function and fusion's refusals, shared by a model and its bodies. ``pack``: see
+    :func:`lower_graph_to_plan`."""
 
-    def __init__(self) -> None:
+    def __init__(self, pack: bool) -> None:
+        self.pack = pack
         self.refusals: list[FusionRefusal] = []
         self.funcs: dict[str, Func] = {}
         self._names: dict[tuple[Func, tuple[str, ...]], str] = {}
@@ -71,10 +73,13 @@ def _zeros(func: Func) -> Iterator[str]:
 
 
 def lower_graph_to_plan(
-    graph: Graph, target: Target, on_group: Callable[[Group], None] = lambda group: None
+    graph: Graph, target: Target, on_group: Callable[[Group], None] = lambda group: None, pack: bool = True
 ) -> LoweredModel:
-    """Lower every group of ``graph``. ``on_group`` is called before each (progress). Raises UnsupportedError."""
-    kernels = _Kernels()
+    """Lower every group of ``graph``. ``on_group`` is called before each (progress). Raises UnsupportedError.
+
+    ``pack`` False leaves packed weights empty: for who wants to see the functions only.
+    """
+    kernels = _Kernels(pack)
     packed: dict[tuple[str, str], np.ndarray] = {}
     assumptions = tuple((a.left, a.right, a.node) for a in graph.assumptions)
     plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group, assumptions).build()
@@ -327,8 +332,9 @@ class _PlanBuilder:
             return self._constant(packed.source)
         key = (packed.source or "", packed.key)
         if key not in self.packed:
-            self.packed[key] = packed.evaluate(self.graph.constants)
-            if packed.source is not None and packed.source in self.graph.constants:
+            pack = self.kernels.pack
+            self.packed[key] = packed.evaluate(self.graph.constants) if pack else np.empty(0, np.uint8)
+            if pack and packed.source is not None and packed.source in self.graph.constants:
                 release_pages(self.graph.constants[packed.source].array)
         array = self.packed[key]
         for known, other in self.constants.items():

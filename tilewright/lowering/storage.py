@@ -61,7 +61,7 @@ class _Planner:
     windows: dict[str, Window] = field(default_factory=dict)
     added: dict[str, Value] = field(default_factory=dict)
     borders: dict[str, tuple[tuple[int, ...], tuple[IntExpr, ...]]] = field(default_factory=dict)
-    replaced: dict[str, tuple[Group, ...]] = field(default_factory=dict)
+    replaced: dict[tuple[str, ...], tuple[Group, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.makers = {o: g for g in self.groups for o in g.outputs}
@@ -76,8 +76,11 @@ class _Planner:
         maker = self.makers.get(name)
         if maker is None or maker.kind in _NOT_KERNELS or name in self.own or name in self.windows:
             return False
-        if any(g.kind in _NOT_KERNELS for g in self.readers.get(name, ())):
+        readers = self.readers.get(name, ())
+        if any(g.kind in _NOT_KERNELS for g in readers):
             return False
+        if any(name in n.inputs and is_sized_by_operands(n, self.values) for g in readers for n in g.nodes):
+            return False  # the host reads it, to find sizes
         v = self.values[name]
         typed = isinstance(v.type, TensorType) and v.type.shape is not None and v.type.dtype.kind not in "sc"
         return typed and v.data is None and not any(is_sized_by_operands(n, self.values) for n in maker.nodes)
@@ -94,7 +97,7 @@ class _Planner:
         if self._is_run(node, out, axis, starts):
             first = self.windows[node.inputs[0]]
             self.windows[out] = first
-            self.replaced[group.name] = ()
+            self.replaced[group.outputs] = ()
             return
         placed = [self.is_movable(i) and node.inputs.count(i) == 1 for i in node.inputs]
         if not any(placed) or self._is_sized_late(node):
@@ -109,7 +112,7 @@ class _Planner:
                 self._add(piece, i, self.values[i].shape)
                 copies.append(Group(copy.name, (copy,), (i,), (piece,), PatternKind.INJECTIVE))
             self.windows[piece] = Window(out, offsets)
-        self.replaced[group.name] = tuple(copies)
+        self.replaced[group.outputs] = tuple(copies)
 
     def _is_run(self, node: Node, out: str, axis: int, starts: Sequence[int]) -> bool:
         """True if the operands already lie side by side, in order, in another value that ``out`` may be part of."""
@@ -151,7 +154,7 @@ class _Planner:
                 self._add(source, x, _grown(shape, pads))
                 inner = (b - p for b, p in zip(border[:rank], pads[:rank], strict=True))
                 self.windows[source] = Window(root, (0, *inner, 0))
-            self.replaced[group.name] = (_reading(group, x, source),)
+            self.replaced[group.outputs] = (_reading(group, x, source),)
 
     def _add(self, name: str, like: str, shape: tuple[IntExpr, ...]) -> None:
         value = Value(name, TensorType(self.values[like].dtype, shape))
@@ -159,7 +162,7 @@ class _Planner:
 
     # -- result -----------------------------------------------------------------------------------------------------
     def result(self) -> Storage:
-        groups = tuple(g for group in self.groups for g in self.replaced.get(group.name, (group,)))
+        groups = tuple(g for group in self.groups for g in self.replaced.get(group.outputs, (group,)))
         return Storage(groups, {n: self._resolved(w) for n, w in self.windows.items()}, self.added, self.borders)
 
     def _resolved(self, w: Window) -> Window:

@@ -56,7 +56,7 @@ class Stopping(TableMeasurer):
         return out
 
 
-def equally_heavy(lowered: LoweredModel, target: Target, env: Mapping[str, int], _: object) -> tuple[Task, ...]:
+def equally_heavy(lowered: LoweredModel, target: Target, env: Mapping[str, int], *_: object) -> tuple[Task, ...]:
     """The tasks without measured weights, which may differ between two runs."""
     return make_tasks(lowered, target, env, dict.fromkeys(lowered.funcs, 1.0))
 

@@ -18,6 +18,8 @@ from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.schedule.rules import parallelism
+from tilewright.schedule.rules.facts import is_reduction
+from tilewright.tensor_ir.analysis.scopes import blocks_in
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.verifier import verify
@@ -27,7 +29,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def from_onnx(op: str, inputs: Shapes, out: tuple[int, ...], constants: Shapes, tail: str = "", **attributes) -> Func:
-    """The kernel with most arithmetic of one node, with an activation behind it if ``tail``."""
+    """The kernel of one node (not those that fill borders), with an activation behind it if ``tail``."""
     rng = np.random.default_rng(0)
     names = [*inputs, *constants]
     nodes = [helper.make_node(op, names, ["t" if tail else "y"], **attributes)]
@@ -43,7 +45,7 @@ def from_onnx(op: str, inputs: Shapes, out: tuple[int, ...], constants: Shapes, 
     funcs = compile(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), stop_after="lower"
     ).funcs.values()
-    return max(funcs, key=lambda f: len(str(f.body)))
+    return max(funcs, key=lambda f: (any(map(is_reduction, blocks_in(f.body))), len(str(f.body))))
 
 
 FUNCS = {
