@@ -54,9 +54,11 @@ _FIRST_SHARE = 0.35
 _LAST_SHARE = 0.1
 """At most this share of it is kept for the defaults of tasks that had no turn until then."""
 _TRIAL_SECONDS = 0.5
-_CHECK_SHARE = 0.15
+_CHECK_SHARE = 0.25
 """At most this share of the time budget is kept for timing the whole network at the end."""
 _CHECK_RUNS = 150
+_BUILD_SECONDS = 0.3
+"""What building a task's best records anew takes, about."""
 _PROFILED_RUNS = 5
 _HOPEFUL = 1.3
 """Another algorithm is tuned if it takes at most this ratio of the time that the network's own takes, both untuned."""
@@ -323,7 +325,8 @@ def _tuned(
     budget = o.time_budget_s
     reserve = 0.0
     if budget is not None:
-        reserve = min(_CHECK_SHARE * budget, 2.0 + _CHECK_RUNS * sum(p.seconds.values())) if o.check_network else 0.0
+        check = 2.0 + _CHECK_RUNS * sum(p.seconds.values()) + _BUILD_SECONDS * len(tuners)
+        reserve = min(_CHECK_SHARE * budget, check) if o.check_network else 0.0
     _say(o, "measuring the default schedules", tuners)
     stop_at = None if budget is None else begin + _FIRST_SHARE * budget
     interrupted = _measure_defaults(tuners, stop_at, o.max_trials, clock)
@@ -354,6 +357,9 @@ def _tuned(
         network, model = check_in_place(p.variants, p.relower, p.target, records, p.feed, cache)
     name = network_of(p.lowered)
     final = p.relower(recorded_algorithms(p.options, p.target, records, name))
+    if not (interrupted or result.interrupted) and o.max_trials is None:
+        used = {workload_of(f).hash for f in final.funcs.values()}  # an algorithm chosen in place may have no record
+        _measure_defaults([t for t in tuners if t.task.workload in used], None, None, clock)
     chosen = choose_schedules(final, p.target, records, "exact", network=name)
     if network is None:
         model = assemble(final, p.target, chosen, cache)

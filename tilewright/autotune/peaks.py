@@ -20,9 +20,9 @@ from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import Val, build_func, compute, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Func
 
-_DEPTH = 192
-_ROW_TILES = 16
-_REPEATS = 24
+_DEPTH = 128
+_ROW_TILES = 4
+_REPEATS = 128
 _READ_BYTES = 128 << 20
 
 
@@ -37,16 +37,16 @@ def measure_peaks(target: Target, threads: int) -> Peaks:
 
 
 def _tiles(target: Target) -> Func:
-    """Many products of a few register tiles of rows with one packed panel."""
+    """The same product many times: a few register tiles of rows with one packed panel, all of it in the first cache."""
     width = 2 * target.lanes(4)
     height = target.tile_rows(2) * _ROW_TILES
     batch = _REPEATS * target.threads
-    a = placeholder("A", (batch, height, _DEPTH), dtypes.float32)
+    a = placeholder("A", (height, _DEPTH), dtypes.float32)
     b = placeholder("B", (1, _DEPTH, width), dtypes.float32)
     k = reduce_axis(_DEPTH, "k")
 
     def product(t: IntExpr, m: IntExpr, no: IntExpr, ni: IntExpr):  # type: ignore[no-untyped-def]
-        return sum_over(a[t, m, k] * b[no, k, ni], k)
+        return sum_over(a[m, k] * b[no, k, ni], k)
 
     def result(t: IntExpr, m: IntExpr, n: IntExpr) -> Val:
         return acc[t, m, n // width, n % width]
