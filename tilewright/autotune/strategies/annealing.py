@@ -37,7 +37,7 @@ class AnnealingParams:
     """
 
     chains: int = 8
-    steps: int = 5
+    steps: int = 3
     hot: float = 0.25
     cold: float = 0.02
     epsilon: float = 0.1

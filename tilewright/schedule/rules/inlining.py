@@ -30,12 +30,16 @@ def inline_stages(s: Schedule, keep: frozenset[str] = frozenset()) -> None:
 
     ``keep``: blocks that a later rule wants as stages of their own.
     """
-    kept: set[str] = set(keep)
+    refused = set(keep)
+    kept = set(refused)
     while (block := _next(s, kept)) is not None:
         try:
             s.compute_inline(block.name)
         except ScheduleError:
+            refused.add(block.name)
             kept.add(block.name)
+        else:
+            kept = set(refused)  # a stage may have fewer readers now
 
 
 def _next(s: Schedule, kept: set[str]) -> Block | None:
