@@ -22,7 +22,7 @@ from tilewright.tensor_ir.ir import Func
 
 _DEPTH = 128
 _ROW_TILES = 4
-_REPEATS = 128
+_REPEATS = 1024
 _READ_BYTES = 128 << 20
 
 
