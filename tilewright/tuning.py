@@ -358,8 +358,8 @@ def _tuned(
     name = network_of(p.lowered)
     final = p.relower(recorded_algorithms(p.options, p.target, records, name))
     if not (interrupted or result.interrupted) and o.max_trials is None:
-        used = {workload_of(f).hash for f in final.funcs.values()}  # an algorithm chosen in place may have no record
-        _measure_defaults([t for t in tuners if t.task.workload in used], None, None, clock)
+        hashes = {workload_of(f).hash for f in final.funcs.values()}  # an algorithm chosen in place may have no record
+        _measure_defaults([t for t in tuners if t.task.workload in hashes], None, None, clock)
     chosen = choose_schedules(final, p.target, records, "exact", network=name)
     if network is None:
         model = assemble(final, p.target, chosen, cache)
