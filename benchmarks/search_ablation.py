@@ -8,7 +8,7 @@
 model; it needs an otherwise idle machine, some ten minutes, and goes on where it stopped. ``compare`` measures nothing:
 strategies choose among the recorded candidates of a task and get the recorded times, so that the table repeats from the
 log. The best known speed of a task is the best in the log. ``--out NAME`` writes NAME.md and, if matplotlib is
-installed, NAME.png and NAME.svg.
+installed, NAME.png.
 """
 
 from __future__ import annotations
@@ -200,8 +200,9 @@ def table(results: Mapping[str, Mapping[str, list[list[float]]]], data: Dataset,
         "",
         f"Trials until {GOAL:.0%} of the best known speed, median of {seeds} seeds; in brackets the share of the best",
         f"known speed after {trials} trials, the worst seed. {len(data)} recorded candidates of {len(results)} tasks;",
-        "the strategies choose among these. Written by",
+        "the strategies choose among these. Recorded, on a machine with nothing else to do, and written by",
         "",
+        f"    python benchmarks/search_ablation.py record --log {Path(log).name}",
         f"    python benchmarks/search_ablation.py compare --log {Path(log).name} --seeds {seeds} --trials {trials}",
         "",
         "| task | " + " | ".join(CONTENDERS) + " |",
@@ -267,8 +268,7 @@ def plot(results: Mapping[str, Mapping[str, list[list[float]]]], path: str) -> b
         ax.set(title=task, xlabel="trials", ylabel="share of best known speed", xscale="log", ylim=(0.3, 1.02))
     axes.flat[0].legend(fontsize=7)
     figure.tight_layout()
-    for kind in ("png", "svg"):
-        figure.savefig(f"{path}.{kind}", dpi=120)
+    figure.savefig(f"{path}.png", dpi=120)
     return True
 
 
@@ -289,9 +289,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = table(results, JSONDatabase(args.log).to_arrays(), args.log, args.trials)
     print(text)
     if args.out:
-        Path(f"{args.out}.md").write_text(text, encoding="utf-8")
-        if not plot(results, args.out):
+        if plot(results, args.out):
+            text += f"\n![best speed found against trials, for each task]({Path(args.out).name}.png)\n"
+        else:
             print("no plot: matplotlib is not installed (pip install 'tilewright[plots]')")
+        Path(f"{args.out}.md").write_text(text, encoding="utf-8")
     return 0
 
 
