@@ -10,12 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.autotune.database import Database
-from tilewright.autotune.workload import workload_of
-from tilewright.core.plan import KernelStep
 from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.choose_algorithms import algorithm_of, algorithms_of, with_algorithms
 from tilewright.lowering.plan import lower_graph_to_plan
+from tilewright.tuned import kernel_of_node, workload_hashes
 
 _WORTH = 0.97
 """Another algorithm's record must take at most this share of the time that the network's own takes."""
@@ -50,9 +49,8 @@ def find_options(graph: Graph, target: Target, disabled: Collection[str] = ()) -
 def _workloads(graph: Graph, target: Target) -> dict[str, str]:
     """Hash of the kernel that computes each node."""
     lowered = lower_graph_to_plan(graph, target, pack=False)
-    hashes = {name: workload_of(f).hash for name, f in lowered.funcs.items()}
-    steps = [s for s in lowered.plan.steps if isinstance(s, KernelStep)]
-    return {node: hashes[s.kernel] for s in steps for node in s.nodes}
+    hashes = workload_hashes(lowered)
+    return {node: hashes[kernel] for node, kernel in kernel_of_node(lowered).items()}
 
 
 def other_algorithms(options: Sequence[Options]) -> list[dict[str, str]]:

@@ -17,7 +17,6 @@ from tilewright.autotune.compare import interleave
 from tilewright.autotune.database import Database
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.autotune.records import Choice, Verdict, VerdictScope
-from tilewright.autotune.workload import workload_of
 from tilewright.build import build_kernels
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.team import team_code
@@ -27,7 +26,14 @@ from tilewright.lowering.plan import LoweredModel, require_bound
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.team import Crew
-from tilewright.tuned import ChosenSchedules, choose_schedules, kernel_steps, network_of, ranked_schedules
+from tilewright.tuned import (
+    ChosenSchedules,
+    choose_schedules,
+    kernel_of_node,
+    network_of,
+    ranked_schedules,
+    workload_hashes,
+)
 
 _ROUNDS = 5
 _LEAST_ROUNDS = 3
@@ -123,7 +129,7 @@ def check_in_place(
     for v in variants:
         judge.try_records(v, feed, cache)
     judge.choose_algorithms(variants)
-    tried = {n: judge.times[h] for n, h in judge.hashes(own.lowered).items() if h in judge.candidates}
+    tried = {n: judge.times[h] for n, h in workload_hashes(own.lowered).items() if h in judge.candidates}
     dropped = {n: t for n, t in tried.items() if t.ratio > _WORTH}
     while True:
         lowered = relower(judge.algorithms) if judge.algorithms else own.lowered
@@ -175,16 +181,12 @@ class _Judge:
         self.algorithms: dict[str, str] = {}
         self.candidates: dict[str, str] = {}
         self._by_algorithm: dict[str, dict[str, float]] = {}
-        self._own_nodes = _kernel_of_node(own.lowered)
-        self._own_hashes = self.hashes(own.lowered)
-
-    def hashes(self, lowered: LoweredModel) -> dict[str, str]:
-        """Workload by kernel."""
-        return {name: workload_of(f).hash for name, f in lowered.funcs.items()}
+        self._own_nodes = kernel_of_node(own.lowered)
+        self._own_hashes = workload_hashes(own.lowered)
 
     def try_records(self, v: Variant, feed: Mapping[str, object], cache: ObjectCache | None) -> None:
         """Times of the kernels of a variant with the default schedule and with the best few records; verdicts."""
-        hashes = self.hashes(v.lowered)
+        hashes = workload_hashes(v.lowered)
         new = {n for n, h in hashes.items() if h not in self.times}
         ranked = ranked_schedules(v.lowered, self.target, self.database, _TRIED, new)
         models = [assemble(v.lowered, self.target, r.chosen, cache) for r in ranked]
@@ -204,7 +206,7 @@ class _Judge:
         names = dict.fromkeys(n for v in variants for n in v.algorithms)
         sums: dict[str, dict[str, list[float]]] = {}
         for v in variants:
-            kernels, hashes = _kernel_of_node(v.lowered), self.hashes(v.lowered)
+            kernels, hashes = kernel_of_node(v.lowered), workload_hashes(v.lowered)
             for node in names:
                 t = self.times.get(hashes[kernels[node]]) if node in kernels else None
                 if t is not None:
@@ -220,7 +222,7 @@ class _Judge:
     def gains(self, lowered: LoweredModel, chosen: ChosenSchedules) -> dict[str, Times]:
         """The kernels that are not as the network has them without records, with their times in place."""
         out: dict[str, Times] = {}
-        for name, h in self.hashes(lowered).items():
+        for name, h in workload_hashes(lowered).items():
             workload = self._own_workload(lowered, name)
             if h != workload and workload in self._by_algorithm:
                 seconds = self._by_algorithm[workload]
@@ -233,7 +235,7 @@ class _Judge:
 
     def give_up(self, lowered: LoweredModel, name: str, whole: Times) -> None:
         """Back to the default for a kernel that made the network slower."""
-        h, workload = self.hashes(lowered)[name], self._own_workload(lowered, name)
+        h, workload = workload_hashes(lowered)[name], self._own_workload(lowered, name)
         if h != workload:
             self._choose(workload, self._own_algorithm(workload))
         else:
@@ -274,12 +276,8 @@ class _Judge:
 
     def _own_workload(self, lowered: LoweredModel, name: str) -> str:
         """The workload that stands in the network without records where ``lowered`` has the kernel ``name``."""
-        nodes = [n for n, kernel in _kernel_of_node(lowered).items() if kernel == name and n in self._own_nodes]
+        nodes = [n for n, kernel in kernel_of_node(lowered).items() if kernel == name and n in self._own_nodes]
         return self._own_hashes[self._own_nodes[nodes[0]]] if nodes else ""
-
-
-def _kernel_of_node(lowered: LoweredModel) -> dict[str, str]:
-    return {node: step.kernel for step in kernel_steps(lowered.plan) for node in step.nodes}
 
 
 def _network_times(default: CompiledModel, tuned: CompiledModel, feed: Mapping[str, object]) -> Times:

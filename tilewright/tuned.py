@@ -103,10 +103,20 @@ def require_tuned_share(plan: Plan, tuning: Mapping[str, KernelTuning], least: f
 def network_of(lowered: LoweredModel) -> str:
     """The digest under which verdicts on records in this model are kept."""
     calls: dict[str, int] = {}
-    hashes = {name: workload_of(f).hash for name, f in lowered.funcs.items()}
+    hashes = workload_hashes(lowered)
     for step in kernel_steps(lowered.plan):
         calls[hashes[step.kernel]] = calls.get(hashes[step.kernel], 0) + 1
     return network_digest(calls)
+
+
+def workload_hashes(lowered: LoweredModel) -> dict[str, str]:
+    """The workload of every kernel, by the kernel's name."""
+    return {name: workload_of(f).hash for name, f in lowered.funcs.items()}
+
+
+def kernel_of_node(lowered: LoweredModel) -> dict[str, str]:
+    """The kernel that computes each node."""
+    return {node: step.kernel for step in kernel_steps(lowered.plan) for node in step.nodes}
 
 
 def kernel_steps(plan: Plan) -> list[KernelStep]:

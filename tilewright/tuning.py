@@ -44,7 +44,7 @@ from tilewright.in_place import NetworkCheck, Variant, assemble, check_in_place
 from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan
 from tilewright.runtime.coverage import Coverage, measured_coverage
 from tilewright.runtime.model import CompiledModel
-from tilewright.tuned import choose_schedules, kernel_steps, network_of
+from tilewright.tuned import choose_schedules, kernel_steps, network_of, workload_hashes
 
 if TYPE_CHECKING:
     import onnx
@@ -208,13 +208,13 @@ def prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions) -> Prep
     variants = [_variant(graph, own, target, o)]
     feed = o.feed if o.feed is not None else random_feed(variants[0].lowered.plan, o.sizes, o.seed)
     env = variants[0].model.symbols(feed)
-    seconds = _kernel_seconds(variants[0], feed)
+    seconds = _kernel_seconds(variants[0].model, feed)
     total = sum(seconds.values())
     tasks = {t.workload: t for t in make_tasks(variants[0].lowered, target, env, seconds, total)}
     for algorithms in other_algorithms(options):
         v = _variant(with_algorithms(graph, algorithms), {**own, **algorithms}, target, o)
         variants.append(v)
-        hopeful = _hopeful(v, _kernel_seconds(v, feed), variants[0], seconds)
+        hopeful = _hopeful(v, _kernel_seconds(v.model, feed), variants[0], seconds)
         for t in make_tasks(v.lowered, target, env, hopeful, total):
             if t.weight > 0:
                 tasks.setdefault(t.workload, t)
@@ -227,10 +227,10 @@ def _variant(graph: Graph, algorithms: Mapping[str, str], target: Target, o: Tun
     return Variant(algorithms, lowered, assemble(lowered, target, choose_schedules(lowered, target, None), _cache(o)))
 
 
-def _kernel_seconds(v: Variant, feed: Mapping[str, np.ndarray]) -> dict[str, float]:
+def _kernel_seconds(model: CompiledModel, feed: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Of all calls, by kernel."""
     out: dict[str, float] = {}
-    for k in v.model.profile(feed, _PROFILED_RUNS).kernels:
+    for k in model.profile(feed, _PROFILED_RUNS).kernels:
         out[k.kernel] = out.get(k.kernel, 0.0) + k.seconds
     return out
 
@@ -239,8 +239,8 @@ def _hopeful(
     v: Variant, seconds: Mapping[str, float], own: Variant, own_seconds: Mapping[str, float]
 ) -> dict[str, float]:
     """The times of the kernels in which ``v`` has another algorithm and is not far slower than the network's own."""
-    before = seconds_by_nodes(own.lowered.plan, own_seconds)
-    after = seconds_by_nodes(v.lowered.plan, seconds)
+    before = _seconds_by_nodes(own.lowered.plan, own_seconds)
+    after = _seconds_by_nodes(v.lowered.plan, seconds)
     out: dict[str, float] = {}
     for step in kernel_steps(v.lowered.plan):
         differs = any(v.algorithms.get(n) != own.algorithms.get(n) for n in step.nodes)
@@ -249,7 +249,7 @@ def _hopeful(
     return out
 
 
-def seconds_by_nodes(plan: Plan, seconds: Mapping[str, float]) -> dict[tuple[str, ...], float]:
+def _seconds_by_nodes(plan: Plan, seconds: Mapping[str, float]) -> dict[tuple[str, ...], float]:
     """The time of each kernel call, by the nodes that it computes. ``seconds``: of all calls, by kernel."""
     steps = kernel_steps(plan)
     calls = Counter(s.kernel for s in steps)
@@ -279,8 +279,7 @@ def make_tasks(
             slots = [lowered.plan.slots.get(a) for a in step.args[: len(func.params) - func.outputs]]
             streamed = tuple(i for i, s in enumerate(slots) if s is not None and s.kind == "constant")
             best[workload] = (work, step.kernel, dims, streamed)
-    names = {name: workload_of(f).hash for name, f in lowered.funcs.items()}
-    for name, workload in names.items():
+    for name, workload in workload_hashes(lowered).items():
         weights[workload] = weights.get(workload, 0.0) + seconds.get(name, 0.0) / total
     tasks = [
         Task(canonical(lowered.funcs[kernel]), target, dims, weights[workload], kernel, streamed, footprint)
@@ -358,12 +357,12 @@ def _tuned(
     name = network_of(p.lowered)
     final = p.relower(recorded_algorithms(p.options, p.target, records, name))
     if not (interrupted or result.interrupted) and o.max_trials is None:
-        hashes = {workload_of(f).hash for f in final.funcs.values()}  # an algorithm chosen in place may have no record
+        hashes = set(workload_hashes(final).values())  # an algorithm chosen in place may have no record
         _measure_defaults([t for t in tuners if t.task.workload in hashes], None, None, clock)
     chosen = choose_schedules(final, p.target, records, "exact", network=name)
     if network is None:
         model = assemble(final, p.target, chosen, cache)
-    coverage = measured_coverage(final.plan, chosen.tuning, _kernel_seconds(Variant({}, final, model), p.feed))
+    coverage = measured_coverage(final.plan, chosen.tuning, _kernel_seconds(model, p.feed))
     return ModelTuning(records, result, network, model, coverage)
 
 

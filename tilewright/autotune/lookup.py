@@ -101,8 +101,10 @@ def best_traces(func: Func, target: Target, database: Database, k: int) -> list[
     for r in database.top_k(workload_of(func), 1 << 30, target, "exact"):
         if len(out) == k:
             break
+        if limit is not None and (r.seconds or limit) > limit:
+            break  # so are all after it
         match = _replay(func, target, r, "", [])
-        if match is None or (limit is not None and (r.seconds or limit) > limit):
+        if match is None:
             continue
         if match.trace is None:
             limit = _CLOSE * (r.seconds or 0.0)

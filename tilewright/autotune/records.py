@@ -207,14 +207,7 @@ def tuner_versions() -> Mapping[str, str]:
 # -- text ----------------------------------------------------------------------------------------------------------
 def to_line(line: Line) -> str:
     """The JSON text of a line, without the newline."""
-    match line:
-        case Record():
-            known = _record_json(line)
-        case Verdict():
-            known = _verdict_json(line)
-        case Choice():
-            known = _choice_json(line)
-    return json.dumps(_merged(line.extra, known), separators=(",", ":"), allow_nan=False)
+    return json.dumps(_merged(line.extra, _known_json(line)), separators=(",", ":"), allow_nan=False)
 
 
 def from_line(text: str) -> Line | None:
@@ -230,15 +223,35 @@ def from_line(text: str) -> Line | None:
         raise ParseError("expected an object with an integer 'schema'")
     if data["schema"] != SCHEMA_VERSION:
         return None
-    kind = data.get("kind", "measurement")
     try:
-        if kind == "measurement":
-            return _read_record(data)
-        if kind == "choice":
-            return _read_choice(data)
-        return _read_verdict(data) if kind == "verdict" else None
+        line = _read_line(data)
+        extra = {} if line is None else _unknown(data, _known_json(line))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
         raise ParseError(f"record: missing or malformed field: {e!r}") from e
+    return dataclasses.replace(line, extra=extra) if line is not None and extra else line
+
+
+def _known_json(line: Line) -> _Json:
+    """The fields that this version writes."""
+    match line:
+        case Record():
+            return _record_json(line)
+        case Verdict():
+            return _verdict_json(line)
+        case Choice():
+            return _choice_json(line)
+
+
+def _read_line(data: _Json) -> Line | None:
+    match data.get("kind", "measurement"):
+        case "measurement":
+            return _read_record(data)
+        case "verdict":
+            return _read_verdict(data)
+        case "choice":
+            return _read_choice(data)
+    return None
+
 
 
 def _record_json(r: Record) -> _Json:
@@ -275,7 +288,7 @@ def _read_record(d: _Json) -> Record:
     failure = d.get("failure")
     if (seconds is None) == (failure is None):
         raise ValueError("expected either 'seconds' or 'failure'")
-    known = Record(
+    return Record(
         workload=Workload(str(w["hash"]), str(w["structure"]), str(w.get("text", ""))),
         target=_read_target(d["target"]),
         steps=steps,
@@ -295,8 +308,6 @@ def _read_record(d: _Json) -> Record:
         seed=d.get("seed"),
         task=str(d.get("task", "")),
     )
-    extra = _unknown(d, _record_json(known))
-    return dataclasses.replace(known, extra=extra) if extra else known
 
 
 def _verdict_json(v: Verdict) -> _Json:
@@ -316,13 +327,11 @@ def _verdict_json(v: Verdict) -> _Json:
 
 
 def _read_verdict(d: _Json) -> Verdict:
-    known = Verdict(
+    return Verdict(
         str(d["workload"]["hash"]), str(d["network"]), _read_target(d["target"]), str(d["candidate"]), bool(d["helps"]),
         _positive(d["tuned_seconds"]), _positive(d["default_seconds"]), float(d["time"]),
         "network" if d.get("scope") == "network" else "kernel",
     )  # fmt: skip
-    extra = _unknown(d, _verdict_json(known))
-    return dataclasses.replace(known, extra=extra) if extra else known
 
 
 def _choice_json(c: Choice) -> _Json:
@@ -339,12 +348,10 @@ def _choice_json(c: Choice) -> _Json:
 
 
 def _read_choice(d: _Json) -> Choice:
-    known = Choice(
+    return Choice(
         str(d["workload"]["hash"]), str(d["network"]), _read_target(d["target"]), str(d["algorithm"]),
         {str(k): _positive(v) for k, v in d["seconds"].items()}, float(d["time"]),
     )  # fmt: skip
-    extra = _unknown(d, _choice_json(known))
-    return dataclasses.replace(known, extra=extra) if extra else known
 
 
 def _target_json(t: Target) -> _Json:

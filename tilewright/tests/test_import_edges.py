@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "build": {"codegen", "core", "lowering", "schedule", "tensor_ir"},
     "link": {"build", "codegen", "core", "runtime"},
     "explain": {"build", "core", "graph_ir"},
-    "algorithms": {"autotune", "core", "graph_ir", "lowering"},
+    "algorithms": {"autotune", "core", "graph_ir", "lowering", "tuned"},
     "tuned": {"autotune", "codegen", "core", "lowering", "runtime", "schedule", "tensor_ir"},
     "compile": {
         "algorithms", "autotune", "build", "codegen", "core", "explain", "frontend", "graph_ir", "link", "lowering",

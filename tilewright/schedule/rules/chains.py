@@ -18,7 +18,7 @@ from tilewright.schedule.rules.facts import (
     is_reduction,
     is_spatial,
     loops_of,
-    nanoseconds,
+    total_nanoseconds,
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import parallelize
@@ -67,8 +67,7 @@ def chain_rule(s: Schedule, block: str, target: Target) -> bool:
 
 
 def _schedule_chain(s: Schedule, chain: Chain, consumer: str, axes: TileAxes, width: int, target: Target) -> None:
-    amounts = [nanoseconds(s.func, b) for b in (chain.first, *chain.between, chain.second)]
-    total = None if any(a is None for a in amounts) else sum(a for a in amounts if a is not None)
+    total = total_nanoseconds(s.func, (chain.first, *chain.between, chain.second))
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (chain.first, chain.second, consumer)))
     (row,) = axes.rows
     extent = next(x.extent.value() for x in loops_of(s.func, consumer) if x.var == row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilewright.core.dtypes import DType
@@ -132,6 +133,13 @@ def nanoseconds(func: Func, name: str) -> float | None:
     rate = _MULTIPLY_ADD_RATE if is_multiply_add(block) else _RATE
     arithmetic = points * max(1, expr_cost(block.value)) / rate
     return max(arithmetic, min(sum(x for x in sizes if x is not None), 8 * points) / _BYTE_RATE)
+
+
+def total_nanoseconds(func: Func, names: Iterable[str]) -> float | None:
+    """The sum of :func:`nanoseconds` of several blocks, None if one of them is."""
+    amounts = [nanoseconds(func, n) for n in names]
+    known = [a for a in amounts if a is not None]
+    return sum(known) if len(known) == len(amounts) else None
 
 
 def _buffers_used(block: Block) -> set[str]:

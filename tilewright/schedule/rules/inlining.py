@@ -55,7 +55,8 @@ def _next(s: Schedule, kept: set[str]) -> Block | None:
 
 def _should_inline(s: Schedule, block: Block) -> bool:
     users = consumers(s.func, block.buffer)
-    if _finishes_tiles(s, block) and any(_is_shuffled(user, block.buffer) for user in users):
+    finishes = _finishes_tiles(s, block)
+    if finishes and any(_is_shuffled(user, block.buffer) for user in users):
         return False
     uses = sum(1 for b in users for x in loads(b.value) if x.buffer == block.buffer)
     if uses > 1 and expr_size(block.value) * uses > _MAX_SIZE:
@@ -63,7 +64,7 @@ def _should_inline(s: Schedule, block: Block) -> bool:
     if any(_is_apart(s, block, user) for user in users):
         return False
     cost = expr_cost(block.value)
-    if len(users) > 1 and cost and _finishes_tiles(s, block):
+    if finishes and cost and len(users) > 1:
         return False
     for user in users:
         if is_multiply_add(user) and (not is_plain_read(block.value) or is_packed_operand(block.buffer, user)):

@@ -20,6 +20,7 @@ from tilewright.schedule.rules.facts import (
     output_buffers,
     reduce_loops,
     reduction_feeders,
+    total_nanoseconds,
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import parallelize
@@ -78,8 +79,7 @@ def _row_loops(s: Schedule, consumer: str, feeders: list[str]) -> list[str]:
 
 
 def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[str], target: Target) -> None:
-    amounts = [nanoseconds(s.func, b) for b in (*feeders, consumer)]
-    total = None if any(a is None for a in amounts) else sum(a for a in amounts if a is not None)
+    total = total_nanoseconds(s.func, (*feeders, consumer))
     rest = [x.var for x in loops_of(s.func, consumer) if x.var not in rows]
     s.reorder(*rows, *rest)
     feeders = [f for f in feeders if not _computed_again(s, f)]

@@ -17,9 +17,9 @@ from tilewright.schedule.rules.facts import (
     block_accesses,
     is_reduction,
     loops_of,
-    nanoseconds,
     reduce_loops,
     shared_loops,
+    total_nanoseconds,
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import is_worth_spreading
@@ -81,8 +81,6 @@ def _spread(s: Schedule, loop: str, target: Target) -> None:
     """Threads over the outermost shared loop if that is legal and worth it."""
     inside = _inside(s, loop)
     extent = next(x.extent for x in loops_of(s.func, inside[0]) if x.var == loop)
-    amounts = [nanoseconds(s.func, b) for b in inside]
-    total = None if any(a is None for a in amounts) else sum(a for a in amounts if a is not None)
-    if extent == 1 or not is_worth_spreading(total, target):
+    if extent == 1 or not is_worth_spreading(total_nanoseconds(s.func, inside), target):
         return
     s.attempt(lambda a: a.parallel(loop))

@@ -28,7 +28,7 @@ from tilewright.schedule.rules.facts import (
     is_multiply_add,
     is_spatial,
     loops_of,
-    nanoseconds,
+    total_nanoseconds,
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import parallelize
@@ -123,8 +123,7 @@ class _Nest:
 
 
 def _schedule(s: Schedule, chain: Chain, user: str, target: Target) -> None:
-    amounts = [nanoseconds(s.func, b) for b in (*chain.before, chain.product, *chain.after)]
-    work = None if any(a is None for a in amounts) else sum(a for a in amounts if a is not None)
+    work = total_nanoseconds(s.func, (*chain.before, chain.product, *chain.after))
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (*chain.stages(), user)))
     nest = _cut(s, chain, user, lanes)
     count = math.prod(nest.counts)
