@@ -45,8 +45,8 @@ class Schedule(schedule.Schedule):
         return build(self.func, target)
 
     def time(
-        self, dims: Mapping[str, int] | None = None, *, target: Target | None = None, number: int = 1, repeat: int = 5,
-        min_repeat_ms: float = 10.0, enable_cpu_cache_flush: bool = False, timeout_s: float = 60.0,
+        self, dims: Mapping[str, int] | None = None, *, target: Target | None = None, number: int = 1, repeat: int = 9,
+        min_repeat_ms: float = 4.0, enable_cpu_cache_flush: bool = False, timeout_s: float = 60.0,
     ) -> Ok:  # fmt: skip
         """What a run takes, measured in a worker process on random inputs; parameters as in TVM's ``time_evaluator``.
 

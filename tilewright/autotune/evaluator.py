@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tilewright.autotune.steadiness import Steadiness
 from tilewright.core.errors import InputError
 
 _GROWTH = 1.618
@@ -17,7 +18,8 @@ class EvaluatorConfig:
     caches and is timed alone (``min_repeat_ms`` is then 0).
 
     ``max_seconds``: no further sample once this much time went into a candidate. ``slow_factor``: a candidate whose
-    first sample is this many times the best of its task gets no further ones (0: never).
+    first sample is this many times the best of its task gets no further ones (0: never). ``patience_s``:
+    seconds a candidate, on average, to wait for a disturbed machine to be as fast as usual (0: samples always count).
 
     ``timeout_s`` and ``build_timeout_s`` bound the run and the build of one candidate, ``reference_timeout_s`` that of
     the naive schedule. ``memory_bytes``: what a candidate may allocate in addition to its worker.
@@ -27,8 +29,8 @@ class EvaluatorConfig:
     """
 
     number: int = 1
-    repeat: int = 5
-    min_repeat_ms: float = 10.0
+    repeat: int = 9
+    min_repeat_ms: float = 4.0
     warmup: int = 1
     enable_cpu_cache_flush: bool = False
     timeout_s: float = 10.0
@@ -36,13 +38,15 @@ class EvaluatorConfig:
     memory_bytes: int = 2 << 30
     max_seconds: float = 1.0
     slow_factor: float = 3.0
+    patience_s: float = 0.1
     reference_timeout_s: float = 300.0
     opt: int = 2
     builders: int = 0
     overlap: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("number", 1), ("repeat", 1), ("warmup", 0), ("min_repeat_ms", 0), ("builders", 0)):
+        for name, least in (("number", 1), ("repeat", 1), ("warmup", 0), ("min_repeat_ms", 0), ("builders", 0),
+                            ("patience_s", 0)):  # fmt: skip
             if getattr(self, name) < least:
                 raise InputError(f"EvaluatorConfig: {name} must be >= {least}, got {getattr(self, name)}")
         for name in ("timeout_s", "build_timeout_s", "reference_timeout_s", "memory_bytes", "max_seconds"):
@@ -53,28 +57,44 @@ class EvaluatorConfig:
 
 
 class Evaluator:
-    """Takes samples of one thing. ``run(n)`` runs it ``n`` times and returns the seconds that took."""
+    """Takes samples of one thing. ``run(n)`` runs it ``n`` times and returns the seconds that took. With
+    ``steadiness``, what was taken in a disturbed moment is taken again."""
 
-    def __init__(self, run: Callable[[int], float], config: EvaluatorConfig) -> None:
+    def __init__(
+        self, run: Callable[[int], float], config: EvaluatorConfig, steadiness: Steadiness | None = None
+    ) -> None:
         self._run = run
         self._number = config.number
         self._least = 0.0 if config.enable_cpu_cache_flush else config.min_repeat_ms / 1e3
+        self._steadiness = steadiness
         if config.warmup:
             run(config.warmup)
+        if steadiness is not None:
+            steadiness.grant(config.patience_s)
+            steadiness.is_undisturbed()
 
     def sample(self) -> float:
         """Seconds of one run: the mean over ``number`` runs, or over more until the shortest time is reached."""
+        taken = self._run_long_enough()
+        while self._steadiness is not None and not self._steadiness.is_undisturbed(taken):
+            taken = self._run_long_enough()
+        return taken / self._number
+
+    def _run_long_enough(self) -> float:
         taken = self._run(self._number)
         while taken < self._least:
             wanted = self._least / (taken / self._number) + 1 if taken > 0 else 0.0
             self._number = int(max(wanted, self._number * _GROWTH, self._number + 1))
             taken = self._run(self._number)
-        return taken / self._number
+        return taken
 
 
-def evaluate(run: Callable[[int], float], config: EvaluatorConfig, limit: float | None = None) -> tuple[float, ...]:
+def evaluate(
+    run: Callable[[int], float], config: EvaluatorConfig, limit: float | None = None,
+    steadiness: Steadiness | None = None,
+) -> tuple[float, ...]:  # fmt: skip
     """The samples of ``run``; only one if that one exceeds ``limit`` seconds."""
-    evaluator = Evaluator(run, config)
+    evaluator = Evaluator(run, config, steadiness)
     samples: list[float] = []
     spent = 0.0
     while len(samples) < config.repeat and (not samples or spent < config.max_seconds):

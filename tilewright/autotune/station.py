@@ -24,6 +24,7 @@ from tilewright.autotune.inputs import FLAVOURS, Flavour
 from tilewright.autotune.jobs import Build, Built, Interleave, Job, MakeReference, Prepare, Subject, Time, Timed
 from tilewright.autotune.outcome import Failed, FailureKind, Ok, Outcome
 from tilewright.autotune.process import WorkerGone, WorkerProcess
+from tilewright.autotune.steadiness import STORED
 from tilewright.autotune.worker import interleave_seconds
 from tilewright.core.errors import InternalError
 
@@ -187,7 +188,8 @@ class Station:
     # -- running -----------------------------------------------------------------------------------------------------
     def _time(self, batch: Batch, reference: tuple[Flavour, str], built: Built, limit: float | None) -> Outcome:
         with self._host.timing():
-            answer = self._run(batch, reference, Time(built, batch.config, limit), batch.config.timeout_s)
+            seconds = batch.config.timeout_s + STORED * batch.config.patience_s
+            answer = self._run(batch, reference, Time(built, batch.config, limit), seconds)
         return _outcome(answer, built)
 
     def _run(self, batch: Batch, reference: tuple[Flavour, str], job: Job, timeout: float) -> object:

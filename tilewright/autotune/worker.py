@@ -27,12 +27,20 @@ from typing import BinaryIO
 import numpy as np
 
 from tilewright.autotune.accuracy import Tolerance, compare, tolerance_of
-from tilewright.autotune.bench import BURST, Entries, LoadedKernel, build_scheduled, cache_flusher
+from tilewright.autotune.bench import (
+    BURST,
+    Entries,
+    LoadedKernel,
+    build_scheduled,
+    cache_flusher,
+    probe_threads,
+)
 from tilewright.autotune.evaluator import Evaluator, EvaluatorConfig, evaluate
 from tilewright.autotune.guarded import locked_copy
 from tilewright.autotune.inputs import FLAVOURS, Flavour, make_inputs
 from tilewright.autotune.jobs import Build, Built, Interleave, Job, MakeReference, Prepare, Subject, Time, Timed
 from tilewright.autotune.outcome import Failed, FailureKind
+from tilewright.autotune.steadiness import Steadiness
 from tilewright.codegen.team import team_code
 from tilewright.core.errors import ParseError, ScheduleError, TilewrightError
 from tilewright.core.target import Target
@@ -76,6 +84,7 @@ class Worker:
         self._funcs: OrderedDict[str, Func] = OrderedDict()
         self._prepared: _Prepared | None = None
         self._entries: dict[str, Entries] = {}
+        self._steadiness: dict[int, Steadiness] = {}
         self._flusher: LoadedKernel | None = None
 
     def do(self, job: Job) -> object:
@@ -165,9 +174,10 @@ class Worker:
             if isinstance(first, Failed):
                 return first
             run = self._runner(kernel, job.config)
+            steady = self._steadiness_of(job.built)
             if job.limit is not None and seconds > _HOPELESS * job.limit:
-                return Timed(evaluate(run, replace(job.config, warmup=0, repeat=1)), first)
-            samples = evaluate(run, job.config, job.limit)
+                return Timed(evaluate(run, replace(job.config, warmup=0, repeat=1), steadiness=steady), first)
+            samples = evaluate(run, job.config, job.limit, steady)
             last, _ = self._check(kernel)
             return last if isinstance(last, Failed) else Timed(samples, max(first, last))
 
@@ -177,7 +187,10 @@ class Worker:
             kernels = [stack.enter_context(self._load(b)) for b in job.built]
             checks = [self._check(k)[0] for k in kernels]
             fine = [i for i, c in enumerate(checks) if not isinstance(c, Failed)]
-            timers = {i: Evaluator(self._runner(kernels[i], job.config), job.config) for i in fine}
+            timers = {
+                i: Evaluator(self._runner(kernels[i], job.config), job.config, self._steadiness_of(job.built[i]))
+                for i in fine
+            }
             samples: dict[int, list[float]] = {i: [] for i in fine}
             begin = time.perf_counter()
             for r in range(job.rounds):
@@ -204,6 +217,15 @@ class Worker:
         if wrong is None and not kernel.is_contained():
             wrong = "it wrote outside its outputs"
         return (error if wrong is None else Failed(FailureKind.WRONG_RESULT, wrong)), seconds
+
+    def _steadiness_of(self, built: Built) -> Steadiness | None:
+        """What tells disturbed moments from others; None for a kernel of one thread, which they do not concern."""
+        threads = self._ready().subject.target.threads
+        if not built.parallel or threads < 2:
+            return None
+        if threads not in self._steadiness:
+            self._steadiness[threads] = Steadiness(partial(probe_threads, threads))
+        return self._steadiness[threads]
 
     def _runner(self, kernel: LoadedKernel, config: EvaluatorConfig) -> Callable[[int], float]:
         if not config.enable_cpu_cache_flush:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.codegen.host import detect_host
@@ -61,14 +62,18 @@ def team_code() -> TeamCode:
 
 def team_text(target: Target) -> str:
     """The LLVM IR module."""
+    return fill_in(_TEXT, target, {"$POLLS": _POLLS, "$WAIT": _SPIN_WAIT, "$SLICE": _SLICE})
+
+
+def fill_in(text: str, target: Target, numbers: Mapping[str, int]) -> str:
+    """A module with ``$PAUSE``, the instruction for waiting in a loop, and other names replaced."""
     if target.triple.startswith(("x86", "i686")):
         pause, declare = "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"
     elif target.triple.startswith(("aarch64", "arm64")):
         pause, declare = "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"
     else:
         pause, declare = "fence acquire", ""
-    numbers = {"$POLLS": _POLLS, "$WAIT": _SPIN_WAIT, "$SLICE": _SLICE}
-    text = _TEXT.replace("$PAUSE", pause)
+    text = text.replace("$PAUSE", pause)
     for name, value in numbers.items():
         text = text.replace(name, str(value))
     return f'target triple = "{target.triple}"\n{declare}\n{text}'

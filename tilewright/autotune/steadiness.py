@@ -1,0 +1,65 @@
+"""Whether the machine is as fast as it can be: how well its threads work together, looked at between the samples.
+
+The processors of a virtual machine move. Two that were neighbours are on different sockets, or two halves of one core,
+for a second, and a kernel on two threads takes up to twice as long. That lasts much longer than a sample, so that more
+samples do not help; what was taken in such a moment is taken again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+
+_FACTOR = 1.2
+"""Slower than the best by this much is disturbed."""
+_HORIZON = 120
+"""Seconds for which a look is remembered."""
+STORED = 15.0
+_LOOKS = 2
+"""The shortest of so many counts: the first may have to wake the threads."""
+
+
+class Steadiness:
+    """``probe()``: seconds that a fixed piece of work of all threads takes now; None if one of them was away.
+
+    What is compared with is the best of the last two minutes: if the machine stays slow, that is how it is. Waiting
+    takes from a store of patience, so that it costs a bounded share of the time. Lives as long as its process.
+    """
+
+    def __init__(self, probe: Callable[[], float | None], clock: Callable[[], float] = time.perf_counter) -> None:
+        self._probe = probe
+        self._clock = clock
+        self._best_of_second: deque[tuple[int, float]] = deque()
+        self._patience: float | None = None
+
+    def grant(self, seconds: float) -> None:
+        """More seconds to wait; at most ``STORED`` times as many are kept, and as many are there at first."""
+        most = STORED * seconds
+        self._patience = most if self._patience is None else min(most, self._patience + seconds)
+
+    def is_undisturbed(self, cost: float = 0.0) -> bool:
+        """True if the machine is now as usual. If not, this waits until it is, which takes from the patience, and so
+        does ``cost``, the seconds that will be spent again. Once patience has ended, always True."""
+        begin = self._clock()
+        if not self._patience or self._is_usual():
+            return True
+        while (taken := self._clock() - begin) < self._patience and not self._is_usual():
+            pass
+        self._patience = max(0.0, self._patience - taken - cost)
+        return False
+
+    def _is_usual(self) -> bool:
+        looks = [self._probe() for _ in range(_LOOKS)]
+        shortest = min(math.inf if s is None else s for s in looks)
+        self._remember(shortest)
+        return shortest <= _FACTOR * min(s for _, s in self._best_of_second)
+
+    def _remember(self, seconds: float) -> None:
+        now, known = int(self._clock()), self._best_of_second
+        if known and known[-1][0] == now:
+            seconds = min(seconds, known.pop()[1])
+        known.append((now, seconds))
+        while known[0][0] < now - _HORIZON:
+            known.popleft()
