@@ -3,9 +3,11 @@
 
     python benchmarks/networks.py --models DIR [NAME ...] [--threads 1,2] [--seconds 8] [--json OUT.json]
     python benchmarks/networks.py --light [NAME ...]
+    python benchmarks/networks.py --models DIR --tune 60 --logs DIR     # tuned for a minute each
 
 Networks are kept as NAME.structure.onnx (see accuracy.py). Speed is onnxruntime's median over ours: above 1 we are
-faster. The machine should be otherwise idle: on busy cores, two thread pools measure the scheduler, not the code.
+faster. The machine should be otherwise idle: on busy cores, two thread pools measure the scheduler, not the code. What
+was timed, of either side, while the machine was disturbed is timed again (tilewright/autotune/steadiness.py).
 """
 
 from __future__ import annotations
@@ -58,11 +60,15 @@ def _arguments() -> argparse.Namespace:
     p.add_argument("--case", type=int, default=0, help="which of a network's recorded inputs")
     p.add_argument("--threads", default="1,2", help="thread counts")
     p.add_argument("--seconds", type=float, default=8.0, help="of timing, a row")
+    p.add_argument("--tune", type=float, default=0.0, metavar="S", help="tune each for so many seconds first")
+    p.add_argument("--logs", help="folder of the tuning logs, one a network; tuning goes on where it stopped")
     p.add_argument("--json", help="write the rows there too, after each")
     p.add_argument("--one", help=argparse.SUPPRESS)
     args = p.parse_args()
     if not args.models and not args.light:
         p.error("one of --models and --light is needed")
+    if args.tune and not args.logs:
+        p.error("--tune needs --logs")
     return args
 
 
@@ -76,6 +82,8 @@ def _known(args: argparse.Namespace) -> list[str]:
 def _measure(args: argparse.Namespace, name: str, threads: int) -> dict:
     command = [sys.executable, __file__, "--one", name, "--threads", str(threads), "--seconds", str(args.seconds)]
     command += ["--models", args.models, "--work", args.work, "--case", str(args.case), *(["--light"] * args.light)]
+    if args.logs:
+        command += ["--logs", args.logs, "--tune", str(args.tune)]
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     except subprocess.TimeoutExpired:
@@ -89,13 +97,21 @@ def _measure(args: argparse.Namespace, name: str, threads: int) -> dict:
 def _one(args: argparse.Namespace) -> dict:
     import tilewright
     from tilewright.autotune.compare import interleave
+    from tilewright.autotune.steadiness import steadiness_of
     from tilewright.ort import open_session
+    from tilewright.tuning import TuneOptions, tune_model
 
     threads = int(args.threads)
     kept = (Path(args.models), args.one, Path(args.work), args.case)
     source, feed = _light(args.one) if args.light else materialize(*kept)
     start = time.perf_counter()
-    model = tilewright.compile(source, threads=threads, progress=False)
+    log = Path(args.logs) / f"{args.one}.jsonl" if args.logs else None
+    tuned = {}
+    if log is not None and args.tune:
+        options = TuneOptions(threads=threads, time_budget_s=args.tune, feed=feed)
+        tuned = {"account": tune_model(source, log, options=options).account()}
+        start = time.perf_counter()
+    model = tilewright.compile(source, threads=threads, progress=False, database=log)
     compiled = time.perf_counter() - start
     session = open_session(source, threads)
     if session is None:
@@ -106,13 +122,14 @@ def _one(args: argparse.Namespace) -> dict:
     mine = {s.name: feed[s.name] for s in model.inputs}
     theirs = {i.name: feed[i.name] for i in session.get_inputs()}
     taken = interleave(
-        {"ours": lambda: model.run(None, mine), "ort": lambda: session.run(None, theirs)}, args.seconds
-    )
+        {"ours": lambda: model.run(None, mine), "ort": lambda: session.run(None, theirs)}, args.seconds,
+        steadiness=steadiness_of(threads),
+    )  # fmt: skip
     row = {"name": args.one, "case": args.case, "threads": threads, "compile_s": compiled}
     for who, s in taken.items():
         row |= {f"{who}_ms": s.median * 1e3, f"{who}_p10": s.p10 * 1e3, f"{who}_p90": s.p90 * 1e3}
         row[f"{who}_runs"] = len(s.seconds)
-    return row | {"speed": taken["ort"].median / taken["ours"].median}
+    return row | tuned | {"speed": taken["ort"].median / taken["ours"].median}
 
 
 def _light(name: str):

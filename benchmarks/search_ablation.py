@@ -165,7 +165,7 @@ def compare(log: str, seeds: int, trials: int) -> dict[str, dict[str, list[list[
     out: dict[str, dict[str, list[list[float]]]] = {}
     for task, records in groups.items():
         space = RecordedSpace(records)
-        cache = FeatureCache(records[0].target, records[0].dims)
+        cache = FeatureCache(space.func, records[0].target, records[0].dims)
         ideal = min(seconds_of(o) for o in space.outcomes.values())
         out[task] = {}
         for name in CONTENDERS:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright.autotune.database import JSONDatabase
-from tilewright.autotune.features import FEATURES
+from tilewright.autotune.features import COLUMNS
 from tilewright.autotune.learner import Learner
 from tilewright.autotune.models import HeuristicModel
 from tilewright.autotune.recorded_space import RecordedSpace
@@ -65,7 +65,7 @@ def make(space: SearchSpace, score: Score | None, rng: np.random.Generator, para
 def best_after(maker: Maker, space: RecordedSpace, records: list[Record], trials: int, seed: int) -> float:
     """The best recorded time that a strategy finds in a number of trials."""
     learner = Learner(HeuristicModel())
-    cache = FeatureCache(records[0].target, records[0].dims)
+    cache = FeatureCache(space.func, records[0].target, records[0].dims)
     strategy = maker(space, ModelScore(learner.model, cache), np.random.default_rng(seed), {})
     first = space.default()
     strategy.observe([(first, space.measure(first))])
@@ -93,7 +93,7 @@ def main(log: str, trials: int = 16, seeds: int = 3) -> Mapping[str, float]:
         for name, maker in makers.items():
             found[name] += [ideal / best_after(maker, space, group, trials, seed) for seed in range(seeds)]
     means = {name: float(np.mean(x)) for name, x in found.items()}
-    print(f"{len(records)} tasks, {trials} trials, {len(FEATURES)} features")
+    print(f"{len(records)} tasks, {trials} trials, {len(COLUMNS)} features")
     for name, x in sorted(means.items(), key=lambda item: -item[1]):
         print(f"{name:<20} {100 * x:5.1f} % of the best recorded speed")
     return means

@@ -12,11 +12,13 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tilewright.autotune.compare import interleave
 from tilewright.autotune.database import Database
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.autotune.records import Choice, Verdict, VerdictScope
+from tilewright.autotune.steadiness import STORED, steadiness_of
 from tilewright.build import build_kernels
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.team import team_code
@@ -154,6 +156,9 @@ def kernel_times(
     """Seconds of a call of each kernel in the default model and in every other one, profiled in turns."""
     models = (default, *tuned)
     samples: list[dict[str, list[float]]] = [{} for _ in models]
+    steadiness = steadiness_of(default.threads)
+    if steadiness is not None:
+        steadiness.grant(_PROFILE_SECONDS / STORED)
     begin = time.perf_counter()
     for done in range(rounds):
         if done >= _LEAST_ROUNDS and time.perf_counter() - begin > _PROFILE_SECONDS:
@@ -161,7 +166,8 @@ def kernel_times(
         for i in range(len(models)):
             at = (i + done) % len(models)
             calls: dict[str, list[float]] = {}
-            for k in models[at].profile(feed, _PROFILED_RUNS).kernels:
+            run = partial(models[at].profile, feed, _PROFILED_RUNS)
+            for k in (run() if steadiness is None else steadiness.take(run)).kernels:
                 calls.setdefault(k.kernel, []).append(k.seconds)
             for name, seconds in calls.items():
                 samples[at].setdefault(name, []).append(statistics.fmean(seconds))
@@ -288,7 +294,8 @@ def _network_times(default: CompiledModel, tuned: CompiledModel, feed: Mapping[s
     contenders = {"default": lambda: default.run(feed), "tuned": lambda: tuned.run(feed)}
     out = Times(1.0, 1.0)
     for more in (1, 2):
-        found = interleave(contenders, _NETWORK_SECONDS * more, _SLOW_RUNS * more if slow else None)
+        runs = _SLOW_RUNS * more if slow else None
+        found = interleave(contenders, _NETWORK_SECONDS * more, runs, steadiness=steadiness_of(default.threads))
         out = Times(found["tuned"].median, found["default"].median)
         if out.ratio <= _SLOWER:
             break

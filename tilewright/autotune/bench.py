@@ -20,7 +20,6 @@ from tilewright.autotune.jobs import Built
 from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.jit import Library, compile_object
-from tilewright.codegen.probe import seconds_together
 from tilewright.codegen.team import team_code
 from tilewright.core import dtypes
 from tilewright.core.target import Target
@@ -139,10 +138,3 @@ def cache_flusher(target: Target, entries: Entries) -> LoadedKernel:
     func = build_func("flush", [a], [compute("B", (size,), lambda i: a[i] + 1.0)])
     built = build_scheduled(default_trace(func, target).apply(func), target, {}, opt=1)
     return LoadedKernel(built, func, {}, [[np.ones(size, np.float32)]], target, entries)
-
-
-def probe_threads(threads: int) -> float | None:
-    """Seconds that the probe takes on the team of this process now; None if a thread was away."""
-    code = team_code()
-    with Crew(threads, code).borrowed(True) as team:
-        return None if team is None else seconds_together(code, team, threads)

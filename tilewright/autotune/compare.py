@@ -9,8 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+
+from tilewright.autotune.steadiness import STORED, Steadiness
 
 _BLOCKS = 8
 _SETTLE_SECONDS = 0.01
@@ -41,8 +44,14 @@ def interleave(
     seconds: float = 4.0,
     runs: int | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    steadiness: Steadiness | None = None,
 ) -> dict[str, Samples]:
-    """Samples of every contender: ``runs`` each if given, else as many as fit into ``seconds`` for all together."""
+    """Samples of every contender: ``runs`` each if given, else as many as fit into ``seconds`` for all together.
+
+    With ``steadiness``, blocks of disturbed moments are taken again, for at most ``seconds`` more.
+    """
+    if steadiness is not None:
+        steadiness.grant(seconds / STORED)
     for run in contenders.values():
         run()
     share = seconds / (_BLOCKS * len(contenders))
@@ -50,20 +59,18 @@ def interleave(
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(_BLOCKS):
         for name, run in contenders.items():
-            _settle(run, clock)
-            taken[name] += _block(run, clock, share, per_block)
+            block = partial(_settled_block, run, clock, share, per_block)
+            taken[name] += block() if steadiness is None else steadiness.take(block)
     return {name: Samples(tuple(s if runs is None else s[:runs])) for name, s in taken.items()}
 
 
-def _settle(run: Callable[[], object], clock: Callable[[], float]) -> None:
+def _settled_block(
+    run: Callable[[], object], clock: Callable[[], float], share: float, count: int | None
+) -> list[float]:
     end = clock() + _SETTLE_SECONDS
-    while True:
+    run()
+    while clock() < end:
         run()
-        if clock() >= end:
-            return
-
-
-def _block(run: Callable[[], object], clock: Callable[[], float], share: float, count: int | None) -> list[float]:
     out: list[float] = []
     begin = clock()
     while len(out) < count if count is not None else (len(out) < _MIN_BLOCK_RUNS or clock() - begin < share):

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.autotune.features import CYCLES_COLUMN, FEATURES, SCHEMA
+from tilewright.autotune.features import COLUMNS, CYCLES_COLUMN, SCHEMA
 from tilewright.autotune.models import CostModel, HeuristicModel, require_rows
 from tilewright.core.errors import InputError
 
@@ -104,11 +104,11 @@ class XGBoostModel:
         return -self.config.prior * rows[:, CYCLES_COLUMN]
 
     def importance(self) -> dict[str, float]:
-        """Features by total gain, largest first; empty before training."""
+        """Columns by total gain, largest first; empty before training."""
         if self._booster is None:
             return {}
         gains = self._booster.get_score(importance_type="total_gain")
-        found = {FEATURES[int(k[1:])]: float(v) for k, v in gains.items()}
+        found = {COLUMNS[int(k[1:])]: float(v) for k, v in gains.items()}
         return dict(sorted(found.items(), key=lambda x: -x[1]))
 
     def _train(self, rows: np.ndarray, labels: np.ndarray, ids: np.ndarray) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.autotune.features import FEATURES, features
+from tilewright.autotune.features import COLUMNS, TaskFeatures
 from tilewright.autotune.records import Record
 from tilewright.core.errors import ParseError, ScheduleError
 
@@ -51,16 +51,20 @@ def dataset_of(records: Iterable[Record]) -> Dataset:
     for r in sorted(records, key=lambda r: (r.time, r.candidate)):
         latest[_group(r), r.candidate] = r
     rows: list[np.ndarray] = []
+    tasks: dict[str, TaskFeatures] = {}
     kept: list[tuple[str, str, float]] = []
     for (group, candidate), r in latest.items():
         try:
-            scheduled = r.trace.apply(r.scheduled_function())
+            func = r.scheduled_function()
+            scheduled = r.trace.apply(func)
         except (ParseError, ScheduleError):
             continue
-        rows.append(features(scheduled, r.target, r.dims))
+        if group not in tasks:
+            tasks[group] = TaskFeatures(func, r.target, r.dims)
+        rows.append(tasks[group].row(scheduled))
         kept.append((group, candidate, float("inf") if r.seconds is None else r.seconds))
     return Dataset(
-        np.stack(rows) if rows else np.zeros((0, len(FEATURES)), np.float32),
+        np.stack(rows) if rows else np.zeros((0, len(COLUMNS)), np.float32),
         np.array([s for _, _, s in kept], np.float64),
         tuple(g for g, _, _ in kept),
         tuple(c for _, c, _ in kept),

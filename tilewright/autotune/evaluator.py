@@ -71,13 +71,11 @@ class Evaluator:
             run(config.warmup)
         if steadiness is not None:
             steadiness.grant(config.patience_s)
-            steadiness.is_undisturbed()
 
     def sample(self) -> float:
         """Seconds of one run: the mean over ``number`` runs, or over more until the shortest time is reached."""
-        taken = self._run_long_enough()
-        while self._steadiness is not None and not self._steadiness.is_undisturbed(taken):
-            taken = self._run_long_enough()
+        run = self._run_long_enough
+        taken = run() if self._steadiness is None else self._steadiness.take(run)
         return taken / self._number
 
     def _run_long_enough(self) -> float:

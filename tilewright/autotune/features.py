@@ -1,9 +1,10 @@
 """The feature vector of a scheduled function: fixed length, named columns, one version number.
 
-``FEATURES`` names every column; ``SCHEMA_VERSION`` changes whenever a column's meaning does, so that a saved model is
-never fed another vector. The first part describes the function, then the ``TOP_BLOCKS`` most expensive stores follow,
-each with its own columns (zeros where there are fewer). Magnitudes are ``log2(1 + x)``. The choice of columns follows
-Ansor (Zheng et al., 2020) and TVM's per-store features.
+``FEATURES`` names what is told of a function: first what describes all of it, then the ``TOP_BLOCKS`` most expensive
+stores, each with its own columns (zeros where there are fewer). Magnitudes are ``log2(1 + x)``. The choice follows
+Ansor (Zheng et al., 2020) and TVM's per-store features. A cost model gets ``COLUMNS``: the features of a candidate, and
+how they differ from those of the default schedule of its task, which is what carries over to tasks it has never seen.
+``SCHEMA_VERSION`` changes whenever a column's meaning does, so that a saved model is never fed another vector.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from tilewright.autotune.feature_arithmetic import KINDS
 from tilewright.autotune.feature_blocks import BlockFacts, FunctionFacts, FunctionWalk
 from tilewright.core.target import Target
+from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.ir import Func
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 TOP_BLOCKS = 3
 
 _CYCLES = ("arithmetic", "loads", "latency", "loops", "l2", "l3", "memory")
@@ -62,15 +65,18 @@ def _names() -> tuple[str, ...]:
 
 
 FEATURES: tuple[str, ...] = _names()
-"""The columns, in order."""
+"""What :func:`features` tells of a function, in order."""
+
+COLUMNS: tuple[str, ...] = FEATURES + tuple(f"change.{name}" for name in FEATURES)
+"""What a cost model gets of a candidate (:class:`TaskFeatures`), in order."""
 
 CYCLES_COLUMN = FEATURES.index("func.cycles")
 """log2 of the cycles that the roofline of the features predicts."""
 
 SCHEMA: dict[str, object] = {
     "version": SCHEMA_VERSION,
-    "columns": len(FEATURES),
-    "digest": hashlib.sha256("\n".join(FEATURES).encode()).hexdigest()[:16],
+    "columns": len(COLUMNS),
+    "digest": hashlib.sha256("\n".join(COLUMNS).encode()).hexdigest()[:16],
 }
 """What must match for a model or an array to be used with these features."""
 
@@ -92,6 +98,27 @@ def features(func: Func, target: Target, dims: Mapping[str, int] | None = None) 
         row += _block(facts.blocks[n], cycles[n], total)
     row += [0.0] * (_BLOCK_LENGTH * (TOP_BLOCKS - len(order)))
     return np.array(row, np.float32)
+
+
+class TaskFeatures:
+    """Rows for the candidates of one task: features, and their difference from those of the default schedule.
+
+    ``func``: the unscheduled function.
+    """
+
+    def __init__(self, func: Func, target: Target, dims: Mapping[str, int] | None = None) -> None:
+        self._func = func
+        self._target = target
+        self._dims = dims or {}
+
+    @cached_property
+    def _default(self) -> np.ndarray:
+        return features(default_trace(self._func, self._target).apply(self._func), self._target, self._dims)
+
+    def row(self, scheduled: Func) -> np.ndarray:
+        """The columns (float32, ``len(COLUMNS)``) of a schedule of the function."""
+        own = features(scheduled, self._target, self._dims)
+        return np.concatenate([own, own - self._default])
 
 
 def _log(x: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.autotune.features import FEATURES
+from tilewright.autotune.features import COLUMNS
 from tilewright.autotune.models import CostModel
 
 _SHARE = 0.05
@@ -40,6 +40,6 @@ class Learner:
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, list[str]]:
         """Features, seconds and groups."""
-        rows = np.concatenate(self._rows) if self._rows else np.zeros((0, len(FEATURES)), np.float32)
+        rows = np.concatenate(self._rows) if self._rows else np.zeros((0, len(COLUMNS)), np.float32)
         self._rows = [rows]
         return rows, np.array(self._seconds, np.float64), list(self._groups)

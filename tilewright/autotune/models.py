@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tilewright.autotune.features import CYCLES_COLUMN, FEATURES
+from tilewright.autotune.features import COLUMNS, CYCLES_COLUMN
 from tilewright.core.errors import InputError
 
 
@@ -79,6 +79,6 @@ def row_key(row: np.ndarray) -> bytes:
 
 def require_rows(features: np.ndarray) -> np.ndarray:
     """``features`` if it is a matrix with one column a feature. Raises InputError."""
-    if features.ndim != 2 or features.shape[1] != len(FEATURES):
-        raise InputError(f"cost model: expected features of shape (n, {len(FEATURES)}), got {features.shape}")
+    if features.ndim != 2 or features.shape[1] != len(COLUMNS):
+        raise InputError(f"cost model: expected features of shape (n, {len(COLUMNS)}), got {features.shape}")
     return features

@@ -7,30 +7,30 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tilewright.autotune.features import FEATURES, features
+from tilewright.autotune.features import COLUMNS, TaskFeatures
 from tilewright.autotune.models import CostModel
 from tilewright.autotune.space import Candidate
 from tilewright.core.target import Target
+from tilewright.tensor_ir.ir import Func
 
 Score: TypeAlias = Callable[[Sequence[Candidate]], np.ndarray]
 """Scores of candidates, higher for faster."""
 
 
 class FeatureCache:
-    """Features of the candidates of one task, kept by the candidate's key."""
+    """Features of the candidates of one task (its unscheduled function), kept by the candidate's key."""
 
-    def __init__(self, target: Target, dims: Mapping[str, int]) -> None:
-        self._target = target
-        self._dims = dims
+    def __init__(self, func: Func, target: Target, dims: Mapping[str, int]) -> None:
+        self._features = TaskFeatures(func, target, dims)
         self._rows: dict[str, np.ndarray] = {}
 
     def rows(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """One row a candidate."""
-        out = np.zeros((len(candidates), len(FEATURES)), np.float32)
+        out = np.zeros((len(candidates), len(COLUMNS)), np.float32)
         for n, c in enumerate(candidates):
             row = self._rows.get(c.key)
             if row is None:
-                row = self._rows[c.key] = features(c.func, self._target, self._dims)
+                row = self._rows[c.key] = self._features.row(c.func)
             out[n] = row
         return out
 

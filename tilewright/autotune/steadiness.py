@@ -11,6 +11,14 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from tilewright.codegen.probe import seconds_together
+from tilewright.codegen.team import team_code
+from tilewright.runtime.team import Crew
+
+T = TypeVar("T")
 
 _FACTOR = 1.2
 """Slower than the best by this much is disturbed."""
@@ -50,6 +58,15 @@ class Steadiness:
         self._patience = max(0.0, self._patience - taken - cost)
         return False
 
+    def take(self, sample: Callable[[], T]) -> T:
+        """``sample()``, again while it was taken in a disturbed moment."""
+        self.is_undisturbed()
+        while True:
+            begin = self._clock()
+            found = sample()
+            if self.is_undisturbed(self._clock() - begin):
+                return found
+
     def _is_usual(self) -> bool:
         looks = [self._probe() for _ in range(_LOOKS)]
         shortest = min(math.inf if s is None else s for s in looks)
@@ -63,3 +80,15 @@ class Steadiness:
         known.append((now, seconds))
         while known[0][0] < now - _HORIZON:
             known.popleft()
+
+
+def steadiness_of(threads: int) -> Steadiness | None:
+    """Of this process's team of so many threads; None for one thread, which has no distance to others."""
+    return Steadiness(partial(probe_threads, threads)) if threads > 1 else None
+
+
+def probe_threads(threads: int) -> float | None:
+    """Seconds that the probe takes on this process's team now; None if a thread was away."""
+    code = team_code()
+    with Crew(threads, code).borrowed(True) as team:
+        return None if team is None else seconds_together(code, team, threads)

@@ -98,7 +98,7 @@ class TaskTuner:
         self._learner = Learner(default_model(seed)) if learner is None else learner
         if learner is None and database is not None:
             learn_from_others(self._learner, database, task.target, [task.workload])
-        self._cache = FeatureCache(task.target, task.dims)
+        self._cache = FeatureCache(task.func, task.target, task.dims)
         self._score = ModelScore(self._learner.model, self._cache)
         # the generator depends on the task, not on its place among others
         self._rng = np.random.default_rng([seed, int(task.workload[:12], 16)])

@@ -27,20 +27,13 @@ from typing import BinaryIO
 import numpy as np
 
 from tilewright.autotune.accuracy import Tolerance, compare, tolerance_of
-from tilewright.autotune.bench import (
-    BURST,
-    Entries,
-    LoadedKernel,
-    build_scheduled,
-    cache_flusher,
-    probe_threads,
-)
+from tilewright.autotune.bench import BURST, Entries, LoadedKernel, build_scheduled, cache_flusher
 from tilewright.autotune.evaluator import Evaluator, EvaluatorConfig, evaluate
 from tilewright.autotune.guarded import locked_copy
 from tilewright.autotune.inputs import FLAVOURS, Flavour, make_inputs
 from tilewright.autotune.jobs import Build, Built, Interleave, Job, MakeReference, Prepare, Subject, Time, Timed
 from tilewright.autotune.outcome import Failed, FailureKind
-from tilewright.autotune.steadiness import Steadiness
+from tilewright.autotune.steadiness import Steadiness, steadiness_of
 from tilewright.codegen.team import team_code
 from tilewright.core.errors import ParseError, ScheduleError, TilewrightError
 from tilewright.core.target import Target
@@ -84,7 +77,7 @@ class Worker:
         self._funcs: OrderedDict[str, Func] = OrderedDict()
         self._prepared: _Prepared | None = None
         self._entries: dict[str, Entries] = {}
-        self._steadiness: dict[int, Steadiness] = {}
+        self._steadiness: dict[int, Steadiness | None] = {}
         self._flusher: LoadedKernel | None = None
 
     def do(self, job: Job) -> object:
@@ -220,11 +213,11 @@ class Worker:
 
     def _steadiness_of(self, built: Built) -> Steadiness | None:
         """What tells disturbed moments from others; None for a kernel of one thread, which they do not concern."""
-        threads = self._ready().subject.target.threads
-        if not built.parallel or threads < 2:
+        if not built.parallel:
             return None
+        threads = self._ready().subject.target.threads
         if threads not in self._steadiness:
-            self._steadiness[threads] = Steadiness(partial(probe_threads, threads))
+            self._steadiness[threads] = steadiness_of(threads)
         return self._steadiness[threads]
 
     def _runner(self, kernel: LoadedKernel, config: EvaluatorConfig) -> Callable[[int], float]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tilewright.autotune.compare import Samples, interleave
+from tilewright.autotune.steadiness import steadiness_of
 from tilewright.commands.common import (
     add_build_options,
     add_input_options,
@@ -34,7 +35,8 @@ def run(args: argparse.Namespace) -> int:
     contenders: dict[str, Callable[[], object]] = {"tilewright": lambda: model.run(None, feed)}
     if not args.alone:
         contenders |= _rival(args.model, model.threads, feed)
-    print(report(interleave(contenders, args.seconds, args.runs), feed, model.threads))
+    samples = interleave(contenders, args.seconds, args.runs, steadiness=steadiness_of(model.threads))
+    print(report(samples, feed, model.threads))
     return 0
 
 

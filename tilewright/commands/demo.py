@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 from tilewright.autotune.compare import Samples, interleave
+from tilewright.autotune.steadiness import steadiness_of
 from tilewright.commands.bench import report
 from tilewright.commands.common import add_build_options, compile_with, feed_for_model, milliseconds
 from tilewright.commands.live import view
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     rival = open_session(proto, model.threads)
     if rival is not None:
         contenders["onnxruntime"] = lambda: rival.run(None, feed)
-    samples = interleave(contenders, args.seconds)
+    samples = interleave(contenders, args.seconds, steadiness=steadiness_of(model.threads))
     print(f"\n{report(samples, feed, model.threads)}")
     if args.time > 0:
         print(f"\n{_conclusion(samples)}")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tilewright.autotune.cost_model import CostModelWarning, FallbackModel, XGBoostConfig, XGBoostModel, default_model
-from tilewright.autotune.features import CYCLES_COLUMN, FEATURES, SCHEMA_VERSION
+from tilewright.autotune.features import COLUMNS, CYCLES_COLUMN, SCHEMA_VERSION
 from tilewright.autotune.models import HeuristicModel, RandomModel, TableModel
 from tilewright.autotune.rank_correlation import rank_correlation
 from tilewright.core.errors import InputError
@@ -19,7 +19,7 @@ SMALL = XGBoostConfig(rounds=40, prior=0.0)
 def data(n, seed=0, scale=1e-3):
     """Rows with few levels, and seconds that depend on some columns."""
     rng = np.random.default_rng(seed)
-    rows = (rng.integers(0, 8, (n, len(FEATURES))) / 8).astype(np.float32)
+    rows = (rng.integers(0, 8, (n, len(COLUMNS))) / 8).astype(np.float32)
     return rows, scale * np.exp(2 * rows[:, 40] - rows[:, 9] + rows[:, 50] * rows[:, 51])
 
 

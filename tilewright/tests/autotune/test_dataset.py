@@ -6,7 +6,7 @@ import numpy as np
 
 from tilewright.autotune.database import MemoryDatabase
 from tilewright.autotune.dataset import dataset_of
-from tilewright.autotune.features import FEATURES, features
+from tilewright.autotune.features import COLUMNS, TaskFeatures
 from tilewright.tests.autotune.log_helper import HERE, candidates, dense, record, with_threads, wrong
 
 
@@ -15,7 +15,7 @@ def test_rows_are_the_features_of_the_candidates():
     records = [record(dense(), c, 1e-3 * (n + 1), time=n) for n, c in enumerate(found)]
     data = dataset_of(records)
     assert data.candidates == tuple(c.key for c in found)
-    np.testing.assert_array_equal(data.features[1], features(found[1].func, HERE))
+    np.testing.assert_array_equal(data.features[1], TaskFeatures(dense(), HERE).row(found[1].func))
     np.testing.assert_allclose(data.seconds, [1e-3, 2e-3, 3e-3])
     assert len(data.tasks()) == 1
     assert data.skipped == 0
@@ -41,7 +41,7 @@ def test_what_does_not_replay_is_skipped():
     (a,) = candidates(dense(), HERE, 1)
     broken = dataclasses.replace(record(dense(), a, 1e-3), steps=({"primitive": "no", "args": {}},))
     data = dataset_of([broken])
-    assert (len(data), data.skipped, data.features.shape) == (0, 1, (0, len(FEATURES)))
+    assert (len(data), data.skipped, data.features.shape) == (0, 1, (0, len(COLUMNS)))
 
 
 def test_a_database_gives_arrays():

@@ -7,7 +7,15 @@ import pytest
 
 from tilewright.autotune.feature_blocks import FunctionWalk
 from tilewright.autotune.feature_indices import IndexNumbers
-from tilewright.autotune.features import CYCLES_COLUMN, FEATURES, SCHEMA, SCHEMA_VERSION, features
+from tilewright.autotune.features import (
+    COLUMNS,
+    CYCLES_COLUMN,
+    FEATURES,
+    SCHEMA,
+    SCHEMA_VERSION,
+    TaskFeatures,
+    features,
+)
 from tilewright.autotune.space import Space
 from tilewright.core.errors import InputError
 from tilewright.core.intexpr import ceildiv, minimum, var
@@ -29,9 +37,9 @@ def column(row, name):
 
 
 def test_the_columns_are_named_once_and_versioned():
-    assert len(set(FEATURES)) == len(FEATURES)
+    assert len(set(COLUMNS)) == len(COLUMNS) == 2 * len(FEATURES)
     # a change of the columns asks for a new version and new numbers here
-    assert (SCHEMA_VERSION, SCHEMA["columns"], SCHEMA["digest"]) == (1, 341, "ba656828be9c76ea")
+    assert (SCHEMA_VERSION, SCHEMA["columns"], SCHEMA["digest"]) == (2, 682, "cd2b858bba22855b")
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -58,6 +66,16 @@ def test_empty_sizes_have_features(name):
     make = PROGRAMS[name]
     func = make(*(var(f"d{i}") for i in range(make.__code__.co_argcount)))
     assert np.isfinite(features(func, TARGET, dict.fromkeys(func.dims, 0))).all()
+
+
+def test_a_task_compares_with_its_default_schedule():
+    func = KERNELS["conv"]
+    task = TaskFeatures(func, TARGET)
+    default = default_trace(func, TARGET).apply(func)
+    plain = task.row(func)
+    assert not task.row(default)[len(FEATURES) :].any()
+    np.testing.assert_array_equal(plain[: len(FEATURES)], features(func, TARGET))
+    np.testing.assert_array_equal(plain[len(FEATURES) :], features(func, TARGET) - features(default, TARGET))
 
 
 def test_a_missing_dim_is_named():

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.autotune.bench import probe_threads
 from tilewright.autotune.evaluator import EvaluatorConfig, evaluate
-from tilewright.autotune.steadiness import STORED, Steadiness
+from tilewright.autotune.steadiness import STORED, Steadiness, probe_threads, steadiness_of
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.probe import probe_text
 
@@ -74,6 +73,7 @@ def test_what_stays_slow_becomes_usual() -> None:
 
 def test_the_probe_of_this_machine() -> None:
     """Threads may be away on a busy machine; a time, if there is one, is positive, and one thread needs no other."""
+    assert steadiness_of(1) is None
     found = probe_threads(2)
     assert found is None or found > 0
     assert "<8 x float>" in probe_text(detect_host())
