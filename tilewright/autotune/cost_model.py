@@ -42,9 +42,9 @@ class XGBoostConfig:
 
     objective: str = "rank:pairwise"
     rounds: int = 80
-    max_depth: int = 6
+    max_depth: int = 4
     eta: float = 0.15
-    min_child_weight: float = 0.5
+    min_child_weight: float = 3.0
     subsample: float = 1.0
     colsample: float = 0.4
     pairs: int = 40
