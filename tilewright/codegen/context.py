@@ -40,6 +40,8 @@ class Context:
         self.lanes: Lanes | None = None
         self.memo: dict[int, Value] = {}
         self.stored: tuple[str, IntExpr] | None = None  # the element being stored: loading it is always allowed
+        self.streaming = False  # the store being written goes past the caches
+        self.has_streamed = False  # some store of this function may have
         self._evaluate = evaluate
         self._splits: dict[tuple[IntExpr, str, int], tuple[IntExpr, IntExpr] | None] = {}
 

@@ -27,6 +27,7 @@ from tilewright.core.intexpr import IntExpr, const
 from tilewright.core.target import Target
 from tilewright.tensor_ir.analysis.access import in_place_buffers
 from tilewright.tensor_ir.analysis.prefetching import prefetches
+from tilewright.tensor_ir.analysis.streaming import streamed_blocks
 from tilewright.tensor_ir.empty_reductions import store_empty_inits
 from tilewright.tensor_ir.ir import (
     Alloc,
@@ -136,7 +137,7 @@ def _phase_function(
         ctx.indexer.env[d] = f"%d{i}"
         ctx.indexer.define(f"%d{i}", 0)
         params.append(f"i64 %d{i}")
-    emitter = StatementEmitter(ctx, func, pad, prefetches(func))
+    emitter = StatementEmitter(ctx, func, pad, prefetches(func), streamed_blocks(func))
     for b in local:
         if b.name in read | written:
             emitter.allocate(b)
@@ -145,6 +146,8 @@ def _phase_function(
             _parallel(ctx, emitter, s)
         else:
             _alone(ctx, emitter, s)
+    if ctx.has_streamed:
+        code.line("fence seq_cst")  # stores past the caches are not ordered with what tells other threads of them
     code.block.terminator = "ret void"
     params += ["i64 %chunk", "i64 %chunks"]
     return f"define internal void @{name}({', '.join(params)}) noinline nounwind {{\n{code.text()}\n}}"

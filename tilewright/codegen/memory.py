@@ -2,7 +2,8 @@
 
 Accesses carry the alignment of one element only: current CPUs lose nothing by it, and a caller's array need not be
 aligned to a vector. Local buffers are padded by one vector, so that the unused lanes of a ragged access to them stay
-inside; their masked stores are blends, which lets LLVM keep the buffer in registers.
+inside; their masked stores are blends, which lets LLVM keep the buffer in registers. Stores past the caches need
+alignment: they are written twice, and the buffer's address decides.
 """
 
 from __future__ import annotations
@@ -277,7 +278,32 @@ def _store_vector(ctx: Context, info: BufferInfo, base: IntExpr, raw: Value, lan
         code.module.declare(name, "void", (raw.full, "ptr", "i32", lanes.mask.full))
         code.line(f"call void @{name}({raw.typed}, ptr {ptr}, i32 {info.dtype.itemsize}, {lanes.mask.typed})")
         return
+    if ctx.streaming and lanes.mask is None and _is_multiple(ctx.indexer.linear(base), lanes.count):
+        _store_streaming(ctx, info, ptr, raw)
+        return
     code.line(f"store {raw.typed}, ptr {ptr}, {_align(info)}")
+
+
+def _is_multiple(form: Linear, count: int) -> bool:
+    return form.const % count == 0 and all(c % count == 0 for c in form.terms.values())
+
+
+def _store_streaming(ctx: Context, info: BufferInfo, ptr: str, raw: Value) -> None:
+    """A whole vector past the caches if the buffer starts at a multiple of its size, else as usual."""
+    code, size = ctx.code, raw.lanes * info.dtype.itemsize
+    ctx.has_streamed = True
+    number = ctx.indexer.pure(0, f"ptrtoint ptr {info.pointer} to i64")
+    rest = ctx.indexer.pure(0, f"and i64 {number}, {size - 1}")
+    aligned = code.emit("i1", 0, f"icmp eq i64 {rest}, 0")
+    past, usual, after = code.new_block("past"), code.new_block("usual"), code.new_block("stored")
+    code.branch_if(aligned.text, past, usual)
+    code.start(past)
+    code.line(f"store {raw.typed}, ptr {ptr}, align {size}, !nontemporal !{{i32 1}}")
+    code.branch(after)
+    code.start(usual)
+    code.line(f"store {raw.typed}, ptr {ptr}, {_align(info)}")
+    code.branch(after)
+    code.start(after)
 
 
 def _scatter(ctx: Context, info: BufferInfo, offset: IntExpr, raw: Value, lanes: Lanes) -> None:

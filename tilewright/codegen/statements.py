@@ -24,13 +24,16 @@ STACK_LIMIT = 512 * 1024
 
 class StatementEmitter:
     """Writes statements of ``func`` into a context. ``vector_pad``: elements by which local buffers are longer than
-    their shape; ``prefetches``: the lines that loops fetch ahead."""
+    their shape; ``prefetches``: the lines that loops fetch ahead; ``streamed``: blocks that store past the caches."""
 
-    def __init__(self, ctx: Context, func: Func, vector_pad: int, prefetches: Mapping[str, Prefetch]) -> None:
+    def __init__(
+        self, ctx: Context, func: Func, vector_pad: int, prefetches: Mapping[str, Prefetch], streamed: frozenset[str]
+    ) -> None:
         self.ctx = ctx
         self.func = func
         self.vector_pad = vector_pad
         self.prefetches = prefetches
+        self.streamed = streamed
         self.stack_bytes = 0
         self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
         self._slots: dict[tuple[str, int], BufferInfo] = {}
@@ -54,13 +57,14 @@ class StatementEmitter:
     def _store(self, s: Block | Store) -> None:
         ctx = self.ctx
         flat = ctx.flattener.store(s)
+        ctx.streaming = isinstance(s, Block) and s.name in self.streamed
         for ctx.lanes in self.parts or (None,):
             ctx.memo = {}
             ctx.stored = (flat.buffer, flat.offset)
             value = evaluate(ctx, flat.value)
             ctx.stored = None
             store(ctx, flat.buffer, flat.offset, value)
-        ctx.lanes, ctx.memo = None, {}
+        ctx.lanes, ctx.memo, ctx.streaming = None, {}, False
 
     # -- loops ---------------------------------------------------------------------------------------------------
     def _loop(self, s: Loop) -> None:

@@ -3,7 +3,8 @@
 Each row belongs to one thread; the stages of a row run one after the other on a row buffer that stays in cache; a
 reduction keeps several vectors of partial results (``rfactor``) and combines them at the end of the row. Decisions:
 ``<block>.partials``, how many vectors, ``<stage>.stage``, whether a stage is kept for the row or computed again where
-it is read, ``<consumer>.rows``, how many rows go through the stages together, and those of :mod:`.parallelism`.
+it is read, ``<consumer>.rows``, how many rows go through the stages together, and those of
+:mod:`.parallelism` and :mod:`.past_cache`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tilewright.schedule.rules.facts import (
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import parallelize
+from tilewright.schedule.rules.past_cache import stream_if_large
 from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, loads_of
@@ -93,6 +95,7 @@ def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[st
             vectorize_inner(s, name, len(rows), target)
     vectorize_inner(s, consumer, len(rows), target)
     parallelize(s, consumer, rows, total, target)
+    stream_if_large(s, consumer, target)
 
 
 def _computed_again(s: Schedule, stage: str) -> bool:

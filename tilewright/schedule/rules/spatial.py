@@ -3,7 +3,7 @@
 Neighbouring loops are fused where every access stays linear, the loop with the most unit strides is vectorized, a few
 vectors are in flight, and the outermost loop is spread over threads. Decisions: ``<block>.vectors``, how many,
 ``<block>.loop``, which loop becomes vectors, ``<block>.lanes``, how wide they are, ``<block>.rows``, how many steps of
-another loop are written out inside (transposes), and those of :mod:`.parallelism`.
+another loop are written out inside (transposes), and those of :mod:`.parallelism` and :mod:`.past_cache`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tilewright.schedule.rules.facts import (
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import parallelize
+from tilewright.schedule.rules.past_cache import stream_if_large
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_block
 
@@ -52,6 +53,8 @@ def schedule_spatial(s: Schedule, block: str, target: Target, above: int = 0) ->
     outer = [*outer, *([lead] if lead is not None else [])]
     if above == 0:
         parallelize(s, block, [n for n in outer if n in s.loops(block)], total, target)
+    if above == 0:
+        stream_if_large(s, block, target)
     if lead is not None and lead in s.loops(block):
         peel_if_ragged(s, block, lead)
 
