@@ -38,6 +38,11 @@ class Target:
         """Rows of a register tile ``vectors`` registers wide: accumulators, one row of operands, one broadcast."""
         return max(1, (self.vector_registers - vectors - 1) // vectors)
 
+    def lane_tile(self, columns: int) -> tuple[int, int]:
+        """Rows and columns of a register tile of ``columns`` results a row, each a vector of partial sums."""
+        wide = max(d for d in (1, 2, 3) if columns % d == 0)
+        return self.tile_rows(wide), wide
+
     def with_threads(self, threads: int) -> Target:
         """The same CPU with another number of threads."""
         return dataclasses.replace(self, threads=threads)

@@ -2,12 +2,14 @@
 
 The input is read channels-last (through a padding stage where it needs padding or lies channels-first), the weight is
 packed in panels of output channels, and the output row is the row axis of the register tile. A 1x1 convolution of
-stride 1 is a matrix product over all pixels. Depthwise convolutions keep the channel as the vector axis.
+stride 1 is a matrix product over all pixels. Depthwise convolutions keep the channel as the vector axis. Where output
+channels would leave much of a vector empty, the vectors run along the input channels and are added up at the end.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +35,12 @@ from tilewright.tensor_ir.compute import (
     select,
     sum_over,
 )
+
+_FULL_ENOUGH = 0.6
+"""The share of useful lanes above which vectors along the output channels are the better ones."""
+
+_LANE_STEPS = 32
+"""Multiply-adds of a result's vector that pay for adding up its lanes."""
 
 
 @dataclass(frozen=True)
@@ -258,6 +266,47 @@ def _channels_last_taps(w: np.ndarray) -> np.ndarray:
     return np.moveaxis(w[:, 0], 0, -1)
 
 
+def _suits_lanes(ctx: LowerContext, shape: ConvShape, dtype: DType) -> bool:
+    """True if vectors along the input channels are better filled, and enough of them are added for the last sums."""
+    lanes = ctx.target.lanes(dtype.itemsize)
+    ic, oc = shape.channels.value(), shape.out_channels.value()
+    if shape.groups > 1 or ctx.constants[1] is None or lanes == 1 or not ic or not oc or ic % lanes:
+        return False
+    useful = oc / (-(-oc // lanes) * lanes)
+    return useful <= _FULL_ENOUGH and math.prod(shape.kernel) * ic >= _LANE_STEPS * lanes
+
+
+def _lane_sums(ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader) -> Reader:
+    """``acc[n, out..., oc, lane]`` over every ``lanes``-th input channel, then the sum of the lanes.
+
+    The weight lies ``[oc, taps..., ic]``, so that a step reads neighbouring channels of both operands.
+    """
+    lanes, oc = ctx.target.lanes(dtype.itemsize), shape.out_channels
+    columns, parts = shape.out_spatial[-1], shape.channels // lanes
+
+    def transform(w: np.ndarray) -> np.ndarray:
+        last = np.moveaxis(w, 1, -1)
+        return np.ascontiguousarray(last.reshape(*last.shape[:-1], -1, lanes), dtype.numpy)
+
+    packed = ctx.packed(1, transform, (oc, *shape.kernel, parts, lanes), f"lanes_{lanes}", dtype)
+    taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, _names(shape.rank), strict=True)]
+    part = ctx.axis(parts, "ic")
+
+    def formula(*i: IntExpr) -> Reduction:
+        at, (c, lane) = (*i[1:-3], clamped(i[-3], columns)), i[-2:]
+        where = [p * s + t.index * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
+        return sum_over(read(i[0], part.index * lanes + lane, where) * packed[(c, *taps, part, lane)], *taps, part)
+
+    height, _ = ctx.target.lane_tile(oc.value() or 1)
+    whole = columns if columns.value() is not None else ceildiv(columns, height) * height
+    full = (shape.batch, *shape.out_spatial[:-1], whole, oc)
+    names = ["n", *_names(shape.rank), "c"]
+    acc = ctx.stage(compute(ctx.name("acc"), (*full, lanes), formula, axis_names=[*names, "lane"]))
+    lane = ctx.axis(const(lanes), "lane")
+    sums = ctx.stage(compute(ctx.name("sums"), full, lambda *i: sum_over(acc[(*i, lane)], lane), axis_names=names))
+    return lambda n, c, at: sums[(n, *at, c)]
+
+
 Weight = Callable[[int], Tensor]
 ReadWeight = Callable[[IntExpr, IntExpr, Sequence[IntExpr]], Val]
 
@@ -337,6 +386,8 @@ def lower_conv(ctx: LowerContext) -> tuple[Tensor, ...]:
     read = padded_input(ctx, shape, dtype)
     if shape.groups > 1 and shape.channels // shape.groups == 1:
         acc = _depthwise(ctx, shape, dtype, read)
+    elif _suits_lanes(ctx, shape, dtype):
+        acc = _lane_sums(ctx, shape, dtype, read)
     else:
         weight = conv_weight(ctx, shape, dtype, lambda a: a, "oihw", lambda oc, ic, k: w[(oc, ic, *k)])
         acc = _dense(ctx, shape, dtype, read, weight, shape.out_channels // shape.groups)
