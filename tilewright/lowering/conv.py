@@ -43,6 +43,10 @@ _LANE_STEPS = 32
 """Multiply-adds of a result's vector that pay for adding up its lanes."""
 
 
+_LONG_ROW = 8
+"""Tiles in a row of the image from which on the rest of the row hardly counts."""
+
+
 @dataclass(frozen=True)
 class ConvShape:
     """The geometry of one convolution. Spatial tuples have one entry a spatial dimension."""
@@ -182,20 +186,29 @@ def padded_input(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:
 def _dense(
     ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight, per_group: IntExpr
 ) -> Reader:
-    """``acc[n, (g,) out..., no, ni] = sum over taps and ic``; all pixels are rows of one product when pointwise."""
+    """``acc[n, (g,) out..., no, ni] = sum over taps and ic``, or ``acc[m, no, ni]`` with ``m`` over all pixels.
+
+    Of a 1x1 convolution of stride 1 all pixels are rows of one product; of others they are, where tiles that end with
+    the image's rows would be short.
+    """
     in_group = shape.channels // shape.groups
     pointwise = (
         all(k == 1 for k in shape.kernel) and all(s == 1 for s in shape.strides)
         and not shape.needs_padding and shape.groups == 1
     )  # fmt: skip
-    rows = product((shape.batch, *shape.out_spatial)) if pointwise else shape.out_spatial[-1]
-    width = panel_width(rows, per_group, ctx.target, dtype.itemsize)
+    pixels, rows = product((shape.batch, *shape.out_spatial)), shape.out_spatial[-1]
+    width = panel_width(pixels if pointwise else rows, per_group, ctx.target, dtype.itemsize)
+    joined = pointwise or (shape.groups == 1 and _has_short_tiles(shape, ctx.target.tile_rows(
+        max(1, width // ctx.target.lanes(dtype.itemsize))
+    )))
+    if joined:
+        width = panel_width(pixels, per_group, ctx.target, dtype.itemsize)
     packed = weight(width)
     taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, _names(shape.rank), strict=True)]
     ic = ctx.axis(in_group, "ic")
-    if pointwise:
-        tiles = whole_tiles(rows, width, ctx.target, dtype.itemsize)
-        return _pointwise(ctx, shape, read, packed, ic, (tiles, ceildiv(per_group, width), as_expr(width)))
+    if joined:
+        tiles = whole_tiles(pixels, width, ctx.target, dtype.itemsize)
+        return _joined(ctx, shape, read, packed, taps, ic, (tiles, ceildiv(per_group, width), as_expr(width)))
     grouped = shape.groups > 1
 
     def formula(*i: IntExpr) -> Reduction:
@@ -219,15 +232,26 @@ def _dense(
     return result
 
 
-def _pointwise(
-    ctx: LowerContext, shape: ConvShape, read: Reader, packed: Tensor, ic: ReduceAxis, full: tuple[IntExpr, ...]
-) -> Reader:
-    zeros = tuple(const(0) for _ in shape.kernel)
+def _has_short_tiles(shape: ConvShape, height: int) -> bool:
+    """True if a row of the result is a few tiles of ``height`` with a rest, and many rows have none or a smaller one."""
+    sizes = [d.value() for d in (shape.batch, *shape.out_spatial)]
+    row = sizes[-1]
+    return None not in sizes and row is not None and row < _LONG_ROW * height and row % height != 0
+
+
+def _joined(
+    ctx: LowerContext, shape: ConvShape, read: Reader, packed: Tensor, taps: Sequence[ReduceAxis], ic: ReduceAxis,
+    full: tuple[IntExpr, ...],
+) -> Reader:  # fmt: skip
+    """All pixels of the batch as the rows of one product."""
     rows = product((shape.batch, *shape.out_spatial))
+    steps = [t for t, k in zip(taps, shape.kernel, strict=True) if k != 1]
 
     def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
         n, *at = unflatten(clamped(m, rows), shape.out_spatial)
-        return sum_over(read(n, ic.index, at) * packed[(no, *zeros, ic, ni)], ic)
+        offsets = [t.index if t in steps else const(0) for t in taps]
+        where = [p * s + o * d for p, s, o, d in zip(at, shape.strides, offsets, shape.dilations, strict=True)]
+        return sum_over(read(n, ic.index, where) * packed[(no, *offsets, ic, ni)], *steps, ic)
 
     acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
     width = full[2]

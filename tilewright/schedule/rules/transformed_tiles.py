@@ -23,6 +23,7 @@ from functools import partial
 from tilewright.core.errors import ScheduleError
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var, product
 from tilewright.core.target import Target
+from tilewright.schedule.rules.ahead import fetch_ahead
 from tilewright.schedule.rules.facts import (
     all_blocks,
     is_multiply_add,
@@ -250,6 +251,7 @@ def _whole(
     parallelize(s, user, [*nest.outer, nest.columns], work, target)
     parallelize(s, copy, [x.var for x in loops_of(s.func, copy)][:2], work, target)
     parallelize(s, chain.before[-1], [tile_axis], work, target)
+    fetch_ahead(s, chain.product, target)
 
 
 def _separate(s: Schedule, chain: Chain) -> tuple[str, str, str]:
