@@ -6,6 +6,7 @@ value works on scalars and on vectors alike; a scalar operand is splat when the 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -68,6 +69,29 @@ class ModuleText:
         """The module."""
         parts = [f'target triple = "{self.target.triple}"', *self.declarations.values(), *self.helpers.values()]
         return "\n".join([*parts, *self.functions, ""])
+
+
+_PREDICATES: dict[str, Callable[[int, int], bool]] = {
+    "eq": operator.eq, "ne": operator.ne, "slt": operator.lt, "sle": operator.le, "sgt": operator.gt, "sge": operator.ge,
+}  # fmt: skip
+_BITS: dict[str, Callable[[bool, bool], bool]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
+_TRUTH = {"true": True, "false": False}
+_LITERAL = {True: "true", False: "false"}
+
+
+def _decided_comparison(predicate: str, a: str, b: str) -> str | None:
+    """The result of comparing two integer literals. Where loops are written out, most conditions are decided so, and
+    neither the branches nor what they skip need to be emitted."""
+    if predicate not in _PREDICATES or not (a.lstrip("-").isdigit() and b.lstrip("-").isdigit()):
+        return None
+    return _LITERAL[_PREDICATES[predicate](int(a), int(b))]
+
+
+def _decided_bits(op: str, a: str, b: str) -> str | None:
+    """The result of a bit operation on two truth values that are literals."""
+    if op not in _BITS or a not in _TRUTH or b not in _TRUTH:
+        return None
+    return _LITERAL[_BITS[op](_TRUTH[a], _TRUTH[b])]
 
 
 class Code:
@@ -162,13 +186,17 @@ class Code:
         if a.lanes != b.lanes:
             lanes = a.lanes or b.lanes
             a, b = self.splat(a, lanes), self.splat(b, lanes)
+        if a.type == "i1" and (known := _decided_bits(op, a.text, b.text)) is not None:
+            return Value("i1", 0, known)
         return self.emit(a.type, a.lanes, f"{op} {a.full} {a.text}, {b.text}")
 
     def compare(self, predicate: str, a: Value, b: Value) -> Value:
-        """``fcmp`` or ``icmp`` by the type of the operands."""
+        """``fcmp`` or ``icmp`` by the type of the operands; a literal where both are integer literals."""
         if a.lanes != b.lanes:
             lanes = a.lanes or b.lanes
             a, b = self.splat(a, lanes), self.splat(b, lanes)
+        if (known := _decided_comparison(predicate, a.text, b.text)) is not None:
+            return Value("i1", 0, known)
         op = "fcmp" if a.type in ("float", "double", "half") else "icmp"
         return self.emit("i1", a.lanes, f"{op} {predicate} {a.full} {a.text}, {b.text}")
 
