@@ -7,9 +7,9 @@ function   float32   float64   method for float32
 ========== ========= ========= ===================================================================================
 exp        1.6       2         Cody-Waite reduction by 2 ln 2, degree 7 (float64: by ln 2)
 log        2         2         mantissa in [sqrt 1/2, sqrt 2), degree 9
-tanh       6         4         odd rational 13/6, clamped
+tanh       6         4         odd rational 11/8, clamped
 sigmoid    7         4         s / (s + p) with exp(-x) = p / s; 3 while |x| < 20. No overflow
-erf        2         2         two polynomials, the outer one under exp
+erf        6         2         odd rational 11/10, clamped
 sin, cos   2         2         reduction in float64; float32 polynomials. |x| <= 2**40 (float64: 2**30)
 tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh, pow: computed in float64 and rounded
            1         4 (pow 16)
@@ -42,12 +42,9 @@ _INF = float("inf")
 
 
 def _exp(c: Code, a: Sequence[Value]) -> Value:
-    return _exp_of(c, a[0])
-
-
-def _exp_of(c: Code, x: Value) -> Value:
     """exp as ``exp(r) * s * s`` with ``s`` a power of two: in two steps overflow to infinity and gradual underflow come
     out by themselves. ``|r| <= ln 2``, twice the usual, for one power instead of two and a longer polynomial."""
+    x = a[0]
     x = c.select(c.compare("olt", x, c.const(-105.0, x)), c.const(-105.0, x), x)
     x = c.select(c.compare("ogt", x, c.const(89.0, x)), c.const(89.0, x), x)
     shifted = c.fma(x, 0.5 * _LOG2E, _ROUNDS)
@@ -88,22 +85,9 @@ def _log(c: Code, a: Sequence[Value]) -> Value:
 
 
 def _tanh(c: Code, a: Sequence[Value]) -> Value:
-    x = a[0]
-    limit = 7.99881172180175781
-    ax = c.intrinsic("fabs", x)
-    v = c.select(c.compare("ogt", ax, c.const(limit, x)), c.intrinsic("copysign", c.const(limit, x), x), x)
-    z = c.fmul(v, v)
-    p = c.polynomial(
-        z,
-        (
-            -2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
-            1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03,
-        ),
-    )  # fmt: skip
-    q = c.polynomial(z, (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03))
-    y = c.fdiv(c.fmul(v, p), q)
-    y = c.select(c.compare("ogt", ax, c.const(9.02, x)), c.intrinsic("copysign", c.const(1.0, x), x), y)
-    return c.select(c.compare("olt", ax, c.const(0.0004, x)), x, y)
+    p = (1.51413205e-11, -7.52227081e-09, 1.18387243e-05, 0.00306012784, 0.130336642, 1.0)
+    q = (1.67136704e-07, 0.000251808, 0.0242836401, 0.463669896, 1.0)
+    return _odd_rational(c, a[0], 9.0, p, q)
 
 
 def _sigmoid(c: Code, a: Sequence[Value]) -> Value:
@@ -125,24 +109,22 @@ def _sigmoid(c: Code, a: Sequence[Value]) -> Value:
 
 
 def _erf(c: Code, a: Sequence[Value]) -> Value:
-    x = a[0]
-    t = c.intrinsic("fabs", x)
-    s = c.fmul(x, x)
-    r = c.polynomial(t, (-1.72853470e-5, 3.83197126e-4))
-    u = c.polynomial(t, (-3.88396438e-3, 2.42546219e-2))
-    r = c.fma(r, s, u)
-    for k in (-1.06777877e-1, -6.34846687e-1, -1.28717512e-1):
-        r = c.fma(r, t, k)
-    r = c.fma(r, t, c.fneg(t))
-    # beyond 4 the polynomial is not needed, and NaN * 0 must not appear for infinity
-    r = c.select(c.compare("ogt", t, c.const(4.0, t)), c.const(-100.0, t), r)
-    outer = c.intrinsic("copysign", c.fsub(1.0, _exp_of(c, r)), x)
-    p = c.polynomial(
-        s,
-        (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1),
-    )
-    inner = c.fma(p, x, x)
-    return c.select(c.compare("ogt", t, c.const(0.927734375, t)), outer, inner)
+    """``x p(x^2) / q(x^2)``: one branch and a short chain, because it stands at the end of matrix products."""
+    p = (2.08871529e-06, 0.000281451154, 0.0035894108, 0.0522041731, 0.186234459, 1.12837911)
+    q = (3.83133192e-05, 0.00112085685, 0.0146149155, 0.112391531, 0.49837926, 1.0)
+    return _odd_rational(c, a[0], 3.92, p, q)
+
+
+def _odd_rational(c: Code, x: Value, limit: float, p: Sequence[float], q: Sequence[float]) -> Value:
+    """``x p(x^2) / q(x^2)`` in [-1, 1], where it stays beyond ``limit``; a NaN passes through."""
+    v = _clamp(c, x, limit)
+    z = c.fmul(v, v)
+    return _clamp(c, c.fdiv(c.fmul(v, c.polynomial(z, p)), c.polynomial(z, q)), 1.0)
+
+
+def _clamp(c: Code, x: Value, limit: float) -> Value:
+    x = c.select(c.compare("olt", x, c.const(-limit, x)), c.const(-limit, x), x)
+    return c.select(c.compare("ogt", x, c.const(limit, x)), c.const(limit, x), x)
 
 
 def _sin_cos(cosine: bool) -> MathFunction:
