@@ -5,7 +5,7 @@ Largest errors measured over dense samples of the whole range, in units in the l
 ========== ========= ========= ===================================================================================
 function   float32   float64   method for float32
 ========== ========= ========= ===================================================================================
-exp        1.6       2         Cody-Waite reduction by 2 ln 2, degree 7 (float64: by ln 2)
+exp        1.7       2         Cody-Waite reduction by 2 ln 2, degree 7 (float64: by ln 2)
 log        2         2         mantissa in [sqrt 1/2, sqrt 2), degree 9
 tanh       6         4         odd rational 11/8, clamped
 sigmoid    7         4         s / (s + p) with exp(-x) = p / s; 3 while |x| < 20. No overflow
@@ -34,8 +34,8 @@ _LN2 = 0.6931471805599453
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.42860682030941723212e-6
 _SCALED_EXP = tuple(k * 2.0**64 for k in (0.00829029733, 0.0418980228, 0.16667637, 0.499991488, 0.999999707, 1.0))
 """``2**64 exp(r)`` for ``|r| <= ln(2) / 2``, to 1e-7."""
-_EXP = (1.96117596e-4, 1.41043463e-3, 8.33609977e-3, 4.16612745e-2, 1.66666142e-1, 5.00000346e-1, 1.0, 1.0)
-"""``exp(r)`` for ``|r| <= ln(2)``, to 1.5e-8."""
+_EXP = ((5.00000346e-1, 1.66666142e-1), (4.16612745e-2, 8.33609977e-3), (1.41043463e-3, 1.96117596e-4))
+"""``(exp(r) - 1 - r) / r**2`` from the constant upwards in pairs, so that exp is right to 1.5e-8 for ``|r| <= ln(2)``."""
 _ROUNDS = 12582912.0
 """Added to a float32 below 2**22, leaves it rounded to an integer, which stands in the low bits of the sum."""
 _INF = float("inf")
@@ -47,14 +47,16 @@ def _exp(c: Code, a: Sequence[Value]) -> Value:
     x = a[0]
     x = c.select(c.compare("olt", x, c.const(-105.0, x)), c.const(-105.0, x), x)
     x = c.select(c.compare("ogt", x, c.const(89.0, x)), c.const(89.0, x), x)
-    shifted = c.fma(x, 0.5 * _LOG2E, _ROUNDS)
-    n = c.fsub(shifted, _ROUNDS)
+    shifted = c.fma(x, 0.5 * _LOG2E, _ROUNDS + 127)
+    n = c.fsub(shifted, _ROUNDS + 127)
     r = c.fma(n, -2.0 * _LN2_HIGH, x)
     r = c.fma(n, -2.0 * _LN2_LOW, r)
-    p = c.polynomial(r, _EXP)
-    bits = c.convert("bitcast", shifted, "i32")  # n in its low bits
-    power = c.binary("add", c.binary("shl", bits, c.const(23, bits)), c.const(127 << 23, bits))
-    s = c.convert("bitcast", power, "float")
+    square = c.fmul(r, r)
+    low, middle, high = (c.fma(r, second, first) for first, second in _EXP)  # side by side: less waiting than Horner's
+    p = c.fma(c.fma(high, square, middle), square, low)
+    p = c.fadd(c.fma(p, square, r), 1.0)
+    bits = c.convert("bitcast", shifted, "i32")  # n + 127 in its low bits: the exponent of s
+    s = c.convert("bitcast", c.binary("shl", bits, c.const(23, bits)), "float")
     return c.fmul(c.fmul(p, s), s)
 
 

@@ -1,25 +1,34 @@
 """Copies whose reads and writes go through memory in different directions: squares of registers instead of elements.
 
 Read along one loop and written along another, a vector of either jumps in memory. The two loops are tiled to the size
-of a tensor intrinsic that transposes in registers; what fills no tile is peeled off and copied as it was. Decision:
-``<block>.squares``, how many of them lie side by side in the direction of reading (two use up a cache line).
+of a tensor intrinsic that transposes in registers; what fills no tile is peeled off and copied as it was. Of what
+no cache holds, a block is transposed into a buffer in the first-level cache, which then goes out in runs of whole cache
+lines: neither reading nor writing touches a line twice.
+
+Decisions: ``<block>.squares``, how many squares lie side by side in the direction of reading (two use up a cache line);
+``<block>.run``, elements of a run that goes out of such a buffer, 0 for none, and ``<block>.depth``, how many runs it
+holds; and those of :mod:`.parallelism` and :mod:`.past_cache`.
 """
 
 from __future__ import annotations
 
 from tilewright.core.dtypes import float32
 from tilewright.core.errors import ScheduleError
+from tilewright.core.intexpr import product
 from tilewright.core.target import Target
 from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import block_accesses, is_spatial, loops_of, nanoseconds
 from tilewright.schedule.rules.parallelism import parallelize
-from tilewright.schedule.rules.spatial import fuse_linear
+from tilewright.schedule.rules.past_cache import stream_if_large
+from tilewright.schedule.rules.spatial import fuse_linear, vectorize_inner
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import find_block
+from tilewright.tensor_ir.analysis.scopes import find_block, find_buffer
 from tilewright.tensor_ir.ir import Load
 
 _INTRINSIC, _SIDE = "transpose_8x8_f32", 8
 _SQUARES = (1, 2, 4)
+_RUN, _RUNS = 128, (0, 16, 32, 64, 128, 256)
+_DEPTH, _DEPTHS = 32, (16, 32, 64)
 
 
 def transpose_rule(s: Schedule, block: str, target: Target) -> bool:
@@ -27,7 +36,50 @@ def transpose_rule(s: Schedule, block: str, target: Target) -> bool:
     found = find_block(s.func, block)
     value = found.value
     copies = isinstance(value, Load) and value.dtype == float32 and value.buffer != found.buffer
-    return copies and is_spatial(found) and target.lanes(4) >= 4 and s.attempt(lambda a: _schedule(a, block, target))
+    if not copies or not is_spatial(found) or target.lanes(4) < 4:
+        return False
+    if _is_large(s, block, target) and s.copy().attempt(lambda a: _schedule_blocks(a, block, _RUN, _DEPTH, target)):
+        run = int(s.sample_categorical(f"{block}.run", _RUNS, _RUN))
+        if run:
+            depth = int(s.sample_categorical(f"{block}.depth", _DEPTHS, _DEPTH))
+            if s.attempt(lambda a: _schedule_blocks(a, block, run, depth, target)):
+                return True
+    return s.attempt(lambda a: _schedule(a, block, target))
+
+
+def _is_large(s: Schedule, block: str, target: Target) -> bool:
+    """True if no cache holds what ``block`` writes."""
+    size = product(find_buffer(s.func, find_block(s.func, block).buffer).shape).value()
+    return size is not None and float32.itemsize * size > max(target.l2_bytes, target.l3_bytes)
+
+
+def _schedule_blocks(s: Schedule, block: str, run: int, depth: int, target: Target) -> None:
+    """By way of a buffer of ``run`` elements in the direction of writing and ``depth`` in that of reading."""
+    total = nanoseconds(s.func, block)
+    loops = loops_of(s.func, block)
+    places = {x.var: n for n, x in enumerate(loops)}
+    read, written = (places[n] for n in _directions(s, block, list(places)))
+    for place, size in ((read, depth), (written, run)):
+        if (loops[place].extent % size) != 0:
+            raise ScheduleError(f"transpose({block}): expected a multiple of {size}, got {loops[place].extent}")
+    copy = s.cache_write(block, "local")
+    names = s.loops(copy)
+    if len(names) != len(loops):
+        raise ScheduleError(f"transpose({block}): expected {len(loops)} loops of the copy, got {len(names)}")
+    around = [n for place, n in enumerate(names) if place not in (read, written)]
+    read_outer, row = s.split(names[read], (None, depth))
+    written_outer, column = s.split(names[written], (None, run))
+    outer = [*around, written_outer, read_outer]
+    s.reorder(*outer, row, column)
+    s.compute_at(block, read_outer)
+    read_loop, written_loop = _directions(s, block, [n for n in s.loops(block) if n not in outer])
+    over, square = s.split(read_loop, (None, _SIDE))
+    beside, lane = s.split(written_loop, (None, _SIDE))
+    s.reorder(beside, over, square, lane)
+    s.tensorize(square, _INTRINSIC)
+    vectorize_inner(s, copy, len(outer), target)
+    parallelize(s, copy, outer, total, target)
+    stream_if_large(s, copy, target)
 
 
 def _schedule(s: Schedule, block: str, target: Target) -> None:

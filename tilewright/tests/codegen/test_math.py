@@ -15,7 +15,7 @@ REFERENCE = {
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     "sigmoid": lambda x: np.where(x < 0, np.exp(-abs(x)), 1) / (1 + np.exp(-abs(x))),
 }  # fmt: skip
-BOUND32 = {"exp": 1.6, "log": 2, "tanh": 6, "sigmoid": 7, "erf": 6, "sin": 2, "cos": 2}
+BOUND32 = {"exp": 1.7, "log": 2, "tanh": 6, "sigmoid": 7, "erf": 6, "sin": 2, "cos": 2}
 RANGE32 = {"sin": 2.0**40, "cos": 2.0**40, "tan": 2.0**40}
 RANGE64 = {"sin": 2.0**30, "cos": 2.0**30, "tan": 2.0**30}
 

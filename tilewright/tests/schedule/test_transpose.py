@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tilewright.codegen.host import detect_host
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntLike, var
-from tilewright.schedule.default import default_trace
+from tilewright.schedule.decisions import FixedDecider
+from tilewright.schedule.default import default_trace, schedule_by_rule
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.ir import Func
 from tilewright.tests.schedule.helper import check
@@ -73,3 +76,39 @@ def test_taken(name: str) -> None:
 @pytest.mark.parametrize("name", LEFT)
 def test_left_to_other_rules(name: str) -> None:
     assert "tensorize" not in _trace(LEFT[name])
+
+
+SMALL = dataclasses.replace(TARGET, l2_bytes=1 << 10, l3_bytes=1 << 12)
+BLOCKS = {
+    "one block": (transposed(32, 128), {}),
+    "blocks": (transposed(96, 256), {}),
+    "batch": (channels_last(3, 128, 1, 32), {}),
+    "other sizes": (transposed(128, 256), {"B.run": 16, "B.depth": 64}),
+}
+WITHOUT = {
+    "small": (transposed(16, 16), {}),
+    "ragged": (transposed(33, 128), {}),
+    "ragged the other way": (transposed(32, 130), {}),
+    "symbolic": (transposed(N, 128), {}),
+    "not asked for": (transposed(32, 128), {"B.run": 0}),
+    "a size that does not divide": (transposed(32, 128), {"B.depth": 64}),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_large_ones_go_by_way_of_a_buffer(name: str) -> None:
+    func, decisions = BLOCKS[name]
+    trace = schedule_by_rule(func, SMALL, FixedDecider(decisions)).trace.to_text()
+    assert "cache_write" in trace
+    assert "transpose_8x8_f32" in trace
+    assert 'key="stream"' in trace
+    check(func, trace)
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_others_do_not(name: str) -> None:
+    func, decisions = WITHOUT[name]
+    trace = schedule_by_rule(func, SMALL, FixedDecider(decisions)).trace.to_text()
+    assert "cache_write" not in trace
+    assert "transpose_8x8_f32" in trace
+    check(func, trace, sizes=[{d: 9 for d in func.dims}])
