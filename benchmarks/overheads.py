@@ -12,6 +12,7 @@ package with random weights), each in a process of its own, the first build with
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -101,7 +102,7 @@ def _chain(length: int):
 
     weight = numpy_helper.from_array(np.eye(8, dtype=np.float32), "w")
     names = ["x", *(f"v{i}" for i in range(1, length)), "y"]
-    nodes = [helper.make_node("MatMul", [a, "w"], [b]) for a, b in zip(names[:-1], names[1:], strict=True)]
+    nodes = [helper.make_node("MatMul", [a, "w"], [b]) for a, b in itertools.pairwise(names)]
     return _model(nodes, ["rows", 8], [weight])
 
 

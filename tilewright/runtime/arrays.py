@@ -27,7 +27,7 @@ def aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 def address(array: np.ndarray) -> int:
     """The address of the first element, quickly for writable arrays whose element type the buffer protocol knows."""
     try:
-        return ctypes.addressof(_NOTHING.from_buffer(array))
+        return ctypes.addressof(_NOTHING.from_buffer(array))  # type: ignore[arg-type]  # a buffer from Python 3.12 on
     except (TypeError, ValueError):
         return int(array.__array_interface__["data"][0])
 
