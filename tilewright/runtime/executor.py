@@ -158,13 +158,13 @@ class Executor:
             direct = layout.direct = self._make_direct(env, layout)
         pointers = direct.pointers
         for k, positions in direct.inputs:
-            where = inputs[k].__array_interface__["data"][0]  # type: ignore[attr-defined]
+            where = address(inputs[k])  # type: ignore[arg-type]
             for p in positions:
                 pointers[p] = where
         outputs: list[object] = []
         for shape, dtype, positions in direct.outputs:
             array = np.empty(shape, dtype)
-            where = array.__array_interface__["data"][0]
+            where = address(array)
             for p in positions:
                 pointers[p] = where
             outputs.append(array)

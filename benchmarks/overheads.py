@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""What is not arithmetic: calls, threads, memory, compile time.
+
+    python benchmarks/overheads.py [--threads 2] [--model MODEL.onnx]
+
+The cost of an empty kernel and of a parallel region come from chains of matrix products of zero rows: the slope of the
+run time over the length of the chain, alone and with the team. The cost of ``run`` is that of a network of one small
+kernel beyond the kernel itself. Memory and compile seconds are those of MODEL (default: the light resnet50 of the onnx
+package with random weights), each in a process of its own, the first build with an empty object cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+_SHORT, _LONG = 50, 250
+_BATCH, _BATCHES = 50, 40
+_LIMIT = 10.0
+"""Microseconds that ``run`` may take beyond the kernel of a network of one node."""
+
+
+def main() -> int:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--model", default="", help="for memory and compile time")
+    p.add_argument("--one", choices=sorted(_PARTS), help=argparse.SUPPRESS)
+    args = p.parse_args()
+    if args.one:
+        print(json.dumps(_PARTS[args.one](args)))
+        return 0
+    calls = _run_part(args, "calls")
+    print(f"empty kernel in a network      {calls['kernel_us']:8.2f} us")
+    print(f"parallel region, {args.threads} threads     {calls['region_us']:8.2f} us")
+    print(f"run, network of one node       {calls['run_us']:8.2f} us, its kernel {calls['own_us']:.2f} us")
+    beyond = calls["run_us"] - calls["own_us"]
+    print(f"  beyond the kernel            {beyond:8.2f} us, at most {_LIMIT:.0f} wanted")
+    with tempfile.TemporaryDirectory() as cache:
+        env = {"TILEWRIGHT_CACHE": cache}
+        rows = {"cold": _run_part(args, "ours", env), "cached": _run_part(args, "ours", env)}
+    for name, r in rows.items():
+        split = ", ".join(f"{k} {r[k]:.2f}" for k in ("python", "llvm", "packing"))
+        print(f"compile, {name:<21} {r['seconds']:8.2f} s ({split})")
+    rows["onnxruntime"] = _run_part(args, "theirs")
+    for name, r in rows.items():
+        print(f"memory, {name:<22} {r['peak_mb']:8.0f} MB at the peak, {r['after_mb']:.0f} MB after a run")
+    return 0 if beyond <= _LIMIT else 1
+
+
+def _run_part(args: argparse.Namespace, part: str, env: dict[str, str] | None = None) -> dict[str, float]:
+    command = [sys.executable, __file__, "--one", part, "--threads", str(args.threads), "--model", args.model]
+    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=1800)
+    if run.returncode:
+        raise SystemExit(f"{part}: {run.stderr.strip() or run.returncode}")
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+# -- calls -----------------------------------------------------------------------------------------------------------
+def _calls(args: argparse.Namespace) -> dict[str, float]:
+    import tilewright
+
+    model = tilewright.compile(_one_node(), threads=args.threads, progress=False)
+    feed = {"x": np.ones(64, np.float32)}
+    (run,) = _interleaved([lambda: model.run(feed)])
+    own = sum(k.seconds for k in model.profile(feed, 200).kernels)
+    none = {"x": np.zeros((0, 8), np.float32)}
+    slopes = {}
+    for threads in (1, args.threads):
+        runs = {n: tilewright.compile(_chain(n), threads=threads, progress=False).run for n in (_SHORT, _LONG)}
+        short, long = _interleaved([lambda r=r: r(none) for r in runs.values()])
+        slopes[threads] = (long - short) / (_LONG - _SHORT)
+    return {"kernel_us": slopes[1], "region_us": slopes[args.threads] - slopes[1], "run_us": run, "own_us": own * 1e6}
+
+
+def _interleaved(calls: list[Callable[[], object]]) -> list[float]:
+    """Microseconds of each call: the median over batches that take turns."""
+    taken: list[list[float]] = [[] for _ in calls]
+    for _ in range(_BATCHES):
+        for call, times in zip(calls, taken, strict=True):
+            call()
+            start = time.perf_counter()
+            for _ in range(_BATCH):
+                call()
+            times.append((time.perf_counter() - start) / _BATCH * 1e6)
+    return [float(np.median(t)) for t in taken]
+
+
+def _chain(length: int):
+    """Products with one weight after the other over any number of rows."""
+    from onnx import helper, numpy_helper
+
+    weight = numpy_helper.from_array(np.eye(8, dtype=np.float32), "w")
+    names = ["x", *(f"v{i}" for i in range(1, length)), "y"]
+    nodes = [helper.make_node("MatMul", [a, "w"], [b]) for a, b in itertools.pairwise(names)]
+    return _model(nodes, ["rows", 8], [weight])
+
+
+def _one_node():
+    from onnx import helper
+
+    return _model([helper.make_node("Relu", ["x"], ["y"])], [64], [])
+
+
+def _model(nodes: list, shape: list, weights: list):
+    from onnx import TensorProto, helper
+
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+# -- memory and compile time -----------------------------------------------------------------------------------------
+def _source(given: str):
+    if given:
+        return given
+    from accuracy import light_models
+
+    from tilewright.frontend.random_weights import with_random_weights
+
+    path = next(p for p in light_models() if p.stem == "light_resnet50")
+    place = Path(tempfile.gettempdir()) / "tilewright-overheads-resnet50.onnx"
+    if not place.exists():
+        place.write_bytes(with_random_weights(path, seed=0).SerializeToString())
+    return str(place)
+
+
+def _ours(args: argparse.Namespace) -> dict[str, float]:
+    import tilewright
+    from tilewright import build
+    from tilewright.lowering.context import PackedConstant
+
+    spent = {"llvm": 0.0, "packing": 0.0}
+
+    def timed(name: str, f: Callable) -> Callable:
+        def call(*given, **named):
+            start = time.perf_counter()
+            try:
+                return f(*given, **named)
+            finally:
+                spent[name] += time.perf_counter() - start
+
+        return call
+
+    build.compile_objects = timed("llvm", build.compile_objects)
+    PackedConstant.evaluate = timed("packing", PackedConstant.evaluate)
+    start = time.perf_counter()
+    model = tilewright.compile(_source(args.model), threads=args.threads, progress=False)
+    seconds = time.perf_counter() - start
+    model.run({s.name: _ones(s.shape, s.dtype.numpy) for s in model.inputs})
+    return {"seconds": seconds, **spent, "python": seconds - sum(spent.values()), **_memory()}
+
+
+def _theirs(args: argparse.Namespace) -> dict[str, float]:
+    from tilewright.ort import open_session
+
+    session = open_session(_source(args.model), args.threads)
+    if session is None:
+        raise SystemExit("onnxruntime is not installed")
+    kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+    session.run(None, {i.name: _ones(i.shape, kinds[i.type]) for i in session.get_inputs()})
+    return _memory()
+
+
+def _ones(shape, dtype) -> np.ndarray:
+    return np.ones([d if isinstance(d, int) else 1 for d in shape or ()], dtype)
+
+
+def _memory() -> dict[str, float]:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"peak_mb": peak, "after_mb": pages * resource.getpagesize() / 2**20}
+
+
+_PARTS = {"calls": _calls, "ours": _ours, "theirs": _theirs}
+
+if __name__ == "__main__":
+    sys.exit(main())
