@@ -2,8 +2,9 @@
 
 The input is read channels-last (through a padding stage where it needs padding or lies channels-first), the weight is
 packed in panels of output channels, and the output row is the row axis of the register tile. A 1x1 convolution of
-stride 1 is a matrix product over all pixels. Depthwise convolutions keep the channel as the vector axis. Where output
-channels would leave much of a vector empty, the vectors run along the input channels and are added up at the end.
+stride 1 is a matrix product over all pixels, and so is one whose output rows are short. Depthwise convolutions keep the
+channel as the vector axis. Where output channels would leave much of a vector empty, the vectors run along the input
+channels and are added up at the end.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ _FULL_ENOUGH = 0.6
 
 _LANE_STEPS = 32
 """Multiply-adds of a result's vector that pay for adding up its lanes."""
-
 
 _LONG_ROW = 8
 """Tiles in a row of the image from which on the rest of the row hardly counts."""
@@ -197,12 +197,11 @@ def _dense(
         and not shape.needs_padding and shape.groups == 1
     )  # fmt: skip
     pixels, rows = product((shape.batch, *shape.out_spatial)), shape.out_spatial[-1]
-    width = panel_width(pixels if pointwise else rows, per_group, ctx.target, dtype.itemsize)
-    joined = pointwise or (shape.groups == 1 and _has_short_tiles(shape, ctx.target.tile_rows(
-        max(1, width // ctx.target.lanes(dtype.itemsize))
-    )))
-    if joined:
-        width = panel_width(pixels, per_group, ctx.target, dtype.itemsize)
+    width = panel_width(pixels, per_group, ctx.target, dtype.itemsize)
+    height = ctx.target.tile_rows(max(1, width // ctx.target.lanes(dtype.itemsize)))
+    joined = pointwise or (shape.groups == 1 and _has_short_tiles(shape, height))
+    if not joined:
+        width = panel_width(rows, per_group, ctx.target, dtype.itemsize)
     packed = weight(width)
     taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, _names(shape.rank), strict=True)]
     ic = ctx.axis(in_group, "ic")
@@ -233,10 +232,10 @@ def _dense(
 
 
 def _has_short_tiles(shape: ConvShape, height: int) -> bool:
-    """True if a row of the result is a few tiles of ``height`` with a rest, and many rows have none or a smaller one."""
-    sizes = [d.value() for d in (shape.batch, *shape.out_spatial)]
-    row = sizes[-1]
-    return None not in sizes and row is not None and row < _LONG_ROW * height and row % height != 0
+    """True if a row of the result is at most a few tiles of ``height`` and a rest, and all sizes are known."""
+    row = shape.out_spatial[-1].value()
+    known = all(d.is_const for d in (shape.batch, *shape.out_spatial))
+    return known and row is not None and row < _LONG_ROW * height and row % height != 0
 
 
 def _joined(

@@ -280,12 +280,15 @@ def _tile_height(extent: int | None, limit: int) -> int:
 def _own_order(s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, target: Target) -> tuple[str, bool]:
     """Which operand stays in cache by default, and whether the panels belong to a batch element.
 
-    The order with less traffic of the operands that do not fit in half of the second-level cache.
+    The order with less traffic of the operands that do not fit in half of the second-level cache. Without panels there
+    is a weight a column and tap (a depthwise convolution): columns outside where these do not fit in the first-level
+    cache, from which each row tile would read all of them.
     """
-    if axes.panel is None or not tile.row_loops:
-        return "rows", False
     block = find_block(s.func, reduction)
     operands = list(dict.fromkeys(x.buffer for x in loads(block.value) if x.buffer != block.buffer))
+    if axes.panel is None or not tile.row_loops:
+        by_tap = len(operands) == 2 and is_multiply_add(block) and bool(tile.row_loops)
+        return "columns" if by_tap and _bytes(s, operands[-1]) > target.l1_bytes else "rows", False
     own = "columns"
     if len(operands) == 2:
         source, weight = (_bytes(s, b) for b in operands)

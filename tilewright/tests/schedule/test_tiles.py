@@ -4,8 +4,12 @@ import re
 
 import pytest
 
+from tilewright.core.dtypes import float32
 from tilewright.core.intexpr import IntLike, var
+from tilewright.core.target import Target
+from tilewright.schedule.default import default_trace
 from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tensor_ir.text import print_func
 from tilewright.tests.schedule.helper import check
@@ -106,6 +110,18 @@ def test_a_convolution_of_symbolic_size():
         conv(var("h"), var("w"), 2, 11, 3, 2, 1), CONV + 'compute_at("Xp", loop="Y_h")', None,
         [{"h": 1, "w": 3}, {"h": 6, "w": 8}],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("channels", "order"), [(64, "rows"), (1024, "columns")])
+def test_a_filter_a_channel_goes_over_columns_first_where_the_filters_fill_the_first_cache(channels: int, order: str):
+    x, w = placeholder("X", (1, 9, 16, channels), float32), placeholder("W", (3, 3, channels), float32)
+    kh, kw = reduce_axis(3, "kh"), reduce_axis(3, "kw")
+    size = (1, 7, 14, channels)
+    acc = compute("acc", size, lambda n, h, q, c: sum_over(x[n, h + kh, q + kw, c] * w[kh, kw, c], kh, kw))
+    y = compute("Y", size, lambda n, h, q, c: op("max", acc[n, h, q, c], 0.0))
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 19, 1 << 23, 1)
+    trace = default_trace(build_func("depthwise", [x, w], [y], [acc]), target).to_text()
+    assert f'"acc.order", candidates=("columns", "rows"), decision="{order}"' in trace
 
 
 SOFTMAX = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -114,6 +115,15 @@ def test_a_strip_keeps_its_operand_and_products_local() -> None:
     assert "M = local(float32[4, 8, 1, 8])" in text
     whole = print_func(schedule_by_rule(func, TARGET, Pick(strip=32)).func)  # type: ignore[arg-type]
     assert "V = shared(float32[4, 32, 16])" in whole
+
+
+def test_all_tiles_at_once_fetch_the_next_panel_of_large_weights() -> None:
+    func = short_filter(1, 40, 16, 16)
+    small = dataclasses.replace(TARGET, l2_bytes=1024, threads=1)
+    s = schedule_by_rule(func, small, Pick(strip=20))  # type: ignore[arg-type]
+    assert 'key="prefetch", value="U"' in s.trace.to_text()
+    require_twin(func, s.func)
+    assert "prefetch" not in schedule_by_rule(func, TARGET, Pick(strip=20)).trace.to_text()  # type: ignore[arg-type]
 
 
 def test_the_epilogue_is_in_the_same_nest() -> None:
