@@ -4,15 +4,19 @@
 softmax does. A tile of rows makes its own rows of the first product in a local buffer that stays in cache, reduces them
 and multiplies them with V, so that the matrix between the products never goes to memory (the idea of FlashAttention,
 Dao et al., 2022, with whole rows instead of blocks of t). Both products use the register tiles of :mod:`.tiles`; their
-packed operands are computed before, at the root.
+packed operands are computed in the loop over batch elements, or before, at the root. Decision: ``<pack>.at``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tilewright.core.errors import ScheduleError
+from tilewright.core.intexpr import product
 from tilewright.core.target import Target
+from tilewright.schedule.primitives.sample_compute_location import ROOT
 from tilewright.schedule.rules.facts import (
     is_multiply_add,
     is_reduction,
@@ -25,8 +29,9 @@ from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.rows import feeders_of, vectorize_reduction
 from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner
 from tilewright.schedule.rules.tiles import TileAxes, operand_stages, tile_axes, write_out, write_reduction
+from tilewright.schedule.rules.transpose import transpose_squares
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import consumers, find_block
+from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ def _schedule_chain(s: Schedule, chain: Chain, consumer: str, axes: TileAxes, wi
     panel, column = s.split(axes.columns, (None, width))
     around = [*axes.batch, tile]
     s.reorder(*around, panel, row, column)
+    packs = list(dict.fromkeys((*operand_stages(s, chain.first), *operand_stages(s, chain.second))))
     s.compute_at(chain.second, panel)
     for name in reversed((chain.finish, *chain.between)):
         s.compute_at(name, tile)
@@ -89,7 +95,37 @@ def _schedule_chain(s: Schedule, chain: Chain, consumer: str, axes: TileAxes, wi
     write_reduction(s, chain.second, lanes, {*around, panel})
     write_out(s, consumer, [row, column], lanes)
     parallelize(s, consumer, axes.batch or (tile,), total, target)
+    _place_packs(s, packs, consumer, tile, target)
     peel_if_ragged(s, consumer, tile)
+
+
+def _place_packs(s: Schedule, packs: Sequence[str], consumer: str, tile: str, target: Target) -> None:
+    """Pack the operands of a batch element in the loop over them, just before the thread that reads them does.
+
+    Not where they are too large together to stay in the second-level cache until then, and to be local buffers.
+    """
+    outer = [x.var for x in loops_of(s.func, consumer)]
+    around = outer[: outer.index(tile)]
+    sizes = [_bytes_of_one(s, b) for b in packs]
+    if not around or sum(x for x in sizes if x is not None) > target.l2_bytes // 2:
+        return
+    for name in packs:
+        inside = partial(_pack_inside, block=name, loop=around[-1], above=len(around), target=target)
+        if s.copy().attempt(inside) and s.sample_compute_location(name, around[-1:], around[-1]) != ROOT:
+            inside(s)
+
+
+def _bytes_of_one(s: Schedule, block: str) -> int | None:
+    """Bytes of the packed operand of one batch element, None if symbolic."""
+    buffer = find_buffer(s.func, find_block(s.func, block).buffer)
+    count = product(buffer.shape[-3:]).value()
+    return None if count is None else count * buffer.dtype.itemsize
+
+
+def _pack_inside(s: Schedule, block: str, loop: str, above: int, target: Target) -> None:
+    s.compute_at(block, loop)
+    if not s.attempt(lambda a: transpose_squares(a, block, target, above)):
+        vectorize_inner(s, block, above, target)
 
 
 def _finish_first(s: Schedule, chain: Chain, around: list[str], lanes: int) -> None:

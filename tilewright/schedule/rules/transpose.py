@@ -44,7 +44,7 @@ def transpose_rule(s: Schedule, block: str, target: Target) -> bool:
             depth = int(s.sample_categorical(f"{block}.depth", _DEPTHS, _DEPTH))
             if s.attempt(lambda a: _schedule_blocks(a, block, run, depth, target)):
                 return True
-    return s.attempt(lambda a: _schedule(a, block, target))
+    return s.attempt(lambda a: transpose_squares(a, block, target))
 
 
 def _is_large(s: Schedule, block: str, target: Target) -> bool:
@@ -82,10 +82,11 @@ def _schedule_blocks(s: Schedule, block: str, run: int, depth: int, target: Targ
     stream_if_large(s, copy, target)
 
 
-def _schedule(s: Schedule, block: str, target: Target) -> None:
+def transpose_squares(s: Schedule, block: str, target: Target, above: int = 0) -> None:
+    """Squares for the nest of ``block`` below its first ``above`` loops. Parallel only when ``above`` is 0."""
     total = nanoseconds(s.func, block)
-    fuse_linear(s, block)
-    loops = loops_of(s.func, block)
+    fuse_linear(s, block, above)
+    loops = loops_of(s.func, block)[above:]
     extents = {x.var: x.extent.value() for x in loops}
     read, written = _directions(s, block, [x.var for x in loops])
     wide = extents[read]
@@ -100,7 +101,8 @@ def _schedule(s: Schedule, block: str, target: Target) -> None:
     s.reorder(*around, read_outer, written_outer, squares, row, lane)
     s.attempt(lambda a: a.peel(read_outer))
     ragged = any(written_outer in x.extent.free_vars() for x in loops_of(s.func, block))
-    parallelize(s, block, [*around, read_outer, *([] if ragged else [written_outer])], total, target)
+    if not above:
+        parallelize(s, block, [*around, read_outer, *([] if ragged else [written_outer])], total, target)
     if ragged:
         s.peel(written_outer)
     s.tensorize(row, _INTRINSIC)
