@@ -35,7 +35,7 @@ _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.42860682030941723212e-6
 _SCALED_EXP = tuple(k * 2.0**64 for k in (0.00829029733, 0.0418980228, 0.16667637, 0.499991488, 0.999999707, 1.0))
 """``2**64 exp(r)`` for ``|r| <= ln(2) / 2``, to 1e-7."""
 _EXP = ((5.00000346e-1, 1.66666142e-1), (4.16612745e-2, 8.33609977e-3), (1.41043463e-3, 1.96117596e-4))
-"""``(exp(r) - 1 - r) / r**2`` from the constant upwards in pairs, so that exp is right to 1.5e-8 for ``|r| <= ln(2)``."""
+"""``(exp(r) - 1 - r) / r**2`` from the constant upwards in pairs: exp to 1.5e-8 for ``|r| <= ln(2)``."""
 _ROUNDS = 12582912.0
 """Added to a float32 below 2**22, leaves it rounded to an integer, which stands in the low bits of the sum."""
 _INF = float("inf")

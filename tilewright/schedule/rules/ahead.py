@@ -3,19 +3,25 @@
 A panel comes from memory or the last-level cache while its first row tile runs, which is 5 to 10 % of a product of a
 hundred rows. Where panels are the outer loop, each row tile fetches its share of the next one
 (:mod:`tilewright.tensor_ir.analysis.prefetching`). Decision: ``<acc>.ahead``, reduction steps a line, 0 for none.
+
+A row kernel over something that no cache holds reads its row from memory in its first stage, and has nothing to read in
+those that compute: one that takes long fetches the next row meanwhile. Decision: ``<stage>.ahead``, 1 to do so.
 """
 
 from __future__ import annotations
 
+from tilewright.core.intexpr import product
 from tilewright.core.target import Target
-from tilewright.schedule.rules.facts import loops_of, reduce_loops
+from tilewright.schedule.rules.facts import expr_cost, is_spatial, loops_of, reduce_loops
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.prefetching import KEY, LINE_BYTES, prefetch_of
-from tilewright.tensor_ir.analysis.scopes import find_block
+from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
 from tilewright.tensor_ir.ir import Buffer, loads
 
 _UNKNOWN_TILES = 16
 _MOST = 2.5
+_LONG = 8
+"""Scalar operations an element from which a stage takes longer than memory to bring the next row."""
 
 
 def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
@@ -56,3 +62,26 @@ def _large_inputs(s: Schedule, reduction: str, target: Target) -> list[Buffer]:
         if 2 * size > target.l2_bytes:
             out.append(b)
     return out
+
+
+def row_to_fetch(s: Schedule, stage: str, target: Target) -> str | None:
+    """The parameter whose next row ``stage`` should fetch: no cache holds it, and the stage takes long."""
+    block = find_block(s.func, stage)
+    if not is_spatial(block) or expr_cost(block.value) < _LONG:
+        return None
+    cache = max(target.l2_bytes, target.l3_bytes)
+    params = {b.name: b for b in s.func.params[: len(s.func.params) - s.func.outputs]}
+    for x in loads(block.value):
+        if x.buffer in params and x.indices:
+            source = params[x.buffer]
+            size, row = (product(d).value() for d in (source.shape, source.shape[-1:]))
+            if size is not None and row is not None and size * source.dtype.itemsize > cache:
+                return x.buffer if 4 * row * source.dtype.itemsize <= target.l2_bytes else None
+    return None
+
+
+def fetch_next_row(s: Schedule, buffer: str, loop: str) -> None:
+    """Annotate ``loop``, a step of which works on one line of ``buffer``, if the next row can be fetched from it."""
+    found = find_loop(s.func, loop)
+    if found.kind == "serial" and prefetch_of(s.func, found, buffer) is not None:
+        s.annotate(loop, KEY, buffer)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
+from tilewright.schedule.rules.ahead import fetch_next_row, row_to_fetch
 from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import (
     all_blocks,
@@ -28,7 +29,8 @@ from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.past_cache import stream_if_large
 from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, loads_of
+from tilewright.tensor_ir.analysis.prefetching import LINE_BYTES
+from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, loads_of
 from tilewright.tensor_ir.ir import loads
 
 _PARTIALS = 4
@@ -92,10 +94,22 @@ def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[st
         if is_reduction(find_block(s.func, name)):
             vectorize_reduction(s, name, target)
         else:
-            vectorize_inner(s, name, len(rows), target)
+            _vectorize_stage(s, name, len(rows), target)
     vectorize_inner(s, consumer, len(rows), target)
     parallelize(s, consumer, rows, total, target)
     stream_if_large(s, consumer, target)
+
+
+def _vectorize_stage(s: Schedule, stage: str, above: int, target: Target) -> None:
+    """A stage of a row in vectors; one that fetches the next row takes a line a step."""
+    buffer = row_to_fetch(s, stage, target)
+    if buffer is None or not s.sample_categorical(f"{stage}.ahead", (0, 1), 1):
+        vectorize_inner(s, stage, above, target)
+        return
+    itemsize = find_buffer(s.func, buffer).dtype.itemsize
+    line = max(1, LINE_BYTES // (itemsize * target.lanes(widest_itemsize(s.func, stage))))
+    vectorize_inner(s, stage, above, target, vectors=line)
+    fetch_next_row(s, buffer, s.loops(stage)[above])
 
 
 def _computed_again(s: Schedule, stage: str) -> bool:

@@ -190,12 +190,12 @@ def peel_if_ragged(s: Schedule, block: str, loop: str) -> None:
             return
 
 
-def vectorize_inner(s: Schedule, block: str, above: int, target: Target) -> None:
+def vectorize_inner(s: Schedule, block: str, above: int, target: Target, vectors: int = _VECTORS) -> None:
     """Vectorize the innermost loop of ``block`` below its first ``above`` loops, if it has one."""
     fuse_linear(s, block, above)
     names = [x.var for x in loops_of(s.func, block)][above:]
     if not names:
         return
-    lead = vectorize_loop(s, block, names[-1], target)
+    lead = vectorize_loop(s, block, names[-1], target, vectors)
     if lead is not None:
         peel_if_ragged(s, block, lead)

@@ -8,6 +8,7 @@ import pytest
 from tilewright.codegen.emit import emit_kernel
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
+from tilewright.core import dtypes
 from tilewright.core.intexpr import IntLike
 from tilewright.core.target import Target
 from tilewright.schedule.decisions import FixedDecider
@@ -15,6 +16,7 @@ from tilewright.schedule.default import default_trace, schedule_by_rule
 from tilewright.schedule.rules.tiles import _tile_height
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.prefetching import KEY, prefetches
+from tilewright.tensor_ir.compute import build_func, compute, max_over, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tensor_ir.text import parse_func, print_func
 from tilewright.tests.schedule.kernels import packed_matmul
@@ -109,3 +111,46 @@ def test_tile_heights_waste_few_rows():
     assert [_tile_height(n, 6) for n in (1, 5, 6, 12, 14, 56)] == [1, 5, 6, 6, 5, 4]
     assert [_tile_height(n, 6) for n in (64, 128, 197)] == [6, 6, 6]
     assert _tile_height(128, 4) == 4
+
+
+ROWS = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 1024, 1 << 10, 1 << 12, 1)
+"""Caches so small that the functions here are large."""
+
+
+def softmax(n: int, m: int) -> Func:
+    x = placeholder("X", (n, m), dtypes.float32)
+    r1, r2 = reduce_axis(m, "k1"), reduce_axis(m, "k2")
+    top = compute("top", (n,), lambda i: max_over(x[i, r1], r1))
+    e = compute("e", (n, m), lambda i, j: op("exp", x[i, j] - top[i]))
+    total = compute("total", (n,), lambda i: sum_over(e[i, r2], r2))
+    return build_func("softmax", [x], [compute("Y", (n, m), lambda i, j: e[i, j] / total[i])], [top, e, total])
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "fires"),
+    [
+        (40, 64, True),
+        (37, 61, True),
+        (8, 64, False),  # the last-level cache holds it
+        (40, 320, False),  # a row is too long to stay until it is used
+    ],
+)
+def test_a_long_stage_fetches_the_next_row(n: int, m: int, fires: bool):
+    func = softmax(n, m)
+    s = schedule_by_rule(func, ROWS, FixedDecider({}))
+    assert bool(prefetches(s.func)) == fires
+    assert parse_func(print_func(s.func)) == s.func
+    if fires:
+        (fetched,) = prefetches(s.func).values()
+        assert fetched.shared == ()
+        first = dict.fromkeys(fetched.offset.free_vars(), 0)
+        assert fetched.offset.evaluate(first) == m  # row 0 fetches the first line of row 1
+    x = np.random.default_rng(0).standard_normal((n, m)).astype(np.float32)
+    (got,) = build(s.func)([x])
+    e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    np.testing.assert_allclose(got, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_the_decision_turns_that_off_too():
+    s = schedule_by_rule(softmax(40, 64), ROWS, FixedDecider({"e.ahead": 0}))
+    assert not prefetches(s.func)
