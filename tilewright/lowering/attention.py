@@ -59,6 +59,8 @@ def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
 
     weights = c.stage(compute(c.name("weights"), shape, weight, axis_names=names))
     total = c.stage(reduction_stage(c, "weight_sum", shape, last, lambda i: weights[tuple(i)], sum_over))
+    if c.attr_int("nan_rows_to_zero", 0):
+        weights, total = _without_nan(c, weights, total)
     values = packed_stage(c, batch, keys, out.shape[-1], width, dtype, lambda b, t, n: _matrix(v, b, batch, t, n))
     t = c.axis(keys, "t")
 
@@ -74,6 +76,20 @@ def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
         return (mixed[(*i[:-1], n // width, n % width)] / total[(*i[:-1], const(0))]).cast(out.dtype)
 
     return (compute(c.name("attention"), out.shape, result, axis_names=names),)
+
+
+def _without_nan(c: LowerContext, weights: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights of 0 and a sum of 1 for rows whose sum is NaN: no weight of such a row is a number after the division."""
+    names, last = axis_names(weights.ndim), (weights.ndim - 1,)
+
+    def kept(*i: IntExpr) -> Val:
+        return select(op("is_nan", total[at_reduced(i, last)]), 0.0, weights[i])
+
+    def whole(*i: IntExpr) -> Val:
+        return select(op("is_nan", total[i]), 1.0, total[i])
+
+    own = c.stage(compute(c.name("kept_weights"), weights.shape, kept, axis_names=names))
+    return own, c.stage(compute(c.name("kept_sum"), total.shape, whole, axis_names=names))
 
 
 def _masked(c: LowerContext, raw: Tensor, width: int, i: Sequence[IntExpr]) -> Val:

@@ -21,7 +21,10 @@ def _fused_attention(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object
         hidden = np.arange(t)[None, :] > np.arange(s)[:, None] + (t - s)
         scores = np.where(hidden, -np.inf, scores)
     e = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return [np.matmul(e / e.sum(axis=-1, keepdims=True), v).astype(q.dtype)]
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if attrs.get("nan_rows_to_zero"):
+        weights = np.where(np.isnan(weights), 0, weights)
+    return [np.matmul(weights, v).astype(q.dtype)]
 
 
 def _matmul_integer(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:

@@ -1,9 +1,10 @@
 """Operators that ONNX does not have, made by graph passes.
 
-FusedAttention(Q, K, V [, mask]) {scale, causal}
+FusedAttention(Q, K, V [, mask]) {scale, causal, nan_rows_to_zero}
     ``softmax(scale * Q @ K^T + mask) @ V`` over the last axis. Q[..., S, D], K[..., T, D], V[..., T, Dv]; the leading
     dims broadcast; ``mask`` is added and broadcasts to [..., S, T]; ``causal`` 1 hides key t from query s when
-    ``t > s + T - S``. A row whose scores are all -inf gives NaN, as Softmax does. Result [..., S, Dv].
+    ``t > s + T - S``. A row whose scores are all -inf gives NaN, as Softmax does; with ``nan_rows_to_zero`` 1, weights
+    of 0 take the place of weights that are NaN, which are those of whole rows. Result [..., S, Dv].
 
 The attribute ``data_layout`` ("NCHW", the default, or "NHWC") is ours too; it is known to Conv, ConvTranspose, the
 pools, BatchNormalization, InstanceNormalization, Resize, DepthToSpace and SpaceToDepth.

@@ -22,6 +22,10 @@ def _is_attention(m: Match) -> str | None:
         return NOT_HERE
     if (rows := q[-2].value()) is not None and rows <= _FEW:
         return f"{rows} queries are too few for a tile"
+    if "weights" in m.names:
+        guarded = m.editor.value(m.node("guard").outputs[0])
+        if m["weights"] != m.node("softmax").outputs[0] or guarded.shape != scores.shape:
+            return NOT_HERE
     if int_attr(m.node("softmax"), "axis", -1) % len(scores.shape) != len(scores.shape) - 1:
         return "the Softmax is not over the last axis"
     if "s" in m.names and m.array("s").size != 1:
@@ -39,14 +43,25 @@ def _fuse(m: Match) -> str:
     rank = len(m.shape("kt") or ())
     k = m.op("Transpose", m["kt"], perm=(*range(rank - 2), rank - 1, rank - 2))
     mask = (m["mask"],) if "mask" in m.names else ()
-    return m.op("FusedAttention", m["q"], k, m["v"], *mask, scale=scale, causal=0)
+    guarded = {"nan_rows_to_zero": 1} if "weights" in m.names else {}
+    return m.op("FusedAttention", m["q"], k, m["v"], *mask, scale=scale, causal=0, **guarded)
+
+
+def _softmax(scaled: P, masked: bool) -> P:
+    return P("Softmax", P("Add", scaled, "mask") if masked else scaled, at="softmax")
+
+
+def _guarded(softmax: P) -> P:
+    """Weights with 0 for NaN, as exporters write it for rows that are masked everywhere."""
+    return P("Where", P("IsNaN", softmax), C("zero", 0.0), "weights", at="guard")
 
 
 RULES: tuple[Rule, ...] = tuple(
     Rule(
-        f"attention_{name}{'_mask' if masked else ''}",
-        "MatMul(Softmax(MatMul(q, kt) * s + mask), v) --> FusedAttention(q, Transpose(kt), v, mask)",
-        P("MatMul", P("Softmax", P("Add", scaled, "mask") if masked else scaled, at="softmax"), "v"),
+        f"attention_{name}{'_mask' if masked else ''}{'_guarded' if guarded else ''}",
+        "MatMul(Softmax(MatMul(q, kt) * s + mask), v) --> FusedAttention(q, Transpose(kt), v, mask)"
+        + (", also with weights w as Where(IsNaN(w), 0, w)" if guarded else ""),
+        P("MatMul", _guarded(_softmax(scaled, masked)) if guarded else _softmax(scaled, masked), "v"),
         _fuse,
         _is_attention,
         Exactness.REASSOCIATING,
@@ -54,4 +69,5 @@ RULES: tuple[Rule, ...] = tuple(
     )
     for name, scaled in _SCALED
     for masked in (True, False)
+    for guarded in (False, True)
 )

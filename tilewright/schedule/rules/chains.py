@@ -18,6 +18,7 @@ from tilewright.core.intexpr import product
 from tilewright.core.target import Target
 from tilewright.schedule.primitives.sample_compute_location import ROOT
 from tilewright.schedule.rules.facts import (
+    all_blocks,
     is_multiply_add,
     is_reduction,
     is_spatial,
@@ -32,16 +33,18 @@ from tilewright.schedule.rules.tiles import TileAxes, operand_stages, tile_axes,
 from tilewright.schedule.rules.transpose import transpose_squares
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer
+from tilewright.tensor_ir.ir import loads
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Names of blocks: the products, the stage that finishes the first, and the row stages after it, in order."""
+    """Names of blocks: the products, the stage that finishes the first, the row stages after it, packed operands."""
 
     first: str
     finish: str
     between: tuple[str, ...]
     second: str
+    packs: tuple[str, ...]
 
 
 def find_chain(s: Schedule, consumer: str) -> Chain | None:
@@ -54,11 +57,21 @@ def find_chain(s: Schedule, consumer: str) -> Chain | None:
     finish = [b.name for b in consumers(s.func, find_block(s.func, first).buffer)]
     if len(finish) != 1 or [b.name for b in consumers(s.func, find_block(s.func, second).buffer)] != [consumer]:
         return None
-    packs = {*operand_stages(s, first), *operand_stages(s, second)}
+    packs = tuple(_packs(s, first, second))
     between = tuple(f for f in feeders if f not in {first, second, finish[0], *packs})
     if finish[0] not in feeders or not any(is_reduction(find_block(s.func, b)) for b in between):
         return None
-    return Chain(first, finish[0], between, second)
+    return Chain(first, finish[0], between, second, packs)
+
+
+def _packs(s: Schedule, first: str, second: str) -> list[str]:
+    """The operands' stages that do not come from the first product, each once."""
+    reached = {find_block(s.func, first).buffer}
+    for b in all_blocks(s.func):
+        if any(x.buffer in reached for x in loads(b.value)):
+            reached.add(b.buffer)
+    stages = dict.fromkeys((*operand_stages(s, first), *operand_stages(s, second)))
+    return [b for b in stages if find_block(s.func, b).buffer not in reached]
 
 
 def chain_rule(s: Schedule, block: str, target: Target) -> bool:
@@ -82,7 +95,6 @@ def _schedule_chain(s: Schedule, chain: Chain, consumer: str, axes: TileAxes, wi
     panel, column = s.split(axes.columns, (None, width))
     around = [*axes.batch, tile]
     s.reorder(*around, panel, row, column)
-    packs = list(dict.fromkeys((*operand_stages(s, chain.first), *operand_stages(s, chain.second))))
     s.compute_at(chain.second, panel)
     for name in reversed((chain.finish, *chain.between)):
         s.compute_at(name, tile)
@@ -95,7 +107,7 @@ def _schedule_chain(s: Schedule, chain: Chain, consumer: str, axes: TileAxes, wi
     write_reduction(s, chain.second, lanes, {*around, panel})
     write_out(s, consumer, [row, column], lanes)
     parallelize(s, consumer, axes.batch or (tile,), total, target)
-    _place_packs(s, packs, consumer, tile, target)
+    _place_packs(s, chain.packs, consumer, tile, target)
     peel_if_ragged(s, consumer, tile)
 
 

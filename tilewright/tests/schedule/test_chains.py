@@ -26,8 +26,9 @@ Dim = int | str
 
 
 def attention(
-    b: Dim, s: Dim, t: Dim, d: int, dv: int, mask: tuple[Dim, ...] = (), causal: int = 0, heads: bool = False
-) -> Graph:
+    b: Dim, s: Dim, t: Dim, d: int, dv: int, mask: tuple[Dim, ...] = (), causal: int = 0, heads: bool = False,
+    zero: int = 0,
+) -> Graph:  # fmt: skip
     """Two heads; with ``heads``, operands and result are [batch, position, head, element]."""
     x = GraphBuilder("attention")
     operands = []
@@ -38,7 +39,7 @@ def attention(
             operands.append(x.input(name, "float32", (b, 2, n, width)))
     if mask:
         operands.append(x.input("mask", "float32", mask))
-    out = x.op("FusedAttention", *operands, scale=0.3, causal=causal)
+    out = x.op("FusedAttention", *operands, scale=0.3, causal=causal, nan_rows_to_zero=zero)
     return x.build(x.op("Transpose", out, perm=(0, 2, 1, 3)) if heads else out)
 
 
@@ -58,6 +59,8 @@ CASES: list[tuple[Graph, dict[str, int]]] = [
     (attention("b", "s", "s", 8, 8, causal=1), {"b": 1, "s": 13}),
     (attention("b", "s", "t", 8, 8), {"b": 1, "s": 0, "t": 3}),
     (attention(1, "s", 16, 8, 8), {"s": 1}),
+    (attention(1, 13, 37, 5, 9, (13, 37), zero=1), {}),
+    (attention("b", "s", "t", 8, 8, ("b", 1, "s", "t"), zero=1), {"b": 2, "s": 7, "t": 19}),
 ]
 
 
@@ -116,6 +119,30 @@ def test_a_row_without_visible_keys_is_nan() -> None:
     (got,) = build(default_trace(low.func, detect_host()).apply(low.func))([feed[i] for i in low.inputs])
     assert np.isnan(got[:, :, 1]).all()
     np.testing.assert_allclose(got[:, :, [0, 2, 3]], 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("t", [16, 20])
+def test_rows_that_are_nan_weigh_nothing_if_so_wanted(t: int) -> None:
+    graph = attention(1, 7, t, 4, 4, (7, t), zero=1)
+    low = lower(graph)
+    rng = np.random.default_rng(2)
+    feed = {n: rng.standard_normal(s).astype(np.float32) for n, s in (
+        ("q", (1, 2, 7, 4)), ("k", (1, 2, t, 4)), ("v", (1, 2, t, 4)), ("mask", (7, t)))}  # fmt: skip
+    feed["mask"][1] = -np.inf
+    feed["mask"][2, 3] = np.nan
+    feed["mask"][3, 5] = np.inf
+    feed["mask"][5, :3] = -np.inf
+    after = default_trace(low.func, detect_host()).apply(low.func)
+    assert set(scopes(after).values()) == {"local"}
+    (got,) = build(after)([feed[i] for i in low.inputs])
+    with np.errstate(invalid="ignore"):
+        want = np.asarray(interpret_graph(graph, feed)[graph.outputs[0]])
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
+    assert (got[:, :, 1:4] == 0).all()
+    feed["v"][0, 0, 0, 0] = np.inf  # 0 times infinity, as written
+    (got,) = build(after)([feed[i] for i in low.inputs])
+    assert np.isnan(got[0, 0, 1, 0])
+    assert (got[0, 0, 1, 1:] == 0).all()
 
 
 def test_heads_are_read_where_they_are() -> None:

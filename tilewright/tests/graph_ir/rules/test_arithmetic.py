@@ -73,14 +73,20 @@ def batchnorm(b: GraphBuilder, x: str, n: int) -> str:
     return b.op("BatchNormalization", x, pos(n), rand(n, seed=1), rand(n, seed=2), pos(n), epsilon=1e-3)
 
 
-def attention(b: GraphBuilder, mask: bool = True, axis: int = -1, rows: int = 5, scale: float | None = 2.0) -> str:
+def attention(
+    b: GraphBuilder, mask: bool = True, axis: int = -1, rows: int = 5, scale: float | None = 2.0,
+    instead: float | None = None, other: bool = False,
+) -> str:  # fmt: skip
     q = b.input("q", "float32", ("n", 2, rows, 4))
     k = b.input("k", "float32", ("n", 2, 4, 7))
     v = b.input("v", "float32", ("n", 2, 7, 3))
     s = b.op("Div", b.op("MatMul", q, k), rand(2, 1, 1) if scale is None else f(scale))
     if mask:
         s = b.op("Add", s, b.input("m", "float32", ("n", 1, 1, 7)))
-    return b.op("MatMul", b.op("Softmax", s, axis=axis), v)
+    weights = b.op("Softmax", s, axis=axis)
+    if instead is not None:  # of weights that are NaN
+        weights = b.op("Where", b.op("IsNaN", weights), f(instead), s if other else weights)
+    return b.op("MatMul", weights, v)
 
 
 FIRES: list[tuple[tuple[str, ...], Build, list[str]]] = [
@@ -192,6 +198,7 @@ FIRES: list[tuple[tuple[str, ...], Build, list[str]]] = [
     ),
     (("attention_div_mask",), attention, ["Transpose", "FusedAttention"]),
     (("attention_div",), lambda b: attention(b, mask=False), ["Transpose", "FusedAttention"]),
+    (("attention_div_mask_guarded",), lambda b: attention(b, instead=0), ["Transpose", "FusedAttention"]),
 ]
 
 STAYS: list[tuple[str, Build, str]] = [
@@ -228,6 +235,8 @@ STAYS: list[tuple[str, Build, str]] = [
     ),
     ("attention_div_mask", lambda b: attention(b, axis=2), "not over the last axis"),
     ("attention_div", lambda b: attention(b, mask=False, scale=None), "not one number"),
+    ("attention_div_mask_guarded", lambda b: attention(b, instead=1), ""),
+    ("attention_div_mask_guarded", lambda b: attention(b, instead=0, other=True), ""),
     ("attention_div", lambda b: attention(b, mask=False, rows=3), "3 queries are too few for a tile"),
 ]
 
