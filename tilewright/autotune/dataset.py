@@ -10,6 +10,8 @@ import numpy as np
 from tilewright.autotune.features import FEATURES, features
 from tilewright.autotune.records import Record
 from tilewright.core.errors import ParseError, ScheduleError
+from tilewright.schedule.memory import StepMemory
+from tilewright.tensor_ir.ir import Func
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,16 @@ def dataset_of(records: Iterable[Record]) -> Dataset:
     latest: dict[tuple[str, str], Record] = {}
     for r in sorted(records, key=lambda r: (r.time, r.candidate)):
         latest[_group(r), r.candidate] = r
+    funcs: dict[str, Func] = {}
+    memory = StepMemory()
     rows: list[np.ndarray] = []
     kept: list[tuple[str, str, float]] = []
     for (group, candidate), r in latest.items():
         try:
-            scheduled = r.trace.apply(r.scheduled_function())
+            text = r.function or r.workload.text
+            if text not in funcs:
+                funcs[text] = r.scheduled_function()
+            scheduled = r.trace.apply(funcs[text], memory)
         except (ParseError, ScheduleError):
             continue
         rows.append(features(scheduled, r.target, r.dims))
