@@ -10,6 +10,8 @@ import numpy as np
 from tilewright.autotune.features import COLUMNS, TaskFeatures
 from tilewright.autotune.records import Record
 from tilewright.core.errors import ParseError, ScheduleError
+from tilewright.schedule.memory import StepMemory
+from tilewright.tensor_ir.ir import Func
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,18 @@ def dataset_of(records: Iterable[Record]) -> Dataset:
     latest: dict[tuple[str, str], Record] = {}
     for r in sorted(records, key=lambda r: (r.time, r.candidate)):
         latest[_group(r), r.candidate] = r
+    funcs: dict[str, Func] = {}
+    memory = StepMemory()
     rows: list[np.ndarray] = []
     tasks: dict[str, TaskFeatures] = {}
     kept: list[tuple[str, str, float]] = []
     for (group, candidate), r in latest.items():
         try:
-            func = r.scheduled_function()
-            scheduled = r.trace.apply(func)
+            text = r.function or r.workload.text
+            if text not in funcs:
+                funcs[text] = r.scheduled_function()
+            func = funcs[text]
+            scheduled = r.trace.apply(func, memory)
         except (ParseError, ScheduleError):
             continue
         if group not in tasks:

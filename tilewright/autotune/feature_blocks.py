@@ -8,7 +8,9 @@ the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import itertools
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.autotune.feature_arithmetic import CYCLES, count_operations, has_self_load
@@ -22,6 +24,8 @@ from tilewright.autotune.feature_memory import (
     nearest_reuse,
     traffic_beyond,
 )
+from tilewright.core.intexpr import IntExpr
+from tilewright.core.memo import by_identity
 from tilewright.core.target import Target
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
 from tilewright.tensor_ir.ir import (
@@ -37,6 +41,7 @@ from tilewright.tensor_ir.ir import (
     Seq,
     Stmt,
     Store,
+    loads,
     walk,
 )
 
@@ -46,6 +51,7 @@ _BYTES_A_CYCLE = (32.0, 12.0, 5.0)
 """What L2, L3 and memory deliver to one core in a cycle."""
 _PARALLEL_CYCLES = 6000.0
 """Opening a parallel region and meeting at its end."""
+_KEPT_BLOCKS = 4096
 
 
 @dataclass(slots=True)
@@ -141,7 +147,48 @@ class FunctionFacts:
     parallel_starts: float = 0.0
 
 
-@dataclass(slots=True)
+_Moves = dict[Hashable, tuple[list[Strides], Strides]]
+"""Strides by dimension and in elements, by buffer and the varying part of the indices."""
+
+
+class BlockMemory:
+    """Facts of blocks on one target with one assignment of dims, by what they are worked out from.
+
+    The candidates of a task differ in a decision or two, and most of their blocks are alike.
+    """
+
+    def __init__(self) -> None:
+        self._facts: dict[Hashable, BlockFacts] = {}
+        self._numbers: dict[Expr, int] = {}
+        self._next = itertools.count()
+        self.number = by_identity(_KEPT_BLOCKS)(self._number)
+        """A number for a value, the same for equal ones."""
+
+    def _number(self, value: Expr) -> int:
+        if value not in self._numbers:
+            if len(self._numbers) >= _KEPT_BLOCKS:
+                self._numbers.clear()
+            self._numbers[value] = next(self._next)
+        return self._numbers[value]
+
+    def get(self, key: Hashable) -> BlockFacts | None:
+        return self._facts.get(key)
+
+    def keep(self, key: Hashable, facts: BlockFacts) -> BlockFacts:
+        """``facts``, from now on found under ``key``."""
+        if len(self._facts) >= _KEPT_BLOCKS:
+            self._facts.clear()
+        self._facts[key] = facts
+        return facts
+
+
+@functools.lru_cache(maxsize=16)
+def memory_of(target: Target, dims: tuple[tuple[str, int], ...]) -> BlockMemory:
+    """The memory for a target and an assignment of dims."""
+    return BlockMemory()
+
+
+@dataclass(frozen=True, slots=True)
 class _Frame:
     var: str
     kind: LoopKind
@@ -149,7 +196,7 @@ class _Frame:
     mean: float
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Place:
     """A buffer with numbers for its shape."""
 
@@ -168,6 +215,7 @@ class FunctionWalk:
         self.target = target
         self.numbers = IndexNumbers(dims)
         self.facts = FunctionFacts()
+        self._memory = memory_of(target, tuple(sorted(dims.items())))
         self._stack: list[_Frame] = []
         self._inside = False  # a nest that an intrinsic runs
         self._places: dict[str, _Place] = {b.name: self._place(b) for b in func.params}
@@ -189,11 +237,7 @@ class FunctionWalk:
             for c in s.stmts:
                 self._visit(c)
         elif isinstance(s, Block):
-            axes = {}
-            for axis, binding in zip(s.axes, s.bindings, strict=True):
-                axes[axis.name] = self.numbers.strides(binding, {})
-            reduction = any(a.kind == "reduce" for a in s.axes)
-            self.facts.blocks.append(self._block(s.name, s, axes, reduction))
+            self.facts.blocks.append(self._known_block(s))
         elif isinstance(s, Alloc):
             place = self._places[s.buffer.name] = self._place(s.buffer)
             if place.local:
@@ -233,27 +277,52 @@ class FunctionWalk:
             return "unrolled" if any(isinstance(s, Loop) for s in walk(loop.body)) else "vectorized"
         return "serial" if loop.kind == "opaque" else loop.kind
 
-    def _access(self, buffer: str, indices: tuple, store: bool, axes: Mapping[str, Strides]) -> Access:  # type: ignore[type-arg]
+    def _access(
+        self, buffer: str, indices: tuple[IntExpr, ...], store: bool, axes: Mapping[str, Strides], known: _Moves
+    ) -> Access:
+        """An access with its strides. ``known``: those of the block's accesses so far, which share them where only
+        their constants differ."""
         place = self._places[buffer]
-        dims = [self.numbers.strides(i, axes) for i in indices]
-        if len(dims) == 1:
-            linear = {k: v for k, v in dims[0].items() if v != 0.0}
-        else:
-            linear = {}
-            for strides, step in zip(dims, place.strides, strict=True):
-                for k, v in strides.items():
-                    linear[k] = linear.get(k, 0.0) + v * step
-            linear = {k: v for k, v in linear.items() if v != 0.0}
+        key = (buffer, *[i.terms for i in indices])
+        if key not in known:
+            dims = [self.numbers.strides(i, axes) for i in indices]
+            known[key] = dims, self._linear(dims, place)
+        dims, linear = known[key]
         return Access(buffer, store, place.itemsize, place.shape, place.local, dims, linear)
+
+    def _linear(self, dims: list[Strides], place: _Place) -> Strides:
+        """The strides in elements of the whole buffer."""
+        if len(dims) == 1:
+            return {k: v for k, v in dims[0].items() if v != 0.0}
+        linear: Strides = {}
+        for strides, step in zip(dims, place.strides, strict=True):
+            for k, v in strides.items():
+                linear[k] = linear.get(k, 0.0) + v * step
+        return {k: v for k, v in linear.items() if v != 0.0}
+
+    def _known_block(self, s: Block) -> BlockFacts:
+        """The facts of a block; worked out only if no block like it was seen."""
+        used = dict.fromkeys((s.buffer, *(x.buffer for x in loads(s.value))))
+        places = tuple([self._places[b] for b in used])
+        key = (s.name, s.axes, s.bindings, s.indices, self._memory.number(s.value), places, tuple(self._stack))
+        found = self._memory.get(key)
+        if found is not None:
+            return found
+        axes = {a.name: self.numbers.strides(b, {}) for a, b in zip(s.axes, s.bindings, strict=True)}
+        reduction = any(a.kind == "reduce" for a in s.axes)
+        return self._memory.keep(key, self._block(s.name, s, axes, reduction))
 
     def _block(self, name: str, s: Block | Store, axes: Mapping[str, Strides], reduction: bool) -> BlockFacts:
         frames = self._stack
-        loads: list[Load] = []
-        operations = count_operations(s.value, loads)
-        accesses = [self._access(s.buffer, s.indices, True, axes)]
-        accumulates = isinstance(s, Block) and has_self_load(s, loads)
+        found: list[Load] = []
+        operations = count_operations(s.value, found)
+        known: _Moves = {}
+        accesses = [self._access(s.buffer, s.indices, True, axes, known)]
+        accumulates = isinstance(s, Block) and has_self_load(s, found)
         own = (s.buffer, s.indices)
-        accesses += [self._access(x.buffer, x.indices, False, axes) for x in loads if (x.buffer, x.indices) != own]
+        accesses += [
+            self._access(x.buffer, x.indices, False, axes, known) for x in found if (x.buffer, x.indices) != own
+        ]
 
         points = threads = 1.0
         full_points = parallel_extent = balance = 1.0

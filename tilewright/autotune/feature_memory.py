@@ -55,8 +55,10 @@ def measure_footprints(accesses: Sequence[Access], loops: Sequence[Level]) -> Tr
     count = len(loops)
     working_set = [0.0] * (count + 1)
     footprints: list[list[float]] = []
+    known: dict[tuple[str, int], list[float]] = {}  # accesses that move alike share their strides
     for a in accesses:
-        row = _footprint(a, loops, count)
+        key = (a.buffer, id(a.dims))
+        row = known.get(key) or known.setdefault(key, _footprint(a, loops, count))
         footprints.append(row)
         for level in range(count + 1):
             working_set[level] += row[level]

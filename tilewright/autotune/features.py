@@ -18,6 +18,7 @@ import numpy as np
 
 from tilewright.autotune.feature_arithmetic import KINDS
 from tilewright.autotune.feature_blocks import BlockFacts, FunctionFacts, FunctionWalk
+from tilewright.core.memo import by_identity
 from tilewright.core.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.ir import Func
@@ -95,7 +96,8 @@ def features(func: Func, target: Target, dims: Mapping[str, int] | None = None) 
     ]  # fmt: skip
     row += _whole(facts, cycles, total)
     for n in order:
-        row += _block(facts.blocks[n], cycles[n], total)
+        columns = _block(facts.blocks[n])
+        row += [1.0, cycles[n] / total if total else 0.0, *columns]
     row += [0.0] * (_BLOCK_LENGTH * (TOP_BLOCKS - len(order)))
     return np.array(row, np.float32)
 
@@ -175,10 +177,12 @@ def _whole(facts: FunctionFacts, cycles: Sequence[float], total: float) -> list[
     return out
 
 
-def _block(b: BlockFacts, cycles: float, total: float) -> list[float]:
+@by_identity(4096)
+def _block(b: BlockFacts) -> list[float]:
+    """The columns of a block but the first two, which say that it exists and what share of the cycles it has."""
     flops = _flops(b)
     out = [
-        1.0, cycles / total if total else 0.0, _log(cycles), float(b.is_reduction), float(b.depth), _log(b.points),
+        _log(b.total_cycles), float(b.is_reduction), float(b.depth), _log(b.points),
         _log(flops), b.fill, _log(b.lanes), b.vector_utilisation, _log(b.unrolled), _log(b.bodies),
         _log(b.serial_extent), _log(b.vector_ops_body), _log(b.load_ops_body), _log(b.store_ops_body),
         _log(b.contiguous), _log(b.broadcast), _log(b.strided), _log(b.gathered),

@@ -37,6 +37,7 @@ from tilewright.autotune.steadiness import Steadiness, steadiness_of
 from tilewright.codegen.team import team_code
 from tilewright.core.errors import ParseError, ScheduleError, TilewrightError
 from tilewright.core.target import Target
+from tilewright.schedule.memory import StepMemory
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import loops_around
@@ -75,6 +76,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._funcs: OrderedDict[str, Func] = OrderedDict()
+        self._steps = StepMemory()
         self._prepared: _Prepared | None = None
         self._entries: dict[str, Entries] = {}
         self._steadiness: dict[int, Steadiness | None] = {}
@@ -101,7 +103,7 @@ class Worker:
         start = time.perf_counter()
         func = self._func(job.subject.text)
         try:
-            scheduled = naive(func) if job.trace is None else Trace.from_text(job.trace).apply(func)
+            scheduled = naive(func) if job.trace is None else Trace.from_text(job.trace).apply(func, self._steps)
         except (ScheduleError, ParseError) as e:
             return Failed(FailureKind.ILLEGAL, str(e))
         try:

@@ -37,6 +37,7 @@ class StatementEmitter:
         self.stack_bytes = 0
         self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
         self._slots: dict[tuple[str, int], BufferInfo] = {}
+        self._in_lanes: dict[str, bool] = {}  # loops that were looked at
 
     def emit(self, s: Stmt) -> None:
         """Write one statement."""
@@ -76,7 +77,7 @@ class StatementEmitter:
             return
         if intrinsic_of(s) is not None:
             call_intrinsic(ctx, self.func, s)
-        elif s.kind == "vectorized" and not self.parts and self._can_vectorize(s):
+        elif s.kind == "vectorized" and not self.parts and self._goes_in_lanes(s):
             self._vectorized(s, extent)
         elif s.kind == "unrolled" or (s.kind == "vectorized" and self.parts):
             self._unrolled(s, extent)
@@ -179,6 +180,12 @@ class StatementEmitter:
         self.parts = parts
         self.emit(s.body)
         self.parts = ()
+
+    def _goes_in_lanes(self, s: Loop) -> bool:
+        """:meth:`_can_vectorize`, asked once for all copies of a loop."""
+        if s.var not in self._in_lanes:
+            self._in_lanes[s.var] = self._can_vectorize(s)
+        return self._in_lanes[s.var]
 
     def _can_vectorize(self, s: Loop) -> bool:
         """False where lanes cannot run at once (a reduction or an ordered axis over the loop, an inner extent that

@@ -70,12 +70,13 @@ class Var(Atom):
 class _Operation(Atom):
     """Base of the atoms that have argument expressions."""
 
-    __slots__ = ("_hash", "_text", "args")
+    __slots__ = ("_free", "_hash", "_text", "args")
     symbol = ""
 
     def __init__(self, args: tuple[IntExpr, ...]) -> None:
         self.args = args
         self._hash = hash((self.symbol, args))
+        self._free: frozenset[str] | None = None
         self._text: str | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -93,7 +94,9 @@ class _Operation(Atom):
         return f"{self.symbol}({', '.join(map(str, self.args))})"
 
     def free_vars(self) -> frozenset[str]:
-        return frozenset().union(*(a.free_vars() for a in self.args))
+        if self._free is None:
+            self._free = frozenset().union(*(a.free_vars() for a in self.args))
+        return self._free
 
     def children(self) -> tuple[IntExpr, ...]:
         return self.args
@@ -159,22 +162,22 @@ class Max(_Operation):
         return max(a.evaluate(env) for a in self.args)
 
 
+_PLAIN_ATOMS = frozenset((Var, FloorDiv, Mod, Min, Max))
 Monomial: TypeAlias = tuple[Atom, ...]
 
 
 class IntExpr:
     """A canonical integer polynomial over atoms. Immutable; build with operators, :func:`var`, :func:`const`.
+    Variables, hash and text are worked out once, when first asked for."""
 
-    Variables, hash and text are worked out once, when first asked for.
-    """
-
-    __slots__ = ("_free", "_hash", "_text", "const", "terms")
+    __slots__ = ("_free", "_hash", "_plain", "_text", "const", "terms")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...], constant: int) -> None:
         self.terms = terms
         self.const = constant
         self._free: frozenset[str] | None = None if terms else frozenset()
         self._hash: int | None = None
+        self._plain: bool | None = None if terms else True
         self._text: str | None = None
 
     # -- facts -------------------------------------------------------------------------------------------------
@@ -189,8 +192,16 @@ class IntExpr:
     def free_vars(self) -> frozenset[str]:
         """Names of all variables that occur anywhere in the expression."""
         if self._free is None:
-            self._free = frozenset().union(*(a.free_vars() for mono, _ in self.terms for a in mono))
+            atoms = (a for mono, _ in self.terms for a in mono)
+            self._free = frozenset().union(*[(a.name,) if type(a) is Var else a.free_vars() for a in atoms])
         return self._free
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the expression has none but the atoms of this module, so that its variables decide its value."""
+        if self._plain is None:
+            self._plain = all(type(a) in _PLAIN_ATOMS and all(c.is_plain for c in a.children()) for a in self.atoms())
+        return self._plain
 
     def atoms(self) -> Iterable[Atom]:
         for mono, _ in self.terms:
@@ -293,12 +304,10 @@ class IntExpr:
         terms: dict[Monomial, int] = {}
         constant = self.const
         for mono, c in self.terms:
-            if all(a.free_vars().isdisjoint(env) for a in mono):
+            if all(a.name not in env if type(a) is Var else a.free_vars().isdisjoint(env) for a in mono):
                 terms[mono] = terms.get(mono, 0) + c
                 continue
-            term = mono[0].substitute(env)
-            for a in mono[1:]:
-                term = term * a.substitute(env)
+            term = product([a.substitute(env) for a in mono])
             for m, k in term.terms:
                 terms[m] = terms.get(m, 0) + k * c
             constant += term.const * c
@@ -579,8 +588,7 @@ def maximum(*args: IntLike) -> IntExpr:
 
 def ceildiv(a: IntLike, b: IntLike) -> IntExpr:
     """``a / b`` rounded up, for positive ``b``."""
-    b = as_expr(b)
-    return (as_expr(a) + b - 1) // b
+    return (as_expr(a) + as_expr(b) - 1) // as_expr(b)
 
 
 def product(args: Iterable[IntLike]) -> IntExpr:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.core.intbounds import is_nonneg
 from tilewright.core.intexpr import ZERO, IntExpr, as_var, product
+from tilewright.core.memo import by_identity
 from tilewright.schedule.base import Primitive, find_block, refuse, replace_stmt
 from tilewright.tensor_ir.analysis.dependence import is_injective
 from tilewright.tensor_ir.analysis.scopes import block_path, loads_of, loop_ranges, loops_around, path_to
@@ -60,15 +61,22 @@ class Site:
         return f"a {type(self.stmt).__name__.lower()}"
 
 
-def sites(s: Stmt, loops: tuple[Loop, ...] = ()) -> Iterator[Site]:
-    """Every statement below ``s`` that touches memory, in program order."""
-    here = tuple(loads_of(s))
-    if here or isinstance(s, (Block, Store)):
-        yield Site(s, loops, here)
-    if isinstance(s, Loop):
-        loops = (*loops, s)
-    for c in stmt_children(s):
-        yield from sites(c, loops)
+@by_identity(256)
+def sites(root: Stmt) -> tuple[Site, ...]:
+    """Every statement below ``root`` that touches memory, in program order."""
+    out: list[Site] = []
+
+    def visit(s: Stmt, loops: tuple[Loop, ...]) -> None:
+        here = loads_of(s)
+        if here or isinstance(s, (Block, Store)):
+            out.append(Site(s, loops, here))
+        if isinstance(s, Loop):
+            loops = (*loops, s)
+        for c in stmt_children(s):
+            visit(c, loops)
+
+    visit(root, ())
+    return tuple(out)
 
 
 def block_loads(block: Block) -> frozenset[str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from tilewright.core.errors import ParseError, ScheduleError
 from tilewright.schedule.base import Primitive
+from tilewright.schedule.memory import StepMemory
 from tilewright.schedule.primitives import PRIMITIVES
 from tilewright.tensor_ir.ir import Func
 
@@ -26,11 +27,12 @@ class Trace:
 
     steps: tuple[Primitive, ...] = ()
 
-    def apply(self, func: Func) -> Func:
-        """``func`` after every step. A ScheduleError says the number of the step that was refused."""
+    def apply(self, func: Func, memory: StepMemory | None = None) -> Func:
+        """``func`` after every step; ``memory``: for replaying many traces on one function object. A ScheduleError says
+        the number of the step that was refused."""
         for n, step in enumerate(self.steps, 1):
             try:
-                func = step.apply(func)
+                func = step.apply(func) if memory is None else memory.apply(step, func)[0]
             except ScheduleError as e:
                 raise ScheduleError(f"step {n} of {len(self.steps)}: {e}") from e
         return func

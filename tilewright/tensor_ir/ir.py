@@ -38,13 +38,13 @@ registers). ``Alloc`` of a global buffer stands only at the root of a function.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import Atom, IntExpr, IntLike, Var, of_atom
+from tilewright.core.intexpr import Atom, IntExpr, IntLike, of_atom
+from tilewright.core.memo import by_identity
 
 LoopKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled", "opaque"]
 AxisKind: TypeAlias = Literal["spatial", "reduce", "ordered"]
@@ -335,13 +335,13 @@ def expr_indices(e: Expr) -> tuple[IntExpr, ...]:
 def map_expr(e: Expr, on_expr: Callable[[Expr], Expr], on_index: Callable[[IntExpr], IntExpr]) -> Expr:
     """``e`` with ``on_expr`` applied to direct sub-values and ``on_index`` to direct index expressions."""
     if isinstance(e, Load):
-        return dataclasses.replace(e, indices=tuple(on_index(i) for i in e.indices))
+        return Load(e.buffer, tuple(map(on_index, e.indices)), e.dtype)
     if isinstance(e, Index):
-        return dataclasses.replace(e, expr=on_index(e.expr))
+        return Index(on_index(e.expr), e.dtype)
     if isinstance(e, Cast):
-        return dataclasses.replace(e, value=on_expr(e.value))
+        return Cast(on_expr(e.value), e.dtype)
     if isinstance(e, Op):
-        return dataclasses.replace(e, args=tuple(on_expr(a) for a in e.args))
+        return Op(e.name, tuple(map(on_expr, e.args)), e.dtype)
     if isinstance(e, Select):
         return Select(on_expr(e.condition), on_expr(e.then), on_expr(e.otherwise))
     return e
@@ -364,27 +364,38 @@ def expr_free_vars(e: Expr) -> frozenset[str]:
 
 def walk_expr(e: Expr) -> Iterator[Expr]:
     """``e`` and every value below it, including those inside indices."""
-    yield e
-    for i in expr_indices(e):
-        yield from walk_index(i)
-    for c in expr_children(e):
-        yield from walk_expr(c)
+    todo: list[Expr] = [e]
+    while todo:
+        e = todo.pop()
+        yield e
+        if isinstance(e, Op):
+            todo.extend(reversed(e.args))
+        elif isinstance(e, Select):
+            todo.extend((e.otherwise, e.then, e.condition))
+        elif isinstance(e, Cast):
+            todo.append(e.value)
+        else:
+            for i in expr_indices(e):
+                yield from walk_index(i)
 
 
 def walk_index(i: IntExpr) -> Iterator[Expr]:
     """Every value read by an index expression."""
+    return iter(()) if i.is_plain else _walk_index(i)
+
+
+def _walk_index(i: IntExpr) -> Iterator[Expr]:
     for a in i.atoms():
-        if isinstance(a, Var):
-            continue
         if isinstance(a, Dyn):
             yield from walk_expr(a.value)
         for c in a.children():
             yield from walk_index(c)
 
 
-def loads(e: Expr) -> Iterator[Load]:
+@by_identity(20_000)
+def loads(e: Expr) -> tuple[Load, ...]:
     """Every load in ``e``, including those inside indices."""
-    return (x for x in walk_expr(e) if isinstance(x, Load))
+    return tuple(x for x in walk_expr(e) if isinstance(x, Load))
 
 
 def format_expr(e: Expr) -> str:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from tilewright.tensor_ir.ir import Alloc, Block, Func, Loop, walk
+from tilewright.tensor_ir.analysis.scopes import places
+from tilewright.tensor_ir.ir import Func
 
 
 def names_of(func: Func) -> set[str]:
     """Every name in use: dims, buffers, loops, blocks and block axes."""
-    names = {*func.dims, *(b.name for b in func.params)}
-    for s in walk(func.body):
-        if isinstance(s, Loop):
-            names.add(s.var)
-        elif isinstance(s, Alloc):
-            names.add(s.buffer.name)
-        elif isinstance(s, Block):
-            names.add(s.name)
-            names.update(a.name for a in s.axes)
-    return names
+    found = places(func.body)
+    return {
+        *func.dims, *(b.name for b in func.params), *found.loops, *found.blocks, *(b.name for b in found.buffers),
+        *found.axes,
+    }  # fmt: skip
 
 
 def fresh_name(func: Func, base: str) -> str:

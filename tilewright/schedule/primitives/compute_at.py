@@ -219,10 +219,8 @@ def _region(
         env = block_environment(block)
         inside = {**ranges, **loop_ranges(site.loops[depth:])}
         names = [loop.var for loop in site.loops[depth:]]
-        for x in site.loads:
-            if x.buffer != buffer:
-                continue
-            part = bounds(x.indices[d].substitute(env), names, inside)
+        for index in dict.fromkeys(x.indices[d] for x in site.loads if x.buffer == buffer):
+            part = bounds(index.substitute(env), names, inside)
             if part is None or any(_reads_memory(e) for e in part):
                 return clipped(ZERO, extent - 1, extent, ranges)
             box = part if box is None else (minimum(box[0], part[0]), maximum(box[1], part[1]))

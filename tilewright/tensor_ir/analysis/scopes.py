@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.intbounds import loop_range
 from tilewright.core.intexpr import IntExpr
+from tilewright.core.memo import by_identity
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,
@@ -15,6 +17,7 @@ from tilewright.tensor_ir.ir import (
     Guard,
     Load,
     Loop,
+    Seq,
     Stmt,
     Store,
     loads,
@@ -24,21 +27,57 @@ from tilewright.tensor_ir.ir import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What has a name in a statement. ``loops`` and ``blocks``: the statements down to each, itself included;
+    ``buffers``: the allocated ones in program order; ``axes``: names of block axes."""
+
+    loops: dict[str, tuple[Stmt, ...]] = field(default_factory=dict)
+    blocks: dict[str, tuple[Stmt, ...]] = field(default_factory=dict)
+    buffers: list[Buffer] = field(default_factory=list)
+    axes: set[str] = field(default_factory=set)
+
+
+@by_identity(256)
+def places(root: Stmt) -> Places:
+    """Where everything in ``root`` is. Of things of one name the first in program order counts."""
+    out = Places()
+
+    todo: list[tuple[Stmt, tuple[Stmt, ...]]] = [(root, ())]
+    while todo:
+        s, trail = todo.pop()
+        trail = (*trail, s)
+        if isinstance(s, Block):
+            out.blocks.setdefault(s.name, trail)
+            out.axes.update([a.name for a in s.axes])
+        elif isinstance(s, Seq):
+            todo += [(c, trail) for c in reversed(s.stmts)]
+        elif isinstance(s, (Loop, Alloc, Guard)):
+            if isinstance(s, Loop):
+                out.loops.setdefault(s.var, trail)
+            elif isinstance(s, Alloc):
+                out.buffers.append(s.buffer)
+            todo.append((s.body, trail))
+    return out
+
+
 # -- by name -----------------------------------------------------------------------------------------------------
 def find_loop(func: Func, name: str) -> Loop:
     """The loop called ``name``. Raises ScheduleError if there is none."""
-    for s in walk(func.body):
-        if isinstance(s, Loop) and s.var == name:
-            return s
-    raise _missing(func, "loop", name, (s.var for s in walk(func.body) if isinstance(s, Loop)))
+    known = places(func.body).loops
+    loop = known[name][-1] if name in known else None
+    if not isinstance(loop, Loop):
+        raise _missing(func, "loop", name, known)
+    return loop
 
 
 def find_block(func: Func, name: str) -> Block:
     """The block called ``name``. Raises ScheduleError if there is none."""
-    for s in walk(func.body):
-        if isinstance(s, Block) and s.name == name:
-            return s
-    raise _missing(func, "block", name, (s.name for s in walk(func.body) if isinstance(s, Block)))
+    known = places(func.body).blocks
+    block = known[name][-1] if name in known else None
+    if not isinstance(block, Block):
+        raise _missing(func, "block", name, known)
+    return block
 
 
 def find_buffer(func: Func, name: str) -> Buffer:
@@ -75,12 +114,12 @@ def path_to(root: Stmt, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
 
 def loop_path(func: Func, name: str) -> tuple[Stmt, ...]:
     """The statements from the root down to the loop called ``name``, inclusive; empty if there is none."""
-    return path_to(func.body, lambda s: isinstance(s, Loop) and s.var == name)
+    return places(func.body).loops.get(name, ())
 
 
 def block_path(func: Func, name: str) -> tuple[Stmt, ...]:
     """The statements from the root down to the block called ``name``, inclusive; empty if there is none."""
-    return path_to(func.body, lambda s: isinstance(s, Block) and s.name == name)
+    return places(func.body).blocks.get(name, ())
 
 
 def loops_in(path: Iterable[Stmt]) -> list[Loop]:
@@ -110,9 +149,7 @@ def block_environment(block: Block) -> dict[str, IntExpr]:
 def buffers(func: Func) -> Iterator[Buffer]:
     """Parameters, then allocated buffers in program order."""
     yield from func.params
-    for s in walk(func.body):
-        if isinstance(s, Alloc):
-            yield s.buffer
+    yield from places(func.body).buffers
 
 
 def blocks_in(stmt: Stmt) -> list[Block]:
@@ -120,26 +157,22 @@ def blocks_in(stmt: Stmt) -> list[Block]:
     return [s for s in walk(stmt) if isinstance(s, Block)]
 
 
-def loads_of(stmt: Stmt) -> Iterator[Load]:
+def loads_of(stmt: Stmt) -> tuple[Load, ...]:
     """The loads that stand directly in one statement, those inside indices, extents and shapes included."""
     if isinstance(stmt, Block):
-        yield from loads(stmt.value)
-        if stmt.init is not None:
-            yield from loads(stmt.init)
-        yield from _in_indices((*stmt.indices, *stmt.bindings))
-    elif isinstance(stmt, Store):
-        yield from loads(stmt.value)
-        yield from _in_indices(stmt.indices)
-    elif isinstance(stmt, Guard):
-        yield from loads(stmt.condition)
-    elif isinstance(stmt, Loop):
-        yield from _in_indices((stmt.extent,))
-    elif isinstance(stmt, Alloc):
-        yield from _in_indices(stmt.buffer.shape)
+        init = () if stmt.init is None else loads(stmt.init)
+        return (*loads(stmt.value), *init, *_in_indices(stmt.indices), *_in_indices(stmt.bindings))
+    if isinstance(stmt, Store):
+        return (*loads(stmt.value), *_in_indices(stmt.indices))
+    if isinstance(stmt, Guard):
+        return loads(stmt.condition)
+    if isinstance(stmt, Loop):
+        return _in_indices((stmt.extent,))
+    return _in_indices(stmt.buffer.shape) if isinstance(stmt, Alloc) else ()
 
 
-def _in_indices(indices: Iterable[IntExpr]) -> Iterator[Load]:
-    return (x for i in indices for x in walk_index(i) if isinstance(x, Load))
+def _in_indices(indices: Iterable[IntExpr]) -> tuple[Load, ...]:
+    return tuple(x for i in indices if not i.is_plain for x in walk_index(i) if isinstance(x, Load))
 
 
 def consumers(func: Func, buffer: str) -> list[Block]:

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from tilewright.autotune.feature_blocks import FunctionWalk
+from tilewright.autotune.feature_blocks import FunctionWalk, memory_of
 from tilewright.autotune.feature_indices import IndexNumbers
 from tilewright.autotune.features import (
     COLUMNS,
@@ -189,3 +189,13 @@ def test_a_thousand_a_second():
             features(func, TARGET)
         best = min(best, (time.process_time() - start) / len(found))
     assert best < 2e-3, "the goal is 1 ms; twice that on a busy machine"
+
+
+@pytest.mark.parametrize("name", ["conv", "softmax"])
+def test_what_is_remembered_changes_no_number(name):
+    space, rng = Space(KERNELS[name], TARGET), np.random.default_rng(1)
+    found = [space.default(), *(c for _ in range(12) if (c := space.sample(rng)) is not None)]
+    together = [features(c.func, TARGET) for c in found]
+    for c, row in zip(found, together, strict=True):
+        memory_of.cache_clear()
+        np.testing.assert_array_equal(features(c.func, TARGET), row)

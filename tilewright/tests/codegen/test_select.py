@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
-from tilewright.codegen.host import parse_target
+from tilewright.codegen.emit import emit_kernel
+from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.jit import compile_object
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.errors import InternalError
 from tilewright.core.intexpr import const, var
-from tilewright.tensor_ir.ir import Buffer, Const, Func, Load, Op, Select
+from tilewright.tensor_ir.ir import Buffer, Const, Func, Index, Load, Loop, Op, Select, Store
 from tilewright.tests.codegen.helpers import nest
 
 F32 = dtypes.float32
@@ -42,3 +45,21 @@ def test_a_module_that_breaks_the_rules_is_refused() -> None:
     """
     with pytest.raises(InternalError, match="codegen: LLVM rejects the module"):
         compile_object(text, parse_target(None))
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_conditions_on_literals_are_decided_at_once(rows: int) -> None:
+    a, c = Buffer("A", F32, (const(rows), const(8))), Buffer("C", F32, (const(rows), const(8)))
+    y, x = var("y"), var("x")
+    first = Op("less", (Index(y, dtypes.int64), Const(1, dtypes.int64)), dtypes.bool_)
+    flipped = Op("logical_and", (first, Op("logical_not", (first,), dtypes.bool_)), dtypes.bool_)
+    element = Load("A", (y, x), F32)
+    value = Select(flipped, Const(7.0, F32), Select(first, element, Op("neg", (element,), F32)))
+    body = Loop("y", const(rows), Loop("x", const(8), Store("C", (y, x), value), "vectorized"), "unrolled")
+    func = Func("f", (a, c), 1, (), body)
+    text = emit_kernel(func, detect_host(), "f")
+    assert not re.search(r"icmp \w+ i64 \d+, \d+$", text, re.MULTILINE)
+    assert "phi" not in text
+    data = np.arange(8 * rows, dtype=np.float32).reshape(rows, 8)
+    (got,) = build(func)([data])
+    np.testing.assert_array_equal(got, np.concatenate([data[:1], -data[1:]]))

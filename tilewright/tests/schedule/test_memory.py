@@ -20,6 +20,7 @@ def test_the_same_steps_give_the_same_objects():
     assert a.func is b.func
     assert a.trace == b.trace
     assert Schedule(func, a.trace).func == a.func
+    assert a.trace.apply(func, memory) is a.func
 
 
 def test_a_refusal_is_remembered_with_its_words():

@@ -28,7 +28,7 @@ def test_strides_of_a_packed_read() -> None:
     block = scopes.find_block(TILED, "C")
     ranges = scopes.loop_ranges(scopes.loops_around(TILED, "C"))
     env = scopes.block_environment(block)
-    load = next(scopes.loads_of(block))
+    load = scopes.loads_of(block)[0]
     at = address(load, scopes.find_buffer(TILED, "acc").shape, env, ranges)
     assert stride(at, "ji", ranges) == 1
     assert stride(at, "jo", ranges) == 16

@@ -1,0 +1,44 @@
+"""Facts kept by identity: worked out once an object, never taken for another's, bounded."""
+
+from __future__ import annotations
+
+from tilewright.core.memo import by_identity
+
+
+def test_worked_out_once_for_an_object_and_again_for_an_equal_one() -> None:
+    asked: list[tuple[int, ...]] = []
+
+    @by_identity(8)
+    def total(x: tuple[int, ...]) -> int:
+        asked.append(x)
+        return sum(x)
+
+    one, equal = (1, 2, 3), tuple([1, 2, 3])
+    assert [total(one), total(one), total(equal)] == [6, 6, 6]
+    assert len(asked) == 2
+
+
+def test_an_identity_that_is_used_again_is_not_mistaken() -> None:
+    @by_identity(4)
+    def first(x: list[int]) -> int:
+        return x[0]
+
+    assert [first([n]) for n in range(200)] == list(range(200))
+
+
+def test_at_most_so_many_are_kept() -> None:
+    alive: list[int] = []
+
+    class Node:
+        def __del__(self) -> None:
+            alive.remove(id(self))
+
+    @by_identity(10)
+    def known(x: Node) -> bool:
+        return True
+
+    for _ in range(100):
+        node = Node()
+        alive.append(id(node))
+        assert known(node)
+    assert len(alive) <= 11
