@@ -20,8 +20,13 @@ from tilewright.tensor_ir.ir import Buffer, loads
 
 _UNKNOWN_TILES = 16
 _MOST = 2.5
+<<<<<<< HEAD
 _LONG = 8
 """Scalar operations an element from which a stage takes longer than memory to bring the next row."""
+=======
+_WRITTEN_OUT = 8
+"""Steps a line where the loop is entered again for each tap: more are a short loop, left at a mispredicted branch."""
+>>>>>>> convs
 
 
 def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
@@ -40,7 +45,8 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
             if x.var in found.shared:
                 tiles *= x.extent.value() or _UNKNOWN_TILES
         wanted = tiles * LINE_BYTES / (panels.dtype.itemsize * int(panels.shape[-1]))
-        fitting = [n for n in range(1, extent + 1) if extent % n == 0 and wanted / _MOST <= n <= wanted]
+        most = wanted if len(steps) == 1 else min(wanted, _WRITTEN_OUT)
+        fitting = [n for n in range(1, extent + 1) if extent % n == 0 and wanted / _MOST <= n <= most]
         if not fitting:
             continue
         length = int(s.sample_categorical(f"{reduction}.ahead", (0, *fitting), fitting[-1]))

@@ -291,7 +291,7 @@ def _own_order(s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, tar
         return "columns" if by_tap and _bytes(s, operands[-1]) > target.l1_bytes else "rows", False
     own = "columns"
     if len(operands) == 2:
-        source, weight = (_bytes(s, b) for b in operands)
+        source, weight = (_bytes_read(s, block, b) for b in operands)
         loops = {x.var: x.extent.value() or 8 for b in all_blocks(s.func) for x in loops_of(s.func, b.name)}
         cache = target.l2_bytes // 2
         columns_first = weight + source * (loops[tile.columns[0]] if source > cache else 1)
@@ -313,6 +313,18 @@ def _loops_indexing(s: Schedule, reduction: str, operands: Sequence[str]) -> set
                     if stored.free_vars() & used:
                         out |= index.substitute(env).free_vars()
     return out
+
+
+def _bytes_read(s: Schedule, block: Block, buffer: str) -> int:
+    """Size of what ``block`` reads of a buffer: of a strided convolution's operand perhaps a part only."""
+    env = block_environment(block)
+    extents = {x.var: x.extent.value() for x in loops_of(s.func, block.name)}
+    indices = [i.substitute(env) for x in loads(block.value) if x.buffer == buffer for i in x.indices]
+    points = [extents.get(v) for v in {v for i in indices for v in i.free_vars()}]
+    size = _bytes(s, buffer)
+    if None in points:
+        return size
+    return min(size, find_buffer(s.func, buffer).dtype.itemsize * prod(n for n in points if n is not None))
 
 
 def _bytes(s: Schedule, buffer: str) -> int:

@@ -8,8 +8,9 @@ its turn comes. A loop with this annotation fetches one cache line of it a step:
             for k_0 in K {prefetch: B}:
                 for k_1 in 4: acc[m] = acc[m] + A[m, k_0*4 + k_1] * B[n, k_0*4 + k_1]
 
-Here step (m, k_0) fetches line ``m*K + k_0`` of panel n + 1. It is a hint: a line too many, or past the end of the
-buffer, costs time at most. Where the loops around do not have this form, nothing is fetched.
+Here step (m, k_0) fetches line ``m*K + k_0`` of panel n + 1. Other loops of the reduction may stand between those over
+rows and the annotated one: the panel's lines are counted through them. It is a hint: a line too many, or past the end
+of the buffer, costs time at most. Where the loops around do not have this form, nothing is fetched.
 """
 
 from __future__ import annotations
@@ -60,22 +61,27 @@ def prefetch_of(func: Func, loop: Loop, buffer: str) -> Prefetch | None:
     inside = [s for s in walk(loop.body) if isinstance(s, Loop)]
     ranges = loop_ranges([*around, *inside])
     at = address(read, known[buffer].shape, block_environment(block), ranges)
+    reduced = {v for a, b in zip(block.axes, block.bindings, strict=True) if a.kind == "reduce" for v in b.free_vars()}
+    within: list[Loop] = []
     share: list[Loop] = []
     for outer in reversed(around[:-1]):
         step = stride(at, outer.var, ranges)
         if step is None:
             return None
-        if step != ZERO:
+        if step == ZERO:
+            share.insert(0, outer)
+        elif outer.var in reduced and not share:
+            within.insert(0, outer)
+        else:
             break
-        share.insert(0, outer)
     else:
         return None
     position = ZERO
-    for s in (*share, loop):
+    for s in (*share, *within, loop):
         position = position * s.extent + var(s.var)
-    if any(s.extent.free_vars() & ranges.keys() for s in (*share, loop)):
+    if any(s.extent.free_vars() & ranges.keys() for s in (*share, *within, loop)):
         return None
-    here = at.substitute({s.var: 0 for s in (loop, *inside)})
+    here = at.substitute({s.var: 0 for s in (*within, loop, *inside)})
     line = max(1, LINE_BYTES // known[buffer].dtype.itemsize)
     return Prefetch(buffer, simplify(here + step + position * line, ranges), tuple(s.var for s in share))
 

@@ -61,6 +61,19 @@ def test_the_lines_fetched_in_one_panel_are_those_of_the_next():
     assert parse_func(print_func(s.func)) == s.func
 
 
+def test_lines_are_counted_through_all_loops_of_the_reduction():
+    s = by_hand(16, 24, 4)
+    (loop,) = annotated(s.func)
+    s.unannotate(loop.var, KEY)
+    taps, inner = s.split(loop.var, (None, 3))
+    s.annotate(inner, KEY, "Bp")
+    p = prefetches(s.func)[inner]
+    assert p.shared == ("C_m_0",)
+    steps = [(tile, k) for tile in range(4) for k in range(6)]
+    got = [p.offset.evaluate({"C_n_0": 1, "C_m_0": tile, taps: k // 3, inner: k % 3}) for tile, k in steps]
+    assert got == list(range(2 * 24 * 16, 3 * 24 * 16, 16))
+
+
 def test_nothing_is_fetched_where_the_loops_have_another_form():
     inner = Schedule(packed_matmul(16, 64, 24))
     inner.annotate(inner.loops("acc")[-1], KEY, "Bp")  # the panel is not the next loop's: rows are outermost

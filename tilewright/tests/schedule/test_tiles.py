@@ -124,6 +124,18 @@ def test_a_filter_a_channel_goes_over_columns_first_where_the_filters_fill_the_f
     assert f'"acc.order", candidates=("columns", "rows"), decision="{order}"' in trace
 
 
+def test_the_order_of_a_product_counts_what_is_read_of_its_operands():
+    """A ninth of the operand is read and stays in cache while the panels pass once; all of it would not."""
+    pixels, depth, panels, stride = 54, 2048, 64, 9
+    x, w = placeholder("X", (pixels * stride, depth), float32), placeholder("W", (panels, depth, 16), float32)
+    k = reduce_axis(depth, "k")
+    acc = compute("acc", (pixels, panels, 16), lambda m, no, ni: sum_over(x[m * stride, k] * w[no, k, ni], k))
+    y = compute("Y", (pixels, panels * 16), lambda m, n: op("max", acc[m, n // 16, n % 16], 0.0))
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 20, 1 << 23, 1)
+    trace = default_trace(build_func("strided", [x, w], [y], [acc]), target).to_text()
+    assert '"acc.order", candidates=("columns", "rows"), decision="columns"' in trace
+
+
 SOFTMAX = """
 compute_at("sm", loop="Y_i")
 compute_at("ex", loop="Y_i")
