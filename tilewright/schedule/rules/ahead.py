@@ -20,13 +20,10 @@ from tilewright.tensor_ir.ir import Buffer, loads
 
 _UNKNOWN_TILES = 16
 _MOST = 2.5
-<<<<<<< HEAD
 _LONG = 8
 """Scalar operations an element from which a stage takes longer than memory to bring the next row."""
-=======
 _WRITTEN_OUT = 8
 """Steps a line where the loop is entered again for each tap: more are a short loop, left at a mispredicted branch."""
->>>>>>> convs
 
 
 def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
