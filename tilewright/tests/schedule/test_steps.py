@@ -70,6 +70,13 @@ def test_chains_that_read_each_other_stay_on_one_thread():
     assert after["chain"] == "serial"
 
 
+@pytest.mark.parametrize(("size", "kind"), [(512, "parallel"), (64, "serial")])
+def test_threads_share_a_large_product_of_each_step_of_one_chain(size: int, kind: str):
+    after = kinds(scheduled(linear_recurrence(1, 64, size)).func)
+    assert after["step"] == "serial"
+    assert after["Rh_i2_0" if "Rh_i2_0" in after else "Rh_j_0"] == kind
+
+
 def test_a_nest_of_its_own_is_left_to_other_rules():
     s = Schedule(linear_recurrence(2, 3, 8))
     assert not steps_rule(s, "out", TARGET)
