@@ -77,4 +77,5 @@ def stepped(steps: IntLike, size: int) -> Func:
     product = compute("Rh", (steps, size), lambda s, j: sum_over(state[s, k] * r[k, j], k))
     step = update("next", state, (steps, size), lambda s, j: ((s + 1, j), product[s, j] + double[s, j]), (0,))
     out = compute("out", (size,), lambda j: state[steps, j])
-    return build_func("stepped", [x, r], [out], [double, state, Recurrence((("step", as_expr(steps)),), (product, step))])
+    shared = Recurrence((("step", as_expr(steps)),), (product, step))
+    return build_func("stepped", [x, r], [out], [double, state, shared])
