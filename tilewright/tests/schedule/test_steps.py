@@ -85,7 +85,7 @@ def in_panels(steps: IntLike, size: int) -> Func:
 
 
 @pytest.mark.parametrize(
-    ("steps", "size", "kind"), [(8, 512, "parallel"), (var("n"), 512, "parallel"), (8, 64, "serial")]
+    ("steps", "size", "kind"), [(8, 512, "parallel"), (var("n"), 512, "parallel"), (8, 128, "serial")]
 )
 def test_threads_share_a_large_product_of_each_step_of_one_chain(steps: IntLike, size: int, kind: str):
     after = kinds(scheduled(in_panels(steps, size)).func)
