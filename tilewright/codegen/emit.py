@@ -1,7 +1,8 @@
 """A function as LLVM IR: the kernel that the runtime calls, and inside it the nests that threads share.
 
 ``void kernel(ptr args, ptr dims, ptr team)`` runs phase after phase. A phase is a run of root nests that may go on at
-once: a new one begins between two nests of which at least one is parallel if one writes what the other uses. A phase
+once: a new one begins between two nests of which at least one is parallel if one writes what the other uses. A serial
+loop around parallel ones is run by the kernel itself, with the phases of its body in each iteration. A phase
 with a parallel loop is handed to the team (:mod:`tilewright.codegen.team`) as ``void phase(ptr args, ptr dims, i64
 chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0
 the other nests. Without a team (null), and for other phases, the one call is chunk 0 of 1.
@@ -14,7 +15,9 @@ written the same buffers.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from tilewright.codegen.builder import Code, ModuleText
 from tilewright.codegen.context import Context
@@ -47,19 +50,45 @@ from tilewright.tensor_ir.ir import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """Nests that go on at once, inside the loops ``around``."""
+
+    index: int
+    nests: tuple[Stmt, ...]
+    around: tuple[Loop, ...]
+
+    def is_shared(self) -> bool:
+        return any(_is_parallel_loop(s) for s in self.nests)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """A serial loop around parallel ones: its iterations, phase after phase."""
+
+    index: int
+    loop: Loop
+    around: tuple[Loop, ...]
+    body: tuple[_Phase | _Steps, ...]
+
+
 def emit_kernel(func: Func, target: Target, symbol: str) -> str:
     """The LLVM IR module of one kernel, exported as ``symbol``."""
     module = ModuleText(target)
     nests, allocs = root_nests(func)
     buffers = [*func.params, *(b for b in allocs if b.scope == "global")]
     local = [b for b in allocs if b.scope == "local"]
-    phases = _phases(nests)
-    _require_private(phases, {b.name for b in local})
+    order = _order(nests)
+    phases = _phases_in(order)
+    _require_private([list(p.nests) for p in phases], {b.name for b in local})
     pad = vector_pad(func.body)
-    for i, phase in enumerate(phases):
-        module.functions.append(_phase_function(module, f"phase{i}", func, buffers, local, phase, pad))
-        module.functions.append(_chunk_function(func, i, len(buffers)))
-    module.functions.append(_kernel_function(symbol, phases))
+    for p in phases:
+        module.functions.append(_phase_function(module, p, func, buffers, local, pad))
+        module.functions.append(_table_function(func, p, len(buffers)))
+    for steps in _steps_in(order):
+        module.functions.append(_extent_function(module, steps, func))
+        module.functions.append(_table_function(func, steps))
+    module.functions.append(_kernel_function(symbol, func, order))
     return module.text()
 
 
@@ -70,13 +99,14 @@ def workspaces(func: Func) -> tuple[Buffer, ...]:
 
 def is_parallel(func: Func) -> bool:
     """True if more than one thread has work in the kernel."""
-    return any(_is_parallel_loop(s) for s in root_nests(func)[0])
+    return any(_has_parallel_loop(s) for s in root_nests(func)[0])
 
 
 def root_nests(func: Func) -> tuple[list[Stmt], list[Buffer]]:
     """The statements at the root in order, and the buffers allocated around them.
 
-    A local buffer that several phases use, all on thread 0, is a global one here: a stack frame ends with its phase.
+    A local buffer that several phases use, or one phase in several steps, all on thread 0, is a global one here: a
+    stack frame ends with its phase.
     """
     nests: list[Stmt] = []
     allocs: list[Buffer] = []
@@ -92,14 +122,21 @@ def root_nests(func: Func) -> tuple[list[Stmt], list[Buffer]]:
             nests.append(s)
 
     visit(store_empty_inits(func).body)
-    phases = [[(_is_parallel_loop(s), set().union(*_uses(s))) for s in phase] for phase in _phases(nests)]
-    team = {name for phase in phases for parallel, used in phase if parallel for name in used}
-    shared = {b.name for b in allocs if sum(any(b.name in used for _, used in p) for p in phases) > 1} - team
+    phases = _phases_in(_order(nests))
+    uses = [[(_is_parallel_loop(s), set().union(*_uses(s))) for s in p.nests] for p in phases]
+    team = {name for phase in uses for parallel, used in phase if parallel for name in used}
+    again = {name for p, phase in zip(phases, uses, strict=True) if p.around for _, used in phase for name in used}
+    shared = {b.name for b in allocs if sum(any(b.name in used for _, used in p) for p in uses) > 1 or b.name in again}
+    shared -= team
     return nests, [replace(b, scope="global") if b.name in shared else b for b in allocs]
 
 
 def _is_parallel_loop(s: Stmt) -> bool:
     return isinstance(s, Loop) and s.kind == "parallel"
+
+
+def _has_parallel_loop(s: Stmt) -> bool:
+    return any(isinstance(x, Loop) and x.kind == "parallel" for x in walk(s))
 
 
 def _strides(b: Buffer) -> tuple[IntExpr, ...]:
@@ -113,9 +150,10 @@ def _strides(b: Buffer) -> tuple[IntExpr, ...]:
 
 # -- functions -------------------------------------------------------------------------------------------------------
 def _phase_function(
-    module: ModuleText, name: str, func: Func, buffers: list[Buffer], local: list[Buffer], nests: list[Stmt], pad: int
+    module: ModuleText, phase: _Phase, func: Func, buffers: list[Buffer], local: list[Buffer], pad: int
 ) -> str:
-    """The internal function that runs ``nests``."""
+    """The internal function that runs the nests of a phase."""
+    name, nests = f"phase{phase.index}", phase.nests
     code = Code(module)
     ctx = Context(code, evaluate)
     shared = in_place_buffers(func)
@@ -133,10 +171,7 @@ def _phase_function(
         if b.name in read | written and (size := _bytes(b)):
             facts.append(f"dereferenceable({size})")
         params.append(f"{' '.join(facts)} %p{i}")
-    for i, d in enumerate(func.dims):
-        ctx.indexer.env[d] = f"%d{i}"
-        ctx.indexer.define(f"%d{i}", 0)
-        params.append(f"i64 %d{i}")
+    params += _integers(ctx, func, phase.around)
     emitter = StatementEmitter(ctx, func, pad, prefetches(func), streamed_blocks(func))
     for b in local:
         if b.name in read | written:
@@ -163,61 +198,145 @@ def _bytes(b: Buffer) -> int | None:
     return total
 
 
-def _chunk_function(func: Func, index: int, pointers: int) -> str:
-    """The form in which a team calls a phase: it reads pointers and dims from their tables."""
+def _integers(ctx: Context, func: Func, around: Sequence[Loop]) -> list[str]:
+    """Parameters for the dims and for the variables of the loops around, known to ``ctx`` by name."""
+    for x in around:
+        ctx.indexer.ranges[x.var] = loop_range(x.extent)
+    names = [*func.dims, *(x.var for x in around)]
+    for i, name in enumerate(names):
+        ctx.indexer.env[name] = f"%d{i}"
+        ctx.indexer.define(f"%d{i}", 0)
+    return [f"i64 %d{i}" for i in range(len(names))]
+
+
+def _extent_function(module: ModuleText, steps: _Steps, func: Func) -> str:
+    """The internal function that gives the extent of a loop around phases."""
+    code = Code(module)
+    ctx = Context(code, evaluate)
+    params = _integers(ctx, func, steps.around)
+    extent = ctx.indexer.operand(simplify(steps.loop.extent, ctx.indexer.ranges))
+    code.block.terminator = f"ret i64 {extent}"
+    return f"define internal i64 @extent{steps.index}({', '.join(params)}) nounwind {{\n{code.text()}\n}}"
+
+
+def _table_function(func: Func, item: _Phase | _Steps, pointers: int = 0) -> str:
+    """A phase in the form in which a team calls it, or an extent: pointers and integers are read from their tables."""
     lines: list[str] = []
     operands: list[str] = []
     for i in range(pointers):
         lines.append(f"  %s{i} = getelementptr ptr, ptr %args, i64 {i}")
         lines.append(f"  %p{i} = load ptr, ptr %s{i}, align 8")
         operands.append(f"ptr %p{i}")
-    for i in range(len(func.dims)):
+    for i in range(len(func.dims) + len(item.around)):
         lines.append(f"  %t{i} = getelementptr i64, ptr %dims, i64 {i}")
         lines.append(f"  %d{i} = load i64, ptr %t{i}, align 8")
         operands.append(f"i64 %d{i}")
-    operands += ["i64 %chunk", "i64 %chunks"]
-    lines += [f"  call void @phase{index}({', '.join(operands)})", "  ret void"]
-    head = f"define internal void @chunk{index}(ptr %args, ptr %dims, i64 %chunk, i64 %chunks) nounwind"
+    if isinstance(item, _Phase):
+        operands += ["i64 %chunk", "i64 %chunks"]
+        lines += [f"  call void @phase{item.index}({', '.join(operands)})", "  ret void"]
+        head = f"define internal void @chunk{item.index}(ptr %args, ptr %dims, i64 %chunk, i64 %chunks) nounwind"
+    else:
+        lines += [f"  %n = call i64 @extent{item.index}({', '.join(operands)})", "  ret i64 %n"]
+        head = f"define internal i64 @count{item.index}(ptr %dims) nounwind"
     return "\n".join([head + " {", "entry:", *lines, "}"])
 
 
-def _kernel_function(symbol: str, phases: list[list[Stmt]]) -> str:
+def _kernel_function(symbol: str, func: Func, order: Sequence[_Phase | _Steps]) -> str:
     lines: list[str] = ["  %alone = icmp eq ptr %team, null"]
-    for i, phase in enumerate(phases):
-        call = f"  call void @chunk{i}(ptr %args, ptr %dims, i64 0, i64 1)"
-        if not any(_is_shared(s) for s in phase):
-            lines.append(call)
-            continue
-        lines += [
-            f"  br i1 %alone, label %one{i}, label %many{i}",
-            f"one{i}:\n{call}\n  br label %next{i}",
-            f"many{i}:\n  %for{i} = load ptr, ptr %team, align 8",
-            f"  call void %for{i}(ptr %team, ptr @chunk{i}, ptr %args, ptr %dims)\n  br label %next{i}",
-            f"next{i}:",
-        ]
+    depth = max((len(p.around) for p in _phases_in(order)), default=0)
+    table = "%dims"
+    if depth:  # the variables of loops around phases follow the dims in a table of this call
+        table, size = "%table", len(func.dims)
+        lines.append(f"  %table = alloca [{size + depth} x i64], align 8")
+        for i in range(size):
+            lines.append(f"  %from{i} = getelementptr i64, ptr %dims, i64 {i}")
+            lines.append(f"  %dim{i} = load i64, ptr %from{i}, align 8")
+            lines.append(f"  %to{i} = getelementptr i64, ptr %table, i64 {i}")
+            lines.append(f"  store i64 %dim{i}, ptr %to{i}, align 8")
+    for item in order:
+        lines += _calls(item, table, len(func.dims))
     lines.append("  ret void")
     head = f"define void @{symbol}(ptr %args, ptr %dims, ptr %team) nounwind"
     return "\n".join([head + " {", "entry:", *lines, "}"])
 
 
-def _is_shared(s: Stmt) -> bool:
-    return isinstance(s, Loop) and s.kind == "parallel"
+def _calls(item: _Phase | _Steps, table: str, dims: int) -> list[str]:
+    """The calls that run a phase, or the loop over those that run the phases of its steps."""
+    i = item.index
+    if isinstance(item, _Steps):
+        place = dims + len(item.around)
+        return [
+            f"  %n{i} = call i64 @count{i}(ptr {table})",
+            f"  %at{i} = getelementptr i64, ptr {table}, i64 {place}",
+            f"  store i64 0, ptr %at{i}, align 8\n  br label %more{i}",
+            f"more{i}:\n  %step{i} = load i64, ptr %at{i}, align 8\n  %left{i} = icmp slt i64 %step{i}, %n{i}",
+            f"  br i1 %left{i}, label %body{i}, label %done{i}\nbody{i}:",
+            *(line for x in item.body for line in _calls(x, table, dims)),
+            f"  %last{i} = load i64, ptr %at{i}, align 8\n  %following{i} = add i64 %last{i}, 1",
+            f"  store i64 %following{i}, ptr %at{i}, align 8\n  br label %more{i}",
+            f"done{i}:",
+        ]
+    call = f"  call void @chunk{i}(ptr %args, ptr {table}, i64 0, i64 1)"
+    if not item.is_shared():
+        return [call]
+    return [
+        f"  br i1 %alone, label %one{i}, label %many{i}",
+        f"one{i}:\n{call}\n  br label %next{i}",
+        f"many{i}:\n  %for{i} = load ptr, ptr %team, align 8",
+        f"  call void %for{i}(ptr %team, ptr @chunk{i}, ptr %args, ptr {table})\n  br label %next{i}",
+        f"next{i}:",
+    ]
 
 
 # -- nests and threads -----------------------------------------------------------------------------------------------
-def _phases(nests: list[Stmt]) -> list[list[Stmt]]:
-    """Nests in runs such that each needs the one before it to be complete."""
+def _order(nests: Sequence[Stmt]) -> list[_Phase | _Steps]:
+    """The phases in the order in which they run, those inside a serial loop as its steps; indices count up."""
+    count = itertools.count()
+
+    def ordered(stmts: Sequence[Stmt], around: tuple[Loop, ...]) -> list[_Phase | _Steps]:
+        out: list[_Phase | _Steps] = []
+        for run in _phases(stmts):
+            if isinstance(loop := run[0], Loop) and _is_around_threads(loop):
+                index = next(count)
+                out.append(_Steps(index, loop, around, tuple(ordered(_flat(loop.body), (*around, loop)))))
+            else:
+                out.append(_Phase(next(count), tuple(run), around))
+        return out
+
+    return ordered(nests, ())
+
+
+def _flat(s: Stmt) -> list[Stmt]:
+    return [x for c in s.stmts for x in _flat(c)] if isinstance(s, Seq) else [s]
+
+
+def _phases_in(order: Iterable[_Phase | _Steps]) -> list[_Phase]:
+    return [p for x in order for p in ([x] if isinstance(x, _Phase) else _phases_in(x.body))]
+
+
+def _steps_in(order: Iterable[_Phase | _Steps]) -> list[_Steps]:
+    return [s for x in order if isinstance(x, _Steps) for s in (x, *_steps_in(x.body))]
+
+
+def _is_around_threads(s: Stmt) -> bool:
+    return not _is_parallel_loop(s) and _has_parallel_loop(s)
+
+
+def _phases(nests: Sequence[Stmt]) -> list[list[Stmt]]:
+    """Nests in runs such that each needs the one before it to be complete; a loop around parallel ones is alone."""
     phases: list[list[Stmt]] = []
     pending: list[tuple[bool, set[str], set[str]]] = []
+    apart = False
     for s in nests:
-        parallel = _is_parallel_loop(s)
+        parallel, around = _is_parallel_loop(s), _is_around_threads(s)
         reads, writes = _uses(s)
         clash = any((parallel or p) and bool(w & (reads | writes) or writes & r) for p, r, w in pending)
-        if clash or not phases:
+        if clash or around or apart or not phases:
             phases.append([])
             pending = []
         phases[-1].append(s)
         pending.append((parallel, reads, writes))
+        apart = around
     return phases
 
 

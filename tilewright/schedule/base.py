@@ -27,6 +27,7 @@ from tilewright.tensor_ir.ir import (
     map_expr,
     seq,
     substitute_expr,
+    walk,
     with_body,
 )
 
@@ -193,6 +194,13 @@ def simplify_stmt(s: Stmt, ranges: Ranges) -> Stmt:
     if isinstance(s, Guard):
         return Guard(simplify_expr(s.condition, ranges), simplify_stmt(s.body, ranges))
     return map_children(s, lambda c: simplify_stmt(c, ranges))
+
+
+def require_no_threads(who: Primitive, loop: Loop) -> None:
+    """Refuses a loop with a parallel one inside: threads meet in each of its iterations, one after the other."""
+    for s in walk(loop.body):
+        if isinstance(s, Loop) and s.kind == "parallel":
+            raise refuse(who, f"loop {s.var} inside is parallel")
 
 
 def with_bound(loop: Loop, new: IntExpr, old: IntExpr, ranges: Ranges) -> IntExpr:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from tilewright.core.intbounds import Ranges, simplify, upper_bound
 from tilewright.core.intexpr import ZERO, IntExpr, const, maximum, minimum
-from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt
+from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt, require_no_threads
 from tilewright.schedule.moves import (
     Site,
     block_and_path,
@@ -65,6 +65,7 @@ class ComputeAt(Primitive):
         - the block is already inside the loop
         - the loop does not come after the block
         - the loop is vectorized or inside a vectorized loop
+        - a parallel loop stands inside the loop
         - the block stands under a guard
         - an axis is ordered
         - the value reads the block's own buffer, other than to update a reduction with an initial value
@@ -139,6 +140,7 @@ class ComputeAt(Primitive):
         for s in target:
             if isinstance(s, Loop) and s.kind == "vectorized":
                 raise refuse(self, f"loop {s.var} is vectorized, lanes cannot hold a nest")
+        require_no_threads(self, loop)
 
     def _require_block(self, block: Block, path: tuple[Stmt, ...], shared: int) -> list[str | None]:
         require_no_guard(self, path[shared:])

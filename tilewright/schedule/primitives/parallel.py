@@ -1,4 +1,4 @@
-"""parallel: spread the iterations of an outermost loop over threads."""
+"""parallel: spread the iterations of an outermost loop, or of one in each step of a recurrence, over threads."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import ClassVar
 
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt
 from tilewright.tensor_ir.analysis.dependence import carried_dependences
-from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_path
-from tilewright.tensor_ir.ir import Alloc, Func, Seq
+from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_path, loop_ranges
+from tilewright.tensor_ir.ir import Alloc, Func, Loop, Seq, Stmt, walk
 
 
 @dataclass(frozen=True, slots=True)
 class Parallel(Primitive):
-    """Mark an outermost loop as parallel: its iterations are spread over the threads of the team.
+    """Mark a loop as parallel: its iterations are spread over the threads of the team.
+
+    The loop is outermost, or the loops around it are those of a recurrence, which run in order: then the threads meet
+    in each of their iterations.
 
     Rewrite:
         for i in N: S[i]
@@ -25,7 +28,8 @@ class Parallel(Primitive):
     Refuses:
         - the loop is not there
         - the loop is not serial
-        - the loop is not at the root
+        - the loop is inside one that is not a step of a recurrence
+        - the loop is inside a parallel loop or around one
         - a local buffer is allocated around the loop
         - the loop is a reduce axis or an ordered axis
         - the loop carries a dependence
@@ -40,8 +44,11 @@ class Parallel(Primitive):
         if loop.kind != "serial":
             raise refuse(self, f"expected a serial loop, got a {loop.kind} one")
         around = loop_path(func, self.loop)[:-1]
+        nested = [s for s in (*around, *walk(loop.body)) if isinstance(s, Loop) and s.kind == "parallel"]
+        if nested:
+            raise refuse(self, f"loop {nested[0].var} is parallel already, and one of them is inside the other")
         for s in around:
-            if not isinstance(s, (Seq, Alloc)):
+            if not isinstance(s, (Seq, Alloc)) and not _is_step(s):
                 raise refuse(self, f"expected a loop at the root, got one inside {getattr(s, 'var', 'a guard')}")
             if isinstance(s, Alloc) and s.buffer.scope == "local":
                 raise refuse(self, f"local buffer {s.buffer.name}, private to one thread, is allocated around the loop")
@@ -49,6 +56,14 @@ class Parallel(Primitive):
             driven = [a for a, e in zip(b.axes, b.bindings, strict=True) if self.loop in e.free_vars()]
             if driven and all(a.kind != "spatial" for a in driven):
                 raise refuse(self, f"{driven[0].kind} axis {driven[0].name} of block {b.name} runs with this loop")
-        for d in carried_dependences(loop, (self.loop,), {}):
+        for d in carried_dependences(loop, (self.loop,), loop_ranges(s for s in around if isinstance(s, Loop))):
             raise refuse(self, f"the loop carries a dependence: {d}")
         return replace_stmt(func, loop, dataclasses.replace(loop, kind="parallel"))
+
+
+def _is_step(s: Stmt) -> bool:
+    """True for a serial loop that must run in order, or only once."""
+    if not isinstance(s, Loop) or s.kind != "serial":
+        return False
+    bound = [(a, e) for b in blocks_in(s.body) for a, e in zip(b.axes, b.bindings, strict=True)]
+    return s.extent == 1 or any(a.kind == "ordered" and s.var in e.free_vars() for a, e in bound)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from tilewright.core.intbounds import Ranges, is_nonneg, loop_range, simplify
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var, of_atom, var
-from tilewright.schedule.base import Primitive, find_buffer, find_loop, refuse, replace_stmt
+from tilewright.schedule.base import Primitive, find_buffer, find_loop, refuse, replace_stmt, require_no_threads
 from tilewright.schedule.moves import (
     alloc_of,
     block_and_path,
@@ -52,6 +52,7 @@ class ReverseComputeAt(Primitive):
         - the block is already inside the loop
         - the loop does not come before the block
         - the loop is vectorized or inside a vectorized loop
+        - a parallel loop stands inside the loop
         - the block or its producer stands under a guard
         - an axis of the block is ordered
         - another statement writes the block's buffer
@@ -132,6 +133,7 @@ class ReverseComputeAt(Primitive):
         for s in target:
             if isinstance(s, Loop) and s.kind == "vectorized":
                 raise refuse(self, f"loop {s.var} is vectorized, lanes cannot hold a nest")
+        require_no_threads(self, loop)
         for name in sorted({x.buffer for x in loads_of(block)} | {block.buffer}):
             alloc = alloc_of(func, name)
             if alloc is not None and not any(alloc is s for s in target):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.core.intbounds import upper_bound
-from tilewright.schedule.base import Primitive, find_nested_loop, refuse, replace_stmt
+from tilewright.schedule.base import Primitive, find_nested_loop, refuse, replace_stmt, require_no_threads
 from tilewright.tensor_ir.analysis.scopes import loop_ranges
 from tilewright.tensor_ir.ir import Func
 
@@ -27,6 +27,7 @@ class Unroll(Primitive):
     Refuses:
         - the loop is not there
         - the loop is not serial
+        - a parallel loop stands inside
         - the extent has no constant upper bound
         - more than 1024 copies
     Cost: code size grows by the extent; loop overhead goes, and values can stay in registers.
@@ -39,6 +40,7 @@ class Unroll(Primitive):
         loop, outer = find_nested_loop(func, self.loop, self)
         if loop.kind != "serial":
             raise refuse(self, f"expected a serial loop, got a {loop.kind} one")
+        require_no_threads(self, loop)
         bound = upper_bound(loop.extent, loop_ranges(outer))
         if bound is None:
             raise refuse(self, f"expected an extent with a constant upper bound, got {loop.extent}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.core.intbounds import upper_bound
-from tilewright.schedule.base import Primitive, find_nested_loop, refuse, replace_stmt
+from tilewright.schedule.base import Primitive, find_nested_loop, refuse, replace_stmt, require_no_threads
 from tilewright.tensor_ir.analysis.dependence import carried_dependences
 from tilewright.tensor_ir.analysis.scopes import loop_ranges
 from tilewright.tensor_ir.ir import Alloc, Block, Func, Loop, walk
@@ -36,6 +36,7 @@ class Vectorize(Primitive):
         - the extent of a loop inside uses the variable
         - a loop inside or outside is vectorized already
         - an opaque loop stands inside
+        - a parallel loop stands inside
         - a buffer is allocated inside
         - the loop carries a dependence
     Cost: vector registers; loads and stores are contiguous only for stride 1.
@@ -48,6 +49,7 @@ class Vectorize(Primitive):
         loop, outer = find_nested_loop(func, self.loop, self)
         if loop.kind != "serial":
             raise refuse(self, f"expected a serial loop, got a {loop.kind} one")
+        require_no_threads(self, loop)
         ranges = loop_ranges(outer)
         bound = upper_bound(loop.extent, ranges)
         if bound is None:

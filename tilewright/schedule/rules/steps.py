@@ -3,15 +3,19 @@
 The shared loops stay as they are, and each block is scheduled below them: a reduction as a register tile of its
 innermost result loops (initial values first, then its own loops around the tile), everything else as vectors. Of the
 shared loops, the outermost is spread over threads if its iterations are independent (the directions of a recurrence).
+Otherwise the threads share each large reduction in every step: each keeps its part of the weights in its own cache.
+Decision: ``<block>.parallel``, 1 if they do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 
 from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
+from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import (
     all_blocks,
     block_accesses,
@@ -22,11 +26,14 @@ from tilewright.schedule.rules.facts import (
     total_nanoseconds,
     widest_itemsize,
 )
-from tilewright.schedule.rules.parallelism import is_worth_spreading
+from tilewright.schedule.rules.parallelism import MIN_NANOSECONDS, is_worth_spreading
 from tilewright.schedule.rules.spatial import schedule_spatial
 from tilewright.schedule.rules.tiles import write_out
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import find_block
+from tilewright.tensor_ir.analysis.scopes import blocks_in, find_block
+
+_STREAM_RATE = 50.0
+"""Bytes a nanosecond of weights that stay in the last-level cache from step to step."""
 
 
 def steps_rule(s: Schedule, block: str, target: Target) -> bool:
@@ -78,9 +85,25 @@ def _largest_first(s: Schedule, block: str, loops: Sequence[str]) -> list[str]:
 
 
 def _spread(s: Schedule, loop: str, target: Target) -> None:
-    """Threads over the outermost shared loop if that is legal and worth it."""
+    """Threads over the outermost shared loop if that is legal and worth it; or over the reductions of each step."""
     inside = _inside(s, loop)
     extent = next(x.extent for x in loops_of(s.func, inside[0]) if x.var == loop)
-    if extent == 1 or not is_worth_spreading(total_nanoseconds(s.func, inside), target):
+    worth = extent != 1 and is_worth_spreading(total_nanoseconds(s.func, inside), target)
+    if worth and s.attempt(lambda a: a.parallel(loop)):
         return
-    s.attempt(lambda a: a.parallel(loop))
+    for name in inside:
+        if is_reduction(find_block(s.func, name)):
+            s.attempt(partial(_spread_step, block=name, target=target))
+
+
+def _spread_step(s: Schedule, block: str, target: Target) -> None:
+    """Threads over the outermost loop that a reduction has for itself, if one step of it is work enough."""
+    buffer, steps = find_block(s.func, block).buffer, reduce_loops(s.func, block)
+    own = [x for x in loops_of(s.func, block) if {b.buffer for b in blocks_in(x.body)} == {buffer}]
+    points = prod(x.extent.value() or 1 for x in own)
+    nanoseconds = points * widest_itemsize(s.func, block) / _STREAM_RATE
+    if target.threads == 1 or not own or own[0].var in steps or nanoseconds < MIN_NANOSECONDS / 4:
+        return
+    worth = int(is_worth_spreading(nanoseconds, target))
+    if choose_number(s, f"{block}.parallel", (0, 1), worth):
+        s.parallel(own[0].var)

@@ -13,6 +13,7 @@ from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.errors import InputError, InternalError
 from tilewright.core.intexpr import IntExpr, ceildiv, const, minimum, of_atom, var
+from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import (
     Alloc,
@@ -34,6 +35,7 @@ from tilewright.tensor_ir.ir import (
     Store,
     seq,
 )
+from tilewright.tests.schedule.kernels import stepped
 from tilewright.tests.tensor_ir.programs import PROGRAMS
 from tilewright.tests.tensor_ir.random_programs import random_program
 
@@ -321,3 +323,18 @@ def test_wrong_arguments() -> None:
         kernel([np.zeros(1, np.float32)], {})
     with pytest.raises(InputError, match="input A: expected float32"):
         kernel([np.zeros(2, np.float32)], {"n": 1})
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("steps", [0, 1, 7])
+@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+def test_threads_meet_in_each_step_of_a_recurrence(steps: int, threads: int, symbolic: bool) -> None:
+    s = Schedule(stepped(var("n") if symbolic else steps, 37))
+    product, state = s.loops("Rh")[1], s.loops("next")[1]
+    s.parallel(product)
+    s.parallel(state)
+    assert is_parallel(s.func)
+    rng = np.random.default_rng(steps)
+    x, r = rng.standard_normal((steps, 37)).astype(np.float32), rng.standard_normal((37, 37)).astype(np.float32) / 6
+    for _ in range(5):
+        check(s.func, x, r, threads=threads, **({"n": steps} if symbolic else {}))

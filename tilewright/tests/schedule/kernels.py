@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.core import dtypes
 from tilewright.core.intexpr import IntLike, as_expr, ceildiv
 from tilewright.tensor_ir.compute import (
+    Recurrence,
     build_func,
     compute,
     in_range,
@@ -14,6 +15,7 @@ from tilewright.tensor_ir.compute import (
     reduce_axis,
     select,
     sum_over,
+    update,
 )
 from tilewright.tensor_ir.ir import Func
 
@@ -64,3 +66,16 @@ def softmax_like(m: IntLike, n: IntLike) -> Func:
     ex = compute("ex", (m, n), lambda i, j: (x[i, j] - mx[i]) * 2)
     sm = compute("sm", (m,), lambda i: sum_over(ex[i, r2], r2))
     return build_func("softmax_like", [x], [compute("Y", (m, n), lambda i, j: ex[i, j] - sm[i])], [mx, ex, sm])
+
+
+def stepped(steps: IntLike, size: int) -> Func:
+    """``h[s + 1] = R h[s] + 2 x[s]``, the doubled inputs a stage before the steps, and the last state"""
+    x, r = placeholder("x", (steps, size), f32), placeholder("R", (size, size), f32)
+    double = compute("T", (steps, size), lambda s, j: x[s, j] + x[s, j])
+    state = compute("h", (as_expr(steps) + 1, size), lambda s, j: r[0 * s, j])
+    k = reduce_axis(size, "k")
+    product = compute("Rh", (steps, size), lambda s, j: sum_over(state[s, k] * r[k, j], k))
+    step = update("next", state, (steps, size), lambda s, j: ((s + 1, j), product[s, j] + double[s, j]), (0,))
+    out = compute("out", (size,), lambda j: state[steps, j])
+    shared = Recurrence((("step", as_expr(steps)),), (product, step))
+    return build_func("stepped", [x, r], [out], [double, state, shared])

@@ -10,6 +10,7 @@ from tilewright.tensor_ir.compute import index_value as index
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import blur, check, check_refusals, f32, matmul_relu, row_max
+from tilewright.tests.schedule.kernels import stepped
 from tilewright.tests.schedule.stages import (
     GUARDED_PRODUCER,
     INPUT_WRITTEN_AGAIN,
@@ -199,6 +200,11 @@ def test_refusals():
                 VECTORIZED_CONSUMER,
                 'compute_at("T", loop="j")',
                 "compute_at(T): loop j is vectorized, lanes cannot hold a nest",
+            ),
+            "a parallel loop stands inside the loop": (
+                stepped(3, 8),
+                'parallel("Rh_j")\ncompute_at("T", loop="step")',
+                "compute_at(T): loop Rh_j inside is parallel",
             ),
             "the block stands under a guard": (
                 GUARDED_PRODUCER,

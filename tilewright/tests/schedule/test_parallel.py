@@ -1,6 +1,9 @@
-from tilewright.core.intexpr import var
+import pytest
+
+from tilewright.core.intexpr import IntLike, var
 from tilewright.schedule.primitives.parallel import Parallel
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise, matmul, matmul_relu, row_max
+from tilewright.tests.schedule.kernels import stepped
 
 N = var("n")
 
@@ -40,6 +43,11 @@ def test_every_nest_of_a_chain():
     check(matmul_relu(N, 3, 4), 'parallel("C_i")\nparallel("E_i")\nparallel("D_i")')
 
 
+@pytest.mark.parametrize("steps", [0, 1, 5, N])
+def test_a_loop_in_each_step_of_a_recurrence(steps: IntLike):
+    check(stepped(steps, 8), 'parallel("Rh_j")\nparallel("next_i1")')
+
+
 def test_refusals():
     f = matmul(N, 4, 5)
     check_refusals(
@@ -51,8 +59,13 @@ def test_refusals():
             "the loop is not serial": (
                 f, 'unroll("C_j")\nparallel("C_j")', "parallel(C_j): expected a serial loop, got a unrolled one",
             ),
-            "the loop is not at the root": (
+            "the loop is inside one that is not a step of a recurrence": (
                 f, 'parallel("C_j")', "parallel(C_j): expected a loop at the root, got one inside C_i",
+            ),
+            "the loop is inside a parallel loop or around one": (
+                f,
+                'parallel("C_i")\nparallel("C_j")',
+                "parallel(C_j): loop C_i is parallel already, and one of them is inside the other",
             ),
             "a local buffer is allocated around the loop": (
                 row_max(8, 4),

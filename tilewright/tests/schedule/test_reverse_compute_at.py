@@ -15,6 +15,7 @@ from tilewright.tensor_ir.compute import (
 from tilewright.tensor_ir.compute import index_value as index
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import blur, check, check_refusals, f32
+from tilewright.tests.schedule.kernels import stepped
 from tilewright.tests.schedule.stages import GUARDED_CONSUMER, PARTIAL_CONSUMER, SCOPED_INPUT, STRIDED_CONSUMER
 
 N = var("n")
@@ -147,6 +148,11 @@ def test_refusals():
                 chain(N),
                 'vectorize("T_j")\nreverse_compute_at("C", loop="T_j")',
                 "reverse_compute_at(C): loop T_j is vectorized, lanes cannot hold a nest",
+            ),
+            "a parallel loop stands inside the loop": (
+                stepped(3, 8),
+                'parallel("Rh_j")\nreverse_compute_at("out", loop="step")',
+                "reverse_compute_at(out): loop Rh_j inside is parallel",
             ),
             "the block or its producer stands under a guard": (
                 GUARDED_CONSUMER,

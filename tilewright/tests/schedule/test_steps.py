@@ -70,6 +70,35 @@ def test_chains_that_read_each_other_stay_on_one_thread():
     assert after["chain"] == "serial"
 
 
+def in_panels(steps: IntLike, size: int) -> Func:
+    """One chain ``h[s + 1] = R h[s]`` with R in panels of 16 columns."""
+    r = placeholder("R", (size // 16, size, 16), dtypes.float32)
+    state = compute("h", (as_expr(steps) + 1, size), lambda s, j: r[0 * s, j, 0])
+    k = reduce_axis(size, "k")
+    product = compute(
+        "Rh", (steps, size // 16, 16), lambda s, no, ni: sum_over(state[s, k] * r[no, k, ni], k)
+    )
+    step = update("next", state, (steps, size), lambda s, j: ((s + 1, j), product[s, j // 16, j % 16]), (0,))
+    out = compute("out", (size,), lambda j: state[steps, j])
+    shared = Recurrence((("step", as_expr(steps)),), (product, step))
+    return build_func("in_panels", [r], [out], [state, shared])
+
+
+@pytest.mark.parametrize(
+    ("steps", "size", "kind"), [(8, 512, "parallel"), (var("n"), 512, "parallel"), (8, 128, "serial")]
+)
+def test_threads_share_a_large_product_of_each_step_of_one_chain(steps: IntLike, size: int, kind: str):
+    after = kinds(scheduled(in_panels(steps, size)).func)
+    assert after["step"] == "serial"
+    assert after["Rh_no"] == kind
+
+
+def test_one_thread_takes_all_of_a_step():
+    s = Schedule(in_panels(8, 512))
+    assert steps_rule(s, "Rh", TARGET.with_threads(1))
+    assert "parallel" not in kinds(s.func).values()
+
+
 def test_a_nest_of_its_own_is_left_to_other_rules():
     s = Schedule(linear_recurrence(2, 3, 8))
     assert not steps_rule(s, "out", TARGET)

@@ -1,6 +1,7 @@
 from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.unroll import Unroll
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise
+from tilewright.tests.schedule.kernels import stepped
 
 N = var("n")
 
@@ -29,6 +30,9 @@ def test_refusals():
             ),
             "the loop is not serial": (
                 f, 'parallel("B_i")\nunroll("B_i")', "unroll(B_i): expected a serial loop, got a parallel one",
+            ),
+            "a parallel loop stands inside": (
+                stepped(3, 8), 'parallel("Rh_j")\nunroll("step")', "unroll(step): loop Rh_j inside is parallel",
             ),
             "the extent has no constant upper bound": (
                 f, 'unroll("B_i")', "unroll(B_i): expected an extent with a constant upper bound, got n",

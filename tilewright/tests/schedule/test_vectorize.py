@@ -2,6 +2,7 @@ from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.vectorize import Vectorize
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise, matmul, prefix_sum
+from tilewright.tests.schedule.kernels import stepped
 from tilewright.tests.schedule.stages import PRIVATE
 
 N = var("n")
@@ -68,6 +69,9 @@ def test_refusals():
             ),
             "an opaque loop stands inside": (
                 g, 'blockize("C_j")\nvectorize("C_i")', "vectorize(C_i): loop C_j inside is opaque; it has no lanes",
+            ),
+            "a parallel loop stands inside": (
+                stepped(3, 8), 'parallel("Rh_j")\nvectorize("step")', "vectorize(step): loop Rh_j inside is parallel",
             ),
             "a buffer is allocated inside": (
                 PRIVATE, 'vectorize("j")', "vectorize(j): buffer t is allocated inside; its lanes would share it",
