@@ -1,6 +1,6 @@
 """A function as LLVM IR: the kernel that the runtime calls, and inside it the nests that threads share.
 
-``void kernel(ptr args, ptr dims, ptr team)`` runs phase after phase. A phase is a run of root nests that may go on at
+``void kernel(ptr args, ptr dims, ptr team)`` runs phase after phase. A phase is a run of nests that may go on at
 once: a new one begins between two nests of which at least one is parallel if one writes what the other uses. A serial
 loop around parallel ones is run by the kernel itself, with the phases of its body in each iteration. A phase
 with a parallel loop is handed to the team (:mod:`tilewright.codegen.team`) as ``void phase(ptr args, ptr dims, i64
@@ -105,8 +105,7 @@ def is_parallel(func: Func) -> bool:
 def root_nests(func: Func) -> tuple[list[Stmt], list[Buffer]]:
     """The statements at the root in order, and the buffers allocated around them.
 
-    A local buffer that several phases use, or one phase in several steps, all on thread 0, is a global one here: a
-    stack frame ends with its phase.
+    A local buffer that several phases use, all on thread 0, is a global one here: a stack frame ends with its phase.
     """
     nests: list[Stmt] = []
     allocs: list[Buffer] = []
@@ -125,8 +124,7 @@ def root_nests(func: Func) -> tuple[list[Stmt], list[Buffer]]:
     phases = _phases_in(_order(nests))
     uses = [[(_is_parallel_loop(s), set().union(*_uses(s))) for s in p.nests] for p in phases]
     team = {name for phase in uses for parallel, used in phase if parallel for name in used}
-    again = {name for p, phase in zip(phases, uses, strict=True) if p.around for _, used in phase for name in used}
-    shared = {b.name for b in allocs if sum(any(b.name in used for _, used in p) for p in uses) > 1 or b.name in again}
+    shared = {b.name for b in allocs if sum(any(b.name in used for _, used in p) for p in uses) > 1}
     shared -= team
     return nests, [replace(b, scope="global") if b.name in shared else b for b in allocs]
 

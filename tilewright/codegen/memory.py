@@ -278,8 +278,10 @@ def _store_vector(ctx: Context, info: BufferInfo, base: IntExpr, raw: Value, lan
         code.module.declare(name, "void", (raw.full, "ptr", "i32", lanes.mask.full))
         code.line(f"call void @{name}({raw.typed}, ptr {ptr}, i32 {info.dtype.itemsize}, {lanes.mask.typed})")
         return
-    if ctx.streaming and lanes.mask is None and _is_multiple(ctx.indexer.linear(base), lanes.count):
-        _store_streaming(ctx, info, ptr, raw)
+    unit = code.target.lanes(info.dtype.itemsize)
+    whole = lanes.mask is None and lanes.count % unit == 0
+    if ctx.streaming and whole and _is_multiple(ctx.indexer.linear(base), unit):
+        _store_streaming(ctx, info, ptr, raw, unit * info.dtype.itemsize)
         return
     code.line(f"store {raw.typed}, ptr {ptr}, {_align(info)}")
 
@@ -288,9 +290,9 @@ def _is_multiple(form: Linear, count: int) -> bool:
     return form.const % count == 0 and all(c % count == 0 for c in form.terms.values())
 
 
-def _store_streaming(ctx: Context, info: BufferInfo, ptr: str, raw: Value) -> None:
-    """A whole vector past the caches if the buffer starts at a multiple of its size, else as usual."""
-    code, size = ctx.code, raw.lanes * info.dtype.itemsize
+def _store_streaming(ctx: Context, info: BufferInfo, ptr: str, raw: Value, size: int) -> None:
+    """Whole registers of ``size`` bytes past the caches if the buffer starts at a multiple of it, else as usual."""
+    code = ctx.code
     ctx.has_streamed = True
     number = ctx.indexer.pure(0, f"ptrtoint ptr {info.pointer} to i64")
     rest = ctx.indexer.pure(0, f"and i64 {number}, {size - 1}")

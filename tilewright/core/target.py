@@ -30,6 +30,11 @@ class Target:
     threads: int
     has_fma: bool = True
 
+    @property
+    def largest_cache(self) -> int:
+        """Bytes of the largest cache."""
+        return max(self.l2_bytes, self.l3_bytes)
+
     def lanes(self, itemsize: int) -> int:
         """Elements of ``itemsize`` bytes in one vector register (at least 1)."""
         return max(1, self.vector_bits // (8 * itemsize))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tilewright.core.intbounds import is_nonneg
 from tilewright.core.intexpr import ZERO, IntExpr, as_var, product
 from tilewright.core.memo import by_identity
-from tilewright.schedule.base import Primitive, find_block, refuse, replace_stmt
+from tilewright.schedule.base import Primitive, find_block, refuse, replace_stmt, require_no_threads
 from tilewright.tensor_ir.analysis.dependence import is_injective
 from tilewright.tensor_ir.analysis.scopes import block_path, loads_of, loop_ranges, loops_around, path_to
 from tilewright.tensor_ir.analysis.sweeps import covers_once
@@ -193,13 +193,17 @@ def require_first_step(who: Primitive, block: Block, loops: Iterable[Loop]) -> N
             raise refuse(who, f"reduce axis {a.name} = {b} does not start at 0 in the nest")
 
 
-def require_local(who: Primitive, shape: Sequence[IntExpr], path: Iterable[Stmt]) -> None:
-    """Refuses a local buffer at the root for a block at ``path``: of unknown size, or private to another thread."""
+def require_local(who: Primitive, shape: Sequence[IntExpr], path: tuple[Stmt, ...]) -> None:
+    """Refuses a local buffer at the root for a block at ``path``: of unknown size, private to another thread, or around
+    threads that stand beside the block."""
     if not all(d.is_const for d in shape):
         raise refuse(who, f"expected a constant shape for local scope, got ({', '.join(map(str, shape))})")
     for s in path:
         if isinstance(s, Loop) and s.kind == "parallel":
             raise refuse(who, f"the block is inside parallel loop {s.var}, whose threads do not share local buffers")
+    nest = root_statement(path)
+    if isinstance(nest, Loop):
+        require_no_threads(who, nest)
 
 
 def root_statement(path: tuple[Stmt, ...]) -> Stmt:

@@ -21,7 +21,7 @@ the other loops, in the place of the outermost loop that drives a reduce axis: n
 axis as well (:mod:`tilewright.tensor_ir.empty_reductions`). An ``ordered`` axis must run in increasing order on one
 thread (scans, scatters).
 
-Loop kinds: ``serial``; ``parallel`` (iterations spread over threads; outermost loops of the function only);
+Loop kinds: ``serial``; ``parallel`` (iterations spread over threads; only serial loops stand around it);
 ``vectorized`` (constant upper bound of the extent; lanes run at once, those at or above the extent are masked off);
 ``unrolled`` (likewise, written out); ``opaque`` (as serial, and a unit with all that it holds: schedule steps work
 around it, none reaches inside). Names of loops, buffers and blocks are unique in a function: they are the references

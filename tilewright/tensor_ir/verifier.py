@@ -8,7 +8,7 @@
  6. a block has one binding for each axis, and its axis names are unique
  7. a reduction block loads the element that it stores; only reduction blocks have an init
  8. vectorized and unrolled loops have a constant upper bound
- 9. parallel loops are outermost: only serial loops, sequences and allocations of global buffers around them
+ 9. only serial loops, sequences and allocations of global buffers stand around parallel loops
 10. allocations of global buffers stand at the root; allocations inside parallel loops are local
 11. a sequence holds no sequence directly and is not of length 1
 12. indices are not provably out of bounds, bindings not provably outside their axes (what is not decided is allowed)
@@ -281,13 +281,13 @@ def check_constant_bounds(func: Func) -> None:
 
 
 def check_parallel(func: Func) -> None:
-    """9. parallel loops are outermost."""
+    """9. only serial loops and allocations of global buffers stand around parallel loops."""
     for s, above in _paths(func.body):
         if isinstance(s, Loop) and s.kind == "parallel":
             for a in above:
                 if not isinstance(a, (Seq, Alloc)) and not (isinstance(a, Loop) and a.kind == "serial"):
                     inside = f"{a.kind} loop {a.var}" if isinstance(a, Loop) else "a guard"
-                    _fail(9, func, s.var, f"a parallel loop must be outermost, but it is inside {inside}", s)
+                    _fail(9, func, s.var, f"only serial loops may stand around a parallel loop, not {inside}", s)
                 if isinstance(a, Alloc) and a.buffer.scope != "global":
                     _fail(9, func, s.var, f"a parallel loop must not stand inside local buffer {a.buffer.name}", s)
 

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt
+from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt, require_no_threads
 from tilewright.tensor_ir.ir import Func, Loop, walk
 
 
@@ -26,6 +26,7 @@ class Blockize(Primitive):
     Refuses:
         - the loop is not there
         - the loop is not serial
+        - a parallel loop stands inside
         - an opaque loop stands inside
     Cost: none.
     """
@@ -40,4 +41,5 @@ class Blockize(Primitive):
         for s in walk(loop.body):
             if isinstance(s, Loop) and s.kind == "opaque":
                 raise refuse(self, f"loop {s.var} inside is opaque already")
+        require_no_threads(self, loop)
         return replace_stmt(func, loop, dataclasses.replace(loop, kind="opaque"))

@@ -48,6 +48,7 @@ class CacheRead(Primitive):
         - an intermediate buffer is not proved to be written whole
         - to local: the shape is not constant
         - to local: the block is inside a parallel loop
+        - to local: a parallel loop stands in the block's nest
     Cost: one copy of the buffer; pays off when the copy is moved to where it is used often or with better strides.
     """
 

@@ -28,7 +28,7 @@ class Parallel(Primitive):
     Refuses:
         - the loop is not there
         - the loop is not serial
-        - the loop is inside one that is not a step of a recurrence
+        - the loop is inside one that is neither a step of a recurrence nor of one iteration
         - the loop is inside a parallel loop or around one
         - a local buffer is allocated around the loop
         - the loop is a reduce axis or an ordered axis
@@ -49,7 +49,8 @@ class Parallel(Primitive):
             raise refuse(self, f"loop {nested[0].var} is parallel already, and one of them is inside the other")
         for s in around:
             if not isinstance(s, (Seq, Alloc)) and not _is_step(s):
-                raise refuse(self, f"expected a loop at the root, got one inside {getattr(s, 'var', 'a guard')}")
+                inside = getattr(s, "var", "a guard")
+                raise refuse(self, f"expected a loop at the root or in a step of a recurrence, got one inside {inside}")
             if isinstance(s, Alloc) and s.buffer.scope == "local":
                 raise refuse(self, f"local buffer {s.buffer.name}, private to one thread, is allocated around the loop")
         for b in blocks_in(loop.body):

@@ -72,14 +72,14 @@ def row_to_fetch(s: Schedule, stage: str, target: Target) -> str | None:
     block = find_block(s.func, stage)
     if not is_spatial(block) or expr_cost(block.value) < _LONG:
         return None
-    cache = max(target.l2_bytes, target.l3_bytes)
     params = {b.name: b for b in s.func.params[: len(s.func.params) - s.func.outputs]}
     for x in loads(block.value):
         if x.buffer in params and x.indices:
             source = params[x.buffer]
             size, row = (product(d).value() for d in (source.shape, source.shape[-1:]))
-            if size is not None and row is not None and size * source.dtype.itemsize > cache:
-                return x.buffer if 4 * row * source.dtype.itemsize <= target.l2_bytes else None
+            if size is not None and row is not None and size * source.dtype.itemsize > target.largest_cache:
+                fits = LINE_BYTES <= row * source.dtype.itemsize <= target.l2_bytes // 4
+                return x.buffer if fits else None
     return None
 
 

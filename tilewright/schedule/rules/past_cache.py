@@ -21,7 +21,7 @@ def stream_if_large(s: Schedule, block: str, target: Target) -> None:
     if size is None or not loops or buffer.name not in output_buffers(s.func) or consumers(s.func, buffer.name):
         return
     size *= buffer.dtype.itemsize
-    cache = max(target.l3_bytes, target.l2_bytes)
+    cache = target.largest_cache
     if 2 * size >= cache and s.sample_categorical(f"{block}.stream", (0, 1), int(size > cache)):
         s.annotate(loops[0], KEY, buffer.name)
 

@@ -4,7 +4,7 @@ Each row belongs to one thread; the stages of a row run one after the other on a
 reduction keeps several vectors of partial results (``rfactor``) and combines them at the end of the row. Decisions:
 ``<block>.partials``, how many vectors, ``<stage>.stage``, whether a stage is kept for the row or computed again where
 it is read, ``<consumer>.rows``, how many rows go through the stages together, and those of
-:mod:`.parallelism` and :mod:`.past_cache`.
+:mod:`.parallelism`, :mod:`.past_cache` and :mod:`.ahead`.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def transpose_rule(s: Schedule, block: str, target: Target) -> bool:
 def _is_large(s: Schedule, block: str, target: Target) -> bool:
     """True if no cache holds what ``block`` writes."""
     size = product(find_buffer(s.func, find_block(s.func, block).buffer).shape).value()
-    return size is not None and float32.itemsize * size > max(target.l2_bytes, target.l3_bytes)
+    return size is not None and float32.itemsize * size > target.largest_cache
 
 
 def _schedule_blocks(s: Schedule, block: str, run: int, depth: int, target: Target) -> None:

@@ -15,7 +15,7 @@ KEY = "stream"
 
 
 def streamed_blocks(func: Func) -> frozenset[str]:
-    """Names of the blocks that store into a parameter inside a loop which names it."""
+    """Names of the blocks that store into a result inside a loop which names it."""
     outputs = {b.name for b in func.params[len(func.params) - func.outputs :]}
     found: set[str] = set()
     for s in walk(func.body):

@@ -83,6 +83,22 @@ def test_rows_that_start_anywhere_are_stored_as_usual() -> None:
     assert "!nontemporal" not in emit_kernel(s.func, detect_host(), "k")
 
 
+@pytest.mark.parametrize(
+    ("width", "streams"), [(1, False), (4, False), (12, False), (13, False), (8, True), (24, True)]
+)
+def test_whole_registers_only(width: int, streams: bool) -> None:
+    """What fills no register would go alone into a line that stores of its neighbours have just fetched."""
+    s = Schedule(relu(16, width))
+    i, j = s.loops("B")
+    if width % 8:
+        _, inner = s.split(j, (None, 4 if width % 4 == 0 else 1))
+        s.vectorize(inner)
+    else:
+        s.vectorize(j)
+    s.annotate(i, KEY, "B")
+    assert ("!nontemporal" in emit_kernel(s.func, detect_host(), "k")) == streams
+
+
 def test_a_name_that_is_no_result_does_nothing() -> None:
     s = Schedule(relu(16, 16))
     s.annotate(s.loops("B")[0], KEY, "A")

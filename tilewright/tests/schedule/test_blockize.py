@@ -5,6 +5,7 @@ from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.blockize import Blockize
 from tilewright.schedule.trace import Trace
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise, matmul, matmul_relu
+from tilewright.tests.schedule.kernels import stepped
 
 N = var("n")
 
@@ -70,6 +71,11 @@ def test_refusals():
             ),
             "the loop is not serial": (
                 f, 'parallel("B_i")\nblockize("B_i")', "blockize(B_i): expected a serial loop, got a parallel one",
+            ),
+            "a parallel loop stands inside": (
+                stepped(5, 8),
+                'parallel("next_i1")\nblockize("step")',
+                "blockize(step): loop next_i1 inside is parallel",
             ),
             "an opaque loop stands inside": (
                 f, 'blockize("B_j")\nblockize("B_i")', "blockize(B_i): loop B_j inside is opaque already",

@@ -2,6 +2,7 @@ from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.cache_read import CacheRead
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import blur, check, check_refusals, matmul, row_max
+from tilewright.tests.schedule.kernels import stepped
 
 N = var("n")
 
@@ -116,6 +117,11 @@ def test_refusals():
                 blur(4),
                 'parallel("T_i")\ncache_read("T", buffer="A", scope="local")',
                 "cache_read(T): the block is inside parallel loop T_i, whose threads do not share local buffers",
+            ),
+            "to local: a parallel loop stands in the block's nest": (
+                stepped(5, 8),
+                'parallel("next_i1")\ncache_read("Rh", buffer="R", scope="local")',
+                "cache_read(Rh): loop next_i1 inside is parallel",
             ),
         },
     )

@@ -18,6 +18,7 @@ from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule import fuzz_nests as nests
 from tilewright.tests.schedule import helper
+from tilewright.tests.schedule.kernels import stepped
 
 N = var("n")
 
@@ -278,7 +279,18 @@ CASES: dict[str, tuple[Func, str, str]] = {
         "the loop carries a dependence: O depends on O",
     ),
     # a team inside each iteration is not what a kernel has
-    "parallel inside a loop": (PRODUCT, 'parallel("C_j")', "expected a loop at the root, got one inside C_i"),
+    "parallel inside a loop": (
+        PRODUCT, 'parallel("C_j")', "expected a loop at the root or in a step of a recurrence, got one inside C_i",
+    ),
+    # threads meet in each step, and a local buffer around the steps is one thread's
+    "a local copy around the threads of a step": (
+        stepped(5, 8), 'parallel("next_i1")\ncache_read("Rh", buffer="R", scope="local")',
+        "loop next_i1 inside is parallel",
+    ),
+    # what is one unit for the schedule runs on one thread
+    "blockize around the threads of a step": (
+        stepped(5, 8), 'parallel("next_i1")\nblockize("step")', "loop next_i1 inside is parallel",
+    ),
     # every thread has its own stack
     "parallel below a local buffer": (
         PRODUCT, 'set_scope("C", scope="local")\nparallel("E_i")', "local buffer C, private to one thread",

@@ -1,7 +1,9 @@
 import pytest
 
+from tilewright.core.errors import ScheduleError
 from tilewright.core.intexpr import IntLike, var
 from tilewright.schedule.primitives.parallel import Parallel
+from tilewright.schedule.trace import Trace
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise, matmul, matmul_relu, row_max
 from tilewright.tests.schedule.kernels import stepped
 
@@ -48,6 +50,15 @@ def test_a_loop_in_each_step_of_a_recurrence(steps: IntLike):
     check(stepped(steps, 8), 'parallel("Rh_j")\nparallel("next_i1")')
 
 
+def test_a_loop_in_one_of_a_single_iteration():
+    check(matmul(1, 4, 5), 'parallel("C_j")')
+
+
+def test_a_loop_around_threads():
+    with pytest.raises(ScheduleError, match=r"parallel\(step\): loop Rh_j is parallel already"):
+        Trace.from_text('parallel("Rh_j")\nparallel("step")').apply(stepped(5, 8))
+
+
 def test_refusals():
     f = matmul(N, 4, 5)
     check_refusals(
@@ -59,8 +70,10 @@ def test_refusals():
             "the loop is not serial": (
                 f, 'unroll("C_j")\nparallel("C_j")', "parallel(C_j): expected a serial loop, got a unrolled one",
             ),
-            "the loop is inside one that is not a step of a recurrence": (
-                f, 'parallel("C_j")', "parallel(C_j): expected a loop at the root, got one inside C_i",
+            "the loop is inside one that is neither a step of a recurrence nor of one iteration": (
+                f,
+                'parallel("C_j")',
+                "parallel(C_j): expected a loop at the root or in a step of a recurrence, got one inside C_i",
             ),
             "the loop is inside a parallel loop or around one": (
                 f,

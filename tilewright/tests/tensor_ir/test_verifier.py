@@ -60,7 +60,7 @@ BROKEN: list[tuple[int, Func, str]] = [
     (7, _of(_nest("for i in range(8):", COPY.replace("spatial", "reduce"))), "Y: a reduction block must load"),
     (7, _with(dataclasses.replace(_block, init=Const(0.0, F32))), "Y: a block without reduce axes"),
     (8, _of(_nest("for i in vectorized(n):"), dims="n: dim, "), "i: a vectorized loop needs a constant upper bound"),
-    (9, _of(_nest("for j in unrolled(2):", _nest("for i in parallel(8):"))), "i: a parallel loop must be outermost"),
+    (9, _of(_nest("for j in unrolled(2):", _nest("for i in parallel(8):"))), "only serial loops may stand around"),
     (9, _of(_nest("with local(float32[1]) as t:", _nest("for i in parallel(8):"))), "must not stand inside local"),
     (
         10,
