@@ -18,7 +18,7 @@ from tilewright.autotune.compare import interleave
 from tilewright.autotune.database import Database
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.autotune.records import Choice, Verdict, VerdictScope
-from tilewright.autotune.steadiness import STORED, steadiness_of
+from tilewright.autotune.steadiness import STORED, Steadiness, steadiness_of
 from tilewright.build import build_kernels
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.team import team_code
@@ -156,9 +156,8 @@ def kernel_times(
     """Seconds of a call of each kernel in the default model and in every other one, profiled in turns."""
     models = (default, *tuned)
     samples: list[dict[str, list[float]]] = [{} for _ in models]
-    steadiness = steadiness_of(default.threads)
-    if steadiness is not None:
-        steadiness.grant(_PROFILE_SECONDS / STORED)
+    steadiness = steadiness_of(default.threads) or Steadiness()
+    steadiness.grant(_PROFILE_SECONDS / STORED)
     begin = time.perf_counter()
     for done in range(rounds):
         if done >= _LEAST_ROUNDS and time.perf_counter() - begin > _PROFILE_SECONDS:
@@ -166,8 +165,7 @@ def kernel_times(
         for i in range(len(models)):
             at = (i + done) % len(models)
             calls: dict[str, list[float]] = {}
-            run = partial(models[at].profile, feed, _PROFILED_RUNS)
-            for k in (run() if steadiness is None else steadiness.take(run)).kernels:
+            for k in steadiness.take(partial(models[at].profile, feed, _PROFILED_RUNS)).kernels:
                 calls.setdefault(k.kernel, []).append(k.seconds)
             for name, seconds in calls.items():
                 samples[at].setdefault(name, []).append(statistics.fmean(seconds))

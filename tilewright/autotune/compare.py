@@ -50,8 +50,8 @@ def interleave(
 
     With ``steadiness``, blocks of disturbed moments are taken again, for at most ``seconds`` more.
     """
-    if steadiness is not None:
-        steadiness.grant(seconds / STORED)
+    steadiness = steadiness or Steadiness()
+    steadiness.grant(seconds / STORED)
     for run in contenders.values():
         run()
     share = seconds / (_BLOCKS * len(contenders))
@@ -59,8 +59,7 @@ def interleave(
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(_BLOCKS):
         for name, run in contenders.items():
-            block = partial(_settled_block, run, clock, share, per_block)
-            taken[name] += block() if steadiness is None else steadiness.take(block)
+            taken[name] += steadiness.take(partial(_settled_block, run, clock, share, per_block))
     return {name: Samples(tuple(s if runs is None else s[:runs])) for name, s in taken.items()}
 
 

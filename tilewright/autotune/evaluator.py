@@ -66,16 +66,14 @@ class Evaluator:
         self._run = run
         self._number = config.number
         self._least = 0.0 if config.enable_cpu_cache_flush else config.min_repeat_ms / 1e3
-        self._steadiness = steadiness
+        self._steadiness = steadiness or Steadiness()
         if config.warmup:
             run(config.warmup)
-        if steadiness is not None:
-            steadiness.grant(config.patience_s)
+        self._steadiness.grant(config.patience_s)
 
     def sample(self) -> float:
         """Seconds of one run: the mean over ``number`` runs, or over more until the shortest time is reached."""
-        run = self._run_long_enough
-        taken = run() if self._steadiness is None else self._steadiness.take(run)
+        taken = self._steadiness.take(self._run_long_enough)
         return taken / self._number
 
     def _run_long_enough(self) -> float:

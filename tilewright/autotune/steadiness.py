@@ -30,13 +30,16 @@ _LOOKS = 2
 
 
 class Steadiness:
-    """``probe()``: seconds that a fixed piece of work of all threads takes now; None if one of them was away.
+    """``probe()``: seconds that a fixed piece of work of all threads takes now; None if one of them was away. Without
+    a probe nothing is ever disturbed.
 
     What is compared with is the best of the last two minutes: if the machine stays slow, that is how it is. Waiting
     takes from a store of patience, so that it costs a bounded share of the time. Lives as long as its process.
     """
 
-    def __init__(self, probe: Callable[[], float | None], clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, probe: Callable[[], float | None] | None = None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._probe = probe
         self._clock = clock
         self._best_of_second: deque[tuple[int, float]] = deque()
@@ -68,6 +71,8 @@ class Steadiness:
                 return found
 
     def _is_usual(self) -> bool:
+        if self._probe is None:
+            return True
         looks = [self._probe() for _ in range(_LOOKS)]
         shortest = min(math.inf if s is None else s for s in looks)
         self._remember(shortest)

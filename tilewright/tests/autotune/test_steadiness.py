@@ -78,3 +78,10 @@ def test_the_probe_of_this_machine() -> None:
     assert found is None or found > 0
     assert "<8 x float>" in probe_text(detect_host())
     assert "$" not in probe_text(detect_host())
+
+
+def test_without_a_probe_nothing_is_disturbed() -> None:
+    m = Machine(lambda now: now > 0.1)
+    samples = evaluate(m.run, CONFIG)
+    assert samples == (0.125, 0.25, 0.25, 0.25), "as they came"
+    assert m.now == sum(samples)
