@@ -253,7 +253,6 @@ def _read_line(data: _Json) -> Line | None:
     return None
 
 
-
 def _record_json(r: Record) -> _Json:
     return {
         "schema": SCHEMA_VERSION,

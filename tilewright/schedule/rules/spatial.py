@@ -53,7 +53,6 @@ def schedule_spatial(s: Schedule, block: str, target: Target, above: int = 0) ->
     outer = [*outer, *([lead] if lead is not None else [])]
     if above == 0:
         parallelize(s, block, [n for n in outer if n in s.loops(block)], total, target)
-    if above == 0:
         stream_if_large(s, block, target)
     if lead is not None and lead in s.loops(block):
         peel_if_ragged(s, block, lead)
