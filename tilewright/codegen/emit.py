@@ -30,6 +30,7 @@ from tilewright.core.intexpr import IntExpr, const
 from tilewright.core.target import Target
 from tilewright.tensor_ir.analysis.access import in_place_buffers
 from tilewright.tensor_ir.analysis.prefetching import prefetches
+from tilewright.tensor_ir.analysis.scopes import parallel_loops_in
 from tilewright.tensor_ir.analysis.streaming import streamed_blocks
 from tilewright.tensor_ir.empty_reductions import store_empty_inits
 from tilewright.tensor_ir.ir import (
@@ -99,7 +100,7 @@ def workspaces(func: Func) -> tuple[Buffer, ...]:
 
 def is_parallel(func: Func) -> bool:
     """True if more than one thread has work in the kernel."""
-    return any(_has_parallel_loop(s) for s in root_nests(func)[0])
+    return any(parallel_loops_in(s) for s in root_nests(func)[0])
 
 
 def root_nests(func: Func) -> tuple[list[Stmt], list[Buffer]]:
@@ -124,17 +125,12 @@ def root_nests(func: Func) -> tuple[list[Stmt], list[Buffer]]:
     phases = _phases_in(_order(nests))
     uses = [[(_is_parallel_loop(s), set().union(*_uses(s))) for s in p.nests] for p in phases]
     team = {name for phase in uses for parallel, used in phase if parallel for name in used}
-    shared = {b.name for b in allocs if sum(any(b.name in used for _, used in p) for p in uses) > 1}
-    shared -= team
+    shared = {b.name for b in allocs if sum(any(b.name in used for _, used in p) for p in uses) > 1} - team
     return nests, [replace(b, scope="global") if b.name in shared else b for b in allocs]
 
 
 def _is_parallel_loop(s: Stmt) -> bool:
     return isinstance(s, Loop) and s.kind == "parallel"
-
-
-def _has_parallel_loop(s: Stmt) -> bool:
-    return any(isinstance(x, Loop) and x.kind == "parallel" for x in walk(s))
 
 
 def _strides(b: Buffer) -> tuple[IntExpr, ...]:
@@ -317,7 +313,7 @@ def _steps_in(order: Iterable[_Phase | _Steps]) -> list[_Steps]:
 
 
 def _is_around_threads(s: Stmt) -> bool:
-    return not _is_parallel_loop(s) and _has_parallel_loop(s)
+    return not _is_parallel_loop(s) and bool(parallel_loops_in(s))
 
 
 def _phases(nests: Sequence[Stmt]) -> list[list[Stmt]]:

@@ -27,7 +27,6 @@ from tilewright.tensor_ir.ir import (
     map_expr,
     seq,
     substitute_expr,
-    walk,
     with_body,
 )
 
@@ -198,9 +197,8 @@ def simplify_stmt(s: Stmt, ranges: Ranges) -> Stmt:
 
 def require_no_threads(who: Primitive, loop: Loop) -> None:
     """Refuses a loop with a parallel one inside: threads meet in each of its iterations, one after the other."""
-    for s in walk(loop.body):
-        if isinstance(s, Loop) and s.kind == "parallel":
-            raise refuse(who, f"loop {s.var} inside is parallel")
+    for s in scopes.parallel_loops_in(loop.body):
+        raise refuse(who, f"loop {s.var} inside is parallel")
 
 
 def with_bound(loop: Loop, new: IntExpr, old: IntExpr, ranges: Ranges) -> IntExpr:

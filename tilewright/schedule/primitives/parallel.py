@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt
 from tilewright.tensor_ir.analysis.dependence import carried_dependences
-from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_path, loop_ranges
-from tilewright.tensor_ir.ir import Alloc, Func, Loop, Seq, Stmt, walk
+from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_path, loop_ranges, loops_in, parallel_loops_in
+from tilewright.tensor_ir.ir import Alloc, Func, Loop, Seq, Stmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Parallel(Primitive):
         if loop.kind != "serial":
             raise refuse(self, f"expected a serial loop, got a {loop.kind} one")
         around = loop_path(func, self.loop)[:-1]
-        nested = [s for s in (*around, *walk(loop.body)) if isinstance(s, Loop) and s.kind == "parallel"]
+        nested = [*(x for x in loops_in(around) if x.kind == "parallel"), *parallel_loops_in(loop.body)]
         if nested:
             raise refuse(self, f"loop {nested[0].var} is parallel already, and one of them is inside the other")
         for s in around:
@@ -57,7 +57,7 @@ class Parallel(Primitive):
             driven = [a for a, e in zip(b.axes, b.bindings, strict=True) if self.loop in e.free_vars()]
             if driven and all(a.kind != "spatial" for a in driven):
                 raise refuse(self, f"{driven[0].kind} axis {driven[0].name} of block {b.name} runs with this loop")
-        for d in carried_dependences(loop, (self.loop,), loop_ranges(s for s in around if isinstance(s, Loop))):
+        for d in carried_dependences(loop, (self.loop,), loop_ranges(loops_in(around))):
             raise refuse(self, f"the loop carries a dependence: {d}")
         return replace_stmt(func, loop, dataclasses.replace(loop, kind="parallel"))
 

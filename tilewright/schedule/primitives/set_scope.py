@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, get_args
 
 from tilewright.schedule.base import Primitive, find_buffer, refuse, replace_stmt
-from tilewright.tensor_ir.analysis.scopes import path_to
-from tilewright.tensor_ir.ir import Alloc, Func, Loop, Scope, Seq, walk
+from tilewright.tensor_ir.analysis.scopes import parallel_loops_in, path_to
+from tilewright.tensor_ir.ir import Alloc, Func, Scope, Seq
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,6 @@ class SetScope(Primitive):
             if not all(d.is_const for d in buffer.shape):
                 shape = ", ".join(map(str, buffer.shape))
                 raise refuse(self, f"expected a constant shape for local scope, got ({shape})")
-            for s in walk(alloc.body):
-                if isinstance(s, Loop) and s.kind == "parallel":
-                    raise refuse(self, f"the buffer would be private to one thread, but {s.var} below it is parallel")
+            for s in parallel_loops_in(alloc.body):
+                raise refuse(self, f"the buffer would be private to one thread, but {s.var} below it is parallel")
         return replace_stmt(func, alloc, Alloc(dataclasses.replace(buffer, scope=self.scope), alloc.body))

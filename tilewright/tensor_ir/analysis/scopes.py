@@ -42,7 +42,6 @@ class Places:
 def places(root: Stmt) -> Places:
     """Where everything in ``root`` is. Of things of one name the first in program order counts."""
     out = Places()
-
     todo: list[tuple[Stmt, tuple[Stmt, ...]]] = [(root, ())]
     while todo:
         s, trail = todo.pop()
@@ -155,6 +154,11 @@ def buffers(func: Func) -> Iterator[Buffer]:
 def blocks_in(stmt: Stmt) -> list[Block]:
     """Every block of ``stmt``, in program order."""
     return [s for s in walk(stmt) if isinstance(s, Block)]
+
+
+def parallel_loops_in(stmt: Stmt) -> list[Loop]:
+    """Every parallel loop of ``stmt``, itself included, in program order."""
+    return [s for s in walk(stmt) if isinstance(s, Loop) and s.kind == "parallel"]
 
 
 def loads_of(stmt: Stmt) -> tuple[Load, ...]:
