@@ -44,9 +44,7 @@ _INF = float("inf")
 def _exp(c: Code, a: Sequence[Value]) -> Value:
     """exp as ``exp(r) * s * s`` with ``s`` a power of two: in two steps overflow to infinity and gradual underflow come
     out by themselves. ``|r| <= ln 2``, twice the usual, for one power instead of two and a longer polynomial."""
-    x = a[0]
-    x = c.select(c.compare("olt", x, c.const(-105.0, x)), c.const(-105.0, x), x)
-    x = c.select(c.compare("ogt", x, c.const(89.0, x)), c.const(89.0, x), x)
+    x = _clamp(c, a[0], -105.0, 89.0)
     shifted = c.fma(x, 0.5 * _LOG2E, _ROUNDS + 127)
     n = c.fsub(shifted, _ROUNDS + 127)
     r = c.fma(n, -2.0 * _LN2_HIGH, x)
@@ -97,9 +95,7 @@ def _sigmoid(c: Code, a: Sequence[Value]) -> Value:
 
     Both are 2**64 times what they stand for, so that ``s`` stays a normal number where the result is not.
     """
-    x = a[0]
-    x = c.select(c.compare("olt", x, c.const(-105.0, x)), c.const(-105.0, x), x)
-    x = c.select(c.compare("ogt", x, c.const(43.0, x)), c.const(43.0, x), x)
+    x = _clamp(c, a[0], -105.0, 43.0)
     shifted = c.fma(x, -_LOG2E, _ROUNDS)
     n = c.fsub(shifted, _ROUNDS)
     r = c.fma(n, -_LN2, c.fneg(x))
@@ -119,14 +115,15 @@ def _erf(c: Code, a: Sequence[Value]) -> Value:
 
 def _odd_rational(c: Code, x: Value, limit: float, p: Sequence[float], q: Sequence[float]) -> Value:
     """``x p(x^2) / q(x^2)`` in [-1, 1], where it stays beyond ``limit``; a NaN passes through."""
-    v = _clamp(c, x, limit)
+    v = _clamp(c, x, -limit, limit)
     z = c.fmul(v, v)
-    return _clamp(c, c.fdiv(c.fmul(v, c.polynomial(z, p)), c.polynomial(z, q)), 1.0)
+    return _clamp(c, c.fdiv(c.fmul(v, c.polynomial(z, p)), c.polynomial(z, q)), -1.0, 1.0)
 
 
-def _clamp(c: Code, x: Value, limit: float) -> Value:
-    x = c.select(c.compare("olt", x, c.const(-limit, x)), c.const(-limit, x), x)
-    return c.select(c.compare("ogt", x, c.const(limit, x)), c.const(limit, x), x)
+def _clamp(c: Code, x: Value, low: float, high: float) -> Value:
+    """``x`` in [low, high]; a NaN passes through."""
+    x = c.select(c.compare("olt", x, c.const(low, x)), c.const(low, x), x)
+    return c.select(c.compare("ogt", x, c.const(high, x)), c.const(high, x), x)
 
 
 def _sin_cos(cosine: bool) -> MathFunction:
