@@ -10,9 +10,8 @@ those that compute: one that takes long fetches the next row meanwhile. Decision
 
 from __future__ import annotations
 
-from tilewright.core.intexpr import product
 from tilewright.core.target import Target
-from tilewright.schedule.rules.facts import expr_cost, is_spatial, loops_of, reduce_loops
+from tilewright.schedule.rules.facts import buffer_bytes, expr_cost, is_spatial, loops_of, reduce_loops
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.prefetching import KEY, LINE_BYTES, prefetch_of
 from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
@@ -57,14 +56,7 @@ def _large_inputs(s: Schedule, reduction: str, target: Target) -> list[Buffer]:
     """Parameters of known size that the block reads and that do not fit in half of the second-level cache."""
     params = {b.name: b for b in s.func.params}
     names = dict.fromkeys(x.buffer for x in loads(find_block(s.func, reduction).value) if x.buffer in params)
-    out = []
-    for b in (params[n] for n in names):
-        size = b.dtype.itemsize
-        for d in b.shape:
-            size *= d.value() or 0
-        if 2 * size > target.l2_bytes:
-            out.append(b)
-    return out
+    return [params[n] for n in names if 2 * (buffer_bytes(params[n]) or 0) > target.l2_bytes]
 
 
 def row_to_fetch(s: Schedule, stage: str, target: Target) -> str | None:
@@ -76,8 +68,8 @@ def row_to_fetch(s: Schedule, stage: str, target: Target) -> str | None:
     for x in loads(block.value):
         if x.buffer in params and x.indices:
             source = params[x.buffer]
-            size, row = (product(d).value() for d in (source.shape, source.shape[-1:]))
-            if size is not None and row is not None and size * source.dtype.itemsize > target.largest_cache:
+            size, row = buffer_bytes(source), source.shape[-1].value()
+            if size is not None and row is not None and size > target.largest_cache:
                 fits = LINE_BYTES <= row * source.dtype.itemsize <= target.l2_bytes // 4
                 return x.buffer if fits else None
     return None

@@ -18,7 +18,7 @@ from tilewright.tensor_ir.analysis.scopes import (
     loop_ranges,
     loops_around,
 )
-from tilewright.tensor_ir.ir import Block, Expr, Func, Load, Loop, Op, Store, loads, walk_expr
+from tilewright.tensor_ir.ir import Block, Buffer, Expr, Func, Load, Loop, Op, Store, loads, walk_expr
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
 _MULTIPLY_ADD_RATE = 80.0
@@ -126,8 +126,8 @@ def nanoseconds(func: Func, name: str) -> float | None:
     """A rough time of a block on one thread: its arithmetic or its memory traffic, None if a size is symbolic."""
     block = find_block(func, name)
     points = product(a.extent for a in block.axes).value()
-    shapes = {b.name: b for b in buffers(func)}
-    sizes = [(product(shapes[n].shape) * shapes[n].dtype.itemsize).value() for n in _buffers_used(block)]
+    known = {b.name: b for b in buffers(func)}
+    sizes = [buffer_bytes(known[n]) for n in _buffers_used(block)]
     if points is None or any(x is None for x in sizes):
         return None
     rate = _MULTIPLY_ADD_RATE if is_multiply_add(block) else _RATE
@@ -140,6 +140,12 @@ def total_nanoseconds(func: Func, names: Iterable[str]) -> float | None:
     amounts = [nanoseconds(func, n) for n in names]
     known = [a for a in amounts if a is not None]
     return sum(known) if len(known) == len(amounts) else None
+
+
+def buffer_bytes(b: Buffer) -> int | None:
+    """The size of a buffer, None if it is symbolic."""
+    count = product(b.shape).value()
+    return None if count is None else count * b.dtype.itemsize
 
 
 def _buffers_used(block: Block) -> set[str]:

@@ -5,9 +5,8 @@ Decision: ``<block>.stream``, 1 to do so, asked only of results that are large e
 
 from __future__ import annotations
 
-from tilewright.core.intexpr import product
 from tilewright.core.target import Target
-from tilewright.schedule.rules.facts import output_buffers
+from tilewright.schedule.rules.facts import buffer_bytes, output_buffers
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer
 from tilewright.tensor_ir.analysis.streaming import KEY
@@ -16,11 +15,10 @@ from tilewright.tensor_ir.analysis.streaming import KEY
 def stream_if_large(s: Schedule, block: str, target: Target) -> None:
     """Annotate the outermost loop of ``block`` if it writes a result that no cache holds, and nothing reads it."""
     buffer = find_buffer(s.func, find_block(s.func, block).buffer)
-    size = product(buffer.shape).value()
+    size = buffer_bytes(buffer)
     loops = s.loops(block)
     if size is None or not loops or buffer.name not in output_buffers(s.func) or consumers(s.func, buffer.name):
         return
-    size *= buffer.dtype.itemsize
     cache = target.largest_cache
     if 2 * size >= cache and s.sample_categorical(f"{block}.stream", (0, 1), int(size > cache)):
         s.annotate(loops[0], KEY, buffer.name)

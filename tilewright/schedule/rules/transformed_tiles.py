@@ -21,11 +21,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var, product
+from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.target import Target
 from tilewright.schedule.rules.ahead import fetch_ahead
 from tilewright.schedule.rules.facts import (
     all_blocks,
+    buffer_bytes,
     is_multiply_add,
     is_spatial,
     loops_of,
@@ -209,10 +210,10 @@ def _fitting(operand: int, products: int, target: Target) -> int:
 
 def _bytes(s: Schedule, buffer: str) -> int:
     b = find_buffer(s.func, buffer)
-    count = product(b.shape).value()
-    if count is None:
+    size = buffer_bytes(b)
+    if size is None:
         raise ScheduleError(f"{buffer}: expected a known size, got ({', '.join(map(str, b.shape))})")
-    return count * b.dtype.itemsize
+    return size
 
 
 def _strips(

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from tilewright.core.dtypes import float32
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import product
 from tilewright.core.target import Target
 from tilewright.schedule.rules.choices import choose_number
-from tilewright.schedule.rules.facts import block_accesses, is_spatial, loops_of, nanoseconds
+from tilewright.schedule.rules.facts import block_accesses, buffer_bytes, is_spatial, loops_of, nanoseconds
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.past_cache import stream_if_large
 from tilewright.schedule.rules.spatial import fuse_linear, vectorize_inner
@@ -49,8 +48,8 @@ def transpose_rule(s: Schedule, block: str, target: Target) -> bool:
 
 def _is_large(s: Schedule, block: str, target: Target) -> bool:
     """True if no cache holds what ``block`` writes."""
-    size = product(find_buffer(s.func, find_block(s.func, block).buffer).shape).value()
-    return size is not None and float32.itemsize * size > target.largest_cache
+    size = buffer_bytes(find_buffer(s.func, find_block(s.func, block).buffer))
+    return size is not None and size > target.largest_cache
 
 
 def _schedule_blocks(s: Schedule, block: str, run: int, depth: int, target: Target) -> None:
