@@ -31,6 +31,8 @@ from tilewright.core.target import Target
 from tilewright.schedule import schedule
 from tilewright.tensor_ir.ir import Func
 
+_DEFAULTS = EvaluatorConfig()
+
 
 class Schedule(schedule.Schedule):
     """A function under transformation, to look at, run and time."""
@@ -45,8 +47,9 @@ class Schedule(schedule.Schedule):
         return build(self.func, target)
 
     def time(
-        self, dims: Mapping[str, int] | None = None, *, target: Target | None = None, number: int = 1, repeat: int = 9,
-        min_repeat_ms: float = 4.0, enable_cpu_cache_flush: bool = False, timeout_s: float = 60.0,
+        self, dims: Mapping[str, int] | None = None, *, target: Target | None = None,
+        number: int = _DEFAULTS.number, repeat: int = _DEFAULTS.repeat, min_repeat_ms: float = _DEFAULTS.min_repeat_ms,
+        enable_cpu_cache_flush: bool = False, timeout_s: float = 60.0,
     ) -> Ok:  # fmt: skip
         """What a run takes, measured in a worker process on random inputs; parameters as in TVM's ``time_evaluator``.
 
