@@ -59,10 +59,9 @@ def dataset_of(records: Iterable[Record]) -> Dataset:
     kept: list[tuple[str, str, float]] = []
     for (group, candidate), r in latest.items():
         try:
-            text = r.function or r.workload.text
-            if text not in funcs:
-                funcs[text] = r.scheduled_function()
-            func = funcs[text]
+            if r.text not in funcs:
+                funcs[r.text] = r.scheduled_function()
+            func = funcs[r.text]
             scheduled = r.trace.apply(func, memory)
         except (ParseError, ScheduleError):
             continue

@@ -76,9 +76,14 @@ class Record:
         """The schedule. Raises ParseError if it has a step that this version does not know."""
         return Trace.from_json(list(self.steps))
 
+    @property
+    def text(self) -> str:
+        """The function that the trace is of, with the names that the trace uses."""
+        return self.function or self.workload.text
+
     def scheduled_function(self) -> Func:
-        """The function that the trace is of. Raises ParseError."""
-        return parse_func(self.function or self.workload.text)
+        """``text`` as a function. Raises ParseError."""
+        return parse_func(self.text)
 
     def choices(self) -> dict[str, Any]:
         """What was decided, by label, lists as tuples; from the trace's own steps if ``decisions`` is empty."""
