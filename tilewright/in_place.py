@@ -174,9 +174,10 @@ def kernel_times(
 
 
 class _Judge:
-    """What was found in place, and the verdicts and choices that follow from it. ``times``: of a call, by workload;
-    ``candidates``:
-    the records that were tried, the best by workload."""
+    """What was found in place, and the verdicts and choices that follow from it.
+
+    ``times``: of a call, by workload. ``candidates``: the records that were tried, the best by workload.
+    """
 
     def __init__(self, own: Variant, target: Target, database: Database, clock: Callable[[], float]) -> None:
         self.own, self.target, self.database, self.clock = own, target, database, clock
@@ -226,8 +227,9 @@ class _Judge:
     def gains(self, lowered: LoweredModel, chosen: ChosenSchedules) -> dict[str, Times]:
         """The kernels that are not as the network has them without records, with their times in place."""
         out: dict[str, Times] = {}
+        own_workloads = self._own_workloads(lowered)
         for name, h in workload_hashes(lowered).items():
-            workload = self._own_workload(lowered, name)
+            workload = own_workloads.get(name, "")
             if h != workload and workload in self._by_algorithm:
                 seconds = self._by_algorithm[workload]
                 own = seconds[self._own_algorithm(workload)]
@@ -239,7 +241,7 @@ class _Judge:
 
     def give_up(self, lowered: LoweredModel, name: str, whole: Times) -> None:
         """Back to the default for a kernel that made the network slower."""
-        h, workload = workload_hashes(lowered)[name], self._own_workload(lowered, name)
+        h, workload = workload_hashes(lowered)[name], self._own_workloads(lowered).get(name, "")
         if h != workload:
             self._choose(workload, self._own_algorithm(workload))
         else:
@@ -278,10 +280,13 @@ class _Judge:
     def _own_algorithm(self, workload: str) -> str:
         return self.own.algorithms[self._nodes_of(workload)[0]]
 
-    def _own_workload(self, lowered: LoweredModel, name: str) -> str:
-        """The workload that stands in the network without records where ``lowered`` has the kernel ``name``."""
-        nodes = [n for n, kernel in kernel_of_node(lowered).items() if kernel == name and n in self._own_nodes]
-        return self._own_hashes[self._own_nodes[nodes[0]]] if nodes else ""
+    def _own_workloads(self, lowered: LoweredModel) -> dict[str, str]:
+        """By kernel of ``lowered``: the workload that stands in its place in the network without records."""
+        out: dict[str, str] = {}
+        for node, kernel in kernel_of_node(lowered).items():
+            if node in self._own_nodes:
+                out.setdefault(kernel, self._own_hashes[self._own_nodes[node]])
+        return out
 
 
 def _network_times(default: CompiledModel, tuned: CompiledModel, feed: Mapping[str, object]) -> Times:
@@ -290,10 +295,11 @@ def _network_times(default: CompiledModel, tuned: CompiledModel, feed: Mapping[s
     default.run(feed)
     slow = time.perf_counter() - start > _SLOW_SECONDS
     contenders = {"default": lambda: default.run(feed), "tuned": lambda: tuned.run(feed)}
+    steadiness = steadiness_of(default.threads)
     out = Times(1.0, 1.0)
     for more in (1, 2):
         runs = _SLOW_RUNS * more if slow else None
-        found = interleave(contenders, _NETWORK_SECONDS * more, runs, steadiness=steadiness_of(default.threads))
+        found = interleave(contenders, _NETWORK_SECONDS * more, runs, steadiness=steadiness)
         out = Times(found["tuned"].median, found["default"].median)
         if out.ratio <= _SLOWER:
             break
