@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How good are single kernels? In percent of what the machine was measured to do, on one thread, and what calls cost.
+"""How good are single kernels? In percent of what the machine was measured to do, on one thread.
 
     python benchmarks/kernels.py [NAME ...] [--json OUT.json]
 
 Each kernel is compiled as a model of one operator with the default schedule and timed inside its entry function, the
 best of several runs. Arithmetic is compared with the peak of dependent-free multiply-adds, reading with a sum over a
-large array, moving with numpy's copy of one (bytes read plus bytes written). The last table is in microseconds. The
-machine should be otherwise idle.
+large array, moving with numpy's copy of one (bytes read plus bytes written). The arithmetic of a convolution is that
+of its definition, also where Winograd's algorithm needs less. The machine should be otherwise idle.
 """
 
 from __future__ import annotations
@@ -27,11 +27,6 @@ from onnx import ModelProto, helper, numpy_helper
 import tilewright
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.codegen.host import detect_host
-from tilewright.codegen.kernel import build
-from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr
-from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.compute import Tensor, build_func, compute, placeholder
 
 _RUNS = 12
 _COPY_BYTES = 128 << 20
@@ -69,12 +64,8 @@ def main() -> int:
         share = 100 * rate / limits[c.limit]
         rows.append({"kernel": c.name, "seconds": seconds, "rate": rate, "limit": c.limit, "percent": share})
         print(f"{c.name:<28} {seconds * 1e6:>9.1f} {rate / 1e9:>7.1f} {c.limit:>6} {share:>5.0f} {c.target:>6.0f}")
-    costs = {} if args.names else _costs()
-    for name, seconds in costs.items():
-        print(f"{name:<44} {seconds * 1e6:>8.2f} us")
     if args.json:
-        text = json.dumps({"limits": limits, "rows": rows, "costs": costs}, indent=1)
-        Path(args.json).write_text(text, encoding="utf-8")
+        Path(args.json).write_text(json.dumps({"limits": limits, "rows": rows}, indent=1), encoding="utf-8")
     return 0
 
 
@@ -184,48 +175,6 @@ def _best(run: Callable[[], object], runs: int) -> float:
         run()
         best = min(best, time.perf_counter() - start)
     return best
-
-
-def _costs() -> dict[str, float]:
-    """Seconds of what stands around the kernels."""
-    x = {"x": _weights(1, 8)}
-    short, long = (tilewright.compile(_chain(n), threads=1, progress=False) for n in (1, 65))
-    launch = (_best(lambda: long.run(None, x), 2000) - _best(lambda: short.run(None, x), 2000)) / 64
-    relu = tilewright.compile(_node("Relu", (1, 8)), threads=1, progress=False)
-    call = _best(lambda: relu.run(None, x), 2000)
-    two = tilewright.compile(_node("Relu", (1, 8)), threads=2, progress=False)
-    kernel = relu.profile(x, runs=100).seconds
-    costs = {
-        "a kernel of 8x8 multiply-adds in a network": launch,
-        "run() of a one-node model, 1 thread": call,
-        "run() of a one-node model, 2 threads": _best(lambda: two.run(None, x), 2000),
-        "the kernel in it": kernel,
-    }
-    if detect_host().threads > 1:
-        costs["a parallel loop on two threads"] = (_phases(65) - _phases(1)) / 64
-    return costs
-
-
-def _chain(count: int) -> ModelProto:
-    nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"y{i}", "w"], [f"y{i + 1}"]) for i in range(count)]
-    return _model(nodes, (1, 8), [f"y{count}"], w=np.eye(8, dtype=np.float32))
-
-
-def _phases(count: int) -> float:
-    """A kernel of ``count`` parallel loops of two steps, each of which needs the one before."""
-    stages: list[Tensor] = [placeholder("x", (2, 16), dtypes.float32)]
-    for n in range(count):
-
-        def turned(i: IntExpr, j: IntExpr, source: Tensor = stages[-1]):  # type: ignore[no-untyped-def]
-            return source[1 - i, j] + 1.0
-
-        stages.append(compute(f"t{n}", (2, 16), turned, axis_names=("i", "j")))
-    s = Schedule(build_func("phases", stages[:1], stages[-1:], stages[1:-1]))
-    for block in s.blocks():
-        s.parallel(s.loops(block)[0])
-    kernel = build(s.func)
-    arrays, _ = kernel.arguments([_weights(2, 16)], {})
-    return _best(lambda: kernel.run(arrays, {}, 2), 300)
 
 
 if __name__ == "__main__":
