@@ -36,7 +36,10 @@ _BANK = 16
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A model, the arithmetic or the traffic of one inference, and the limit it is compared with."""
+    """A model, the arithmetic or the traffic of one inference, and the limit it is compared with.
+
+    ``disabled``: rules that it is compiled without.
+    """
 
     name: str
     model: Callable[[], ModelProto]
@@ -44,6 +47,7 @@ class Case:
     amount: float
     limit: str
     target: float
+    disabled: tuple[str, ...] = ()
 
 
 def main() -> int:
@@ -80,6 +84,7 @@ def _cases() -> tuple[Case, ...]:
             for m, k, n, t in products
         ),
         Case("conv3x3 64->64 56x56", _conv, (1, 64, 56, 56), conv, "flops", 88),
+        Case("direct conv3x3 64->64 56x56", _conv, (1, 64, 56, 56), conv, "flops", 88, ("winograd",)),
         Case("matvec 2048x1000", _matvecs, (1, 2048), 4.0 * 2048 * 1000 * _BANK, "read", 85),
         Case("softmax rows", lambda: _node("Softmax", (rows, length), axis=-1), (rows, length), moved, "copy", 70),
         Case("layernorm rows", lambda: _layer_norm(rows, length), (rows, length), moved, "copy", 70),
@@ -144,7 +149,7 @@ def _reduced(rows: int, length: int, axis: int) -> ModelProto:
 # -- measuring -------------------------------------------------------------------------------------------------------
 def _kernel_seconds(c: Case) -> float:
     """The least time of the model's kernels that do the work: layout changes at its ends are not the kernel's."""
-    model = tilewright.compile(c.model(), threads=1, progress=False)
+    model = tilewright.compile(c.model(), threads=1, disabled_pass=c.disabled, progress=False)
     x = _weights(*c.feed)
     kernels = model.profile({"x": x}, runs=_RUNS).kernels
     named = [k.seconds for k in kernels if "transpose" not in k.kernel] or [k.seconds for k in kernels]
