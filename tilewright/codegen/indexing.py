@@ -17,7 +17,8 @@ from typing import NamedTuple
 from tilewright.codegen.builder import BasicBlock, Code
 from tilewright.core.errors import InternalError
 from tilewright.core.intbounds import Interval, interval, is_nonneg, simplify
-from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Max, Min, Mod, Var, of_atom
+from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Mod, Var, of_atom
+from tilewright.core.intextrema import Max, Min
 from tilewright.tensor_ir.ir import Dyn, Expr
 
 HERE = 1 << 30  # the level of values that are not hoisted

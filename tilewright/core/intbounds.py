@@ -10,23 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from tilewright.core.intexpr import (
-    ONE,
-    ZERO,
-    Atom,
-    FloorDiv,
-    IntExpr,
-    IntLike,
-    Max,
-    Min,
-    Mod,
-    Var,
-    as_expr,
-    const,
-    maximum,
-    minimum,
-    of_atom,
-)
+from tilewright.core.intexpr import ONE, ZERO, Atom, FloorDiv, IntExpr, IntLike, Mod, Var, as_expr, const, of_atom
+from tilewright.core.intextrema import Max, Min, maximum, minimum
 
 Ranges: TypeAlias = Mapping[str, tuple[IntExpr, IntExpr]]
 Interval: TypeAlias = tuple[int | None, int | None]

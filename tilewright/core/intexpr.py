@@ -6,7 +6,7 @@ Grammar (also the text form, which :func:`tilewright.core.intparse.parse` reads 
     Atom    ::= name                        a dimension symbol or a loop variable
               | (IntExpr) // (IntExpr)      floor division, as in Python
               | (IntExpr) % (IntExpr)       Euclidean remainder for a positive divisor, as in Python
-              | min(IntExpr, ...) | max(IntExpr, ...)
+              | min(IntExpr, ...) | max(IntExpr, ...)      (:mod:`tilewright.core.intextrema`)
               | any subclass of Atom that another room defines (tensor_ir: a value loaded from memory)
 
 Because an expression is always in canonical form, two expressions that differ only by ring arithmetic compare
@@ -20,20 +20,16 @@ from collections.abc import Iterable, Mapping
 from math import gcd
 from typing import TypeAlias
 
+from tilewright.core.intsum import Factor, Sum, divide_exact, multiply
 
-class Atom:
-    """An indivisible factor. Subclasses are immutable, hashable, and print as the grammar says."""
+
+class Atom(Factor):
+    """An indivisible factor, which prints as the grammar says."""
 
     __slots__ = ()
 
-    def free_vars(self) -> frozenset[str]:
-        raise NotImplementedError
-
     def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
         """The expression with every variable of ``env`` replaced."""
-        raise NotImplementedError
-
-    def evaluate(self, env: Mapping[str, int]) -> int:
         raise NotImplementedError
 
     def children(self) -> tuple[IntExpr, ...]:
@@ -66,8 +62,12 @@ class Var(Atom):
     def evaluate(self, env: Mapping[str, int]) -> int:
         return env[self.name]
 
+    @property
+    def is_plain(self) -> bool:
+        return True
 
-class _Operation(Atom):
+
+class Operation(Atom):
     """Base of the atoms that have argument expressions."""
 
     __slots__ = ("_free", "_hash", "_text", "args")
@@ -98,16 +98,23 @@ class _Operation(Atom):
             self._free = frozenset().union(*(a.free_vars() for a in self.args))
         return self._free
 
+    @property
+    def is_plain(self) -> bool:
+        return all(a.is_plain for a in self.args)
+
     def children(self) -> tuple[IntExpr, ...]:
         return self.args
 
 
-class FloorDiv(_Operation):
+class FloorDiv(Operation):
     __slots__ = ()
     symbol = "//"
 
     def _format(self) -> str:
         return f"{_paren(self.args[0])}//{_paren(self.args[1])}"
+
+    def factor_text(self) -> str:
+        return f"({self})"
 
     def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
         return self.args[0].substitute(env) // self.args[1].substitute(env)
@@ -116,7 +123,7 @@ class FloorDiv(_Operation):
         return self.args[0].evaluate(env) // self.args[1].evaluate(env)
 
 
-class Mod(_Operation):
+class Mod(Operation):
     __slots__ = ("_quotient",)
     symbol = "%"
 
@@ -133,6 +140,9 @@ class Mod(_Operation):
     def _format(self) -> str:
         return f"{_paren(self.args[0])} % {_paren(self.args[1])}"
 
+    def factor_text(self) -> str:
+        return f"({self})"
+
     def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
         return self.args[0].substitute(env) % self.args[1].substitute(env)
 
@@ -140,72 +150,13 @@ class Mod(_Operation):
         return self.args[0].evaluate(env) % self.args[1].evaluate(env)
 
 
-class Min(_Operation):
-    __slots__ = ()
-    symbol = "min"
-
-    def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
-        return minimum(*(a.substitute(env) for a in self.args))
-
-    def evaluate(self, env: Mapping[str, int]) -> int:
-        return min(a.evaluate(env) for a in self.args)
-
-
-class Max(_Operation):
-    __slots__ = ()
-    symbol = "max"
-
-    def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
-        return maximum(*(a.substitute(env) for a in self.args))
-
-    def evaluate(self, env: Mapping[str, int]) -> int:
-        return max(a.evaluate(env) for a in self.args)
-
-
-_PLAIN_ATOMS = frozenset((Var, FloorDiv, Mod, Min, Max))
 Monomial: TypeAlias = tuple[Atom, ...]
 
 
-class IntExpr:
-    """A canonical integer polynomial over atoms. Immutable; build with operators, :func:`var`, :func:`const`.
-    Variables, hash and text are worked out once, when first asked for."""
+class IntExpr(Sum[Atom]):
+    """A canonical integer polynomial over atoms. Immutable; build with operators, :func:`var`, :func:`const`."""
 
-    __slots__ = ("_free", "_hash", "_plain", "_text", "const", "terms")
-
-    def __init__(self, terms: tuple[tuple[Monomial, int], ...], constant: int) -> None:
-        self.terms = terms
-        self.const = constant
-        self._free: frozenset[str] | None = None if terms else frozenset()
-        self._hash: int | None = None
-        self._plain: bool | None = None if terms else True
-        self._text: str | None = None
-
-    # -- facts -------------------------------------------------------------------------------------------------
-    @property
-    def is_const(self) -> bool:
-        return not self.terms
-
-    def value(self) -> int | None:
-        """The integer this expression is, or None if it is not a constant."""
-        return self.const if not self.terms else None
-
-    def free_vars(self) -> frozenset[str]:
-        """Names of all variables that occur anywhere in the expression."""
-        if self._free is None:
-            atoms = (a for mono, _ in self.terms for a in mono)
-            self._free = frozenset().union(*[(a.name,) if type(a) is Var else a.free_vars() for a in atoms])
-        return self._free
-
-    @property
-    def is_plain(self) -> bool:
-        """True if the expression has none but the atoms of this module, so that its variables decide its value."""
-        if self._plain is None:
-            self._plain = all(type(a) in _PLAIN_ATOMS and all(c.is_plain for c in a.children()) for a in self.atoms())
-        return self._plain
-
-    def atoms(self) -> Iterable[Atom]:
-        for mono, _ in self.terms:
-            yield from mono
+    __slots__ = ()
 
     def coefficient(self, name: str) -> IntExpr | None:
         """The stride of variable ``name``: ``self == coefficient * name + rest`` with ``name`` free in neither.
@@ -271,16 +222,7 @@ class IntExpr:
             return IntExpr(tuple((m, c * o.const) for m, c in self.terms), self.const * o.const)
         if not self.terms:
             return o * self
-        terms: dict[Monomial, int] = {}
-        mine = [*self.terms, ((), self.const)]
-        theirs = [*o.terms, ((), o.const)]
-        for m1, c1 in mine:
-            for m2, c2 in theirs:
-                if c1 and c2:
-                    mono = tuple(sorted(m1 + m2, key=str)) if m1 and m2 else m1 + m2
-                    terms[mono] = terms.get(mono, 0) + c1 * c2
-        constant = terms.pop((), 0)
-        return _make(terms, constant)
+        return _make(*multiply(self, o))
 
     __rmul__ = __mul__
 
@@ -313,58 +255,11 @@ class IntExpr:
             constant += term.const * c
         return _make(terms, constant)
 
-    def evaluate(self, env: Mapping[str, int]) -> int:
-        """The integer value under ``env``. Raises KeyError for a variable that is missing."""
-        total = self.const
-        for mono, c in self.terms:
-            for a in mono:
-                c *= a.evaluate(env)
-            total += c
-        return total
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, int):
-            return not self.terms and self.const == other
-        return isinstance(other, IntExpr) and self.const == other.const and self.terms == other.terms
-
-    def __hash__(self) -> int:
-        if self._hash is None:
-            self._hash = hash((self.terms, self.const))
-        return self._hash
-
-    def __int__(self) -> int:
-        if self.terms:
-            raise ValueError(f"expected a constant, got {self}")
-        return self.const
-
-    def __str__(self) -> str:
-        if self._text is None:
-            self._text = self._format()
-        return self._text
-
-    def _format(self) -> str:
-        parts: list[str] = []
-        for mono, c in self.terms:
-            factors = [_factor(a) for a in mono]
-            if abs(c) != 1:
-                factors.append(str(abs(c)))
-            text = "*".join(factors)
-            parts.append(("- " if c < 0 else "+ ") + text)
-        if self.const or not parts:
-            parts.append(("- " if self.const < 0 else "+ ") + str(abs(self.const)))
-        first = parts[0]
-        parts[0] = first[2:] if first[0] == "+" else "-" + first[2:]
-        return " ".join(parts)
-
     def __repr__(self) -> str:
         return f"IntExpr({self})"
 
 
 IntLike: TypeAlias = int | IntExpr
-
-
-def _factor(a: Atom) -> str:
-    return f"({a})" if isinstance(a, (FloorDiv, Mod)) else str(a)
 
 
 def _paren(e: IntExpr) -> str:
@@ -461,30 +356,6 @@ def as_var(e: IntExpr) -> str | None:
     return None
 
 
-def _divide_exact(num: IntExpr, den: IntExpr) -> IntExpr | None:
-    """``num / den`` when ``den`` is one term that divides every term of ``num``; else None."""
-    if len(den.terms) != 1 or den.const:
-        return None
-    dm, dc = den.terms[0]
-    out: dict[Monomial, int] = {}
-    constant = 0
-    for m, c in [*num.terms, ((), num.const)]:
-        if c == 0:
-            continue
-        left = list(m)
-        for a in dm:
-            if a not in left:
-                return None
-            left.remove(a)
-        if c % dc:
-            return None
-        if left:
-            out[tuple(left)] = c // dc
-        else:
-            constant += c // dc
-    return _make(out, constant)
-
-
 def _floordiv(num: IntExpr, den: IntExpr) -> IntExpr:
     if not den.terms:
         d = den.const
@@ -514,9 +385,9 @@ def _floordiv(num: IntExpr, den: IntExpr) -> IntExpr:
         return whole_expr + of_atom(FloorDiv((IntExpr(rest, r), den)))
     if num == den:
         return ONE
-    exact = _divide_exact(num, den)
+    exact = divide_exact(num, den)
     if exact is not None:
-        return exact
+        return _make(*exact)
     if num.is_const and num.const == 0:
         return ZERO
     return of_atom(FloorDiv((num, den)))
@@ -545,50 +416,15 @@ def _mod(num: IntExpr, den: IntExpr) -> IntExpr:
             if g > 1:
                 return _mod(IntExpr(tuple((m, c // g) for m, c in rest), r // g), const(d // g)) * g
             return of_atom(Mod((IntExpr(rest, r), den)))
-    if num == den or _divide_exact(num, den) is not None or num == 0:
+    if num == den or divide_exact(num, den) is not None or num == 0:
         return ZERO
     return of_atom(Mod((num, den)))
 
 
-def _extremum(args: Iterable[IntLike], kind: type[_Operation], keep_first: int) -> IntExpr:
-    """Flatten, drop duplicates and arguments dominated by a constant difference. ``keep_first``: sign."""
-    flat: list[IntExpr] = []
-    for x in args:
-        e = as_expr(x)
-        if len(e.terms) == 1 and e.const == 0 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1:
-            a = e.terms[0][0][0]
-            if isinstance(a, kind):
-                flat.extend(a.args)
-                continue
-        flat.append(e)
-    kept: list[IntExpr] = []
-    for e in flat:
-        for i, k in enumerate(kept):
-            d = (e - k).value()
-            if d is not None:
-                if d * keep_first > 0:
-                    kept[i] = e
-                break
-        else:
-            kept.append(e)
-    if len(kept) == 1:
-        return kept[0]
-    return of_atom(kind(tuple(sorted(kept, key=str))))
-
-
-def minimum(*args: IntLike) -> IntExpr:
-    """The least of ``args``."""
-    return _extremum(args, Min, -1)
-
-
-def maximum(*args: IntLike) -> IntExpr:
-    """The greatest of ``args``."""
-    return _extremum(args, Max, 1)
-
-
 def ceildiv(a: IntLike, b: IntLike) -> IntExpr:
     """``a / b`` rounded up, for positive ``b``."""
-    return (as_expr(a) + as_expr(b) - 1) // as_expr(b)
+    b = as_expr(b)
+    return (as_expr(a) + b - 1) // b
 
 
 def product(args: Iterable[IntLike]) -> IntExpr:

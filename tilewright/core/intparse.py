@@ -6,7 +6,8 @@ import ast
 from collections.abc import Callable
 
 from tilewright.core.errors import ParseError
-from tilewright.core.intexpr import IntExpr, const, maximum, minimum, var
+from tilewright.core.intexpr import IntExpr, const, var
+from tilewright.core.intextrema import maximum, minimum
 
 
 def parse(text: str) -> IntExpr:

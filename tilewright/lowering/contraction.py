@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, minimum
+from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv
+from tilewright.core.intextrema import minimum
 from tilewright.core.target import Target
 from tilewright.lowering.context import LowerContext
 from tilewright.tensor_ir.compute import Tensor, Val, compute, index_value, select

@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, const, minimum
+from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.intextrema import minimum
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, op, select
 from tilewright.tensor_ir.ir import Cast, Const

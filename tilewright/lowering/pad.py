@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.core.intexpr import IntExpr, const, maximum, minimum
+from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.intextrema import maximum, minimum
 from tilewright.lowering.context import LowerContext, Rule
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis

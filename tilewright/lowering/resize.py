@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, const, maximum
+from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, const
+from tilewright.core.intextrema import maximum
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis

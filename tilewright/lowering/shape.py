@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.core.intbounds import interval
-from tilewright.core.intexpr import IntExpr, as_expr, ceildiv, const, maximum, minimum, product
+from tilewright.core.intexpr import IntExpr, as_expr, ceildiv, const, product
+from tilewright.core.intextrema import maximum, minimum
 from tilewright.lowering.context import LowerContext, Rule
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import choose, normal_axis, reshape_indices

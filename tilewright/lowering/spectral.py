@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, as_expr, const, minimum
+from tilewright.core.intexpr import IntExpr, as_expr, const
+from tilewright.core.intextrema import minimum
 from tilewright.lowering.context import LowerContext, Rule, wide
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis

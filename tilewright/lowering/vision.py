@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr, const, maximum, product
+from tilewright.core.intexpr import IntExpr, const, product
+from tilewright.core.intextrema import maximum
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis, split_index

@@ -19,7 +19,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from tilewright.core.intbounds import is_nonneg, simplify
-from tilewright.core.intexpr import ZERO, IntExpr, maximum, minimum, var
+from tilewright.core.intexpr import ZERO, IntExpr, var
+from tilewright.core.intextrema import maximum, minimum
 from tilewright.tensor_ir.analysis.scopes import block_path
 from tilewright.tensor_ir.ir import (
     Alloc,

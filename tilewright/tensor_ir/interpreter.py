@@ -19,7 +19,8 @@ import numpy as np
 
 from tilewright.core.dtypes import DType, int64
 from tilewright.core.errors import InputError, InternalError, TilewrightError
-from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Max, Min, Mod, Var
+from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Mod, Var
+from tilewright.core.intextrema import Max, Min
 from tilewright.tensor_ir.empty_reductions import store_empty_inits
 from tilewright.tensor_ir.ir import (
     Alloc,

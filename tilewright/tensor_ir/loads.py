@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Max, Min, Mod, const, maximum, minimum, of_atom, product
+from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Mod, const, of_atom, product
+from tilewright.core.intextrema import Max, Min, maximum, minimum
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,

@@ -26,7 +26,8 @@ from typing import NoReturn
 
 from tilewright.core.errors import VerifyError
 from tilewright.core.intbounds import Ranges, extremes, interval, is_nonneg, loop_range, simplify
-from tilewright.core.intexpr import FloorDiv, IntExpr, Max, Min, Mod
+from tilewright.core.intexpr import FloorDiv, IntExpr, Mod
+from tilewright.core.intextrema import Max, Min
 from tilewright.tensor_ir.analysis.intrinsic_match import broken_intrinsics
 from tilewright.tensor_ir.ir import (
     Alloc,

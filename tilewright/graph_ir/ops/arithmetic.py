@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, const, maximum, minimum
+from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.intextrema import maximum, minimum
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, InferContext, Inferred, InferRule, OpDef, table, tensor

@@ -8,7 +8,8 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, ceildiv, const, maximum
+from tilewright.core.intexpr import IntExpr, ceildiv, const
+from tilewright.core.intextrema import maximum
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, InferContext, Inferred, InferRule, OpDef, table, tensor

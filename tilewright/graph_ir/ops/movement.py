@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.core.intbounds import interval
-from tilewright.core.intexpr import ZERO, IntExpr, ceildiv, const, maximum, minimum
+from tilewright.core.intexpr import ZERO, IntExpr, ceildiv, const
+from tilewright.core.intextrema import maximum, minimum
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, InferContext, Inferred, OpDef, table, tensor

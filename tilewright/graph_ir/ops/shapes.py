@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.core.intbounds import interval, is_nonneg
-from tilewright.core.intexpr import ONE, IntExpr, minimum, product
+from tilewright.core.intexpr import ONE, IntExpr, product
+from tilewright.core.intextrema import minimum
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.ops.base import InferContext
 

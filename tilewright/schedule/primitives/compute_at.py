@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.core.intbounds import Ranges, simplify, upper_bound
-from tilewright.core.intexpr import ZERO, IntExpr, const, maximum, minimum
+from tilewright.core.intexpr import ZERO, IntExpr, const
+from tilewright.core.intextrema import maximum, minimum
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt, require_no_threads
 from tilewright.schedule.moves import (
     Site,

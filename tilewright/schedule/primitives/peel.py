@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.core.intbounds import Ranges, extremes, loop_range, simplify, upper_bound
-from tilewright.core.intexpr import ZERO, FloorDiv, IntExpr, Max, Min, maximum, minimum, of_atom, var
+from tilewright.core.intexpr import ZERO, FloorDiv, IntExpr, of_atom, var
+from tilewright.core.intextrema import Max, Min, maximum, minimum
 from tilewright.schedule.base import (
     Primitive,
     find_nested_loop,

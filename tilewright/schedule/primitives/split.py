@@ -8,7 +8,8 @@ from math import prod
 from typing import ClassVar
 
 from tilewright.core.intbounds import loop_range, simplify, upper_bound
-from tilewright.core.intexpr import ZERO, IntExpr, ceildiv, const, maximum, minimum, var
+from tilewright.core.intexpr import ZERO, IntExpr, ceildiv, const, var
+from tilewright.core.intextrema import maximum, minimum
 from tilewright.schedule.base import Primitive, find_nested_loop, refuse, replace_stmt, simplify_stmt, substitute_stmt
 from tilewright.tensor_ir.analysis.scopes import loop_ranges
 from tilewright.tensor_ir.ir import Func, Loop, Stmt

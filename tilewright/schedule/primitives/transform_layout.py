@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from tilewright.core.errors import ParseError
 from tilewright.core.intbounds import Ranges, is_nonneg, loop_range, simplify
-from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, maximum
+from tilewright.core.intexpr import FloorDiv, IntExpr, Mod
+from tilewright.core.intextrema import maximum
 from tilewright.core.intparse import from_ast
 from tilewright.schedule.base import Primitive, find_buffer, refuse, require_intrinsics
 from tilewright.schedule.moves import alloc_of

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.core.intbounds import Ranges, interval, is_less, upper_bound
-from tilewright.core.intexpr import ZERO, Atom, FloorDiv, IntExpr, Max, Min, Mod, Var, const, maximum, of_atom
+from tilewright.core.intexpr import ZERO, Atom, FloorDiv, IntExpr, Mod, Var, const, of_atom
+from tilewright.core.intextrema import Max, Min, maximum
 from tilewright.tensor_ir.analysis.scopes import block_environment, loads_of, loop_ranges, loops_in
 from tilewright.tensor_ir.ir import (
     Alloc,

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from tilewright.core.intbounds import Ranges, extremes, is_nonneg, simplify, upper_bound
-from tilewright.core.intexpr import IntExpr, as_var, ceildiv, minimum, var
+from tilewright.core.intexpr import IntExpr, as_var, ceildiv, var
+from tilewright.core.intextrema import minimum
 from tilewright.tensor_ir.ir import Loop
 
 Bounds: TypeAlias = tuple[IntExpr, IntExpr]

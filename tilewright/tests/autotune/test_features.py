@@ -18,7 +18,8 @@ from tilewright.autotune.features import (
 )
 from tilewright.autotune.space import Space
 from tilewright.core.errors import InputError
-from tilewright.core.intexpr import ceildiv, minimum, var
+from tilewright.core.intexpr import ceildiv, var
+from tilewright.core.intextrema import minimum
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.schedule import Schedule
 from tilewright.tests.autotune.synthetic import TARGET

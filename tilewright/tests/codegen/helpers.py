@@ -6,7 +6,8 @@ import numpy as np
 
 from tilewright.codegen.kernel import build
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, const, minimum, var
+from tilewright.core.intexpr import IntExpr, const, var
+from tilewright.core.intextrema import minimum
 from tilewright.core.target import Target
 from tilewright.tensor_ir.ir import Axis, Block, Buffer, Cast, Expr, Func, Load, Loop, LoopKind, Op, Stmt
 

@@ -12,7 +12,8 @@ from tilewright.codegen.jit import assembly_text
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.errors import InputError, InternalError
-from tilewright.core.intexpr import IntExpr, ceildiv, const, minimum, of_atom, var
+from tilewright.core.intexpr import IntExpr, ceildiv, const, of_atom, var
+from tilewright.core.intextrema import minimum
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import (

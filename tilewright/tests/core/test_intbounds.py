@@ -19,7 +19,8 @@ from tilewright.core.intbounds import (
     spread,
     upper_bound,
 )
-from tilewright.core.intexpr import IntExpr, ceildiv, const, minimum, var
+from tilewright.core.intexpr import IntExpr, ceildiv, const, var
+from tilewright.core.intextrema import minimum
 from tilewright.core.intparse import parse
 from tilewright.tests.core.test_intexpr import build, trees
 

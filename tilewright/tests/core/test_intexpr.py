@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.core.errors import ParseError
-from tilewright.core.intexpr import IntExpr, as_var, ceildiv, const, maximum, minimum, product, var
+from tilewright.core.intexpr import IntExpr, as_var, ceildiv, const, product, var
+from tilewright.core.intextrema import maximum, minimum
 from tilewright.core.intparse import parse
 
 NAMES = ("a", "b", "c")

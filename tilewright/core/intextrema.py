@@ -1,0 +1,65 @@
+"""The least and the greatest of integer expressions: the atoms ``min(...)`` and ``max(...)`` in canonical form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tilewright.core.intexpr import IntExpr, IntLike, Operation, as_expr, of_atom
+
+
+class Min(Operation):
+    __slots__ = ()
+    symbol = "min"
+
+    def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
+        return minimum(*(a.substitute(env) for a in self.args))
+
+    def evaluate(self, env: Mapping[str, int]) -> int:
+        return min(a.evaluate(env) for a in self.args)
+
+
+class Max(Operation):
+    __slots__ = ()
+    symbol = "max"
+
+    def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
+        return maximum(*(a.substitute(env) for a in self.args))
+
+    def evaluate(self, env: Mapping[str, int]) -> int:
+        return max(a.evaluate(env) for a in self.args)
+
+
+def minimum(*args: IntLike) -> IntExpr:
+    """The least of ``args``."""
+    return _extremum(args, Min, -1)
+
+
+def maximum(*args: IntLike) -> IntExpr:
+    """The greatest of ``args``."""
+    return _extremum(args, Max, 1)
+
+
+def _extremum(args: Iterable[IntLike], kind: type[Operation], keep_first: int) -> IntExpr:
+    """Flatten, drop duplicates and arguments dominated by a constant difference. ``keep_first``: sign."""
+    flat: list[IntExpr] = []
+    for x in args:
+        e = as_expr(x)
+        if len(e.terms) == 1 and e.const == 0 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1:
+            a = e.terms[0][0][0]
+            if isinstance(a, kind):
+                flat.extend(a.args)
+                continue
+        flat.append(e)
+    kept: list[IntExpr] = []
+    for e in flat:
+        for i, k in enumerate(kept):
+            d = (e - k).value()
+            if d is not None:
+                if d * keep_first > 0:
+                    kept[i] = e
+                break
+        else:
+            kept.append(e)
+    if len(kept) == 1:
+        return kept[0]
+    return of_atom(kind(tuple(sorted(kept, key=str))))
