@@ -36,6 +36,7 @@ from tilewright.tensor_ir.ir import (
     Store,
     seq,
 )
+from tilewright.tests.schedule.fuzz_nests import recurrent
 from tilewright.tests.schedule.kernels import stepped
 from tilewright.tests.tensor_ir.programs import PROGRAMS
 from tilewright.tests.tensor_ir.random_programs import random_program
@@ -339,3 +340,31 @@ def test_threads_meet_in_each_step_of_a_recurrence(steps: int, threads: int, sym
     x, r = rng.standard_normal((steps, 37)).astype(np.float32), rng.standard_normal((37, 37)).astype(np.float32) / 6
     for _ in range(5):
         check(s.func, x, r, threads=threads, **({"n": steps} if symbolic else {}))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("factors", [(None, 3), (2, None, 2)], ids=str)
+def test_threads_meet_in_steps_inside_of_steps(factors: tuple[int | None, ...], threads: int) -> None:
+    """The number of inner steps depends on the outer one, and is 0 for some."""
+    s = Schedule(stepped(var("n"), 21))
+    s.split("step", factors)
+    for block in ("Rh", "next"):
+        s.parallel(s.loops(block)[len(factors)])
+    text = emit_kernel(s.func, detect_host(), "kernel")
+    assert text.count("define internal i64 @count") == len(factors), "a count of steps for each loop around threads"
+    r = np.random.default_rng(5).standard_normal((21, 21)).astype(np.float32) / 6
+    for n in (0, 1, 3, 7):
+        x = np.random.default_rng(n).standard_normal((n, 21)).astype(np.float32)
+        check(s.func, x, r, threads=threads, n=n)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("size", [1, 5, 19])
+def test_a_recurrence_declared_with_two_loops(size: int, threads: int) -> None:
+    s = Schedule(recurrent(var("n"), size))
+    for block in ("P", "U"):
+        s.parallel(s.loops(block)[2])
+    rng = np.random.default_rng(size)
+    for n in (0, 1, 4):
+        a, x = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((size, size), (n, 3, size)))
+        check(s.func, a, x, threads=threads, n=n)

@@ -11,8 +11,9 @@ import textwrap
 from collections.abc import Callable
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntLike, var
+from tilewright.core.intexpr import IntLike, as_expr, var
 from tilewright.tensor_ir.compute import (
+    Recurrence,
     Val,
     build_func,
     compute,
@@ -143,10 +144,21 @@ def stencil(n: IntLike, m: IntLike) -> Func:
     return build_func("stencil", [a], [compute("B", (n, m), lambda i, j: s[i, j] + 1)], [s])
 
 
+def recurrent(n: IntLike, m: IntLike) -> Func:
+    """A recurrence whose steps are counted by two loops: greatest differences from all of the state, in every step"""
+    a, x = placeholder("A", (m, m), f32), placeholder("X", (n, 3, m), f32)
+    h = compute("H", (n * 3 + 1, m), lambda i, j: a[j, 0 * i])
+    k = reduce_axis(m, "k")
+    p = compute("P", (n, 3, m), lambda t, s, j: max_over(h[t * 3 + s, k] - a[j, k], k))
+    u = update("U", h, (n, 3, m), lambda t, s, j: ((t * 3 + s + 1, j), p[t, s, j] + x[t, s, j]), ordered=(0, 1))
+    steps = Recurrence((("t", as_expr(n)), ("s", as_expr(3))), (p, u))
+    return build_func("recurrent", [a, x], [compute("B", (m,), lambda j: h[n * 3, j])], [h, steps])
+
+
 DECLARED: dict[str, Callable[..., Func]] = {
     **PROGRAMS, "chain": chain, "transposes": transposes, "batched": batched, "conv2d": conv2d, "depthwise": depthwise,
     "softmax_like": softmax_like, "pooled": pooled, "reshaped": reshaped, "in_place": in_place,
-    "histogram": histogram, "stencil": stencil,
+    "histogram": histogram, "stencil": stencil, "recurrent": recurrent,
 }  # fmt: skip
 
 

@@ -129,7 +129,9 @@ def _vectorize(rng: random.Random, func: Func) -> Arguments:
 
 
 def _parallel(rng: random.Random, func: Func) -> Arguments:
-    inside = {x.var for outer in _loops(func) for x in walk(outer.body) if isinstance(x, Loop)}
+    steps = set().union(*(_driven(b, "ordered") for b in blocks_in(func.body)))
+    around = [x for x in _loops(func) if x.var not in steps]
+    inside = {x.var for outer in around for x in walk(outer.body) if isinstance(x, Loop)}
     return _some_loop(rng, func, lambda x: _is_serial(x) and (x.var not in inside or rng.random() < 0.1))
 
 
