@@ -7,8 +7,8 @@
 ``record`` measures schedules of each task, two thirds drawn at random and one third proposed by annealing with the cost
 model; it needs an otherwise idle machine, some ten minutes, and goes on where it stopped. ``compare`` measures nothing:
 strategies choose among the recorded candidates of a task and get the recorded times, so that the table repeats from the
-log. The best known speed of a task is the best in the log. ``--out NAME`` writes NAME.md and, if matplotlib is
-installed, NAME.png.
+log; a random draw is one of those recorded at random. The best known speed of a task is the best in the log.
+``--out NAME`` writes NAME.md and, if matplotlib is installed, NAME.png.
 """
 
 from __future__ import annotations
@@ -209,7 +209,8 @@ def table(results: Mapping[str, Mapping[str, list[list[float]]]], data: Dataset,
         "",
         f"Trials until {GOAL:.0%} of the best known speed, median of {seeds} seeds; in brackets the share of the best",
         f"known speed after {trials} trials, the worst seed. {len(data)} recorded candidates of {len(results)} tasks;",
-        "the strategies choose among these. Recorded, on a machine with nothing else to do, and written by",
+        "the strategies choose among these; what is drawn at random are the two thirds recorded so. Recorded, on a",
+        "machine with nothing else to do, and written by",
         "",
         f"    python benchmarks/search_ablation.py record --log {Path(log).name}",
         f"    python benchmarks/search_ablation.py compare --log {Path(log).name} --seeds {seeds} --trials {trials}",

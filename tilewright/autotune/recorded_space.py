@@ -1,7 +1,9 @@
 """A log as a space: search over what was measured before, with the recorded outcomes. For studies of strategies.
 
 Nothing is measured: samples are drawn from the records, a neighbour is one of the records that differ in the fewest
-decisions. Any strategy runs on it, as often and with as many seeds as wanted, and always gives the same.
+decisions. Any strategy runs on it, as often and with as many seeds as wanted, and always gives the same. Where the log
+says which records were drawn at random, samples are drawn among these only, as they are from the space itself: what a
+search had to look for does not come up by itself.
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ class RecordedSpace:
         self._all = list(self._candidates.values())
         if not self._all:
             raise InputError("recorded space: expected records that replay with this version, got none")
+        drawn = {r.candidate for r in ordered if r.tuner == "random"}
+        self._drawn = [c for c in self._all if c.key in drawn] or self._all
         self._codes = _encode(self._all, options)
         self._place = {c.key: n for n, c in enumerate(self._all)}
 
@@ -61,8 +65,8 @@ class RecordedSpace:
         return self._all[0]
 
     def sample(self, rng: np.random.Generator) -> Candidate | None:
-        """Any recorded candidate."""
-        return self._all[int(rng.integers(len(self._all)))]
+        """Any of the candidates that were drawn at random; any recorded one if the log does not know."""
+        return self._drawn[int(rng.integers(len(self._drawn)))]
 
     def neighbour(self, candidate: Candidate, rng: np.random.Generator) -> Candidate | None:
         """One of the few candidates with the fewest different decisions; None if there is only one."""

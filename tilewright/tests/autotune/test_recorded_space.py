@@ -1,6 +1,7 @@
 """A log as a space: what was recorded, with its outcomes; every strategy runs on it; the ablation's table repeats."""
 
 import importlib.util
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,6 +34,16 @@ def test_it_holds_what_was_recorded():
     rng = np.random.default_rng(0)
     assert space.sample(rng).key in space.outcomes
     assert space.neighbour(c, rng).key != c.key
+
+
+def test_samples_are_what_was_drawn_at_random():
+    records = [replace(r, tuner="random" if n % 3 else "annealing") for n, r in enumerate(recorded())]
+    space = RecordedSpace(records)
+    rng = np.random.default_rng(0)
+    drawn = {space.sample(rng).key for _ in range(400)}
+    assert drawn == {r.candidate for r in records if r.tuner == "random"}
+    reached = {space.neighbour(c, rng).key for c in space.enumerate(99) for _ in range(40)}
+    assert reached == {r.candidate for r in records}
 
 
 def test_neighbours_differ_in_few_decisions():
@@ -77,9 +88,9 @@ def test_the_ablation_repeats(tmp_path, capsys):
     spec.loader.exec_module(module)
     options = ["compare", "--log", str(database.path), "--seeds", "2", "--trials", "16", "--out"]
     texts = []
-    for name in "ab":
-        assert module.main([*options, str(tmp_path / name)]) == 0
-        texts.append((tmp_path / f"{name}.md").read_text())
+    for _ in range(2):
+        assert module.main([*options, str(tmp_path / "table")]) == 0
+        texts.append((tmp_path / "table.md").read_text())
     assert texts[0] == texts[1]
     assert "| dense |" in texts[0]
     assert set(module.models()) == {"conv 3x3", "conv 1x1", "depthwise", "dense", "batched matmul", "softmax"}
