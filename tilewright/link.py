@@ -9,11 +9,13 @@ from tilewright.build import Kernel
 from tilewright.codegen.cache import ObjectCache, object_key
 from tilewright.codegen.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.jit import Library, compile_object
+from tilewright.codegen.repeat import repeat_text
 from tilewright.core.errors import InternalError
 from tilewright.core.plan import ControlStep, KernelStep, Plan, Segment, segments
 from tilewright.core.target import Target
 from tilewright.runtime.executor import PlanCode
 
+_REPEAT = "repeat_entry"
 
 def link_plan(
     plan: Plan, kernels: Mapping[str, Kernel], target: Target, cache: ObjectCache | None
@@ -21,13 +23,27 @@ def link_plan(
     """Code of the plan and its bodies. The addresses are valid as long as the library lives (None: no native step)."""
     entries = {key: _entry(steps, kernels, target) for key, steps in _segments(plan, "m")}
     if not entries:
-        return _code(plan, "m", {}), None
+        return _code(plan, "m", {}, 0), None
     objects: dict[str, bytes] = {k.symbol: k.code for k in kernels.values()}
     for text, symbol in entries.values():
         if symbol not in objects:
             objects[symbol] = _object(text, target, cache)
-    library = Library(objects.values(), {symbol for _, symbol in entries.values()}, entry_imports())
-    return _code(plan, "m", {k: library.addresses[s] for k, (_, s) in entries.items()}), library
+    exports = {symbol for _, symbol in entries.values()}
+    if any(isinstance(s, ControlStep) and s.op != "If" for s in _control_steps(plan)):
+        objects[_REPEAT] = _object(repeat_text(_REPEAT, target), target, cache)
+        exports.add(_REPEAT)
+    library = Library(objects.values(), exports, entry_imports())
+    addresses = {k: library.addresses[s] for k, (_, s) in entries.items()}
+    return _code(plan, "m", addresses, library.addresses.get(_REPEAT, 0)), library
+
+
+def _control_steps(plan: Plan) -> Iterator[ControlStep]:
+    """The control steps of a plan and of the bodies in it."""
+    for step in plan.steps:
+        if isinstance(step, ControlStep):
+            yield step
+            for body in step.bodies:
+                yield from _control_steps(body)
 
 
 def _segments(plan: Plan, path: str) -> Iterator[tuple[str, tuple[KernelStep, ...]]]:
@@ -43,14 +59,14 @@ def _segments(plan: Plan, path: str) -> Iterator[tuple[str, tuple[KernelStep, ..
                     yield from _segments(body, f"{path}.{w}.{b}")
 
 
-def _code(plan: Plan, path: str, addresses: Mapping[str, int]) -> PlanCode:
+def _code(plan: Plan, path: str, addresses: Mapping[str, int], repeat: int) -> PlanCode:
     bodies = {
-        i: tuple(_code(body, f"{path}.{i}.{b}", addresses) for b, body in enumerate(step.bodies))
+        i: tuple(_code(body, f"{path}.{i}.{b}", addresses, repeat) for b, body in enumerate(step.bodies))
         for i, step in enumerate(plan.steps)
         if isinstance(step, ControlStep)
     }
     own = tuple(addresses[f"{path}.{w.start}"] for w in segments(plan) if isinstance(w, Segment))
-    return PlanCode(own, bodies)
+    return PlanCode(own, bodies, repeat)
 
 
 def _entry(steps: tuple[KernelStep, ...], kernels: Mapping[str, Kernel], target: Target) -> tuple[str, str]:

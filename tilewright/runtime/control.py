@@ -1,15 +1,25 @@
-"""``If``, ``Loop`` and ``Scan`` on the host, around compiled bodies. Semantics: the ONNX operator specification."""
+"""``If``, ``Loop`` and ``Scan`` around compiled bodies. Semantics: the ONNX operator specification.
+
+Loops whose body is one native call run natively (:mod:`tilewright.runtime.repeat`), others step by step here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from tilewright.core.errors import InternalError
 from tilewright.core.plan import ControlStep
+from tilewright.runtime.repeat import NativeBody, repeat_loop, repeat_scan
 
-Body = Callable[[Sequence[object]], list[object]]
+
+class Body(Protocol):
+    """The executor of a body."""
+
+    def run(self, inputs: Sequence[object], /) -> list[object]: ...
+    def native_body(self, inputs: Sequence[object], /) -> NativeBody | None: ...
 
 
 def run_control_step(
@@ -18,7 +28,7 @@ def run_control_step(
     """The outputs of a control step. ``captures[k]`` are the outer values that body ``k`` reads."""
     if step.op == "If":
         k = 0 if bool(np.asarray(inputs[0]).reshape(-1)[0]) else 1
-        return _own(bodies[k](captures[k]))
+        return _own(bodies[k].run(captures[k]))
     if step.op == "Loop":
         return _run_loop(step, inputs, captures[0], bodies[0])
     if step.op == "Scan":
@@ -36,10 +46,13 @@ def _run_loop(step: ControlStep, inputs: Sequence[object], captures: Sequence[ob
     go = True if inputs[1] is None else bool(np.asarray(inputs[1]).reshape(-1)[0])
     carried = list(inputs[2:])
     n = len(carried)
+    native = body.native_body([np.array(0, np.int64), np.array(go), *carried, *captures])
+    if native is not None and native.keeps(carried, 1):
+        return repeat_loop(native, trips, go, carried, captures)
     scans: list[list[object]] = [[] for _ in range(len(step.outputs) - n)]
     i = 0
     while go and (trips is None or i < trips):
-        out = _own(body([np.array(i, np.int64), np.array(go), *carried, *captures]))
+        out = _own(body.run([np.array(i, np.int64), np.array(go), *carried, *captures]))
         go = bool(np.asarray(out[0]).reshape(-1)[0])
         carried = out[1 : 1 + n]
         for acc, value in zip(scans, out[1 + n :], strict=True):
@@ -59,13 +72,20 @@ def _run_scan(step: ControlStep, inputs: Sequence[object], captures: Sequence[ob
     out_axes = attrs.get("scan_output_axes") or (0,) * n_out
     out_dirs = attrs.get("scan_output_directions") or (0,) * n_out
     length = xs[0].shape[in_axes[0]]
+    if length:
+        moved = [np.ascontiguousarray(np.moveaxis(x, a, 0)) for x, a in zip(xs, in_axes, strict=True)]
+        native = body.native_body([*state, *(x[0] for x in moved), *captures])
+        if native is not None and native.keeps(state, 0):
+            done = repeat_scan(native, state, list(zip(moved, in_dirs, strict=True)), out_dirs, captures)
+            rows = zip(done[n_state:], out_axes, strict=True)
+            return [*done[:n_state], *(np.ascontiguousarray(np.moveaxis(r, 0, a)) for r, a in rows)]
     scans: list[list[object]] = [[] for _ in range(n_out)]
     for t in range(length):
         slices = [
             np.ascontiguousarray(np.take(x, length - 1 - t if d else t, axis=a))
             for x, a, d in zip(xs, in_axes, in_dirs, strict=True)
         ]
-        out = _own(body([*state, *slices, *captures]))
+        out = _own(body.run([*state, *slices, *captures]))
         state = out[:n_state]
         for acc, value in zip(scans, out[n_state:], strict=True):
             acc.append(value)

@@ -15,6 +15,7 @@ from tilewright.runtime.arena import lifetimes, place
 from tilewright.runtime.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.control import run_control_step
 from tilewright.runtime.host import run_host_step
+from tilewright.runtime.repeat import REPEAT_TYPE, NativeBody
 from tilewright.runtime.team import Crew
 
 ENTRY_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -23,10 +24,12 @@ _MAX_LAYOUTS = 16
 
 @dataclass(frozen=True, slots=True)
 class PlanCode:
-    """Machine code of a plan: one entry address a segment, in order, and the code of the bodies of control steps."""
+    """Machine code of a plan: one entry address a segment, in order, the code of the bodies of control steps, and the
+    address of the function that runs an entry repeatedly (0 where no plan is a body)."""
 
     entries: tuple[int, ...]
     bodies: Mapping[int, tuple[PlanCode, ...]]
+    repeat: int = 0
 
 
 @dataclass(slots=True)
@@ -97,6 +100,7 @@ class Executor:
         self._late_bindings = late
         self._written = self._first_writers()
         self._is_direct = self._has_one_call()
+        self._repeat = REPEAT_TYPE(code.repeat) if code.repeat else None
         self._parallel = {
             w: any(isinstance(s, KernelStep) and s.parallel for s in plan.steps[w.start : w.stop])
             for w in self._walk
@@ -153,9 +157,7 @@ class Executor:
 
     def _run_direct(self, inputs: Sequence[object], env: Mapping[str, int], layout: _Layout) -> list[object]:
         """The same for a plan that is one native call: all but the addresses of inputs and outputs is prepared."""
-        direct = layout.direct
-        if direct is None or direct.arena is not self._arena:
-            direct = layout.direct = self._make_direct(env, layout)
+        direct = self._direct(env, layout)
         pointers = direct.pointers
         for k, positions in direct.inputs:
             where = address(inputs[k])  # type: ignore[arg-type]
@@ -175,6 +177,32 @@ class Executor:
         else:
             direct.call(table.pointers_address, table.dims_address, None, None)
         return outputs
+
+    def native_body(self, inputs: Sequence[object]) -> NativeBody | None:
+        """This plan as the body of a loop that starts with ``inputs``; None if its steps need Python in between."""
+        repeat, plan = self._repeat, self.plan
+        if not self._is_direct or repeat is None:
+            return None
+        if any(b.element is not None and b.slot in plan.inputs for b in self._input_bindings):
+            return None  # a size that follows from a value which the steps change
+        env = self.symbols(inputs)
+        direct = self._direct(env, self._layout(env))
+        entry, table = ctypes.cast(direct.call, ctypes.c_void_p), direct.table  # type: ignore[arg-type]
+        positions = dict(direct.inputs)
+
+        def drive(moves: int, count: int, counter: int, go: int | None, start: int, stop: int) -> int:
+            with self._crew.borrowed(direct.parallel) as team:
+                at = table.pointers_address, table.dims_address, team
+                return int(repeat(entry, *at, moves, count, counter, go, start, stop))
+
+        order = tuple(positions.get(k, ()) for k in range(len(plan.inputs) + len(plan.captures)))
+        return NativeBody(direct.pointers, order, direct.outputs, drive)
+
+    def _direct(self, env: Mapping[str, int], layout: _Layout) -> _Direct:
+        direct = layout.direct
+        if direct is None or direct.arena is not self._arena:
+            direct = layout.direct = self._make_direct(env, layout)
+        return direct
 
     def _make_direct(self, env: Mapping[str, int], layout: _Layout) -> _Direct:
         (w,) = self._walk
@@ -305,8 +333,7 @@ class Executor:
             captures = [
                 [self._value(n, arrays, env, layout) for n in body.captures] for body in step.bodies
             ]
-            runs = [e.run for e in self._bodies[i]]
-            outputs = run_control_step(step, inputs, captures, runs)
+            outputs = run_control_step(step, inputs, captures, self._bodies[i])
         else:
             raise InternalError(f"step {i} is a kernel outside a segment")
         for name, value in zip(step.outputs, outputs, strict=False):

@@ -21,7 +21,7 @@ class HostStepError(TilewrightError):
 
 def _shape(attrs: Mapping[str, object], inputs: Sequence[object]) -> list[object]:
     start, end = attrs.get("start", 0), attrs.get("end")
-    return [np.array(np.shape(inputs[0])[start:end], np.int64)]  # type: ignore[misc,call-overload]
+    return [np.array(np.shape(inputs[0])[start:end], np.int64)]  # type: ignore[call-overload]
 
 
 def _size(_: Mapping[str, object], inputs: Sequence[object]) -> list[object]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +31,8 @@ class _Boxes:
     right: np.ndarray
     area: np.ndarray
 
-    def __getitem__(self, at: object) -> _Boxes:
-        return _Boxes(self.top[at], self.left[at], self.bottom[at], self.right[at], self.area[at])  # type: ignore[index]
+    def __getitem__(self, at: Any) -> _Boxes:
+        return _Boxes(self.top[at], self.left[at], self.bottom[at], self.right[at], self.area[at])
 
     def overlap(self, other: _Boxes, limit: np.float32) -> np.ndarray:
         """Where intersection over union is more than ``limit``, broadcasting."""
@@ -78,12 +79,12 @@ def non_max_suppression(attrs: Mapping[str, object], inputs: Sequence[object]) -
     return [rows]
 
 
-def _scalar(inputs: Sequence[object], i: int) -> np.generic | None:
+def _scalar(inputs: Sequence[object], i: int) -> Any:
     given = np.asarray(inputs[i]) if i < len(inputs) and inputs[i] is not None else np.empty(0)
-    return given.reshape(-1)[0] if given.size else None  # type: ignore[no-any-return]
+    return given.reshape(-1)[0] if given.size else None
 
 
-def _candidates(boxes: np.ndarray, scores: np.ndarray, centers: bool, threshold: np.generic | None) -> _Candidates:
+def _candidates(boxes: np.ndarray, scores: np.ndarray, centers: bool, threshold: Any) -> _Candidates:
     images, classes, n = scores.shape
     groups = images * classes
     flat = np.ascontiguousarray(scores).reshape(-1)
