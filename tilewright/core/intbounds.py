@@ -7,7 +7,7 @@ All answers are sound and incomplete: ``False`` means "not proved".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from tilewright.core.intexpr import ONE, ZERO, Atom, FloorDiv, IntExpr, IntLike, Mod, Var, as_expr, const, of_atom
@@ -104,6 +104,9 @@ def is_nonneg(e: IntExpr, ranges: Ranges, depth: int = _DEPTH) -> bool:
         return True
     if depth == 0 or (hi is not None and hi < 0):
         return False
+    for whole in _rounded(e):
+        if is_nonneg(whole, ranges, depth - 1):
+            return True
     for mono, c in e.terms:
         first = mono[0]
         if len(mono) == 1 and isinstance(first, (Min, Max)):
@@ -127,6 +130,19 @@ def is_nonneg(e: IntExpr, ranges: Ranges, depth: int = _DEPTH) -> bool:
             continue
         return is_nonneg(e.substitute({name: lo_e if sign > 0 else hi_e}), ranges, depth - 1)
     return False
+
+
+def _rounded(e: IntExpr) -> Iterator[IntExpr]:
+    """``e`` with ``min(...) // d * d`` written with a remainder, where the minimum stands outside the division as well.
+
+    To look at the cases of the minimum first would lose that both are the same.
+    """
+    limits = {a for mono, _ in e.terms for a in mono if isinstance(a, (Min, Max))}
+    for a in dict.fromkeys(e.atoms()) if limits else ():
+        if isinstance(a, FloorDiv) and (d := a.args[1].value()) is not None and limits.intersection(a.args[0].atoms()):
+            replaced = _replace_atom(e, a, d, a.args[0] - a.args[0] % d)
+            if replaced is not None and replaced != e:
+                yield replaced
 
 
 def _replace_atom(e: IntExpr, a: Atom, d: int, value: IntExpr) -> IntExpr | None:

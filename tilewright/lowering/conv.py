@@ -382,19 +382,27 @@ def _pack_oihw(w: np.ndarray, groups: int, width: int, dtype: np.dtype) -> np.nd
 
 
 def _winograd(ctx: LowerContext, shape: ConvShape, dtype: DType, algorithm: str) -> Reader:
-    """The convolution over tiles of the output; the input is padded to whole tiles."""
+    """The convolution over tiles of the output; the input is padded to whole tiles.
+
+    Where its size is symbolic, which seldom is one of whole tiles, that would always be a copy. There the last tiles
+    read the last row and column again instead, for results that nobody reads.
+    """
     known = WINOGRAD.get(algorithm)
     plain = shape.kernel == (3, 3) and shape.groups == 1 and {*shape.strides, *shape.dilations} == {1}
-    sizes = (shape.batch, *shape.spatial, *shape.out_spatial)
-    if known is None or not plain or not all(d.is_const for d in sizes) or ctx.constants[1] is None:
+    if known is None or not plain or ctx.constants[1] is None:
         raise ctx.unsupported(f"algorithm {algorithm!r} for this convolution")
     if dtype != dtypes.float32:
         raise ctx.unsupported(f"algorithm {algorithm!r} in {dtype}")
     grid = TileGrid.of(shape.batch, shape.out_spatial, known.tile)
     reach = [t * known.tile + 2 for t in (grid.rows, grid.columns)]
-    sides = zip(reach, shape.pads_begin, shape.spatial, strict=True)
-    whole = dataclasses.replace(shape, pads_end=tuple(r - b - s for r, b, s in sides))
-    read = padded_input(ctx, whole, dtype)
+    sides = zip(reach, shape.pads_begin, shape.spatial, shape.pads_end, strict=True)
+    whole = dataclasses.replace(shape, pads_end=tuple(r - b - s if r.is_const else e for r, b, s, e in sides))
+    padded = padded_input(ctx, whole, dtype)
+    sizes = [b + s + e for b, s, e in zip(whole.pads_begin, whole.spatial, whole.pads_end, strict=True)]
+
+    def read(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
+        return padded(n, c, [clamped(p, size) for p, size in zip(at, sizes, strict=True)])
+
     return transformed_product(ctx, algorithm, grid, shape.channels, shape.out_channels, read)
 
 

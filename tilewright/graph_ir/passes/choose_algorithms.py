@@ -3,6 +3,8 @@
 Equation: ``Conv(x, w) ~ A^T [(G w G^T) * (B^T x B)] A`` on tiles of the output, exact in real arithmetic. The matrices
 have entries other than 0 and 1, so that float32 results lose up to two digits more than those of the definition. How
 many is estimated for the weights at hand; an algorithm that loses more than ``LIMIT`` is refused.
+
+Symbolic sizes count as those of one image of ``_IMAGE`` rows and columns.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.winograd import WINOGRAD, Winograd, estimated_error
-from tilewright.graph_ir.ir import Graph, Node
+from tilewright.graph_ir.ir import Graph, Node, Shape
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
-from tilewright.graph_ir.rules.base import fixed_shape, int_attr, ints_attr, tensor_shape
+from tilewright.graph_ir.rules.base import int_attr, ints_attr, tensor_shape
 
 DIRECT = "direct"
 LIMIT = 1e-4
@@ -26,6 +28,8 @@ LIMIT = 1e-4
 _MIN_CHANNELS = 8
 _MIN_MULTIPLIES = 2_500_000
 """Below this many products of the definition, the nests around the products cost what they save."""
+
+_IMAGE = 224
 
 _WEIGHT_LOAD = 20
 _TRANSFORM = 12
@@ -138,10 +142,23 @@ def _eligible(graph: Graph, node: Node, ctx: PassContext) -> _Conv | None:
         return None
     ones = (int_attr(node, "group", 1), *(ints_attr(node, "strides") or ()), *(ints_attr(node, "dilations") or ()))
     w, y = ctx.array(graph, node.inputs[1]), graph.values[node.outputs[0]]
-    x_shape, y_shape = fixed_shape(tensor_shape(graph.values[node.inputs[0]])), fixed_shape(tensor_shape(y))
-    if w is None or w.shape[2:] != (3, 3) or set(ones) != {1} or x_shape is None or y_shape is None:
+    shape = tensor_shape(y)
+    if w is None or w.shape[2:] != (3, 3) or set(ones) != {1} or shape is None or len(shape) != 4:
         return None
-    return _Conv(w, *y_shape[:3]) if y.dtype == dtypes.float32 else None
+    sizes = _assumed(shape)
+    return _Conv(w, *sizes) if sizes is not None and y.dtype == dtypes.float32 else None
+
+
+def _assumed(shape: Shape) -> tuple[int, int, int] | None:
+    """Batch, height and width of a result, whose symbols stand for the batch or for sizes of the model's image; None
+    where that has no value."""
+    batch, *spatial = shape[:3]
+    env = {v: _IMAGE for d in spatial for v in d.free_vars()} | dict.fromkeys(batch.free_vars(), 1)
+    try:
+        height, width = (max(0, d.evaluate(env)) for d in spatial)
+        return batch.evaluate(env), height, width
+    except ZeroDivisionError:
+        return None
 
 
 CHOOSE_ALGORITHMS = Pass(

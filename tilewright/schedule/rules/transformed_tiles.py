@@ -9,8 +9,9 @@ positions that read the same results). Two forms, decided by what fits in the se
 - whole: all tiles are transformed, then multiplied, then transformed back, with the threads in each of the three.
 
 Either way a transform runs over one tile and one vector of channels at a time, written out, in registers and the first
-cache. Decisions: ``<product>.strip`` (tiles of a strip; the number of all tiles is the second form) and
-``<product>.rows`` (tiles of the register tile).
+cache. A strip is a few rows of tiles of an image, or a part of one; where images are of symbolic size, it is a few
+register tiles of any rows and images. Decisions: ``<product>.strip`` (tiles of a strip; the number of all tiles, or 0
+if that is symbolic, is the second form) and ``<product>.rows`` (tiles of the register tile).
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from tilewright.core.target import Target
 from tilewright.schedule.rules.ahead import fetch_ahead
 from tilewright.schedule.rules.facts import (
     all_blocks,
-    buffer_bytes,
     is_multiply_add,
     is_spatial,
     loops_of,
@@ -46,6 +46,9 @@ _COMBINED = 3
 
 _FEWEST = 4
 """Tiles of a strip, at least: fewer do not fill a register tile."""
+
+_DOUBLINGS = 6
+"""Strips of a symbolic number of tiles are one register tile or three, so many times doubled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +116,31 @@ def transformed_tiles_rule(s: Schedule, block: str, target: Target) -> bool:
 class _Nest:
     """The last reader's loops: ``outer`` over tiles, ``columns`` over panels; the rest is one panel of one tile.
 
-    ``counts``: tiles along each loop of ``outer``.
+    ``counts``: tiles along each loop of ``outer``, None if symbolic: of the only one, or of the first, over images.
     """
 
     outer: tuple[str, ...]
-    counts: tuple[int, ...]
+    counts: tuple[int | None, ...]
     columns: str
     vectors: str
     inside: tuple[str, ...]
     lanes: str
+
+    def total(self) -> int | None:
+        """All tiles."""
+        known = [n for n in self.counts if n is not None]
+        return math.prod(known) if len(known) == len(self.counts) else None
 
 
 def _schedule(s: Schedule, chain: Chain, user: str, target: Target) -> None:
     work = total_nanoseconds(s.func, (*chain.before, chain.product, *chain.after))
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (*chain.stages(), user)))
     nest = _cut(s, chain, user, lanes)
-    count = math.prod(nest.counts)
-    strip = _decide_strip(s, chain, nest.counts, target)
-    if strip < count:
-        _strips(s, chain, user, nest, strip, lanes, work, target)
+    strip = _decide_strip(s, chain, nest, lanes, target)
+    if strip in (0, nest.total()):
+        _whole(s, chain, user, nest, lanes, work, target)
     else:
-        _whole(s, chain, user, nest, count, lanes, work, target)
+        _strips(s, chain, user, nest, strip, lanes, work, target)
 
 
 def _cut(s: Schedule, chain: Chain, user: str, lanes: int) -> _Nest:
@@ -146,7 +153,6 @@ def _cut(s: Schedule, chain: Chain, user: str, lanes: int) -> _Nest:
     column = as_var(index[-1])
     if column is None:
         raise ScheduleError(f"{user}: expected the columns of {buffer} in one loop, got {index[-1]}")
-    width = find_buffer(s.func, find_block(s.func, chain.product).buffer).shape[-1].value()
     divisors = {name: d for i in index for name, d in _divided(i)}
     positions = {v for i in index[1:-1] for v in i.free_vars()}
     outer: list[str] = []
@@ -160,14 +166,15 @@ def _cut(s: Schedule, chain: Chain, user: str, lanes: int) -> _Nest:
             inside.append(name)
         else:
             outer.append(name)
-    columns, rest = s.split(column, (None, width))
+    columns, rest = s.split(column, (None, _width(s, chain)))
     vectors, last = s.split(rest, (None, lanes))
     s.reorder(*outer, columns, vectors, *inside, last)
+    if not outer:
+        raise ScheduleError(f"{user}: expected loops over tiles")
     extents = {x.var: x.extent.value() for x in loops_of(s.func, user)}
-    counts = [n for x in outer if (n := extents[x]) is not None]
-    if len(counts) != len(outer) or not counts:
-        raise ScheduleError(f"{user}: expected a known number of tiles")
-    return _Nest(tuple(outer), tuple(counts), columns, vectors, tuple(inside), last)
+    if None in [extents[x] for x in outer[1:]]:
+        outer = [s.fuse(*outer)]
+    return _Nest(tuple(outer), tuple(extents.get(x) for x in outer), columns, vectors, tuple(inside), last)
 
 
 def _divided(e: IntExpr) -> Iterator[tuple[str, int]]:
@@ -181,8 +188,8 @@ def _divided(e: IntExpr) -> Iterator[tuple[str, int]]:
                 yield from _divided(atom.args[0])
 
 
-def _decide_strip(s: Schedule, chain: Chain, counts: Sequence[int], target: Target) -> int:
-    """Tiles of a strip: rows of tiles or a part of a row, strips of equal size if possible.
+def _decide_strip(s: Schedule, chain: Chain, nest: _Nest, lanes: int, target: Target) -> int:
+    """Tiles of a strip: rows of tiles or a part of a row, strips of equal size if possible; or whole register tiles.
 
     By default half of what fits, where the weights stay in the cache from strip to strip. Where they do not, all tiles
     (the second form), or as many as fit if all tiles would not stay in the third-level cache.
@@ -190,15 +197,24 @@ def _decide_strip(s: Schedule, chain: Chain, counts: Sequence[int], target: Targ
     block = find_block(s.func, chain.product)
     operand = find_block(s.func, chain.before[-1]).buffer
     weights = next(x.buffer for x in loads(block.value) if x.buffer not in (block.buffer, operand))
-    total, size = math.prod(counts), _bytes(s, operand)
+    total, size = nest.total() or 0, _known_bytes(s, operand)
     panels = find_buffer(s.func, block.buffer).shape[-2].value() or 1
-    fits = _fitting(size // total, _bytes(s, block.buffer) // (total * panels), target)
-    row, rows = counts[-1], counts[-2] if len(counts) > 1 else 1
-    options = {-(-row // k) for k in range(1, row + 1)} | {k * row for k in range(1, rows + 1)}
+    each, result = size // (total or 1), _known_bytes(s, block.buffer) // ((total or 1) * panels)
+    row, rows = nest.counts[-1], (nest.counts[-2:-1] or (1,))[0] or 1
+    fits = _fitting(each, result, target)
+    if row is None:
+        tile = target.tile_rows(max(1, _width(s, chain) // lanes))
+        options = {n << k for n in (tile, 3 * tile) for k in range(_DOUBLINGS)}
+    else:
+        options = {-(-row // k) for k in range(1, row + 1)} | {k * row for k in range(1, rows + 1)}
     options = {n for n in options if _FEWEST <= n <= fits}
-    reused = _bytes(s, weights) <= 2 * target.l2_bytes
-    even = [n for n in options if (row % n if n < row else rows * row % n) == 0 and (2 * n <= fits or not reused)]
-    own = max(even, default=total) if reused or size > target.l3_bytes // 4 else total
+    reused = _known_bytes(s, weights) <= 2 * target.l2_bytes
+
+    def is_even(n: int) -> bool:
+        return row is None or (row % n if n < row else rows * row % n) == 0
+
+    even = [n for n in options if is_even(n) and (2 * n <= fits or not reused)]
+    own = max(even, default=total) if reused or (total and size > target.l3_bytes // 4) else total
     return int(s.sample_categorical(f"{chain.product}.strip", tuple(sorted({*options, total})), own))
 
 
@@ -208,30 +224,34 @@ def _fitting(operand: int, products: int, target: Target) -> int:
     return min(room // max(1, operand + products), LOCAL_BYTES // max(1, operand, products))
 
 
-def _bytes(s: Schedule, buffer: str) -> int:
+def _known_bytes(s: Schedule, buffer: str) -> int:
+    """Size of a buffer, or of what it has for one tile if their number is symbolic."""
     b = find_buffer(s.func, buffer)
-    size = buffer_bytes(b)
-    if size is None:
-        raise ScheduleError(f"{buffer}: expected a known size, got ({', '.join(map(str, b.shape))})")
-    return size
+    return math.prod(n for d in b.shape if (n := d.value()) is not None) * b.dtype.itemsize
+
+
+def _width(s: Schedule, chain: Chain) -> int:
+    """Columns of a panel."""
+    return find_buffer(s.func, find_block(s.func, chain.product).buffer).shape[-1].value() or 1
 
 
 def _strips(
     s: Schedule, chain: Chain, user: str, nest: _Nest, strip: int, lanes: int, work: float | None, target: Target
 ) -> None:
     *lead, last = nest.outer
-    if strip < nest.counts[-1]:
+    row = nest.counts[-1]
+    if row is None or strip < row:
         over, last = s.split(last, (None, strip))
         outer, tiles = [*lead, over], [last]
     else:
-        over, rows = s.split(lead[-1], (None, strip // nest.counts[-1]))
+        over, rows = s.split(lead[-1], (None, strip // row))
         outer, tiles = [*lead[:-1], over], [rows, last]
     s.reorder(*outer, nest.columns, *tiles, nest.vectors, *nest.inside, nest.lanes)
-    copy, row, tile_axis = _separate(s, chain)
+    copy, results, tile_axis = _separate(s, chain)
     _place_after(s, chain, nest)
     s.compute_at(copy, nest.columns)
     _write_back(s, chain, user, nest)
-    register_tiles = _products(s, chain, copy, {*outer, nest.columns}, row, strip, lanes, target)
+    register_tiles = _products(s, chain, copy, {*outer, nest.columns}, results, strip, lanes, target)
     s.compute_at(chain.before[-1], outer[-1])
     _transform(s, chain, set(outer), tile_axis, lanes)
     peel_if_ragged(s, copy, register_tiles)
@@ -240,12 +260,12 @@ def _strips(
 
 
 def _whole(
-    s: Schedule, chain: Chain, user: str, nest: _Nest, count: int, lanes: int, work: float | None, target: Target
+    s: Schedule, chain: Chain, user: str, nest: _Nest, lanes: int, work: float | None, target: Target
 ) -> None:
-    copy, row, tile_axis = _separate(s, chain)
+    copy, results, tile_axis = _separate(s, chain)
     _place_after(s, chain, nest)
     _write_back(s, chain, user, nest)
-    register_tiles = _products(s, chain, copy, set(), row, count, lanes, target)
+    register_tiles = _products(s, chain, copy, set(), results, nest.total(), lanes, target)
     _transform(s, chain, set(), tile_axis, lanes)
     peel_if_ragged(s, copy, register_tiles)
     peel_if_ragged(s, user, nest.columns)
@@ -296,14 +316,13 @@ def _write(s: Schedule, loops: Sequence[str]) -> None:
 
 
 def _products(
-    s: Schedule, chain: Chain, copy: str, around: set[str], row: str, count: int, lanes: int, target: Target
+    s: Schedule, chain: Chain, copy: str, around: set[str], row: str, count: int | None, lanes: int, target: Target
 ) -> str:
-    """The products of ``count`` tiles as register tiles of rows and vectors; the loop over register tiles."""
+    """The products of ``count`` tiles (None: symbolic) as register tiles of rows and vectors; the loop over them."""
     *outer, column = [x.var for x in loops_of(s.func, copy) if x.var not in {row, *around}]
-    width = next(x.extent.value() for x in loops_of(s.func, copy) if x.var == column) or lanes
-    limit = target.tile_rows(max(1, width // lanes))
-    own = _tile_rows(count, limit)
-    options = tuple(range(1, min(count, limit + 2) + 1))
+    limit = target.tile_rows(max(1, _width(s, chain) // lanes))
+    own = limit if count is None else _tile_rows(count, limit)
+    options = tuple(range(1, min(limit + 2 if count is None else count, limit + 2) + 1))
     over, inside = s.split(row, (None, int(s.sample_categorical(f"{chain.product}.rows", options, own))))
     s.reorder(*outer, over, inside, column)
     s.compute_at(chain.product, over)

@@ -9,6 +9,7 @@ from tilewright.core.errors import UnsupportedError
 from tilewright.core.winograd import WINOGRAD
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.ir import Attribute, Graph
+from tilewright.tensor_ir.text import print_func
 from tilewright.tests.lowering.lowered import lower, require_twin
 
 
@@ -50,6 +51,29 @@ def test_automatic_padding_and_the_other_layout(algorithm: str) -> None:
     require_twin(graph, feed(graph), tolerance=1e-4)
 
 
+@pytest.mark.parametrize("algorithm", WINOGRAD)
+@pytest.mark.parametrize(
+    ("shape", "pads"),
+    [
+        (("n", "h", "w", 3), (1, 1, 1, 1)), (("n", 6, 7, 2), (1, 1, 1, 1)), ((1, "h", 5, 2), (0, 1, 2, 0)),
+        ((1, 4, "w", 2), (2, 0, 1, 4)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dims", [(1, 1, 1), (2, 2, 3), (1, 5, 7), (3, 8, 2), (1, 4, 9), (0, 5, 5)])
+def test_symbolic_sizes(algorithm: str, shape: tuple[Dim, ...], pads: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    graph = conv(algorithm, shape, 5, pads=pads)
+    env = dict(zip(("n", "h", "w"), dims, strict=True))
+    at = [d.evaluate(env) for d in graph.values["x"].shape]
+    rng = np.random.default_rng(6)
+    require_twin(graph, {"x": rng.standard_normal(at).astype(np.float32)}, env, tolerance=1e-4)
+
+
+def test_an_operand_of_symbolic_size_is_not_copied() -> None:
+    low = lower(conv("winograd4", ("n", "h", "w", 3), 4))
+    assert "padded" not in print_func(low.func)
+    assert "padded" in print_func(lower(conv("winograd4", (1, "h", 5, 3), 4)).func)  # the row of 3 is padded to 4
+
+
 def test_weights_are_transformed_at_build_time() -> None:
     low = lower(conv("winograd4", (1, 8, 8, 16), 24, pads=(1, 1, 1, 1)))
     packed = next(c for c in low.constants if c.key.startswith("winograd4"))
@@ -62,7 +86,6 @@ def test_weights_are_transformed_at_build_time() -> None:
     [
         ((1, 8, 8, 4), {"strides": (2, 2)}, "algorithm 'winograd4' for this convolution"),
         ((1, 8, 8, 4), {"dilations": (2, 2)}, "algorithm 'winograd4' for this convolution"),
-        ((1, "h", 8, 4), {"pads": (1, 1, 1, 1)}, "algorithm 'winograd4' for this convolution"),
     ],
 )
 def test_refusals(shape: tuple[Dim, ...], attrs: dict[str, Attribute], message: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import as_expr, ceildiv
+from tilewright.core.intexpr import IntLike, as_expr, ceildiv, var
 from tilewright.core.target import Target
 from tilewright.schedule.decisions import DefaultDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
@@ -26,7 +26,7 @@ from tilewright.tensor_ir.verifier import verify
 TARGET = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 19, 1 << 23, 2)
 
 
-def short_filter(n: int, length: int, channels: int, out: int) -> Func:
+def short_filter(n: IntLike, length: IntLike, channels: int, out: int) -> Func:
     """Filters of three taps along rows, two results from four inputs with four products instead of six."""
     tiles = ceildiv(as_expr(length), 2)
     x = placeholder("X", (n, tiles * 2 + 4, channels), dtypes.float32)
@@ -74,12 +74,12 @@ class Pick:
         return self.choices.get(label.split(".")[-1], default)
 
 
-def require_twin(func: Func, after: Func) -> None:
+def require_twin(func: Func, after: Func, **dims: int) -> None:
     verify(after)
     assert parse_func(print_func(after)) == after
     rng = np.random.default_rng(0)
-    args = [rng.standard_normal([int(d.value() or 0) for d in p.shape]).astype(np.float32) for p in func.params[:-1]]
-    np.testing.assert_array_equal(interpret(after, args, {})[0], interpret(func, args, {})[0])
+    args = [rng.standard_normal([d.evaluate(dims) for d in p.shape]).astype(np.float32) for p in func.params[:-1]]
+    np.testing.assert_array_equal(interpret(after, args, dims)[0], interpret(func, args, dims)[0])
 
 
 def test_the_chain_is_found_by_structure() -> None:
@@ -106,6 +106,49 @@ def test_every_decision_keeps_the_values(strip: int, rows: int) -> None:
     s = schedule_by_rule(func, TARGET, decider)  # type: ignore[arg-type]
     assert f'"M.strip", candidates=(4, 5, 7, 10, 20), decision={strip}' in s.trace.to_text()
     require_twin(func, s.func)
+
+
+SYMBOLIC = {
+    "length": short_filter(1, var("t"), 16, 16), "both": short_filter(var("n"), var("t"), 5, 17),
+    "batch": short_filter(var("n"), 40, 16, 16), "odd": short_filter(var("n"), 13, 3, 9),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_symbolic_sizes(name: str, threads: int) -> None:
+    func = SYMBOLIC[name]
+    trace = default_trace(func, TARGET.with_threads(threads))
+    assert Trace.from_text(trace.to_text()) == trace
+    after = trace.apply(func)
+    for n, t in [(1, 1), (1, 2), (2, 5), (3, 7), (1, 48), (2, 49), (0, 4), (2, 0)]:
+        require_twin(func, after, **{k: v for k, v in {"n": n, "t": t}.items() if k in func.dims})
+
+
+@pytest.mark.parametrize("strip", [0, 14, 28])
+@pytest.mark.parametrize("rows", [1, 5, 14, 16])
+def test_every_decision_keeps_the_values_of_symbolic_sizes(strip: int, rows: int) -> None:
+    func = SYMBOLIC["both"]
+    decider = Pick(strip=strip, rows=min(rows, strip or rows))
+    s = schedule_by_rule(func, TARGET, decider)  # type: ignore[arg-type]
+    assert strip in decider.asked["M.strip"]
+    assert decider.choices["rows"] in decider.asked["M.rows"]
+    for n, t in [(1, 3), (2, 49), (5, 1)]:
+        require_twin(func, s.func, n=n, t=t)
+
+
+def test_a_strip_of_a_symbolic_number_of_tiles_is_local_too() -> None:
+    s = schedule_by_rule(SYMBOLIC["length"], TARGET, Pick(strip=14))  # type: ignore[arg-type]
+    text = print_func(s.func)
+    assert "V = local(float32[4, 14, 16])" in text
+    assert "M = local(float32[4, 14, 1, 8])" in text
+    assert "in parallel(" in text
+
+
+def test_a_symbolic_batch_keeps_the_strips_of_an_image() -> None:
+    decider = Pick()
+    schedule_by_rule(SYMBOLIC["batch"], TARGET, decider)  # type: ignore[arg-type]
+    assert decider.asked["M.strip"] == (0, 4, 5, 7, 10, 20)
 
 
 def test_a_strip_keeps_its_operand_and_products_local() -> None:
