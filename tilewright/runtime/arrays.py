@@ -14,14 +14,14 @@ _NOTHING = ctypes.c_char * 0
 def aligned_empty(nbytes: int) -> np.ndarray:
     """A fresh uint8 array of ``nbytes`` whose address is a multiple of 64."""
     raw = np.empty(nbytes + ALIGN, np.uint8)
-    skip = -raw.__array_interface__["data"][0] % ALIGN
+    skip = -address(raw) % ALIGN
     return raw[skip : skip + nbytes]
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """A fresh C-contiguous array whose address is a multiple of 64."""
-    count = math.prod(shape)
-    return np.ndarray(shape, dtype, buffer=aligned_empty(count * dtype.itemsize).data)
+    raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGN, np.uint8)
+    return np.ndarray(shape, dtype, raw, -address(raw) % ALIGN)
 
 
 def address(array: np.ndarray) -> int:

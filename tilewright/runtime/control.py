@@ -12,14 +12,16 @@ import numpy as np
 
 from tilewright.core.errors import InternalError
 from tilewright.core.plan import ControlStep
-from tilewright.runtime.repeat import NativeBody, repeat_loop, repeat_scan
+from tilewright.runtime.repeat import NativeLoop
 
 
 class Body(Protocol):
     """The executor of a body."""
 
     def run(self, inputs: Sequence[object], /) -> list[object]: ...
-    def native_body(self, inputs: Sequence[object], /) -> NativeBody | None: ...
+    def native_loop(
+        self, inputs: Sequence[object], states: int, scanned: int, conditional: bool
+    ) -> NativeLoop | None: ...
 
 
 def run_control_step(
@@ -46,9 +48,11 @@ def _run_loop(step: ControlStep, inputs: Sequence[object], captures: Sequence[ob
     go = True if inputs[1] is None else bool(np.asarray(inputs[1]).reshape(-1)[0])
     carried = list(inputs[2:])
     n = len(carried)
-    native = body.native_body([np.array(0, np.int64), np.array(go), *carried, *captures])
-    if native is not None and native.keeps(carried, 1):
-        return repeat_loop(native, trips, go, carried, captures)
+    states = [np.array(go), *carried]
+    loop = body.native_loop([np.array(0, np.int64), *states, *captures], len(states), 0, True)
+    if loop is not None and loop.keeps(states):
+        most = None if trips is None else max(trips, 0)
+        return list(loop.run(most, states, (), (0,) * (len(step.outputs) - n), captures)[1:])
     scans: list[list[object]] = [[] for _ in range(len(step.outputs) - n)]
     i = 0
     while go and (trips is None or i < trips):
@@ -74,9 +78,9 @@ def _run_scan(step: ControlStep, inputs: Sequence[object], captures: Sequence[ob
     length = xs[0].shape[in_axes[0]]
     if length:
         moved = [np.ascontiguousarray(np.moveaxis(x, a, 0)) for x, a in zip(xs, in_axes, strict=True)]
-        native = body.native_body([*state, *(x[0] for x in moved), *captures])
-        if native is not None and native.keeps(state, 0):
-            done = repeat_scan(native, state, list(zip(moved, in_dirs, strict=True)), out_dirs, captures)
+        loop = body.native_loop([*state, *(x[0] for x in moved), *captures], n_state, n_scan, False)
+        if loop is not None and loop.keeps(state):
+            done = loop.run(length, state, list(zip(moved, in_dirs, strict=True)), out_dirs, captures)
             rows = zip(done[n_state:], out_axes, strict=True)
             return [*done[:n_state], *(np.ascontiguousarray(np.moveaxis(r, 0, a)) for r, a in rows)]
     scans: list[list[object]] = [[] for _ in range(n_out)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from tilewright.runtime.arena import lifetimes, place
 from tilewright.runtime.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.control import run_control_step
 from tilewright.runtime.host import run_host_step
-from tilewright.runtime.repeat import REPEAT_TYPE, NativeBody
+from tilewright.runtime.repeat import REPEAT_TYPE, NativeBody, NativeLoop
 from tilewright.runtime.team import Crew
 
 ENTRY_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -38,7 +38,7 @@ class _Table:
 
     pointers: np.ndarray
     dims: np.ndarray
-    patches: tuple[tuple[str, tuple[int, ...]], ...]
+    patches: tuple[tuple[str, tuple[int, ...], tuple[int, ...], np.dtype], ...]
     arena_base: int
     pointers_address: int
     dims_address: int
@@ -55,15 +55,19 @@ class _Direct:
     parallel: bool
     arena: np.ndarray
     table: _Table
+    loop: NativeLoop | None = None
 
 
 @dataclass(slots=True)
 class _Layout:
-    """What depends on the input symbols only: arena offsets, and the tables of segments met so far."""
+    """What depends on the input symbols only: arena offsets, tables of the segments met so far, views of ``arena``."""
 
     offsets: Mapping[str, int]
     size: int
+    symbols: frozenset[str]
     tables: OrderedDict[tuple[object, ...], _Table]
+    views: dict[str, np.ndarray] = field(default_factory=dict)
+    arena: np.ndarray | None = None
     direct: _Direct | None = None
 
 
@@ -101,6 +105,8 @@ class Executor:
         self._written = self._first_writers()
         self._is_direct = self._has_one_call()
         self._repeat = REPEAT_TYPE(code.repeat) if code.repeat else None
+        # a size follows from a value that changes from step to step if this is the body of a loop
+        self._is_steered = any(b.element is not None and b.slot in plan.inputs for b in self._input_bindings)
         self._parallel = {
             w: any(isinstance(s, KernelStep) and s.parallel for s in plan.steps[w.start : w.stop])
             for w in self._walk
@@ -178,24 +184,28 @@ class Executor:
             direct.call(table.pointers_address, table.dims_address, None, None)
         return outputs
 
-    def native_body(self, inputs: Sequence[object]) -> NativeBody | None:
-        """This plan as the body of a loop that starts with ``inputs``; None if its steps need Python in between."""
-        repeat, plan = self._repeat, self.plan
-        if not self._is_direct or repeat is None:
+    def native_loop(
+        self, inputs: Sequence[object], states: int, scanned: int, conditional: bool
+    ) -> NativeLoop | None:
+        """A loop with this plan as its body that starts with ``inputs``; None if its steps need Python in between."""
+        if not self._is_direct or self._repeat is None or self._is_steered:
             return None
-        if any(b.element is not None and b.slot in plan.inputs for b in self._input_bindings):
-            return None  # a size that follows from a value which the steps change
         env = self.symbols(inputs)
         direct = self._direct(env, self._layout(env))
-        entry, table = ctypes.cast(direct.call, ctypes.c_void_p), direct.table  # type: ignore[arg-type]
-        positions = dict(direct.inputs)
+        if direct.loop is None:
+            direct.loop = NativeLoop(self._native_body(direct, self._repeat), states, scanned, conditional)
+        return direct.loop
+
+    def _native_body(self, direct: _Direct, repeat: Callable[..., int]) -> NativeBody:
+        entry, table, crew = ctypes.cast(direct.call, ctypes.c_void_p), direct.table, self._crew  # type: ignore[arg-type]
 
         def drive(moves: int, count: int, counter: int, go: int | None, start: int, stop: int) -> int:
-            with self._crew.borrowed(direct.parallel) as team:
+            with crew.borrowed(direct.parallel) as team:
                 at = table.pointers_address, table.dims_address, team
-                return int(repeat(entry, *at, moves, count, counter, go, start, stop))
+                return repeat(entry, *at, moves, count, counter, go, start, stop)
 
-        order = tuple(positions.get(k, ()) for k in range(len(plan.inputs) + len(plan.captures)))
+        positions = dict(direct.inputs)
+        order = tuple(positions.get(k, ()) for k in range(len(self.plan.inputs) + len(self.plan.captures)))
         return NativeBody(direct.pointers, order, direct.outputs, drive)
 
     def _direct(self, env: Mapping[str, int], layout: _Layout) -> _Direct:
@@ -209,12 +219,12 @@ class Executor:
         if not isinstance(w, Segment):
             raise InternalError("a plan of one host step is no native call")
         table = self._make_table(w, env, layout)
-        positions = dict(table.patches)
+        positions = {n: p for n, p, _, _ in table.patches}
         order = (*self.plan.inputs, *self.plan.captures)
         slots = [self.plan.slots[o] for o in self.plan.outputs]
         return _Direct(
             memoryview(table.pointers),  # type: ignore[arg-type]  # arrays are buffers from Python 3.12 on
-            tuple((order.index(n), p) for n, p in table.patches if n in order),
+            tuple((order.index(n), p) for n, p, _, _ in table.patches if n in order),
             tuple((s.shape_values(env), s.dtype.numpy, positions.get(s.name, ())) for s in slots),
             self._entries[w], self._parallel[w], self._arena, table,
         )  # fmt: skip
@@ -260,7 +270,7 @@ class Executor:
                     sizes[name] = _nbytes(slot.shape_values(env), slot.dtype.itemsize)
             self._check_assumptions(frozenset(), env)
             offsets, size = place(sizes, self._lives)
-            layout = _Layout(offsets, size, OrderedDict())
+            layout = _Layout(offsets, size, frozenset(env), OrderedDict())
             self._layouts[key] = layout
             if len(self._layouts) > _MAX_LAYOUTS:
                 self._layouts.popitem(last=False)
@@ -281,11 +291,10 @@ class Executor:
             layout.tables[key] = table
             if len(layout.tables) > _MAX_LAYOUTS * max(1, len(self._entries)):
                 layout.tables.popitem(last=False)
-        for name, positions in table.patches:
+        for name, positions, shape, dtype in table.patches:
             array = arrays.get(name)
             if array is None:
-                slot = self.plan.slots[name]
-                array = arrays[name] = _fresh(slot.shape_values(env), slot.dtype.numpy)
+                array = arrays[name] = aligned_array(shape, dtype)
             if not isinstance(array, np.ndarray):
                 raise InternalError(f"slot {name!r}: a kernel needs an array, got {type(array).__name__}")
             where = address(array)
@@ -320,8 +329,16 @@ class Executor:
             dims.extend(d.evaluate(env) for d in step.dims)
         table = np.array(pointers, np.uint64)
         dim_table = np.array(dims, np.int64)
-        frozen = tuple((n, tuple(p)) for n, p in patches.items())
+        frozen = tuple((n, tuple(p), *self._own_array(n, env)) for n, p in patches.items())
         return _Table(table, dim_table, frozen, base, address(table), address(dim_table))
+
+    def _own_array(self, name: str, env: Mapping[str, int]) -> tuple[tuple[int, ...], np.dtype]:
+        """Shape and element type of the array that a kernel gets for a slot outside the arena, if it has to be made."""
+        slot = self.plan.slots[name]
+        shape = () if slot.kind in ("input", "host") else slot.shape_values(env)
+        if any(d < 0 for d in shape):
+            raise InputError(f"the input shapes give a tensor of negative size {shape}")
+        return shape, slot.dtype.numpy
 
     def _run_step(self, i: int, arrays: dict[str, object], env: Mapping[str, int], layout: _Layout) -> None:
         step = self.plan.steps[i]
@@ -355,7 +372,14 @@ class Executor:
             array = self._constants[root]
             return array if name == root or slot.shape is None else _seen_as(array, slot, env)
         if layout is not None and root in layout.offsets:
-            return view(self._arena, layout.offsets[root], slot.dtype.numpy, slot.shape_values(env))
+            if layout.arena is not self._arena:
+                layout.arena, layout.views = self._arena, {}
+            seen = layout.views.get(name)
+            if seen is None:
+                seen = view(self._arena, layout.offsets[root], slot.dtype.numpy, slot.shape_values(env))
+                if all(d.free_vars() <= layout.symbols for d in slot.shape or ()):
+                    layout.views[name] = seen
+            return seen
         if slot.shape is not None and _nbytes(slot.shape_values(env), 1) == 0:
             return np.empty(slot.shape_values(env), slot.dtype.numpy)
         raise InternalError(f"slot {name!r} is read before it is written")
@@ -371,9 +395,3 @@ def _nbytes(shape: tuple[int, ...], itemsize: int) -> int:
     for d in shape:
         n *= d
     return n
-
-
-def _fresh(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    if any(d < 0 for d in shape):
-        raise InputError(f"the input shapes give a tensor of negative size {shape}")
-    return aligned_array(shape, dtype)

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.runtime.arrays import address, aligned_array
 
-REPEAT_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 5, ctypes.c_int64, *[ctypes.c_void_p] * 2,
-                               ctypes.c_int64, ctypes.c_int64)  # fmt: skip
+REPEAT_TYPE = ctypes.CFUNCTYPE(
+    ctypes.c_int64, *[ctypes.c_void_p] * 5, ctypes.c_int64, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_int64
+)
 _STEPS_A_CALL = 4096
 """After so many steps Python has a look, so that a loop can be interrupted."""
 _FIRST_ROWS = 64
 """Room for scan outputs at first where the number of steps is not known before; it doubles when it is full."""
 
+_TURNS, _WALKS = 1, -1
+"""Masks of a move: between two buffers, along an array."""
+
 Drive = Callable[[int, int, int, int | None, int, int], int]
 """``(moves, count, counter, go, start, stop)``: runs steps, gives the one it stopped before."""
+Result = tuple[tuple[int, ...], np.dtype, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,118 +38,108 @@ class NativeBody:
 
     pointers: memoryview
     inputs: tuple[tuple[int, ...], ...]
-    outputs: tuple[tuple[tuple[int, ...], np.dtype, tuple[int, ...]], ...]
+    outputs: tuple[Result, ...]
     drive: Drive
 
-    def keeps(self, carried: Sequence[object], first: int) -> bool:
-        """True if the outputs from ``first`` on have the shapes and types of the ``carried`` values."""
-        outputs = self.outputs[first : first + len(carried)]
+
+class NativeLoop:
+    """A native body with the buffers of a loop around it.
+
+    The body's inputs are the states, an element of each scanned array, and captures; its outputs are the states, then a
+    row of each scan output. In a ``conditional`` loop the number of the step comes before the states, and state 0 says
+    whether there is a next step.
+    """
+
+    def __init__(self, body: NativeBody, states: int, scanned: int, conditional: bool) -> None:
+        counter = np.zeros((), np.int64)
+        first = 1 if conditional else 0
+        for p in body.inputs[0] if conditional else ():
+            body.pointers[p] = address(counter)
+        self._states = [_two(shape, dtype) for shape, dtype, _ in body.outputs[:states]]
+        self._rows = body.outputs[states:]
+        self._captures = body.inputs[first + states + scanned :]
+        moves: list[tuple[int, int, int, int]] = []
+        for pair, read, (_, _, write) in zip(self._states, body.inputs[first:], body.outputs, strict=False):
+            a, b = map(address, pair)
+            moves += [*((p, a, b - a, _TURNS) for p in read), *((p, b, a - b, _TURNS) for p in write)]
+        self._walks: list[range] = []
+        elements = body.inputs[first + states : first + states + scanned]
+        for positions in (*elements, *(p for _, _, p in self._rows)):
+            self._walks.append(range(len(moves), len(moves) + len(positions)))
+            moves += [(p, 0, 0, _WALKS) for p in positions]
+        table = np.array(moves, np.int64).reshape(-1)
+        self._pointers = body.pointers
+        self._moves = memoryview(table)  # type: ignore[arg-type]  # arrays are buffers from Python 3.12 on
+        self._conditional = conditional
+        self._drive = body.drive
+        self._fixed = address(table), len(moves), address(counter), address(self._states[0][0]) if conditional else None
+        self._kept = counter, table
+
+    def keeps(self, states: Sequence[object]) -> bool:
+        """True if the states have the shapes and types that a step gives them."""
         return all(
-            isinstance(v, np.ndarray) and (v.shape, v.dtype) == (shape, dtype)
-            for v, (shape, dtype, _) in zip(carried, outputs, strict=True)
+            isinstance(v, np.ndarray) and v.shape == a.shape and v.dtype == a.dtype
+            for v, (a, _) in zip(states, self._states, strict=True)
         )
 
+    def run(
+        self, steps: int | None, states: Sequence[object], scanned: Sequence[tuple[np.ndarray, int]],
+        backwards: Sequence[int], captures: Sequence[object],
+    ) -> list[np.ndarray]:  # fmt: skip
+        """The last states and the scan outputs, with the steps along their first axis.
 
-@dataclass(slots=True)
-class _Moves:
-    """The table for the native driver: position, base, stride, mask."""
+        ``steps``: at most so many; None where only the condition ends the loop. ``scanned``: arrays with the steps
+        along their first axis, and whether (1) they are read from the end. ``backwards``: whether a scan output is
+        written from the end.
+        """
+        for positions, value in zip(self._captures, captures, strict=True):
+            for p in positions:
+                self._pointers[p] = address(value)  # type: ignore[arg-type]
+        for (buffer, _), value in zip(self._states, states, strict=True):
+            buffer[...] = value
+        for k, (array, reverse) in enumerate(scanned):
+            self._walk(k, array, reverse)
+        room = _FIRST_ROWS if steps is None else steps
+        if self._conditional:
+            room = min(room, _STEPS_A_CALL)
+        rows = [np.empty((room, *shape), dtype) for shape, dtype, _ in self._rows]
+        self._enter(rows, len(scanned), backwards)
+        done = 0
+        while done != steps and self._goes_on(done):
+            if done == room:
+                room = 2 * room if steps is None else min(2 * room, steps)
+                rows = [_extended(r, room) for r in rows]
+                self._enter(rows, len(scanned), backwards)
+            done = self._drive(*self._fixed, done, min(room, done + _STEPS_A_CALL))
+        whole = (r if room == done else r[:done].copy() for r in rows)
+        return [*(pair[done & 1].copy() for pair in self._states), *whole]
 
-    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
+    def _goes_on(self, done: int) -> bool:
+        return not self._conditional or bool(self._states[0][done & 1])
 
-    def add(self, positions: Sequence[int], base: int, stride: int, mask: int) -> None:
-        self.rows.extend((p, base, stride, mask) for p in positions)
+    def _enter(self, rows: Sequence[np.ndarray], first: int, backwards: Sequence[int]) -> None:
+        for k, (array, reverse) in enumerate(zip(rows, backwards, strict=True)):
+            self._walk(first + k, array, reverse)
 
-    def take_turns(self, read: Sequence[int], write: Sequence[int], first: np.ndarray, second: np.ndarray) -> None:
-        """A step reads what the step before it wrote, beginning with ``first``."""
-        a, b = address(first), address(second)
-        self.add(read, a, b - a, 1)
-        self.add(write, b, a - b, 1)
-
-    def walk(self, positions: Sequence[int], array: np.ndarray, backwards: int = 0) -> None:
+    def _walk(self, k: int, array: np.ndarray, backwards: int) -> None:
         """Step ``i`` has row ``i`` of ``array``, or row ``i`` from the end."""
-        row = array[0].nbytes if len(array) else 0
-        start = address(array) + (row * (len(array) - 1) if backwards and len(array) else 0)
-        self.add(positions, start, -row if backwards else row, -1)
-
-    def table(self) -> np.ndarray:
-        return np.array(self.rows, np.int64).reshape(-1, 4)
-
-
-def _two(value: object) -> tuple[np.ndarray, np.ndarray]:
-    """Two buffers for a carried value, the first with its initial contents."""
-    initial = np.asarray(value)
-    first, second = aligned_array(initial.shape, initial.dtype), aligned_array(initial.shape, initial.dtype)
-    first[...] = initial
-    return first, second
+        start, length = address(array), len(array)
+        row = array.nbytes // max(length, 1)
+        if backwards:
+            start, row = start + row * (length - 1), -row
+        for at in self._walks[k]:
+            self._moves[4 * at + 1], self._moves[4 * at + 2] = start, row
 
 
-def _point(body: NativeBody, first: int, values: Sequence[object]) -> None:
-    """Enter the addresses of inputs that stay where they are."""
-    for positions, value in zip(body.inputs[first : first + len(values)], values, strict=True):
-        where = address(np.asarray(value)) if positions else 0
-        for p in positions:
-            body.pointers[p] = where
-
-
-def repeat_loop(
-    body: NativeBody, trips: int | None, go: bool, carried: Sequence[object], captures: Sequence[object]
-) -> list[object]:
-    """Outputs of ``Loop``: the carried values, then the scan outputs."""
-    n = len(carried)
-    counter, conditions = np.zeros((), np.int64), np.array([go, False])
-    buffers = [_two(v) for v in carried]
-    _point(body, 0, [counter])
-    _point(body, 2 + n, captures)
-    fixed = _Moves()
-    fixed.take_turns(body.inputs[1], body.outputs[0][2], conditions[:1], conditions[1:])
-    for k, pair in enumerate(buffers):
-        fixed.take_turns(body.inputs[2 + k], body.outputs[1 + k][2], *pair)
-    scans = body.outputs[1 + n :]
-    room = _FIRST_ROWS if trips is None else min(trips, _STEPS_A_CALL)
-    rows = [aligned_array((room, *shape), dtype) for shape, dtype, _ in scans]
-    done, stop = 0, 0
-    while done == stop and conditions[done & 1] and (trips is None or done < trips):
-        if scans and done == room:
-            room = 2 * room if trips is None else min(2 * room, trips)
-            rows = [_extended(r, room) for r in rows]
-        moves = _Moves(list(fixed.rows))
-        for (_, _, positions), array in zip(scans, rows, strict=True):
-            moves.walk(positions, array)
-        stop = min(x for x in (trips, room if scans else None, done + _STEPS_A_CALL) if x is not None)
-        table = moves.table()
-        done = body.drive(address(table), len(table), address(counter), address(conditions), done, stop)
-    return [*(pair[done & 1] for pair in buffers), *(r if len(r) == done else r[:done].copy() for r in rows)]
+def _two(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Two buffers; those of conditions are one behind the other, where the native driver looks for them."""
+    if not shape:
+        both = np.zeros(2, dtype)
+        return both[:1].reshape(()), both[1:].reshape(())
+    return aligned_array(shape, dtype), aligned_array(shape, dtype)
 
 
 def _extended(array: np.ndarray, rows: int) -> np.ndarray:
-    out = aligned_array((rows, *array.shape[1:]), array.dtype)
+    out = np.empty((rows, *array.shape[1:]), array.dtype)
     out[: len(array)] = array
     return out
-
-
-def repeat_scan(
-    body: NativeBody, states: Sequence[object], scanned: Sequence[tuple[np.ndarray, int]], backwards: Sequence[int],
-    captures: Sequence[object],
-) -> list[np.ndarray]:  # fmt: skip
-    """Outputs of ``Scan``: the states, then the scan outputs with the steps along their first axis.
-
-    ``scanned``: arrays with the steps along their first axis, and whether (1) they are read from the end.
-    ``backwards``: whether a scan output is written from the end.
-    """
-    n, length = len(states), len(scanned[0][0])
-    counter = np.zeros((), np.int64)
-    buffers = [_two(v) for v in states]
-    _point(body, n + len(scanned), captures)
-    moves = _Moves()
-    for k, pair in enumerate(buffers):
-        moves.take_turns(body.inputs[k], body.outputs[k][2], *pair)
-    for k, (array, reverse) in enumerate(scanned):
-        moves.walk(body.inputs[n + k], array, reverse)
-    rows = [aligned_array((length, *shape), dtype) for shape, dtype, _ in body.outputs[n:]]
-    for (_, _, positions), array, reverse in zip(body.outputs[n:], rows, backwards, strict=True):
-        moves.walk(positions, array, reverse)
-    table, done = moves.table(), 0
-    while done < length:
-        stop = min(done + _STEPS_A_CALL, length)
-        done = body.drive(address(table), len(table), address(counter), None, done, stop)
-    return [*(pair[length & 1] for pair in buffers), *rows]

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 _FIRST_WINDOW = 32
-_LAST_WINDOW = 512
+_PAIRS = 1 << 16
+"""So many overlaps are computed at once: what is needed in between fits in a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,10 @@ class _Boxes:
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """What passes the score threshold, class by class and in each in the order of falling scores.
+    """What passes the score threshold, class by class (of each image) and in each in the order of falling scores.
 
-    ``first`` and ``count`` say for each class (of each image) where its candidates stand; ``box`` is their number in
-    the image.
+    ``first`` and ``count`` say for each class where its candidates stand in ``box``: numbers of ``boxes``, which are
+    those of all images and at the end an empty one.
     """
 
     first: np.ndarray
@@ -67,15 +68,15 @@ def non_max_suppression(attrs: Mapping[str, object], inputs: Sequence[object]) -
     """ONNX's ``NonMaxSuppression``: rows of image, class and box."""
     boxes, scores = (np.asarray(x) for x in inputs[:2])
     most, limit, threshold = (_scalar(inputs, i) for i in (2, 3, 4))
-    images, classes, _ = scores.shape
+    _, classes, n = scores.shape
     wanted = 0 if most is None else max(int(most), 0)
     with np.errstate(all="ignore"):
         found = _candidates(boxes, scores, bool(attrs.get("center_point_box", 0)), threshold)
         taken = _take(found, wanted, np.float32(0 if limit is None else limit))
-    group = np.repeat(np.arange(images * classes), [len(t) for t in taken])
+    group = np.repeat(np.arange(len(taken)), [len(t) for t in taken])
     rows = np.empty((len(group), 3), np.int64)
     rows[:, 0], rows[:, 1] = np.divmod(group, max(classes, 1))
-    rows[:, 2] = found.box[np.fromiter((k for t in taken for k in t), np.int64, len(group))]
+    rows[:, 2] = np.fromiter((k for t in taken for k in t), np.int64, len(group)) - rows[:, 0] * n
     return [rows]
 
 
@@ -95,14 +96,15 @@ def _candidates(boxes: np.ndarray, scores: np.ndarray, centers: bool, threshold:
     order = np.sort((falling << np.uint64(32)) | np.arange(len(place), dtype=np.uint64)) & np.uint64(0xFFFFFFFF)
     place = place[order.astype(np.int64)]
     group = place // max(n, 1)
-    place = place[np.argsort(group.astype(np.min_scalar_type(max(groups, 1))), kind="stable")]
+    by_group = np.argsort(group.astype(np.min_scalar_type(max(groups, 1))), kind="stable")
+    place, group = place[by_group], group[by_group]
     count = np.bincount(group, minlength=groups)
-    group, box = np.divmod(place, max(n, 1))
-    own = boxes.reshape(-1, 4)[group // max(classes, 1) * n + box].T
-    return _Candidates(np.cumsum(count) - count, count, box, _corners(own, centers))
+    box = place - (group - group // max(classes, 1)) * n
+    return _Candidates(np.cumsum(count) - count, count, box, _corners(boxes.reshape(-1, 4).T, centers))
 
 
 def _corners(own: np.ndarray, centers: bool) -> _Boxes:
+    own = np.append(own, np.zeros((4, 1), own.dtype), axis=1)
     if centers:
         x, y, width, height = own[0], own[1], own[2] / 2, own[3] / 2
         top, left, bottom, right = y - height, x - width, y + height, x + width
@@ -114,44 +116,50 @@ def _corners(own: np.ndarray, centers: bool) -> _Boxes:
 
 
 def _take(found: _Candidates, wanted: int, limit: np.float32) -> list[list[int]]:
-    """For each class the candidates that are taken, at most ``wanted``, in order."""
+    """For each class the boxes that are taken, at most ``wanted``, in order."""
+    boxes, empty = found.boxes, len(found.boxes.area) - 1
     taken: list[list[int]] = [[] for _ in found.count]
     active = np.flatnonzero(found.count) if wanted else np.empty(0, np.int64)
     seen, window = 0, _FIRST_WINDOW
     while active.size:
-        last = found.first[active] + found.count[active]
-        at = (found.first[active] + seen)[:, None] + np.arange(min(window, int(found.count[active].max()) - seen))
-        alive = at < last[:, None]
-        before, real = _padded([taken[g] for g in active])
-        if before.shape[1]:
-            looked_at = found.boxes[np.minimum(at, last[:, None] - 1)]
-            over = found.boxes[before][:, :, None].overlap(looked_at[:, None], limit)
-            alive &= ~(over & real[:, :, None]).any(axis=1)
-        left, real = _padded([row[keep].tolist() for row, keep in zip(at, alive, strict=True)])
-        _choose([taken[g] for g in active], left, real, found.boxes[left], wanted, limit)
-        seen, window = seen + at.shape[1], min(2 * window, _LAST_WINDOW)
-        active = active[[len(taken[g]) < wanted and bool(found.count[g] > seen) for g in active]]
+        own = [taken[g] for g in active]
+        last = (found.first + found.count)[active][:, None]
+        most = max(map(len, own))
+        window = min(window, int(found.count[active].max()) - seen, max(_FIRST_WINDOW, _PAIRS // (len(own) * most + 1)))
+        at = (found.first[active] + seen)[:, None] + np.arange(window)
+        box = np.where(at < last, found.box[np.minimum(at, last - 1)], empty)
+        if most:
+            over = boxes[_padded(own, empty)][:, :, None].overlap(boxes[box][:, None], limit)
+            box[over.any(axis=1)] = empty
+        out = box == empty
+        left = np.take_along_axis(box, np.argsort(out, axis=1, kind="stable"), axis=1)
+        left = left[:, : out.shape[1] - int(out.sum(axis=1).min())]
+        _choose(own, left, (left != empty).sum(axis=1).tolist(), boxes[left], wanted, limit)
+        seen, window = seen + window, 2 * window
+        active = active[[len(t) < wanted for t in own] & (found.count[active] > seen)]
     return taken
 
 
-def _padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of different lengths as one array, filled up with 0, and where it is real."""
-    lengths = np.array([len(r) for r in rows])
-    real = np.arange(lengths.max(initial=0)) < lengths[:, None]
-    out = np.zeros(real.shape, np.int64)
-    out[real] = np.fromiter((k for r in rows for k in r), np.int64, int(lengths.sum()))
-    return out, real
+def _padded(rows: Sequence[Sequence[int]], fill: int) -> np.ndarray:
+    """Rows of different lengths as one array, filled up."""
+    out = np.full((len(rows), max(map(len, rows))), fill)
+    for line, row in zip(out, rows, strict=True):
+        line[: len(row)] = row
+    return out
 
 
 def _choose(
-    taken: Sequence[list[int]], left: np.ndarray, real: np.ndarray, boxes: _Boxes, wanted: int, limit: np.float32
+    taken: Sequence[list[int]], left: np.ndarray, lengths: Sequence[int], boxes: _Boxes, wanted: int, limit: np.float32
 ) -> None:
     """Of the candidates in each row of ``left``, take each that no earlier one of the row overlaps."""
-    over = boxes[:, :, None].overlap(boxes[:, None], limit)
-    packed = np.packbits(over, axis=-1, bitorder="little")
-    for own, row, length, lines in zip(taken, left.tolist(), real.sum(axis=1).tolist(), packed, strict=True):
+    over = np.packbits(boxes[:, :, None].overlap(boxes[:, None], limit), axis=-1, bitorder="little")
+    _, columns, width = over.shape
+    bits, start = over.tobytes(), 0
+    for own, row, length in zip(taken, left.tolist(), lengths, strict=True):
         free = (1 << length) - 1
         while free and len(own) < wanted:
             k = (free & -free).bit_length() - 1
             own.append(row[k])
-            free &= ~(int.from_bytes(lines[k].tobytes(), "little") | (1 << k))
+            at = start + k * width
+            free &= ~(int.from_bytes(bits[at : at + width], "little") | (1 << k))
+        start += columns * width

@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,6 +72,9 @@ class Team:
             w.join()
 
 
+_ALONE = nullcontext()
+
+
 class Teams:
     """The teams of this process, by size. A forked child starts with none: its parent's workers do not exist there."""
 
@@ -93,12 +96,12 @@ class Teams:
                 team = self._teams[threads] = Team(code, threads)
             return team
 
-    @contextmanager
-    def borrowed(self, code: TeamCode | None, threads: int) -> Iterator[int | None]:
+    def borrowed(self, code: TeamCode | None, threads: int) -> AbstractContextManager[int | None]:
         """The address of a team for the duration of a native call; None (work alone) for one thread or a busy team."""
-        if code is None or threads <= 1:
-            yield None
-            return
+        return _ALONE if code is None or threads <= 1 else self._shared(code, threads)
+
+    @contextmanager
+    def _shared(self, code: TeamCode, threads: int) -> Iterator[int | None]:
         team = self.get(code, threads)
         if not team.lock.acquire(blocking=False):
             yield None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,8 +11,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import tilewright
-from tilewright.runtime import control
-from tilewright.runtime.repeat import NativeBody
+from tilewright.runtime.repeat import NativeLoop
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 
@@ -19,22 +19,19 @@ HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 class Counted:
     """How many loops ran natively."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.native = 0
-        for name in ("repeat_loop", "repeat_scan"):
-            monkeypatch.setattr(control, name, self._counting(getattr(control, name)))
-
-    def _counting(self, inner):  # type: ignore[no-untyped-def]
-        def run(body: NativeBody, *rest: object) -> Sequence[object]:
-            self.native += 1
-            return inner(body, *rest)  # type: ignore[no-any-return]
-
-        return run
+    native = 0
 
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    return Counted(monkeypatch)
+    counted, inner = Counted(), NativeLoop.run
+
+    def run(loop: NativeLoop, *args: Any) -> list[np.ndarray]:
+        counted.native += 1
+        return inner(loop, *args)
+
+    monkeypatch.setattr(NativeLoop, "run", run)
+    return counted
 
 
 Feed = Mapping[str, np.ndarray]
