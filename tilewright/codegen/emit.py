@@ -5,7 +5,8 @@ once: a new one begins between two nests of which at least one is parallel if on
 loop around parallel ones is run by the kernel itself, with the phases of its body in each iteration. A phase
 with a parallel loop is handed to the team (:mod:`tilewright.codegen.team`) as ``void phase(ptr args, ptr dims, i64
 chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0
-the other nests. Without a team (null), and for other phases, the one call is chunk 0 of 1.
+the other nests. Without a team (null), for other phases, and where it is not worth it
+(:mod:`tilewright.tensor_ir.analysis.worth`), the one call is chunk 0 of 1.
 
 The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets a kernel
 touch an element through two arguments unless the function says so with the attribute ``inplace = "out:in, ..."``).
@@ -26,12 +27,13 @@ from tilewright.codegen.flatten import BufferInfo
 from tilewright.codegen.statements import StatementEmitter, vector_pad
 from tilewright.core.errors import InternalError
 from tilewright.core.intbounds import loop_range, simplify
-from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.intexpr import IntExpr, const, maximum
 from tilewright.core.target import Target
 from tilewright.tensor_ir.analysis.access import in_place_buffers
 from tilewright.tensor_ir.analysis.prefetching import prefetches
 from tilewright.tensor_ir.analysis.scopes import parallel_loops_in
 from tilewright.tensor_ir.analysis.streaming import streamed_blocks
+from tilewright.tensor_ir.analysis.worth import worth_of
 from tilewright.tensor_ir.empty_reductions import store_empty_inits
 from tilewright.tensor_ir.ir import (
     Alloc,
@@ -62,6 +64,12 @@ class _Phase:
     def is_shared(self) -> bool:
         return any(_is_parallel_loop(s) for s in self.nests)
 
+    def worth(self, func: Func) -> IntExpr | None:
+        """Above 0 where a parallel loop of the phase is worth handing out; None if one always is."""
+        found = [worth_of(func, s) for s in self.nests if isinstance(s, Loop) and _is_parallel_loop(s)]
+        known = [w for w in found if w is not None]
+        return maximum(*known) if known and len(known) == len(found) else None
+
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
@@ -85,10 +93,14 @@ def emit_kernel(func: Func, target: Target, symbol: str) -> str:
     pad = vector_pad(func.body)
     for p in phases:
         module.functions.append(_phase_function(module, p, func, buffers, local, pad))
-        module.functions.append(_table_function(func, p, len(buffers)))
+        module.functions.append(_phase_table_function(func, p, len(buffers)))
+        if (worth := p.worth(func)) is not None:
+            module.functions.append(_integer_function(module, f"worth{p.index}", worth, func))
+            module.functions.append(_integer_table_function(f"gain{p.index}", f"worth{p.index}", len(func.dims)))
     for steps in _steps_in(order):
-        module.functions.append(_extent_function(module, steps, func))
-        module.functions.append(_table_function(func, steps))
+        i, integers = steps.index, len(func.dims) + len(steps.around)
+        module.functions.append(_integer_function(module, f"extent{i}", steps.loop.extent, func, steps.around))
+        module.functions.append(_integer_table_function(f"count{i}", f"extent{i}", integers))
     module.functions.append(_kernel_function(symbol, func, order))
     return module.text()
 
@@ -203,36 +215,45 @@ def _integers(ctx: Context, func: Func, around: Sequence[Loop]) -> list[str]:
     return [f"i64 %d{i}" for i in range(len(names))]
 
 
-def _extent_function(module: ModuleText, steps: _Steps, func: Func) -> str:
-    """The internal function that gives the extent of a loop around phases."""
+def _integer_function(module: ModuleText, name: str, e: IntExpr, func: Func, around: Sequence[Loop] = ()) -> str:
+    """The internal function that gives the value of ``e``: the extent of a loop around phases, or a phase's worth."""
     code = Code(module)
     ctx = Context(code, evaluate)
-    params = _integers(ctx, func, steps.around)
-    extent = ctx.indexer.operand(simplify(steps.loop.extent, ctx.indexer.ranges))
-    code.block.terminator = f"ret i64 {extent}"
-    return f"define internal i64 @extent{steps.index}({', '.join(params)}) nounwind {{\n{code.text()}\n}}"
+    params = _integers(ctx, func, around)
+    value = ctx.indexer.operand(simplify(e, ctx.indexer.ranges))
+    code.block.terminator = f"ret i64 {value}"
+    return f"define internal i64 @{name}({', '.join(params)}) nounwind {{\n{code.text()}\n}}"
 
 
-def _table_function(func: Func, item: _Phase | _Steps, pointers: int = 0) -> str:
-    """A phase in the form in which a team calls it, or an extent: pointers and integers are read from their tables."""
+def _phase_table_function(func: Func, phase: _Phase, pointers: int) -> str:
+    """A phase in the form in which a team calls it: pointers and integers are read from their tables."""
     lines: list[str] = []
     operands: list[str] = []
     for i in range(pointers):
         lines.append(f"  %s{i} = getelementptr ptr, ptr %args, i64 {i}")
         lines.append(f"  %p{i} = load ptr, ptr %s{i}, align 8")
         operands.append(f"ptr %p{i}")
-    for i in range(len(func.dims) + len(item.around)):
+    more, integers = _from_table(len(func.dims) + len(phase.around))
+    operands += [*integers, "i64 %chunk", "i64 %chunks"]
+    call = f"  call void @phase{phase.index}({', '.join(operands)})"
+    head = f"define internal void @chunk{phase.index}(ptr %args, ptr %dims, i64 %chunk, i64 %chunks) nounwind"
+    return "\n".join([head + " {", "entry:", *lines, *more, call, "  ret void", "}"])
+
+
+def _integer_table_function(name: str, of: str, integers: int) -> str:
+    """The integer function ``of`` as one of the table of the integers."""
+    lines, operands = _from_table(integers)
+    lines += [f"  %n = call i64 @{of}({', '.join(operands)})", "  ret i64 %n"]
+    return "\n".join([f"define internal i64 @{name}(ptr %dims) nounwind {{", "entry:", *lines, "}"])
+
+
+def _from_table(integers: int) -> tuple[list[str], list[str]]:
+    """The lines that read the dims and loop variables from ``%dims``, and the operands they are then."""
+    lines: list[str] = []
+    for i in range(integers):
         lines.append(f"  %t{i} = getelementptr i64, ptr %dims, i64 {i}")
         lines.append(f"  %d{i} = load i64, ptr %t{i}, align 8")
-        operands.append(f"i64 %d{i}")
-    if isinstance(item, _Phase):
-        operands += ["i64 %chunk", "i64 %chunks"]
-        lines += [f"  call void @phase{item.index}({', '.join(operands)})", "  ret void"]
-        head = f"define internal void @chunk{item.index}(ptr %args, ptr %dims, i64 %chunk, i64 %chunks) nounwind"
-    else:
-        lines += [f"  %n = call i64 @extent{item.index}({', '.join(operands)})", "  ret i64 %n"]
-        head = f"define internal i64 @count{item.index}(ptr %dims) nounwind"
-    return "\n".join([head + " {", "entry:", *lines, "}"])
+    return lines, [f"i64 %d{i}" for i in range(integers)]
 
 
 def _kernel_function(symbol: str, func: Func, order: Sequence[_Phase | _Steps]) -> str:
@@ -248,24 +269,24 @@ def _kernel_function(symbol: str, func: Func, order: Sequence[_Phase | _Steps]) 
             lines.append(f"  %to{i} = getelementptr i64, ptr %table, i64 {i}")
             lines.append(f"  store i64 %dim{i}, ptr %to{i}, align 8")
     for item in order:
-        lines += _calls(item, table, len(func.dims))
+        lines += _calls(item, table, func)
     lines.append("  ret void")
     head = f"define void @{symbol}(ptr %args, ptr %dims, ptr %team) nounwind"
     return "\n".join([head + " {", "entry:", *lines, "}"])
 
 
-def _calls(item: _Phase | _Steps, table: str, dims: int) -> list[str]:
+def _calls(item: _Phase | _Steps, table: str, func: Func) -> list[str]:
     """The calls that run a phase, or the loop over those that run the phases of its steps."""
     i = item.index
     if isinstance(item, _Steps):
-        place = dims + len(item.around)
+        place = len(func.dims) + len(item.around)
         return [
             f"  %n{i} = call i64 @count{i}(ptr {table})",
             f"  %at{i} = getelementptr i64, ptr {table}, i64 {place}",
             f"  store i64 0, ptr %at{i}, align 8\n  br label %more{i}",
             f"more{i}:\n  %step{i} = load i64, ptr %at{i}, align 8\n  %left{i} = icmp slt i64 %step{i}, %n{i}",
             f"  br i1 %left{i}, label %body{i}, label %done{i}\nbody{i}:",
-            *(line for x in item.body for line in _calls(x, table, dims)),
+            *(line for x in item.body for line in _calls(x, table, func)),
             f"  %last{i} = load i64, ptr %at{i}, align 8\n  %following{i} = add i64 %last{i}, 1",
             f"  store i64 %following{i}, ptr %at{i}, align 8\n  br label %more{i}",
             f"done{i}:",
@@ -273,8 +294,14 @@ def _calls(item: _Phase | _Steps, table: str, dims: int) -> list[str]:
     call = f"  call void @chunk{i}(ptr %args, ptr {table}, i64 0, i64 1)"
     if not item.is_shared():
         return [call]
+    alone, lines = "%alone", []
+    if item.worth(func) is not None:
+        alone = f"%few{i}"
+        lines.append(f"  %gain{i} = call i64 @gain{i}(ptr {table})\n  %small{i} = icmp slt i64 %gain{i}, 1")
+        lines.append(f"  {alone} = or i1 %alone, %small{i}")
     return [
-        f"  br i1 %alone, label %one{i}, label %many{i}",
+        *lines,
+        f"  br i1 {alone}, label %one{i}, label %many{i}",
         f"one{i}:\n{call}\n  br label %next{i}",
         f"many{i}:\n  %for{i} = load ptr, ptr %team, align 8",
         f"  call void %for{i}(ptr %team, ptr @chunk{i}, ptr %args, ptr {table})\n  br label %next{i}",

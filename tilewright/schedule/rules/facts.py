@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, as_var, product
+from tilewright.core.intbounds import upper_bound
+from tilewright.core.intexpr import ZERO, IntExpr, as_var, const, product
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.access import address, stride
 from tilewright.tensor_ir.analysis.scopes import (
@@ -18,7 +19,7 @@ from tilewright.tensor_ir.analysis.scopes import (
     loop_ranges,
     loops_around,
 )
-from tilewright.tensor_ir.ir import Block, Buffer, Expr, Func, Load, Loop, Op, Store, loads, walk_expr
+from tilewright.tensor_ir.ir import Block, Buffer, Expr, Func, Load, Loop, Op, Store, loads, walk, walk_expr
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
 _MULTIPLY_ADD_RATE = 80.0
@@ -133,6 +134,30 @@ def nanoseconds(func: Func, name: str) -> float | None:
     rate = _MULTIPLY_ADD_RATE if is_multiply_add(block) else _RATE
     arithmetic = points * max(1, expr_cost(block.value)) / rate
     return max(arithmetic, min(sum(x for x in sizes if x is not None), 8 * points) / _BYTE_RATE)
+
+
+def picoseconds_inside(func: Func, loop: Loop) -> IntExpr | None:
+    """The same of all blocks inside a loop at the root, in the function's dims; None if they do not decide it."""
+    inner = [x for x in walk(loop) if isinstance(x, Loop)]
+    ranges = loop_ranges(inner)
+    local = {b.name for b in buffers(func) if b.scope == "local"}
+    total = ZERO
+    for block in blocks_in(loop.body):
+        rate = _MULTIPLY_ADD_RATE if is_multiply_add(block) else _RATE
+        cost = max(1, expr_cost(block.value)) / rate
+        if is_spatial(block) and local.isdisjoint(_buffers_used(block)):
+            cost = max(cost, 8 / _BYTE_RATE)
+        points = const(max(1, round(1000 * cost)))
+        for x in loops_around(func, block.name):
+            extent = x.extent
+            if not extent.free_vars() <= set(func.dims):
+                most = upper_bound(extent, ranges)
+                if most is None:
+                    return None
+                extent = const(most)
+            points = points * extent
+        total = total + points
+    return total
 
 
 def total_nanoseconds(func: Func, names: Iterable[str]) -> float | None:

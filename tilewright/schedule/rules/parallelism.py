@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.core.target import Target
 from tilewright.schedule.rules.choices import choose_number
-from tilewright.schedule.rules.facts import loops_of
+from tilewright.schedule.rules.facts import loops_of, picoseconds_inside
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_loop
+from tilewright.tensor_ir.analysis.worth import KEY
 
 MIN_NANOSECONDS = 8_000
 _NEVER, _ALWAYS = 2_000, 200_000
@@ -17,29 +18,39 @@ _CHUNKS = 4
 _CHUNK_SIZES = (1, 2, 4, 8, 16)
 
 
-def is_worth_spreading(work: float | None, target: Target) -> bool:
-    """True if a nest of ``work`` nanoseconds (None: symbolic) should use all threads."""
-    return target.threads > 1 and (work is None or work >= MIN_NANOSECONDS)
+def is_worth_spreading(nanoseconds: float | None, target: Target) -> bool:
+    """True if a nest of so many nanoseconds (None: symbolic) should use all threads."""
+    return target.threads > 1 and (nanoseconds is None or nanoseconds >= MIN_NANOSECONDS)
 
 
-def parallelize(s: Schedule, block: str, outer: Sequence[str], work: float | None, target: Target) -> None:
+def parallelize(s: Schedule, block: str, outer: Sequence[str], total: float | None, target: Target) -> None:
     """Fuse the leading loops of ``outer`` (root-level, outermost first) until they feed all threads, in parallel.
 
-    ``work``: estimated nanoseconds of the nest on one thread, None if symbolic (then it is spread). Leaves the nest
-    alone when it is too small to split or the target has one thread. Decisions: ``<block>.parallel``, how many loops
-    are spread (0: none, where threads may not pay), and ``<block>.chunk``, how many iterations belong together.
+    ``total``: estimated nanoseconds of the nest on one thread, None if symbolic (then it is spread). Leaves the nest
+    alone when it is too small to split or the target has one thread. Of symbolic work the threads share what is worth
+    it when the sizes are known (:mod:`tilewright.tensor_ir.analysis.worth`). Decisions: ``<block>.parallel``, how many
+    loops are spread (0: none, where threads may not pay), and ``<block>.chunk``, how many iterations belong together.
     """
-    if not outer or target.threads == 1 or (work is not None and work < _NEVER):
+    if not outer or target.threads == 1 or (total is not None and total < _NEVER):
         return
     extents = {x.var: x.extent.value() for x in loops_of(s.func, block)}
-    own = _count(outer, extents, target) if is_worth_spreading(work, target) else 0
+    own = _count(outer, extents, target) if is_worth_spreading(total, target) else 0
     options = [n for n in range(1, len(outer) + 1) if extents[outer[n - 1]] != 1]
-    if work is not None and work < _ALWAYS:
+    if total is not None and total < _ALWAYS:
         options.append(0)
     count = choose_number(s, f"{block}.parallel", options, own)
     chosen = list(outer[:count])
-    while chosen and not s.attempt(lambda a: a.parallel(_chunked(a, block, chosen, target))):
+    while chosen and not s.attempt(lambda a: _share(a, block, chosen, total, target)):
         chosen.pop()
+
+
+def _share(s: Schedule, block: str, chosen: Sequence[str], known: float | None, target: Target) -> None:
+    """Spread ``chosen``; where the work is not ``known``, on the condition that there is enough of it."""
+    loop = _chunked(s, block, chosen, target)
+    s.parallel(loop)
+    work = picoseconds_inside(s.func, find_loop(s.func, loop)) if known is None else None
+    if work is not None:
+        s.annotate(loop, KEY, str(work - 1000 * MIN_NANOSECONDS))
 
 
 def _count(outer: Sequence[str], extents: Mapping[str, int | None], target: Target) -> int:

@@ -83,8 +83,8 @@ def tile_rule(s: Schedule, block: str, target: Target) -> bool:
         return any(s.attempt(partial(_tile_for, reduction=f, consumer=block, target=target)) for f in feeders)
     if not is_reduction(found) or any(a.kind == "ordered" for a in found.axes) or is_row_like(s, block):
         return False
-    if not s.copy().attempt(lambda a: a.cache_write(block, "local")):
-        return True  # a result of symbolic size has no local copy: the nest stays as it was declared
+    if not s.copy().attempt(lambda a: _copied(a, block)):
+        return True  # a result that has no copy stays as it was declared
     return s.attempt(lambda a: _tile_for_copy(a, block, target))
 
 
@@ -106,13 +106,21 @@ def _tile_for_copy(s: Schedule, reduction: str, target: Target, join_panels: boo
 
     ``join_panels``: panels and their columns are one row of the result.
     """
-    copy = s.cache_write(reduction, "local")
+    copy = _copied(s, reduction)
     if join_panels and _is_packed(find_block(s.func, reduction)):
         s.fuse(*s.loops(copy)[-2:])
     axes = tile_axes(s, reduction, copy)
     if axes is None:
         raise ScheduleError(f"{reduction}: no tile of its copy")
     schedule_tile(s, reduction, copy, axes, target)
+    if find_buffer(s.func, find_block(s.func, reduction).buffer).scope != "local":
+        raise ScheduleError(f"{reduction}: a tile of its copy has no constant size")
+
+
+def _copied(s: Schedule, reduction: str) -> str:
+    """Let ``reduction`` write a buffer of its own, and copy that. A symbolic one is local once it is that of a tile."""
+    known = all(d.is_const for d in find_buffer(s.func, find_block(s.func, reduction).buffer).shape)
+    return s.cache_write(reduction, "local" if known else "global")
 
 
 def _is_packed(reduction: Block) -> bool:

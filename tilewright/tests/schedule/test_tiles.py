@@ -9,7 +9,8 @@ from tilewright.core.intexpr import IntLike, var
 from tilewright.core.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.trace import Trace
-from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.analysis.worth import worth_of
+from tilewright.tensor_ir.compute import build_func, compute, max_over, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tensor_ir.text import print_func
 from tilewright.tests.schedule.helper import check
@@ -214,3 +215,32 @@ def _present(func: Func, trace: str) -> str:
         kept.append(line)
         func = Trace.from_text(line).apply(func)
     return "\n".join(kept)
+
+
+def test_pooling_of_a_symbolic_batch_is_tiled_as_one_of_a_known_batch():
+    def pooled(batch: IntLike) -> Func:
+        x = placeholder("X", (batch, 9, 19, 32), float32)
+        kh, kw = reduce_axis(3, "kh"), reduce_axis(3, "kw")
+        window = compute("Y", (batch, 4, 9, 32), lambda n, h, w, c: max_over(x[n, h * 2 + kh, w * 2 + kw, c], kh, kw))
+        return build_func("pool", [x], [window])
+
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 20, 1 << 23, 1)
+    known, symbolic = (default_trace(pooled(b), target) for b in (3, var("m")))
+    assert symbolic.to_text().replace('scope="global"', 'scope="local"') == known.to_text()
+    after = check(pooled(var("m")), symbolic.to_text(), None, [{"m": 0}, {"m": 1}, {"m": 3}])
+    assert "local(float32[1, 1, 5, 16])" in print_func(after)
+
+
+@pytest.mark.parametrize(("channels", "spread"), [(8, False), (800, True)])
+def test_the_worth_of_a_parallel_loop_is_the_work_inside(channels: int, spread: bool):
+    x, w = placeholder("X", (M, 8), float32), placeholder("W", (8, channels), float32)
+    k = reduce_axis(8, "k")
+    y = compute("Y", (M, channels), lambda m, n: sum_over(x[m, k] * w[k, n], k))
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 20, 1 << 23, 2)
+    func = build_func("product", [x, w], [y])
+    after = default_trace(func, target).apply(func)
+    (loop,) = (s for s in walk(after.body) if isinstance(s, Loop) and s.kind == "parallel")
+    worth = worth_of(after, loop)
+    assert worth is not None
+    assert (worth.evaluate({"m": 60}) > 0) == spread
+    assert worth.evaluate({"m": 0}) < 0 < worth.evaluate({"m": 60_000})
