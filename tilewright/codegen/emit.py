@@ -27,7 +27,8 @@ from tilewright.codegen.flatten import BufferInfo
 from tilewright.codegen.statements import StatementEmitter, vector_pad
 from tilewright.core.errors import InternalError
 from tilewright.core.intbounds import loop_range, simplify
-from tilewright.core.intexpr import IntExpr, const, maximum
+from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.intextrema import maximum
 from tilewright.core.target import Target
 from tilewright.tensor_ir.analysis.access import in_place_buffers
 from tilewright.tensor_ir.analysis.prefetching import prefetches

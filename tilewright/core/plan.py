@@ -61,7 +61,10 @@ SIZES_DOMAIN = "sizes"
 class HostStep:
     """An operator that runs on the host, by name, and why. ``attrs`` values are plain Python and numpy objects.
     ``inputs`` may contain "" for an absent optional. In the domain ``SIZES_DOMAIN`` the outputs are not the operator's
-    results but their shapes, as int64 vectors."""
+    results but their shapes, as int64 vectors.
+
+    ``once``: set for a step that depends on the sizes of the plan's inputs alone and runs once for each set of them,
+    before everything else: for each operand its shape if only that is read, else None."""
 
     op: str
     domain: str
@@ -70,6 +73,7 @@ class HostStep:
     outputs: tuple[str, ...]
     node: str
     reason: str
+    once: tuple[tuple[IntExpr, ...] | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,7 @@ def segments(plan: Plan) -> tuple[Segment | int, ...]:
 
     A segment also ends where a symbol is bound from the contents of a slot that it wrote.
     """
-    late = {b.slot for b in plan.bindings if plan.slots[b.slot].kind not in ("input", "constant")}
+    late = {b.slot for b in plan.bindings if plan.slots[b.slot].kind not in ("input", "constant", "host")}
     out: list[Segment | int] = []
     start = 0
     for i, step in enumerate(plan.steps):

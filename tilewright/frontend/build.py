@@ -141,6 +141,10 @@ class GraphBuilder:
         c = self.state.constants.get(name)
         return None if c is None else c.array
 
+    def producer(self, name: str) -> Node | None:
+        """The node that computes a value, None for an operand of the graph."""
+        return self.state.lookahead.producers.get(name)
+
     def is_empty_constant(self, name: str) -> bool:
         """True for a constant without elements: how old versions say that an input is absent."""
         array = self.constant_value(name)

@@ -6,7 +6,8 @@ with elementwise nodes around it, or no anchor at all. Only the last node's outp
 computed twice and groups cannot depend on each other in a circle. Whatever is not joined is recorded with the reason.
 
 Nodes that only compute shapes which are known as expressions over the dim symbols are in no group
-(:func:`shape_only_nodes`): their readers take ``Value.data`` instead.
+(:func:`shape_only_nodes`): their readers take ``Value.data`` instead. Nor are those that the sizes of results depend on
+and nothing else (:mod:`.early_sizes`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tilewright.core.intbounds import is_nonneg
+from tilewright.graph_ir.early_sizes import early_sizes, is_sized
 from tilewright.graph_ir.ir import Graph, Node, Shape, TensorType, node_reads
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
-from tilewright.graph_ir.run_time_sizes import is_sized_by_operands
 
 SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "Reshape": (1,),
@@ -42,6 +44,7 @@ _PLAIN = frozenset({PatternKind.BROADCAST, PatternKind.INJECTIVE})
 _ALONE = frozenset({"Concat", "Split"})
 _CHEAP_PROLOGUE = frozenset({"Transpose", "Slice", "Cast", "Expand"})
 _SOFT_OPAQUE = frozenset({"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"})
+_SAMPLED = frozenset({"Resize"})
 _WINDOWS = frozenset({"Conv", "ConvTranspose", "ConvInteger", "QLinearConv"})
 # fmt: off
 _EXPENSIVE = frozenset({
@@ -135,7 +138,7 @@ def shape_only_nodes(graph: Graph) -> frozenset[str]:
         if not any(o in needed for o in n.outputs):
             skipped.add(n.name)
             continue
-        by_value = SHAPE_OPERANDS.get(n.op, ()) if not n.domain and not _is_sized(graph, n) else ()
+        by_value = SHAPE_OPERANDS.get(n.op, ()) if not n.domain and not is_sized(n, graph.values) else ()
         for k, i in enumerate(n.inputs):
             v = graph.values.get(i)
             if i and not (k in by_value and v is not None and v.data is not None):
@@ -143,13 +146,6 @@ def shape_only_nodes(graph: Graph) -> frozenset[str]:
         for _, g in n.subgraphs():
             needed.update(node_reads_of(g))
     return frozenset(skipped)
-
-
-def _is_sized(graph: Graph, node: Node) -> bool:
-    """True if the contents of the node's operands must be there before its result has a size."""
-    return all(n in graph.values for n in (*node_reads(node), *node.outputs) if n) and (
-        is_sized_by_operands(node, graph.values)
-    )
 
 
 def node_reads_of(graph: Graph) -> set[str]:
@@ -167,7 +163,9 @@ class _Fuser:
     def __init__(self, graph: Graph, limits: FusionLimits, is_native: IsNative | None) -> None:
         self.graph = graph
         self.limits = limits
-        skipped = shape_only_nodes(graph)
+        early = early_sizes(graph)
+        self.early = early.sized
+        skipped = shape_only_nodes(graph) | set(early.nodes)
         self.nodes = [n for n in graph.nodes if n.name not in skipped]
         self.kinds = [kind_in(graph, n, is_native) for n in self.nodes]
         self.place = {o: k for k, n in enumerate(self.nodes) for o in n.outputs if o}
@@ -264,7 +262,7 @@ class _Fuser:
                 return "" if len(between) == 1 else "a view lies between"
             if self.nodes[b].op in _ALONE:
                 return f"{self.nodes[b].op} is a kernel of its own"
-            if _is_sized(self.graph, self.nodes[b]):
+            if self.nodes[b].name not in self.early and is_sized(self.nodes[b], self.graph.values):
                 return f"the size of the result of {self.nodes[b].op} depends on its operands"
         if any(self.nodes[m].op in _ALONE for m in self.members[group]):
             return ""
@@ -286,15 +284,18 @@ class _Fuser:
         behind = [m for m in nodes if m != anchor and m not in before]
         if len(node.outputs) > 1 and any(o and self._is_read(o) for o in node.outputs[1:]) and behind:
             return f"{node.op} has several outputs"
-        out = self._shape(node.outputs[0])
+        sizes = [self._shape(node.outputs[0])]
         for m in behind:
             n = self.nodes[m]
             scattered = kind is not PatternKind.REDUCTION and not self.limits.injective_epilogue
-            if self.kinds[m] is PatternKind.INJECTIVE and scattered and not _keeps_rows(n) and (
+            crops = node.op in _SAMPLED and n.op == "Slice"
+            if self.kinds[m] is PatternKind.INJECTIVE and scattered and not crops and not _keeps_rows(n) and (
                 self._depends(m, anchor, nodes)
             ):
                 return f"{n.op} after {node.op} would scatter its stores"
-            grows = self.kinds[m] is PatternKind.BROADCAST and self._shape(n.outputs[0]) != out
+            if crops:
+                sizes.append(self._shape(n.outputs[0]))
+            grows = self.kinds[m] is PatternKind.BROADCAST and self._shape(n.outputs[0]) not in sizes
             if grows and self._depends(m, anchor, nodes):
                 return f"{n.op} makes the result of {node.op} larger"
         return self._prologue_refusal(node, kind, before)
@@ -312,10 +313,20 @@ class _Fuser:
             odd = [op for op in ops if op not in _CHEAP_PROLOGUE]
             return f"{node.op} reads each element many times, so {odd[0]} would be repeated" if odd else None
         if kind is PatternKind.OPAQUE:
+            if node.op in _SAMPLED:
+                odd = [op for op in ops if op not in _CHEAP_PROLOGUE]
+                if odd or self._is_enlarged(node):
+                    return f"{node.op} reads each element several times, so {(odd or ops)[0]} would be repeated"
+                return None
             if node.op not in _SOFT_OPAQUE:
                 return f"{node.op} reads each element several times"
             return f"{node.op} reads each element several times, so {costly[0]} would be repeated" if costly else None
         return None
+
+    def _is_enlarged(self, node: Node) -> bool:
+        """True if some dimension of the node's result is known to be longer than its operand's."""
+        dims = zip(self._shape(node.inputs[0]) or (), self._shape(node.outputs[0]) or (), strict=False)
+        return any(is_nonneg(m - n - 1, {}) for n, m in dims)
 
     def _before(self, anchor: int, nodes: Sequence[int]) -> list[int]:
         """Members on which the anchor depends."""

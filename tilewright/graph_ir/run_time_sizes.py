@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.core.intexpr import as_var
+from tilewright.core.intexpr import IntExpr, as_var, const, var
 from tilewright.graph_ir.ir import Node, TensorType, Value, node_reads
 
 SIZED = frozenset(
@@ -46,3 +46,13 @@ def is_sized_by_operands(node: Node, values: Mapping[str, Value]) -> bool:
         return False
     new = new_symbols(node, values)
     return bool(new) and new <= {as_var(d) for o in node.outputs if o for d in values[o].shape}
+
+
+def slice_firsts(node: Node, values: Mapping[str, Value]) -> tuple[IntExpr, ...]:
+    """For a Slice with sizes known at run time, where it begins in each dimension: a symbol of its own in those.
+
+    Like every symbol these are at least 0, which the operand that gives the start is not.
+    """
+    new = new_symbols(node, values)
+    dims = [as_var(d) for d in values[node.outputs[0]].shape]
+    return tuple(var(f"first_of_{d}") if d in new else const(0) for d in dims)

@@ -20,11 +20,12 @@ from tilewright.core.intexpr import IntExpr, as_var, const, var
 from tilewright.core.pages import release_pages
 from tilewright.core.plan import SIZES_DOMAIN, Binding, ControlStep, HostStep, KernelStep, Plan, Slot, SlotKind, Step
 from tilewright.core.target import Target
+from tilewright.graph_ir.early_sizes import ONLY_SHAPES, contents, early_sizes
 from tilewright.graph_ir.fusion import FusionRefusal, Group, group_with_reasons
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, captured, make_attrs
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
-from tilewright.graph_ir.run_time_sizes import is_sized_by_operands
+from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, slice_firsts
 from tilewright.lowering.flops import func_bytes, func_flops
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.host_policy import HostPolicy
@@ -104,6 +105,7 @@ class _PlanBuilder:
         self.assumptions = assumptions
         self.windows: Mapping[str, Window] = {}
         self.borders: Mapping[str, tuple[tuple[int, ...], tuple[IntExpr, ...]]] = {}
+        self.early = early_sizes(graph.replace(values=self.values))
         self.policy = HostPolicy(graph.replace(values=self.values), target)
 
     # -- slots -------------------------------------------------------------------------------------------------
@@ -140,6 +142,7 @@ class _PlanBuilder:
         graph = self.graph
         defined_by_view = self._view_outputs(groups)
         groups = self._place_in_larger(groups, defined_by_view)
+        self._lower_early()
         for group in groups:
             self.on_group(group)
             if group.kind not in (PatternKind.HOST, PatternKind.CONTROL):
@@ -232,23 +235,48 @@ class _PlanBuilder:
         else:
             self._slot(result, "temp", alias=source)
 
+    def _lower_early(self) -> None:
+        """Steps that depend on the sizes of the inputs alone."""
+        for node in self.graph.nodes:
+            if node.name in self.early.nodes:
+                for o in node.outputs:
+                    self._slot(o, "host")
+                inputs = tuple("" if node.op in ONLY_SHAPES or not i else self._use(i) for i in node.inputs)
+                once = tuple(self.values[i].shape if node.op in ONLY_SHAPES else None for i in node.inputs)
+                reason = "a size depends on it, and it on the sizes of the inputs alone"
+                step = HostStep(node.op, node.domain, _plain_attrs(node), inputs, node.outputs, node.name, reason, once)
+                self.steps.append(step)
+            if node.name in self.early.sized:
+                self._ask_sizes_of(node, contents(node))
+
     def _ask_sizes(self, group: Group) -> None:
         """Steps that give the sizes of results which depend on the contents of operands; native code comes after."""
         for node in group.nodes:
-            if not is_sized_by_operands(node, self.values):
-                continue
-            outputs = []
-            for o in node.outputs:
-                dims = self.values[o].shape
-                name = f"{o}__sizes"
-                self.values[name] = Value(name, TensorType(dtypes.int64, (const(len(dims)),)), dims)
-                self._slot(name, "host")
-                outputs.append(name)
-            inputs = tuple(self._use(i) if i else "" for i in node.inputs)
-            reason = "the sizes of the result depend on the contents of its operands"
-            self.steps.append(
-                HostStep(node.op, SIZES_DOMAIN, _plain_attrs(node), inputs, tuple(outputs), node.name, reason)
+            if node.name not in self.early.sized and is_sized_by_operands(node, self.values):
+                self._ask_sizes_of(node, None)
+
+    def _ask_sizes_of(self, node: Node, read: range | None) -> None:
+        """``read``: the operands that are read, of a node whose sizes follow from those of the inputs."""
+        outputs = []
+        known = [(f"{o}__sizes", self.values[o].shape) for o in node.outputs]
+        if node.op == "Slice":
+            known.append((f"{node.outputs[0]}__firsts", slice_firsts(node, self.values)))
+        for name, elements in known:
+            self.values[name] = Value(name, TensorType(dtypes.int64, (const(len(elements)),)), elements)
+            self._slot(name, "host")
+            outputs.append(name)
+        inputs = tuple(
+            "" if not i or (read is not None and k not in read) else self._use(i) for k, i in enumerate(node.inputs)
+        )
+        once = None
+        if read is not None:
+            once = tuple(
+                self.values[i].shape if i and k not in read else None for k, i in enumerate(node.inputs)
             )
+        reason = "the sizes of the result depend on the contents of its operands"
+        self.steps.append(
+            HostStep(node.op, SIZES_DOMAIN, _plain_attrs(node), inputs, tuple(outputs), node.name, reason, once)
+        )
 
     def _lower_host(self, node: Node) -> None:
         for o in node.outputs:

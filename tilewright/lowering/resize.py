@@ -137,8 +137,8 @@ def _static_taps(c: LowerContext, s: Spec, n: int, m: int) -> tuple[Taps, np.nda
         return Taps(1, _position(c, chosen, n), None), inside
     used = np.flatnonzero(np.any(weights != 0, axis=0))
     places, weights = places[:, used], weights[:, used]
-    at, by = c.table(places, "resize_at"), c.table(weights, "resize_weight")
-    return Taps(len(used), lambda i, t: at[i, t].as_index(), lambda i, t: by[i, t]), inside
+    at, by = c.table(places.T.astype(np.int32), "resize_at"), c.table(weights.T, "resize_weight")
+    return Taps(len(used), lambda i, t: _index(at[t, i]), lambda i, t: by[t, i]), inside
 
 
 def _position(c: LowerContext, chosen: np.ndarray, n: int) -> Callable[[IntExpr, IntExpr], IntExpr]:
@@ -151,8 +151,13 @@ def _position(c: LowerContext, chosen: np.ndarray, n: int) -> Callable[[IntExpr,
     stride = int(chosen[1] - chosen[0]) if m > 1 else 1
     if np.array_equal(chosen, steps * stride + chosen[0]):
         return lambda i, t: i * stride + int(chosen[0])
-    at = c.table(chosen, "resize_at")
-    return lambda i, t: at[i].as_index()
+    at = c.table(chosen.astype(np.int32), "resize_at")
+    return lambda i, t: _index(at[i])
+
+
+def _index(position: Val) -> IntExpr:
+    """A position from a table of int32, which are half as much to read as int64."""
+    return position.cast(dtypes.int64).as_index()
 
 
 # -- formulas, at run time -----------------------------------------------------------------------------------------
@@ -196,7 +201,7 @@ def _symbolic_taps(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
 
     def clamp(v: Val) -> Val:
         whole = v.cast(dtypes.int64)
-        return op("max", op("min", whole, index_value(n - 1)), 0)
+        return op("max", op("min", whole, index_value(n - 1)), 0).cast(dtypes.int32)
 
     if s.mode == "nearest":
 
@@ -210,7 +215,7 @@ def _symbolic_taps(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
             return clamp(rounded)
 
         at = c.stage(compute(c.name("resize_at"), (m,), chosen))
-        return Taps(1, lambda i, t: at[i].as_index(), None)
+        return Taps(1, lambda i, t: _index(at[i]), None)
     count = 2 if s.mode == "linear" else 4
     where = c.stage(
         compute(c.name("resize_x"), (m,), lambda i: _symbolic_coordinate(c, s, i, n, m))
@@ -219,10 +224,10 @@ def _symbolic_taps(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
     def base(i: IntExpr) -> Val:
         return op("floor", where[i])
 
-    def place(i: IntExpr, t: IntExpr) -> Val:
+    def place(t: IntExpr, i: IntExpr) -> Val:
         return clamp(base(i) + (_real(t) - float(count // 2 - 1)))
 
-    at = c.stage(compute(c.name("resize_at"), (m, count), place))
+    at = c.stage(compute(c.name("resize_at"), (count, m), place))
 
     def raw(i: IntExpr, t: int) -> Val:
         w = _symbolic_weight(s, where[i] - base(i), t)
@@ -231,7 +236,7 @@ def _symbolic_taps(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
         spot = base(i) + float(t - (count // 2 - 1))
         return select((spot >= 0.0) & (spot < _real(n)), w, 0.0)
 
-    def weight(i: IntExpr, t: IntExpr) -> Val:
+    def weight(t: IntExpr, i: IntExpr) -> Val:
         v = raw(i, 0)
         for k in range(1, count):
             v = select(index_value(t).equal(k), raw(i, k), v)
@@ -242,8 +247,8 @@ def _symbolic_taps(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
             v = v / total
         return v
 
-    by = c.stage(compute(c.name("resize_weight"), (m, count), weight))
-    return Taps(count, lambda i, t: at[i, t].as_index(), lambda i, t: by[i, t])
+    by = c.stage(compute(c.name("resize_weight"), (count, m), weight))
+    return Taps(count, lambda i, t: _index(at[t, i]), lambda i, t: by[t, i])
 
 
 def _symbolic_filter(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
@@ -265,7 +270,7 @@ def _symbolic_filter(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
     def spot(i: IntExpr, t: IntExpr) -> Val:
         return op("ceil", where[i]) - 1.0 + _real(t + start)
 
-    def raw(i: IntExpr, t: IntExpr) -> Val:
+    def raw(t: IntExpr, i: IntExpr) -> Val:
         d = op("abs", (spot(i, t) - where[i]) * shrink)
         if s.mode == "linear":
             w = op("max", 1.0 - d, 0.0)
@@ -276,15 +281,16 @@ def _symbolic_filter(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
             w = select(d <= 1.0, near, select(d < 2.0, far, 0.0))
         return select((spot(i, t) >= 0.0) & (spot(i, t) < _real(n)), w, 0.0) if s.exclude_outside else w
 
-    def place(i: IntExpr, t: IntExpr) -> Val:
-        return op("max", op("min", spot(i, t).cast(dtypes.int64), index_value(n - 1)), 0)
+    def place(t: IntExpr, i: IntExpr) -> Val:
+        inside = op("max", op("min", spot(i, t).cast(dtypes.int64), index_value(n - 1)), 0)
+        return inside.cast(dtypes.int32)
 
-    weights = c.stage(compute(c.name("resize_raw"), (m, count), raw))
+    weights = c.stage(compute(c.name("resize_raw"), (count, m), raw))
     k = c.axis(count, "filter")
-    total = c.stage(compute(c.name("resize_total"), (m,), lambda i: sum_over(weights[i, k], k)))
-    at = c.stage(compute(c.name("resize_at"), (m, count), place))
-    by = c.stage(compute(c.name("resize_weight"), (m, count), lambda i, t: weights[i, t] / total[i]))
-    return Taps(count, lambda i, t: at[i, t].as_index(), lambda i, t: by[i, t])
+    total = c.stage(compute(c.name("resize_total"), (m,), lambda i: sum_over(weights[k, i], k)))
+    at = c.stage(compute(c.name("resize_at"), (count, m), place))
+    by = c.stage(compute(c.name("resize_weight"), (count, m), lambda t, i: weights[t, i] / total[i]))
+    return Taps(count, lambda i, t: _index(at[t, i]), lambda i, t: by[t, i])
 
 
 def _whole_factor(s: Spec) -> int | None:

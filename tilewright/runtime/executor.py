@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewright.core.errors import InputError, InternalError
-from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan, Segment, Slot, root_slot, segments
+from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan, Segment, Slot, root_slot, segments, step_slots
 from tilewright.runtime.arena import lifetimes, place
 from tilewright.runtime.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.control import run_control_step
@@ -60,12 +60,15 @@ class _Direct:
 
 @dataclass(slots=True)
 class _Layout:
-    """What depends on the input symbols only: arena offsets, tables of the segments met so far, views of ``arena``."""
+    """What depends on the input symbols only: arena offsets, tables of the segments met so far, what the steps that run
+    once gave (arrays and further ``symbols``), all symbols ``known`` then, and views of ``arena``."""
 
     offsets: Mapping[str, int]
     size: int
-    symbols: frozenset[str]
+    known: frozenset[str]
     tables: OrderedDict[tuple[object, ...], _Table]
+    symbols: Mapping[str, int]
+    arrays: Mapping[str, object]
     views: dict[str, np.ndarray] = field(default_factory=dict)
     arena: np.ndarray | None = None
     direct: _Direct | None = None
@@ -80,7 +83,8 @@ class Executor:
     def __init__(self, plan: Plan, code: PlanCode, crew: Crew) -> None:
         self.plan = plan
         self._crew = crew
-        self._walk = segments(plan)
+        self._once = [i for i, s in enumerate(plan.steps) if isinstance(s, HostStep) and s.once is not None]
+        self._walk = tuple(w for w in segments(plan) if w not in self._once)
         entries = iter(code.entries)
         self._entries = {w: ENTRY_TYPE(next(entries)) for w in self._walk if isinstance(w, Segment)}
         self._bodies = {
@@ -116,13 +120,14 @@ class Executor:
     def _has_one_call(self) -> bool:
         """True if every run is one native call whose outputs are arrays of their own."""
         own = {n: self.plan.slots[n] for n in self.plan.outputs}
+        early = {o for i in self._once for o in step_slots(self.plan.steps[i])[1]}
         return (
             len(self._walk) == 1
             and isinstance(self._walk[0], Segment)
-            and not self._late_bindings
+            and early.issuperset(self._late_bindings)
             and all(s.kind == "output" and s.alias is None and s.dtype.itemsize for s in own.values())
             and len(own) == len(self.plan.outputs)
-            and all(s.kind != "host" for s in self.plan.slots.values())
+            and all(s.kind != "host" or s.name in early for s in self.plan.slots.values())
         )
 
     def _first_writers(self) -> dict[int, list[str]]:
@@ -142,9 +147,10 @@ class Executor:
         plan = self.plan
         env = self.symbols(inputs)
         layout = self._layout(env)
+        env.update(layout.symbols)
         if self._is_direct and times is None:
             return self._run_direct(inputs, env, layout)
-        arrays = self._by_name(inputs)
+        arrays = {**self._by_name(inputs), **layout.arrays}
         for w in self._walk:
             if isinstance(w, Segment):
                 self._run_segment(w, arrays, env, layout, times)
@@ -191,7 +197,8 @@ class Executor:
         if not self._is_direct or self._repeat is None or self._is_steered:
             return None
         env = self.symbols(inputs)
-        direct = self._direct(env, self._layout(env))
+        layout = self._layout(env)
+        direct = self._direct({**env, **layout.symbols}, layout)
         if direct.loop is None:
             direct.loop = NativeLoop(self._native_body(direct, self._repeat), states, scanned, conditional)
         return direct.loop
@@ -220,6 +227,9 @@ class Executor:
             raise InternalError("a plan of one host step is no native call")
         table = self._make_table(w, env, layout)
         positions = {n: p for n, p, _, _ in table.patches}
+        for n in layout.arrays.keys() & positions.keys():
+            for p in positions[n]:
+                table.pointers[p] = address(layout.arrays[n])  # type: ignore[arg-type]
         order = (*self.plan.inputs, *self.plan.captures)
         slots = [self.plan.slots[o] for o in self.plan.outputs]
         return _Direct(
@@ -264,13 +274,16 @@ class Executor:
         layout = self._layouts.get(key)
         if layout is None:
             sizes: dict[str, int] = {}
+            arrays: dict[str, object] = {}
+            full = self._run_once(env, arrays)
             for name in self._lives:
                 slot = self.plan.slots[name]
-                if slot.shape is not None and all(d.free_vars() <= env.keys() for d in slot.shape):
-                    sizes[name] = _nbytes(slot.shape_values(env), slot.dtype.itemsize)
-            self._check_assumptions(frozenset(), env)
+                if slot.shape is not None and all(d.free_vars() <= full.keys() for d in slot.shape):
+                    sizes[name] = _nbytes(slot.shape_values(full), slot.dtype.itemsize)
+            self._check_assumptions(frozenset(), full)
             offsets, size = place(sizes, self._lives)
-            layout = _Layout(offsets, size, frozenset(env), OrderedDict())
+            more = {s: v for s, v in full.items() if s not in env}
+            layout = _Layout(offsets, size, frozenset(full), OrderedDict(), more, arrays)
             self._layouts[key] = layout
             if len(self._layouts) > _MAX_LAYOUTS:
                 self._layouts.popitem(last=False)
@@ -279,6 +292,28 @@ class Executor:
         if layout.size > self._arena.nbytes:
             self._arena = aligned_empty(layout.size)
         return layout
+
+    def _run_once(self, env: Mapping[str, int], arrays: dict[str, object]) -> dict[str, int]:
+        """Run the steps that depend on the symbols of the inputs alone; all symbols that are known then."""
+        full = dict(env)
+        for i in self._once:
+            step = self.plan.steps[i]
+            if not isinstance(step, HostStep) or step.once is None:
+                raise InternalError(f"step {i} does not run once")
+            inputs: list[object] = []
+            for name, shape in zip(step.inputs, step.once, strict=True):
+                if shape is not None:
+                    inputs.append(np.broadcast_to(np.zeros((), np.int8), [d.evaluate(full) for d in shape]))
+                else:
+                    inputs.append(self._value(name, arrays, full, None) if name else None)
+            for name, result in zip(step.outputs, run_host_step(step, inputs), strict=False):
+                slot = self.plan.slots[name]
+                value = np.array(result, slot.dtype.numpy).reshape(slot.shape_values(full))
+                arrays[name] = value
+                for k in self._late_bindings.get(name, ()):
+                    b = self.plan.bindings[k]
+                    self._bind(b.symbol, b.axis, b.element, value, full)
+        return full
 
     def _run_segment(
         self, w: Segment, arrays: dict[str, object], env: Mapping[str, int], layout: _Layout,
@@ -377,7 +412,7 @@ class Executor:
             seen = layout.views.get(name)
             if seen is None:
                 seen = view(self._arena, layout.offsets[root], slot.dtype.numpy, slot.shape_values(env))
-                if all(d.free_vars() <= layout.symbols for d in slot.shape or ()):
+                if all(d.free_vars() <= layout.known for d in slot.shape or ()):
                     layout.views[name] = seen
             return seen
         if slot.shape is not None and _nbytes(slot.shape_values(env), 1) == 0:

@@ -3,8 +3,8 @@
 ``default_trace(func, target)`` is deterministic, never fails, and gives a trace that replays like any other. Classes:
 chains (two products with a softmax between), lane sums (products with few columns), outer sums (large reductions over
 leading axes), register tiles (matrix products, convolutions, pooling, small outer reductions), rows (softmax, norms,
-inner reductions), spatial (elementwise, data movement, gathers), steps (stages that share loops: recurrences); other
-blocks with ordered axes stay as they were declared.
+inner reductions), sampled rows (image resizing), spatial (elementwise, data movement, gathers), steps (stages that
+share loops: recurrences); other blocks with ordered axes stay as they were declared.
 
 A rule is a function ``rule(schedule, block, target) -> bool``: it schedules the nest of ``block``, and as much of what
 feeds it as it takes in, or leaves the schedule as it was and returns False. ``DEFAULT_RULES`` are tried in order on
@@ -24,6 +24,7 @@ from tilewright.schedule.rules.inlining import inline_stages
 from tilewright.schedule.rules.lane_sums import lane_sums_rule
 from tilewright.schedule.rules.outer_sums import outer_sums_rule
 from tilewright.schedule.rules.rows import reduction_rule, rows_rule
+from tilewright.schedule.rules.sampled_rows import sampled_rows_rule
 from tilewright.schedule.rules.spatial import spatial_rule
 from tilewright.schedule.rules.steps import steps_rule
 from tilewright.schedule.rules.tiles import tile_rule
@@ -38,7 +39,7 @@ Rule = Callable[[Schedule, str, Target], bool]
 
 DEFAULT_RULES: tuple[Rule, ...] = (
     steps_rule, transformed_tiles_rule, chain_rule, lane_sums_rule, outer_sums_rule, tile_rule, rows_rule,
-    reduction_rule, transpose_rule, spatial_rule,
+    reduction_rule, transpose_rule, sampled_rows_rule, spatial_rule,
 )  # fmt: skip
 
 

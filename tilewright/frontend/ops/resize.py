@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from tilewright.core.errors import UnsupportedError
 from tilewright.frontend.build import Call, GraphBuilder
 from tilewright.frontend.ops.rule import Family, Rule
+from tilewright.graph_ir.ir import Attribute
+
+_CROP = "tf_crop_and_resize"
 
 
 def _upsample(call: Call, build: GraphBuilder) -> None:
@@ -48,7 +53,7 @@ def _asymmetric(
         "coordinate_transformation_mode": "asymmetric",
         "nearest_mode": nearest_mode,
     }
-    build.emit_to("Resize", (x, "", scales), outputs, attrs)
+    _emit(build, (x, "", scales), outputs, attrs)
 
 
 def _resize_11(call: Call, build: GraphBuilder) -> None:
@@ -62,7 +67,34 @@ def _resize_11(call: Call, build: GraphBuilder) -> None:
                 f"nearest_mode {attrs.get('nearest_mode')}; only nearest with floor is supported"
             )
         attrs |= {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
-    build.emit_to("Resize", inputs, call.outputs, attrs)
+    _emit(build, inputs, call.outputs, attrs)
+
+
+def _emit(build: GraphBuilder, inputs: tuple[str, ...], outputs: Sequence[str], attrs: Mapping[str, Attribute]) -> None:
+    """A Resize; by scales that are joined from ones and others, of the other axes only, so that sizes stay known."""
+    rest = _behind_ones(build, inputs[2]) if len(inputs) == 3 and inputs[2] else None
+    rank = build.rank(inputs[0])
+    given = attrs.get("axes")
+    axes = tuple(range(rank)) if given is None and rank is not None else given
+    if rest is not None and isinstance(axes, tuple) and attrs.get("coordinate_transformation_mode") != _CROP:
+        parts, ones = rest
+        scales = parts[0] if len(parts) == 1 else build.emit("Concat", parts, "scales", axis=0)
+        inputs, attrs = (inputs[0], "", scales), {**attrs, "axes": axes[ones:]}
+    build.emit_to("Resize", inputs, outputs, attrs)
+
+
+def _behind_ones(build: GraphBuilder, name: str) -> tuple[tuple[str, ...], int] | None:
+    """Of a Concat that begins with constant ones: its other operands, and how many ones there are."""
+    concat = build.producer(name)
+    if concat is None or concat.op != "Concat" or concat.attr("axis") not in (0, -1):
+        return None
+    ones = 0
+    for k, part in enumerate(concat.inputs):
+        array = build.constant_value(part)
+        if array is None or not bool(np.all(array == 1)):
+            return (concat.inputs[k:], ones) if ones else None
+        ones += array.size
+    return None
 
 
 def _grid_sample(call: Call, build: GraphBuilder) -> None:
@@ -79,8 +111,11 @@ def _roi_align(call: Call, build: GraphBuilder) -> None:
 
 
 RULES: Family = {
-    "Upsample": (Rule(7, 9, _upsample, ("Resize",)),),
-    "Resize": (Rule(10, 10, _resize_10, ("Resize", "Min", "Max")), Rule(11, None, _resize_11, ("Resize",))),
+    "Upsample": (Rule(7, 9, _upsample, ("Resize", "Concat")),),
+    "Resize": (
+        Rule(10, 10, _resize_10, ("Resize", "Min", "Max", "Concat")),
+        Rule(11, None, _resize_11, ("Resize", "Concat")),
+    ),
     "GridSample": (Rule(16, 19, _grid_sample, ("GridSample",)),),
     "RoiAlign": (Rule(10, 15, _roi_align, ("RoiAlign",)),),
 }

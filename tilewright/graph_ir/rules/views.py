@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.core.intexpr import IntExpr, product
-from tilewright.graph_ir.ir import Shape
+from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.rules.base import NOT_HERE, Match, P, Rule, ints_attr
 from tilewright.graph_ir.rules.noops import can_pass_through
 
@@ -139,6 +139,25 @@ def _compose_guard(m: Match) -> str | None:
     return can_pass_through(m) if perm == tuple(range(len(perm))) else None
 
 
+def _widens(m: Match) -> str | None:
+    """Guard: the Cast under a move makes the elements of an integer type larger."""
+    source, target = m.value("x").type, m.editor.value(m.output).type
+    if m.shape("x") is None or not isinstance(source, TensorType) or not isinstance(target, TensorType):
+        return NOT_HERE
+    small = source.dtype.kind in "iu" and 8 <= source.dtype.bits < target.dtype.bits
+    return None if small else NOT_HERE
+
+
+def _cast_last(m: Match) -> str:
+    cast = m.node("cast")
+    inner = m["x"]
+    if "view" in m.nodes:
+        view = m.node("view")
+        inner = m.op("Reshape", inner, *view.inputs[1:], **dict(view.attrs))
+    moved = m.op("Transpose", inner, **dict(m.root.attrs))
+    return m.op("Cast", moved, **dict(cast.attrs))
+
+
 def _flatten(m: Match) -> str | None:
     return NOT_HERE if m.shape("x") is None else _expressible(m)
 
@@ -172,6 +191,22 @@ RULES: tuple[Rule, ...] = (
         P("Transpose", P("Transpose", "x", at="in")),
         _compose,
         _compose_guard,
+    ),
+    Rule(
+        "transpose_cast",
+        "Transpose(Cast(x)) --> Cast(Transpose(x)) when the Cast widens integers: fewer bytes move",
+        P("Transpose", P("Cast", "x", at="cast")),
+        _cast_last,
+        _widens,
+        exclusive=True,
+    ),
+    Rule(
+        "transpose_view_cast",
+        "Transpose(Reshape(Cast(x))) --> Cast(Transpose(Reshape(x))) when the Cast widens integers",
+        P("Transpose", P("Reshape", P("Cast", "x", at="cast"), "shape", at="view")),
+        _cast_last,
+        _widens,
+        exclusive=True,
     ),
     Rule(
         "transpose_reshape",

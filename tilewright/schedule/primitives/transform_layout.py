@@ -130,9 +130,10 @@ class _Layout:
         self.func, self.buffer, self.names, self.indices = func, buffer, names, indices
 
     def stmt(self, s: Stmt, alloc: Alloc, new: Buffer, ranges: Ranges) -> Stmt:
-        """``s`` under loops with these ``ranges``."""
+        """``s`` under loops with these ``ranges``; the same object where nothing changes."""
         if isinstance(s, Block):
-            return self._block(s, ranges)
+            new_block = self._block(s, ranges)
+            return s if new_block == s else new_block
         if isinstance(s, Store):
             return Store(s.buffer, self._place(s.buffer, s.indices, ranges), self._value(s.value, ranges))
         if isinstance(s, Guard):

@@ -19,7 +19,7 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers
-from tilewright.tensor_ir.ir import Block, loads
+from tilewright.tensor_ir.ir import Block, Index, loads, walk_expr, walk_index
 
 _MAX_SIZE = 400
 _CHEAP = 6
@@ -63,6 +63,8 @@ def _should_inline(s: Schedule, block: Block) -> bool:
         return False
     if any(_is_apart(s, block, user) for user in users):
         return False
+    if any(is_sampled(block, user) or _is_table(s, block, user) for user in users):
+        return False
     cost = expr_cost(block.value)
     if finishes and cost and len(users) > 1:
         return False
@@ -72,6 +74,30 @@ def _should_inline(s: Schedule, block: Block) -> bool:
         if is_reduction(user) and cost > _CHEAP and len(users) > 1:
             return False
     return cost <= _CHEAP or len(users) <= 1
+
+
+def is_sampled(stage: Block, user: Block) -> bool:
+    """True if ``user`` combines elements of a computed ``stage`` at positions read from memory along its last axis.
+
+    They have to be collected one by one, each more than once: from a stage in memory, not by computing them again.
+    """
+    last = {x.indices[-1] for x in loads(user.value) if x.buffer == stage.buffer and x.indices}
+    several = len(last) > 1 or (is_reduction(user) and bool(last))
+    return several and expr_cost(stage.value) > 0 and all(next(walk_index(i), None) is not None for i in last)
+
+
+def _is_table(s: Schedule, stage: Block, user: Block) -> bool:
+    """True if ``stage`` is costly, made of indices and few elements, and ``user`` reads each of its elements often."""
+    if expr_cost(stage.value) <= _CHEAP or is_reduction(user):
+        return False
+    if any(is_reduction(b) for b in all_blocks(s.func) if b.buffer in {x.buffer for x in loads(stage.value)}):
+        return False
+    used = frozenset[str]().union(
+        *(i.free_vars() for x in loads(user.value) if x.buffer == stage.buffer for i in x.indices)
+    )
+    repeats = any(a.name not in used and a.extent != 1 for a in user.axes)
+    ranks = [len(x.indices) for x in loads(stage.value)]
+    return repeats and max(ranks, default=0) <= 1 and any(isinstance(x, Index) for x in walk_expr(stage.value))
 
 
 def _finishes_tiles(s: Schedule, block: Block) -> bool:

@@ -188,14 +188,22 @@ class _Prover:
                         parts.add(atom)
             for atom in parts:
                 if isinstance(atom, Mod):
-                    x = atom.args[0]
-                    if (x, x) not in seen and all(
-                        q in parts or (isinstance(q, Var) and q.name in equal) for q in atom.quotient().atoms()
-                    ):
-                        seen.add((x, x))
-                        work.append((x, x))
-                        changed = True
+                    for x in self._recomposed(atom, equal, parts):
+                        if (x, x) not in seen:
+                            seen.add((x, x))
+                            work.append((x, x))
+                            changed = True
         return frozenset(equal)
+
+    def _recomposed(self, remainder: Mod, equal: set[str], parts: set[Atom]) -> list[IntExpr]:
+        """What must be equal because it has a quotient that is, and this remainder.
+
+        A remainder loses multiples of its divisor when it is simplified: ``(2*i + j) % 3`` is that of ``8*i + j``.
+        """
+        x, n = remainder.args
+        same = all(q in parts or (isinstance(q, Var) and q.name in equal) for q in remainder.quotient().atoms())
+        others = [q.args[0] for q in parts if isinstance(q, FloorDiv) and q.args[1] == n and q.args[0] != x]
+        return [*([x] if same else []), *(y for y in others if (y - x) % n == 0)]
 
     def _pin_equation(
         self, x: IntExpr, y: IntExpr, unknown: frozenset[str], equal: set[str], parts: set[Atom]

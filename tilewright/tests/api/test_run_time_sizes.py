@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 import tilewright
 from tilewright.core.plan import SIZES_DOMAIN, HostStep
@@ -81,6 +82,50 @@ def test_scales_that_only_the_run_knows() -> None:
     big, small = _run(nodes, *feeds)
     np.testing.assert_array_equal(big, x.repeat(2, axis=2).repeat(3, axis=3))
     np.testing.assert_array_equal(small, x[..., ::2])
+
+
+def _centre(short: int, side: int) -> onnx.ModelProto:
+    """Pixels scaled so that the shorter side is ``short``, and of that the square in the middle."""
+    constants = {
+        "short": np.float32(short), "one": np.ones(2, np.float32), "side": i64(side), "two": i64(2), "zero": i64(0),
+        "four": i64(4), "axes": i64(2, 3),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]), helper.make_node("Slice", ["shape", "zero", "two"], ["hw"]),
+        helper.make_node("ReduceMin", ["hw"], ["least"], keepdims=0), helper.make_node("Cast", ["least"], ["f"], to=1),
+        helper.make_node("Div", ["short", "f"], ["s"]), helper.make_node("Unsqueeze", ["s", "zero"], ["s1"]),
+        helper.make_node("Concat", ["one", "s1", "s1"], ["scales"], axis=0),
+        helper.make_node("Cast", ["x"], ["p"], to=1),
+        helper.make_node("Transpose", ["p"], ["planes"], perm=[2, 0, 1]),
+        helper.make_node("Unsqueeze", ["planes", "zero"], ["image"]),
+        helper.make_node("Resize", ["image", "", "scales"], ["r"], mode="linear"),
+        helper.make_node("Shape", ["r"], ["rs"]),
+        helper.make_node("Slice", ["rs", "two", "four"], ["rhw"]), helper.make_node("Sub", ["rhw", "side"], ["rest"]),
+        helper.make_node("Div", ["rest", "two"], ["from"]), helper.make_node("Add", ["from", "side"], ["to"]),
+        helper.make_node("Slice", ["r", "from", "to", "axes"], ["y"]),
+    ]  # fmt: skip
+    given = helper.make_tensor_value_info("x", TensorProto.UINT8, ["h", "w", 3])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    initial = [onnx.numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
+    graph = helper.make_graph(nodes, "g", [given], [out], initial)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+
+
+@pytest.mark.parametrize("side", [12, 40])
+def test_sizes_computed_from_sizes_are_worked_out_once(side: int) -> None:
+    proto = _centre(20, side)  # a side of 40 does not fit: the slice begins at a negative place
+    model = tilewright.compile(proto)
+    hosts = [s for s in model.plan.steps if isinstance(s, HostStep)]
+    assert all(s.once is not None for s in hosts)
+    assert len(model.plan.steps) == len(hosts) + 1
+    oracle = ReferenceEvaluator(proto)
+    rng = np.random.default_rng(3)
+    for h, w in ((32, 47), (50, 16), (64, 64), (32, 47), (8, 90)):  # scales that floats hold exactly
+        x = rng.integers(0, 255, (h, w, 3), dtype=np.uint8)
+        got, want = model.run({"x": x})["y"], oracle.run(None, {"x": x})[0]
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-2)
+        np.testing.assert_array_equal(model.run({"x": x})["y"], got)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

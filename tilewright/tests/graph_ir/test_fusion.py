@@ -37,6 +37,14 @@ def image(b: GraphBuilder) -> str:
     return b.input("x", "float32", ("n", 6, 8, 8))
 
 
+def resize(b: GraphBuilder, x: str, side: int) -> str:
+    return b.op("Resize", x, None, None, i64(side, side), axes=(2, 3), mode="linear")
+
+
+def crop(b: GraphBuilder, x: str) -> str:
+    return b.op("Slice", x, i64(1, 1), i64(4, 4), i64(2, 3))
+
+
 def resnet_block(b: GraphBuilder) -> str:
     x = b.op("Relu", conv(b, image(b)))
     return b.op("Relu", b.op("Add", conv(b, b.op("Relu", conv(b, x))), x))
@@ -80,6 +88,11 @@ GROUPS: list[tuple[str, Build, list[str]]] = [
         lambda b: b.op("Relu", b.op("Concat", b.op("Neg", x2(b)), x2(b, "z"), axis=0)),
         ["Neg", "Concat", "Relu"],
     ),
+    (
+        "resize",
+        lambda b: b.op("Sub", crop(b, resize(b, b.op("Cast", image(b), to=10), 5)), np.ones((6, 1, 1), np.float16)),
+        ["Cast Resize Slice Sub"],
+    ),
 ]
 
 
@@ -122,6 +135,8 @@ REFUSALS: list[tuple[str, Build, str]] = [
         "Sigmoid would be repeated",
     ),
     ("softmax", lambda b: b.op("Softmax", b.op("Exp", x2(b))), "Exp would be repeated"),
+    ("resize", lambda b: resize(b, b.op("Neg", image(b)), 5), "so Neg would be repeated"),
+    ("enlarge", lambda b: resize(b, b.op("Cast", image(b), to=10), 9), "so Cast would be repeated"),
     ("pool", lambda b: b.op("MaxPool", b.op("Neg", image(b)), kernel_shape=(2, 2)), "reads each element several times"),
     (
         "concat",

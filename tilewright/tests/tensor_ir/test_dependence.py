@@ -62,6 +62,12 @@ def test_a_split_of_fused_loops_carries_nothing() -> None:
     assert carried_by(f, ("B_i_B_j_f_0",)) == []
 
 
+def test_a_remainder_that_lost_multiples_of_its_divisor_belongs_to_its_quotient() -> None:
+    f = scheduled(elementwise(N, 3), 'fuse(("B_i", "B_j"))\nsplit("B_i_B_j_f", factors=(None, 4, 8))')
+    assert carried_by(f, ("B_i_B_j_f_2",)) == []
+    assert carried_by(f, ("B_i_B_j_f_0", "B_i_B_j_f_1", "B_i_B_j_f_2")) == []
+
+
 def test_a_reduction_is_reassociated() -> None:
     assert carried_by(matmul(N, M, 8), ("C_i", "C_j", "k")) == [({"k"}, True)]
 

@@ -28,6 +28,10 @@ def x4(b: GraphBuilder) -> str:
     return b.input("x", "float32", ("n", 3, 4, 5))
 
 
+def bytes4(b: GraphBuilder) -> str:
+    return b.input("x", "uint8", ("n", 3, 4, 5))
+
+
 FIRES: list[tuple[str, Callable[[GraphBuilder], str], list[str]]] = [
     ("identity", lambda b: wrap(b, b.op("Identity", x4(b))), ["Neg"]),
     ("dropout", lambda b: wrap(b, b.op("Dropout", x4(b))), ["Neg"]),
@@ -94,6 +98,12 @@ FIRES: list[tuple[str, Callable[[GraphBuilder], str], list[str]]] = [
         lambda b: wrap(b, b.op("Transpose", b.op("Transpose", x4(b), perm=(0, 2, 3, 1)), perm=(0, 3, 1, 2))),
         ["Neg"],
     ),
+    ("transpose_cast", lambda b: b.op("Transpose", b.op("Cast", bytes4(b), to=dtypes.float32)), ["Transpose", "Cast"]),
+    (
+        "transpose_view_cast",
+        lambda b: b.op("Transpose", b.op("Reshape", b.op("Cast", bytes4(b), to=dtypes.int64), i64(0, 12, -1))),
+        ["Reshape", "Transpose", "Cast"],
+    ),
     (
         "transpose_reshape",
         lambda b: b.op("Transpose", b.input("x", "float32", ("n", 3, 1, 1)), perm=(0, 2, 3, 1)),
@@ -117,6 +127,8 @@ STAYS: list[tuple[str, Callable[[GraphBuilder], str], str]] = [
     ),
     ("identity", lambda b: b.op("Identity", x4(b)), ""),
     ("transpose_reshape", lambda b: b.op("Transpose", x4(b), perm=(0, 2, 3, 1)), ""),
+    ("transpose_cast", lambda b: b.op("Transpose", b.op("Cast", bytes4(b), to=dtypes.bool_)), ""),
+    ("transpose_cast", lambda b: b.op("Transpose", b.op("Cast", x4(b), to=dtypes.float64)), ""),
     (
         "reshape_constant",
         lambda b: b.op(

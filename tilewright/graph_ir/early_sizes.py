@@ -1,0 +1,94 @@
+"""Sizes that arithmetic no expression holds (floats, truncation) computes from the sizes of the inputs alone.
+
+``Value.data`` follows shape arithmetic over integers. A scale ``256 / min(H, W)`` as a float leaves it, and so do the
+sizes of what it resizes. But no contents of an input are read, so all of that can be worked out when the inputs' sizes
+are known, once for each set of them, before any native code runs. The rest of the graph then is native code in one
+piece, and nodes of such sizes fuse like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, shape_symbols
+
+ONLY_SHAPES = frozenset({"Shape", "Size"})
+_FIRST_IS_READ = frozenset(
+    {"ConstantOfShape", "Range", "BlackmanWindow", "HammingWindow", "HannWindow", "AffineGrid", "OneHot"}
+)
+"""Operators in ``SIZED`` whose first operand is no large one that gives only its shape."""
+_MOST_ELEMENTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class EarlySizes:
+    """``nodes``: names of nodes to run once for each set of input sizes, in graph order. ``sized``: names of nodes
+    whose results have sizes that follow from those."""
+
+    nodes: tuple[str, ...] = ()
+    sized: frozenset[str] = frozenset()
+
+
+def early_sizes(graph: Graph) -> EarlySizes:
+    """What of ``graph`` depends on the sizes of its inputs alone and is needed for the size of some result."""
+    values = graph.values
+    if not any(is_sized(n, values) for n in graph.nodes):
+        return EarlySizes()
+    known = {s for i in graph.inputs if i in values for s in shape_symbols(values[i])}
+    early: dict[str, Node] = {}
+    sized: list[Node] = []
+    for node in graph.nodes:
+        if _is_early(graph, node, early, known):
+            early.update(dict.fromkeys(node.outputs, node))
+        if is_sized(node, values) and all(
+            i in early or i in graph.constants for i in (node.inputs[k] for k in contents(node)) if i
+        ):
+            shapes = [values[i] for i in node.inputs if i]
+            if all(shape_symbols(v) <= known for v in shapes):
+                sized.append(node)
+                known |= {s for o in node.outputs if o for s in shape_symbols(values[o])}
+    needed: set[str] = set()
+    todo = [node.inputs[k] for node in sized for k in contents(node)]
+    while todo:
+        node = early.get(todo.pop())
+        if node is not None and node.name not in needed:
+            needed.add(node.name)
+            todo.extend(() if node.op in ONLY_SHAPES else node.inputs)
+    return EarlySizes(tuple(n.name for n in graph.nodes if n.name in needed), frozenset(n.name for n in sized))
+
+
+def is_sized(node: Node, values: Mapping[str, Value]) -> bool:
+    """:func:`is_sized_by_operands`, False where a value is defined outside the graph."""
+    return all(x in values for x in (*node.inputs, *node.outputs) if x) and is_sized_by_operands(node, values)
+
+
+def contents(node: Node) -> range:
+    """Positions of the operands whose contents a node with sizes known at run time takes its sizes from."""
+    return range(0 if node.op in _FIRST_IS_READ else 1, len(node.inputs))
+
+
+def _is_early(graph: Graph, node: Node, early: Mapping[str, Node], known: set[str]) -> bool:
+    op = OPS.get(node.op) if not node.domain else None
+    if op is None or op.kind is PatternKind.CONTROL or not op.deterministic or any(True for _ in node.subgraphs()):
+        return False
+    if any(not o or o in graph.outputs or not _is_small(graph.values.get(o)) for o in node.outputs):
+        return False
+    if node.op in ONLY_SHAPES:
+        v = graph.values.get(node.inputs[0])
+        return v is not None and isinstance(v.type, TensorType) and v.type.shape is not None and (
+            shape_symbols(v) <= known
+        )
+    return bool(node.inputs) and all(i in early or i in graph.constants for i in node.inputs if i)
+
+
+def _is_small(value: Value | None) -> bool:
+    if value is None or not isinstance(value.type, TensorType) or value.type.shape is None:
+        return False
+    count = 1
+    for d in value.type.shape:
+        count *= d.value() if d.value() is not None else _MOST_ELEMENTS + 1
+    return value.type.dtype.kind in "iufb" and count <= _MOST_ELEMENTS
