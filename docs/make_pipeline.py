@@ -104,7 +104,8 @@ def render() -> str:
     func = lowered.funcs[name]
     trace = default_trace(func, target)
     scheduled = trace.apply(func)
-    facts = Scheduled(func.dims, tuple((b.dtype, b.shape) for b in workspaces(scheduled)), is_parallel(scheduled))
+    spaces = tuple((b.dtype, b.shape) for b in workspaces(scheduled, target))
+    facts = Scheduled(func.dims, spaces, is_parallel(scheduled))
     llvm = emit_kernel(scheduled, target, name)
     onnx_nodes = "\n".join(f"{n.name}: {n.op_type}({', '.join(n.input)}) -> {n.output[0]}" for n in proto.graph.node)
     sections = [

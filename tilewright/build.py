@@ -83,7 +83,7 @@ def build_kernels(
         progress(len(out) + len(missing), 2 * len(funcs))
     codes = compile_objects([(t, target) for t in texts])
     for (name, key, schedule, symbol), code in zip(missing, codes, strict=True):
-        spaces = tuple((b.dtype, b.shape) for b in workspaces(schedule.func))
+        spaces = tuple((b.dtype, b.shape) for b in workspaces(schedule.func, target))
         parallel = is_parallel(schedule.func)
         kernel = Kernel(name, funcs[name], schedule.trace, spaces, parallel, symbol, code, cached=False)
         if cache is not None:

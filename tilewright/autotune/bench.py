@@ -39,7 +39,7 @@ def build_scheduled(scheduled: Func, target: Target, dims: dict[str, int], opt: 
     """Machine code of a scheduled function."""
     start = time.perf_counter()
     code = compile_object(emit_kernel(scheduled, target, SYMBOL), target, opt)
-    spaces = tuple((b.dtype.name, tuple(d.evaluate(dims) for d in b.shape)) for b in workspaces(scheduled))
+    spaces = tuple((b.dtype.name, tuple(d.evaluate(dims) for d in b.shape)) for b in workspaces(scheduled, target))
     return Built(code, spaces, is_parallel(scheduled), time.perf_counter() - start)
 
 

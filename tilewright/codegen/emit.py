@@ -6,7 +6,8 @@ loop around parallel ones is run by the kernel itself, with the phases of its bo
 with a parallel loop is handed to the team (:mod:`tilewright.codegen.team`) as ``void phase(ptr args, ptr dims, i64
 chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0
 the other nests. Without a team (null), for other phases, and where it is not worth it
-(:mod:`tilewright.tensor_ir.analysis.worth`), the one call is chunk 0 of 1.
+(:mod:`tilewright.tensor_ir.analysis.worth`), the one call is chunk 0 of 1. A team of more chunks than have copies of
+the local buffers in workspaces (:mod:`tilewright.codegen.private`) is not used.
 
 The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets a kernel
 touch an element through two arguments unless the function says so with the attribute ``inplace = "out:in, ..."``).
@@ -24,6 +25,7 @@ from tilewright.codegen.builder import Code, ModuleText
 from tilewright.codegen.context import Context
 from tilewright.codegen.expressions import evaluate
 from tilewright.codegen.flatten import BufferInfo
+from tilewright.codegen.private import Private, most_chunks, own_copy, private_buffers
 from tilewright.codegen.statements import StatementEmitter, vector_pad
 from tilewright.core.errors import InternalError
 from tilewright.core.intbounds import loop_range, simplify
@@ -92,9 +94,10 @@ def emit_kernel(func: Func, target: Target, symbol: str) -> str:
     phases = _phases_in(order)
     _require_private([list(p.nests) for p in phases], {b.name for b in local})
     pad = vector_pad(func.body)
+    private = private_buffers(func, nests, target, pad)
     for p in phases:
-        module.functions.append(_phase_function(module, p, func, buffers, local, pad))
-        module.functions.append(_phase_table_function(func, p, len(buffers)))
+        module.functions.append(_phase_function(module, p, func, buffers, local, private, pad))
+        module.functions.append(_phase_table_function(func, p, len(buffers) + len(private)))
         if (worth := p.worth(func)) is not None:
             module.functions.append(_integer_function(module, f"worth{p.index}", worth, func))
             module.functions.append(_integer_table_function(f"gain{p.index}", f"worth{p.index}", len(func.dims)))
@@ -102,13 +105,17 @@ def emit_kernel(func: Func, target: Target, symbol: str) -> str:
         i, integers = steps.index, len(func.dims) + len(steps.around)
         module.functions.append(_integer_function(module, f"extent{i}", steps.loop.extent, func, steps.around))
         module.functions.append(_integer_table_function(f"count{i}", f"extent{i}", integers))
-    module.functions.append(_kernel_function(symbol, func, order))
+    chunks = most_chunks(target) if any(p.loop is not None for p in private) else None
+    module.functions.append(_kernel_function(symbol, func, order, chunks))
     return module.text()
 
 
-def workspaces(func: Func) -> tuple[Buffer, ...]:
-    """The root-level global allocations in order of appearance: the pointers that follow the parameters in ``args``."""
-    return tuple(b for b in root_nests(func)[1] if b.scope == "global")
+def workspaces(func: Func, target: Target) -> tuple[Buffer, ...]:
+    """What the pointers that follow the parameters in ``args`` point to: the root-level global allocations in order of
+    appearance, then the copies of local buffers of open size."""
+    nests, allocs = root_nests(func)
+    private = private_buffers(func, nests, target, vector_pad(func.body))
+    return (*(b for b in allocs if b.scope == "global"), *(p.workspace() for p in private))
 
 
 def is_parallel(func: Func) -> bool:
@@ -157,8 +164,9 @@ def _strides(b: Buffer) -> tuple[IntExpr, ...]:
 
 # -- functions -------------------------------------------------------------------------------------------------------
 def _phase_function(
-    module: ModuleText, phase: _Phase, func: Func, buffers: list[Buffer], local: list[Buffer], pad: int
-) -> str:
+    module: ModuleText, phase: _Phase, func: Func, buffers: list[Buffer], local: list[Buffer],
+    private: Sequence[Private], pad: int,
+) -> str:  # fmt: skip
     """The internal function that runs the nests of a phase."""
     name, nests = f"phase{phase.index}", phase.nests
     code = Code(module)
@@ -178,8 +186,14 @@ def _phase_function(
         if b.name in read | written and (size := _bytes(b)):
             facts.append(f"dereferenceable({size})")
         params.append(f"{' '.join(facts)} %p{i}")
+    params += [f"ptr noalias %p{len(buffers) + i}" for i in range(len(private))]
     params += _integers(ctx, func, phase.around)
-    emitter = StatementEmitter(ctx, func, pad, prefetches(func), streamed_blocks(func))
+    copies = {
+        p.buffer.name: own_copy(ctx, p, f"%p{i}", _strides(p.buffer))
+        for i, p in enumerate(private, len(buffers))
+        if p.buffer.name in read | written
+    }
+    emitter = StatementEmitter(ctx, func, pad, prefetches(func), streamed_blocks(func), copies)
     for b in local:
         if b.name in read | written:
             emitter.allocate(b)
@@ -257,8 +271,9 @@ def _from_table(integers: int) -> tuple[list[str], list[str]]:
     return lines, [f"i64 %d{i}" for i in range(integers)]
 
 
-def _kernel_function(symbol: str, func: Func, order: Sequence[_Phase | _Steps]) -> str:
-    lines: list[str] = ["  %alone = icmp eq ptr %team, null"]
+def _kernel_function(symbol: str, func: Func, order: Sequence[_Phase | _Steps], chunks: int | None) -> str:
+    """The kernel. ``chunks``: the largest number of chunks of a team that it may use, None for any."""
+    lines: list[str] = ["  %alone = icmp eq ptr %team, null"] if chunks is None else _alone_or_large(chunks)
     depth = max((len(p.around) for p in _phases_in(order)), default=0)
     table = "%dims"
     if depth:  # the variables of loops around phases follow the dims in a table of this call
@@ -274,6 +289,15 @@ def _kernel_function(symbol: str, func: Func, order: Sequence[_Phase | _Steps]) 
     lines.append("  ret void")
     head = f"define void @{symbol}(ptr %args, ptr %dims, ptr %team) nounwind"
     return "\n".join([head + " {", "entry:", *lines, "}"])
+
+
+def _alone_or_large(chunks: int) -> list[str]:
+    return [
+        "  %nobody = icmp eq ptr %team, null\n  br i1 %nobody, label %counted, label %count",
+        "count:\n  %size.at = getelementptr i8, ptr %team, i64 8\n  %size = load i64, ptr %size.at, align 8",
+        f"  %large = icmp ugt i64 %size, {chunks}\n  br label %counted",
+        "counted:\n  %alone = phi i1 [ true, %entry ], [ %large, %count ]",
+    ]
 
 
 def _calls(item: _Phase | _Steps, table: str, func: Func) -> list[str]:

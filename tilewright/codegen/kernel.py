@@ -27,13 +27,13 @@ KERNEL_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_
 class CallableKernel:
     """A compiled function: ``kernel(inputs, dims, threads=1) -> outputs``."""
 
-    def __init__(self, func: Func, library: Library, symbol: str) -> None:
+    def __init__(self, func: Func, library: Library, symbol: str, target: Target | None = None) -> None:
         self.func = func
         self.library = library
         self.address = library.addresses[symbol]
         self.parallel = is_parallel(func)
         self._call = KERNEL_TYPE(self.address)
-        self._workspaces = workspaces(func)
+        self.workspaces = workspaces(func, target or detect_host())
 
     def __call__(
         self, inputs: Sequence[np.ndarray], dims: Mapping[str, int] | None = None, threads: int = 1
@@ -63,7 +63,7 @@ class CallableKernel:
                 )
             arrays.append(np.ascontiguousarray(a).reshape(shape))
         outputs = [aligned_array(_shape(b, dims), b.dtype.numpy) for b in self.func.params[count:]]
-        work = [aligned_array(_shape(b, dims), b.dtype.numpy) for b in self._workspaces]
+        work = [aligned_array(_shape(b, dims), b.dtype.numpy) for b in self.workspaces]
         return [*arrays, *outputs, *work], outputs
 
     def run(self, arrays: Sequence[np.ndarray], dims: Mapping[str, int], threads: int = 1) -> None:
@@ -80,6 +80,6 @@ def _shape(b: Buffer, dims: Mapping[str, int]) -> tuple[int, ...]:
 
 def build(func: Func, target: Target | None = None, opt: int = 3) -> CallableKernel:
     """Compile ``func`` for ``target`` (default: this machine) and load it."""
-    text = emit_kernel(func, target or detect_host(), "kernel")
-    blob = compile_object(text, target or detect_host(), opt)
-    return CallableKernel(func, Library([blob], ["kernel"]), "kernel")
+    target = target or detect_host()
+    blob = compile_object(emit_kernel(func, target, "kernel"), target, opt)
+    return CallableKernel(func, Library([blob], ["kernel"]), "kernel", target)

@@ -24,16 +24,19 @@ STACK_LIMIT = 512 * 1024
 
 class StatementEmitter:
     """Writes statements of ``func`` into a context. ``vector_pad``: elements by which local buffers are longer than
-    their shape; ``prefetches``: the lines that loops fetch ahead; ``streamed``: blocks that store past the caches."""
+    their shape; ``prefetches``: the lines that loops fetch ahead; ``streamed``: blocks that store past the caches;
+    ``copies``: where the local buffers are that have no place on the stack."""
 
     def __init__(
-        self, ctx: Context, func: Func, vector_pad: int, prefetches: Mapping[str, Prefetch], streamed: frozenset[str]
-    ) -> None:
+        self, ctx: Context, func: Func, vector_pad: int, prefetches: Mapping[str, Prefetch], streamed: frozenset[str],
+        copies: Mapping[str, BufferInfo],
+    ) -> None:  # fmt: skip
         self.ctx = ctx
         self.func = func
         self.vector_pad = vector_pad
         self.prefetches = prefetches
         self.streamed = streamed
+        self.copies = copies
         self.stack_bytes = 0
         self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
         self._slots: dict[tuple[str, int], BufferInfo] = {}
@@ -189,12 +192,15 @@ class StatementEmitter:
 
     def _can_vectorize(self, s: Loop) -> bool:
         """False where lanes cannot run at once (a reduction or an ordered axis over the loop, an inner extent that
-        depends on it, a store to one place by all lanes): such a loop runs in order instead."""
+        depends on it, a local buffer outside the stack, a store to one place by all lanes): such a loop runs in order
+        instead."""
         private = {a.buffer.name for a in walk(s.body) if isinstance(a, Alloc)}
         for inner in walk(s.body):
             if isinstance(inner, Loop) and s.var in inner.extent.free_vars():
                 return False
-            if isinstance(inner, Alloc) and any(s.var in d.free_vars() for d in inner.buffer.shape):
+            if isinstance(inner, Alloc) and (
+                inner.buffer.name in self.copies or any(s.var in d.free_vars() for d in inner.buffer.shape)
+            ):
                 return False
             if isinstance(inner, Block):
                 env = dict(zip((a.name for a in inner.axes), inner.bindings, strict=True))
@@ -244,6 +250,9 @@ class StatementEmitter:
     def allocate(self, b: Buffer) -> None:
         """Make a local buffer accessible: a stack slot in the entry block, shared by all copies of the allocation."""
         ctx = self.ctx
+        if b.name in self.copies:
+            ctx.buffers[b.name] = self.copies[b.name]
+            return
         key = (b.name, self._lane_count())
         if key not in self._slots:
             self._slots[key] = self._slot(b)

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 def _plan(lowered: LoweredModel, target: Target) -> str:
     applied = {name: _apply(f, target) for name, f in lowered.funcs.items()}
     facts = {
-        name: Scheduled(f.dims, tuple((b.dtype, b.shape) for b in workspaces(f)), is_parallel(f))
+        name: Scheduled(f.dims, tuple((b.dtype, b.shape) for b in workspaces(f, target)), is_parallel(f))
         for name, f in applied.items()
     }
     return plan_text(with_scheduled(lowered.plan, facts))

@@ -65,7 +65,8 @@ def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
     t = c.axis(keys, "t")
 
     def weighted(*i: IntExpr) -> Reduction:
-        return sum_over(weights[(*i[: rank + 1], t.index)] * values[(*i[:rank], i[rank + 1], t, i[rank + 2])], t)
+        row = clamped(i[rank], rows)
+        return sum_over(weights[(*i[:rank], row, t.index)] * values[(*i[:rank], i[rank + 1], t, i[rank + 2])], t)
 
     column_panels = ceildiv(out.shape[-1], width)
     tiles = (*batch, full, column_panels, const(width))

@@ -37,8 +37,8 @@ T = TypeVar("T")
 class Primitive:
     """One schedule step as a value: its fields are its arguments, its trace entry and its JSON.
 
-    Fields are ``str``, ``int``, ``None`` or tuples of these. ``apply`` checks first and raises ScheduleError before
-    anything is built.
+    Fields are ``str``, ``int``, ``bool``, ``None`` or tuples of these. ``apply`` checks first and raises ScheduleError
+    before anything is built.
     """
 
     name: ClassVar[str] = ""

@@ -14,7 +14,7 @@ from tilewright.tensor_ir.loads import map_block_loads
 from tilewright.tensor_ir.names import fresh_in
 
 LOCAL_BYTES = 256 * 1024
-"""The largest region that becomes a local buffer: it lives on a thread's stack (in registers, when it is a tile)."""
+"""The largest region of known size that becomes a local buffer: it lives on a thread's stack, or in registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def clipped(low: IntExpr, high: IntExpr, extent: IntExpr, ranges: Ranges) -> Reg
     """The region ``low .. high``, cut to ``0 .. extent - 1`` where it is not proved inside."""
     length = simplify(high - low + 1, ranges)
     size = upper_bound(length, ranges)
-    inside_low, inside_high = is_nonneg(low, ranges), is_nonneg(extent - 1 - high, ranges)
+    inside_low, inside_high = _is_never_negative(low, ranges), _is_never_negative(extent - 1 - high, ranges)
     if not inside_low:
         low = simplify(maximum(0, low), ranges)
     if inside_low and not inside_high and length == 1:  # as written here, it is seen to be at most 1
@@ -50,20 +50,38 @@ def clipped(low: IntExpr, high: IntExpr, extent: IntExpr, ranges: Ranges) -> Reg
     return Region(low, length, size)
 
 
-def local_buffer(buffer: Buffer, regions: Sequence[Region | None]) -> Buffer | None:
-    """The buffer shrunk to the regions; None where it has no constant size or is too large for a local one."""
+def _is_never_negative(e: IntExpr, ranges: Ranges) -> bool:
+    """True if ``e >= 0`` is proved, or its symbolic minimum over the loops is."""
+    if is_nonneg(e, ranges):
+        return True
+    ends = extremes(e, ranges)
+    return ends is not None and is_nonneg(ends[0], {})
+
+
+def local_buffer(buffer: Buffer, regions: Sequence[Region | None], outer: Ranges) -> Buffer | None:
+    """The buffer shrunk to the regions of an iteration of the loops ``outer``.
+
+    None where it is too large for a local one, has a size that the function's dims do not bound, or is whole again.
+    """
     shape: list[IntExpr] = []
     for r, d in zip(regions, buffer.shape, strict=True):
-        if r is None:
-            shape.append(d)
-        elif r.size is None:
+        size = d if r is None else _most(r, outer)
+        if size is None:
             return None
-        else:
-            shape.append(const(max(r.size, 1)))
-    size = product(shape).value()
-    if size is None or size * buffer.dtype.itemsize > LOCAL_BYTES:
+        shape.append(size)
+    size = product(shape)
+    known = size.value()
+    if size == product(buffer.shape) if known is None else known * buffer.dtype.itemsize > LOCAL_BYTES:
         return None
     return dataclasses.replace(buffer, shape=tuple(shape), scope="local")
+
+
+def _most(r: Region, outer: Ranges) -> IntExpr | None:
+    """A size that holds every region: a constant, or an expression without the variables of ``outer``."""
+    if r.size is not None:
+        return const(max(r.size, 1))
+    ends = extremes(r.extent, outer)
+    return None if ends is None or ends[1].free_vars() & outer.keys() else simplify(ends[1], {})
 
 
 def offset_axes(

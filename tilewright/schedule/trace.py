@@ -87,9 +87,9 @@ class Trace:
 def step_text(step: Primitive) -> str:
     """``split("i", factors=(None, 8))``."""
     shown = []
-    for n, f in enumerate(dataclasses.fields(step)):
-        text = _literal(getattr(step, f.name))
-        shown.append(text if n == 0 else f"{f.name}={text}")
+    for n, (name, value) in enumerate(_given(step).items()):
+        text = _literal(value)
+        shown.append(text if n == 0 else f"{name}={text}")
     return f"{step.name}({', '.join(shown)})"
 
 
@@ -111,11 +111,13 @@ def make_step(where: str, name: str, args: tuple[object, ...], kwargs: Mapping[s
 
 
 def _arguments(step: Primitive) -> dict[str, object]:
-    out: dict[str, object] = {}
-    for f in dataclasses.fields(step):
-        value = getattr(step, f.name)
-        out[f.name] = list(value) if isinstance(value, tuple) else value
-    return out
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in _given(step).items()}
+
+
+def _given(step: Primitive) -> dict[str, object]:
+    """The fields of a step by name, without flags that are off."""
+    fields = ((f.name, getattr(step, f.name)) for f in dataclasses.fields(step))
+    return {name: value for name, value in fields if value is not False}
 
 
 def _literal(value: object) -> str:

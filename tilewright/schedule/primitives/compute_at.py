@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.intbounds import Ranges, simplify, upper_bound
+from tilewright.core.intbounds import Ranges, is_nonneg, simplify, upper_bound
 from tilewright.core.intexpr import ZERO, IntExpr, const
 from tilewright.core.intextrema import maximum, minimum
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt, require_no_threads
@@ -42,10 +42,13 @@ FULL_LANES = 64
 class ComputeAt(Primitive):
     """Move a stage into a loop around its readers, computing in each iteration the region that they need there.
 
-    A region of constant size up to 256 KiB becomes a local buffer allocated in the loop, and indices are counted from
-    the region's start; a larger one stays in the whole buffer. The old loops of the stage go. In their place comes one
-    loop for each reduce axis and for each axis whose region is not a single point, in the order of the axes, named as
-    the axis' only loop was, else as the axis without its final underscore.
+    A region of constant size up to 256 KiB, or of a size that symbolic dims give, becomes a local buffer allocated in
+    the loop, and indices are counted from the region's start; a larger one stays in the whole buffer. The old loops of
+    the stage go. In their place comes one loop for each reduce axis and for each axis whose region is not a single
+    point, in the order of the axes, named as the axis' only loop was, else as the axis without its final underscore.
+
+    ``whole``: a region that is smaller in some iterations has its full size in all of them, wherever the buffer has the
+    room, so that the loops over it need no test. What is computed beyond the region is never read.
 
     Rewrite:
         alloc B[N] global:
@@ -84,6 +87,7 @@ class ComputeAt(Primitive):
     name: ClassVar[str] = "compute_at"
     block: str
     loop: str
+    whole: bool = False
 
     def produces(self, func: Func, result: Func) -> tuple[str, ...]:
         return new_loops(func, result, self.block)
@@ -103,10 +107,10 @@ class ComputeAt(Primitive):
         ranges = loop_ranges(outer)
         extents = [ZERO + 1 if a is None else next(x.extent for x in block.axes if x.name == a) for a in axes]
         regions = [
-            None if a is None else _region(d, block.buffer, readers, len(outer), extents, ranges)
+            None if a is None else _region(d, block.buffer, readers, len(outer), extents, ranges, self.whole)
             for d, a in enumerate(axes)
         ]
-        local = local_buffer(alloc.buffer, regions)
+        local = local_buffer(alloc.buffer, regions, ranges)
         taken = names_of(replace_stmt(func, block, None))
         offsets = {} if local is None else offset_axes(block.buffer, regions, extents, taken, ranges)
         kept = {x.name: b for x, b in zip(block.axes, block.bindings, strict=True)}
@@ -211,8 +215,9 @@ class ComputeAt(Primitive):
 
 # -- regions -----------------------------------------------------------------------------------------------------
 def _region(
-    d: int, buffer: str, readers: Sequence[Site], depth: int, extents: Sequence[IntExpr], ranges: Ranges
-) -> Region:
+    d: int, buffer: str, readers: Sequence[Site], depth: int, extents: Sequence[IntExpr], ranges: Ranges,
+    whole_tiles: bool,
+) -> Region:  # fmt: skip
     """What the readers need of dimension ``d``, in terms of the ``depth`` outermost loops around them."""
     extent, last = extents[d], d == len(extents) - 1
     box: Bounds | None = None
@@ -236,6 +241,9 @@ def _region(
         lanes = last and whole <= FULL_LANES and top > 0 and 2 * (top + 1) >= whole
         if lanes or top >= whole - 1:
             high = const(whole - 1)
+    size = upper_bound(simplify(high - low + 1, ranges), ranges)
+    if whole_tiles and size is not None and is_nonneg(extent - low - size, ranges):
+        high = low + size - 1
     return clipped(low, high, extent, ranges)
 
 

@@ -103,7 +103,7 @@ class ReverseComputeAt(Primitive):
         moved, nest_loops = bound_axes(block, axes, regions, block_environment(block), taken)
         inside = [clipped(low, high, d, ranges) for (low, high), d in zip(written, source.shape, strict=True)]
         alone = all(not s.reads(source.name) or s.stmt in (block, producer) for s in sites(func.body))
-        local = local_buffer(source, inside) if alone and alloc_of(func, source.name) is not None else None
+        local = local_buffer(source, inside, ranges) if alone and alloc_of(func, source.name) is not None else None
         new_producer = producer
         if local is not None:
             offsets = offset_axes(source.name, inside, source.shape, taken, ranges)

@@ -95,7 +95,7 @@ def _schedule_chain(s: Schedule, chain: Chain, consumer: str, axes: TileAxes, wi
     panel, column = s.split(axes.columns, (None, width))
     around = [*axes.batch, tile]
     s.reorder(*around, panel, row, column)
-    s.compute_at(chain.second, panel)
+    s.compute_at(chain.second, panel, whole=True)
     for name in reversed((chain.finish, *chain.between)):
         s.compute_at(name, tile)
     _finish_first(s, chain, around, lanes)
@@ -148,6 +148,6 @@ def _finish_first(s: Schedule, chain: Chain, around: list[str], lanes: int) -> N
         raise ScheduleError(f"{chain.first}: no tile of {chain.finish}")
     panel, column = s.split(axes.columns, (None, axes.panel))
     s.reorder(panel, *own[:-1], column)
-    s.compute_at(chain.first, panel)
+    s.compute_at(chain.first, panel, whole=True)
     write_reduction(s, chain.first, lanes, {*around, panel})
     write_out(s, chain.finish, [*own[:-1], column], lanes)

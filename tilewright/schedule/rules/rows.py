@@ -27,7 +27,7 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.past_cache import stream_if_large
-from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner
+from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner, whole_vectors
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.prefetching import LINE_BYTES
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, loads_of
@@ -143,6 +143,7 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     width = lanes * _PARTIALS
     while extent is not None and width > lanes and (extent < 2 * width or extent % width > extent % lanes):
         width //= 2
+    width = lanes * whole_vectors(s, block, steps[-1], width // lanes, lanes)
     options = tuple(n for n in _PARTIAL_COUNTS if extent is None or n * lanes <= extent)
     width = lanes * choose_number(s, f"{block}.partials", options, width // lanes)
     s.attempt(lambda a: _partial_sums(a, block, steps, width, lanes))

@@ -155,6 +155,7 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
     count = vectors
     while count > 1 and extent is not None and extent < 2 * lanes * count:
         count //= 2
+    count = whole_vectors(s, block, loop, count, lanes)
     count = int(s.sample_categorical(f"{block}.vectors", _VECTOR_COUNTS, count))
     if count > 1:
         outer, middle, inner = s.split(loop, (None, count, lanes))
@@ -164,6 +165,14 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
     outer, inner = s.split(loop, (None, lanes))
     s.vectorize(inner)
     return outer
+
+
+def whole_vectors(s: Schedule, block: str, loop: str, count: int, lanes: int) -> int:
+    """``count`` vectors a step, or fewer where a symbolic extent has no partial step then."""
+    extent = next(x.extent for x in loops_of(s.func, block) if x.var == loop)
+    if extent.is_const:
+        return count
+    return next((c for c in (count, count // 2, count // 4) if c and extent % (c * lanes) == 0), count)
 
 
 def choose_lanes(s: Schedule, block: str, lanes: int, target: Target) -> int:

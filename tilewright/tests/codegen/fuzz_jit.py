@@ -28,7 +28,7 @@ from unittest import mock
 
 import numpy as np
 
-from tilewright.codegen.emit import emit_kernel, workspaces
+from tilewright.codegen.emit import emit_kernel
 from tilewright.codegen.host import detect_host, parse_target, runs_here
 from tilewright.codegen.jit import Library, compile_object
 from tilewright.codegen.kernel import CallableKernel
@@ -156,7 +156,7 @@ def run_kernel(
     """The outputs of one run on guarded memory."""
     func, at_end = kernel.func, threads == 1
     count = len(func.params) - func.outputs
-    buffers = (*func.params, *workspaces(func))
+    buffers = (*func.params, *kernel.workspaces)
     arrays = []
     for slot, b in enumerate(buffers):
         a = arena().place(slot, _sizes(b.shape, dims), b.dtype.numpy, at_end)
@@ -266,7 +266,7 @@ def run_compiled(compiled: Sequence[tuple[Case, bytes]]) -> Iterator[tuple[int, 
         p = case.program
         if case.seed != last:
             want, last = interpret(p.func, p.args, p.dims), case.seed
-        problem = check(case, CallableKernel(case.scheduled, library, case.symbol), want)
+        problem = check(case, CallableKernel(case.scheduled, library, case.symbol, case.target), want)
         if problem:
             yield case.seed, reproducer(case, problem)
     library.close()

@@ -139,6 +139,6 @@ def _run(cases: list[fuzz_jit.Case], blobs: list[bytes]) -> None:
     library = Library(blobs, [c.symbol for c in cases])
     for c in cases:
         want = interpret(c.program.func, c.program.args, c.program.dims)
-        problem = check(c, CallableKernel(c.scheduled, library, c.symbol), want)
+        problem = check(c, CallableKernel(c.scheduled, library, c.symbol, c.target), want)
         assert not problem, reproducer(c, problem)
     library.close()

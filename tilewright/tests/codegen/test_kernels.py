@@ -284,7 +284,7 @@ def phases() -> Func:
 def test_phases_wait_for_each_other(n: int, threads: int) -> None:
     f = phases()
     assert is_parallel(f)
-    assert [b.name for b in workspaces(f)] == ["T", "S"]
+    assert [b.name for b in workspaces(f, detect_host())] == ["T", "S"]
     check(f, np.arange(n, dtype=np.float32), threads=threads, n=n)
 
 
@@ -317,8 +317,9 @@ def test_constant_conditions_leave_no_branch() -> None:
 
 # -- refusals --------------------------------------------------------------------------------------------------------
 def test_a_local_buffer_needs_a_bound() -> None:
-    body = Alloc(buf("t", "n", scope="local"), Loop("i", var("n"), Store("t", (var("i"),), Const(0.0, F32))))
-    f = Func("f", (buf("C", 1),), 1, ("n",), Loop("q", const(2), body))
+    shape = (of_atom(Dyn(at("N", const(0), dtype=I64))),)
+    body = Alloc(Buffer("t", F32, shape, "local"), Store("t", (const(0),), Const(0.0, F32)))
+    f = Func("f", (buf("N", 1, dtype=I64), buf("C", 1)), 1, (), Loop("q", const(2), body))
     with pytest.raises(InternalError, match="no constant upper bound of its shape"):
         emit_kernel(f, detect_host(), "kernel")
 

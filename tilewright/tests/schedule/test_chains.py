@@ -91,6 +91,17 @@ def test_scores_stay_in_a_local_buffer(t: int) -> None:
     assert set(kept.values()) == {"local"}
 
 
+def test_symbolic_sizes_have_local_buffers_and_no_tests_in_products() -> None:
+    low = lower(attention("b", "s", "t", 8, 8, ("b", 1, "s", "t"), heads=True))
+    after = default_trace(low.func, detect_host().with_threads(2)).apply(low.func)
+    assert set(scopes(after)) >= {"masked", "weights", "scores", "mixed", "pack", "pack_1"}
+    assert set(scopes(after).values()) == {"local"}
+    for product in ("scores", "mixed"):
+        assert all(x.extent.is_const for x in loops_around(after, product) if x.kind in ("unrolled", "vectorized"))
+    for stage in ("score_max_rf", "weights", "weight_sum_rf"):
+        assert all(x.extent.is_const for x in loops_around(after, stage) if x.kind in ("unrolled", "vectorized"))
+
+
 def test_keys_and_values_are_packed_in_the_loop_over_heads() -> None:
     low = lower(attention(2, 20, 64, 8, 8, heads=True))
     after = default_trace(low.func, detect_host().with_threads(2)).apply(low.func)

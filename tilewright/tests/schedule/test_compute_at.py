@@ -1,7 +1,9 @@
 import numpy as np
 
 from tilewright.core.dtypes import int64
-from tilewright.core.intexpr import var
+from tilewright.core.intexpr import ceildiv, var
+from tilewright.core.intextrema import minimum
+from tilewright.schedule.moves import alloc_of
 from tilewright.schedule.primitives.compute_at import ComputeAt
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
@@ -126,21 +128,58 @@ def test_single_points_need_no_loop_and_no_offset():
     )
 
 
-def test_a_region_of_unknown_size_stays_in_the_whole_buffer():
+def test_a_region_of_symbolic_size():
     check(
         rows(3, N),
         'compute_at("T", loop="B_i")\nparallel("B_i")',
         """
-        T = shared(float32[3, n])
         for B_i in parallel(3):
+            T = local(float32[1, n])
             for T_j in range(n):
                 with block("T", T_i_=spatial(3, B_i), T_j_=spatial(n, T_j)):
-                    T[T_i_, T_j_] = add(A[T_i_, T_j_], A[T_i_, T_j_])
+                    T[0, T_j_] = add(A[T_i_, T_j_], A[T_i_, T_j_])
             for B_j in range(n):
                 with block("B", B_i_=spatial(3, B_i), B_j_=spatial(n, B_j)):
-                    B[B_i_, B_j_] = add(T[B_i_, B_j_], T[B_i_, B_j_])
+                    B[B_i_, B_j_] = add(T[0, B_j_], T[0, B_j_])
         """,
     )
+
+
+def test_a_region_that_is_the_whole_buffer_stays_there():
+    func = check(rows(1, N), 'compute_at("T", loop="B_i")')
+    assert alloc_of(func, "T").buffer.scope == "global"
+
+
+def tall(n, m):
+    """B[i, j] = T[i, j] + T[i, j] with T, which has rows for whole tiles of 4, read at the last row past the end."""
+    a = placeholder("A", (n, m), f32)
+    t = compute("T", (ceildiv(n, 4) * 4, m), lambda i, j: a[minimum(i, n - 1), j] * 2)
+    return build_func("tall", [a], [compute("B", (n, m), lambda i, j: t[i, j] + t[i, j])], [t])
+
+
+def test_whole_tiles_need_no_test():
+    check(
+        tall(N, 3),
+        'split("B_i", factors=(None, 4))\ncompute_at("T", loop="B_i_0", whole=True)',
+        """
+        for B_i_0 in range(((n + 3)//4)):
+            T = local(float32[4, 3])
+            for T_i in range(4):
+                for T_j in range(3):
+                    with block("T", T_i_=spatial(((n + 3)//4)*4, B_i_0*4 + T_i), T_j_=spatial(3, T_j), T_o0_=spatial(((n + 3)//4)*4, B_i_0*4)):
+                        T[T_i_ - T_o0_, T_j_] = mul(A[min(T_i_, n - 1), T_j_], float32(2.0))
+            for B_i_1 in range(min(-B_i_0*4 + n, 4)):
+                for B_j in range(3):
+                    with block("B", B_i_=spatial(n, B_i_0*4 + B_i_1), B_j_=spatial(3, B_j), T_o0_=spatial(((n + 3)//4)*4, B_i_0*4)):
+                        B[B_i_, B_j_] = add(T[B_i_ - T_o0_, B_j_], T[B_i_ - T_o0_, B_j_])
+        """,  # noqa: E501 - printed functions have long lines
+    )
+
+
+def test_tiles_are_not_whole_where_there_is_no_room():
+    trace = 'split("B_i", factors=(None, 4))\ncompute_at("T", loop="B_i_0", whole={})'
+    ragged, whole = (check(blur(N), trace.format(w)) for w in (False, True))
+    assert ragged == whole
 
 
 def test_a_region_is_cut_to_the_buffer_where_reads_are_conditional():
@@ -257,7 +296,7 @@ def test_refusals():
                 "compute_at(T): t, which the block reads, is not allocated at its new place",
             ),
             "iterations of a parallel loop would write the same elements of a shared buffer": (
-                halo(4, N),
+                halo(4, 40_000),
                 'parallel("B_i")\ncompute_at("T", loop="B_i")',
                 "compute_at(T): iterations of parallel loop B_i would share elements of T",
             ),
