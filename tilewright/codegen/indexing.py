@@ -15,11 +15,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tilewright.codegen.builder import BasicBlock, Code
+from tilewright.codegen.digits import Counter, Digit, Digits
 from tilewright.core.errors import InternalError
 from tilewright.core.intbounds import Interval, interval, is_nonneg, simplify
 from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Mod, Var, of_atom
 from tilewright.core.intextrema import Max, Min
 from tilewright.tensor_ir.ir import Dyn, Expr
+
+_NEAR = 8
+"""Steps up to which a quotient and remainder are counted up from others instead of dividing again."""
 
 HERE = 1 << 30  # the level of values that are not hoisted
 
@@ -47,6 +51,7 @@ class Indexer:
     def __init__(self, code: Code, dyn: Callable[[Expr], str]) -> None:
         self.code = code
         self.dyn = dyn
+        self.digits = Digits(code)
         self.scopes = [Scope(code.entry)]
         self.env: dict[str, int | str] = {}
         self.levels: dict[str, int] = {}
@@ -218,6 +223,8 @@ class Indexer:
         return acc
 
     def _divide(self, a: FloorDiv | Mod, remainder: bool) -> int | str:
+        if (carried := self._carried(a, remainder)) is not None:
+            return carried
         num, den = (self.value(x) for x in a.args)
         if isinstance(num, int) and isinstance(den, int):
             if den == 0:
@@ -231,8 +238,7 @@ class Indexer:
             shift = "lshr" if self.nonneg(a.args[0]) else "ashr"
             return self.pure(level, f"{shift} i64 {n}, {den.bit_length() - 1}")
         if not isinstance(den, int):  # a loop over an empty dimension still computes its invariant parts
-            self.code.module.declare("llvm.smax.i64", "i64", ("i64", "i64"))
-            d = self.pure(self.level_of(d), f"call i64 @llvm.smax.i64(i64 {d}, i64 1)")
+            d = self._at_least_one(d)
         if self.nonneg(a.args[0]):
             return self.pure(level, f"{'urem' if remainder else 'udiv'} i64 {n}, {d}")
         r = self.pure(level, f"srem i64 {n}, {d}")
@@ -240,3 +246,57 @@ class Indexer:
         if remainder:
             return self.pure(level, f"add i64 {r}, {self.pure(level, f'and i64 {sign}, {d}')}")
         return self.pure(level, f"add i64 {self.pure(level, f'sdiv i64 {n}, {d}')}, {sign}")
+
+    def _at_least_one(self, divisor: str) -> str:
+        self.code.module.declare("llvm.smax.i64", "i64", ("i64", "i64"))
+        return self.pure(self.level_of(divisor), f"call i64 @llvm.smax.i64(i64 {divisor}, i64 1)")
+
+    def _carried(self, a: FloorDiv | Mod, remainder: bool) -> str | None:
+        """A division by a symbolic number whose result follows from another's: the last step's, or that of one less."""
+        num, den = a.args
+        if den.is_const or not self.nonneg(num):
+            return None
+        divisor = self.value(den)
+        if isinstance(divisor, int):
+            return None
+        if 0 < num.const <= _NEAR and not (num - num.const).is_const and self.nonneg(num - num.const):
+            return self._one_more(num, den, self._at_least_one(divisor), remainder)
+        counter = self._counter(num)
+        if counter is None or self.level_of(divisor) >= counter.loop.level:
+            return None
+        digit = self._digit(counter, self._at_least_one(divisor))
+        return digit.remainder if remainder else digit.quotient.value
+
+    def _one_more(self, num: IntExpr, den: IntExpr, divisor: str, remainder: bool) -> str:
+        """From quotient and remainder of ``num - 1`` to those of ``num``."""
+        below = [self.operand((num - 1) % den), self.operand((num - 1) // den)]
+        level = self.level_of(divisor, *below)
+        grown = self.pure(level, f"add nuw nsw i64 {below[0]}, 1")
+        again = self.pure(level, f"icmp eq i64 {grown}, {divisor}")
+        if remainder:
+            return self.pure(level, f"select i1 {again}, i64 0, i64 {grown}")
+        return self.pure(level, f"add nuw nsw i64 {below[1]}, {self.pure(level, f'zext i1 {again} to i64')}")
+
+    def _counter(self, e: IntExpr) -> Counter | None:
+        """The counter that ``e`` is: the variable of a loop, or a quotient of one."""
+        if len(e.terms) != 1 or e.const or e.terms[0][1] != 1 or len(e.terms[0][0]) != 1:
+            return None
+        a = e.terms[0][0][0]
+        if isinstance(a, Var):
+            value = self.env.get(a.name)
+            return self.digits.counter(value) if isinstance(value, str) else None
+        inner = self._counter(a.args[0]) if isinstance(a, FloorDiv) else None
+        if inner is None or not isinstance(a, FloorDiv):
+            return None
+        divisor = self.value(a.args[1])
+        if isinstance(divisor, int):
+            return self._digit(inner, str(divisor)).quotient if divisor > 0 else None
+        if self.level_of(divisor) >= inner.loop.level:
+            return None
+        return self._digit(inner, self._at_least_one(divisor)).quotient
+
+    def _digit(self, counter: Counter, divisor: str) -> Digit:
+        digit = self.digits.divide(counter, divisor)
+        for value in (digit.quotient.value, digit.remainder):
+            self.define(value, counter.loop.level)
+        return digit

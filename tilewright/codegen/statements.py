@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tilewright.codegen.builder import Value
 from tilewright.codegen.context import Context, Lanes
+from tilewright.codegen.digits import CountedLoop
 from tilewright.codegen.expressions import evaluate
 from tilewright.codegen.flatten import BufferInfo
 from tilewright.codegen.intrinsics import call_intrinsic
@@ -119,6 +120,7 @@ class StatementEmitter:
         i, following = code.name(), code.name()
         head.lines.append(f"  {i} = phi i64 [ {start}, %{before.label} ], [ {following}, %{latch.label} ]")
         indexer.define(i, level)
+        indexer.digits.add_loop(CountedLoop(before, head, latch, level), i, start)
         indexer.env[var] = i
         body()
         del indexer.env[var]

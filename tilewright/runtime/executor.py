@@ -101,6 +101,8 @@ class Executor:
         self._layouts: OrderedDict[tuple[int, ...], _Layout] = OrderedDict()
         self._arena = aligned_empty(0)
         self._input_bindings = [b for b in plan.bindings if plan.slots[b.slot].kind in ("input", "constant")]
+        self._sized = self._sized_inputs()
+        self._known_symbols: dict[tuple[tuple[int, ...], ...], dict[str, int]] = {}
         late: dict[str, list[int]] = {}
         for i, b in enumerate(plan.bindings):
             if plan.slots[b.slot].kind not in ("input", "constant"):
@@ -129,6 +131,14 @@ class Executor:
             and len(own) == len(self.plan.outputs)
             and all(s.kind != "host" or s.name in early for s in self.plan.slots.values())
         )
+
+    def _sized_inputs(self) -> tuple[int, ...] | None:
+        """Positions of the inputs whose shapes alone decide the symbols; None if a value of an input does."""
+        order = (*self.plan.inputs, *self.plan.captures)
+        given = [b for b in self._input_bindings if self.plan.slots[b.slot].kind == "input"]
+        if any(b.axis is None or b.slot not in order for b in given):
+            return None
+        return tuple(sorted({order.index(b.slot) for b in given}))
 
     def _first_writers(self) -> dict[int, list[str]]:
         """Step index -> slots whose late bindings can be read once that step is done."""
@@ -251,9 +261,20 @@ class Executor:
 
     def symbols(self, inputs: Sequence[object]) -> dict[str, int]:
         """The symbols that the inputs alone determine."""
-        env: dict[str, int] = {}
         if not self._input_bindings:
-            return env
+            return {}
+        if self._sized is None:
+            return self._read_symbols(inputs)
+        shapes = tuple([inputs[i].shape for i in self._sized])  # type: ignore[attr-defined]
+        env = self._known_symbols.get(shapes)
+        if env is None:
+            if len(self._known_symbols) >= _MAX_LAYOUTS:
+                self._known_symbols.clear()
+            env = self._known_symbols[shapes] = self._read_symbols(inputs)
+        return dict(env)
+
+    def _read_symbols(self, inputs: Sequence[object]) -> dict[str, int]:
+        env: dict[str, int] = {}
         arrays = self._by_name(inputs)
         for b in self._input_bindings:
             self._bind(b.symbol, b.axis, b.element, self._value(b.slot, arrays, env, None), env)

@@ -12,6 +12,9 @@ from tilewright.core.errors import InputError
 from tilewright.core.intexpr import IntExpr, as_var
 from tilewright.core.plan import Plan
 
+_MAX_AGREED = 64
+"""Combinations of input shapes that are remembered as having passed."""
+
 _ORT_NAMES = {"float32": "float", "float64": "double"}
 
 
@@ -55,13 +58,13 @@ class InputChecker:
             for _, _, _, s in self._slots
         ]
         self._specs = {n: spec_of(plan, n) for n in plan.inputs}
+        self._agreed: set[tuple[tuple[int, ...], ...]] = set()
 
     def arrays(self, feed: Mapping[str, object]) -> list[object]:
         """The inputs in plan order, contiguous. Raises InputError for wrong names, element types, ranks or sizes."""
         if feed.keys() != self._known:
             self._refuse_names(feed)
         out: list[object] = []
-        env: dict[str, tuple[int, str]] = {}
         symbolic = False
         for (name, dtype, np_dtype, shape), static in zip(self._slots, self._static, strict=True):
             value = feed[name]
@@ -78,10 +81,14 @@ class InputChecker:
                 symbolic = True
                 if array.ndim != len(shape):
                     raise InputError(f"input {name!r}: expected {self._specs[name]}, got shape {list(array.shape)}")
-                self._collect(name, array.shape, shape, env)
             out.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
         if symbolic:
-            self._check_symbolic(out, env)
+            shapes = tuple([a.shape if isinstance(a, np.ndarray) else () for a in out])
+            if shapes not in self._agreed:
+                self._check_symbolic(out)
+                if len(self._agreed) >= _MAX_AGREED:
+                    self._agreed.clear()
+                self._agreed.add(shapes)
         return out
 
     def _refuse_names(self, feed: Mapping[str, object]) -> None:
@@ -106,7 +113,11 @@ class InputChecker:
             if symbol is not None and symbol not in env:
                 env[symbol] = size, f"{name!r} axis {axis}"
 
-    def _check_symbolic(self, arrays: Sequence[object], env: Mapping[str, tuple[int, str]]) -> None:
+    def _check_symbolic(self, arrays: Sequence[object]) -> None:
+        env: dict[str, tuple[int, str]] = {}
+        for (name, _, _, shape), static, array in zip(self._slots, self._static, arrays, strict=True):
+            if shape is not None and static is None and isinstance(array, np.ndarray):
+                self._collect(name, array.shape, shape, env)
         values = {k: v for k, (v, _) in env.items()}
         for (name, _, _, shape), array in zip(self._slots, arrays, strict=True):
             if shape is None or not isinstance(array, np.ndarray):

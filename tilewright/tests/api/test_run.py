@@ -83,6 +83,14 @@ def test_wrong_inputs(pair: tilewright.CompiledModel, feed: dict[str, np.ndarray
         pair.run(feed)
 
 
+def test_shapes_that_passed_once_do_not_let_others_pass(pair: tilewright.CompiledModel) -> None:
+    for n, m in ((2, 3), (3, 2), (2, 3), (1, 1)):
+        results = pair.run({"a": _ones(n, m), "b": _ones(n, m)})
+        assert [r.shape for r in results.values()] == [(n, m), (2 * n, m)]
+        with pytest.raises(InputError, match=f"expected n = {n} .*, got {n + 1}"):
+            pair.run({"a": _ones(n, m), "b": _ones(n + 1, m)})
+
+
 def test_wrong_static_shape() -> None:
     model = tilewright.compile(perceptron(), input_shapes={"batch": 4})
     assert model.inputs[0].shape == (4, 32)
