@@ -48,11 +48,15 @@ def is_sized_by_operands(node: Node, values: Mapping[str, Value]) -> bool:
     return bool(new) and new <= {as_var(d) for o in node.outputs if o for d in values[o].shape}
 
 
-def slice_firsts(node: Node, values: Mapping[str, Value]) -> tuple[IntExpr, ...]:
-    """For a Slice with sizes known at run time, where it begins in each dimension: a symbol of its own in those.
+def slice_places(node: Node, values: Mapping[str, Value]) -> tuple[tuple[IntExpr, ...], tuple[IntExpr, ...]]:
+    """For a Slice with sizes known at run time: where it begins in each dimension, and what is left behind its end.
 
-    Like every symbol these are at least 0, which the operand that gives the start is not.
+    Both are symbols of their own in those dimensions. Like every symbol they are at least 0, which the operand that
+    gives the start is not; and the size of what is cut is their sum with the result's.
     """
     new = new_symbols(node, values)
     dims = [as_var(d) for d in values[node.outputs[0]].shape]
-    return tuple(var(f"first_of_{d}") if d in new else const(0) for d in dims)
+    firsts, rests = (
+        tuple(var(f"{place}_of_{d}") if d in new else const(0) for d in dims) for place in ("first", "rest")
+    )
+    return firsts, rests

@@ -25,10 +25,11 @@ from tilewright.graph_ir.fusion import FusionRefusal, Group, group_with_reasons
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, captured, make_attrs
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
-from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, slice_firsts
+from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, slice_places
 from tilewright.lowering.flops import func_bytes, func_flops
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.host_policy import HostPolicy
+from tilewright.lowering.run_time_slices import with_places
 from tilewright.lowering.storage import Window, plan_storage
 from tilewright.lowering.within import border_func, within
 from tilewright.tensor_ir.ir import Block, Const, Func, walk, walk_expr
@@ -260,7 +261,8 @@ class _PlanBuilder:
         outputs = []
         known = [(f"{o}__sizes", self.values[o].shape) for o in node.outputs]
         if node.op == "Slice":
-            known.append((f"{node.outputs[0]}__firsts", slice_firsts(node, self.values)))
+            firsts, rests = slice_places(node, self.values)
+            known += [(f"{node.outputs[0]}__firsts", firsts), (f"{node.outputs[0]}__rests", rests)]
         for name, elements in known:
             self.values[name] = Value(name, TensorType(dtypes.int64, (const(len(elements)),)), elements)
             self._slot(name, "host")
@@ -324,7 +326,8 @@ class _PlanBuilder:
         return (value.type.dtype, value.type.shape) if isinstance(value.type, TensorType) else (dtypes.object_, None)
 
     def _lower_kernel(self, group: Group, storage: Mapping[str, str]) -> None:
-        lowered = lower_group(self.graph.replace(values=self.values), group, self.target)
+        group, values = with_places(group, self.values)
+        lowered = lower_group(self.graph.replace(values=values), group, self.target)
         args = [self._use(i) for i in lowered.inputs]
         args += [self._packed_constant(lowered, i) for i in range(len(lowered.constants))]
         args += lowered.outputs

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.core.intbounds import interval
-from tilewright.core.intexpr import IntExpr, as_expr, ceildiv, const, product
+from tilewright.core.intexpr import IntExpr, as_expr, ceildiv, const, product, var
 from tilewright.core.intextrema import maximum, minimum
-from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, slice_firsts
 from tilewright.lowering.context import LowerContext, Rule
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import choose, normal_axis, reshape_indices
+from tilewright.lowering.run_time_slices import BEGIN
 from tilewright.tensor_ir.compute import Tensor, Val, compute, index_value, select
 
 
@@ -49,12 +49,6 @@ def slice_start(start: IntExpr, step: IntExpr, extent: IntExpr) -> IntExpr:
     return maximum(minimum(wrapped, extent - 1), 0)
 
 
-def _firsts_known_at_run_time(c: LowerContext) -> tuple[IntExpr, ...] | None:
-    """Symbols for where the slice begins, if its sizes are asked for before it runs."""
-    values = {v.name: v for v in (*c.input_values, *c.output_values) if v is not None}
-    return slice_firsts(c.node, values) if is_sized_by_operands(c.node, values) else None
-
-
 def lower_slice(c: LowerContext) -> tuple[Tensor, ...]:
     x, out = c.input(0), c.output()
     where = c.where
@@ -64,13 +58,13 @@ def lower_slice(c: LowerContext) -> tuple[Tensor, ...]:
     axes = c.constant_ints(3, "axes")
     axes = list(range(count)) if axes is None else [normal_axis(a, x.ndim, where) for a in axes]
     steps = operand_elements(c, 4, count) if c.has_input(4) else tuple(const(1) for _ in axes)
-    firsts = _firsts_known_at_run_time(c)
+    places = c.attr(BEGIN)
 
     def body(*index: IntExpr) -> Val:
         own = list(index)
         for axis, start, step in zip(axes, starts, steps, strict=True):
-            unknown = firsts is not None and not firsts[axis].is_const and not start.is_const
-            begin = firsts[axis] if firsts and unknown else slice_start(start, step, x.shape[axis])
+            place = places[axis] if isinstance(places, tuple) else ""
+            begin = var(str(place)) if place else slice_start(start, step, x.shape[axis])
             own[axis] = begin + index[axis] * step
         return x[tuple(own)]
 

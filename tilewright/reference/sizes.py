@@ -1,7 +1,8 @@
 """Sizes of results that depend on the contents of small operands: target shapes, pads, ranges, axes.
 
 A compiled model asks for these sizes when inference could not give them, before it runs the native code. ``inputs`` are
-the operator's own; only the shapes of the large ones are read. A Slice also tells where it begins in each dimension.
+the operator's own; only the shapes of the large ones are read. A Slice also tells where it begins in each dimension,
+and how much is left behind its end (of steps of 1).
 """
 
 from __future__ import annotations
@@ -90,12 +91,13 @@ def _slice(_: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:
     out = list(inputs[0].shape)
     starts, ends = _ints(inputs[1]), _ints(inputs[2])
     axes, steps = _optional_ints(inputs, 3), _optional_ints(inputs, 4)
-    firsts = [0] * len(out)
+    firsts, rests = [0] * len(out), [0] * len(out)
     for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
         a = k if axes is None else axes[k]
         taken = range(*slice(start, end, None if steps is None else steps[k]).indices(out[a]))
+        rests[a] = max(out[a] - taken.start - len(taken), 0)
         out[a], firsts[a] = len(taken), max(taken.start, 0)
-    return tuple(out), tuple(firsts)
+    return tuple(out), tuple(firsts), tuple(rests)
 
 
 def _one_hot(attrs: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:

@@ -38,8 +38,8 @@ from tilewright.tensor_ir.ir import Alloc, Block, Func, Seq, Stmt
 Rule = Callable[[Schedule, str, Target], bool]
 
 DEFAULT_RULES: tuple[Rule, ...] = (
-    steps_rule, transformed_tiles_rule, chain_rule, lane_sums_rule, outer_sums_rule, tile_rule, rows_rule,
-    reduction_rule, transpose_rule, sampled_rows_rule, spatial_rule,
+    steps_rule, transformed_tiles_rule, chain_rule, lane_sums_rule, sampled_rows_rule, outer_sums_rule, tile_rule,
+    rows_rule, reduction_rule, transpose_rule, spatial_rule,
 )  # fmt: skip
 
 

@@ -36,9 +36,6 @@ def clipped(low: IntExpr, high: IntExpr, extent: IntExpr, ranges: Ranges) -> Reg
     inside_low, inside_high = _is_never_negative(low, ranges), _is_never_negative(extent - 1 - high, ranges)
     if not inside_low:
         low = simplify(maximum(0, low), ranges)
-    if inside_low and not inside_high and length == 1:  # as written here, it is seen to be at most 1
-        room = simplify(extent - low, ranges)
-        return Region(low, simplify(maximum(0, minimum(1, room)), ranges), 1)
     if not inside_high:
         high = simplify(minimum(high, extent - 1), ranges)
     if not (inside_low and inside_high):

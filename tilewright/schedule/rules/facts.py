@@ -227,5 +227,6 @@ def is_packed_operand(stage: str, user: Block) -> bool:
     axes = [a.name for a in user.axes if a.kind == "spatial"][-2:]
     reads = [x.indices for x in loads(user.value) if x.buffer == stage]
     return bool(reads) and len(axes) == 2 and all(
-        as_var(index[-1]) == axes[1] and any(axes[0] in i.free_vars() for i in index[:-1]) for index in reads
+        as_var(index[-1]) == axes[1] and any(axes[0] in i.free_vars() and i.is_plain for i in index[:-1])
+        for index in reads
     )

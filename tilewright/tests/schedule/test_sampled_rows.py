@@ -16,6 +16,7 @@ from tilewright.schedule.rules.sampled_rows import sampled_stage
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import loops_around
 from tilewright.tensor_ir.interpreter import interpret
+from tilewright.tensor_ir.ir import Alloc, walk
 from tilewright.tests.lowering.lowered import lower
 
 Dim = int | str
@@ -52,6 +53,11 @@ CASES: list[tuple[Graph, dict[str, int]]] = [
     (resized("n", "h", "w", (16, 8), interleaved=False), {"n": 0, "h": 7, "w": 19}),
     (resized("n", "h", "w", (6, 13), mode="cubic"), {"n": 2, "h": 5, "w": 11}),
     (resized(1, "h", "w", (6, 13), antialias=1), {"h": 20, "w": 17}),
+    (resized(1, "h", "w", (9, 16), antialias=1, channels=4), {"h": 30, "w": 48}),
+    (resized("n", "h", "w", (6, 13), antialias=1, interleaved=False), {"n": 2, "h": 11, "w": 70}),
+    (resized("n", "h", "w", (6, 13), antialias=1, interleaved=False), {"n": 1, "h": 1, "w": 1}),
+    (resized(1, "h", "w", (3, 5), antialias=1, mode="cubic"), {"h": 20, "w": 17}),
+    (resized(2, 40, 70, (3, 16), antialias=1, interleaved=False), {}),
 ]
 
 
@@ -82,6 +88,19 @@ def test_rows_are_made_where_they_are_read(h: Dim) -> None:
     assert rows.extent == 9
     assert made[-1].kind == "vectorized"
     assert len([x for x in made if x.kind != "vectorized" and x.extent != 1]) <= 3, "columns and channels are one loop"
+
+
+@pytest.mark.parametrize("w", [70, "w"])
+def test_filters_keep_vectors_in_registers(w: Dim) -> None:
+    low = lower(resized(1, 40, w, (9, 16), antialias=1))
+    after = default_trace(low.func, detect_host().with_threads(2)).apply(low.func)
+    local = {s.buffer.name for s in walk(after.body) if isinstance(s, Alloc) and s.buffer.scope == "local"}
+    assert {"resize_global", "resize_1"} <= local
+    for block in ("resize", "resize_1"):
+        kinds = [x.kind for x in loops_around(after, block)]
+        assert kinds[-1] == "vectorized"
+        assert kinds[-2] == ("unrolled" if block == "resize" else "serial")
+    assert loops_around(after, "resize")[0] is loops_around(after, "o0")[0]
 
 
 def test_what_has_no_rows() -> None:
