@@ -55,6 +55,7 @@ class ModuleText:
         self.declarations: dict[str, str] = {}
         self.helpers: dict[str, str] = {}
         self.functions: list[str] = []
+        self.metadata: list[str] = []
 
     def declare(self, name: str, result: str, args: Sequence[str]) -> None:
         """Declare an external function or intrinsic once."""
@@ -68,7 +69,13 @@ class ModuleText:
     def text(self) -> str:
         """The module."""
         parts = [f'target triple = "{self.target.triple}"', *self.declarations.values(), *self.helpers.values()]
-        return "\n".join([*parts, *self.functions, ""])
+        return "\n".join([*parts, *self.functions, *self.metadata, ""])
+
+    def loop_as_it_is(self) -> str:
+        """What the branch at the end of a loop says so that LLVM does not unroll it."""
+        number = len(self.metadata)
+        self.metadata.append(f'!{number} = distinct !{{!{number}, !{{!"llvm.loop.unroll.disable"}}}}')
+        return f", !llvm.loop !{number}"
 
 
 _PREDICATES: dict[str, Callable[[int, int], bool]] = {
@@ -122,8 +129,8 @@ class Code:
     def branch(self, to: BasicBlock) -> None:
         self.block.terminator = f"br label %{to.label}"
 
-    def branch_if(self, condition: str, then: BasicBlock, otherwise: BasicBlock) -> None:
-        self.block.terminator = f"br i1 {condition}, label %{then.label}, label %{otherwise.label}"
+    def branch_if(self, condition: str, then: BasicBlock, otherwise: BasicBlock, remark: str = "") -> None:
+        self.block.terminator = f"br i1 {condition}, label %{then.label}, label %{otherwise.label}{remark}"
 
     def text(self) -> str:
         """The blocks of the body."""

@@ -13,6 +13,7 @@ from tilewright.codegen.flatten import BufferInfo
 from tilewright.codegen.intrinsics import call_intrinsic
 from tilewright.codegen.llvm_types import memory_type
 from tilewright.codegen.memory import any_lane, prefetch, store
+from tilewright.codegen.register_use import fills_registers
 from tilewright.core.errors import InternalError
 from tilewright.core.intbounds import interval, loop_range, simplify
 from tilewright.core.intexpr import IntExpr, const, product
@@ -41,6 +42,7 @@ class StatementEmitter:
         self.stack_bytes = 0
         self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
         self._slots: dict[tuple[str, int], BufferInfo] = {}
+        self._locals: dict[str, Buffer] = {}
         self._in_lanes: dict[str, bool] = {}  # loops that were looked at
 
     def emit(self, s: Stmt) -> None:
@@ -88,7 +90,8 @@ class StatementEmitter:
         elif extent == 1:
             self._with_value(s, 0)
         else:
-            self.counted(s.var, "0", extent, s.extent, lambda: self._step(s))
+            full = fills_registers(s, self._locals, ctx.target)
+            self.counted(s.var, "0", extent, s.extent, lambda: self._step(s), unroll=not full)
 
     def _step(self, s: Loop) -> None:
         """One step of a counted loop: what it fetches ahead, then its body."""
@@ -103,8 +106,10 @@ class StatementEmitter:
         self.emit(s.body)
         del env[s.var]
 
-    def counted(self, var: str, start: str, stop: int | str, extent: IntExpr, body: Callable[[], None]) -> None:
-        """A loop of ``var`` from operand ``start`` up to ``stop``, one scope deeper."""
+    def counted(
+        self, var: str, start: str, stop: int | str, extent: IntExpr, body: Callable[[], None], unroll: bool = True
+    ) -> None:
+        """A loop of ``var`` from operand ``start`` up to ``stop``, one scope deeper; LLVM may ``unroll`` it."""
         ctx = self.ctx
         code, indexer = ctx.code, ctx.indexer
         before = code.block
@@ -128,7 +133,7 @@ class StatementEmitter:
         code.start(latch)
         code.line(f"{following} = add nuw nsw i64 {i}, 1")
         more = code.emit("i1", 0, f"icmp slt i64 {following}, {stop}")
-        code.branch_if(more.text, head, after)
+        code.branch_if(more.text, head, after, "" if unroll else code.module.loop_as_it_is())
         indexer.pop()
         code.start(after)
 
@@ -258,6 +263,7 @@ class StatementEmitter:
         key = (b.name, self._lane_count())
         if key not in self._slots:
             self._slots[key] = self._slot(b)
+        self._locals[b.name] = b
         ctx.buffers[b.name] = self._slots[key]
 
     def _lane_count(self) -> int:

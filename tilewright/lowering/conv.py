@@ -19,10 +19,11 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, as_expr, ceildiv, const, product
+from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, const, product
 from tilewright.core.winograd import WINOGRAD
 from tilewright.lowering.context import LowerContext, Rule, wide
-from tilewright.lowering.contraction import clamped, flatten, pack_columns, panel_width, unflatten, whole_tiles
+from tilewright.lowering.contraction import clamped, flatten, pack_columns, unflatten, whole_tiles
+from tilewright.lowering.groups import Panels, group_panel_width, groups_in_a_vector, side_by_side
 from tilewright.lowering.winograd import TileGrid, transformed_product
 from tilewright.tensor_ir.compute import (
     ReduceAxis,
@@ -186,49 +187,35 @@ def padded_input(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:
 def _dense(
     ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight, per_group: IntExpr
 ) -> Reader:
-    """``acc[n, (g,) out..., no, ni] = sum over taps and ic``, or ``acc[m, no, ni]`` with ``m`` over all pixels.
+    """``acc[n, out..., no, ni] = sum over taps and ic``, or ``acc[m, no, ni]`` with ``m`` over all pixels.
 
     Of a 1x1 convolution of stride 1 all pixels are rows of one product; of others they are, where tiles that end with
-    the image's rows would be short.
+    the image's rows would be short. The panels of a group of channels follow those of the group before.
     """
-    in_group = shape.channels // shape.groups
-    pointwise = (
-        all(k == 1 for k in shape.kernel) and all(s == 1 for s in shape.strides)
-        and not shape.needs_padding and shape.groups == 1
-    )  # fmt: skip
+    pointwise = all(k == 1 for k in shape.kernel) and all(s == 1 for s in shape.strides) and not shape.needs_padding
     pixels, rows = product((shape.batch, *shape.out_spatial)), shape.out_spatial[-1]
-    width = panel_width(pixels, per_group, ctx.target, dtype.itemsize)
+    width = group_panel_width(pixels, per_group, shape.groups, ctx.target, dtype.itemsize)
     height = ctx.target.tile_rows(max(1, width // ctx.target.lanes(dtype.itemsize)))
-    joined = pointwise or (shape.groups == 1 and _has_short_tiles(shape, height))
+    joined = pointwise or _has_short_tiles(shape, height)
     if not joined:
-        width = panel_width(rows, per_group, ctx.target, dtype.itemsize)
+        width = group_panel_width(rows, per_group, shape.groups, ctx.target, dtype.itemsize)
     packed = weight(width)
+    panels = Panels(shape.groups, shape.channels // shape.groups, per_group, width)
     taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, _names(shape.rank), strict=True)]
-    ic = ctx.axis(in_group, "ic")
+    ic = ctx.axis(panels.depth, "ic")
     if joined:
         tiles = whole_tiles(pixels, width, ctx.target, dtype.itemsize)
-        return _joined(ctx, shape, read, packed, taps, ic, (tiles, ceildiv(per_group, width), as_expr(width)))
-    grouped = shape.groups > 1
+        return _joined(ctx, shape, read, packed, taps, ic, panels, tiles)
 
     def formula(*i: IntExpr) -> Reduction:
-        g = (i[1],) if grouped else ()
-        at, (no, ni) = i[2 if grouped else 1 : -2], i[-2:]
-        at = (*at[:-1], clamped(at[-1], rows))
+        at, (no, ni) = (*i[1:-3], clamped(i[-3], rows)), i[-2:]
         where = [p * s + t.index * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
-        value = read(i[0], (g[0] if g else const(0)) * in_group + ic.index, where)
-        return sum_over(value * packed[(*g, no, *taps, ic, ni)], *taps, ic)
+        return sum_over(read(i[0], panels.channel(no, ic.index), where) * packed[(no, *taps, ic, ni)], *taps, ic)
 
-    groups = (const(shape.groups),) if grouped else ()
     last = whole_tiles(rows, width, ctx.target, dtype.itemsize)
-    full = (shape.batch, *groups, *shape.out_spatial[:-1], last, ceildiv(per_group, width), as_expr(width))
-    names = ["n", *(["g"] if grouped else []), *_names(shape.rank), "no", "ni"]
-    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=names))
-
-    def result(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
-        inner = c % per_group if grouped else c
-        return acc[(n, *((c // per_group,) if grouped else ()), *at, inner // width, inner % width)]
-
-    return result
+    full = (shape.batch, *shape.out_spatial[:-1], last, panels.count, as_expr(width))
+    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["n", *_names(shape.rank), "no", "ni"]))
+    return lambda n, c, at: acc[(n, *at, *panels.place(c))]
 
 
 def _has_short_tiles(shape: ConvShape, height: int) -> bool:
@@ -240,7 +227,7 @@ def _has_short_tiles(shape: ConvShape, height: int) -> bool:
 
 def _joined(
     ctx: LowerContext, shape: ConvShape, read: Reader, packed: Tensor, taps: Sequence[ReduceAxis], ic: ReduceAxis,
-    full: tuple[IntExpr, ...],
+    panels: Panels, tiles: IntExpr,
 ) -> Reader:  # fmt: skip
     """All pixels of the batch as the rows of one product."""
     rows = product((shape.batch, *shape.out_spatial))
@@ -250,15 +237,11 @@ def _joined(
         n, *at = unflatten(clamped(m, rows), shape.out_spatial)
         offsets = [t.index if t in steps else const(0) for t in taps]
         where = [p * s + o * d for p, s, o, d in zip(at, shape.strides, offsets, shape.dilations, strict=True)]
-        return sum_over(read(n, ic.index, where) * packed[(no, *offsets, ic, ni)], *steps, ic)
+        return sum_over(read(n, panels.channel(no, ic.index), where) * packed[(no, *offsets, ic, ni)], *steps, ic)
 
+    full = (tiles, panels.count, as_expr(panels.width))
     acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
-    width = full[2]
-
-    def result(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
-        return acc[flatten((n, *at), shape.out_spatial), c // width, c % width]
-
-    return result
+    return lambda n, c, at: acc[(flatten((n, *at), shape.out_spatial), *panels.place(c))]
 
 
 def _depthwise(ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader) -> Reader:
@@ -338,16 +321,15 @@ def conv_weight(
     ctx: LowerContext, shape: ConvShape, dtype: DType, to_oihw: Callable[[np.ndarray], np.ndarray], key: str,
     read: ReadWeight,
 ) -> Weight:  # fmt: skip
-    """``weight(width)``: panels ``[(g,) no, taps..., ic, ni]``, packed at build time or by a stage.
+    """``weight(width)``: panels ``[no, taps..., ic, ni]``, group by group, packed at build time or by a stage.
 
     ``to_oihw`` turns the constant into ``[OC, IC / g, taps...]``; ``read(oc, ic, taps)`` is the same for values.
     """
     per_group, in_group = shape.out_channels // shape.groups, shape.channels // shape.groups
-    lead = (const(shape.groups),) if shape.groups > 1 else ()
 
     def weight(width: int) -> Tensor:
         panels = ceildiv(per_group, width)
-        full = (*lead, panels, *shape.kernel, in_group, width)
+        full: tuple[IntLike, ...] = (panels * shape.groups, *shape.kernel, in_group, width)
 
         def transform(w: np.ndarray) -> np.ndarray:
             return _pack_oihw(to_oihw(w), shape.groups, width, dtype.numpy)
@@ -356,29 +338,29 @@ def conv_weight(
             return ctx.packed(1, transform, full, f"{key}_g{shape.groups}_{width}", dtype)
 
         def formula(*i: IntExpr) -> Val:
-            g = i[0] if lead else const(0)
-            no, *taps, ic, ni = i[len(lead) :]
+            g, no = (i[0] // panels, i[0] % panels) if shape.groups > 1 else (const(0), i[0])
+            taps, ic, ni = i[1:-2], i[-2], i[-1]
             col = no * width + ni
             value = read(g * per_group + col, ic, taps).cast(dtype)
             n = per_group.value()
             whole = n is not None and n % width == 0
             return value if whole else select(in_range(col, 0, per_group), value, constant(0, dtype))
 
-        names = [*(["g"] if lead else []), "no", *(f"k{n}" for n in _names(shape.rank)), "ic", "ni"]
+        names = ["no", *(f"k{n}" for n in _names(shape.rank)), "ic", "ni"]
         return ctx.stage(compute(ctx.name("pack"), full, formula, axis_names=names))
 
     return weight
 
 
 def _pack_oihw(w: np.ndarray, groups: int, width: int, dtype: np.dtype) -> np.ndarray:
-    """``[OC, IC / g, taps...] -> [(g,) no, taps..., ic, ni]``."""
+    """``[OC, IC / g, taps...] -> [no, taps..., ic, ni]``, the panels of each group together."""
     oc, ic, taps = w.shape[0] // groups, w.shape[1], w.shape[2:]
     grouped = w.reshape(groups, oc, ic, *taps)
     parts = [
         pack_columns(np.moveaxis(part, (0, 1), (-1, -2)).reshape(-1, oc), width, dtype).reshape(-1, *taps, ic, width)
         for part in grouped
     ]
-    return parts[0] if groups == 1 else np.stack(parts)
+    return parts[0] if groups == 1 else np.concatenate(parts)
 
 
 def _winograd(ctx: LowerContext, shape: ConvShape, dtype: DType, algorithm: str) -> Reader:
@@ -420,7 +402,14 @@ def lower_conv(ctx: LowerContext) -> tuple[Tensor, ...]:
     elif _suits_lanes(ctx, shape, dtype):
         acc = _lane_sums(ctx, shape, dtype, read)
     else:
-        weight = conv_weight(ctx, shape, dtype, lambda a: a, "oihw", lambda oc, ic, k: w[(oc, ic, *k)])
+        narrow = (shape.out_channels // shape.groups).value() if ctx.constants[1] is not None else None
+        lanes = ctx.target.lanes(dtype.itemsize)
+        beside = groups_in_a_vector(narrow, shape.groups, lanes) if narrow else 1
+        shape = dataclasses.replace(shape, groups=shape.groups // beside)
+        weight = conv_weight(
+            ctx, shape, dtype, lambda a: side_by_side(a, shape.groups, beside), f"oihw_{beside}",
+            lambda oc, ic, k: w[(oc, ic, *k)],
+        )  # fmt: skip
         acc = _dense(ctx, shape, dtype, read, weight, shape.out_channels // shape.groups)
     return (_with_bias(ctx, shape, dtype, acc),)
 

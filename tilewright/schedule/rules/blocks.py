@@ -67,7 +67,8 @@ def split_columns(s: Schedule, loop: str, panel: int, width: int) -> tuple[tuple
     if width > panel:
         over, beside, column = s.split(loop, (None, width // panel, panel))
         return (over,), (beside, column)
-    over, column = s.split(loop, (None, width))
+    extent = find_loop(s.func, loop).extent.value()
+    over, column = s.split(loop, (None, width if extent is None else min(width, extent)))
     return (over,), (column,)
 
 

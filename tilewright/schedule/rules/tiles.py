@@ -23,6 +23,7 @@ from functools import partial
 from math import prod
 
 from tilewright.core.errors import ScheduleError
+from tilewright.core.intbounds import simplify
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.target import Target
 from tilewright.schedule.primitives.sample_compute_location import INLINE, ROOT
@@ -53,7 +54,7 @@ from tilewright.schedule.rules.spatial import (
     vectorize_loop,
 )
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, find_block, find_buffer
+from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, find_block, find_buffer, loop_ranges
 from tilewright.tensor_ir.ir import Block, loads
 
 _UNROLLS = (1, 2, 3, 4, 8)
@@ -91,6 +92,8 @@ def tile_rule(s: Schedule, block: str, target: Target) -> bool:
 def _tile_for(s: Schedule, reduction: str, consumer: str, target: Target) -> None:
     """Finish the tile in ``consumer``; or in a copy, and ``consumer`` is a pass of its own."""
     axes = tile_axes(s, reduction, consumer)
+    if axes is None and (group := split_groups(s, reduction, consumer)) is not None:
+        axes = tile_axes(s, reduction, consumer, group=group)
     if axes is None:
         raise ScheduleError(f"{reduction}: no tile of {consumer}")
     epilogue = axes.panel is not None and expr_cost(find_block(s.func, consumer).value) > 0
@@ -129,10 +132,12 @@ def _is_packed(reduction: Block) -> bool:
     return is_multiply_add(reduction) and any(is_packed_operand(b, reduction) for b in operands)
 
 
-def tile_axes(s: Schedule, reduction: str, consumer: str, around: Sequence[str] = ()) -> TileAxes | None:
+def tile_axes(
+    s: Schedule, reduction: str, consumer: str, around: Sequence[str] = (), group: str | None = None
+) -> TileAxes | None:
     """How the consumer's loops inside ``around`` map onto the accumulator's axes; None if not one to one.
 
-    Loops over which the consumer reduces count as batch.
+    Loops over which the consumer reduces count as batch, and so does ``group``, each step of which has its own panels.
     """
     acc = find_block(s.func, reduction)
     user = find_block(s.func, consumer)
@@ -141,14 +146,15 @@ def tile_axes(s: Schedule, reduction: str, consumer: str, around: Sequence[str] 
     if len(reads) != 1:
         return None
     steps = set(reduce_loops(s.func, consumer))
-    bound = [i.substitute(env) for i in next(iter(reads))]
+    ranges = loop_ranges(loops_of(s.func, consumer))
+    bound = [simplify(i.substitute(env), ranges) for i in next(iter(reads))]
     kept = [d for d, i in enumerate(bound) if not i.free_vars() & steps]
     index = [bound[d] for d in kept]
     names = [x.var for x in loops_of(s.func, consumer) if x.var not in around]
     width = find_buffer(s.func, acc.buffer).shape[kept[-1]] if index else None
     free = [i.free_vars() & set(names) for i in index]
     packed = (
-        len(index) >= 2 and len(free[-1]) == 1 and free[-2] <= free[-1]
+        len(index) >= 2 and len(free[-1]) == 1 and free[-2] - {group} <= free[-1]
         and is_multiply_add(acc) and width is not None and _is_panel(index[-2], index[-1], width)
     )  # fmt: skip
     if packed and width is not None:
@@ -159,10 +165,36 @@ def tile_axes(s: Schedule, reduction: str, consumer: str, around: Sequence[str] 
         if plain is None:
             return None
         columns, panel, rest = plain, None, free[:-1]
-    if any(columns in f for f in rest):
+    if any(columns in f or group in f for f in rest):
         return None
     rows = tuple(n for n in names if rest and n in rest[-1])
     return TileAxes(tuple(n for n in names if n not in (*rows, columns)), rows, columns, panel)
+
+
+def split_groups(s: Schedule, reduction: str, consumer: str) -> str | None:
+    """Split the consumer's loop over columns where each group of columns has panels of its own: the loop over groups.
+
+    None if there are no such groups.
+    """
+    acc = find_block(s.func, reduction)
+    user = find_block(s.func, consumer)
+    env = block_environment(user)
+    places = [x.indices[-1].substitute(env) for x in loads(user.value) if x.buffer == acc.buffer and x.indices]
+    for loop in loops_of(s.func, consumer):
+        size = max((n for i in places for n in _remainders(i, loop.var)), default=1)
+        if size > 1 and (loop.extent % size).value() == 0:
+            return s.split(loop.var, (None, size))[0]
+    return None
+
+
+def _remainders(index: IntExpr, loop: str) -> list[int]:
+    """The constants by which ``index`` takes remainders of ``loop``."""
+    out: list[int] = []
+    for a in index.atoms():
+        if isinstance(a, (FloorDiv, Mod)):
+            value, by = a.args[0], a.args[1].value()
+            out += [by] if isinstance(a, Mod) and by is not None and as_var(value) == loop else _remainders(value, loop)
+    return out
 
 
 def _is_panel(outer: IntExpr, inner: IntExpr, width: IntExpr) -> bool:

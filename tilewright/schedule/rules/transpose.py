@@ -96,8 +96,9 @@ def transpose_squares(s: Schedule, block: str, target: Target, above: int = 0) -
     count = choose_number(s, f"{block}.squares", most, 2 if 2 in most else 1)
     read_outer, squares, row = s.split(read, (None, count, _SIDE))
     written_outer, lane = s.split(written, (None, _SIDE))
-    around = [x.var for x in loops if x.var not in (read, written)]
-    s.reorder(*around, read_outer, written_outer, squares, row, lane)
+    single = [x.var for x in loops if x.var not in (read, written) and extents[x.var] == 1]
+    around = [x.var for x in loops if x.var not in (read, written, *single)]
+    s.reorder(*around, read_outer, written_outer, *single, squares, row, lane)
     s.attempt(lambda a: a.peel(read_outer))
     ragged = any(written_outer in x.extent.free_vars() for x in loops_of(s.func, block))
     if not above:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.core.intbounds import Ranges, interval, is_less, upper_bound
+from tilewright.core.intbounds import Ranges, extremes, interval, is_less, upper_bound
 from tilewright.core.intexpr import ZERO, Atom, FloorDiv, IntExpr, Mod, Var, const, of_atom
 from tilewright.core.intextrema import Max, Min, maximum
 from tilewright.tensor_ir.analysis.scopes import block_environment, loads_of, loop_ranges, loops_in
@@ -227,15 +227,31 @@ class _Prover:
         low, high = interval(left[1] - right[1], self.ranges)
         if low is None or high is None:
             return set()
-        reach: IntExpr | None = const(max(-low, high))
+        rest = const(max(-low, high))
+        reach: IntExpr | None = rest
         # the longest run of largest strides, each of which exceeds all that the smaller ones can make up
         atoms.sort(key=lambda t: (not t[1].is_const, t[1].const if t[1].is_const else len(str(t[1]))))
+        below = ZERO
         found: set[Atom] = set()
         for a, stride in atoms:
+            if reach is None or not is_less(reach, stride, self.ranges):
+                together = self._spread(below, unknown)
+                reach = reach if together is None else rest + together
             found = found | {a} if reach is not None and is_less(reach, stride, self.ranges) else set()
             width = None if reach is None else _width(a, unknown, self.ranges)
             reach = None if reach is None or width is None else reach + stride * width
+            below = below + of_atom(a) * stride
         return found
+
+    def _spread(self, e: IntExpr, unknown: frozenset[str]) -> int | None:
+        """How far two values of ``e`` can be apart, where the range of a variable depends on others in ``e``."""
+        inside = {v: self.ranges[v] for v in self.ranges if v in e.free_vars() & unknown}
+        if len(inside) < 2:
+            return None
+        ends = extremes(e, inside, self.ranges)
+        if ends is None or (ends[0].free_vars() | ends[1].free_vars()) & unknown:
+            return None
+        return (ends[1] - ends[0]).value()
 
     def _in_atoms(self, e: IntExpr, unknown: frozenset[str]) -> tuple[dict[Atom, IntExpr], IntExpr] | None:
         """As :func:`_linear`, worked out once for each expression."""

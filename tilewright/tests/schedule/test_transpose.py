@@ -13,7 +13,7 @@ from tilewright.core.intexpr import IntLike, var
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
-from tilewright.tensor_ir.ir import Func
+from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tests.schedule.helper import check
 
 N, M = var("n"), var("m")
@@ -51,6 +51,7 @@ TAKEN = {
     "symbolic": transposed(N, M),
     "channels last, fused": channels_last(2, 9, 3, 7),
     "channels last, batch": channels_last(N, 16, 2, 4),
+    "channels last, one image": channels_last(1, 20, 8, 9),
     "panels": panels(32, 11),
 }
 LEFT = {
@@ -71,6 +72,15 @@ def test_taken(name: str) -> None:
     trace = _trace(TAKEN[name])
     assert "transpose_8x8_f32" in trace
     check(TAKEN[name], trace, sizes=[{"n": n, "m": m} for n, m in ((1, 1), (13, 8), (17, 40), (0, 9), (16, 0))])
+
+
+def test_threads_share_the_whole_squares_of_one_image() -> None:
+    """What is peeled off stays out of the way: a batch of one is no loop around both."""
+    func = channels_last(1, 36, 64, 64)
+    after = default_trace(func, TARGET).apply(func)
+    shared = [s for s in walk(after.body) if isinstance(s, Loop) and s.kind == "parallel"]
+    assert [s.extent.value() for s in shared] != [1]
+    assert shared
 
 
 @pytest.mark.parametrize("name", LEFT)

@@ -153,3 +153,33 @@ def f(A: float32[5, 4, 3], C: out(float32[5, 4, 3])):
             C[a, b, c] = A[a, b, c]
 """)
     assert carried_by(f, ("u",)) == []
+
+
+def _groups(columns: int) -> Func:
+    """Vectors over groups of ``columns`` columns, the last of which would hold more than is left."""
+    return parse_func(f"""
+def f(A: float32[4, {columns}], C: out(float32[{4 * columns}])):
+    for g in range(4):
+        for v in unrolled({-(-columns // 8)}):
+            for l in vectorized(min(8, {columns} - 8*v)):
+                with block("C", a=spatial({4 * columns}, g*{columns} + v*8 + l)):
+                    C[a] = A[a // {columns}, a % {columns}]
+""")
+
+
+def test_partial_vectors_of_a_group_stay_in_it() -> None:
+    """The lanes of the last vector are known only together with the vector's number."""
+    for columns in (3, 8, 17, 24):
+        assert carried_by(_groups(columns), ("g",)) == []
+
+
+def test_groups_that_overlap_are_carried() -> None:
+    f = parse_func("""
+def f(A: float32[4], C: out(float32[40])):
+    for g in range(4):
+        for v in range(3):
+            for l in range(min(8, 17 - 8*v)):
+                with block("C", a=spatial(64, g*16 + v*8 + l)):
+                    C[a] = A[a // 16]
+""")
+    assert carried_by(f, ("g",)) != []

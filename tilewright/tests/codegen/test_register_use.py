@@ -1,0 +1,45 @@
+"""Loops whose step fills the registers are not unrolled by LLVM."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.codegen.emit import emit_kernel
+from tilewright.tensor_ir.text import parse_func
+from tilewright.tests.lowering.lowered import TARGET
+
+
+def _tile(rows: int, lanes: int, inner: str = "") -> str:
+    """LLVM IR of a product with a register tile of ``rows`` x ``lanes`` and a loop of 8 steps."""
+    return emit_kernel(
+        parse_func(f"""
+def f(A: float32[{rows}, 8], B: float32[8, {lanes}], C: out(float32[{rows}, {lanes}])):
+    t = local(float32[{rows}, {lanes}])
+    for i0 in unrolled({rows}):
+        for j0 in vectorized({lanes}):
+            with block("zero", a=spatial({rows}, i0), b=spatial({lanes}, j0)):
+                t[a, b] = float32(0.0)
+    for k in range(8):
+        for i in unrolled({rows}):
+            for j in {inner or "vectorized"}({lanes}):
+                with block("t", a=spatial({rows}, i), b=spatial({lanes}, j), c=reduce(8, k)):
+                    t[a, b] = add(t[a, b], mul(A[a, c], B[c, b]))
+    for i1 in unrolled({rows}):
+        for j1 in vectorized({lanes}):
+            with block("C", a=spatial({rows}, i1), b=spatial({lanes}, j1)):
+                C[a, b] = t[a, b]
+"""),
+        TARGET, "f",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "lanes"), [(14, 8), (7, 16), (5, 24), (14, 5)])
+def test_a_tile_of_all_registers_is_left_as_it_is(rows: int, lanes: int) -> None:
+    text = _tile(rows, lanes)
+    assert text.count("llvm.loop.unroll.disable") == 1
+    assert text.count("!llvm.loop !0") == 1
+
+
+@pytest.mark.parametrize(("rows", "lanes", "inner"), [(6, 16, ""), (1, 8, ""), (14, 8, "range")])
+def test_others_are_llvms_to_unroll(rows: int, lanes: int, inner: str) -> None:
+    assert "llvm.loop" not in _tile(rows, lanes, inner)
