@@ -17,7 +17,7 @@ from tilewright.tensor_ir.analysis.prefetching import KEY, LINE_BYTES, prefetch_
 from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
 from tilewright.tensor_ir.ir import Buffer, loads
 
-_UNKNOWN_TILES = 16
+_UNKNOWN_TILES = 8
 _MOST = 2.5
 _LONG = 8
 """Scalar operations an element from which a stage takes longer than memory to bring the next row."""
@@ -32,7 +32,7 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
     if extent is None:
         return
     loop = steps[-1]
-    for panels in _large_inputs(s, reduction, target):
+    for panels in large_inputs(s, reduction, target):
         found = prefetch_of(s.func, loop, panels.name)
         if found is None or not found.shared:
             continue
@@ -52,7 +52,7 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
         return
 
 
-def _large_inputs(s: Schedule, reduction: str, target: Target) -> list[Buffer]:
+def large_inputs(s: Schedule, reduction: str, target: Target) -> list[Buffer]:
     """Parameters of known size that the block reads and that do not fit in half of the second-level cache."""
     params = {b.name: b for b in s.func.params}
     names = dict.fromkeys(x.buffer for x in loads(find_block(s.func, reduction).value) if x.buffer in params)

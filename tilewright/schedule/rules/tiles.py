@@ -27,7 +27,7 @@ from tilewright.core.intbounds import simplify
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.target import Target
 from tilewright.schedule.primitives.sample_compute_location import INLINE, ROOT
-from tilewright.schedule.rules.ahead import fetch_ahead
+from tilewright.schedule.rules.ahead import fetch_ahead, large_inputs
 from tilewright.schedule.rules.blocks import TileLoops, choose_vectors, order_of_loops, split_columns
 from tilewright.schedule.rules.choices import choose_number, divisors
 from tilewright.schedule.rules.depth import partial_results
@@ -204,7 +204,11 @@ def _is_panel(outer: IntExpr, inner: IntExpr, width: IntExpr) -> bool:
 
 
 def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, target: Target) -> None:
-    """Tile ``consumer`` and compute ``reduction`` inside its tile."""
+    """Tile ``consumer`` and compute ``reduction`` inside its tile.
+
+    The last tile of a symbolic number of rows is computed whole where weights come from memory, for which its last rows
+    have to wait anyway; else with a test a row, which a compiler may take out of the loops, so that one row is fast.
+    """
     total = nanoseconds(s.func, reduction)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
     stages = operand_stages(s, reduction)
@@ -216,7 +220,8 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     s.reorder(*order.loops, *tile.inner)
     own_results = None if ragged or axes.panel is None or not order.outer else partial_results(s, reduction)
     lead = order.loops if own_results is None else list(order.outer)
-    s.compute_at(reduction, lead[-1])
+    symbolic = any(not x.extent.is_const for x in loops_of(s.func, consumer))
+    s.compute_at(reduction, lead[-1], whole=symbolic and bool(large_inputs(s, reduction, target)))
     if own_results is None:
         write_reduction(s, reduction, lanes, set(lead))
         write_out(s, consumer, [x for x in s.loops(consumer) if x not in lead], lanes)

@@ -9,8 +9,9 @@ its turn comes. A loop with this annotation fetches one cache line of it a step:
                 for k_1 in 4: acc[m] = acc[m] + A[m, k_0*4 + k_1] * B[n, k_0*4 + k_1]
 
 Here step (m, k_0) fetches line ``m*K + k_0`` of panel n + 1. Other loops of the reduction may stand between those over
-rows and the annotated one: the panel's lines are counted through them. It is a hint: a line too many, or past the end
-of the buffer, costs time at most. Where the loops around do not have this form, nothing is fetched.
+rows and the annotated one: the panel's lines are counted through them. Where the number of rows is symbolic there may
+be more steps than lines: the rest of them fetch the last one. It is a hint: a line too many, or past the end of the
+buffer, costs time at most. Where the loops around do not have this form, nothing is fetched.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 
 from tilewright.core.intbounds import simplify
 from tilewright.core.intexpr import ZERO, IntExpr, var
+from tilewright.core.intextrema import minimum
 from tilewright.tensor_ir.analysis.access import address, stride
 from tilewright.tensor_ir.analysis.scopes import block_environment, blocks_in, loop_path, loop_ranges, loops_in
 from tilewright.tensor_ir.ir import Func, Loop, loads, walk
@@ -83,6 +85,9 @@ def prefetch_of(func: Func, loop: Loop, buffer: str) -> Prefetch | None:
         return None
     here = at.substitute({s.var: 0 for s in (*within, loop, *inside)})
     line = max(1, LINE_BYTES // known[buffer].dtype.itemsize)
-    return Prefetch(buffer, simplify(here + step + position * line, ranges), tuple(s.var for s in share))
+    ahead = position * line
+    if not all(s.extent.is_const for s in share):
+        ahead = minimum(ahead, step - line)
+    return Prefetch(buffer, simplify(here + step + ahead, ranges), tuple(s.var for s in share))
 
 

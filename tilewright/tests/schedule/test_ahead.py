@@ -9,7 +9,7 @@ from tilewright.codegen.emit import emit_kernel
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntLike
+from tilewright.core.intexpr import IntLike, var
 from tilewright.core.target import Target
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
@@ -28,7 +28,7 @@ def annotated(func: Func) -> list[Loop]:
     return [x for x in walk(func.body) if isinstance(x, Loop) and KEY in dict(x.annotations)]
 
 
-def by_hand(rows: int, depth: int, step: int) -> Schedule:
+def by_hand(rows: IntLike, depth: int, step: int) -> Schedule:
     """Columns, row tiles, reduction: the loop over blocks of ``step`` reduction steps fetches ahead."""
     s = Schedule(packed_matmul(rows, 64, depth))
     m, n = s.loops("C")
@@ -59,6 +59,15 @@ def test_the_lines_fetched_in_one_panel_are_those_of_the_next():
         start = (panel + 1) * depth * 16
         assert got == list(range(start, start + depth * 16, 16))
     assert parse_func(print_func(s.func)) == s.func
+
+
+def test_steps_past_the_next_panel_of_a_symbolic_number_of_rows_fetch_its_last_line():
+    s = by_hand(var("m"), 24, 4)
+    (loop,) = annotated(s.func)
+    p = prefetches(s.func)[loop.var]
+    got = [p.offset.evaluate({"m": 40, "C_n_0": 1, "C_m_0": k // 6, loop.var: k % 6}) for k in range(40)]
+    start, last = 2 * 24 * 16, 3 * 24 * 16 - 16
+    assert got == [min(start + 16 * k, last) for k in range(40)]
 
 
 def test_lines_are_counted_through_all_loops_of_the_reduction():

@@ -2,13 +2,17 @@
 
 import re
 
+import numpy as np
 import pytest
 
+from tilewright.codegen.kernel import build
 from tilewright.core.dtypes import float32
-from tilewright.core.intexpr import IntLike, var
+from tilewright.core.intexpr import IntLike, ceildiv, var
+from tilewright.core.intextrema import minimum
 from tilewright.core.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.analysis.scopes import loops_around
 from tilewright.tensor_ir.analysis.worth import worth_of
 from tilewright.tensor_ir.compute import build_func, compute, max_over, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Func, Loop, walk
@@ -104,6 +108,34 @@ def test_convolution(padding: str, stride: int, kernel: int, pad: int):
 def test_the_padding_stage_of_a_convolution_becomes_a_local_band():
     after = check(conv(6, 7, 2, 11, 3, 2, 1), CONV + 'compute_at("Xp", loop="Y_h")')
     assert "Xp = local(float32[1, 3, 9, 2])" in print_func(after)
+
+
+def product_of_whole_tiles(k: int, n: int) -> Func:
+    """C = A @ B of m rows; the accumulator has rows for whole tiles of 6, and reads the last row of A past the end."""
+    a, bp = placeholder("A", (M, k), float32), placeholder("Bp", (ceildiv(n, 16), k, 16), float32)
+    r = reduce_axis(k, "k")
+    acc = compute(
+        "acc", (ceildiv(M, 6) * 6, ceildiv(n, 16), 16),
+        lambda m, no, ni: sum_over(a[minimum(m, M - 1), r] * bp[no, r, ni], r), axis_names=("m", "no", "ni"),
+    )  # fmt: skip
+    c = compute("C", (M, n), lambda m, n: acc[m, n // 16, n % 16], axis_names=("m", "n"))
+    return build_func("product", [a, bp], [c], [acc])
+
+
+@pytest.mark.parametrize(("k", "large"), [(96, True), (8, False)])
+def test_a_tile_of_symbolic_rows_needs_no_tests_where_weights_come_from_memory(k: int, large: bool):
+    func = product_of_whole_tiles(k, 272)
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 17, 1 << 23, 2)
+    after = default_trace(func, target).apply(func)
+    written_out = [x for x in loops_around(after, "acc") if x.kind == "unrolled"]
+    assert all(x.extent.is_const for x in written_out) == large
+    rng = np.random.default_rng(0)
+    bp = rng.integers(-3, 4, (17, k, 16)).astype(np.float32)
+    kernel = build(after)
+    for m in (0, 1, 6, 13):
+        a = rng.integers(-3, 4, (m, k)).astype(np.float32)
+        (got,) = kernel([a, bp], {"m": m}, 2)
+        np.testing.assert_array_equal(got, a @ bp.transpose(1, 0, 2).reshape(k, 272))
 
 
 def test_a_convolution_of_symbolic_size():
