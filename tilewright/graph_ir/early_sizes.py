@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tilewright.core.intexpr import product
 from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
@@ -54,10 +55,10 @@ def early_sizes(graph: Graph) -> EarlySizes:
     needed: set[str] = set()
     todo = [node.inputs[k] for node in sized for k in contents(node)]
     while todo:
-        node = early.get(todo.pop())
-        if node is not None and node.name not in needed:
-            needed.add(node.name)
-            todo.extend(() if node.op in ONLY_SHAPES else node.inputs)
+        maker = early.get(todo.pop())
+        if maker is not None and maker.name not in needed:
+            needed.add(maker.name)
+            todo.extend(() if maker.op in ONLY_SHAPES else maker.inputs)
     return EarlySizes(tuple(n.name for n in graph.nodes if n.name in needed), frozenset(n.name for n in sized))
 
 
@@ -88,7 +89,5 @@ def _is_early(graph: Graph, node: Node, early: Mapping[str, Node], known: set[st
 def _is_small(value: Value | None) -> bool:
     if value is None or not isinstance(value.type, TensorType) or value.type.shape is None:
         return False
-    count = 1
-    for d in value.type.shape:
-        count *= d.value() if d.value() is not None else _MOST_ELEMENTS + 1
-    return value.type.dtype.kind in "iufb" and count <= _MOST_ELEMENTS
+    count = product(value.type.shape).value()
+    return value.type.dtype.kind in "iufb" and count is not None and count <= _MOST_ELEMENTS

@@ -59,7 +59,7 @@ def evaluate(
     In the domain ``sizes`` the outputs are the shapes of the operator's results.
     """
     if domain == SIZES_DOMAIN:
-        return list(result_sizes(op, attrs, inputs))[:n_outputs]
+        return [*result_sizes(op, attrs, inputs)[:n_outputs]]
     if domain not in ("", "ai.onnx"):
         raise UnsupportedError(f"{domain}.{op}: no reference definition of this domain")
     plain = {k: _plain(v) for k, v in attrs.items() if v is not None}
