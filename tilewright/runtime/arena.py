@@ -1,4 +1,4 @@
-"""Offsets of temporaries in one arena: greedy by size, first fit among what is free during the whole lifetime.
+"""Sizes of temporaries and their offsets in one arena: greedy by size, first fit among what is free during a lifetime.
 
 Source: the "greedy by size for offset calculation" strategy of Pisarchyk and Lee, Efficient Memory Management for Deep
 Neural Net Inference (2020).
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.core.plan import Plan, root_slot, step_slots
+from tilewright.core.intexpr import IntExpr
+from tilewright.core.plan import Plan, Slot, root_slot, step_slots
 
 ALIGN = 64
 
@@ -34,22 +35,64 @@ def lifetimes(plan: Plan) -> dict[str, Lifetime]:
     return out
 
 
-def place(sizes: Mapping[str, int], lives: Mapping[str, Lifetime]) -> tuple[dict[str, int], int]:
-    """Byte offsets of the named temporaries, and the arena's size. Overlapping lifetimes never overlap in space."""
+class Values(dict[IntExpr, int]):
+    """The values of expressions under a binding of the symbols; many slots and kernels have the same."""
+
+    def __init__(self, env: Mapping[str, int]) -> None:
+        super().__init__()
+        self._env = env
+
+    def __missing__(self, d: IntExpr) -> int:
+        value = self[d] = d.evaluate(self._env)
+        return value
+
+
+def size_of(slot: Slot) -> tuple[int, tuple[IntExpr, ...], frozenset[str]]:
+    """The bytes of a slot: a number, the sizes that it is to be multiplied with, and their symbols."""
+    dims = slot.shape or ()
+    fixed = nbytes(tuple(v for d in dims if (v := d.value()) is not None), slot.dtype.itemsize)
+    varying = tuple(d for d in dims if d.value() is None)
+    return fixed, varying, frozenset().union(*(d.free_vars() for d in varying))
+
+
+def nbytes(shape: tuple[int, ...], itemsize: int) -> int:
+    """``itemsize`` times all sizes."""
+    n = itemsize
+    for d in shape:
+        n *= d
+    return n
+
+
+def conflicts(lives: Mapping[str, Lifetime]) -> dict[str, tuple[str, ...]]:
+    """For each name those whose lifetimes overlap its own."""
+    out: dict[str, list[str]] = {n: [] for n in lives}
+    alive: list[str] = []
+    for name in sorted(lives, key=lambda n: lives[n].first):
+        alive = [n for n in alive if lives[n].last >= lives[name].first]
+        for other in alive:
+            out[other].append(name)
+        out[name].extend(alive)
+        alive.append(name)
+    return {n: tuple(others) for n, others in out.items()}
+
+
+def place(
+    sizes: Mapping[str, int], lives: Mapping[str, Lifetime], others: Mapping[str, tuple[str, ...]]
+) -> tuple[dict[str, int], int]:
+    """Byte offsets of the named temporaries, and the arena's size. Overlapping lifetimes never overlap in space.
+
+    ``others``: the :func:`conflicts` of the lifetimes, which are the same for all sizes.
+    """
     offsets: dict[str, int] = {}
-    placed: list[tuple[int, int, Lifetime]] = []  # offset, end, lifetime; sorted by offset
+    ends: dict[str, int] = {}
     total = 0
     for name in sorted(sizes, key=lambda n: (-sizes[n], lives[n].first, n)):
         size = -(-max(sizes[name], 1) // ALIGN) * ALIGN
-        live = lives[name]
         at = 0
-        for lo, hi, other in placed:
-            if other.first <= live.last and live.first <= other.last:
-                if lo - at >= size:
-                    break
-                at = max(at, hi)
-        offsets[name] = at
-        placed.append((at, at + size, live))
-        placed.sort(key=lambda p: p[0])
+        for lo, hi in sorted((offsets[o], ends[o]) for o in others[name] if o in offsets):
+            if lo - at >= size:
+                break
+            at = max(at, hi)
+        offsets[name], ends[name] = at, at + size
         total = max(total, at + size)
     return offsets, total

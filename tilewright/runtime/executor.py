@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.core.errors import InputError, InternalError
 from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan, Segment, Slot, root_slot, segments, step_slots
-from tilewright.runtime.arena import lifetimes, place
+from tilewright.runtime.arena import Values, conflicts, lifetimes, nbytes, place, size_of
 from tilewright.runtime.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.control import run_control_step
 from tilewright.runtime.host import run_host_step
@@ -97,7 +97,10 @@ class Executor:
         }
         self._root = {name: root_slot(plan, name) for name in plan.slots}
         self._lives = lifetimes(plan)
+        self._conflicts = conflicts(self._lives)
+        self._sizes = {name: size_of(plan.slots[name]) for name in self._lives if plan.slots[name].shape is not None}
         self._constants = {n: np.ascontiguousarray(a) for n, a in plan.constants.items()}
+        self._constant_addresses = {n: address(a) for n, a in self._constants.items()}
         self._layouts: OrderedDict[tuple[int, ...], _Layout] = OrderedDict()
         self._arena = aligned_empty(0)
         self._input_bindings = [b for b in plan.bindings if plan.slots[b.slot].kind in ("input", "constant")]
@@ -294,17 +297,17 @@ class Executor:
         key = tuple(env.values())
         layout = self._layouts.get(key)
         if layout is None:
-            sizes: dict[str, int] = {}
             arrays: dict[str, object] = {}
             full = self._run_once(env, arrays)
-            for name in self._lives:
-                slot = self.plan.slots[name]
-                if slot.shape is not None and all(d.free_vars() <= full.keys() for d in slot.shape):
-                    sizes[name] = _nbytes(slot.shape_values(full), slot.dtype.itemsize)
+            known, values = frozenset(full), Values(full)
+            sizes = {
+                name: nbytes(tuple(values[d] for d in dims), fixed)
+                for name, (fixed, dims, symbols) in self._sizes.items() if symbols <= known
+            }  # fmt: skip
             self._check_assumptions(frozenset(), full)
-            offsets, size = place(sizes, self._lives)
+            offsets, size = place(sizes, self._lives, self._conflicts)
             more = {s: v for s, v in full.items() if s not in env}
-            layout = _Layout(offsets, size, frozenset(full), OrderedDict(), more, arrays)
+            layout = _Layout(offsets, size, known, OrderedDict(), more, arrays)
             self._layouts[key] = layout
             if len(self._layouts) > _MAX_LAYOUTS:
                 self._layouts.popitem(last=False)
@@ -369,7 +372,7 @@ class Executor:
         pointers: list[int] = []
         dims: list[int] = []
         patches: dict[str, list[int]] = {}
-        base = address(self._arena)
+        base, values = address(self._arena), Values(env)
         for step in self.plan.steps[w.start : w.stop]:
             if not isinstance(step, KernelStep):
                 raise InternalError(f"segment {w} holds a step that is not a kernel")
@@ -377,12 +380,12 @@ class Executor:
                 root = self._root[name]
                 if root in layout.offsets:
                     pointers.append(base + layout.offsets[root])
-                elif root in self._constants:
-                    pointers.append(address(self._constants[root]))
+                elif root in self._constant_addresses:
+                    pointers.append(self._constant_addresses[root])
                 else:
                     patches.setdefault(root, []).append(len(pointers))
                     pointers.append(0)
-            dims.extend(d.evaluate(env) for d in step.dims)
+            dims.extend(values[d] for d in step.dims)
         table = np.array(pointers, np.uint64)
         dim_table = np.array(dims, np.int64)
         frozen = tuple((n, tuple(p), *self._own_array(n, env)) for n, p in patches.items())
@@ -436,7 +439,7 @@ class Executor:
                 if all(d.free_vars() <= layout.known for d in slot.shape or ()):
                     layout.views[name] = seen
             return seen
-        if slot.shape is not None and _nbytes(slot.shape_values(env), 1) == 0:
+        if slot.shape is not None and nbytes(slot.shape_values(env), 1) == 0:
             return np.empty(slot.shape_values(env), slot.dtype.numpy)
         raise InternalError(f"slot {name!r} is read before it is written")
 
@@ -444,10 +447,3 @@ class Executor:
 def _seen_as(array: np.ndarray, slot: Slot, env: Mapping[str, int]) -> np.ndarray:
     """The same bytes under a slot's shape and element type."""
     return array.reshape(slot.shape_values(env)).view(slot.dtype.numpy)
-
-
-def _nbytes(shape: tuple[int, ...], itemsize: int) -> int:
-    n = itemsize
-    for d in shape:
-        n *= d
-    return n

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,17 +20,27 @@ class HostStepError(TilewrightError):
     """A host operator failed on the values it was given; the message names the node."""
 
 
-def _shape(attrs: Mapping[str, object], inputs: Sequence[object]) -> list[object]:
+def _shape(attrs: Mapping[str, Any], inputs: Sequence[object]) -> list[object]:
     start, end = attrs.get("start", 0), attrs.get("end")
-    return [np.array(np.shape(inputs[0])[start:end], np.int64)]  # type: ignore[call-overload]
+    return [np.array(np.asarray(inputs[0]).shape[start:end], np.int64)]
 
 
-def _size(_: Mapping[str, object], inputs: Sequence[object]) -> list[object]:
-    return [np.array(np.size(inputs[0]), np.int64)]  # type: ignore[arg-type]
+def _size(_: Mapping[str, Any], inputs: Sequence[object]) -> list[object]:
+    return [np.array(np.asarray(inputs[0]).size, np.int64)]
 
 
-QUICK: Mapping[str, Callable[[Mapping[str, object], Sequence[object]], list[object]]] = {
-    "NonMaxSuppression": non_max_suppression, "Shape": _shape, "Size": _size,
+def _non_zero(_: Mapping[str, Any], inputs: Sequence[object]) -> list[object]:
+    return [np.array(np.nonzero(np.asarray(inputs[0])), np.int64)]
+
+
+def _compress(attrs: Mapping[str, Any], inputs: Sequence[object]) -> list[object]:
+    x, condition = (np.asarray(i) for i in inputs)
+    return [np.compress(condition, x, attrs.get("axis"))]
+
+
+QUICK: Mapping[str, Callable[[Mapping[str, Any], Sequence[object]], list[object]]] = {
+    "Compress": _compress, "NonMaxSuppression": non_max_suppression, "NonZero": _non_zero, "Shape": _shape,
+    "Size": _size,
 }  # fmt: skip
 
 

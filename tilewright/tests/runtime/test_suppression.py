@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.core.plan import HostStep
 from tilewright.reference import evaluate
-from tilewright.runtime.host import QUICK, run_host_step
 from tilewright.runtime.suppression import non_max_suppression
 
 NO_SCORE_LIMIT = None
@@ -90,16 +88,3 @@ def test_without_a_number_of_boxes_none_is_taken() -> None:
     assert isinstance(rows, np.ndarray)
     assert rows.shape == (0, 3)
     check(boxes, scores, 0, 0.5, NO_SCORE_LIMIT)
-
-
-@pytest.mark.parametrize("attrs", [{}, {"start": 1}, {"start": -2, "end": 3}, {"end": -1}])
-def test_quick_sizes_are_the_reference_sizes(attrs: dict[str, object]) -> None:
-    x = np.zeros((2, 0, 5, 7), np.float32)
-    for op in ("Shape", "Size"):
-        own = attrs if op == "Shape" else {}
-        (got,) = run_host_step(HostStep(op, "", tuple(own.items()), ("x",), ("y",), "node", "reads sizes only"), [x])
-        (expected,) = evaluate(op, "", own, [x], 1)
-        np.testing.assert_array_equal(got, expected)
-        assert got.dtype == np.int64  # type: ignore[attr-defined]
-        assert np.shape(got) == np.shape(expected)
-    assert set(QUICK) == {"NonMaxSuppression", "Shape", "Size"}
