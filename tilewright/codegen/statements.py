@@ -41,6 +41,7 @@ class StatementEmitter:
         self.copies = copies
         self.stack_bytes = 0
         self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
+        self._loops = 0  # written so far
         self._slots: dict[tuple[str, int], BufferInfo] = {}
         self._locals: dict[str, Buffer] = {}
         self._in_lanes: dict[str, bool] = {}  # loops that were looked at
@@ -109,7 +110,12 @@ class StatementEmitter:
     def counted(
         self, var: str, start: str, stop: int | str, extent: IntExpr, body: Callable[[], None], unroll: bool = True
     ) -> None:
-        """A loop of ``var`` from operand ``start`` up to ``stop``, one scope deeper; LLVM may ``unroll`` it."""
+        """A loop of ``var`` from operand ``start`` up to ``stop``, one scope deeper.
+
+        With ``unroll``, LLVM may write out the steps of an innermost one. Of one around others it must not: the taps of
+        a window would become one piece of code, in which what overlaps is loaded once and kept, in more registers than
+        there are.
+        """
         ctx = self.ctx
         code, indexer = ctx.code, ctx.indexer
         before = code.block
@@ -127,13 +133,16 @@ class StatementEmitter:
         indexer.define(i, level)
         indexer.digits.add_loop(CountedLoop(before, head, latch, level), i, start)
         indexer.env[var] = i
+        loops = self._loops
         body()
+        is_innermost, self._loops = self._loops == loops, loops + 1
         del indexer.env[var]
         code.branch(latch)
         code.start(latch)
         code.line(f"{following} = add nuw nsw i64 {i}, 1")
         more = code.emit("i1", 0, f"icmp slt i64 {following}, {stop}")
-        code.branch_if(more.text, head, after, "" if unroll else code.module.loop_as_it_is())
+        remark = "" if unroll and is_innermost else code.module.rolled()
+        code.branch_if(more.text, head, after, remark)
         indexer.pop()
         code.start(after)
 
