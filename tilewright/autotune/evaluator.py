@@ -9,6 +9,8 @@ from tilewright.autotune.steadiness import Steadiness
 from tilewright.core.errors import InputError
 
 _GROWTH = 1.618
+_SHORT_SAMPLES = 3
+"""Of the shortest length there is, so many tell a slow candidate from one that was disturbed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +20,9 @@ class EvaluatorConfig:
     caches and is timed alone (``min_repeat_ms`` is then 0).
 
     ``max_seconds``: no further sample once this much time went into a candidate. ``slow_factor``: a candidate whose
-    first sample is this many times the best of its task gets no further ones (0: never). ``patience_s``:
-    seconds a candidate, on average, to wait for a disturbed machine to be as fast as usual (0: samples always count).
+    samples all are this many times the best of its task gets no further ones once three short samples' time went into
+    it (0: never). ``patience_s``: seconds a candidate, on average, to wait for a disturbed machine to be as fast as
+    usual (0: samples always count).
 
     ``timeout_s`` and ``build_timeout_s`` bound the run and the build of one candidate, ``reference_timeout_s`` that of
     the naive schedule. ``memory_bytes``: what a candidate may allocate in addition to its worker.
@@ -89,13 +92,13 @@ def evaluate(
     run: Callable[[int], float], config: EvaluatorConfig, limit: float | None = None,
     steadiness: Steadiness | None = None,
 ) -> tuple[float, ...]:  # fmt: skip
-    """The samples of ``run``; only one if that one exceeds ``limit`` seconds."""
+    """The samples of ``run``; no more of them than it takes to know that it exceeds ``limit`` seconds."""
     evaluator = Evaluator(run, config, steadiness)
     samples: list[float] = []
-    spent = 0.0
+    spent, least = 0.0, config.min_repeat_ms / 1e3
     while len(samples) < config.repeat and (not samples or spent < config.max_seconds):
         samples.append(evaluator.sample())
-        spent += max(samples[-1] * config.number, config.min_repeat_ms / 1e3)
-        if limit is not None and samples[0] > limit:
+        spent += max(samples[-1] * config.number, least)
+        if limit is not None and min(samples) > limit and spent >= _SHORT_SAMPLES * least:
             break
     return tuple(samples)

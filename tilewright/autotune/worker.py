@@ -162,17 +162,19 @@ class Worker:
 
     # -- timing ------------------------------------------------------------------------------------------------------
     def time(self, job: Time) -> Timed | Failed:
-        """Check one candidate, time it, check it again (a race may show only once). One whose checked run is far
-        beyond the limit is run only once more."""
+        """Check one candidate, time it, check it again (a race may show only once). One that is far beyond the limit
+        is not warmed up; if it is long as well, one sample is all it gets. The checked run alone is no verdict on a
+        short one: nothing is in the caches yet, and the threads may be asleep."""
         with self._load(job.built) as kernel:
             first, seconds = self._check(kernel)
             if isinstance(first, Failed):
                 return first
             run = self._runner(kernel, job.config)
-            steady = self._steadiness_of(job.built)
-            if job.limit is not None and seconds > _HOPELESS * job.limit:
-                return Timed(evaluate(run, replace(job.config, warmup=0, repeat=1), steadiness=steady), first)
-            samples = evaluate(run, job.config, job.limit, steady)
+            hopeless = job.limit is not None and seconds > _HOPELESS * job.limit
+            config = replace(job.config, warmup=0) if hopeless else job.config
+            samples = evaluate(run, config, job.limit, self._steadiness_of(job.built))
+            if hopeless and len(samples) == 1:
+                return Timed(samples, first)
             last, _ = self._check(kernel)
             return last if isinstance(last, Failed) else Timed(samples, max(first, last))
 

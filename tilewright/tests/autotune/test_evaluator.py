@@ -53,6 +53,22 @@ def test_slow_ones_get_one_sample() -> None:
     assert len(evaluate(Steady(2.0), config, limit=3.0)) == 5
 
 
+def test_short_slow_ones_get_three() -> None:
+    config = EvaluatorConfig(repeat=5, min_repeat_ms=4, warmup=0)
+    assert len(evaluate(Steady(1e-3), config, limit=1e-4)) == 3
+    assert len(evaluate(Steady(20e-3), config, limit=1e-4)) == 1
+
+
+def test_one_slow_sample_is_no_verdict() -> None:
+    class Disturbed(Steady):
+        def __call__(self, count: int) -> float:
+            self.seconds = 1e-4 if self.asked else 1e-2
+            return super().__call__(count)
+
+    samples = evaluate(Disturbed(0.0), EvaluatorConfig(repeat=5, min_repeat_ms=4, warmup=0), limit=5e-4)
+    assert samples == pytest.approx((1e-2, 1e-4, 1e-4, 1e-4, 1e-4))
+
+
 def test_time_for_one_candidate_is_bounded() -> None:
     config = EvaluatorConfig(repeat=50, min_repeat_ms=0, warmup=0, max_seconds=1.0)
     assert len(evaluate(Steady(0.3), config)) == 4
