@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tilewright.codegen.context import Context
 from tilewright.codegen.flatten import BufferInfo
 from tilewright.codegen.llvm_types import memory_type
+from tilewright.codegen.memory import reads_memory
 from tilewright.core.intbounds import Ranges, loop_range, simplify, upper_bound
 from tilewright.core.intexpr import IntExpr, ceildiv, const, product
 from tilewright.core.intextrema import minimum
@@ -44,9 +45,8 @@ def most_chunks(target: Target) -> int:
 
 def is_open(buffer: Buffer, dims: Sequence[str], ranges: Ranges) -> bool:
     """True if the size of a local buffer is given by the function's dims and has no constant bound."""
-    return all(d.free_vars() <= set(dims) for d in buffer.shape) and any(
-        upper_bound(simplify(d, ranges), ranges) is None for d in buffer.shape
-    )
+    known = all(d.free_vars() <= set(dims) and not reads_memory(d) for d in buffer.shape)
+    return known and any(upper_bound(simplify(d, ranges), ranges) is None for d in buffer.shape)
 
 
 def private_buffers(func: Func, nests: Sequence[Stmt], target: Target, pad: int) -> tuple[Private, ...]:
