@@ -71,7 +71,7 @@ def host_operators(plan: Plan) -> Iterator[str]:
     """The operators that run on the host, in the plan and the bodies of its control steps."""
     for step in plan.steps:
         if isinstance(step, HostStep):
-            yield step.op if step.domain != SIZES_DOMAIN else f"sizes of {step.op}"
+            yield step.op if step.domain != SIZES_DOMAIN and step.once is None else f"sizes of {step.op}"
         elif isinstance(step, ControlStep):
             for body in step.bodies:
                 yield from host_operators(body)
