@@ -48,10 +48,11 @@ class BasicBlock:
 
 
 class ModuleText:
-    """What the functions of one module share: intrinsic declarations and helper functions."""
+    """What the functions of one module share: intrinsic declarations, helper functions, facts about loops."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self.loops: list[str] = []
         self.declarations: dict[str, str] = {}
         self.helpers: dict[str, str] = {}
         self.functions: list[str] = []
@@ -65,10 +66,16 @@ class ModuleText:
         """As :meth:`declare`, for a whole line: ``declare i32 @f(i32)``."""
         self.declarations.setdefault(line[line.index("@") + 1 : line.index("(")], line)
 
+    def rolled(self) -> str:
+        """What the branch back of a loop says that LLVM shall not write out."""
+        place = len(self.loops)
+        self.loops.append(f'!{place} = distinct !{{!{place}, !{{!"llvm.loop.unroll.disable"}}}}')
+        return f", !llvm.loop !{place}"
+
     def text(self) -> str:
         """The module."""
         parts = [f'target triple = "{self.target.triple}"', *self.declarations.values(), *self.helpers.values()]
-        return "\n".join([*parts, *self.functions, ""])
+        return "\n".join([*parts, *self.functions, *self.loops, ""])
 
 
 _PREDICATES: dict[str, Callable[[int, int], bool]] = {

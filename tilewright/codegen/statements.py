@@ -36,6 +36,7 @@ class StatementEmitter:
         self.streamed = streamed
         self.stack_bytes = 0
         self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
+        self._loops = 0  # written so far
         self._slots: dict[tuple[str, int], BufferInfo] = {}
         self._in_lanes: dict[str, bool] = {}  # loops that were looked at
 
@@ -100,7 +101,11 @@ class StatementEmitter:
         del env[s.var]
 
     def counted(self, var: str, start: str, stop: int | str, extent: IntExpr, body: Callable[[], None]) -> None:
-        """A loop of ``var`` from operand ``start`` up to ``stop``, one scope deeper."""
+        """A loop of ``var`` from operand ``start`` up to ``stop``, one scope deeper.
+
+        LLVM may write out the steps of an innermost one. Of one around others it must not: the taps of a window would
+        become one piece of code, in which what overlaps is loaded once and kept, in more registers than there are.
+        """
         ctx = self.ctx
         code, indexer = ctx.code, ctx.indexer
         before = code.block
@@ -117,13 +122,17 @@ class StatementEmitter:
         head.lines.append(f"  {i} = phi i64 [ {start}, %{before.label} ], [ {following}, %{latch.label} ]")
         indexer.define(i, level)
         indexer.env[var] = i
+        loops = self._loops
         body()
+        is_innermost, self._loops = self._loops == loops, loops + 1
         del indexer.env[var]
         code.branch(latch)
         code.start(latch)
         code.line(f"{following} = add nuw nsw i64 {i}, 1")
         more = code.emit("i1", 0, f"icmp slt i64 {following}, {stop}")
         code.branch_if(more.text, head, after)
+        if not is_innermost:
+            code.block.terminator = f"{code.block.terminator}{code.module.rolled()}"
         indexer.pop()
         code.start(after)
 

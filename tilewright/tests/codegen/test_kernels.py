@@ -13,7 +13,9 @@ from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.errors import InputError, InternalError
 from tilewright.core.intexpr import IntExpr, ceildiv, const, minimum, of_atom, var
+from tilewright.schedule.default import default_trace
 from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.compute import Reduction, build_func, compute, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import (
     Alloc,
@@ -231,6 +233,35 @@ def test_accumulators_stay_in_registers() -> None:
     fused = [i for i, line in enumerate(lines) if "vfmadd" in line]
     assert len(fused) >= 12
     assert not any("(%rsp)" in line for line in lines[fused[0] : fused[-1]]), text
+
+
+def strided_windows(channels: int) -> Func:
+    """A convolution with 3x3 taps and stride 2 over few channels: the windows of neighbours overlap."""
+    lanes = 2 * detect_host().lanes(4)
+    x = placeholder("X", (33, 65, channels), F32)
+    w = placeholder("W", (1, 3, 3, channels, lanes), F32)
+    i, j, c = (reduce_axis(n, name) for n, name in ((3, "i"), (3, "j"), (channels, "c")))
+
+    def window(h: IntExpr, q: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        return sum_over(x[h * 2 + i.index, q * 2 + j.index, c.index] * w[no, i, j, c, ni], i, j, c)
+
+    acc = compute("acc", (16, 32, 1, lanes), window)
+    out = compute("Y", (16, 32, lanes), lambda h, q, k: op("max", acc[h, q, k // lanes, k % lanes], 0.0))
+    return build_func("windows", [x, w], [out], [acc])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_taps_that_overlap_are_loaded_again(channels: int) -> None:
+    host = detect_host().with_threads(1)
+    func = default_trace(strided_windows(channels), host).apply(strided_windows(channels))
+    rng = np.random.default_rng(0)
+    check(func, *(rng.standard_normal([int(d) for d in b.shape]).astype(np.float32) for b in func.params[:2]))
+    text = emit_kernel(func, host, "kernel")
+    assert text.count("llvm.loop.unroll.disable") == text.count("!llvm.loop")
+    lines = assembly_text(text, host).splitlines()
+    fused = [n for n, line in enumerate(lines) if "vfmadd" in line]
+    kept = [line for line in lines[fused[0] : fused[-1]] if "(%rsp)" in line] if fused else []
+    assert not kept, "\n".join(kept)
 
 
 def test_guard_scalar_and_in_lanes() -> None:
