@@ -254,7 +254,7 @@ def _strips(
     register_tiles = _products(s, chain, copy, {*outer, nest.columns}, results, strip, lanes, target)
     s.compute_at(chain.before[-1], outer[-1])
     _transform(s, chain, set(outer), tile_axis, lanes)
-    peel_if_ragged(s, copy, register_tiles)
+    s.attempt(lambda a: a.peel(register_tiles))
     peel_if_ragged(s, user, nest.columns)
     parallelize(s, user, outer, work, target)
 
@@ -267,7 +267,7 @@ def _whole(
     _write_back(s, chain, user, nest)
     register_tiles = _products(s, chain, copy, set(), results, nest.total(), lanes, target)
     _transform(s, chain, set(), tile_axis, lanes)
-    peel_if_ragged(s, copy, register_tiles)
+    s.attempt(lambda a: a.peel(register_tiles))
     peel_if_ragged(s, user, nest.columns)
     parallelize(s, user, [*nest.outer, nest.columns], work, target)
     parallelize(s, copy, [x.var for x in loops_of(s.func, copy)][:2], work, target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import onnx
@@ -26,7 +27,7 @@ def model(channels: Sequence[int], shape: Sequence[int | str], pads: Sequence[in
     rng = np.random.default_rng(3)
     nodes, constants = [], []
     value = "x"
-    for k, (ic, oc) in enumerate(zip(channels, channels[1:], strict=False)):
+    for k, (ic, oc) in enumerate(pairwise(channels)):
         w = rng.standard_normal((oc, ic, 3, 3)).astype(np.float32) / np.float32(3 * ic**0.5)
         constants += [numpy_helper.from_array(w, f"w{k}")]
         constants += [numpy_helper.from_array(rng.standard_normal(oc).astype(np.float32), f"b{k}")]
