@@ -138,10 +138,10 @@ def test_every_decision_keeps_the_values_of_symbolic_sizes(strip: int, rows: int
 
 
 def test_a_strip_of_a_symbolic_number_of_tiles_is_local_too() -> None:
-    s = schedule_by_rule(SYMBOLIC["length"], TARGET, Pick(strip=14))  # type: ignore[arg-type]
+    s = schedule_by_rule(SYMBOLIC["length"], TARGET, Pick(strip=28))  # type: ignore[arg-type]
     text = print_func(s.func)
-    assert "V = local(float32[4, 14, 16])" in text
-    assert "M = local(float32[4, 14, 1, 8])" in text
+    assert "V = local(float32[4, 28, 16])" in text
+    assert "M = local(float32[4, 28, 1, 8])" in text
     assert "in parallel(" in text
     assert "for M_p in unrolled(14):" in text  # whole register tiles without tests
     assert "for M_p_t in unrolled(" in text
