@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from tilewright.core.intexpr import ONE, ZERO, Atom, FloorDiv, IntExpr, IntLike, Mod, Var, as_expr, const, of_atom
+from tilewright.core.intexpr import ONE, ZERO, Atom, FloorDiv, IntExpr, IntLike, Mod, Var, as_expr, const, of_atom, var
 from tilewright.core.intextrema import Max, Min, maximum, minimum
 
 Ranges: TypeAlias = Mapping[str, tuple[IntExpr, IntExpr]]
@@ -113,13 +113,25 @@ def is_nonneg(e: IntExpr, ranges: Ranges, depth: int = _DEPTH) -> bool:
             rest = e - of_atom(first) * c
             cases = (is_nonneg(rest + x * c, ranges, depth - 1) for x in first.args)
             return all(cases) if (c > 0) == isinstance(first, Min) else any(cases)
+    for other in (_with_nested_divisions(e, ranges, depth), _with_one_division(e)):
+        if other is not None and is_nonneg(other, ranges, depth - 1):
+            return True
     for mono, _ in e.terms:
         for a in mono:
             if isinstance(a, FloorDiv) and (d := a.args[1].value()) is not None and d > 0:
                 scaled = e * d
                 replaced = _replace_atom(scaled, a, d, a.args[0] - a.args[0] % d)
                 if replaced is not None and replaced != scaled:
-                    return is_nonneg(replaced, ranges, depth - 1)
+                    if is_nonneg(replaced, ranges, depth - 1):
+                        return True
+                    if not a.args[0].free_vars().isdisjoint(ranges) or e.free_vars().isdisjoint(ranges):
+                        return False
+                    return _is_nonneg_at_ends(e, ranges, depth)
+    return _is_nonneg_at_ends(e, ranges, depth)
+
+
+def _is_nonneg_at_ends(e: IntExpr, ranges: Ranges, depth: int) -> bool:
+    """The proof with a variable in which ``e`` is linear at that end of its range where ``e`` is least."""
     for name in reversed(list(ranges)):
         coeff = e.coefficient(name)
         if coeff is None or coeff == 0:
@@ -143,6 +155,42 @@ def _rounded(e: IntExpr) -> Iterator[IntExpr]:
             replaced = _replace_atom(e, a, d, a.args[0] - a.args[0] % d)
             if replaced is not None and replaced != e:
                 yield replaced
+
+
+def _with_nested_divisions(e: IntExpr, ranges: Ranges, depth: int) -> IntExpr | None:
+    """``e`` with ``q >= 0`` for ``x // a`` and ``(q + k) // b`` for ``(x + k*a) // (a*b)``; None if there are none.
+
+    A division of a division is kept as one by the product, in which a whole number of the inner one is not seen.
+    """
+    found = [a for a in dict.fromkeys(e.atoms()) if isinstance(a, FloorDiv) and (a.args[1].value() or 0) > 1]
+    if len(found) < 2:
+        return None
+    inner = min(found, key=lambda a: (int(a.args[1]), str(a)))
+    x, small = inner.args[0], int(inner.args[1])
+    out, changed = e, False
+    q = var(f"{inner}")
+    for a in found:
+        times, rest = divmod(int(a.args[1]), small)
+        apart = (a.args[0] - x).value()
+        if a is not inner and not rest and apart is not None and apart % small == 0:
+            replaced = _replace_atom(out, a, 1, (q + apart // small) // times)
+            changed = changed or replaced is not None
+            out = out if replaced is None else replaced
+    if not changed or not is_nonneg(x, ranges, depth - 1):
+        return None
+    return _replace_atom(out, inner, 1, q)
+
+
+def _with_one_division(e: IntExpr) -> IntExpr | None:
+    """A lower bound of ``e``: ``(x + n) // d`` taken as ``x // d + n // d`` where ``x // d`` is subtracted; or None."""
+    single = {mono[0]: c for mono, c in e.terms if len(mono) == 1 and isinstance(mono[0], FloorDiv)}
+    for a, c in single.items():
+        for b, k in single.items():
+            if c > 0 > k and a.args[1] == b.args[1] and (d := a.args[1].value()) is not None and d > 0:
+                apart = (a.args[0] - b.args[0]).value()
+                if apart is not None and apart >= 0:
+                    return e + (of_atom(b) - of_atom(a) + apart // d) * c
+    return None
 
 
 def _replace_atom(e: IntExpr, a: Atom, d: int, value: IntExpr) -> IntExpr | None:

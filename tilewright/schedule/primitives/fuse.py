@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from tilewright.core.intbounds import loop_range
-from tilewright.core.intexpr import IntExpr, product, var
+from tilewright.core.intexpr import ZERO, IntExpr, product, var
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt, simplify_stmt, substitute_stmt
 from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_path, loop_ranges, loops_in
 from tilewright.tensor_ir.empty_reductions import may_be_empty, reduce_vars
@@ -61,12 +61,14 @@ class Fuse(Primitive):
                 if others:
                     raise refuse(self, f"reduction {block.name} may be empty, and {others[0]} is not one of its steps")
         name = self._name(func)
-        env: dict[str, IntExpr] = {}
+        env: dict[str, IntExpr] = {loop.var: ZERO for loop in nest if loop.extent == 1}
+        counting = [loop for loop in nest if loop.extent != 1]
         rest = var(name)
-        for loop in reversed(nest[1:]):
+        for loop in reversed(counting[1:]):
             env[loop.var] = rest % loop.extent if loop.extent != 0 else rest
             rest = rest // loop.extent if loop.extent != 0 else rest
-        env[nest[0].var] = rest
+        if counting:
+            env[counting[0].var] = rest
         extent = product(loop.extent for loop in nest)
         if extent == 0:  # nothing runs: any index below an extent of 0 will do
             env = {loop.var: var(name) for loop in nest}

@@ -443,6 +443,7 @@ def _is_ragged(s: Schedule, block: str, loop: str) -> bool:
 
 def _spread(s: Schedule, block: str, lead: list[str], ragged: list[str], total: float | None, target: Target) -> None:
     """Threads over the loops outside the tile; partial tiles peeled off so that whole ones run without tests."""
+    ragged = ragged or _symbolic_rows(s, block, lead)
     free = [x for x in lead if x not in ragged]
     worth = is_worth_spreading(total, target)
     few = bool(ragged) and worth and _count(s, block, free) < 8 * target.threads
@@ -452,7 +453,19 @@ def _spread(s: Schedule, block: str, lead: list[str], ragged: list[str], total: 
         s.attempt(lambda a: a.reorder(*free, *ragged))
     parallelize(s, block, free, total, target)
     for name in ragged:
-        peel_if_ragged(s, block, name)
+        if not s.attempt(partial(Schedule.peel, loop=name)):
+            peel_if_ragged(s, block, name)
+
+
+def _symbolic_rows(s: Schedule, block: str, lead: Sequence[str]) -> list[str]:
+    """A loop over tiles of which the last is partial by a symbolic number of rows, with loops of symbolic size around.
+
+    Without its partial tile the others read their operand at places that are apart by constants.
+    """
+    loops = {x.var: x for x in loops_of(s.func, block)}
+    rows = [n for n in lead if not loops[n].extent.is_const and any(n in x.extent.free_vars() for x in loops.values())]
+    around = [n for n in lead if n not in rows and not loops[n].extent.is_const]
+    return rows if around else []
 
 
 def _spread_over_tiles(

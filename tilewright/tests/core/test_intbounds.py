@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,3 +123,18 @@ def test_tile_ends() -> None:
 
 def test_enumeration_helper_sees_every_point() -> None:
     assert len(list(points(ranges_of((2, 3, 4), False)))) == len(list(itertools.product(range(2), range(3), range(4))))
+
+
+@pytest.mark.parametrize("size", [var("w"), (var("w") + 3) // 4, (var("w") + 1) // 2], ids=str)
+def test_whole_tiles_of_a_symbolic_size_are_inside_it(size: IntExpr) -> None:
+    """Also where the size is a quotient itself, so that a division of it is kept as one by the product."""
+    tile = {"o": loop_range(size // 6)}
+    assert is_nonneg((size + 5) // 6 - size // 6, {})
+    assert not is_nonneg(size // 6 - (size + 5) // 6, {})
+    assert simplify(minimum(size - var("o") * 6, 6), tile) == 6
+    assert simplify(minimum(size - 1, var("o") * 6 + 5), tile) == var("o") * 6 + 5
+    assert simplify(minimum(size - 2, var("o") * 6 + 5), tile) != var("o") * 6 + 5
+    for w in range(100):
+        n = size.evaluate({"w": w})
+        assert (n + 5) // 6 >= n // 6
+        assert all(n - o * 6 >= 6 for o in range(n // 6))

@@ -1,5 +1,8 @@
+from tilewright.core.dtypes import float32
 from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.fuse import Fuse
+from tilewright.tensor_ir.compute import build_func, compute, placeholder
+from tilewright.tensor_ir.text import print_func
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise, matmul, matmul_relu, prefix_sum
 
 N = var("n")
@@ -79,3 +82,12 @@ def test_refusals():
             ),
         },
     )  # fmt: skip
+
+
+def test_a_loop_of_one_iteration_leaves_no_division():
+    """One by a symbolic size could not be seen to be 0."""
+    x = placeholder("X", (1, N, 1, 3), float32)
+    func = build_func("f", [x], [compute("Y", (1, N, 1, 3), lambda i, j, k, c: x[i, j, k, c] + 1.0)])
+    after = check(func, 'fuse(("Y_i", "Y_j", "Y_k"))', None, [{"n": 0}, {"n": 1}, {"n": 5}])
+    assert "//" not in print_func(after)
+    assert "%" not in print_func(after)

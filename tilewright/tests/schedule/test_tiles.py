@@ -276,3 +276,21 @@ def test_the_worth_of_a_parallel_loop_is_the_work_inside(channels: int, spread: 
     assert worth is not None
     assert (worth.evaluate({"m": 60}) > 0) == spread
     assert worth.evaluate({"m": 0}) < 0 < worth.evaluate({"m": 60_000})
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_partial_tile_of_a_row_of_symbolic_size_is_separated(threads: int):
+    """So that whole tiles read at places apart by constants: no minimum is left there."""
+    h, w = var("m"), (var("n") + 1) // 2
+    whole = (w + 5) // 6 * 6
+    x, taps = placeholder("X", (h, w + 2, 16), float32), placeholder("W", (3, 16), float32)
+    k = reduce_axis(3, "k")
+    acc = compute("acc", (h, whole, 16), lambda i, j, c: sum_over(x[i, minimum(j, w - 1) + k, c] * taps[k, c], k))
+    y = compute("Y", (h, w, 16), lambda i, j, c: op("max", acc[i, j, c], 0.0))
+    func = build_func("depthwise", [x, taps], [y], [acc])
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 20, 1 << 23, threads)
+    trace = default_trace(func, target).to_text()
+    assert 'peel("Y_j_0")' in trace
+    after = check(func, trace, None, [{"m": m, "n": n} for m, n in ((1, 1), (2, 11), (3, 12), (1, 26), (0, 4), (2, 0))])
+    (rows,) = (s for s in walk(after.body) if isinstance(s, Loop) and s.var == "acc_j")
+    assert rows.extent == 6
