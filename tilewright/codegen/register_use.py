@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from tilewright.core.intbounds import Ranges, loop_range, upper_bound
 from tilewright.core.target import Target
 from tilewright.tensor_ir.ir import Block, Buffer, Loop, Seq, Stmt
 
@@ -9,25 +12,27 @@ _OPERANDS = 2
 """Registers that a step needs besides its results: for instance a vector and a broadcast value."""
 
 
-def fills_registers(loop: Loop, locals_: dict[str, Buffer], target: Target) -> bool:
+def fills_registers(loop: Loop, locals_: Mapping[str, Buffer], ranges: Ranges, target: Target) -> bool:
     """True if a step of ``loop`` updates so many vectors of local buffers that no register is left for another step.
 
-    False where there are other loops inside.
+    False where there are other loops inside. ``ranges``: of the loops around.
     """
-    count = _vectors(loop.body, locals_, target, 1, 1)
+    count = _vectors(loop.body, locals_, {**ranges, loop.var: loop_range(loop.extent)}, target, 1, 1)
     return count is not None and count + _OPERANDS >= target.vector_registers
 
 
-def _vectors(s: Stmt, locals_: dict[str, Buffer], target: Target, copies: int, lanes: int) -> int | None:
+def _vectors(
+    s: Stmt, locals_: Mapping[str, Buffer], ranges: Ranges, target: Target, copies: int, lanes: int
+) -> int | None:
     """Vectors of ``locals_`` that ``s`` stores, ``copies`` times in ``lanes``; None if it has a loop of its own."""
     if isinstance(s, Loop):
-        extent = s.extent.value()
+        extent = upper_bound(s.extent, ranges)
         if extent is None or s.kind not in ("unrolled", "vectorized"):
             return None
         wider = (copies, lanes * extent) if s.kind == "vectorized" else (copies * extent, lanes)
-        return _vectors(s.body, locals_, target, *wider)
+        return _vectors(s.body, locals_, {**ranges, s.var: loop_range(s.extent)}, target, *wider)
     if isinstance(s, Seq):
-        parts = [_vectors(c, locals_, target, copies, lanes) for c in s.stmts]
+        parts = [_vectors(c, locals_, ranges, target, copies, lanes) for c in s.stmts]
         return None if None in parts else sum(p for p in parts if p is not None)
     if isinstance(s, Block) and s.buffer in locals_:
         return copies * -(-lanes // target.lanes(locals_[s.buffer].dtype.itemsize))

@@ -91,7 +91,7 @@ class StatementEmitter:
         elif extent == 1:
             self._with_value(s, 0)
         else:
-            full = fills_registers(s, self._locals, ctx.target)
+            full = fills_registers(s, self._locals, ctx.indexer.ranges, ctx.target)
             self.counted(s.var, "0", extent, s.extent, lambda: self._step(s), unroll=not full)
 
     def _step(self, s: Loop) -> None:

@@ -67,8 +67,7 @@ def split_columns(s: Schedule, loop: str, panel: int, width: int) -> tuple[tuple
     if width > panel:
         over, beside, column = s.split(loop, (None, width // panel, panel))
         return (over,), (beside, column)
-    extent = find_loop(s.func, loop).extent.value()
-    over, column = s.split(loop, (None, width if extent is None else min(width, extent)))
+    over, column = s.split(loop, (None, width))
     return (over,), (column,)
 
 
