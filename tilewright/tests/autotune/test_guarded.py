@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 
 import numpy as np
 import pytest
@@ -34,3 +35,8 @@ def test_margins_show_stores_outside(at: int) -> None:
     assert guarded.is_intact()
     ctypes.c_uint8.from_address(address(guarded.array) + at).value = 0
     assert not guarded.is_intact()
+
+
+def test_results_begin_at_the_same_place_of_a_page() -> None:
+    kept = [Guarded((n,), np.dtype(np.float32)) for n in (3, 1000, 70_000, 3)]
+    assert len({address(g.array) % mmap.PAGESIZE for g in kept}) == 1
