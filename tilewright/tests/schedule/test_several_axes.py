@@ -45,7 +45,7 @@ def test_a_sum_over_two_axes_is_one_loop(h: int, w: int) -> None:
     check(func, trace)
 
 
-@pytest.mark.parametrize("image", SIZES)
+@pytest.mark.parametrize("image", [*SIZES, (4, 5, 7)])
 def test_elements_of_several_axes_go_in_vectors(image: tuple[int, ...]) -> None:
     func = scaled(*image)
     assert any(v.startswith("Y_") for v in _vectors(func))
