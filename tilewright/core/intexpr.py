@@ -380,8 +380,11 @@ def _floordiv(num: IntExpr, den: IntExpr) -> IntExpr:
             a = rest[0][0][0]
             if isinstance(a, FloorDiv) and (inner := a.args[1].value()) is not None and inner > 0:
                 return whole_expr + _floordiv(a.args[0] + r * inner, const(inner * d))
-            if r == 0 and isinstance(a, Mod) and (inner := a.args[1].value()) is not None and 0 < inner <= d:
-                return whole_expr
+            if r == 0 and isinstance(a, Mod) and (inner := a.args[1].value()) is not None and inner > 0:
+                if inner <= d:
+                    return whole_expr
+                if inner % d == 0:  # x % (d*e) // d == x // d % e, the form that one split of x into many gives
+                    return whole_expr + _mod(_floordiv(a.args[0], den), const(inner // d))
         return whole_expr + of_atom(FloorDiv((IntExpr(rest, r), den)))
     if num == den:
         return ONE

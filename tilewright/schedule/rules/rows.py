@@ -15,6 +15,7 @@ from tilewright.schedule.rules.ahead import fetch_next_row, row_to_fetch
 from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import (
     all_blocks,
+    block_accesses,
     is_reduction,
     is_spatial,
     loops_of,
@@ -27,7 +28,7 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.past_cache import stream_if_large
-from tilewright.schedule.rules.spatial import peel_if_ragged, vectorize_inner, whole_vectors
+from tilewright.schedule.rules.spatial import is_fusable, peel_if_ragged, vectorize_inner, whole_vectors
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.prefetching import LINE_BYTES
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, loads_of
@@ -132,7 +133,11 @@ def _several_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[str
 
 
 def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
-    """Vector partial results for the innermost reduction loop of ``block`` (unit stride), combined afterwards."""
+    """Vector partial results for the innermost reduction loop of ``block`` (unit stride), combined afterwards.
+
+    Reduction loops over what lies together in memory are one.
+    """
+    _fuse_steps(s, block)
     steps = reduce_loops(s.func, block)
     if not steps:
         return
@@ -147,6 +152,21 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     options = tuple(n for n in _PARTIAL_COUNTS if extent is None or n * lanes <= extent)
     width = lanes * choose_number(s, f"{block}.partials", options, width // lanes)
     s.attempt(lambda a: _partial_sums(a, block, steps, width, lanes))
+
+
+def _fuse_steps(s: Schedule, block: str) -> None:
+    """One loop over the innermost reduction loops that go on where the one inside ended, in every operand."""
+    steps = reduce_loops(s.func, block)
+    extents = {x.var: x.extent for x in loops_of(s.func, block)}
+    accesses = block_accesses(s.func, block)
+    first = len(steps) - 1
+    while first > 0:
+        outer, inner = steps[first - 1], steps[first]
+        if not all(is_fusable(x, outer, inner, extents[inner]) for x in accesses):
+            break
+        first -= 1
+    if len(steps) - first > 1:
+        s.attempt(lambda a: a.fuse(*steps[first:]))
 
 
 def _partial_sums(s: Schedule, block: str, steps: list[str], width: int, lanes: int) -> None:

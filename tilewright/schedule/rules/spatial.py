@@ -104,7 +104,7 @@ def fuse_linear(s: Schedule, block: str, above: int = 0) -> None:
         loops = {x.var: x for x in loops_of(s.func, block)}
         accesses = block_accesses(s.func, block)
         for a, b in zip(reversed(names[:-1]), reversed(names[1:]), strict=True):
-            if all(_fusable(x, a, b, loops[b].extent) for x in accesses):
+            if all(is_fusable(x, a, b, loops[b].extent) for x in accesses):
                 try:
                     s.fuse(a, b)
                 except ScheduleError:
@@ -115,7 +115,8 @@ def fuse_linear(s: Schedule, block: str, above: int = 0) -> None:
         names = [x.var for x in loops_of(s.func, block)][above:]
 
 
-def _fusable(x: Access, outer: str, inner: str, extent: IntExpr) -> bool:
+def is_fusable(x: Access, outer: str, inner: str, extent: IntExpr) -> bool:
+    """True if ``x`` goes on in the next step of ``outer`` where the last one of ``inner`` ended."""
     so, si = x.strides.get(outer), x.strides.get(inner)
     return so is not None and si is not None and so == si * extent
 

@@ -175,6 +175,7 @@ class _Prover:
             placing = frozenset().union(*(i.free_vars() for i in a.stmt.indices))
             bound = zip(a.stmt.axes, a.stmt.bindings, strict=True)
             work += [(e, e) for x, e in bound if x.kind == "spatial" and x.name in placing]
+        work += _joined(work)
         seen = set(work)
         changed = True
         while changed and not equal >= wanted:
@@ -259,6 +260,27 @@ class _Prover:
         if key not in self._linear:
             self._linear[key] = _linear(e, unknown)
         return self._linear[key]
+
+
+def _joined(equations: Sequence[tuple[IntExpr, IntExpr]]) -> list[tuple[IntExpr, IntExpr]]:
+    """Equations in ``f`` from those in ``f // d`` and, later, ``f % d``: the places of a loop over several axes."""
+    out: list[tuple[IntExpr, IntExpr]] = []
+    whole: tuple[IntExpr, IntExpr] | None = None
+    for x, y in equations:
+        by = next((a.args[1] for a in x.atoms() if isinstance(a, Mod) and a.args[1].is_const), None)
+        if whole is not None and by is not None:
+            joined = whole[0] * by + x, whole[1] * by + y
+            if _divisions(joined[0]) < _divisions(whole[0]) + _divisions(x):
+                out.append(joined)
+                whole = joined
+                continue
+        if _divisions(x):
+            whole = x, y
+    return out
+
+
+def _divisions(e: IntExpr) -> int:
+    return sum(1 for a in e.atoms() if isinstance(a, (FloorDiv, Mod)))
 
 
 def _linear(e: IntExpr, unknown: frozenset[str]) -> tuple[dict[Atom, IntExpr], IntExpr] | None:

@@ -110,6 +110,7 @@ def test_ring_facts() -> None:
     assert (16 * x + 5) // 16 == x
     assert (x % 16) % 4 == x % 4
     assert x // 4 // 8 == x // 32
+    assert x % 420 // 20 == x // 20 % 21
     assert ceildiv(n, 4).evaluate({"n": 9}) == 3
     assert minimum(x, x + 1) == x
     assert maximum(x, x + 1, x - 2) == x + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 
 from tilewright.core.intexpr import var
@@ -183,3 +185,36 @@ def f(A: float32[4], C: out(float32[40])):
                     C[a] = A[a // 16]
 """)
     assert carried_by(f, ("g",)) != []
+
+
+@pytest.mark.parametrize("shape", [(20, 20), (7, 13), (1, 33), (5, 7, 9)])
+def test_partial_vectors_over_fused_axes_carry_nothing(shape: tuple[int, ...]) -> None:
+    """Vectors of a loop over several axes: quotient and remainder of a sum of loops, whose strides divide no axis."""
+    total, places, inner = prod(shape), [], 1
+    for n in reversed(shape):
+        place = f"(32*u + 8*v + l)//{inner}"
+        places.insert(0, f"spatial({n}, {place if inner * n == total else f'{place} % {n}'})")
+        inner *= n
+    axes = ", ".join(f"{name}={place}" for name, place in zip("abc", places, strict=False))
+    names = ", ".join("abc"[: len(shape)])
+    dims = ", ".join(map(str, shape))
+    f = parse_func(f"""
+def f(A: float32[{dims}], C: out(float32[{dims}])):
+    for u in range({-(-total // 32)}):
+        for v in unrolled(min(4, ({total} - 32*u + 7)//8)):
+            for l in vectorized(min(8, {total} - 32*u - 8*v)):
+                with block("C", {axes}):
+                    C[{names}] = A[{names}]
+""")
+    assert carried_by(f, ("u", "v", "l")) == []
+
+
+def test_quotient_and_remainder_of_different_loops_are_not_joined() -> None:
+    f = parse_func("""
+def f(A: float32[8, 8], C: out(float32[8, 8])):
+    for u in range(8):
+        for v in range(8):
+            with block("C", a=spatial(8, (3*u + v)//8), b=spatial(8, (3*v + u) % 8)):
+                C[a, b] = A[a, b]
+""")
+    assert carried_by(f, ("u", "v")) != []
