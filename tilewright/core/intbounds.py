@@ -7,6 +7,7 @@ All answers are sound and incomplete: ``False`` means "not proved".
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
@@ -104,6 +105,17 @@ def is_nonneg(e: IntExpr, ranges: Ranges, depth: int = _DEPTH) -> bool:
         return True
     if depth == 0 or (hi is not None and hi < 0):
         return False
+    return _is_proved(e, tuple(ranges.items())) if depth == _DEPTH else _has_proof(e, ranges, depth)
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def _is_proved(e: IntExpr, ranges: tuple[tuple[str, tuple[IntExpr, IntExpr]], ...]) -> bool:
+    """:func:`_has_proof`, remembered: the same is asked again and again as a schedule grows and code is written."""
+    return _has_proof(e, dict(ranges), _DEPTH)
+
+
+def _has_proof(e: IntExpr, ranges: Ranges, depth: int) -> bool:
+    """The steps of a proof where intervals do not tell."""
     for whole in _rounded(e):
         if is_nonneg(whole, ranges, depth - 1):
             return True

@@ -14,6 +14,7 @@ import numpy as np
 from tilewright.core.errors import TilewrightError
 from tilewright.core.plan import HostStep
 from tilewright.runtime.suppression import non_max_suppression
+from tilewright.runtime.top_k import top_k
 
 
 class HostStepError(TilewrightError):
@@ -40,7 +41,7 @@ def _compress(attrs: Mapping[str, Any], inputs: Sequence[object]) -> list[object
 
 QUICK: Mapping[str, Callable[[Mapping[str, Any], Sequence[object]], list[object]]] = {
     "Compress": _compress, "NonMaxSuppression": non_max_suppression, "NonZero": _non_zero, "Shape": _shape,
-    "Size": _size,
+    "Size": _size, "TopK": top_k,
 }  # fmt: skip
 
 
