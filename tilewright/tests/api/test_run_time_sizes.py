@@ -132,7 +132,8 @@ def test_what_is_worked_out_once_is_not_given_away() -> None:
     """A caller that writes to an output does not change what later runs read."""
     nodes = [
         helper.make_node("Shape", ["x"], ["shape"]), helper.make_node("Cast", ["shape"], ["f"], to=TensorProto.FLOAT),
-        helper.make_node("Constant", [], ["six"], value_floats=[6.0]), helper.make_node("Div", ["six", "f"], ["scales"]),
+        helper.make_node("Constant", [], ["six"], value_floats=[6.0]),
+        helper.make_node("Div", ["six", "f"], ["scales"]),
         helper.make_node("Resize", ["x", "", "scales"], ["r"], mode="nearest"),
         helper.make_node("Constant", [], ["zero"], value_ints=[0]),
         helper.make_node("Unsqueeze", ["scales", "zero"], ["y"]), helper.make_node("NonZero", ["r"], ["places"]),
