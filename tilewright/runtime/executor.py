@@ -53,7 +53,6 @@ class _Direct:
     outputs: tuple[tuple[tuple[int, ...], np.dtype, tuple[int, ...]], ...]
     call: Callable[[int, int, int | None, int | None], None]
     parallel: bool
-    arena: np.ndarray
     table: _Table
     loop: NativeLoop | None = None
 
@@ -61,7 +60,7 @@ class _Direct:
 @dataclass(slots=True)
 class _Layout:
     """What depends on the input symbols only: arena offsets, tables of the segments met so far, what the steps that run
-    once gave (arrays and further ``symbols``), all symbols ``known`` then, and views of ``arena``."""
+    once gave (arrays and further ``symbols``), all symbols ``known`` then, and views of the arena."""
 
     offsets: Mapping[str, int]
     size: int
@@ -70,8 +69,11 @@ class _Layout:
     symbols: Mapping[str, int]
     arrays: Mapping[str, object]
     views: dict[str, np.ndarray] = field(default_factory=dict)
-    arena: np.ndarray | None = None
     direct: _Direct | None = None
+
+    def leave_arena(self) -> None:
+        """Drop what keeps or points into an arena that another takes the place of."""
+        self.views, self.direct = {}, None
 
 
 class Executor:
@@ -178,7 +180,12 @@ class Executor:
                     b = plan.bindings[i]
                     self._bind(b.symbol, b.axis, b.element, value, env)
                 self._check_assumptions(known, env)
-        return [self._value(o, arrays, env, layout) for o in plan.outputs]
+        return [self._output(o, arrays, env, layout) for o in plan.outputs]
+
+    def _output(self, name: str, arrays: Mapping[str, object], env: Mapping[str, int], layout: _Layout) -> object:
+        """The contents of an output: a copy of what a step gave that runs once, since later runs need it, too."""
+        value = self._value(name, arrays, env, layout)
+        return value.copy() if self._root[name] in layout.arrays and isinstance(value, np.ndarray) else value
 
     def _run_direct(self, inputs: Sequence[object], env: Mapping[str, int], layout: _Layout) -> list[object]:
         """The same for a plan that is one native call: all but the addresses of inputs and outputs is prepared."""
@@ -229,10 +236,9 @@ class Executor:
         return NativeBody(direct.pointers, order, direct.outputs, drive)
 
     def _direct(self, env: Mapping[str, int], layout: _Layout) -> _Direct:
-        direct = layout.direct
-        if direct is None or direct.arena is not self._arena:
-            direct = layout.direct = self._make_direct(env, layout)
-        return direct
+        if layout.direct is None:
+            layout.direct = self._make_direct(env, layout)
+        return layout.direct
 
     def _make_direct(self, env: Mapping[str, int], layout: _Layout) -> _Direct:
         (w,) = self._walk
@@ -249,7 +255,7 @@ class Executor:
             memoryview(table.pointers),  # type: ignore[arg-type]  # arrays are buffers from Python 3.12 on
             tuple((order.index(n), p) for n, p, _, _ in table.patches if n in order),
             tuple((s.shape_values(env), s.dtype.numpy, positions.get(s.name, ())) for s in slots),
-            self._entries[w], self._parallel[w], self._arena, table,
+            self._entries[w], self._parallel[w], table,
         )  # fmt: skip
 
     def _check_assumptions(self, known: frozenset[str], env: Mapping[str, int]) -> None:
@@ -314,6 +320,8 @@ class Executor:
         else:
             self._layouts.move_to_end(key)
         if layout.size > self._arena.nbytes:
+            for met in self._layouts.values():
+                met.leave_arena()
             self._arena = aligned_empty(layout.size)
         return layout
 
@@ -431,8 +439,6 @@ class Executor:
             array = self._constants[root]
             return array if name == root or slot.shape is None else _seen_as(array, slot, env)
         if layout is not None and root in layout.offsets:
-            if layout.arena is not self._arena:
-                layout.arena, layout.views = self._arena, {}
             seen = layout.views.get(name)
             if seen is None:
                 seen = view(self._arena, layout.offsets[root], slot.dtype.numpy, slot.shape_values(env))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.runtime.arena import nbytes
 from tilewright.runtime.arrays import address, aligned_array
 
 REPEAT_TYPE = ctypes.CFUNCTYPE(
@@ -20,7 +21,7 @@ REPEAT_TYPE = ctypes.CFUNCTYPE(
 )
 _STEPS_A_CALL = 4096
 """After so many steps Python has a look, so that a loop can be interrupted."""
-_FIRST_ROWS = 64
+_FIRST_ROWS, _FIRST_BYTES = 64, 1 << 26
 """Room for scan outputs at first where the number of steps is not known before; it doubles when it is full."""
 
 _TURNS, _WALKS = 1, -1
@@ -53,8 +54,7 @@ class NativeLoop:
     def __init__(self, body: NativeBody, states: int, scanned: int, conditional: bool) -> None:
         counter = np.zeros((), np.int64)
         first = 1 if conditional else 0
-        for p in body.inputs[0] if conditional else ():
-            body.pointers[p] = address(counter)
+        self._counter_at = body.inputs[0] if conditional else ()
         self._states = [_two(shape, dtype) for shape, dtype, _ in body.outputs[:states]]
         self._rows = body.outputs[states:]
         self._captures = body.inputs[first + states + scanned :]
@@ -73,7 +73,7 @@ class NativeLoop:
         self._conditional = conditional
         self._drive = body.drive
         self._fixed = address(table), len(moves), address(counter), address(self._states[0][0]) if conditional else None
-        self._kept = counter, table
+        self._counter, self._table = counter, table
 
     def keeps(self, states: Sequence[object]) -> bool:
         """True if the states have the shapes and types that a step gives them."""
@@ -92,7 +92,7 @@ class NativeLoop:
         along their first axis, and whether (1) they are read from the end. ``backwards``: whether a scan output is
         written from the end.
         """
-        for positions, value in zip(self._captures, captures, strict=True):
+        for positions, value in ((self._counter_at, self._counter), *zip(self._captures, captures, strict=True)):
             for p in positions:
                 self._pointers[p] = address(value)  # type: ignore[arg-type]
         for (buffer, _), value in zip(self._states, states, strict=True):
@@ -101,7 +101,8 @@ class NativeLoop:
             self._walk(k, array, reverse)
         room = _FIRST_ROWS if steps is None else steps
         if self._conditional:
-            room = min(room, _STEPS_A_CALL)
+            step = sum(nbytes(shape, dtype.itemsize) for shape, dtype, _ in self._rows)
+            room = min(room, _STEPS_A_CALL, max(1, _FIRST_BYTES // max(step, 1)))
         rows = [np.empty((room, *shape), dtype) for shape, dtype, _ in self._rows]
         self._enter(rows, len(scanned), backwards)
         done = 0

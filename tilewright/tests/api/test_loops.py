@@ -219,3 +219,48 @@ def test_results_are_the_callers_own() -> None:
     (same, *_) = model.run(None, {**feed, "trips": scalar(0, np.int64), "x": start})
     same += 1
     np.testing.assert_array_equal(start, np.ones(8, np.float32))
+
+
+WINDOW = """
+window (int64 trips, bool go, float[N] start, float[3] x) => (float[M] last, int64[T] steps) {
+  last, steps = Loop (trips, go, start) <body = step (int64 i, bool c, float[K] s) => (bool d, float[L] t, int64 j) {
+    one = Constant <value_int: int = 1> ()
+    zero = Constant <value_ints: ints = [0]> ()
+    three = Constant <value_ints: ints = [3]> ()
+    j = Mul (i, one)
+    f = Cast <to: int = 1> (i)
+    u = Add (s, f)
+    both = Concat <axis: int = 0> (u, x)
+    t = Slice (both, zero, three)
+    d = Identity (c)
+  }>
+}
+"""
+
+
+def window(feed: Feed) -> Sequence[object]:
+    s, trips = feed["start"], int(feed["trips"])
+    for i in range(trips):
+        s = np.concatenate([s + np.float32(i), feed["x"]])[:3]
+    return s, np.arange(trips)
+
+
+def test_a_body_that_runs_natively_and_step_by_step_in_turn(counted: Counted) -> None:
+    """A value of one element has three from the second step on: the body is the one of the native loops then."""
+    x = np.arange(3, dtype=np.float32)
+    feeds = [
+        {"trips": scalar(trips, np.int64), "go": scalar(True, bool), "start": np.ones(n, np.float32), "x": x}
+        for n, trips in ((3, 4), (1, 5), (3, 4), (4, 3), (3, 2))
+    ]
+    check(WINDOW, feeds, window)
+    assert counted.native == 6
+
+
+def test_room_for_large_scan_outputs_is_not_made_in_advance() -> None:
+    """Steps without a limit, of 16 MB each."""
+    model = tilewright.compile(onnx.parser.parse_model(HEAD + SUMS), threads=2, progress=False)
+    x = np.ones(1 << 22, np.float32)
+    feed = {"trips": scalar(1 << 62, np.int64), "go": scalar(True, bool), "x": x, "stop": scalar(7, np.float32)}
+    _, rows, steps = model.run(None, feed)
+    np.testing.assert_array_equal(rows[:, 0], np.arange(2, 8))
+    np.testing.assert_array_equal(steps, np.arange(6))

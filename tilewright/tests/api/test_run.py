@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 
 import numpy as np
 import pytest
@@ -28,6 +29,15 @@ def test_results_for_several_batch_sizes() -> None:
     for batch in (1, 5, 2, 17, 1, 0):
         x = np.random.default_rng(batch).standard_normal((batch, 32)).astype(np.float32)
         np.testing.assert_allclose(model.run({"x": x})["y"], perceptron_by_hand(proto, x), rtol=1e-4, atol=1e-5)
+
+
+def test_only_the_largest_arena_is_kept() -> None:
+    model = tilewright.compile(perceptron())
+    arenas = []
+    for batch in range(100, 1000, 100):
+        model.run({"x": np.ones((batch, 32), np.float32)})
+        arenas.append(weakref.ref(model._executor._arena))
+    assert len({id(r()) for r in arenas if r() is not None}) == 1
 
 
 def test_both_call_forms(pair: tilewright.CompiledModel) -> None:

@@ -128,6 +128,30 @@ def test_sizes_computed_from_sizes_are_worked_out_once(side: int) -> None:
         np.testing.assert_array_equal(model.run({"x": x})["y"], got)
 
 
+def test_what_is_worked_out_once_is_not_given_away() -> None:
+    """A caller that writes to an output does not change what later runs read."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]), helper.make_node("Cast", ["shape"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Constant", [], ["six"], value_floats=[6.0]),
+        helper.make_node("Div", ["six", "f"], ["scales"]),
+        helper.make_node("Resize", ["x", "", "scales"], ["r"], mode="nearest"),
+        helper.make_node("Constant", [], ["zero"], value_ints=[0]),
+        helper.make_node("Unsqueeze", ["scales", "zero"], ["y"]), helper.make_node("NonZero", ["r"], ["places"]),
+    ]  # fmt: skip
+    proto = _model(nodes, x=X[0])
+    for k, dim in enumerate(("h", "w")):
+        proto.graph.input[0].type.tensor_type.shape.dim[k].dim_param = dim
+    proto.graph.output.append(helper.make_tensor_value_info("places", TensorProto.INT64, None))
+    model = tilewright.compile(proto)
+    assert any(isinstance(s, HostStep) and s.once is not None for s in model.plan.steps)
+    x = np.ones((2, 3), np.float32)
+    for _ in range(3):
+        scales, places = model.run(None, {"x": x})
+        np.testing.assert_array_equal(scales, [[3, 2]])
+        assert places.shape == (2, 36)
+        scales[:] = 77
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_a_running_sum_along_an_axis_that_only_the_run_knows(axis: int) -> None:
     model = tilewright.compile(_model([helper.make_node("CumSum", ["x", "a"], ["y"])], x=X, a=np.array(0)))
