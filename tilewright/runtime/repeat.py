@@ -73,7 +73,7 @@ class NativeLoop:
         self._conditional = conditional
         self._drive = body.drive
         self._fixed = address(table), len(moves), address(counter), address(self._states[0][0]) if conditional else None
-        self._counter, self._table = counter, table
+        self._counter = counter
 
     def keeps(self, states: Sequence[object]) -> bool:
         """True if the states have the shapes and types that a step gives them."""
