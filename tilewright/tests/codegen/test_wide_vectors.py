@@ -106,3 +106,11 @@ def test_values(func: Func, bits: int, count: int) -> None:
     target = registers(bits, count)
     (got,) = build(default_trace(func, target).apply(func), target)(args)
     np.testing.assert_array_equal(got, want)
+
+
+def test_lanes_of_a_wide_vector_are_added_in_quarters() -> None:
+    """Sixteen steps after another would take longer than a short row."""
+    target = registers(512, 32)
+    func = softmax_like(3, 128)
+    factored = default_trace(func, target).to_text().count("rfactor")
+    assert factored == default_trace(func, registers(256, 32)).to_text().count("rfactor") + 2
