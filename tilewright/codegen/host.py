@@ -23,10 +23,11 @@ _FALLBACK_CACHES = (32 * 1024, 512 * 1024, 0)
 _X86_LEVELS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512cd,+avx2,+avx,+fma,+f16c",
      ("x86-64-v4", "znver4", "znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake", "tigerlake",
-      "rocketlake", "sapphirerapids", "graniterapids", "emeraldrapids", "cannonlake")),
+      "rocketlake", "sapphirerapids", "graniterapids", "emeraldrapids", "diamondrapids", "cannonlake")),
     ("+avx2,+avx,+fma,+f16c",
      ("x86-64-v3", "znver1", "znver2", "znver3", "haswell", "broadwell", "skylake", "alderlake", "raptorlake",
-      "meteorlake", "arrowlake", "lunarlake", "gracemont", "sierraforest", "core-avx2", "bdver4")),
+      "meteorlake", "arrowlake", "lunarlake", "pantherlake", "gracemont", "sierraforest", "grandridge",
+      "clearwaterforest", "core-avx2", "bdver4")),
     ("+avx,+f16c", ("ivybridge", "core-avx-i")),
     ("+avx", ("sandybridge", "corei7-avx", "btver2", "bdver")),
     ("", ("x86-64", "x86-64-v2", "nehalem", "westmere", "core2", "penryn", "corei7", "atom", "silvermont", "k8",

@@ -8,8 +8,9 @@ from tilewright.core.intbounds import Ranges, loop_range, upper_bound
 from tilewright.core.target import Target
 from tilewright.tensor_ir.ir import Block, Buffer, Loop, Seq, Stmt
 
-_OPERANDS = 2
-"""Registers that a step needs besides its results: for instance a vector and a broadcast value."""
+_OPERANDS = 8
+"""One of so many registers holds what a step needs besides its results: of 16 for instance a vector and a broadcast
+value. A tile of as many rows as fit in 32 leaves four."""
 
 
 def fills_registers(loop: Loop, locals_: Mapping[str, Buffer], ranges: Ranges, target: Target) -> bool:
@@ -18,7 +19,7 @@ def fills_registers(loop: Loop, locals_: Mapping[str, Buffer], ranges: Ranges, t
     False where there are other loops inside. ``ranges``: of the loops around.
     """
     count = _vectors(loop.body, locals_, {**ranges, loop.var: loop_range(loop.extent)}, target, 1, 1)
-    return count is not None and count + _OPERANDS >= target.vector_registers
+    return count is not None and count >= target.vector_registers - target.vector_registers // _OPERANDS
 
 
 def _vectors(

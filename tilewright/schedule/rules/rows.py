@@ -151,7 +151,8 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     width = lanes * whole_vectors(s, block, steps[-1], width // lanes, lanes)
     options = tuple(n for n in _PARTIAL_COUNTS if extent is None or n * lanes <= extent)
     width = lanes * choose_number(s, f"{block}.partials", options, width // lanes)
-    s.attempt(lambda a: _partial_sums(a, block, steps, width, lanes))
+    quarter = lanes // 4 if target.vector_bits > 256 else 1
+    s.attempt(lambda a: _partial_sums(a, block, steps, width, lanes, quarter))
 
 
 def _fuse_steps(s: Schedule, block: str) -> None:
@@ -169,12 +170,16 @@ def _fuse_steps(s: Schedule, block: str) -> None:
         s.attempt(lambda a: a.fuse(*steps[first:]))
 
 
-def _partial_sums(s: Schedule, block: str, steps: list[str], width: int, lanes: int) -> None:
+def _partial_sums(s: Schedule, block: str, steps: list[str], width: int, lanes: int, quarter: int) -> None:
+    """Partial results of ``width``, then ``lanes``, then ``quarter`` (if not 1) elements, and these one by one."""
     _, inner = s.split(steps[-1], (None, width))
     _factor(s, block, inner, lanes, unroll_steps=False)
     if width > lanes:
         _, inner = s.split(reduce_loops(s.func, block)[-1], (None, lanes))
         _factor(s, block, inner, lanes, unroll_steps=True)
+    if quarter > 1:
+        _, inner = s.split(reduce_loops(s.func, block)[-1], (None, quarter))
+        _factor(s, block, inner, quarter, unroll_steps=True)
     s.unroll(reduce_loops(s.func, block)[-1])
 
 

@@ -24,7 +24,7 @@ def test_host() -> None:
     ("cpu", "bits", "registers", "fma"),
     [("znver4", 512, 32, True), ("skylake-avx512", 512, 32, True), ("haswell", 256, 16, True),
      ("skylake", 256, 16, True), ("sandybridge", 256, 16, False), ("x86-64", 128, 16, False),
-     ("x86-64-v3", 256, 16, True)],
+     ("x86-64-v3", 256, 16, True), ("diamondrapids", 512, 32, True), ("pantherlake", 256, 16, True)],
 )  # fmt: skip
 def test_named_cpus(cpu: str, bits: int, registers: int, fma: bool) -> None:
     t = parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}")
