@@ -101,7 +101,8 @@ def registers(bits: int, count: int) -> Target:
 )  # fmt: skip
 def test_values(func: Func, bits: int, count: int) -> None:
     rng = np.random.default_rng(0)
-    args = [rng.integers(-4, 5, [d.value() or 0 for d in b.shape]).astype(np.float32) for b in func.params[: -func.outputs]]
+    shapes = [[d.value() or 0 for d in b.shape] for b in func.params[: -func.outputs]]
+    args = [rng.integers(-4, 5, shape).astype(np.float32) for shape in shapes]
     (want,) = interpret(func, args, {})
     target = registers(bits, count)
     (got,) = build(default_trace(func, target).apply(func), target)(args)
