@@ -43,7 +43,8 @@ def slice_start(start: IntExpr, step: IntExpr, extent: IntExpr) -> IntExpr:
     if low is not None and low >= 0:
         return minimum(start, extent - 1) if backwards else start
     if high is not None and high < 0:
-        return start + extent if backwards else maximum(start + extent, 0)
+        is_last = low is not None and low >= -1  # in a slice that is not empty, there is such an element
+        return start + extent if backwards and is_last else maximum(start + extent, 0)
     value, size = index_value(start), index_value(extent)
     wrapped = select(value < 0, value + size, value).as_index()
     return maximum(minimum(wrapped, extent - 1), 0)

@@ -94,7 +94,10 @@ def _slice(_: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:
     firsts, rests = [0] * len(out), [0] * len(out)
     for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
         a = k if axes is None else axes[k]
-        taken = range(*slice(start, end, None if steps is None else steps[k]).indices(out[a]))
+        step = 1 if steps is None else steps[k]
+        if step < 0:  # unlike Python's, such a slice begins at the first element if it would begin before
+            start = max(start, -out[a])
+        taken = range(*slice(start, end, step).indices(out[a]))
         rests[a] = max(out[a] - taken.start - len(taken), 0)
         out[a], firsts[a] = len(taken), max(taken.start, 0)
     return tuple(out), tuple(firsts), tuple(rests)

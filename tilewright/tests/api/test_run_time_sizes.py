@@ -74,6 +74,25 @@ def test_slices_by_given_bounds() -> None:
         np.testing.assert_array_equal(got, X[tuple(slice(a, b) for a, b in zip(s, e, strict=True))])
 
 
+@pytest.mark.parametrize("rows", [3, "n"])
+@pytest.mark.parametrize("start", [-1, -2, -3, -5, 1, 9])
+def test_backwards_from_before_the_first_element(rows: int | str, start: int) -> None:
+    """Where it would begin before the first element, such a slice begins there; Python's would be empty."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    first = 2 if start > 2 else max(start, -3) % 3
+    info = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 4])]
+    out = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    bounds = {"s": i64(start), "e": i64(-99), "a": i64(0), "d": i64(-1)}
+    given = [helper.make_tensor_value_info("s", TensorProto.INT64, [1])]
+    for late in (False, True):
+        known = [onnx.numpy_helper.from_array(v, n) for n, v in bounds.items() if n != "s" or not late]
+        nodes = [helper.make_node("Slice", ["x", "s", "e", "a", "d"], ["y"])]
+        graph = helper.make_graph(nodes, "g", info + (given if late else []), out, known)
+        model = tilewright.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+        feed = {"x": x, "s": bounds["s"]} if late else {"x": x}
+        np.testing.assert_array_equal(model.run(feed)["y"], x[first::-1])
+
+
 def test_scales_that_only_the_run_knows() -> None:
     x = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4)
     nodes = [helper.make_node("Resize", ["x", "", "s"], ["y"], mode="nearest",
