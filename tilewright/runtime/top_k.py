@@ -54,4 +54,6 @@ def _in_order(keys: np.ndarray, largest: bool) -> np.ndarray:
     """The order of each row; of equal elements the first comes first."""
     if not largest:
         return np.argsort(keys, axis=1, kind="stable")
-    return keys.shape[1] - 1 - np.argsort(keys[:, ::-1], axis=1, kind="stable")[:, ::-1]
+    backwards = np.argsort(keys[:, ::-1], axis=1, kind="stable")[:, ::-1]
+    order: np.ndarray = keys.shape[1] - 1 - backwards
+    return order
