@@ -43,7 +43,7 @@ class TransformLayout(Primitive):
         - a divisor in the map is not a positive constant
         - a new index has no bounds, or may be below 0
         - two elements are not proved to stay apart
-        - the new shape of a local buffer is not constant
+        - the new shape of a local buffer is not constant, though the old one is
         - a nest would no longer be what the intrinsic that runs it computes
     Cost: divisions and remainders in the indices, unless the loops are split as the map splits; strides change.
     """
@@ -64,7 +64,7 @@ class TransformLayout(Primitive):
         shape = tuple(self._extent(i, list(extents), points) for i in indices)
         if not is_injective(indices, extents):
             raise refuse(self, f"the elements of {self.buffer} are not proved to stay apart under {self.index_map!r}")
-        if old.scope == "local" and not all(d.is_const for d in shape):
+        if old.scope == "local" and all(d.is_const for d in old.shape) and not all(d.is_const for d in shape):
             raise refuse(self, f"expected a constant shape for local scope, got ({', '.join(map(str, shape))})")
         layout = _Layout(func, self.buffer, names, indices)
         new = dataclasses.replace(old, shape=shape)
