@@ -261,10 +261,9 @@ class Indexer:
             return None
         if 0 < num.const <= _NEAR and not (num - num.const).is_const and self.nonneg(num - num.const):
             return self._one_more(num, den, self._at_least_one(divisor), remainder)
-        counter = self._counter(num)
-        if counter is None or self.level_of(divisor) >= counter.loop.level:
+        digit = self._digit(num, den)
+        if digit is None:
             return None
-        digit = self._digit(counter, self._at_least_one(divisor))
         return digit.remainder if remainder else digit.quotient.value
 
     def _one_more(self, num: IntExpr, den: IntExpr, divisor: str, remainder: bool) -> str:
@@ -285,17 +284,23 @@ class Indexer:
         if isinstance(a, Var):
             value = self.env.get(a.name)
             return self.digits.counter(value) if isinstance(value, str) else None
-        inner = self._counter(a.args[0]) if isinstance(a, FloorDiv) else None
-        if inner is None or not isinstance(a, FloorDiv):
-            return None
-        divisor = self.value(a.args[1])
-        if isinstance(divisor, int):
-            return self._digit(inner, str(divisor)).quotient if divisor > 0 else None
-        if self.level_of(divisor) >= inner.loop.level:
-            return None
-        return self._digit(inner, self._at_least_one(divisor)).quotient
+        digit = self._digit(*a.args) if isinstance(a, FloorDiv) else None
+        return None if digit is None else digit.quotient
 
-    def _digit(self, counter: Counter, divisor: str) -> Digit:
+    def _digit(self, num: IntExpr, den: IntExpr) -> Digit | None:
+        """Quotient and remainder of a counter by a number that is known before its loop; None if they are not that."""
+        counter = self._counter(num)
+        if counter is None:
+            return None
+        divisor = self.value(den)
+        if isinstance(divisor, int):
+            if divisor <= 0:
+                return None
+            divisor = str(divisor)
+        elif self.level_of(divisor) >= counter.loop.level:
+            return None
+        else:
+            divisor = self._at_least_one(divisor)
         digit = self.digits.divide(counter, divisor)
         for value in (digit.quotient.value, digit.remainder):
             self.define(value, counter.loop.level)
