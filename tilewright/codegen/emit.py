@@ -18,7 +18,7 @@ written the same buffers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tilewright.codegen.builder import Code, ModuleText
@@ -95,10 +95,12 @@ def emit_kernel(func: Func, target: Target, symbol: str) -> str:
     _require_private([list(p.nests) for p in phases], {b.name for b in local})
     pad = vector_pad(func.body)
     private = private_buffers(func, nests, target, pad)
+    judged: set[int] = set()
     for p in phases:
         module.functions.append(_phase_function(module, p, func, buffers, local, private, pad))
         module.functions.append(_phase_table_function(func, p, len(buffers) + len(private)))
         if (worth := p.worth(func)) is not None:
+            judged.add(p.index)
             module.functions.append(_integer_function(module, f"worth{p.index}", worth, func))
             module.functions.append(_integer_table_function(f"gain{p.index}", f"worth{p.index}", len(func.dims)))
     for steps in _steps_in(order):
@@ -106,7 +108,7 @@ def emit_kernel(func: Func, target: Target, symbol: str) -> str:
         module.functions.append(_integer_function(module, f"extent{i}", steps.loop.extent, func, steps.around))
         module.functions.append(_integer_table_function(f"count{i}", f"extent{i}", integers))
     chunks = most_chunks(target) if any(p.loop is not None for p in private) else None
-    module.functions.append(_kernel_function(symbol, func, order, chunks))
+    module.functions.append(_kernel_function(symbol, len(func.dims), order, judged, chunks))
     return module.text()
 
 
@@ -271,21 +273,24 @@ def _from_table(integers: int) -> tuple[list[str], list[str]]:
     return lines, [f"i64 %d{i}" for i in range(integers)]
 
 
-def _kernel_function(symbol: str, func: Func, order: Sequence[_Phase | _Steps], chunks: int | None) -> str:
-    """The kernel. ``chunks``: the largest number of chunks of a team that it may use, None for any."""
+def _kernel_function(
+    symbol: str, dims: int, order: Sequence[_Phase | _Steps], judged: Set[int], chunks: int | None
+) -> str:
+    """The kernel. ``judged``: the phases that have a worth; ``chunks``: the largest number of chunks of a team that it
+    may use, None for any."""
     lines: list[str] = ["  %alone = icmp eq ptr %team, null"] if chunks is None else _alone_or_large(chunks)
     depth = max((len(p.around) for p in _phases_in(order)), default=0)
     table = "%dims"
     if depth:  # the variables of loops around phases follow the dims in a table of this call
-        table, size = "%table", len(func.dims)
-        lines.append(f"  %table = alloca [{size + depth} x i64], align 8")
-        for i in range(size):
+        table = "%table"
+        lines.append(f"  %table = alloca [{dims + depth} x i64], align 8")
+        for i in range(dims):
             lines.append(f"  %from{i} = getelementptr i64, ptr %dims, i64 {i}")
             lines.append(f"  %dim{i} = load i64, ptr %from{i}, align 8")
             lines.append(f"  %to{i} = getelementptr i64, ptr %table, i64 {i}")
             lines.append(f"  store i64 %dim{i}, ptr %to{i}, align 8")
     for item in order:
-        lines += _calls(item, table, func)
+        lines += _calls(item, table, dims, judged)
     lines.append("  ret void")
     head = f"define void @{symbol}(ptr %args, ptr %dims, ptr %team) nounwind"
     return "\n".join([head + " {", "entry:", *lines, "}"])
@@ -300,18 +305,18 @@ def _alone_or_large(chunks: int) -> list[str]:
     ]
 
 
-def _calls(item: _Phase | _Steps, table: str, func: Func) -> list[str]:
+def _calls(item: _Phase | _Steps, table: str, dims: int, judged: Set[int]) -> list[str]:
     """The calls that run a phase, or the loop over those that run the phases of its steps."""
     i = item.index
     if isinstance(item, _Steps):
-        place = len(func.dims) + len(item.around)
+        place = dims + len(item.around)
         return [
             f"  %n{i} = call i64 @count{i}(ptr {table})",
             f"  %at{i} = getelementptr i64, ptr {table}, i64 {place}",
             f"  store i64 0, ptr %at{i}, align 8\n  br label %more{i}",
             f"more{i}:\n  %step{i} = load i64, ptr %at{i}, align 8\n  %left{i} = icmp slt i64 %step{i}, %n{i}",
             f"  br i1 %left{i}, label %body{i}, label %done{i}\nbody{i}:",
-            *(line for x in item.body for line in _calls(x, table, func)),
+            *(line for x in item.body for line in _calls(x, table, dims, judged)),
             f"  %last{i} = load i64, ptr %at{i}, align 8\n  %following{i} = add i64 %last{i}, 1",
             f"  store i64 %following{i}, ptr %at{i}, align 8\n  br label %more{i}",
             f"done{i}:",
@@ -320,7 +325,7 @@ def _calls(item: _Phase | _Steps, table: str, func: Func) -> list[str]:
     if not item.is_shared():
         return [call]
     alone, lines = "%alone", []
-    if item.worth(func) is not None:
+    if i in judged:
         alone = f"%few{i}"
         lines.append(f"  %gain{i} = call i64 @gain{i}(ptr {table})\n  %small{i} = icmp slt i64 %gain{i}, 1")
         lines.append(f"  {alone} = or i1 %alone, %small{i}")
