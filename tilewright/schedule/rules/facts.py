@@ -131,9 +131,12 @@ def nanoseconds(func: Func, name: str) -> float | None:
     sizes = [buffer_bytes(known[n]) for n in _buffers_used(block)]
     if points is None or any(x is None for x in sizes):
         return None
-    rate = _MULTIPLY_ADD_RATE if is_multiply_add(block) else _RATE
-    arithmetic = points * max(1, expr_cost(block.value)) / rate
-    return max(arithmetic, min(sum(x for x in sizes if x is not None), 8 * points) / _BYTE_RATE)
+    return max(points * _arithmetic(block), min(sum(x for x in sizes if x is not None), 8 * points) / _BYTE_RATE)
+
+
+def _arithmetic(block: Block) -> float:
+    """Nanoseconds of what a point of a block computes."""
+    return max(1, expr_cost(block.value)) / (_MULTIPLY_ADD_RATE if is_multiply_add(block) else _RATE)
 
 
 def picoseconds_inside(func: Func, loop: Loop) -> IntExpr | None:
@@ -143,8 +146,7 @@ def picoseconds_inside(func: Func, loop: Loop) -> IntExpr | None:
     local = {b.name for b in buffers(func) if b.scope == "local"}
     total = ZERO
     for block in blocks_in(loop.body):
-        rate = _MULTIPLY_ADD_RATE if is_multiply_add(block) else _RATE
-        cost = max(1, expr_cost(block.value)) / rate
+        cost = _arithmetic(block)
         if is_spatial(block) and local.isdisjoint(_buffers_used(block)):
             cost = max(cost, 8 / _BYTE_RATE)
         points = const(max(1, round(1000 * cost)))

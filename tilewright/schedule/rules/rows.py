@@ -148,7 +148,7 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     width = lanes * _PARTIALS
     while extent is not None and width > lanes and (extent < 2 * width or extent % width > extent % lanes):
         width //= 2
-    width = lanes * whole_vectors(s, block, steps[-1], width // lanes, lanes)
+    width = lanes * whole_vectors(s, steps[-1], width // lanes, lanes)
     options = tuple(n for n in _PARTIAL_COUNTS if extent is None or n * lanes <= extent)
     width = lanes * choose_number(s, f"{block}.partials", options, width // lanes)
     quarter = lanes // 4 if target.vector_bits > 256 else 1

@@ -27,8 +27,9 @@ from tilewright.schedule.rules.facts import (
 from tilewright.schedule.rules.inlining import is_sampled
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.spatial import fuse_linear, peel_if_ragged, vectorize_loop
+from tilewright.schedule.rules.tiles import write_out
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, find_block
+from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, find_block, find_loop
 from tilewright.tensor_ir.ir import loads
 
 _VECTORS = 4
@@ -150,7 +151,7 @@ def _filter_rows(s: Schedule, copy: str, stage: str, inner: list[int], target: T
     tail = [b for b in s.blocks() if b not in known]
     for sums, out in ((stage, copy), *([(tail[0], tail[1])] if tail else [])):
         fuse_linear(s, out, above)
-        _in_vectors(s, out, above, lanes)
+        write_out(s, out, s.loops(out)[above:], lanes)
         _write_sum(s, sums, above, lanes)
 
 
@@ -162,23 +163,12 @@ def _write_sum(s: Schedule, block: str, above: int, lanes: int) -> None:
     init = s.decompose_reduction(block, steps[0])
     for name, outer in ((init, above), (block, above + len(steps))):
         fuse_linear(s, name, outer)
-        _in_vectors(s, name, outer, lanes)
-
-
-def _in_vectors(s: Schedule, block: str, above: int, lanes: int) -> None:
-    """The innermost loop in vectors, all of them and what is around them below ``above`` written out."""
-    *outer, last = s.loops(block)[above:]
-    if next(x.extent.value() for x in loops_of(s.func, block) if x.var == last) != lanes:
-        middle, last = s.split(last, (None, lanes))
-        outer.append(middle)
-    s.vectorize(last)
-    for name in outer:
-        s.unroll(name)
+        write_out(s, name, s.loops(name)[outer:], lanes)
 
 
 def _vectorize(s: Schedule, block: str, loop: str, target: Target) -> None:
     """Vectors along ``loop``; one at a time where the extent is symbolic, so that all but the last need no mask."""
-    known = next(x.extent for x in loops_of(s.func, block) if x.var == loop).is_const
+    known = find_loop(s.func, loop).extent.is_const
     lead = vectorize_loop(s, block, loop, target) if known else vectorize_loop(s, block, loop, target, 1)
     if lead is not None:
         peel_if_ragged(s, block, lead)

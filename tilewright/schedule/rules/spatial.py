@@ -23,7 +23,7 @@ from tilewright.schedule.rules.facts import (
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.past_cache import stream_if_large
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import find_block
+from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
 
 _VECTORS = 4
 _VECTOR_COUNTS = (1, 2, 4, 8)
@@ -156,7 +156,7 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
     count = vectors
     while count > 1 and extent is not None and extent < 2 * lanes * count:
         count //= 2
-    count = whole_vectors(s, block, loop, count, lanes)
+    count = whole_vectors(s, loop, count, lanes)
     count = int(s.sample_categorical(f"{block}.vectors", _VECTOR_COUNTS, count))
     if count > 1:
         outer, middle, inner = s.split(loop, (None, count, lanes))
@@ -168,9 +168,9 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
     return outer
 
 
-def whole_vectors(s: Schedule, block: str, loop: str, count: int, lanes: int) -> int:
+def whole_vectors(s: Schedule, loop: str, count: int, lanes: int) -> int:
     """``count`` vectors a step, or fewer where a symbolic extent has no partial step then."""
-    extent = next(x.extent for x in loops_of(s.func, block) if x.var == loop)
+    extent = find_loop(s.func, loop).extent
     if extent.is_const:
         return count
     return next((c for c in (count, count // 2, count // 4) if c and extent % (c * lanes) == 0), count)
