@@ -6,6 +6,7 @@ index first. NaN counts as greater than any number.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ def top_k(attrs: Mapping[str, Any], inputs: Sequence[object]) -> list[object]:
     n = rows.shape[-1]
     if not 0 <= k <= n:
         raise ValueError(f"expected k from 0 to the {n} elements of axis {axis}, got {k}")
-    flat = rows.reshape(-1, n)
+    flat = rows.reshape(math.prod(rows.shape[:-1]), n)
     keys = flat if flat.dtype.kind in "fiu" else flat.astype(np.float32)  # bfloat16 and the like
     chosen = _best(keys, k, bool(attrs.get("largest", 1)))
     shape = (*rows.shape[:-1], k)

@@ -47,6 +47,7 @@ def test_extreme_values() -> None:
         check(x, 4, largest=largest)
         check(np.where(np.isnan(x), 0, x), 4, largest=largest)
     check(np.zeros((0, 9), np.float32), 2)
+    check(np.zeros((3, 0), np.float32), 0)
     check(np.zeros((3, 1000), np.float32), 7)
 
 
