@@ -17,6 +17,7 @@ from tilewright.runtime.executor import PlanCode
 
 _REPEAT = "repeat_entry"
 
+
 def link_plan(
     plan: Plan, kernels: Mapping[str, Kernel], target: Target, cache: ObjectCache | None
 ) -> tuple[PlanCode, Library | None]:
