@@ -18,7 +18,7 @@ from tilewright.autotune.compare import interleave
 from tilewright.autotune.database import Database
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.autotune.records import Choice, Verdict, VerdictScope
-from tilewright.autotune.steadiness import STORED, Steadiness, steadiness_of
+from tilewright.autotune.steadiness import STORED, steadiness_of
 from tilewright.build import build_kernels
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.team import team_code
@@ -156,7 +156,7 @@ def kernel_times(
     """Seconds of a call of each kernel in the default model and in every other one, profiled in turns."""
     models = (default, *tuned)
     samples: list[dict[str, list[float]]] = [{} for _ in models]
-    steadiness = steadiness_of(default.threads) or Steadiness()
+    steadiness = steadiness_of(default.threads)
     steadiness.grant(_PROFILE_SECONDS / STORED)
     begin = time.perf_counter()
     for done in range(rounds):

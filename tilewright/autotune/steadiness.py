@@ -1,8 +1,8 @@
-"""Whether the machine is as fast as it can be: how well its threads work together, looked at between the samples.
+"""Whether the machine is as fast as it can be: how fast its threads are together, looked at between the samples.
 
 The processors of a virtual machine move. Two that were neighbours are on different sockets, or two halves of one core,
-for a second, and a kernel on two threads takes up to twice as long. That lasts much longer than a sample, so that more
-samples do not help; what was taken in such a moment is taken again.
+for a second, and a kernel on two threads takes up to twice as long; or somebody else uses the other half of a core.
+That lasts much longer than a sample, so that more samples do not help; what was taken in such a moment is taken again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from tilewright.codegen.probe import seconds_together
+from tilewright.codegen.probe import seconds_alone, seconds_together
 from tilewright.codegen.team import team_code
 from tilewright.runtime.team import Crew
 
@@ -87,13 +87,15 @@ class Steadiness:
             known.popleft()
 
 
-def steadiness_of(threads: int) -> Steadiness | None:
-    """Of this process's team of so many threads; None for one thread, which has no distance to others."""
-    return Steadiness(partial(probe_threads, threads)) if threads > 1 else None
+def steadiness_of(threads: int) -> Steadiness:
+    """Of this process: of its team of so many threads, or of the calling thread."""
+    return Steadiness(partial(probe_threads, threads))
 
 
 def probe_threads(threads: int) -> float | None:
-    """Seconds that the probe takes on this process's team now; None if a thread was away."""
+    """Seconds that the probe takes on so many threads now; None if one was away."""
+    if threads == 1:
+        return seconds_alone()
     code = team_code()
     with Crew(threads, code).borrowed(True) as team:
         return None if team is None else seconds_together(code, team, threads)

@@ -79,7 +79,7 @@ class Worker:
         self._steps = StepMemory()
         self._prepared: _Prepared | None = None
         self._entries: dict[str, Entries] = {}
-        self._steadiness: dict[int, Steadiness | None] = {}
+        self._steadiness: dict[int, Steadiness] = {}
         self._flusher: LoadedKernel | None = None
 
     def do(self, job: Job) -> object:
@@ -215,11 +215,9 @@ class Worker:
             wrong = "it wrote outside its outputs"
         return (error if wrong is None else Failed(FailureKind.WRONG_RESULT, wrong)), seconds
 
-    def _steadiness_of(self, built: Built) -> Steadiness | None:
-        """What tells disturbed moments from others; None for a kernel of one thread, which they do not concern."""
-        if not built.parallel:
-            return None
-        threads = self._ready().subject.target.threads
+    def _steadiness_of(self, built: Built) -> Steadiness:
+        """What tells disturbed moments from others for as many threads as the kernel uses."""
+        threads = self._ready().subject.target.threads if built.parallel else 1
         if threads not in self._steadiness:
             self._steadiness[threads] = steadiness_of(threads)
         return self._steadiness[threads]

@@ -1,8 +1,10 @@
-"""How well the threads of a team work together at this moment: the time of a fixed piece of work.
+"""How fast the threads of a team are at this moment, alone and together: the time of a fixed piece of work.
 
 A cache line goes from thread to thread, round and round; then all of them multiply and add in registers at once. Which
 processors a system, or the host of a virtual machine, has given to the threads shows in it: neighbours, two halves of
-one core, or two sockets. On a virtual machine that changes from one second to the next.
+one core, or two sockets. On a virtual machine that changes from one second to the next, and a thread alone has a core
+to itself in one moment and half of one in the next, when somebody else computes on the other half: multiplying and
+adding then takes 1.6 times as long (a chain of dependent operations does not, so the clock does not show it).
 """
 
 from __future__ import annotations
@@ -25,19 +27,34 @@ _POLLS = 20_000
 """How often a thread looks before it gives up: well beyond the time that a sleeping thread needs to come."""
 _STEPS = 20_000
 _ACCUMULATORS = 10
+_CHUNK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _PARALLEL_FOR = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 
 
+def seconds_alone() -> float:
+    """Seconds that the work takes on the calling thread."""
+    memory = _token()
+    probe = _CHUNK(_library().addresses["probe"])
+    start = time.perf_counter()
+    probe(address(memory), None, 0, CHUNKS_PER_THREAD)
+    return time.perf_counter() - start
+
+
 def seconds_together(code: TeamCode, team: int, threads: int) -> float | None:
-    """Seconds that the work takes; None if a thread did not come."""
-    memory = aligned_empty(64)
-    memory[:] = 0
+    """Seconds that the work takes on a team; None if a thread did not come."""
+    memory = _token()
     probe = _library().addresses["probe"]
     parallel_for = _PARALLEL_FOR(code.parallel_for)
     start = time.perf_counter()
     parallel_for(team, probe, address(memory), None)
     taken = time.perf_counter() - start
     return taken if int(memory[:8].view(np.int64)[0]) == _ROUNDS * threads else None
+
+
+def _token() -> np.ndarray:
+    memory = aligned_empty(64)
+    memory[:] = 0
+    return memory
 
 
 @functools.cache

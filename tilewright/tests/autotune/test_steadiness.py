@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.autotune.evaluator import EvaluatorConfig, evaluate
-from tilewright.autotune.steadiness import STORED, Steadiness, probe_threads, steadiness_of
+from tilewright.autotune.steadiness import STORED, Steadiness, probe_threads
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.probe import probe_text
 
@@ -72,8 +72,8 @@ def test_what_stays_slow_becomes_usual() -> None:
 
 
 def test_the_probe_of_this_machine() -> None:
-    """Threads may be away on a busy machine; a time, if there is one, is positive, and one thread needs no other."""
-    assert steadiness_of(1) is None
+    """Threads may be away on a busy machine; a time, if there is one, is positive. One thread needs no other."""
+    assert (probe_threads(1) or 0) > 0
     found = probe_threads(2)
     assert found is None or found > 0
     assert "<8 x float>" in probe_text(detect_host())
