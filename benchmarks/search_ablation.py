@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Which search strategy finds fast schedules in the fewest trials? Six tasks, several seeds, one table and one plot.
 
-    python benchmarks/search_ablation.py record  --log search-ablation.jsonl [--pool 350]
+    python benchmarks/search_ablation.py record  --log search-ablation.jsonl [--pool 350] [--threads 1]
     python benchmarks/search_ablation.py compare --log search-ablation.jsonl [--seeds 5] [--trials 128] [--out NAME]
 
 ``record`` measures schedules of each task, two thirds drawn at random and one third proposed by annealing with the cost
 model; it needs an otherwise idle machine, some ten minutes, and goes on where it stopped. ``compare`` measures nothing:
 strategies choose among the recorded candidates of a task and get the recorded times, so that the table repeats from the
-log; a random draw is one of those recorded at random. The best known speed of a task is the best in the log.
+log; a random draw is one of those recorded at random. With one thread the times repeat better: two processors of a
+virtual machine are sometimes two halves of one core. The best known speed of a task is the best in the log.
 ``--out NAME`` writes NAME.md and, if matplotlib is installed, NAME.png.
 """
 
@@ -201,7 +202,9 @@ def correlations(data: Dataset) -> tuple[dict[str, float], dict[str, float]]:
     return seen, unseen
 
 
-def table(results: Mapping[str, Mapping[str, list[list[float]]]], data: Dataset, log: str, trials: int) -> str:
+def table(
+    results: Mapping[str, Mapping[str, list[list[float]]]], data: Dataset, log: str, trials: int, threads: int
+) -> str:
     """The text of the report."""
     seeds = len(next(iter(next(iter(results.values())).values())))
     lines = [
@@ -209,10 +212,11 @@ def table(results: Mapping[str, Mapping[str, list[list[float]]]], data: Dataset,
         "",
         f"Trials until {GOAL:.0%} of the best known speed, median of {seeds} seeds; in brackets the share of the best",
         f"known speed after {trials} trials, the worst seed. {len(data)} recorded candidates of {len(results)} tasks;",
-        "the strategies choose among these; what is drawn at random are the two thirds recorded so. Recorded, on a",
-        "machine with nothing else to do, and written by",
+        "the strategies choose among these; what is drawn at random are the two thirds recorded so. Recorded for "
+        f"{threads} thread{'s' if threads > 1 else ''},",
+        "on a machine with nothing else to do, and written by",
         "",
-        f"    python benchmarks/search_ablation.py record --log {Path(log).name}",
+        f"    python benchmarks/search_ablation.py record --log {Path(log).name} --threads {threads}",
         f"    python benchmarks/search_ablation.py compare --log {Path(log).name} --seeds {seeds} --trials {trials}",
         "",
         "| task | " + " | ".join(CONTENDERS) + " |",
@@ -298,7 +302,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         record(args.log, args.pool, args.threads)
         return 0
     results = compare(args.log, args.seeds, args.trials)
-    text = table(results, JSONDatabase(args.log).to_arrays(), args.log, args.trials)
+    database = JSONDatabase(args.log)
+    threads = max(r.target.threads for r in database.records())
+    text = table(results, database.to_arrays(), args.log, args.trials, threads)
     print(text)
     if args.out:
         if plot(results, args.out):

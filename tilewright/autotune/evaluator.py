@@ -16,7 +16,9 @@ _SHORT_SAMPLES = 3
 @dataclass(frozen=True, slots=True)
 class EvaluatorConfig:
     """``repeat`` samples are taken; each is the mean of ``number`` runs. ``number`` grows until a sample takes at
-    least ``min_repeat_ms``. ``warmup`` runs come first. With ``enable_cpu_cache_flush`` every run starts with empty
+    least ``min_repeat_ms``. ``warmup`` runs come first. The samples are taken in ``visits``, with other candidates of
+    the batch in between; the fastest visit counts: what slows a machine down lasts longer than a few samples, and
+    nothing makes it faster than it is. With ``enable_cpu_cache_flush`` every run starts with empty
     caches and is timed alone (``min_repeat_ms`` is then 0).
 
     ``max_seconds``: no further sample once this much time went into a candidate. ``slow_factor``: a candidate whose
@@ -46,10 +48,11 @@ class EvaluatorConfig:
     opt: int = 2
     builders: int = 0
     overlap: bool = False
+    visits: int = 3
 
     def __post_init__(self) -> None:
         for name, least in (("number", 1), ("repeat", 1), ("warmup", 0), ("min_repeat_ms", 0), ("builders", 0),
-                            ("patience_s", 0)):  # fmt: skip
+                            ("patience_s", 0), ("visits", 1)):  # fmt: skip
             if getattr(self, name) < least:
                 raise InputError(f"EvaluatorConfig: {name} must be >= {least}, got {getattr(self, name)}")
         for name in ("timeout_s", "build_timeout_s", "reference_timeout_s", "memory_bytes", "max_seconds"):

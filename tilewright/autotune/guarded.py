@@ -16,13 +16,16 @@ from tilewright.runtime.arrays import address
 _MARGIN = 256
 _MARK = 0xA5
 _POISON = 0xFF
-_HUGE = 4 << 20
+_HUGE = 256 << 10
+"""Bytes from which an array gets huge pages, with nothing else in them."""
+_HUGE_PAGE = 2 << 20
 
 
 def locked_copy(array: np.ndarray) -> np.ndarray:
     """A copy of ``array`` in pages of its own that nothing can write to; 64-byte aligned.
 
-    Large arrays ask for huge pages, as numpy does for those of a compiled model.
+    Large arrays ask for huge pages, like those of a compiled model: numpy does for its weights, and what is computed
+    lies in one large arena.
     """
     if array.nbytes == 0:
         return array
@@ -39,7 +42,8 @@ def locked_copy(array: np.ndarray) -> np.ndarray:
 def _pages(size: int) -> mmap.mmap:
     """Fresh pages for ``size`` bytes. Raises MemoryError."""
     try:
-        pages = mmap.mmap(-1, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+        unit = _HUGE_PAGE if size >= _HUGE else mmap.PAGESIZE
+        pages = mmap.mmap(-1, -(-size // unit) * unit)
     except OSError as e:
         raise MemoryError(f"{size} bytes: {e}") from e
     if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):

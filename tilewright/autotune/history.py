@@ -49,17 +49,26 @@ class History:
             self.best = t
         self.bests.append(math.inf if self.best is None else self.best.seconds)
 
+    def replace(self, t: Trial) -> None:
+        """More is known of trial ``t.number``."""
+        first = next(i for i, old in enumerate(self.trials) if old.number == t.number)
+        self._rewrite(first, [t, *self.trials[first + 1 :]])
+
     def settle(self, first: int) -> list[Trial]:
         """Put the trials from place ``first`` on into the order of their numbers; these trials."""
         new = sorted(self.trials[first:], key=lambda t: t.number)
         if new != self.trials[first:]:
-            del self.trials[first:], self.bests[first:]
-            self.best = min(self.trials, key=lambda t: t.seconds, default=None)
-            if self.best is not None and not math.isfinite(self.best.seconds):
-                self.best = None
-            for t in new:
-                self.add(t)
+            self._rewrite(first, new)
         return new
+
+    def _rewrite(self, first: int, new: Sequence[Trial]) -> None:
+        """``new`` in place of the trials from place ``first`` on."""
+        del self.trials[first:], self.bests[first:]
+        self.best = min(self.trials, key=lambda t: t.seconds, default=None)
+        if self.best is not None and not math.isfinite(self.best.seconds):
+            self.best = None
+        for t in new:
+            self.add(t)
 
     def finalists(self, count: int, slack: float) -> list[Trial]:
         """The best ``count`` trials, best first, those within ``slack`` (relative) of the best."""

@@ -44,7 +44,7 @@ class Measurer(Protocol):
         self, task: Task, candidates: Sequence[Measurable], on_outcome: Report | None = None
     ) -> list[Outcome]:
         """An outcome for each candidate, in order. ``on_outcome(place, outcome)`` is called, in the caller's thread,
-        as soon as each is known."""
+        as soon as each is known, and again after one that was preliminary."""
         ...
 
     def remeasure(self, task: Task, candidates: Sequence[Measurable], rounds: int) -> list[Outcome]:
@@ -126,7 +126,7 @@ class LocalMeasurer:
         found: dict[int, Outcome] = {}
 
         def note(place: int, outcome: Outcome) -> None:
-            if place in found:
+            if place in found and not (isinstance(known := found[place], Ok) and known.preliminary):
                 return
             found[place] = outcome
             if isinstance(outcome, Failed) and outcome.kind.is_hard:

@@ -33,13 +33,15 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ok:
-    """``seconds``: median of ``samples`` (seconds of one run each). ``error``: largest deviation from the naive
-    result, relative to the larger of the element and the root mean square. ``compile_seconds``: what building took."""
+    """``samples``: seconds of one run each; ``seconds``: their median, or that of the fastest visit's. ``error``:
+    largest deviation from the naive result, relative to the larger of the element and the root mean square.
+    ``compile_seconds``: what building took. ``preliminary``: a later outcome of the same measurement will follow."""
 
     seconds: float
     samples: tuple[float, ...]
     error: float
     compile_seconds: float
+    preliminary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

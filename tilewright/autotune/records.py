@@ -46,9 +46,10 @@ class Record:
     ``steps``: the trace with its decisions, as :meth:`Trace.to_json` gives it, over the names of ``function`` (a text),
     or the workload's canonical names if that is empty. ``decisions``: all answers by label, also those that left no
     step. ``candidate``: digest of the trace's text.
-    ``seconds``: median of ``samples``, None if ``failure`` says why there is none. ``error``: the largest deviation
-    from the naive schedule's result, in units of its scale. ``dims``: sizes of the symbolic dimensions when measured.
-    ``time``: seconds since the epoch. ``task``: a name for people. ``extra``: unknown fields.
+    ``seconds``: median of ``samples``, or of the fastest visit's samples; None if ``failure`` says why there is none.
+    ``error``: the largest deviation from the naive schedule's result, in units of its scale. ``dims``: sizes of the
+    symbolic dimensions when measured. ``time``: seconds since the epoch. ``task``: a name for people. ``extra``:
+    unknown fields.
     """
 
     workload: Workload

@@ -1,15 +1,18 @@
 """Measuring on one host: worker processes that build, one that runs, and what to do when one of them dies.
 
 Candidates are built in groups on all builders; then they are timed one after the other in the runner while nothing else
-of ours computes. A worker that a candidate kills is replaced; the candidate gets a Failed.
+of ours computes, in several visits to the whole group. A worker that a candidate kills is replaced; the candidate gets
+a Failed.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
+import math
 import os
 import queue
+import statistics
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -123,16 +126,31 @@ class Station:
 
     # -- a batch -----------------------------------------------------------------------------------------------------
     def _one_by_one(self, batch: Batch, reference: tuple[Flavour, str], report: Report) -> list[Outcome]:
+        """What takes no longer than the limit is visited again."""
         outcomes: list[Outcome] = []
         limit = batch.limit
-        for built in self._built_groups(batch, batch.config.opt):
+        config = batch.config
+        visits = min(config.visits, config.repeat)
+        part = replace(batch, config=replace(config, repeat=-(-config.repeat // visits)))
+        for built in self._built_groups(batch, config.opt):
+            begin = len(outcomes)
             for b in built:
-                outcome: Outcome = b if isinstance(b, Failed) else self._time(batch, reference, b, limit)
-                if isinstance(outcome, Ok) and batch.config.slow_factor:
-                    bound = outcome.seconds * batch.config.slow_factor
-                    limit = bound if limit is None else min(limit, bound)
+                outcome: Outcome = b if isinstance(b, Failed) else self._time(part, reference, b, limit)
+                if isinstance(outcome, Ok):
+                    is_slow = limit is not None and outcome.seconds > limit
+                    outcome = replace(outcome, preliminary=visits > 1 and not is_slow)
+                    if config.slow_factor:
+                        limit = min(limit or math.inf, outcome.seconds * config.slow_factor)
                 report(len(outcomes), outcome)
                 outcomes.append(outcome)
+            for visit in range(2, visits + 1):
+                for i, b in enumerate(built, begin):
+                    before = outcomes[i]
+                    if isinstance(b, Built) and isinstance(before, Ok) and before.preliminary:
+                        found = self._time(part, reference, b, None)
+                        outcomes[i] = after = _after_visit(before, found, visit == visits)
+                        if isinstance(after, Failed) or not after.preliminary:
+                            report(i, after)
         return outcomes
 
     def _in_turns(self, batch: Batch, reference: tuple[Flavour, str], report: Report) -> list[Outcome]:
@@ -260,10 +278,16 @@ def _outcome(answer: object, built: Built) -> Outcome:
         return answer
     if not isinstance(answer, Timed):
         raise InternalError(f"the runner answered {answer!r}")
-    middle = sorted(answer.samples)
-    n = len(middle)
-    median = (middle[(n - 1) // 2] + middle[n // 2]) / 2
-    return Ok(median, answer.samples, answer.error, built.seconds)
+    return Ok(statistics.median(answer.samples), answer.samples, answer.error, built.seconds)
+
+
+def _after_visit(before: Ok, visit: Outcome, last: bool) -> Outcome:
+    """What is known of a candidate after one more visit. A failure counts (a race may show only once), unless it is the
+    worker's."""
+    if isinstance(visit, Failed):
+        return visit if visit.kind.is_hard else replace(before, preliminary=False)
+    seconds, error = min(before.seconds, visit.seconds), max(before.error, visit.error)
+    return Ok(seconds, (*before.samples, *visit.samples), error, before.compile_seconds, not last)
 
 
 def _no_report(_place: int, _outcome: Outcome) -> None:

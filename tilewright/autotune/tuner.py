@@ -19,7 +19,7 @@ from tilewright.autotune.gain import expected_gain
 from tilewright.autotune.history import History, TaskResult, Trial
 from tilewright.autotune.learner import Learner
 from tilewright.autotune.measure import Measurer
-from tilewright.autotune.outcome import Outcome
+from tilewright.autotune.outcome import Ok, Outcome
 from tilewright.autotune.rank_correlation import rank_correlation
 from tilewright.autotune.records import Record, make_record, outcome_of
 from tilewright.autotune.scoring import FeatureCache, ModelScore
@@ -144,10 +144,13 @@ class TaskTuner:
         batch = self._batch(n)
         predicted = self._score(batch)
         first = len(self.history.trials)
+        noted: set[int] = set()
 
         def note(place: int, outcome: Outcome) -> None:
             self._spent = before + self._clock() - start
-            self._keep(Trial(first + place, batch[place], outcome, float(predicted[place]), self._spent, batch=first))
+            t = Trial(first + place, batch[place], outcome, float(predicted[place]), self._spent, batch=first)
+            self._keep(t, place in noted)
+            noted.add(place)
 
         try:
             if batch:
@@ -196,11 +199,15 @@ class TaskTuner:
                     out.append(c)
         return out
 
-    def _keep(self, t: Trial) -> None:
-        self.history.add(t)
+    def _keep(self, t: Trial, again: bool) -> None:
+        """Record a trial; ``again``: more is known of it than when it was recorded first."""
+        if again:
+            self.history.replace(t)
+        else:
+            self.history.add(t)
         if self._database is not None:
             self._database.append(self._record(t))
-        for callback in self._callbacks:
+        for callback in self._callbacks if not again else ():
             callback(self, t)
 
     def _learn(self, new: Sequence[Trial]) -> None:
@@ -222,6 +229,8 @@ class TaskTuner:
             "predicted": round(t.predicted, 6), "batch": t.batch, "elapsed": round(t.elapsed, 3),
             "weight": round(self.task.weight, 6),
         }  # fmt: skip
+        if isinstance(t.outcome, Ok) and t.outcome.preliminary:
+            facts["preliminary"] = True
         return replace(made, extra=facts)
 
     def _resume(self) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tilewright.autotune.evaluator import EvaluatorConfig
 from tilewright.autotune.jobs import Build, Built, Subject
 from tilewright.autotune.measure import LocalMeasurer, TableMeasurer
 from tilewright.autotune.outcome import Failed, FailureKind, Ok, Outcome
@@ -69,13 +70,25 @@ class TestLocal:
         candidates = [Space(t.func, t.target).default(), *(split(t, n) for n in (2, 3, 4, 5, 6))]
         seen: list[tuple[int, Outcome]] = []
         outcomes = measurer.measure(t, candidates, lambda i, o: seen.append((i, o)))
-        assert [o for _, o in seen] == outcomes
-        assert [i for i, _ in seen] == list(range(6))
-        for o in outcomes:
+        assert list(dict(seen)) == list(range(6))
+        assert dict(seen) == dict(enumerate(outcomes)), "the last report of each is its outcome"
+        for i, o in enumerate(outcomes):
             assert isinstance(o, Ok)
-            assert o.seconds == pytest.approx(np.median(o.samples))
+            reports = [r for place, r in seen if place == i]
+            assert [isinstance(r, Ok) and r.preliminary for r in reports] in ([True, False], [False])
+            assert min(o.samples) <= o.seconds <= np.median(o.samples)
             assert o.compile_seconds > 0
             assert 0 <= o.error < 1e-4
+
+    def test_the_fastest_visit_counts(self) -> None:
+        t = task()
+        config = EvaluatorConfig(repeat=4, visits=2, min_repeat_ms=0.1, slow_factor=0)
+        with LocalMeasurer(config) as measurer:
+            (o,) = measurer.measure(t, [split(t, 2)])
+        assert isinstance(o, Ok)
+        assert not o.preliminary
+        visits = [np.median(o.samples[:2]), np.median(o.samples[2:])]
+        assert o.seconds == pytest.approx(min(visits))
 
     def test_builds_may_overlap_with_timing(self) -> None:
         t = task()
