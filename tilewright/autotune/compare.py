@@ -16,7 +16,8 @@ import numpy as np
 from tilewright.autotune.steadiness import STORED, Steadiness
 
 _BLOCKS = 8
-_SETTLE_SECONDS = 0.01
+_SETTLE_SECONDS = 0.05
+"""For so long the threads of the one before may wait for work on the processors: onnxruntime's do so for 40 ms."""
 _MIN_BLOCK_RUNS = 3
 
 
