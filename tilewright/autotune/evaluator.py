@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.autotune.steadiness import Steadiness
 from tilewright.core.errors import InputError
@@ -60,6 +60,15 @@ class EvaluatorConfig:
                 raise InputError(f"EvaluatorConfig: {name} must be > 0, got {getattr(self, name)}")
         if not 0 <= self.opt <= 3:
             raise InputError(f"EvaluatorConfig: opt must be 0..3, got {self.opt}")
+
+    def of_a_visit(self) -> EvaluatorConfig:
+        """What one visit does: its share of the samples, and of the seconds for them and for waiting. ``visits`` is
+        their number, no more than there are samples."""
+        visits = min(self.visits, self.repeat)
+        return replace(
+            self, repeat=-(-self.repeat // visits), max_seconds=self.max_seconds / visits,
+            patience_s=self.patience_s / visits, visits=visits,
+        )  # fmt: skip
 
 
 class Evaluator:

@@ -130,8 +130,8 @@ class Station:
         outcomes: list[Outcome] = []
         limit = batch.limit
         config = batch.config
-        visits = min(config.visits, config.repeat)
-        part = replace(batch, config=replace(config, repeat=-(-config.repeat // visits)))
+        part = replace(batch, config=config.of_a_visit())
+        visits = part.config.visits
         for built in self._built_groups(batch, config.opt):
             begin = len(outcomes)
             for b in built:

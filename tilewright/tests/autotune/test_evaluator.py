@@ -74,6 +74,13 @@ def test_time_for_one_candidate_is_bounded() -> None:
     assert len(evaluate(Steady(0.3), config)) == 4
 
 
+def test_visits_share_what_a_candidate_may_take() -> None:
+    one = EvaluatorConfig(repeat=9, visits=3, max_seconds=1.5, patience_s=0.75).of_a_visit()
+    assert (one.repeat, one.visits, one.max_seconds, one.patience_s) == (3, 3, 0.5, 0.25)
+    few = EvaluatorConfig(repeat=2, visits=3).of_a_visit()
+    assert (few.repeat, few.visits) == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("number", 0), ("repeat", 0), ("warmup", -1), ("timeout_s", 0), ("memory_bytes", 0), ("opt", 4)],
