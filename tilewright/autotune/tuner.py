@@ -19,7 +19,7 @@ from tilewright.autotune.gain import expected_gain
 from tilewright.autotune.history import History, TaskResult, Trial
 from tilewright.autotune.learner import Learner
 from tilewright.autotune.measure import Measurer
-from tilewright.autotune.outcome import Ok, Outcome
+from tilewright.autotune.outcome import Outcome
 from tilewright.autotune.rank_correlation import rank_correlation
 from tilewright.autotune.records import Record, make_record, outcome_of
 from tilewright.autotune.scoring import FeatureCache, ModelScore
@@ -229,8 +229,6 @@ class TaskTuner:
             "predicted": round(t.predicted, 6), "batch": t.batch, "elapsed": round(t.elapsed, 3),
             "weight": round(self.task.weight, 6),
         }  # fmt: skip
-        if isinstance(t.outcome, Ok) and t.outcome.preliminary:
-            facts["preliminary"] = True
         return replace(made, extra=facts)
 
     def _resume(self) -> None:
