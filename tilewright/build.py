@@ -90,7 +90,7 @@ def build_kernels(
             cache.put(key, _write(kernel))
         out[name] = kernel
     if missing and cache is not None:
-        cache.trim()
+        cache.trim_sometimes()
     return out
 
 

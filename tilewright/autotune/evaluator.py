@@ -43,7 +43,7 @@ class EvaluatorConfig:
     memory_bytes: int = 2 << 30
     max_seconds: float = 1.0
     slow_factor: float = 3.0
-    patience_s: float = 0.1
+    patience_s: float = 0.05
     reference_timeout_s: float = 300.0
     opt: int = 2
     builders: int = 0

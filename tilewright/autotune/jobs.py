@@ -70,11 +70,13 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """Check and time one candidate of the prepared subject. ``limit``: seconds beyond which one sample is enough."""
+    """Check and time one candidate of the prepared subject. ``limit``: seconds beyond which one sample is enough.
+    ``again``: it was right before, and one check at the end will do."""
 
     built: Built
     config: EvaluatorConfig
     limit: float | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 from tilewright.autotune.outcome import Failed, FailureKind, Ok, Outcome
 from tilewright.autotune.space import Candidate, candidate_key
 from tilewright.autotune.task import Task
-from tilewright.autotune.workload import Workload, canonical, workload_of
+from tilewright.autotune.workload import Workload
 from tilewright.core.errors import ParseError
 from tilewright.core.target import Target
 from tilewright.schedule.trace import Trace
@@ -142,15 +142,14 @@ def make_record(
     task: Task, candidate: Candidate, outcome: Outcome, tuner: str = "", seed: int | None = None, time: float = 0.0
 ) -> Record:
     """The record of one measurement. ``task.func`` need not have canonical names."""
-    own_names = canonical(task.func) != task.func
     common = Record(
-        workload=workload_of(task.func),
+        workload=task.described,
         target=task.target,
         steps=tuple(_plain(candidate.trace.to_json())),
         candidate=candidate.key,
         seconds=None,
         decisions=_plain(candidate.values()),
-        function=print_func(task.func) if own_names else "",
+        function=print_func(task.func) if task.has_own_names else "",
         dims=dict(task.dims),
         versions=tuner_versions(),
         time=time,

@@ -147,7 +147,7 @@ class Station:
                 for i, b in enumerate(built, begin):
                     before = outcomes[i]
                     if isinstance(b, Built) and isinstance(before, Ok) and before.preliminary:
-                        found = self._time(part, reference, b, None)
+                        found = self._time(part, reference, b, None, again=True)
                         outcomes[i] = after = _after_visit(before, found, visit == visits)
                         if isinstance(after, Failed) or not after.preliminary:
                             report(i, after)
@@ -204,10 +204,12 @@ class Station:
         return answer
 
     # -- running -----------------------------------------------------------------------------------------------------
-    def _time(self, batch: Batch, reference: tuple[Flavour, str], built: Built, limit: float | None) -> Outcome:
+    def _time(
+        self, batch: Batch, reference: tuple[Flavour, str], built: Built, limit: float | None, again: bool = False
+    ) -> Outcome:
         with self._host.timing():
             seconds = batch.config.timeout_s + STORED * batch.config.patience_s
-            answer = self._run(batch, reference, Time(built, batch.config, limit), seconds)
+            answer = self._run(batch, reference, Time(built, batch.config, limit, again), seconds)
         return _outcome(answer, built)
 
     def _run(self, batch: Batch, reference: tuple[Flavour, str], job: Job, timeout: float) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tilewright.autotune.workload import workload_of
+from tilewright.autotune.workload import Workload, canonical, described
 from tilewright.core.errors import InputError
 from tilewright.core.target import Target
 from tilewright.tensor_ir.ir import Func
@@ -14,7 +14,7 @@ from tilewright.tensor_ir.ir import Func
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """``func`` (not scheduled) at the sizes ``dims``. ``weight``: its share of the model's run time, or how often it
-    is called. ``workload``: SHA-256 of the function without its names, under which its records are kept.
+    is called. ``described``: the function without its names; ``has_own_names``: whether it has others than that.
 
     ``streamed``: positions of parameters that a network reads once an inference, its weights; ``footprint``: bytes of
     all such in the network. A measurement finds them in the caches as far as the network would, no further.
@@ -27,7 +27,8 @@ class Task:
     name: str = ""
     streamed: tuple[int, ...] = ()
     footprint: int = 0
-    workload: str = field(init=False)
+    described: Workload = field(init=False)
+    has_own_names: bool = field(init=False)
 
     def __post_init__(self) -> None:
         missing = [d for d in self.func.dims if d not in self.dims]
@@ -38,4 +39,11 @@ class Task:
             raise InputError(f"task {self.func.name}: streamed: expected positions of inputs, got {outside[0]}")
         if not self.name:
             object.__setattr__(self, "name", self.func.name)
-        object.__setattr__(self, "workload", workload_of(self.func).hash)
+        nameless = canonical(self.func)
+        object.__setattr__(self, "described", described(nameless))
+        object.__setattr__(self, "has_own_names", nameless != self.func)
+
+    @property
+    def workload(self) -> str:
+        """SHA-256 of the function without its names, under which its records are kept."""
+        return self.described.hash

@@ -50,7 +50,12 @@ class Workload:
 
 def workload_of(func: Func) -> Workload:
     """The workload that ``func`` (not scheduled) is."""
-    text = print_func(canonical(func))
+    return described(canonical(func))
+
+
+def described(func: Func) -> Workload:
+    """The workload of a function that has canonical names."""
+    text = print_func(func)
     return Workload(_digest(text), _digest(_NUMBER.sub("#", text)), text)
 
 

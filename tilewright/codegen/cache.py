@@ -12,6 +12,7 @@ import functools
 import hashlib
 import os
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from tilewright.core.target import Target
 
 _SUFFIX = ".o"
 _DIGEST_BYTES = 32
+_TRIMMED = "trimmed"
+"""A file whose time says when the cache was last looked through."""
+_TRIM_SECONDS = 600.0
 
 
 ROOMS = ("core", "tensor_ir", "codegen")
@@ -94,8 +98,23 @@ class ObjectCache:
                 with contextlib.suppress(OSError):
                     temporary.unlink()
 
+    def trim_sometimes(self) -> int:
+        """As :meth:`trim`, unless somebody did that within the last minutes: it looks at every file. Call it after a
+        build."""
+        if self.directory is None:
+            return 0
+        stamp = self.directory / _TRIMMED
+        try:
+            if time.time() - stamp.stat().st_mtime < _TRIM_SECONDS:
+                return 0
+        except OSError:
+            pass
+        with contextlib.suppress(OSError):
+            stamp.touch()
+        return self.trim()
+
     def trim(self) -> int:
-        """Delete the least recently used entries until the limit holds; the number deleted. Call it once a build."""
+        """Delete the least recently used entries until the limit holds; the number deleted."""
         if self.directory is None or not self.directory.is_dir():
             return 0
         entries: list[tuple[float, int, Path]] = []

@@ -45,6 +45,18 @@ def test_least_recently_used_goes_first(tmp_path: Path) -> None:
     assert [cache.get(k) is None for k in keys] == [False, True, False]
 
 
+def test_a_cache_is_not_looked_through_after_every_build(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path, limit_bytes=100)
+    keys = [object_key(str(i), detect_host()) for i in range(3)]
+    deleted = []
+    for k in keys:
+        cache.put(k, bytes(68))
+        deleted.append(cache.trim_sometimes())
+    assert deleted == [0, 0, 0]  # the first look found one entry only
+    os.utime(tmp_path / "trimmed", (0, 0))
+    assert cache.trim_sometimes() == 2
+
+
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ObjectCache(tmp_path / "file" / "below").put(KEY, b"code")
