@@ -242,7 +242,7 @@ class _Judge:
     def give_up(self, lowered: LoweredModel, name: str, whole: Times) -> None:
         """Back to the default for a kernel that made the network slower."""
         h, workload = workload_hashes(lowered)[name], self._own_workloads(lowered).get(name, "")
-        if h != workload:
+        if h != workload and workload in self._by_algorithm:
             self._choose(workload, self._own_algorithm(workload))
         else:
             self._decide(h, whole, False, "network")

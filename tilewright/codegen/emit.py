@@ -1,11 +1,12 @@
 """A function as LLVM IR: the kernel that the runtime calls, and inside it the nests that threads share.
 
 ``void kernel(ptr args, ptr dims, ptr team)`` runs phase after phase. A phase is a run of nests that may go on at
-once: a new one begins between two nests of which at least one is parallel if one writes what the other uses. A serial
-loop around parallel ones is run by the kernel itself, with the phases of its body in each iteration. A phase
-with a parallel loop is handed to the team (:mod:`tilewright.codegen.team`) as ``void phase(ptr args, ptr dims, i64
-chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0
-the other nests. Without a team (null), for other phases, and where it is not worth it
+once: a new one begins between two nests of which at least one is parallel if one writes what the other uses (two that
+only write a buffer share a phase if they write other parts of it, as a peeled loop and its tail do). A serial loop
+around parallel ones is run by the kernel itself, with the phases of its body in each iteration. A phase with a parallel
+loop is handed to the team (:mod:`tilewright.codegen.team`) as ``void phase(ptr args, ptr dims, i64 chunk, i64
+chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0 the other
+nests. Without a team (null), for other phases, and where it is not worth it
 (:mod:`tilewright.tensor_ir.analysis.worth`), the one call is chunk 0 of 1. A team of more chunks than have copies of
 the local buffers in workspaces (:mod:`tilewright.codegen.private`) is not used.
 
@@ -34,6 +35,7 @@ from tilewright.core.intextrema import maximum
 from tilewright.core.target import Target
 from tilewright.tensor_ir.analysis.access import in_place_buffers
 from tilewright.tensor_ir.analysis.prefetching import prefetches
+from tilewright.tensor_ir.analysis.regions import Shapes, write_apart
 from tilewright.tensor_ir.analysis.scopes import parallel_loops_in
 from tilewright.tensor_ir.analysis.streaming import streamed_blocks
 from tilewright.tensor_ir.analysis.worth import worth_of
@@ -90,7 +92,7 @@ def emit_kernel(func: Func, target: Target, symbol: str) -> str:
     nests, allocs = root_nests(func)
     buffers = [*func.params, *(b for b in allocs if b.scope == "global")]
     local = [b for b in allocs if b.scope == "local"]
-    order = _order(nests)
+    order = _order(nests, _shapes(func, allocs))
     phases = _phases_in(order)
     _require_private([list(p.nests) for p in phases], {b.name for b in local})
     pad = vector_pad(func.body)
@@ -144,7 +146,7 @@ def root_nests(func: Func) -> tuple[list[Stmt], list[Buffer]]:
             nests.append(s)
 
     visit(store_empty_inits(func).body)
-    phases = _phases_in(_order(nests))
+    phases = _phases_in(_order(nests, _shapes(func, allocs)))
     uses = [[(_is_parallel_loop(s), set().union(*_uses(s))) for s in p.nests] for p in phases]
     team = {name for phase in uses for parallel, used in phase if parallel for name in used}
     shared = {b.name for b in allocs if sum(any(b.name in used for _, used in p) for p in uses) > 1} - team
@@ -340,13 +342,17 @@ def _calls(item: _Phase | _Steps, table: str, dims: int, judged: Set[int]) -> li
 
 
 # -- nests and threads -----------------------------------------------------------------------------------------------
-def _order(nests: Sequence[Stmt]) -> list[_Phase | _Steps]:
+def _shapes(func: Func, allocs: Sequence[Buffer]) -> Shapes:
+    return {b.name: b.shape for b in (*func.params, *allocs)}
+
+
+def _order(nests: Sequence[Stmt], shapes: Shapes) -> list[_Phase | _Steps]:
     """The phases in the order in which they run, those inside a serial loop as its steps; indices count up."""
     count = itertools.count()
 
     def ordered(stmts: Sequence[Stmt], around: tuple[Loop, ...]) -> list[_Phase | _Steps]:
         out: list[_Phase | _Steps] = []
-        for run in _phases(stmts):
+        for run in _phases(stmts, shapes):
             if isinstance(loop := run[0], Loop) and _is_around_threads(loop):
                 index = next(count)
                 out.append(_Steps(index, loop, around, tuple(ordered(_flat(loop.body), (*around, loop)))))
@@ -373,22 +379,40 @@ def _is_around_threads(s: Stmt) -> bool:
     return not _is_parallel_loop(s) and bool(parallel_loops_in(s))
 
 
-def _phases(nests: Sequence[Stmt]) -> list[list[Stmt]]:
+def _phases(nests: Sequence[Stmt], shapes: Shapes) -> list[list[Stmt]]:
     """Nests in runs such that each needs the one before it to be complete; a loop around parallel ones is alone."""
     phases: list[list[Stmt]] = []
-    pending: list[tuple[bool, set[str], set[str]]] = []
+    pending: list[_Used] = []
     apart = False
     for s in nests:
-        parallel, around = _is_parallel_loop(s), _is_around_threads(s)
-        reads, writes = _uses(s)
-        clash = any((parallel or p) and bool(w & (reads | writes) or writes & r) for p, r, w in pending)
+        around = _is_around_threads(s)
+        used = _Used(s, *_uses(s))
+        clash = any(_clash(p, used, shapes) for p in pending)
         if clash or around or apart or not phases:
             phases.append([])
             pending = []
         phases[-1].append(s)
-        pending.append((parallel, reads, writes))
+        pending.append(used)
         apart = around
     return phases
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """A nest, and the names of the buffers that it reads and writes."""
+
+    nest: Stmt
+    reads: set[str]
+    writes: set[str]
+
+
+def _clash(a: _Used, b: _Used, shapes: Shapes) -> bool:
+    """True if threads may be at work in one of the nests, and one writes what the other uses."""
+    if not (_is_parallel_loop(a.nest) or _is_parallel_loop(b.nest)):
+        return False
+    if a.writes & b.reads or b.writes & a.reads:
+        return True
+    return not all(write_apart(a.nest, b.nest, name, shapes) for name in a.writes & b.writes)
 
 
 def _require_private(phases: list[list[Stmt]], local: set[str]) -> None:

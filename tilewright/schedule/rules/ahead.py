@@ -17,7 +17,6 @@ from tilewright.tensor_ir.analysis.prefetching import KEY, LINE_BYTES, prefetch_
 from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
 from tilewright.tensor_ir.ir import Buffer, loads
 
-_UNKNOWN_TILES = 8
 _MOST = 2.5
 _LONG = 8
 """Scalar operations an element from which a stage takes longer than memory to bring the next row."""
@@ -39,7 +38,7 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
         tiles = 1
         for x in loops_of(s.func, reduction):
             if x.var in found.shared:
-                tiles *= x.extent.value() or _UNKNOWN_TILES
+                tiles *= x.extent.value() or 1  # of unknown rows perhaps one: its only tile then fetches all lines
         wanted = tiles * LINE_BYTES / (panels.dtype.itemsize * int(panels.shape[-1]))
         most = wanted if len(steps) == 1 else min(wanted, _WRITTEN_OUT)
         fitting = [n for n in range(1, extent + 1) if extent % n == 0 and wanted / _MOST <= n <= most]

@@ -61,6 +61,8 @@ _UNROLLS = (1, 2, 3, 4, 8)
 _LATENCY, _PANEL_READ = 4, 0.3
 _TALL = 8
 _UNKNOWN = 64
+_BLOCKS = 4
+"""Blocks of rows for each thread, at least: the threads' chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,9 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     tile = _split(s, reduction, consumer, axes, lanes, target)
     own, shared = _own_order(s, reduction, tile, axes, target)
     ragged = [x for x in tile.row_loops if _is_ragged(s, consumer, x)]
-    order = order_of_loops(s, reduction, tile, own, shared, whole=not ragged)
+    block = 1 if shared else _own_block(s, reduction, consumer, tile, axes, target)
+    order = order_of_loops(s, reduction, tile, own, block, shared, whole=not ragged)
+    ragged = [x for x in order.rows if _is_ragged(s, consumer, x)]
     lanes = choose_lanes(s, reduction, lanes, target)
     s.reorder(*order.loops, *tile.inner)
     own_results = None if ragged or axes.panel is None or not order.outer else partial_results(s, reduction)
@@ -302,7 +306,7 @@ def _decide_height(s: Schedule, reduction: str, extent: int | None, limit: int) 
 
 
 def _tile_height(extent: int | None, limit: int) -> int:
-    """The height with the fewest cycles for all rows: a divisor or equal parts if short, else tall tiles and a rest.
+    """The height with the fewest cycles for all rows: a divisor or about equal parts if short, else tall and a rest.
 
     A step of a tile takes a cycle a row, at least the ``_LATENCY`` of a multiply-add, and ``_PANEL_READ`` cycles more
     because the panel is read once a tile.
@@ -311,14 +315,13 @@ def _tile_height(extent: int | None, limit: int) -> int:
         return limit
     if extent <= limit:
         return max(1, extent)
-    parts = -(-extent // limit)
-    divisors = [h for h in range(max(1, (2 * limit) // 3), limit + 1) if extent % h == 0]
-    even = divisors[-1] if divisors else -(-extent // parts)
 
     def cycles(height: int) -> float:
         tiles = [height] * (extent // height) + [extent % height] * (extent % height > 0)
         return sum(max(_LATENCY, h) + _PANEL_READ for h in tiles)
 
+    heights = range(limit, max(1, (2 * limit) // 3) - 1, -1)
+    even = next((h for h in heights if extent % h == 0), min(heights, key=cycles))
     return limit if extent >= _TALL * limit and cycles(limit) < cycles(even) else even
 
 
@@ -343,6 +346,29 @@ def _own_order(s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, tar
         rows_first = source + weight * (loops[tile.row_loops[-1]] if weight > cache else 1)
         own = "columns" if columns_first <= rows_first else "rows"
     return own, any(b in tile.batch for b in _loops_indexing(s, reduction, operands[-1:]))
+
+
+def _own_block(
+    s: Schedule, reduction: str, consumer: str, tile: TileLoops, axes: TileAxes, target: Target
+) -> int:
+    """Row tiles of a block by default: as many as leave each thread a few blocks of its own and stay in the cache.
+
+    Each thread then has the same rows of every layer of a network: it reads what it wrote itself, and no cache line has
+    to come from another processor. The panels are read by all threads, once a block, so they have to fit in a cache.
+    """
+    block = find_block(s.func, reduction)
+    operands = list(dict.fromkeys(x.buffer for x in loads(block.value) if x.buffer != block.buffer))
+    extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
+    counts = [n for x in (*tile.batch, *tile.row_loops) if (n := extents[x]) is not None]
+    known = len(counts) == len(tile.batch) + len(tile.row_loops) and len(operands) == 2 and axes.panel is not None
+    if target.threads == 1 or not known or _bytes(s, operands[1]) > target.l2_bytes // 2:
+        return 1
+    tiles, height = prod(counts), extents[tile.inner[0]] or target.tile_rows(1)
+    row = widest_itemsize(s.func, reduction) * prod(a.extent.value() or 1 for a in block.axes if a.kind == "reduce")
+    own = 1
+    while tiles >= 2 * own * _BLOCKS * target.threads and 2 * own * height * row <= target.l2_bytes // 2:
+        own *= 2
+    return own
 
 
 def _loops_indexing(s: Schedule, reduction: str, operands: Sequence[str]) -> set[str]:
@@ -446,8 +472,8 @@ def _spread(s: Schedule, block: str, lead: list[str], ragged: list[str], total: 
     ragged = ragged or _symbolic_rows(s, block, lead)
     free = [x for x in lead if x not in ragged]
     worth = is_worth_spreading(total, target)
-    few = bool(ragged) and worth and _count(s, block, free) < 8 * target.threads
-    if few and s.attempt(lambda a: _spread_over_tiles(a, block, lead, ragged, total, target)):
+    shared = _first(s, block, lead) in ragged or _count(s, block, free) < 8 * target.threads
+    if ragged and worth and shared and s.attempt(lambda a: _spread_over_tiles(a, block, lead, ragged, total, target)):
         return
     if ragged and worth and lead != [*free, *ragged]:
         s.attempt(lambda a: a.reorder(*free, *ragged))
@@ -472,18 +498,37 @@ def _spread_over_tiles(
     s: Schedule, block: str, lead: list[str], ragged: list[str], total: float | None, target: Target
 ) -> None:
     """The same where the rows of tiles are shared out too: the partial ones first become a nest of their own."""
-    free = [x for x in lead if x not in ragged]
-    s.reorder(*ragged, *free)
-    before = {b.name for b in all_blocks(s.func)}
-    s.peel(ragged[0])
-    buffer = find_block(s.func, block).buffer
-    tails = [b.name for b in all_blocks(s.func) if b.name not in before and b.buffer == buffer]
-    for name in (block, *tails):
+    rows_first = _first(s, block, lead) in ragged
+    s.reorder(*ragged, *(x for x in lead if x not in ragged))
+    for name in _peeled(s, block, ragged[0], len(lead)):
         loops = [x.var for x in loops_of(s.func, name)][: len(lead)]
-        if lead[0] not in ragged:
+        if not rows_first:
             loops = [*loops[len(ragged) :], *loops[: len(ragged)]]
             s.reorder(*loops)
         parallelize(s, name, loops, total, target)
+
+
+def _first(s: Schedule, block: str, lead: Sequence[str]) -> str:
+    """The outermost of ``lead`` that has more than one step."""
+    loops = {x.var: x for x in loops_of(s.func, block)}
+    return next((x for x in lead if loops[x].extent.value() != 1), lead[0])
+
+
+def _peeled(s: Schedule, block: str, loop: str, depth: int) -> list[str]:
+    """Peel ``loop``, the outermost, and what is partial in its last step: the names of ``block`` in all nests."""
+    before = {b.name for b in all_blocks(s.func)}
+    s.peel(loop)
+    buffer = find_block(s.func, block).buffer
+    names = [block]
+    for tail in [b.name for b in all_blocks(s.func) if b.name not in before and b.buffer == buffer]:
+        loops = [x.var for x in loops_of(s.func, tail)][:depth]
+        partial_one = next((x for x in loops if _is_ragged(s, tail, x)), None)
+        if partial_one is None:
+            names.append(tail)
+        else:
+            s.reorder(partial_one, *(x for x in loops if x != partial_one))
+            names += _peeled(s, tail, partial_one, depth)
+    return names
 
 
 def _count(s: Schedule, block: str, loops: Sequence[str]) -> int:

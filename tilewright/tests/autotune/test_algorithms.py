@@ -14,15 +14,16 @@ from tilewright.algorithms import find_options, other_algorithms, recorded_algor
 from tilewright.autotune.database import JSONDatabase, MemoryDatabase
 from tilewright.autotune.measure import TableMeasurer
 from tilewright.autotune.outcome import Ok
-from tilewright.autotune.records import Choice, from_line, make_record, to_line
+from tilewright.autotune.records import Choice, Verdict, from_line, make_record, to_line
 from tilewright.autotune.space import Space
 from tilewright.autotune.task import Task
 from tilewright.autotune.workload import canonical, workload_of
 from tilewright.codegen.host import detect_host
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.choose_algorithms import algorithms_of, with_algorithms
+from tilewright.in_place import Times, Variant, _Judge
 from tilewright.lowering.plan import lower_graph_to_plan
-from tilewright.tuned import network_of
+from tilewright.tuned import network_of, workload_hashes
 from tilewright.tuning import TuneOptions, prepare, tune_model
 
 HERE = detect_host().with_threads(2)
@@ -132,3 +133,17 @@ def test_tuning_tries_the_algorithms_and_builds_use_what_it_chose() -> None:
     plain = tilewright.compile(conv_model(), threads=2, disabled_pass=["winograd"])
     np.testing.assert_allclose(model.run({"x": x})["y"], plain.run({"x": x})["y"], atol=1e-4)
     assert workload_of(next(iter(prepared.lowered.funcs.values()))).hash in {t.workload for t in prepared.tasks}
+
+
+def test_a_kernel_that_only_another_algorithm_has_is_given_up_alone() -> None:
+    """It made the network slower, and stands where the network without records has no kernel with alternatives."""
+    lowered, other = (lower_graph_to_plan(passed(disabled), HERE) for disabled in ((), ("winograd",)))
+    own = Variant({}, lowered, tilewright.compile(conv_model(), target=HERE))
+    database = MemoryDatabase()
+    judge = _Judge(own, HERE, database, lambda: 1.0)
+    hashes = workload_hashes(other)
+    name = next(n for n, h in hashes.items() if h not in workload_hashes(lowered).values())
+    judge.give_up(other, name, Times(1.1, 1.0))
+    (verdict,) = [x for x in database.lines() if isinstance(x, Verdict)]
+    assert (verdict.workload, verdict.helps, verdict.scope) == (hashes[name], False, "network")
+    assert not [x for x in database.lines() if isinstance(x, Choice)]

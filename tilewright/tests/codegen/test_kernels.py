@@ -419,3 +419,18 @@ def test_a_recurrence_declared_with_two_loops(size: int, threads: int) -> None:
     for n in (0, 1, 4):
         a, x = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((size, size), (n, 3, size)))
         check(s.func, a, x, threads=threads, n=n)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_a_peeled_loop_and_its_tail_are_one_phase(threads: int) -> None:
+    def rows(name: str, first: int, count: int) -> Loop:
+        i = var(name)
+        return Loop(name, const(count), Store("C", (i + first,), add(at("A", i + first), at("A", i))), "parallel")
+
+    def kernel_of(*nests: Loop) -> Func:
+        return Func("f", (buf("A", 24), buf("C", 24)), 1, (), seq(*nests))
+
+    apart, shared = kernel_of(rows("i", 0, 18), rows("t", 18, 6)), kernel_of(rows("i", 0, 18), rows("t", 17, 7))
+    texts = [emit_kernel(f, detect_host(), "kernel") for f in (apart, shared)]
+    assert [t.count("define internal void @chunk") for t in texts] == [1, 2]
+    check(apart, np.arange(24, dtype=np.float32), threads=threads)

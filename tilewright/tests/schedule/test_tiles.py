@@ -7,14 +7,14 @@ import pytest
 
 from tilewright.codegen.kernel import build
 from tilewright.core.dtypes import float32
-from tilewright.core.intexpr import IntLike, ceildiv, var
+from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, var
 from tilewright.core.intextrema import minimum
 from tilewright.core.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import loops_around
 from tilewright.tensor_ir.analysis.worth import worth_of
-from tilewright.tensor_ir.compute import build_func, compute, max_over, op, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.compute import Val, build_func, compute, max_over, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tensor_ir.text import print_func
 from tilewright.tests.schedule.helper import check
@@ -167,6 +167,31 @@ def test_the_order_of_a_product_counts_what_is_read_of_its_operands():
     target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 20, 1 << 23, 1)
     trace = default_trace(build_func("strided", [x, w], [y], [acc]), target).to_text()
     assert '"acc.order", candidates=("columns", "rows"), decision="columns"' in trace
+
+
+@pytest.mark.parametrize("shape", [(400,), (1, 20, 20)], ids=["rows", "an image"])
+def test_each_thread_has_rows_of_its_own_where_the_panels_stay_in_cache(shape: tuple[int, ...]):
+    rows, columns, depth = 400, 64, 32
+    x, w = placeholder("X", (rows, depth), float32), placeholder("W", (columns // 16, depth, 16), float32)
+    k = reduce_axis(depth, "k")
+    acc = compute("acc", (rows, columns // 16, 16), lambda m, no, ni: sum_over(x[m, k] * w[no, k, ni], k))
+
+    def result(*i: IntExpr) -> Val:
+        at = as_expr(0)
+        for p, size in zip(i[:-1], shape, strict=True):
+            at = at * size + p
+        return op("max", acc[at, i[-1] // 16, i[-1] % 16], 0.0)
+
+    func = build_func("product", [x, w], [compute("Y", (*shape, columns), result)], [acc])
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 19, 1 << 23, 2)
+    after = default_trace(func, target).apply(func)
+    nests = [x for x in walk(after.body) if isinstance(x, Loop) and x.kind == "parallel"]
+    assert [x.extent.value() for x in nests] == [8, 2 * 4, 4]  # blocks of 8 tiles of 6 rows; 2 tiles more; 4 rows
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, [int(d) for d in p.shape]).astype(np.float32) for p in (x, w))
+    (got,) = build(after)([a, b], {}, 2)
+    expected = np.maximum(a @ b.transpose(1, 0, 2).reshape(depth, columns), 0)
+    np.testing.assert_array_equal(got.reshape(rows, columns), expected)
 
 
 SOFTMAX = """
