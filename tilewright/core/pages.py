@@ -1,13 +1,74 @@
-"""Memory of mapped files: give back the pages of an array that has been read and will hardly be read again."""
+"""Pages of memory: large ones for what a model reads again and again, and those of mapped files given back.
+
+A page of 4 KiB ends what a processor fetches ahead, and each has to be looked up, in a virtual machine in two tables.
+So what is large asks for pages of 2 MiB (Linux: transparent huge pages; elsewhere nothing changes).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import mmap
+import os
 
 import numpy as np
 
 _PAGE = mmap.PAGESIZE
+_HUGE_PAGE = 2 << 20
+LARGE = 256 << 10
+"""Bytes from which an array gets huge pages, with nothing else in them."""
+_BLOCK = 64 << 20
+_ALIGN = 64
+
+
+def whole_pages(nbytes: int) -> int:
+    """The bytes of the pages that :func:`fresh_pages` gives for ``nbytes``."""
+    unit = _HUGE_PAGE if nbytes >= LARGE else _PAGE
+    return -(-nbytes // unit) * unit
+
+
+def fresh_pages(nbytes: int) -> np.ndarray:
+    """``nbytes`` of zeros (uint8) that begin at a page, with nothing else in their pages. Raises MemoryError."""
+    size = whole_pages(nbytes)
+    huge = nbytes >= LARGE and hasattr(mmap, "MADV_HUGEPAGE")
+    kind = {} if os.name == "nt" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}  # shared pages are never huge
+    try:
+        mapping = mmap.mmap(-1, max(1, size) + (_HUGE_PAGE if huge else 0), **kind)
+    except OSError as e:
+        raise MemoryError(f"{nbytes} bytes: {e}") from e
+    raw = np.frombuffer(mapping, np.uint8)
+    start = -_address(raw) % _HUGE_PAGE if huge else 0
+    if huge:
+        with contextlib.suppress(OSError):  # a kernel without them
+            mapping.madvise(mmap.MADV_HUGEPAGE, start, size)
+    return raw[start : start + nbytes]
+
+
+class Pool:
+    """Memory for the constants of a model: one after the other, each at a multiple of 64 bytes."""
+
+    def __init__(self) -> None:
+        self._free = np.empty(0, np.uint8)
+
+    def place(self, array: np.ndarray) -> np.ndarray:
+        """A copy of ``array`` that cannot be written."""
+        if array.dtype.hasobject or array.nbytes == 0:
+            return array
+        needed = -(-array.nbytes // _ALIGN) * _ALIGN
+        if needed > len(self._free):
+            self._free = fresh_pages(max(needed, _BLOCK))
+        mine, self._free = self._free[:needed], self._free[needed:]
+        out: np.ndarray = np.ndarray(array.shape, array.dtype, mine.data)
+        out[...] = array
+        out.flags.writeable = False
+        return out
+
+
+def trim_heap() -> None:
+    """Give what lies free in the C library's heap back to the system (glibc; elsewhere nothing)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name != "nt" else None
+    if trim is not None:
+        trim(0)
 
 
 def release_pages(array: np.ndarray) -> None:
@@ -20,12 +81,16 @@ def release_pages(array: np.ndarray) -> None:
         return
     whole = np.frombuffer(mapping, np.uint8)
     low, high = np.lib.array_utils.byte_bounds(array)
-    start = low - whole.__array_interface__["data"][0]
+    start = low - _address(whole)
     first = -(-start // _PAGE) * _PAGE
     length = (start + high - low) // _PAGE * _PAGE - first
     if length > 0:
         with contextlib.suppress(OSError, ValueError):
             mapping.madvise(mmap.MADV_DONTNEED, first, length)
+
+
+def _address(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _mapping(array: np.ndarray) -> mmap.mmap | None:

@@ -17,7 +17,7 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
 from tilewright.core.intexpr import IntExpr, as_var, const, var
-from tilewright.core.pages import release_pages
+from tilewright.core.pages import Pool, release_pages, trim_heap
 from tilewright.core.plan import SIZES_DOMAIN, Binding, ControlStep, HostStep, KernelStep, Plan, Slot, SlotKind, Step
 from tilewright.core.target import Target
 from tilewright.graph_ir.early_sizes import ONLY_SHAPES, contents, early_sizes
@@ -45,12 +45,17 @@ class LoweredModel:
     refusals: tuple[FusionRefusal, ...] = ()
 
 
+_SMALL = 1 << 20
+"""Bytes up to which a constant that is used as it is in the file is copied next to those that are packed."""
+
+
 class _Kernels:
-    """Kernel names by function and fusion's refusals, shared by a model and its bodies. ``pack``: see
-    :func:`lower_graph_to_plan`."""
+    """Kernel names by function, fusion's refusals and the memory of constants, shared by a model and its bodies.
+    ``pack``: see :func:`lower_graph_to_plan`."""
 
     def __init__(self, pack: bool) -> None:
         self.pack = pack
+        self.pool = Pool()
         self.refusals: list[FusionRefusal] = []
         self.funcs: dict[str, Func] = {}
         self._names: dict[tuple[Func, tuple[str, ...]], str] = {}
@@ -85,6 +90,8 @@ def lower_graph_to_plan(
     packed: dict[tuple[str, str], np.ndarray] = {}
     assumptions = tuple((a.left, a.right, a.node) for a in graph.assumptions)
     plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group, assumptions).build()
+    if pack:
+        trim_heap()  # what packing used on the way
     return LoweredModel(plan, kernels.funcs, tuple(kernels.refusals))
 
 
@@ -124,7 +131,8 @@ class _PlanBuilder:
         """The slot of a graph constant."""
         if name not in self.slots:
             array = self.graph.constants[name].array
-            self.constants[name] = array
+            small = self.kernels.pack and array.nbytes <= _SMALL
+            self.constants[name] = self.kernels.pool.place(array) if small else array
             self._slot(name, "constant")
         return name
 
@@ -364,7 +372,8 @@ class _PlanBuilder:
         key = (packed.source or "", packed.key)
         if key not in self.packed:
             pack = self.kernels.pack
-            self.packed[key] = packed.evaluate(self.graph.constants) if pack else np.empty(0, np.uint8)
+            content = packed.evaluate(self.graph.constants) if pack else np.empty(0, np.uint8)
+            self.packed[key] = self.kernels.pool.place(content)
             if pack and packed.source is not None and packed.source in self.graph.constants:
                 release_pages(self.graph.constants[packed.source].array)
         array = self.packed[key]

@@ -7,12 +7,16 @@ import math
 
 import numpy as np
 
+from tilewright.core.pages import LARGE, fresh_pages
+
 ALIGN = 64
 _NOTHING = ctypes.c_char * 0
 
 
 def aligned_empty(nbytes: int) -> np.ndarray:
-    """A fresh uint8 array of ``nbytes`` whose address is a multiple of 64."""
+    """A fresh uint8 array of ``nbytes`` whose address is a multiple of 64; a large one in pages of its own."""
+    if nbytes >= LARGE:
+        return fresh_pages(nbytes)
     raw = np.empty(nbytes + ALIGN, np.uint8)
     skip = -address(raw) % ALIGN
     return raw[skip : skip + nbytes]
