@@ -114,7 +114,7 @@ def _row_block(
     """
     extents = [find_loop(s.func, x).extent.value() for x in chain]
     sizes = _equal_blocks(extents) if whole else _uneven_blocks(extents)
-    options = spread_out(sizes)
+    options = [1, *spread_out(sizes)]
     default = max((n for n in options if n <= own), default=1)
     size = choose_number(s, f"{reduction}.row_block", options, default)
     if size == 1:
@@ -148,7 +148,8 @@ def _uneven_blocks(extents: Sequence[int | None]) -> dict[int, tuple[int, int]]:
     *around, extent = extents
     if extent is None or any(n != 1 for n in around):
         return {}
-    return {d: (len(around), d) for d in _UNEVEN if 2 * d <= extent}
+    sizes = {*_UNEVEN, *(-(-extent // n) for n in (2, 3, 4))}
+    return {d: (len(around), d) for d in sizes if 1 < d < extent}
 
 
 def _column_block(s: Schedule, reduction: str, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -63,6 +63,8 @@ _TALL = 8
 _UNKNOWN = 64
 _BLOCKS = 4
 """Blocks of rows for each thread, at least: the threads' chunks."""
+_PARTS = 2
+"""Parts of an operand that is too large for the cache; the panels come from memory once for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,8 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     block = 1 if shared else _own_block(s, reduction, consumer, tile, axes, target)
     order = order_of_loops(s, reduction, tile, own, block, shared, whole=not ragged)
     ragged = [x for x in order.rows if _is_ragged(s, consumer, x)]
+    if not {*order.rows} <= {*tile.batch, *tile.row_loops}:
+        ragged = ragged[:1]  # the blocks; what is partial in the last one stays in it
     lanes = choose_lanes(s, reduction, lanes, target)
     s.reorder(*order.loops, *tile.inner)
     own_results = None if ragged or axes.panel is None or not order.outer else partial_results(s, reduction)
@@ -351,22 +355,28 @@ def _own_order(s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, tar
 def _own_block(
     s: Schedule, reduction: str, consumer: str, tile: TileLoops, axes: TileAxes, target: Target
 ) -> int:
-    """Row tiles of a block by default: as many as leave each thread a few blocks of its own and stay in the cache.
+    """Row tiles of a block by default, 1 for no blocks.
 
-    Each thread then has the same rows of every layer of a network: it reads what it wrote itself, and no cache line has
-    to come from another processor. The panels are read by all threads, once a block, so they have to fit in a cache.
+    Where the panels fit in the second-level cache, as many as leave each thread a few blocks of its own: it then has
+    the same rows of every layer of a network, reads what it wrote itself, and no cache line has to come from another
+    processor. Where they do not, and the operand does not either, a part of it that does: it would come from the last
+    cache again for each panel, and that is shared with others.
     """
     block = find_block(s.func, reduction)
     operands = list(dict.fromkeys(x.buffer for x in loads(block.value) if x.buffer != block.buffer))
     extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
     counts = [n for x in (*tile.batch, *tile.row_loops) if (n := extents[x]) is not None]
     known = len(counts) == len(tile.batch) + len(tile.row_loops) and len(operands) == 2 and axes.panel is not None
-    if target.threads == 1 or not known or _bytes(s, operands[1]) > target.l2_bytes // 2:
+    if target.threads == 1 or not known:
         return 1
-    tiles, height = prod(counts), extents[tile.inner[0]] or target.tile_rows(1)
+    tiles, height, cache = prod(counts), extents[tile.inner[0]] or target.tile_rows(1), target.l2_bytes
+    if _bytes(s, operands[1]) > cache // 2:
+        source = _bytes_read(s, block, operands[0])
+        is_large = source > cache // 2 and source // _PARTS <= cache * 3 // 4
+        return -(-tiles // _PARTS) if is_large and tiles >= _TALL * _PARTS else 1
     row = widest_itemsize(s.func, reduction) * prod(a.extent.value() or 1 for a in block.axes if a.kind == "reduce")
     own = 1
-    while tiles >= 2 * own * _BLOCKS * target.threads and 2 * own * height * row <= target.l2_bytes // 2:
+    while tiles >= 2 * own * _BLOCKS * target.threads and 2 * own * height * row <= cache // 2:
         own *= 2
     return own
 
@@ -515,20 +525,17 @@ def _first(s: Schedule, block: str, lead: Sequence[str]) -> str:
 
 
 def _peeled(s: Schedule, block: str, loop: str, depth: int) -> list[str]:
-    """Peel ``loop``, the outermost, and what is partial in its last step: the names of ``block`` in all nests."""
+    """Peel ``loop``, the outermost, and where it stands what is partial in its last step: ``block`` in both nests."""
     before = {b.name for b in all_blocks(s.func)}
     s.peel(loop)
     buffer = find_block(s.func, block).buffer
-    names = [block]
-    for tail in [b.name for b in all_blocks(s.func) if b.name not in before and b.buffer == buffer]:
+    tails = [b.name for b in all_blocks(s.func) if b.name not in before and b.buffer == buffer]
+    for tail in tails:
         loops = [x.var for x in loops_of(s.func, tail)][:depth]
-        partial_one = next((x for x in loops if _is_ragged(s, tail, x)), None)
-        if partial_one is None:
-            names.append(tail)
-        else:
-            s.reorder(partial_one, *(x for x in loops if x != partial_one))
-            names += _peeled(s, tail, partial_one, depth)
-    return names
+        ragged = next((x for x in loops if _is_ragged(s, tail, x)), None)
+        if ragged is not None:
+            s.peel(ragged)
+    return [block, *tails]
 
 
 def _count(s: Schedule, block: str, loops: Sequence[str]) -> int:

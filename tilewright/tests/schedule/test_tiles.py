@@ -186,12 +186,25 @@ def test_each_thread_has_rows_of_its_own_where_the_panels_stay_in_cache(shape: t
     target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 19, 1 << 23, 2)
     after = default_trace(func, target).apply(func)
     nests = [x for x in walk(after.body) if isinstance(x, Loop) and x.kind == "parallel"]
-    assert [x.extent.value() for x in nests] == [8, 2 * 4, 4]  # blocks of 8 tiles of 6 rows; 2 tiles more; 4 rows
+    assert [x.extent.value() for x in nests] == [8, 4]  # blocks of 8 tiles of 6 rows; panels, for the 16 other rows
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, [int(d) for d in p.shape]).astype(np.float32) for p in (x, w))
     (got,) = build(after)([a, b], {}, 2)
     expected = np.maximum(a @ b.transpose(1, 0, 2).reshape(depth, columns), 0)
     np.testing.assert_array_equal(got.reshape(rows, columns), expected)
+
+
+@pytest.mark.parametrize("rows", [128, 197, 131])
+def test_an_operand_too_large_for_the_cache_is_read_in_parts(rows: int):
+    func = packed_matmul(rows, 288, 448)
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 18, 1 << 23, 2)
+    after = default_trace(func, target).apply(func)
+    parts = [x for x in walk(after.body) if isinstance(x, Loop) and x.kind == "parallel"]
+    assert [x.extent.value() for x in parts] == [18, 18]  # all panels for each half of the rows
+    rng = np.random.default_rng(0)
+    a, bp = rng.integers(-3, 4, (rows, 448)).astype(np.float32), rng.integers(-3, 4, (18, 448, 16)).astype(np.float32)
+    (got,) = build(after)([a, bp, np.zeros(288, np.float32)], {}, 2)
+    np.testing.assert_array_equal(got, np.maximum(a @ bp.transpose(1, 0, 2).reshape(448, 288), 0))
 
 
 SOFTMAX = """
