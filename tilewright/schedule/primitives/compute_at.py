@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.core.intbounds import Ranges, is_nonneg, simplify, upper_bound
-from tilewright.core.intexpr import ZERO, IntExpr, const
+from tilewright.core.intexpr import ZERO, FloorDiv, IntExpr, Mod, const
 from tilewright.core.intextrema import maximum, minimum
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt, require_no_threads
 from tilewright.schedule.moves import (
@@ -236,6 +236,8 @@ def _region(
         return clipped(ZERO, extent - 1, extent, ranges)
     low, high = (simplify(e, ranges) for e in box)
     whole = extent.value()
+    if whole is not None and any(_divides_by_unknown(e) for e in (low, high)):
+        return clipped(ZERO, extent - 1, extent, ranges)
     top = upper_bound(high, ranges)
     if low == 0 and whole is not None and top is not None:
         lanes = last and whole <= FULL_LANES and top > 0 and 2 * (top + 1) >= whole
@@ -245,6 +247,11 @@ def _region(
     if whole_tiles and size is not None and is_nonneg(extent - low - size, ranges):
         high = low + size - 1
     return clipped(low, high, extent, ranges)
+
+
+def _divides_by_unknown(e: IntExpr) -> bool:
+    """True for a division that stood inside a loop, and would be by zero where that loop has no steps."""
+    return any(isinstance(a, (FloorDiv, Mod)) and not a.args[1].is_const for a in e.atoms())
 
 
 def _reads_memory(e: IntExpr) -> bool:

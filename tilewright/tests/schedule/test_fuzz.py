@@ -22,6 +22,11 @@ def test_a_random_trace_is_refused_or_right(first: int) -> None:
         run(seed)
 
 
+def test_a_part_of_nothing_divides_by_no_size_of_zero() -> None:
+    """compute_at of a stage that a fused loop of m*2 steps reads, with m = 0: the part's extent divided by m."""
+    run(22745)
+
+
 def test_every_primitive_has_a_generator() -> None:
     assert set(GENERATORS) == set(PRIMITIVES)
 
