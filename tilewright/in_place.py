@@ -230,7 +230,7 @@ class _Judge:
         own_workloads = self._own_workloads(lowered)
         for name, h in workload_hashes(lowered).items():
             workload = own_workloads.get(name, "")
-            if h != workload and workload in self._by_algorithm:
+            if self._is_other_algorithm(h, workload):
                 seconds = self._by_algorithm[workload]
                 own = seconds[self._own_algorithm(workload)]
                 t = self.times.get(h)
@@ -242,7 +242,7 @@ class _Judge:
     def give_up(self, lowered: LoweredModel, name: str, whole: Times) -> None:
         """Back to the default for a kernel that made the network slower."""
         h, workload = workload_hashes(lowered)[name], self._own_workloads(lowered).get(name, "")
-        if h != workload and workload in self._by_algorithm:
+        if self._is_other_algorithm(h, workload):
             self._choose(workload, self._own_algorithm(workload))
         else:
             self._decide(h, whole, False, "network")
@@ -274,6 +274,10 @@ class _Judge:
         return self.clock() if before is None else max(self.clock(), math.nextafter(before, math.inf))
 
     # -- who is who ------------------------------------------------------------------------------------------------
+    def _is_other_algorithm(self, workload: str, own: str) -> bool:
+        """True if ``workload`` stands where the network without records has ``own``, with another algorithm."""
+        return workload != own and own in self._by_algorithm
+
     def _nodes_of(self, workload: str) -> list[str]:
         return [n for n in self.own.algorithms if self._own_hashes[self._own_nodes[n]] == workload]
 

@@ -18,7 +18,7 @@ _HUGE_PAGE = 2 << 20
 LARGE = 256 << 10
 """Bytes from which an array gets huge pages, with nothing else in them."""
 _BLOCK = 64 << 20
-_ALIGN = 64
+ALIGN = 64
 
 
 def whole_pages(nbytes: int) -> int:
@@ -54,7 +54,7 @@ class Pool:
         """A copy of ``array`` that cannot be written."""
         if array.dtype.hasobject or array.nbytes == 0:
             return array
-        needed = -(-array.nbytes // _ALIGN) * _ALIGN
+        needed = -(-array.nbytes // ALIGN) * ALIGN
         if needed > len(self._free):
             self._free = fresh_pages(max(needed, _BLOCK))
         mine, self._free = self._free[:needed], self._free[needed:]

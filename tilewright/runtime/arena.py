@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.core.intexpr import IntExpr
+from tilewright.core.pages import ALIGN
 from tilewright.core.plan import Plan, Slot, root_slot, step_slots
-
-ALIGN = 64
 
 
 @dataclass(frozen=True, slots=True)

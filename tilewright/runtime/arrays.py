@@ -7,9 +7,8 @@ import math
 
 import numpy as np
 
-from tilewright.core.pages import LARGE, fresh_pages
+from tilewright.core.pages import ALIGN, LARGE, fresh_pages
 
-ALIGN = 64
 _NOTHING = ctypes.c_char * 0
 
 

@@ -115,7 +115,7 @@ def _row_block(
     extents = [find_loop(s.func, x).extent.value() for x in chain]
     sizes = _equal_blocks(extents) if whole else _uneven_blocks(extents)
     options = [1, *spread_out(sizes)]
-    default = max((n for n in options if n <= own), default=1)
+    default = max(n for n in options if n <= own)
     size = choose_number(s, f"{reduction}.row_block", options, default)
     if size == 1:
         return tuple(chain), ()
