@@ -1,8 +1,14 @@
 """Winograd's minimal filtering algorithms for 3x3 kernels: the matrices, and how much rounding they cost.
 
-``Y = A^T [(G g G^T) * (B^T d B)] A``: a tile of ``tile x tile`` outputs from a patch of ``tile + 2`` inputs a side, one
-product for each position of the patch instead of nine for each output. Sources: Winograd, Arithmetic Complexity of
-Computations (1980); Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (2015), whose matrices these are.
+``Y = A^T [(G g G^T) * (B^T d B)] A``: a tile of ``tile x tile`` outputs from a patch of ``(tile - 1) * stride + 3``
+inputs a side, one product for each position of the patch instead of nine for each output. Sources: Winograd, Arithmetic
+Complexity of Computations (1980); Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (2015), whose
+matrices those of stride 1 are.
+
+With stride 2 the outputs are the sum of two filters of stride 1: the outer two weights over the inputs at even places,
+and the middle one over those at odd places. The first is a minimal filter of two taps (at the points 0, 1, -1, 2 and
+infinity for four outputs), the second one product an output: (5 + 4)^2 = 81 products for 16 outputs instead of 144, or
+25 for 4 instead of 36.
 """
 
 from __future__ import annotations
@@ -19,9 +25,11 @@ _CHANNELS = 16
 
 @dataclass(frozen=True, slots=True)
 class Winograd:
-    """One algorithm. ``tile``: outputs a side; ``g``, ``b_t``, ``a_t``: the matrices G, B^T and A^T."""
+    """One algorithm. ``tile``: outputs a side; ``stride``: inputs from output to output; ``g``, ``b_t``, ``a_t``: the
+    matrices G, B^T and A^T."""
 
     tile: int
+    stride: int
     g: Matrix
     b_t: Matrix
     a_t: Matrix
@@ -29,18 +37,20 @@ class Winograd:
     @property
     def patch(self) -> int:
         """Inputs, and products, a side."""
-        return self.tile + 2
+        return (self.tile - 1) * self.stride + 3
 
 
 WINOGRAD: dict[str, Winograd] = {
     "winograd2": Winograd(
         2,
+        1,
         ((1.0, 0.0, 0.0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0.0, 0.0, 1.0)),
         ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
         ((1, 1, 1, 0), (0, 1, -1, -1)),
     ),
     "winograd4": Winograd(
         4,
+        1,
         (
             (1 / 4, 0.0, 0.0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6), (1 / 24, 1 / 12, 1 / 6),
             (1 / 24, -1 / 12, 1 / 6), (0.0, 0.0, 1.0),
@@ -50,6 +60,31 @@ WINOGRAD: dict[str, Winograd] = {
             (0, 2, -1, -2, 1, 0), (0, 4, 0, -5, 0, 1),
         ),
         ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
+    ),
+    "winograd2_stride2": Winograd(
+        2,
+        2,
+        ((1.0, 0.0, 0.0), (1.0, 0.0, 1.0), (0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (0.0, 1.0, 0.0)),
+        ((1, 0, -1, 0, 0), (0, 0, 1, 0, 0), (0, 0, -1, 0, 1), (0, 1, 0, 0, 0), (0, 0, 0, 1, 0)),
+        ((1, 1, 0, 1, 0), (0, 1, 1, 0, 1)),
+    ),
+    "winograd4_stride2": Winograd(
+        4,
+        2,
+        (
+            (1 / 2, 0.0, 0.0), (-1 / 2, 0.0, -1 / 2), (-1 / 6, 0.0, 1 / 6), (1 / 6, 0.0, 1 / 3), (0.0, 0.0, 1.0),
+            *((0.0, 1.0, 0.0),) * 4,
+        ),
+        (
+            (2, 0, -1, 0, -2, 0, 1, 0, 0), (0, 0, -2, 0, -1, 0, 1, 0, 0), (0, 0, 2, 0, -3, 0, 1, 0, 0),
+            (0, 0, -1, 0, 0, 0, 1, 0, 0), (0, 0, 2, 0, -1, 0, -2, 0, 1),
+            (0, 1, 0, 0, 0, 0, 0, 0, 0), (0, 0, 0, 1, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 1, 0, 0, 0),
+            (0, 0, 0, 0, 0, 0, 0, 1, 0),
+        ),
+        (
+            (1, 1, 1, 1, 0, 1, 0, 0, 0), (0, 1, -1, 2, 0, 0, 1, 0, 0), (0, 1, 1, 4, 0, 0, 0, 1, 0),
+            (0, 1, -1, 8, 1, 0, 0, 0, 1),
+        ),
     ),
 }  # fmt: skip
 
@@ -77,6 +112,7 @@ def estimated_error(w: np.ndarray, algorithm: Winograd) -> float:
     products = np.moveaxis(v, (2, 3), (0, 1)) @ u.transpose(2, 3, 1, 0)
     got = a @ np.moveaxis(products, (0, 1), (2, 3)) @ a.T
     windows = np.lib.stride_tricks.sliding_window_view(d.astype(np.float64), (3, 3), axis=(2, 3))
+    windows = windows[:, :, :: algorithm.stride, :: algorithm.stride]
     want = np.einsum("tchwij,ocij->tohw", windows, some.astype(np.float64), optimize=True)
     scale = np.sqrt(np.mean(want * want, axis=(0, 2, 3), keepdims=True))
     error = np.abs(got - want) / np.where(scale == 0.0, 1.0, scale)

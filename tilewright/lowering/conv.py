@@ -370,15 +370,16 @@ def _winograd(ctx: LowerContext, shape: ConvShape, dtype: DType, algorithm: str)
     read the last row and column again instead, for results that nobody reads.
     """
     known = WINOGRAD.get(algorithm)
-    plain = shape.kernel == (3, 3) and shape.groups == 1 and {*shape.strides, *shape.dilations} == {1}
-    if known is None or not plain or ctx.constants[1] is None:
+    plain = shape.kernel == (3, 3) and shape.groups == 1 and {*shape.dilations} == {1}
+    if known is None or not plain or {*shape.strides} != {known.stride} or ctx.constants[1] is None:
         raise ctx.unsupported(f"algorithm {algorithm!r} for this convolution")
     if dtype != dtypes.float32:
         raise ctx.unsupported(f"algorithm {algorithm!r} in {dtype}")
     grid = TileGrid.of(shape.batch, shape.out_spatial, known.tile)
-    reach = [t * known.tile + 2 for t in (grid.rows, grid.columns)]
+    reach = [(t * known.tile - 1) * known.stride + 3 for t in (grid.rows, grid.columns)]
     sides = zip(reach, shape.pads_begin, shape.spatial, shape.pads_end, strict=True)
-    whole = dataclasses.replace(shape, pads_end=tuple(r - b - s if r.is_const else e for r, b, s, e in sides))
+    missing = [r - b - s if r.is_const else e for r, b, s, e in sides]
+    whole = dataclasses.replace(shape, pads_end=tuple(const(0) if (m.value() or 0) < 0 else m for m in missing))
     padded = padded_input(ctx, whole, dtype)
     sizes = [b + s + e for b, s, e in zip(whole.pads_begin, whole.spatial, whole.pads_end, strict=True)]
 

@@ -1,7 +1,8 @@
 """Winograd's convolutions F(2x2, 3x3) and F(4x4, 3x3): fewer products, at the price of transforms and of rounding.
 
-An output tile of ``m x m`` comes from an input patch of ``(m + 2) x (m + 2)``: ``Y = A^T [(G g G^T) * (B^T d B)] A``,
-where the product in the middle is one matrix product over the channels for each of the ``(m + 2)^2`` positions. Stages:
+An output tile of ``m x m`` comes from an input patch of ``(m + 2) x (m + 2)``, or ``2m + 1`` a side where the stride is
+2: ``Y = A^T [(G g G^T) * (B^T d B)] A``, where the product in the middle is one matrix product over the channels for
+each of the positions of the patch. Stages:
 ``row`` and ``V`` (``B^T d B``, a pass for each side), ``M`` (the products, over weights that are transformed and packed
 at build time), ``Z`` and ``Y`` (``A^T M A``, likewise). The matrices are in :mod:`tilewright.core.winograd`.
 """
@@ -44,7 +45,33 @@ def _after_4(m: Sequence[Val]) -> list[Val]:
     return [m[0] + sum1 + sum2, diff1 + diff2 * 2, sum1 + sum2 * 4, m[5] + diff1 + diff2 * 8]
 
 
-PASSES: dict[str, tuple[Pass, Pass]] = {"winograd2": (_before_2, _after_2), "winograd4": (_before_4, _after_4)}
+def _before_2_stride_2(d: Sequence[Val]) -> list[Val]:
+    return [d[0] - d[2], d[2], d[4] - d[2], d[1], d[3]]
+
+
+def _after_2_stride_2(m: Sequence[Val]) -> list[Val]:
+    return [m[0] + m[1] + m[3], m[1] + m[2] + m[4]]
+
+
+def _before_4_stride_2(d: Sequence[Val]) -> list[Val]:
+    e, far, near = d[0::2], d[6] - d[2], d[6] - d[4]
+    return [far + (e[0] - e[2]) * 2, near - e[1] * 2, near - (e[2] - e[1]) * 2, far, e[4] - e[2] - far * 2, *d[1::2]]
+
+
+def _after_4_stride_2(m: Sequence[Val]) -> list[Val]:
+    total, difference = m[1] + m[2], m[1] - m[2]
+    return [
+        m[0] + total + m[3] + m[5], difference + m[3] * 2 + m[6], total + m[3] * 4 + m[7],
+        difference + m[3] * 8 + m[4] + m[8],
+    ]  # fmt: skip
+
+
+PASSES: dict[str, tuple[Pass, Pass]] = {
+    "winograd2": (_before_2, _after_2),
+    "winograd4": (_before_4, _after_4),
+    "winograd2_stride2": (_before_2_stride_2, _after_2_stride_2),
+    "winograd4_stride2": (_before_4_stride_2, _after_4_stride_2),
+}
 """One-dimensional passes ``B^T`` and ``A^T`` of each algorithm, with the fewest operations."""
 
 
@@ -70,10 +97,11 @@ def transformed_product(
     """``acc(n, c, (h, w))`` of the 3x3 convolution of ``read(n, c, (h, w))``, defined on all of the patches."""
     algorithm = WINOGRAD[name]
     (before, after), m, size = PASSES[name], algorithm.tile, algorithm.patch
+    step = m * algorithm.stride
 
     def row(p: IntExpr, b: IntExpr, i: IntExpr, c: IntExpr) -> Val:
         n, r, q = unflatten(p, (grid.rows, grid.columns))
-        return _one_of(i, before([read(n, c, (r * m + a, q * m + b)) for a in range(size)]))
+        return _one_of(i, before([read(n, c, (r * step + a, q * step + b)) for a in range(size)]))
 
     def both(i: IntExpr, j: IntExpr, p: IntExpr, c: IntExpr) -> Val:
         return _one_of(j, before([rows[p, b, i, c] for b in range(size)]))

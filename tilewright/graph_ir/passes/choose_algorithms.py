@@ -33,7 +33,8 @@ _IMAGE = 224
 
 _WEIGHT_LOAD = 20
 _TRANSFORM = 12
-"""Times in multiply-adds: a weight that comes from memory; both transforms, per element of a patch and channel."""
+"""Times in multiply-adds: a weight that comes from memory; both transforms, per element of a patch and channel (half of
+it where the stride is two: about half of the elements are only copied)."""
 
 
 def choose_algorithms(graph: Graph, ctx: PassContext) -> Graph:
@@ -76,7 +77,10 @@ def algorithms_of(graph: Graph, disabled: Collection[str] = ()) -> dict[str, tup
         conv = _eligible(graph, node, ctx)
         if conv is None or not conv.is_worth_trying():
             continue
-        names = [n for n in WINOGRAD if not _is_disabled(n, disabled) and _error(graph, ctx, node, n, errors) <= LIMIT]
+        names = [
+            n for n in conv.algorithms()
+            if not _is_disabled(n, disabled) and _error(graph, ctx, node, n, errors) <= LIMIT
+        ]  # fmt: skip
         if names:
             out[node.name] = (DIRECT, *names)
     return out
@@ -106,9 +110,10 @@ def _error(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Conv:
-    """A convolution with a choice: its weight, and the result's batch, height and width."""
+    """A convolution with a choice: its weight and stride, and the result's batch, height and width."""
 
     weight: np.ndarray
+    stride: int
     batch: int
     height: int
     width: int
@@ -119,6 +124,10 @@ class _Conv:
         products = 9 * ic * oc * self.batch * self.height * self.width
         return bool(min(ic, oc) >= _MIN_CHANNELS and products >= _MIN_MULTIPLIES)
 
+    def algorithms(self) -> dict[str, Winograd]:
+        """Those of its stride."""
+        return {name: a for name, a in WINOGRAD.items() if a.stride == self.stride}
+
     def by_time(self) -> list[str]:
         """Algorithms that should be faster than the direct one, fastest first."""
         if not self.is_worth_trying():
@@ -126,27 +135,28 @@ class _Conv:
         oc, ic = self.weight.shape[:2]
         pixels = self.batch * self.height * self.width
         direct = 9 * ic * oc * (pixels + _WEIGHT_LOAD)
-        times = {name: self._time(a) for name, a in WINOGRAD.items()}
+        times = {name: self._time(a) for name, a in self.algorithms().items()}
         return sorted((name for name, t in times.items() if t < direct), key=lambda name: times[name])
 
     def _time(self, a: Winograd) -> float:
         oc, ic = self.weight.shape[:2]
         tiles = self.batch * -(-self.height // a.tile) * -(-self.width // a.tile)
         products = ic * oc * (tiles + _WEIGHT_LOAD)
-        return float(a.patch**2 * (products + _TRANSFORM * tiles * (ic + oc)))
+        return float(a.patch**2 * (products + _TRANSFORM // a.stride * tiles * (ic + oc)))
 
 
 def _eligible(graph: Graph, node: Node, ctx: PassContext) -> _Conv | None:
     """What there is to choose from; None where only the direct way is possible."""
     if node.op != "Conv" or node.domain not in ("", "ai.onnx") or node.attr("data_layout") != "NHWC":
         return None
-    ones = (int_attr(node, "group", 1), *(ints_attr(node, "strides") or ()), *(ints_attr(node, "dilations") or ()))
+    ones = (int_attr(node, "group", 1), *(ints_attr(node, "dilations") or ()))
+    strides = set(ints_attr(node, "strides") or (1,))
     w, y = ctx.array(graph, node.inputs[1]), graph.values[node.outputs[0]]
     shape = tensor_shape(y)
-    if w is None or w.shape[2:] != (3, 3) or set(ones) != {1} or shape is None or len(shape) != 4:
+    if w is None or w.shape[2:] != (3, 3) or set(ones) != {1} or len(strides) != 1 or shape is None or len(shape) != 4:
         return None
     sizes = _assumed(shape)
-    return _Conv(w, *sizes) if sizes is not None and y.dtype == dtypes.float32 else None
+    return _Conv(w, min(strides), *sizes) if sizes is not None and y.dtype == dtypes.float32 else None
 
 
 def _assumed(shape: Shape) -> tuple[int, int, int] | None:

@@ -21,7 +21,9 @@ SIZES = (
 )  # fmt: skip
 
 
-def model(channels: Sequence[int], shape: Sequence[int | str], pads: Sequence[int] = (1, 1, 1, 1)) -> onnx.ModelProto:
+def model(
+    channels: Sequence[int], shape: Sequence[int | str], pads: Sequence[int] = (1, 1, 1, 1), stride: int = 1
+) -> onnx.ModelProto:
     """3x3 convolutions in a row with bias and ReLU; the last result is added to what went into the last one, if they
     agree."""
     rng = np.random.default_rng(3)
@@ -31,10 +33,11 @@ def model(channels: Sequence[int], shape: Sequence[int | str], pads: Sequence[in
         w = rng.standard_normal((oc, ic, 3, 3)).astype(np.float32) / np.float32(3 * ic**0.5)
         constants += [numpy_helper.from_array(w, f"w{k}")]
         constants += [numpy_helper.from_array(rng.standard_normal(oc).astype(np.float32), f"b{k}")]
-        nodes.append(helper.make_node("Conv", [value, f"w{k}", f"b{k}"], [f"c{k}"], f"conv{k}", pads=list(pads)))
+        attrs = {"pads": list(pads), "strides": [stride] * 2}
+        nodes.append(helper.make_node("Conv", [value, f"w{k}", f"b{k}"], [f"c{k}"], f"conv{k}", **attrs))
         nodes.append(helper.make_node("Relu", [f"c{k}"], [f"r{k}"], f"relu{k}"))
         before, value = value, f"r{k}"
-    same = channels[-1] == channels[-2] and sum(pads) == 4
+    same = channels[-1] == channels[-2] and sum(pads) == 4 and stride == 1
     nodes.append(helper.make_node("Add", [value, before if same else value], ["y"], "sum"))
     n, h, w_ = shape
     graph = helper.make_graph(
@@ -67,6 +70,17 @@ def test_any_size_of_image_and_batch(channels: tuple[int, ...], threads: int) ->
     proto = model(channels, ("n", "h", "w"))
     assert algorithms(proto) == ["winograd4"] * (len(channels) - 1)
     require_agreement(proto, SIZES, threads)
+
+
+@pytest.mark.parametrize("pads", [(1, 1, 1, 1), (0, 0, 1, 1)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_other_pixel(pads: tuple[int, ...], threads: int) -> None:
+    proto = model((16, 24, 32), ("n", "h", "w"), pads, stride=2)
+    assert algorithms(proto) == ["winograd4_stride2"] * 2
+    sizes = [(n, h, w) for n, h, w in SIZES if min(h, w) >= 5]
+    require_agreement(proto, sizes, threads)
+    for n, h, w in sizes[1:]:
+        require_agreement(model((16, 24, 32), (n, h, w), pads, stride=2), [(n, h, w)], threads)
 
 
 @pytest.mark.parametrize("shape", [("n", 13, 22), (1, "h", 20), (2, 18, "w")])

@@ -15,7 +15,7 @@ def test_the_matrices_compute_a_convolution(name: str) -> None:
     d, g = rng.standard_normal((a.patch, a.patch)), rng.standard_normal((1, 1, 3, 3))
     b_t, a_t = np.asarray(a.b_t, np.float64), np.asarray(a.a_t, np.float64)
     got = a_t @ (transformed_weight(g, a)[0, 0] * (b_t @ d @ b_t.T)) @ a_t.T
-    windows = np.lib.stride_tricks.sliding_window_view(d, (3, 3))
+    windows = np.lib.stride_tricks.sliding_window_view(d, (3, 3))[:: a.stride, :: a.stride]
     np.testing.assert_allclose(got, (windows * g).sum((2, 3)), rtol=1e-12, atol=1e-12)
 
 
@@ -24,6 +24,8 @@ def test_larger_tiles_lose_more() -> None:
     small, large = (estimated_error(w, WINOGRAD[n]) for n in ("winograd2", "winograd4"))
     assert 1e-8 < small < 1e-5
     assert small < large < 1e-4
+    small, strided = (estimated_error(w, WINOGRAD[n]) for n in ("winograd2_stride2", "winograd4_stride2"))
+    assert 1e-8 < small < strided < large
 
 
 def test_each_channel_is_measured_by_itself() -> None:

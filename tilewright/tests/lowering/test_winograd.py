@@ -18,6 +18,8 @@ def conv(algorithm: str, x: tuple[Dim, ...], oc: int, bias: bool = True, **attrs
     b = GraphBuilder("g")
     name = b.input("x", "float32", x)
     last = attrs.setdefault("data_layout", "NHWC") == "NHWC"
+    if algorithm in WINOGRAD:
+        attrs.setdefault("strides", (WINOGRAD[algorithm].stride,) * 2)
     w = rng.standard_normal((oc, int(str(x[-1 if last else 1])), 3, 3)).astype(np.float32)
     rest = [rng.standard_normal(oc).astype(np.float32)] if bias else []
     return b.build(b.op("Conv", name, w, *rest, algorithm=algorithm, **attrs))
@@ -68,6 +70,12 @@ def test_symbolic_sizes(algorithm: str, shape: tuple[Dim, ...], pads: tuple[int,
     require_twin(graph, {"x": rng.standard_normal(at).astype(np.float32)}, env, tolerance=1e-4)
 
 
+def test_an_operand_that_ends_with_a_row_nobody_reads_is_not_copied() -> None:
+    graph = conv("winograd2_stride2", (1, 10, 10, 4), 4)
+    assert "padded" not in print_func(lower(graph).func)
+    require_twin(graph, feed(graph), tolerance=1e-4)
+
+
 def test_an_operand_of_symbolic_size_is_not_copied() -> None:
     low = lower(conv("winograd4", ("n", "h", "w", 3), 4))
     assert "padded" not in print_func(low.func)
@@ -85,6 +93,7 @@ def test_weights_are_transformed_at_build_time() -> None:
     ("shape", "attrs", "message"),
     [
         ((1, 8, 8, 4), {"strides": (2, 2)}, "algorithm 'winograd4' for this convolution"),
+        ((1, 8, 8, 4), {"strides": (1, 2)}, "algorithm 'winograd4' for this convolution"),
         ((1, 8, 8, 4), {"dilations": (2, 2)}, "algorithm 'winograd4' for this convolution"),
     ],
 )

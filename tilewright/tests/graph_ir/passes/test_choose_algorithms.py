@@ -46,6 +46,14 @@ def test_few_pixels_and_many_channels_take_the_smaller_weights() -> None:
     assert chosen(conv((1, 7, 7, 256), weight(256, 256, 3, 3))) == "winograd2"
 
 
+def test_a_stride_of_two_has_algorithms_of_its_own() -> None:
+    assert chosen(conv((1, 56, 56, 32), strides=(2, 2))) == "winograd4_stride2"
+    assert chosen(conv((1, 28, 28, 256), weight(256, 256, 3, 3), strides=(2, 2))) == "winograd2_stride2"
+    assert chosen(conv((1, 14, 14, 512), weight(512, 512, 3, 3), strides=(2, 2))) == "direct"  # the weights are larger
+    strided = conv((1, 56, 56, 32), strides=(2, 2))
+    assert set(algorithms_of(strided)[strided.nodes[0].name]) == {"direct", "winograd2_stride2", "winograd4_stride2"}
+
+
 def test_symbolic_sizes_count_as_one_image_of_usual_size() -> None:
     assert chosen(conv(("n", 28, 28, 32))) == "winograd4"
     assert chosen(conv(("n", 7, 7, 256), weight(256, 256, 3, 3))) == "winograd2"
@@ -75,12 +83,12 @@ def test_the_algorithms_that_may_be_chosen_instead() -> None:
 @pytest.mark.parametrize(
     "graph",
     [
-        conv(strides=(2, 2)), conv(dilations=(2, 2)), conv(w=weight(32, 16, 3, 3), group=2),
-        conv(w=weight(32, 32, 5, 5)),
+        conv(strides=(3, 3)), conv((1, 56, 56, 32), strides=(1, 2)), conv(dilations=(2, 2)),
+        conv(w=weight(32, 16, 3, 3), group=2), conv(w=weight(32, 32, 5, 5)),
         conv((1, 32, 28, 28), data_layout="NCHW"), conv(("n", 3, 3, 32)),
         conv((1, 112, 112, 3), weight(64, 3, 3, 3)), conv((1, 5, 5, 64), weight(64, 64, 3, 3)),
     ],
-    ids=["stride", "dilation", "group", "kernel", "layout", "batch", "channels", "small"],
+    ids=["stride", "strides", "dilation", "group", "kernel", "layout", "batch", "channels", "small"],
 )  # fmt: skip
 def test_others_stay_direct(graph: Graph) -> None:
     assert chosen(graph) == "direct"
