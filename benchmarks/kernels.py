@@ -3,10 +3,11 @@
 
     python benchmarks/kernels.py [NAME ...] [--json OUT.json]
 
-Each kernel is compiled as a model of one operator with the default schedule and timed inside its entry function, the
-best of several runs. Arithmetic is compared with the peak of dependent-free multiply-adds, reading with a sum over a
-large array, moving with numpy's copy of one (bytes read plus bytes written). The arithmetic of a convolution is that
-of its definition, also where Winograd's algorithm needs less. The machine should be otherwise idle.
+Each kernel is compiled as a model of one operator with the default schedule and timed inside its entry function.
+Arithmetic is compared with the peak of dependent-free multiply-adds, reading with a sum over a large array, moving with
+numpy's copy of one (bytes read plus bytes written). The arithmetic of a convolution is that of its definition, also
+where Winograd's algorithm needs less. Kernels and limits take turns, several rounds of a few runs each, and the best of
+each counts, because a shared machine has spells in which everything is slower. It should be otherwise idle.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import functools
 import json
+import math
 import sys
-import time
+import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +31,9 @@ import tilewright
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.codegen.host import detect_host
 
-_RUNS = 12
+_ROUNDS = 8
+_RUNS = 4
+"""A round."""
 _COPY_BYTES = 128 << 20
 _BANK = 16
 """Weights of the matrix-vector product: together several times the last-level cache."""
@@ -57,9 +62,12 @@ def main() -> int:
     args = p.parse_args()
     _keep_pages()
     chosen = [c for c in _cases() if not args.names or any(n in c.name for n in args.names)]
-    limits = _limits()
-    taken = [_kernel_seconds(c) for c in chosen]
-    limits = {k: max(v, limits[k]) for k, v in _limits().items()}  # the clock is not the same all the time
+    runs = [_prepared(c) for c in chosen]
+    limits: dict[str, float] = {}
+    taken = [math.inf] * len(runs)
+    for _ in range(_ROUNDS):
+        limits = {k: max(v, limits.get(k, 0.0)) for k, v in _limits().items()}
+        taken = [min(t, *(run() for _ in range(_RUNS))) for t, run in zip(taken, runs, strict=True)]
     print(", ".join(f"{k} {v / 1e9:.1f} G/s" for k, v in limits.items()))
     rows = []
     print(f"{'kernel':<28} {'us':>9} {'G/s':>7} {'limit':>6} {'%':>5} {'target':>6}")
@@ -111,6 +119,7 @@ def _node(op: str, shape: Sequence[int], **attrs: object) -> ModelProto:
     return _model([helper.make_node(op, ["x"], ["y"], **attrs)], shape, ["y"])
 
 
+@functools.cache
 def _weights(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
@@ -147,13 +156,16 @@ def _reduced(rows: int, length: int, axis: int) -> ModelProto:
 
 
 # -- measuring -------------------------------------------------------------------------------------------------------
-def _kernel_seconds(c: Case) -> float:
-    """The least time of the model's kernels that do the work: layout changes at its ends are not the kernel's."""
+def _prepared(c: Case) -> Callable[[], float]:
+    """A run of the case: seconds of the kernels that do the work, and not of layout changes at its ends."""
     model = tilewright.compile(c.model(), threads=1, disabled_pass=c.disabled, progress=False)
     x = _weights(*c.feed)
-    kernels = model.profile({"x": x}, runs=_RUNS).kernels
-    named = [k.seconds for k in kernels if "transpose" not in k.kernel] or [k.seconds for k in kernels]
-    return sum(named)
+
+    def run() -> float:
+        kernels = model.profile({"x": x}, runs=1).kernels
+        return sum([k.seconds for k in kernels if "transpose" not in k.kernel] or [k.seconds for k in kernels])
+
+    return run
 
 
 def _limits() -> dict[str, float]:
@@ -170,16 +182,7 @@ def _keep_pages() -> None:
 
 def _copy_rate() -> float:
     source, out = np.ones(_COPY_BYTES // 4, np.float32), np.zeros(_COPY_BYTES // 4, np.float32)
-    return 2 * _COPY_BYTES / _best(lambda: np.copyto(out, source), 8)
-
-
-def _best(run: Callable[[], object], runs: int) -> float:
-    best = float("inf")
-    for _ in range(runs):
-        start = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - start)
-    return best
+    return 2 * _COPY_BYTES / min(timeit.repeat(lambda: np.copyto(out, source), number=1, repeat=_RUNS))
 
 
 if __name__ == "__main__":
