@@ -44,14 +44,14 @@ def lower_softmax(c: LowerContext) -> tuple[Tensor, ...]:
     x, out = c.input(0), c.output()
     axis = normal_axis(c.attr_int("axis", -1), x.ndim, c.where)
     _, exps, total = softmax_stages(c, x, axis)
-    return (
-        compute(
-            c.name("softmax"),
-            x.shape,
-            lambda *i: (exps[i] / total[at_reduced(i, (axis,))]).cast(out.dtype),
-            axis_names=axis_names(x.ndim),
-        ),
-    )
+    one = constant(1.0, total.dtype)
+    names = axis_names(x.ndim)
+    share = c.stage(compute(c.name("softmax_share"), total.shape, lambda *i: one / total[i], axis_names=names))
+
+    def body(*i: IntExpr) -> Val:
+        return (exps[i] * share[at_reduced(i, (axis,))]).cast(out.dtype)
+
+    return (compute(c.name("softmax"), x.shape, body, axis_names=names),)
 
 
 def lower_log_softmax(c: LowerContext) -> tuple[Tensor, ...]:
