@@ -19,6 +19,7 @@ from tilewright.build import Kernel, build_kernels
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.host import parse_target
 from tilewright.codegen.team import team_code
+from tilewright.core.collector import paused_collector
 from tilewright.core.errors import InputError
 from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan
 from tilewright.core.target import Target
@@ -104,7 +105,7 @@ def compile(  # noqa: A001
     """
     clock = _Clock()
     chosen = _with_threads(parse_target(target), threads)
-    with Progress(progress) as bar:
+    with Progress(progress) as bar, paused_collector():
         bar.say("import")
         graph = from_onnx(model, input_shapes, is_taken)
         verify_graph(graph)
@@ -164,7 +165,7 @@ def compile(  # noqa: A001
         lambda n: measure_peaks(chosen, n),
         tuned.tuning,
     )
-    return CompiledModel(plan, code, Crew(chosen.threads, team_code()), info, library)
+    return CompiledModel(plan, code, Crew(chosen.threads, team_code(objects)), info, library)
 
 
 class _Clock:

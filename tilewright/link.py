@@ -6,11 +6,10 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from tilewright.build import Kernel
-from tilewright.codegen.cache import ObjectCache, object_key
+from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.entry import EntryStep, emit_entry, entry_imports
-from tilewright.codegen.jit import Library, compile_object
+from tilewright.codegen.jit import Library, cached_object
 from tilewright.codegen.repeat import repeat_text
-from tilewright.core.errors import InternalError
 from tilewright.core.plan import ControlStep, KernelStep, Plan, Segment, segments
 from tilewright.core.target import Target
 from tilewright.runtime.executor import PlanCode
@@ -28,10 +27,10 @@ def link_plan(
     objects: dict[str, bytes] = {k.symbol: k.code for k in kernels.values()}
     for text, symbol in entries.values():
         if symbol not in objects:
-            objects[symbol] = _object(text, target, cache)
+            objects[symbol] = cached_object(text, target, 1, cache)
     exports = {symbol for _, symbol in entries.values()}
     if any(isinstance(s, ControlStep) and s.op != "If" for s in _control_steps(plan)):
-        objects[_REPEAT] = _object(repeat_text(_REPEAT, target), target, cache)
+        objects[_REPEAT] = cached_object(repeat_text(_REPEAT, target), target, 1, cache)
         exports.add(_REPEAT)
     library = Library(objects.values(), exports, entry_imports())
     addresses = {k: library.addresses[s] for k, (_, s) in entries.items()}
@@ -76,15 +75,3 @@ def _entry(steps: tuple[KernelStep, ...], kernels: Mapping[str, Kernel], target:
     digest = hashlib.sha256(repr((calls, target.legality_key())).encode()).hexdigest()[:24]
     symbol = f"entry_{digest}"
     return emit_entry(symbol, calls, target), symbol
-
-
-def _object(text: str, target: Target, cache: ObjectCache | None) -> bytes:
-    key = object_key(text, target, opt=1)
-    code = cache.get(key) if cache is not None else None
-    if code is None:
-        code = compile_object(text, target, opt=1)
-        if cache is not None:
-            cache.put(key, code)
-    if not code:
-        raise InternalError("the entry function compiled to nothing")
-    return code

@@ -17,6 +17,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from tilewright.codegen.cache import ObjectCache, object_key
 from tilewright.core.errors import InternalError, TargetError
 from tilewright.core.target import Target
 
@@ -46,6 +47,17 @@ def compile_object(text: str, target: Target, opt: int = 3) -> bytes:
     """Object code of an LLVM IR module, optimised at level ``opt``."""
     machine, module = _optimised(text, target, opt)
     return _emit(machine, module)
+
+
+def cached_object(text: str, target: Target, opt: int, cache: ObjectCache | None) -> bytes:
+    """The same, kept in ``cache``."""
+    key = object_key(text, target, opt)
+    code = cache.get(key) if cache is not None else None
+    if code is None:
+        code = compile_object(text, target, opt)
+        if cache is not None:
+            cache.put(key, code)
+    return code
 
 
 def assembly_text(text: str, target: Target, opt: int = 3) -> str:

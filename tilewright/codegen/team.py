@@ -25,12 +25,13 @@ spins; 64 epoch, 72 chunk function, 80 its args, 88 its dims; 128 chunks done; 1
 from __future__ import annotations
 
 import ctypes
-import functools
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.host import detect_host
-from tilewright.codegen.jit import Library, compile_object
+from tilewright.codegen.jit import Library, cached_object
 from tilewright.core.target import Target
 
 _POLLS = 512
@@ -51,14 +52,25 @@ class TeamCode:
     library: Library
 
 
-@functools.cache
-def team_code() -> TeamCode:
-    """The code for this process; it stays loaded, because workers never leave it."""
+_lock = threading.Lock()
+_loaded: list[TeamCode] = []
+
+
+def team_code(cache: ObjectCache | None = None) -> TeamCode:
+    """The code for this process; it stays loaded, because workers never leave it. ``cache``: where the object code is
+    kept for other processes."""
+    with _lock:
+        if not _loaded:
+            _loaded.append(_load(cache))
+        return _loaded[0]
+
+
+def _load(cache: ObjectCache | None) -> TeamCode:
     host = detect_host()
     process = ctypes.CDLL(None)
     imports = {n: ctypes.cast(getattr(process, n), ctypes.c_void_p).value or 0 for n in _IMPORTS}
     names = ("team_parallel_for", "team_worker", "team_initialize", "team_stop")
-    library = Library([compile_object(team_text(host), host, 2)], names, imports)
+    library = Library([cached_object(team_text(host), host, 2, cache)], names, imports)
     parallel_for, worker, initialize, stop = (library.addresses[n] for n in names)
     return TeamCode(parallel_for, worker, initialize, stop, library)
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.codegen import jit
 from tilewright.codegen.cache import ObjectCache, object_key, sources_version
 from tilewright.codegen.host import detect_host
+from tilewright.codegen.jit import cached_object
 from tilewright.core.config import Config, from_environment
 from tilewright.core.errors import TilewrightError
 
@@ -22,6 +24,15 @@ def test_hit_and_miss(tmp_path: Path) -> None:
     cache.put(KEY, b"code")
     assert cache.get(KEY) == b"code"
     assert [p.name for p in (tmp_path / "c" / KEY[:2]).iterdir()] == [KEY[2:] + ".o"]
+
+
+def test_an_object_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, host, cache = "define void @f() { ret void }", detect_host(), ObjectCache(tmp_path)
+    code = cached_object(text, host, 2, cache)
+    assert code == cached_object(text, host, 2, None)
+    monkeypatch.setattr(jit, "compile_object", lambda *_: b"again")
+    assert cached_object(text, host, 2, cache) == code
+    assert cached_object(text, host, 1, cache) == b"again"
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"x" * 40])
