@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.codegen.builder import Value
@@ -11,6 +11,7 @@ from tilewright.codegen.digits import CountedLoop
 from tilewright.codegen.expressions import evaluate
 from tilewright.codegen.flatten import BufferInfo
 from tilewright.codegen.intrinsics import call_intrinsic
+from tilewright.codegen.joined import copies_of, joined_nest, joined_values
 from tilewright.codegen.llvm_types import memory_type
 from tilewright.codegen.memory import any_lane, prefetch, store
 from tilewright.codegen.register_use import fills_registers
@@ -86,6 +87,8 @@ class StatementEmitter:
             call_intrinsic(ctx, self.func, s)
         elif s.kind == "vectorized" and not self.parts and self._goes_in_lanes(s):
             self._vectorized(s, extent)
+        elif s.kind == "unrolled" and not self.parts and (nest := joined_nest(s)) and self._goes_in_lanes(nest[1]):
+            self._joined(*nest)
         elif s.kind == "unrolled" or (s.kind == "vectorized" and self.parts):
             self._unrolled(s, extent)
         elif extent == 1:
@@ -145,6 +148,24 @@ class StatementEmitter:
         code.branch_if(more.text, head, after, remark)
         indexer.pop()
         code.start(after)
+
+    def _joined(self, unrolled: Sequence[Loop], vectorized: Loop, block: Block) -> None:
+        """Copies of a block that computes a long function, several at once."""
+        ctx = self.ctx
+        for x in (*unrolled, vectorized):
+            ctx.indexer.ranges.setdefault(x.var, loop_range(x.extent))
+        flat = ctx.flattener.store(block)
+        lanes = Lanes(vectorized.var, vectorized.extent.value() or 0)
+        for copies in copies_of(unrolled):
+            values = joined_values(ctx, flat, lanes, copies)
+            ctx.streaming = block.name in self.streamed
+            for at, value in zip(copies, values, strict=True):
+                ctx.indexer.env.update(at)
+                ctx.lanes = lanes
+                store(ctx, flat.buffer, flat.offset, value)
+            ctx.lanes, ctx.streaming = None, False
+        for x in unrolled:
+            del ctx.indexer.env[x.var]
 
     def _unrolled(self, s: Loop, extent: int | str) -> None:
         code = self.ctx.code

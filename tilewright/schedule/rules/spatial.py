@@ -24,14 +24,10 @@ from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.past_cache import stream_if_large
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
-from tilewright.tensor_ir.ir import Op, walk_expr
-from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
 _VECTORS = 4
 _VECTOR_COUNTS = (1, 2, 4, 8)
 _ROW_COUNTS = (1, 2, 4, 8)
-_LONG = 12
-"""Arithmetic operations of a function from which it is more than a processor looks ahead at once."""
 
 
 def spatial_rule(s: Schedule, block: str, target: Target) -> bool:
@@ -147,8 +143,7 @@ def vector_loop(s: Schedule, block: str, names: list[str]) -> str:
 def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: int = _VECTORS) -> str | None:
     """Split ``loop`` into an outer loop, an unrolled one and vector lanes; returns the outer loop's name.
 
-    A loop that fits in one vector becomes the lanes as it is (returns None). Where each operation waits for the one
-    before, the vectors of a step become one, so that their operations alternate: exp takes 0.8 of the time.
+    A loop that fits in one vector becomes the lanes as it is (returns None).
     """
     lanes = target.lanes(widest_itemsize(s.func, block))
     extent = next(x.extent.value() for x in loops_of(s.func, block) if x.var == loop)
@@ -163,8 +158,6 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
         count //= 2
     count = whole_vectors(s, loop, count, lanes)
     count = int(s.sample_categorical(f"{block}.vectors", _VECTOR_COUNTS, count))
-    if count > 1 and _is_long_chain(s, block) and extent is not None and extent % (count * lanes) == 0:
-        lanes, count = count * lanes, 1
     if count > 1:
         outer, middle, inner = s.split(loop, (None, count, lanes))
         s.vectorize(inner)
@@ -173,11 +166,6 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
     outer, inner = s.split(loop, (None, lanes))
     s.vectorize(inner)
     return outer
-
-
-def _is_long_chain(s: Schedule, block: str) -> bool:
-    operations = (x.name for x in walk_expr(find_block(s.func, block).value) if isinstance(x, Op))
-    return any(SCALAR_OPS[name].flops >= _LONG for name in operations)
 
 
 def whole_vectors(s: Schedule, loop: str, count: int, lanes: int) -> int:
