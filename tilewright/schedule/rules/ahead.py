@@ -75,7 +75,7 @@ def row_to_fetch(s: Schedule, stage: str, target: Target) -> str | None:
 
 
 def fetch_next_row(s: Schedule, buffer: str, loop: str) -> None:
-    """Annotate ``loop``, a step of which works on one line of ``buffer``, if the next row can be fetched from it."""
+    """Annotate ``loop``, a step of which works on a pair of lines of ``buffer``, if the next row can be fetched."""
     found = find_loop(s.func, loop)
     if found.kind == "serial" and prefetch_of(s.func, found, buffer) is not None:
         s.annotate(loop, KEY, buffer)

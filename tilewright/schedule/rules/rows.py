@@ -102,14 +102,14 @@ def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[st
 
 
 def _vectorize_stage(s: Schedule, stage: str, above: int, target: Target) -> None:
-    """A stage of a row in vectors; one that fetches the next row takes a line a step."""
+    """A stage of a row in vectors; one that fetches the next row takes a pair of lines a step."""
     buffer = row_to_fetch(s, stage, target)
     if buffer is None or not s.sample_categorical(f"{stage}.ahead", (0, 1), 1):
         vectorize_inner(s, stage, above, target)
         return
     itemsize = find_buffer(s.func, buffer).dtype.itemsize
     line = max(1, LINE_BYTES // (itemsize * target.lanes(widest_itemsize(s.func, stage))))
-    vectorize_inner(s, stage, above, target, vectors=line)
+    vectorize_inner(s, stage, above, target, vectors=2 * line)
     fetch_next_row(s, buffer, s.loops(stage)[above])
 
 

@@ -85,6 +85,8 @@ def prefetch_of(func: Func, loop: Loop, buffer: str) -> Prefetch | None:
         return None
     here = at.substitute({s.var: 0 for s in (*within, loop, *inside)})
     line = max(1, LINE_BYTES // known[buffer].dtype.itemsize)
+    if not share and not within and (own := stride(at, loop.var, ranges)) is not None:
+        line = max(line, own.value() or 0)
     ahead = position * line
     if not all(s.extent.is_const for s in share):
         ahead = minimum(ahead, step - line)
