@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tilewright.graph_ir.passes.base import Exactness
@@ -138,6 +140,34 @@ def _batchnorm_as_affine(m: Match) -> str:
     return m.op("Add", scaled, m.const(b.reshape(dims), like="x"))
 
 
+_PIXELS_A_CHANNEL = 16
+"""An element of a weight that is scaled and packed when the model runs costs as much as so many of the input."""
+
+
+def _scales_weights(m: Match) -> str | None:
+    """Asks for a 1x1 convolution whose input is scaled by one number a channel, fewer weights than the input has
+    elements, and one image, as each has a scale of its own."""
+    node, x, s, w = m.node("dot"), m.shape("x"), m.shape("s"), m.shape("w")
+    if x is None or s is None or w is None or node.attr("data_layout", "NCHW") != "NCHW" or not m.dtype("w").is_float:
+        return NOT_HERE
+    sizes, scales, kernel = ([d.value() for d in shape] for shape in (x, s, w[2:]))
+    ones = [1] * len(kernel)
+    if kernel != ones or int_attr(node, "group", 1) != 1 or scales != [1, w[1].value(), *ones] or len(sizes) != len(w):
+        return NOT_HERE
+    out_channels, pixels = w[0].value() or 0, math.prod(d or 0 for d in sizes[2:])
+    if sizes[0] != 1 or pixels <= 1:
+        return NOT_HERE
+    if pixels < _PIXELS_A_CHANNEL * out_channels:
+        return f"to scale {out_channels} weights a channel takes longer than {pixels} pixels"
+    return None
+
+
+def _scale_weights(m: Match) -> str:
+    node = m.node("dot")
+    bias = [b for b in node.inputs[2:3] if b]
+    return m.op("Conv", m["x"], m.op("Mul", m["w"], m["s"]), *bias, **dict(node.attrs))
+
+
 _BN = (C("scale"), C("shift"), C("mean"), C("var"))
 
 RULES: tuple[Rule, ...] = (
@@ -178,5 +208,17 @@ BATCHNORM_AS_AFFINE: tuple[Rule, ...] = (
         _batchnorm_as_affine,
         _spatial,
         Exactness.REASSOCIATING,
+    ),
+)
+
+WEIGHTS_AT_RUN_TIME: tuple[Rule, ...] = (
+    Rule(
+        "scale_of_input_into_weight",
+        "Conv(Mul(x, s), w, b) --> Conv(x, Mul(w, s), b), s one number a channel (squeeze and excite), w 1x1",
+        P("Conv", P("Mul", "x", "s"), C("w"), rest=True, at="dot"),
+        _scale_weights,
+        _scales_weights,
+        Exactness.REASSOCIATING,
+        exclusive=True,
     ),
 )

@@ -38,6 +38,7 @@ RULES: dict[str, Rule] = {
         norms.RULES,
         scales.RULES,
         scales.BATCHNORM_AS_AFFINE,
+        scales.WEIGHTS_AT_RUN_TIME,
         products.RULES,
         row_views.RULES,
         attention.RULES,

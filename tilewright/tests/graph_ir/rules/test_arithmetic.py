@@ -40,6 +40,13 @@ def image(b: GraphBuilder) -> str:
     return b.input("x", "float32", ("n", 4, 7, 5))
 
 
+def excited(b: GraphBuilder, size: int, w: np.ndarray, *bias: np.ndarray, images: int = 1) -> str:
+    """A convolution of an image whose four channels are scaled by what the model computes."""
+    x = b.input("x", "float32", (images, 4, size, size))
+    gate = b.op("Sigmoid", b.op("GlobalAveragePool", x))
+    return b.op("Conv", b.op("Mul", gate, x), w, *bias)
+
+
 def gelu_erf(b: GraphBuilder, form: int) -> str:
     x = x2(b)
     gate = b.op(
@@ -137,6 +144,16 @@ FIRES: list[tuple[tuple[str, ...], Build, list[str]]] = [
     (("scale_into_conv",), lambda b: b.op("Mul", b.op("Conv", image(b), rand(6, 4, 3, 3)), f(0.5)), ["Conv"]),
     (("shift_into_conv",), lambda b: b.op("Add", b.op("Conv", image(b), rand(6, 4, 3, 3)), rand(1, 6, 1, 1)), ["Conv"]),
     (("batchnorm_as_affine",), lambda b: batchnorm(b, image(b), 4), ["Mul", "Add"]),
+    (
+        ("scale_of_input_into_weight",),
+        lambda b: excited(b, 10, rand(6, 4, 1, 1), rand(6)),
+        ["GlobalAveragePool", "Sigmoid", "Mul", "Conv"],
+    ),
+    (
+        ("scale_of_input_into_weight",),
+        lambda b: excited(b, 10, rand(6, 4, 1, 1)),
+        ["GlobalAveragePool", "Sigmoid", "Mul", "Conv"],
+    ),
     (("gemm_bias",), lambda b: b.op("Gemm", x2(b), rand(5, 6), rand(5), transB=1), ["MatMul", "Add"]),
     (
         ("gemm_bias",),
@@ -227,6 +244,9 @@ STAYS: list[tuple[str, Build, str]] = [
         "also used elsewhere",
     ),
     ("scale_into_conv", lambda b: b.op("Mul", b.op("Conv", image(b), rand(6, 4, 3, 3)), rand(1, 6, 5, 3)), ""),
+    ("scale_of_input_into_weight", lambda b: excited(b, 9, rand(6, 4, 1, 1)), "takes longer than 81 pixels"),
+    ("scale_of_input_into_weight", lambda b: excited(b, 10, rand(6, 4, 3, 3)), ""),
+    ("scale_of_input_into_weight", lambda b: excited(b, 10, rand(6, 4, 1, 1), images=2), ""),
     ("scale_after_matmul_left", lambda b: b.op("MatMul", b.op("Mul", x2(b), rand(6)), rand(6, 5)), "not one number"),
     (
         "matmul_of_rows",
