@@ -1,7 +1,7 @@
 """Fair timing of several ways to do the same thing: interleaved blocks, raw samples kept.
 
-Contenders take turns in blocks, so that a slow spell of the machine hits all of them. The first runs of a block are not
-counted: caches are cold then, and the thread pool of the one before may still be spinning.
+Contenders take turns in blocks, so that a slow spell of the machine hits all of them. A block begins when the threads
+of the one before have gone to sleep, and its first runs are not counted, because caches are cold then.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ import numpy as np
 from tilewright.autotune.steadiness import STORED, Steadiness
 
 _BLOCKS = 8
-_SETTLE_SECONDS = 0.05
-"""For so long the threads of the one before may wait for work on the processors: onnxruntime's do so for 40 ms."""
+_WARM_SECONDS = 0.02
+_NAP_SECONDS = 0.002
+_QUIET_NAPS = 2
+_QUIET_SHARE = 0.1
+_LONGEST_WAIT = 0.5
 _MIN_BLOCK_RUNS = 3
 
 
@@ -67,7 +70,8 @@ def interleave(
 def _settled_block(
     run: Callable[[], object], clock: Callable[[], float], share: float, count: int | None
 ) -> list[float]:
-    end = clock() + _SETTLE_SECONDS
+    wait_for_idle_threads()
+    end = clock() + _WARM_SECONDS
     run()
     while clock() < end:
         run()
@@ -78,3 +82,20 @@ def _settled_block(
         run()
         out.append(clock() - start)
     return out
+
+
+def wait_for_idle_threads(
+    clock: Callable[[], float] = time.perf_counter,
+    used: Callable[[], float] = time.process_time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Sleep until no other thread of this process computes, for half a second at most. ``used``: its processor seconds.
+
+    Pools of threads wait for their next work on the processors: onnxruntime's for 35 ms on an idle machine, for 85
+    where somebody else wants the processors as well, which is what the next contender would do.
+    """
+    end, quiet = clock() + _LONGEST_WAIT, 0
+    while quiet < _QUIET_NAPS and clock() < end:
+        start, before = clock(), used()
+        sleep(_NAP_SECONDS)
+        quiet = quiet + 1 if used() - before < _QUIET_SHARE * (clock() - start) else 0

@@ -1,4 +1,4 @@
-"""Per-channel scales and shifts folded into the weights of the convolution or product before them."""
+"""Per-channel scales and shifts folded into the weights of the convolution or product next to them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from tilewright.graph_ir.passes.base import Exactness
 from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, P, Rule, fixed_shape, int_attr
 
 _CONVS = ("Conv", "ConvTranspose")
+_PIXELS_A_CHANNEL = 16
+"""An element of a weight that is scaled and packed when the model runs costs as much as so many of the input."""
 
 
 def _batchnorm_terms(m: Match) -> tuple[np.ndarray, np.ndarray]:
@@ -138,10 +140,6 @@ def _batchnorm_as_affine(m: Match) -> str:
     dims = (-1,) + (1,) * (rank - 2) if rank > 1 else (-1,)
     scaled = m.op("Mul", m["x"], m.const(k.reshape(dims), like="x"))
     return m.op("Add", scaled, m.const(b.reshape(dims), like="x"))
-
-
-_PIXELS_A_CHANNEL = 16
-"""An element of a weight that is scaled and packed when the model runs costs as much as so many of the input."""
 
 
 def _scales_weights(m: Match) -> str | None:

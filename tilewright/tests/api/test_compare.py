@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.autotune.compare import Samples, interleave
+import pytest
+
+from tilewright.autotune.compare import Samples, interleave, wait_for_idle_threads
 
 
 class _Clock:
@@ -37,6 +39,17 @@ def test_time_is_shared() -> None:
     clock = _Clock()
     taken = interleave({"a": clock.contender("a", 0.01), "b": clock.contender("b", 0.1)}, seconds=8.0, clock=clock)
     assert len(taken["a"].seconds) > 5 * len(taken["b"].seconds)
+
+
+@pytest.mark.parametrize(("busy", "waited"), [(0.0, 0.004), (0.08, 0.084), (9.0, 0.5)])
+def test_threads_that_wait_on_a_processor_are_waited_for(busy: float, waited: float) -> None:
+    clock = _Clock()
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    wait_for_idle_threads(clock, lambda: min(clock.now, busy), sleep)
+    assert clock.now == pytest.approx(waited, abs=0.002)
 
 
 def test_percentiles() -> None:
