@@ -65,10 +65,13 @@ def _old_bias(m: Match) -> np.ndarray | None:
     return np.broadcast_to(array.astype(np.float64).reshape(-1) * float(beta), (n,))  # type: ignore[arg-type]
 
 
+def _is_plain(m: Match) -> bool:
+    """Floating-point weights and the layout of ONNX."""
+    return m.dtype("w").is_float and m.node("dot").attr("data_layout", "NCHW") == "NCHW"
+
+
 def _foldable(m: Match) -> str | None:
-    if not m.dtype("w").is_float:
-        return NOT_HERE
-    if m.node("dot").attr("data_layout", "NCHW") != "NCHW":
+    if not _is_plain(m):
         return NOT_HERE
     if _old_bias(m) is None:
         return "the bias is not one constant number a channel"
@@ -142,25 +145,24 @@ def _batchnorm_as_affine(m: Match) -> str:
     return m.op("Add", scaled, m.const(b.reshape(dims), like="x"))
 
 
-def _scales_weights(m: Match) -> str | None:
+def _excited(m: Match) -> str | None:
     """Asks for a 1x1 convolution whose input is scaled by one number a channel, fewer weights than the input has
     elements, and one image, as each has a scale of its own."""
-    node, x, s, w = m.node("dot"), m.shape("x"), m.shape("s"), m.shape("w")
-    if x is None or s is None or w is None or node.attr("data_layout", "NCHW") != "NCHW" or not m.dtype("w").is_float:
+    x, s, w = m.shape("x"), m.shape("s"), m.array("w").shape
+    if x is None or s is None or not _is_plain(m) or int_attr(m.node("dot"), "group", 1) != 1:
         return NOT_HERE
-    sizes, scales, kernel = ([d.value() for d in shape] for shape in (x, s, w[2:]))
-    ones = [1] * len(kernel)
-    if kernel != ones or int_attr(node, "group", 1) != 1 or scales != [1, w[1].value(), *ones] or len(sizes) != len(w):
+    sizes, scales, ones = [d.value() for d in x], [d.value() for d in s], [1] * (len(w) - 2)
+    if list(w[2:]) != ones or scales != [1, w[1], *ones] or sizes[:2] != [1, w[1]] or len(sizes) != len(w):
         return NOT_HERE
-    out_channels, pixels = w[0].value() or 0, math.prod(d or 0 for d in sizes[2:])
-    if sizes[0] != 1 or pixels <= 1:
+    out_channels, pixels = w[0], math.prod(d or 0 for d in sizes[2:])
+    if pixels <= 1:
         return NOT_HERE
     if pixels < _PIXELS_A_CHANNEL * out_channels:
         return f"to scale {out_channels} weights a channel takes longer than {pixels} pixels"
     return None
 
 
-def _scale_weights(m: Match) -> str:
+def _excite_weight(m: Match) -> str:
     node = m.node("dot")
     bias = [b for b in node.inputs[2:3] if b]
     return m.op("Conv", m["x"], m.op("Mul", m["w"], m["s"]), *bias, **dict(node.attrs))
@@ -214,8 +216,8 @@ WEIGHTS_AT_RUN_TIME: tuple[Rule, ...] = (
         "scale_of_input_into_weight",
         "Conv(Mul(x, s), w, b) --> Conv(x, Mul(w, s), b), s one number a channel (squeeze and excite), w 1x1",
         P("Conv", P("Mul", "x", "s"), C("w"), rest=True, at="dot"),
-        _scale_weights,
-        _scales_weights,
+        _excite_weight,
+        _excited,
         Exactness.REASSOCIATING,
         exclusive=True,
     ),

@@ -40,11 +40,14 @@ def image(b: GraphBuilder) -> str:
     return b.input("x", "float32", ("n", 4, 7, 5))
 
 
-def excited(b: GraphBuilder, size: int, w: np.ndarray, *bias: np.ndarray, images: int = 1) -> str:
-    """A convolution of an image whose four channels are scaled by what the model computes."""
-    x = b.input("x", "float32", (images, 4, size, size))
-    gate = b.op("Sigmoid", b.op("GlobalAveragePool", x))
-    return b.op("Conv", b.op("Mul", gate, x), w, *bias)
+def excited(
+    b: GraphBuilder, size: int, w: np.ndarray, *bias: np.ndarray, images: int = 1, gate: np.ndarray | None = None
+) -> str:
+    """A convolution of an image whose channels are scaled by what the model computes: four, or one for all of
+    ``gate``."""
+    x = b.input("x", "float32", (images, 4 if gate is None else 1, size, size))
+    scale = b.op("Sigmoid", b.op("GlobalAveragePool", x) if gate is None else b.op("Exp", gate))
+    return b.op("Conv", b.op("Mul", scale, x), w, *bias)
 
 
 def gelu_erf(b: GraphBuilder, form: int) -> str:
@@ -247,6 +250,7 @@ STAYS: list[tuple[str, Build, str]] = [
     ("scale_of_input_into_weight", lambda b: excited(b, 9, rand(6, 4, 1, 1)), "takes longer than 81 pixels"),
     ("scale_of_input_into_weight", lambda b: excited(b, 10, rand(6, 4, 3, 3)), ""),
     ("scale_of_input_into_weight", lambda b: excited(b, 10, rand(6, 4, 1, 1), images=2), ""),
+    ("scale_of_input_into_weight", lambda b: excited(b, 10, rand(6, 4, 1, 1), gate=rand(1, 4, 1, 1)), ""),
     ("scale_after_matmul_left", lambda b: b.op("MatMul", b.op("Mul", x2(b), rand(6)), rand(6, 5)), "not one number"),
     (
         "matmul_of_rows",
