@@ -50,13 +50,15 @@ def compile_object(text: str, target: Target, opt: int = 3) -> bytes:
 
 
 def cached_object(text: str, target: Target, opt: int, cache: ObjectCache | None) -> bytes:
-    """The same, kept in ``cache``."""
+    """The same, kept in ``cache``. Raises InternalError if nothing came of it."""
     key = object_key(text, target, opt)
     code = cache.get(key) if cache is not None else None
     if code is None:
         code = compile_object(text, target, opt)
         if cache is not None:
             cache.put(key, code)
+    if not code:
+        raise InternalError("codegen: a module compiled to nothing")
     return code
 
 

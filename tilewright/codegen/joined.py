@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from typing import TypeAlias
 
 from tilewright.codegen.builder import Value
 from tilewright.codegen.context import Context, Lanes
@@ -18,14 +19,18 @@ from tilewright.codegen.flatten import FlatStore
 from tilewright.tensor_ir.ir import Block, Const, Expr, Load, Loop, Op, Select, expr_children, walk_expr
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
-AT_ONCE = 4
+_AT_ONCE = 4
 """Copies that are joined; more do not fit in 16 registers, fewer leave the processor waiting."""
 _LONG = 12
 """Arithmetic operations of a function from which on it is long."""
 
 
-def joined_nest(s: Loop) -> tuple[list[Loop], Loop, Block] | None:
-    """The unrolled loops, the vectorized one and the block of a nest whose copies may be joined; else None."""
+Nest: TypeAlias = tuple[list[Loop], Loop, Block]
+"""Unrolled loops, the vectorized one inside them, and its block."""
+
+
+def joined_nest(s: Loop) -> Nest | None:
+    """The nest that begins with ``s`` if its copies may be joined; else None."""
     unrolled: list[Loop] = []
     inner: object = s
     while isinstance(inner, Loop) and inner.kind == "unrolled" and inner.extent.is_const:
@@ -54,7 +59,7 @@ def copies_of(unrolled: Sequence[Loop]) -> Iterator[list[dict[str, int]]]:
     each."""
     names = [x.var for x in unrolled]
     left = [dict(zip(names, at, strict=True)) for at in product(*(range(x.extent.value() or 0) for x in unrolled))]
-    size = AT_ONCE
+    size = _AT_ONCE
     while left:
         while size > len(left):
             size //= 2
@@ -103,4 +108,4 @@ def _is_long(e: Expr) -> bool:
     return any(isinstance(x, Op) and SCALAR_OPS[x.name].flops >= _LONG for x in walk_expr(e))
 
 
-__all__ = ["copies_of", "joined_nest", "joined_values"]
+__all__ = ["Nest", "copies_of", "joined_nest", "joined_values"]

@@ -11,7 +11,7 @@ from tilewright.codegen.digits import CountedLoop
 from tilewright.codegen.expressions import evaluate
 from tilewright.codegen.flatten import BufferInfo
 from tilewright.codegen.intrinsics import call_intrinsic
-from tilewright.codegen.joined import copies_of, joined_nest, joined_values
+from tilewright.codegen.joined import Nest, copies_of, joined_nest, joined_values
 from tilewright.codegen.llvm_types import memory_type
 from tilewright.codegen.memory import any_lane, prefetch, store
 from tilewright.codegen.register_use import fills_registers
@@ -46,6 +46,7 @@ class StatementEmitter:
         self._slots: dict[tuple[str, int], BufferInfo] = {}
         self._locals: dict[str, Buffer] = {}
         self._in_lanes: dict[str, bool] = {}  # loops that were looked at
+        self._nests: dict[str, Nest | None] = {}  # likewise
 
     def emit(self, s: Stmt) -> None:
         """Write one statement."""
@@ -87,7 +88,7 @@ class StatementEmitter:
             call_intrinsic(ctx, self.func, s)
         elif s.kind == "vectorized" and not self.parts and self._goes_in_lanes(s):
             self._vectorized(s, extent)
-        elif s.kind == "unrolled" and not self.parts and (nest := joined_nest(s)) and self._goes_in_lanes(nest[1]):
+        elif s.kind == "unrolled" and not self.parts and (nest := self._nest_to_join(s)) is not None:
             self._joined(*nest)
         elif s.kind == "unrolled" or (s.kind == "vectorized" and self.parts):
             self._unrolled(s, extent)
@@ -148,6 +149,13 @@ class StatementEmitter:
         code.branch_if(more.text, head, after, remark)
         indexer.pop()
         code.start(after)
+
+    def _nest_to_join(self, s: Loop) -> Nest | None:
+        """:func:`joined_nest` where the vectors go in lanes, asked once for all copies of a loop."""
+        if s.var not in self._nests:
+            nest = joined_nest(s)
+            self._nests[s.var] = nest if nest is not None and self._goes_in_lanes(nest[1]) else None
+        return self._nests[s.var]
 
     def _joined(self, unrolled: Sequence[Loop], vectorized: Loop, block: Block) -> None:
         """Copies of a block that computes a long function, several at once."""
