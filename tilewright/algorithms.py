@@ -73,6 +73,12 @@ def recorded_algorithms(
     return out
 
 
+def describe_algorithms(options: Sequence[Options], used: Mapping[str, str]) -> str:
+    """What records say about the nodes with a choice, a line each: ``used`` as :func:`recorded_algorithms` gives it."""
+    lines = [f"\n  {o.node}: {used[o.node]} (without records {o.own})" for o in options if o.node in used]
+    return "algorithms:" + ("".join(lines) or " as without records")
+
+
 def _recorded(o: Options, target: Target, database: Database, network: str) -> str:
     choice = database.choice(o.workloads[o.own], target, network)
     if choice is not None and choice.algorithm in o.workloads:

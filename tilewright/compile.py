@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
-from tilewright.algorithms import find_options, recorded_algorithms
+from tilewright.algorithms import describe_algorithms, find_options, recorded_algorithms
 from tilewright.autotune.database import Database, Policy, active_database, open_database
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.build import Kernel, build_kernels
@@ -126,12 +126,13 @@ def compile(  # noqa: A001
         if stop_after == "lower":
             return lowered
         records = active_database() if database is None else open_database(database)
-        network = None
+        network, followed = None, ""
         if records is not None:
             bar.say("tuning records")
             network = network_of(lowered)
             options = find_options(optimized, chosen, disabled_pass)
             better = recorded_algorithms(options, chosen, records, network)
+            followed = describe_algorithms(options, better)
             if better:
                 optimized = with_algorithms(optimized, better)
                 lowered = lower_graph_to_plan(optimized, chosen)
@@ -157,7 +158,7 @@ def compile(  # noqa: A001
 
     info = BuildInfo(
         lambda: explain_build(chosen, report, lowered.refusals, plan, kernels, clock.laps)
-        + ("" if records is None else f"\n\ntuning records:\n{estimated_coverage(plan, tuned.tuning)}"),
+        + ("" if records is None else f"\n\ntuning records:\n{followed}\n{estimated_coverage(plan, tuned.tuning)}"),
         _stages(graph, optimized, report, lowered, kernels, chosen),
         tuple(clock.laps),
         _folded_inputs(graph),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tilewright.core.dtypes import DType
+from tilewright.core.dtypes import DType, float32
 from tilewright.core.intexpr import IntExpr, as_expr, ceildiv, const, product
 from tilewright.lowering.context import LowerContext, Rule, wide
 from tilewright.lowering.contraction import (
@@ -18,6 +18,7 @@ from tilewright.lowering.contraction import (
     unflatten,
     whole_tiles,
 )
+from tilewright.lowering.strassen import strassen_product
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, lift, sum_over
 
 Read = Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]
@@ -42,7 +43,10 @@ def lower_matmul(ctx: LowerContext) -> tuple[Tensor, ...]:
 
     compute_type = wide(out.dtype)
     constant_b = ctx.constants[1] is not None and b.ndim <= 2
-    if constant_b or not b_batch:
+    algorithm = ctx.attr_str("algorithm", "direct")
+    if algorithm != "direct":
+        acc = _by_algorithm(ctx, algorithm, batch, (m, k, n), read_a, compute_type)
+    elif constant_b or not b_batch:
         acc = _shared_b(ctx, batch, m, k, n, read_a, read_b, compute_type, constant_b)
     else:
         acc = batched_product(ctx, batch, m, k, n, read_a, read_b, compute_type)
@@ -55,6 +59,23 @@ def lower_matmul(ctx: LowerContext) -> tuple[Tensor, ...]:
 
     names = [*(f"b{d}" for d in range(len(batch))), *(["m"] if a.ndim > 1 else []), *(["n"] if b.ndim > 1 else [])]
     return (compute(ctx.name("matmul"), out.shape, result, axis_names=names),)
+
+
+def _by_algorithm(
+    ctx: LowerContext, algorithm: str, batch: tuple[IntExpr, ...], sizes: Sequence[IntExpr], read_a: Read, dtype: DType
+) -> Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]:  # fmt: skip
+    """``acc(b, row, column)`` of the product with a constant B, ``sizes`` m, k, n, by an algorithm with fewer steps."""
+    known = [v for d in (product(batch), *sizes) if (v := d.value())]
+    count, m, k, n = known if len(known) == 4 else (0, 0, 1, 1)
+    constant = ctx.constants[1] is not None and ctx.input(1).ndim == 2 and ctx.input(0).ndim > 1
+    if algorithm != "strassen" or not constant or k % 2 or dtype != float32:
+        raise ctx.unsupported(f"algorithm {algorithm!r} for this product")
+
+    def read(b: IntExpr, row: IntExpr, depth: IntExpr) -> Val:
+        return read_a(unflatten(b, batch[1:]) if batch else (), row, depth).cast(dtype)
+
+    acc = strassen_product(ctx, count, m, k, n, dtype, read)
+    return lambda bi, row, col: acc(flatten(bi, batch[1:]) if batch else const(0), row, col)
 
 
 def _broadcast(

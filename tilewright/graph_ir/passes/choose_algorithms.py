@@ -4,6 +4,9 @@ Equation: ``Conv(x, w) ~ A^T [(G w G^T) * (B^T x B)] A`` on tiles of the output,
 have entries other than 0 and 1, so that float32 results lose up to two digits more than those of the definition. How
 many is estimated for the weights at hand; an algorithm that loses more than ``LIMIT`` is refused.
 
+Products of matrices have an algorithm with fewer products too, Strassen's. Its weights take 1.75 times the memory, so
+that it is never chosen here: it is an option for a tuner, which sees what it brings.
+
 Symbolic sizes count as those of one image of ``_IMAGE`` rows and columns.
 """
 
@@ -12,11 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from tilewright.core import dtypes
-from tilewright.core.winograd import WINOGRAD, Winograd, estimated_error
+from tilewright.core import dtypes, strassen, winograd
+from tilewright.core.winograd import WINOGRAD, Winograd
 from tilewright.graph_ir.ir import Graph, Node, Shape
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.rules.base import int_attr, ints_attr, tensor_shape
@@ -36,6 +40,12 @@ _TRANSFORM = 12
 """Times in multiply-adds: a weight that comes from memory; both transforms, per element of a patch and channel (half of
 it where the stride is two: about half of the elements are only copied)."""
 
+_FEWEST_ROWS, _WHOLE = 96, 64
+"""Rows, and a divisor of the columns: two panels of the widest vectors."""
+
+_SUMS = 50
+"""Time in multiply-adds of making and reading the sums of quarters, per element of a row of operand and result."""
+
 
 def choose_algorithms(graph: Graph, ctx: PassContext) -> Graph:
     """The graph with the algorithm on each convolution that should be fastest and is exact enough."""
@@ -43,11 +53,13 @@ def choose_algorithms(graph: Graph, ctx: PassContext) -> Graph:
     chosen: dict[str, str] = {}
     used: dict[str, float] = {}
     for node in graph.nodes:
-        conv = _eligible(graph, node, ctx)
-        for name in conv.by_time() if conv is not None else ():
+        work = _eligible(graph, node, ctx)
+        if work is None:
+            continue
+        for name in work.by_time():
             if _is_disabled(name, ctx.disabled):
                 continue
-            error = _error(graph, ctx, node, name, errors)
+            error = _error(work, node, name, errors)
             if error <= LIMIT:
                 ctx.log.fire(name, node.name)
                 chosen[node.name], used[node.name] = name, error
@@ -74,13 +86,12 @@ def algorithms_of(graph: Graph, disabled: Collection[str] = ()) -> dict[str, tup
     errors: dict[tuple[str, str], float] = {}
     out: dict[str, tuple[str, ...]] = {}
     for node in graph.nodes:
-        conv = _eligible(graph, node, ctx)
-        if conv is None or not conv.is_worth_trying():
+        work = _eligible(graph, node, ctx)
+        if work is None or not work.is_worth_trying():
             continue
         names = [
-            n for n in conv.algorithms()
-            if not _is_disabled(n, disabled) and _error(graph, ctx, node, n, errors) <= LIMIT
-        ]  # fmt: skip
+            n for n in work.algorithms() if not _is_disabled(n, disabled) and _error(work, node, n, errors) <= LIMIT
+        ]
         if names:
             out[node.name] = (DIRECT, *names)
     return out
@@ -93,18 +104,32 @@ def with_algorithms(graph: Graph, algorithms: Mapping[str, str]) -> Graph:
 
 
 def _is_disabled(name: str, disabled: Collection[str]) -> bool:
-    return not {name, "winograd", "choose_algorithms"}.isdisjoint(disabled)
+    family = "winograd" if name in WINOGRAD else name
+    return not {name, family, "choose_algorithms"}.isdisjoint(disabled)
 
 
-def _error(
-    graph: Graph, ctx: PassContext, node: Node, name: str, known: dict[tuple[str, str], float]
-) -> float:
+class _Work(Protocol):
+    """A node with a choice."""
+
+    def is_worth_trying(self) -> bool:
+        """True unless it is small."""
+
+    def algorithms(self) -> Collection[str]:
+        """Those that can compute it, the direct one aside."""
+
+    def by_time(self) -> list[str]:
+        """Those that should be used instead of the direct one, best first."""
+
+    def error(self, name: str) -> float:
+        """The estimated error of one, in units of a channel's root mean square."""
+
+
+def _error(work: _Work, node: Node, name: str, known: dict[tuple[str, str], float]) -> float:
     """The estimate for the node's weight."""
     key = (name, node.inputs[1])
     if key not in known:
-        weight = ctx.array(graph, node.inputs[1])
         with np.errstate(over="ignore", invalid="ignore"):  # an error that is not finite is refused by the caller
-            known[key] = math.inf if weight is None else estimated_error(weight, WINOGRAD[name])
+            known[key] = work.error(name)
     return known[key]
 
 
@@ -128,6 +153,9 @@ class _Conv:
         """Those of its stride."""
         return {name: a for name, a in WINOGRAD.items() if a.stride == self.stride}
 
+    def error(self, name: str) -> float:
+        return winograd.estimated_error(self.weight, WINOGRAD[name])
+
     def by_time(self) -> list[str]:
         """Algorithms that should be faster than the direct one, fastest first."""
         if not self.is_worth_trying():
@@ -145,10 +173,46 @@ class _Conv:
         return float(a.patch**2 * (products + _TRANSFORM // a.stride * tiles * (ic + oc)))
 
 
-def _eligible(graph: Graph, node: Node, ctx: PassContext) -> _Conv | None:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Product:
+    """A product of ``rows`` rows with a constant matrix."""
+
+    weight: np.ndarray
+    rows: int
+
+    def is_worth_trying(self) -> bool:
+        """True if an eighth of the products takes longer than the sums, and is not lost to reading larger weights."""
+        depth, columns = self.weight.shape
+        return self.rows >= _FEWEST_ROWS and depth * columns >= 8 * _SUMS * (depth + columns)
+
+    def algorithms(self) -> tuple[str, ...]:
+        return ("strassen",)
+
+    def by_time(self) -> list[str]:
+        return []
+
+    def error(self, name: str) -> float:
+        return strassen.estimated_error(self.weight)
+
+
+def _eligible(graph: Graph, node: Node, ctx: PassContext) -> _Work | None:
     """What there is to choose from; None where only the direct way is possible."""
-    if node.op != "Conv" or node.domain not in ("", "ai.onnx") or node.attr("data_layout") != "NHWC":
+    if node.domain not in ("", "ai.onnx") or graph.values[node.outputs[0]].dtype != dtypes.float32:
         return None
+    if node.op == "MatMul":
+        return _product(graph, node, ctx)
+    return _conv(graph, node, ctx) if node.op == "Conv" and node.attr("data_layout") == "NHWC" else None
+
+
+def _product(graph: Graph, node: Node, ctx: PassContext) -> _Product | None:
+    w, shape = ctx.array(graph, node.inputs[1]), tensor_shape(graph.values[node.inputs[0]])
+    if w is None or w.ndim != 2 or w.shape[0] % 2 or w.shape[1] % _WHOLE or shape is None or len(shape) < 2:
+        return None
+    rows = [d.value() for d in shape[:-1]]
+    return None if None in rows else _Product(w, math.prod(n for n in rows if n is not None))
+
+
+def _conv(graph: Graph, node: Node, ctx: PassContext) -> _Conv | None:
     ones = (int_attr(node, "group", 1), *(ints_attr(node, "dilations") or ()))
     strides = set(ints_attr(node, "strides") or (1,))
     w, y = ctx.array(graph, node.inputs[1]), graph.values[node.outputs[0]]
@@ -156,7 +220,7 @@ def _eligible(graph: Graph, node: Node, ctx: PassContext) -> _Conv | None:
     if w is None or w.shape[2:] != (3, 3) or set(ones) != {1} or len(strides) != 1 or shape is None or len(shape) != 4:
         return None
     sizes = _assumed(shape)
-    return _Conv(w, min(strides), *sizes) if sizes is not None and y.dtype == dtypes.float32 else None
+    return _Conv(w, min(strides), *sizes) if sizes is not None else None
 
 
 def _assumed(shape: Shape) -> tuple[int, int, int] | None:
@@ -172,5 +236,9 @@ def _assumed(shape: Shape) -> tuple[int, int, int] | None:
 
 
 CHOOSE_ALGORITHMS = Pass(
-    "choose_algorithms", Level.ALL, Exactness.REASSOCIATING, choose_algorithms, rules=("winograd", *WINOGRAD)
+    "choose_algorithms",
+    Level.ALL,
+    Exactness.REASSOCIATING,
+    choose_algorithms,
+    rules=("winograd", *WINOGRAD, "strassen"),
 )

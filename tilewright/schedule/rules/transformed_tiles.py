@@ -6,12 +6,14 @@ positions that read the same results). Two forms, decided by what fits in the se
 
 - strips: for each strip of tiles, the operand of the strip is transformed into a buffer of its own; then, panel after
   panel of columns, the products of the strip and their transform back, with the epilogue. Threads share the strips.
-- whole: all tiles are transformed, then multiplied, then transformed back, with the threads in each of the three.
+- whole: all tiles are transformed, then multiplied, then transformed back, with the threads in each of the three; or
+  the last two panel after panel, so that the products of a panel are transformed back while they are in the cache.
 
 Either way a transform runs over one tile and one vector of channels at a time, written out, in registers and the first
 cache. A strip is a few rows of tiles of an image, or a part of one; where images are of symbolic size, it is a few
 register tiles of any rows and images. Decisions: ``<product>.strip`` (tiles of a strip; the number of all tiles, or 0
-if that is symbolic, is the second form) and ``<product>.rows`` (tiles of the register tile).
+if that is symbolic, is the second form), ``<product>.results`` (in the second form, ``all`` products before any is
+transformed back, or those of a ``panel``) and ``<product>.rows`` (tiles of the register tile).
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from tilewright.core.errors import ScheduleError
+from tilewright.core.intbounds import simplify
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.target import Target
 from tilewright.schedule.rules.ahead import fetch_ahead
+from tilewright.schedule.rules.choices import divisors
 from tilewright.schedule.rules.facts import (
     all_blocks,
     is_multiply_add,
@@ -38,7 +42,14 @@ from tilewright.schedule.rules.spatial import peel_if_ragged
 from tilewright.schedule.rules.tiles import write_out, write_reduction
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.shrink import LOCAL_BYTES
-from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, find_block, find_buffer
+from tilewright.tensor_ir.analysis.scopes import (
+    block_environment,
+    consumers,
+    find_block,
+    find_buffer,
+    find_loop,
+    loop_ranges,
+)
 from tilewright.tensor_ir.ir import Block, Func, loads
 
 _COMBINED = 3
@@ -46,6 +57,9 @@ _COMBINED = 3
 
 _FEWEST = 4
 """Tiles of a strip, at least: fewer do not fill a register tile."""
+
+_MANY = 64
+"""Tiles from which on their products are transformed back panel by panel."""
 
 _DOUBLINGS = 6
 """Strips of a symbolic number of tiles are one register tile or three, so many times doubled."""
@@ -138,7 +152,8 @@ def _schedule(s: Schedule, chain: Chain, user: str, target: Target) -> None:
     nest = _cut(s, chain, user, lanes)
     strip = _decide_strip(s, chain, nest, lanes, target)
     if strip in (0, nest.total()):
-        _whole(s, chain, user, nest, lanes, work, target)
+        by_panel = _decide_results(s, chain, nest, target) == "panel"
+        (_panels if by_panel else _whole)(s, chain, user, nest, lanes, work, target)
     else:
         _strips(s, chain, user, nest, strip, lanes, work, target)
 
@@ -146,10 +161,9 @@ def _schedule(s: Schedule, chain: Chain, user: str, target: Target) -> None:
 def _cut(s: Schedule, chain: Chain, user: str, lanes: int) -> _Nest:
     """Split the reader's loops at the divisors with which it addresses the tiles."""
     buffer = find_block(s.func, chain.after[-1]).buffer
-    block = find_block(s.func, user)
-    env = block_environment(block)
-    reads = {x.indices for x in loads(block.value) if x.buffer == buffer}
-    index = [i.substitute(env) for i in next(iter(reads))]
+    for name, size in set(_divided(_index_of(s, user, buffer)[-1])):  # the columns of a tile are in groups
+        s.split(name, (None, size))
+    index = _index_of(s, user, buffer)
     column = as_var(index[-1])
     if column is None:
         raise ScheduleError(f"{user}: expected the columns of {buffer} in one loop, got {index[-1]}")
@@ -175,6 +189,14 @@ def _cut(s: Schedule, chain: Chain, user: str, lanes: int) -> _Nest:
     if None in [extents[x] for x in outer[1:]]:
         outer = [s.fuse(*outer)]
     return _Nest(tuple(outer), tuple(extents.get(x) for x in outer), columns, vectors, tuple(inside), last)
+
+
+def _index_of(s: Schedule, user: str, buffer: str) -> list[IntExpr]:
+    """Where ``user`` reads ``buffer``, in its loops."""
+    block = find_block(s.func, user)
+    ranges = loop_ranges(loops_of(s.func, user))
+    read = next(x.indices for x in loads(block.value) if x.buffer == buffer)
+    return [simplify(i.substitute(block_environment(block)), ranges) for i in read]
 
 
 def _divided(e: IntExpr) -> Iterator[tuple[str, int]]:
@@ -216,6 +238,26 @@ def _decide_strip(s: Schedule, chain: Chain, nest: _Nest, lanes: int, target: Ta
     even = [n for n in options if is_even(n) and (2 * n <= fits or not reused)]
     own = max(even, default=total) if reused or (total and size > target.l3_bytes // 4) else total
     return int(s.sample_categorical(f"{chain.product}.strip", tuple(sorted({*options, total})), own))
+
+
+def _decide_results(s: Schedule, chain: Chain, nest: _Nest, target: Target) -> str:
+    """Whether all products are made before any is transformed back, or those of a panel.
+
+    By default the latter where those of all tiles stay in the second-level cache beside an operand that comes from the
+    last one, and the tiles are so many that a panel's weights are not what the time goes to.
+    """
+    total = nest.total()
+    if total is None:
+        return "all"
+    own = "panel" if _MANY <= total <= _most_tiles(s, chain, total, target.l2_bytes // 4) else "all"
+    return str(s.sample_categorical(f"{chain.product}.results", ("all", "panel"), own))
+
+
+def _most_tiles(s: Schedule, chain: Chain, total: int, room: int) -> int:
+    """Tiles, of ``total``, whose products of one panel fit in ``room`` bytes."""
+    products = find_buffer(s.func, find_block(s.func, chain.product).buffer)
+    each = _known_bytes(s, products.name) // ((products.shape[-2].value() or 1) * (total or 1))
+    return room // max(1, each)
 
 
 def _fitting(operand: int, products: int, target: Target) -> int:
@@ -273,6 +315,41 @@ def _whole(
     parallelize(s, copy, [x.var for x in loops_of(s.func, copy)][:2], work, target)
     parallelize(s, chain.before[-1], [tile_axis], work, target)
     fetch_ahead(s, chain.product, target)
+
+
+def _panels(
+    s: Schedule, chain: Chain, user: str, nest: _Nest, lanes: int, work: float | None, target: Target
+) -> None:
+    around, tiles = _tiles_at_once(s, chain, nest)
+    s.reorder(nest.columns, *around, *tiles, nest.vectors, *nest.inside, nest.lanes)
+    around = [nest.columns, *around]
+    count = math.prod(find_loop(s.func, x).extent.value() or 1 for x in tiles)
+    copy, results, tile_axis = _separate(s, chain)
+    _place_after(s, chain, nest)
+    s.compute_at(copy, around[-1])
+    _write_back(s, chain, user, nest)
+    register_tiles = _products(s, chain, copy, {*around}, results, count, lanes, target)
+    _transform(s, chain, set(), tile_axis, lanes)
+    s.attempt(lambda a: a.peel(register_tiles))
+    peel_if_ragged(s, user, nest.columns)
+    parallelize(s, user, [nest.columns], work, target)
+    parallelize(s, chain.before[-1], [tile_axis], work, target)
+    fetch_ahead(s, chain.product, target)
+
+
+def _tiles_at_once(s: Schedule, chain: Chain, nest: _Nest) -> tuple[list[str], list[str]]:
+    """The loops over tiles, in two parts: the products of all tiles of the second fit in a local buffer, of a panel."""
+    most = max(1, _most_tiles(s, chain, nest.total() or 0, LOCAL_BYTES))
+    around, tiles, counts = [], list(nest.outer), [n or 1 for n in nest.counts]
+    while math.prod(counts) > most and len(tiles) > 1:
+        around.append(tiles.pop(0))
+        counts.pop(0)
+    if counts[0] > most:
+        parts = next((n for n in divisors(counts[0]) if counts[0] // n <= most), counts[0])
+        over, inside = s.split(tiles[0], (None, counts[0] // parts))
+        around.append(over)
+        tiles = [inside]
+    return around, tiles
 
 
 def _separate(s: Schedule, chain: Chain) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""Algorithms of a convolution: what records and choices say, what a build then uses, and what it may not."""
+"""Algorithms of convolutions and products: what records and choices say, what a build then uses, what it may not."""
 
 from __future__ import annotations
 
@@ -147,3 +147,28 @@ def test_a_kernel_that_only_another_algorithm_has_is_given_up_alone() -> None:
     (verdict,) = [x for x in database.lines() if isinstance(x, Verdict)]
     assert (verdict.workload, verdict.helps, verdict.scope) == (hashes[name], False, "network")
     assert not [x for x in database.lines() if isinstance(x, Choice)]
+
+
+def test_a_product_by_another_algorithm_is_tuned_and_built() -> None:
+    rng = np.random.default_rng(5)
+    w = rng.standard_normal((640, 1280)).astype(np.float32) / 25
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], "product"), helper.make_node("Relu", ["a"], ["y"], "relu")]
+    shape = (1, 97, 640)
+    graph = helper.make_graph(
+        nodes, "product", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 97, 1280))], [numpy_helper.from_array(w, "w")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    options = TuneOptions(time_budget_s=None, max_trials=4, threads=2)
+    database = MemoryDatabase()
+    tune_model(model, database, measurer=TableMeasurer(lambda c: 1e-4), options=options)
+    (choice,) = [x for x in database.lines() if isinstance(x, Choice)]
+    assert set(choice.seconds) == {"direct", "strassen"}
+    later = dataclasses.replace(choice, algorithm="strassen", time=choice.time + 1.0)
+    database.append(later)
+    built = tilewright.compile(model, threads=2, database=database)
+    assert "algorithms:\n  product: strassen (without records direct)" in built.explain()
+    x = rng.standard_normal(shape).astype(np.float32)
+    np.testing.assert_allclose(built.run({"x": x})["y"], np.maximum(x @ w, 0), rtol=1e-4, atol=1e-5)
+    forbidden = tilewright.compile(model, threads=2, database=database, disabled_pass=["strassen"])
+    assert "algorithms: as without records" in forbidden.explain()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,17 +12,20 @@ import pytest
 from tilewright.core import dtypes
 from tilewright.core.intexpr import IntLike, as_expr, ceildiv, var
 from tilewright.core.target import Target
+from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.schedule.decisions import DefaultDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
+from tilewright.schedule.rules import transformed_tiles
 from tilewright.schedule.rules.transformed_tiles import find_chains
 from tilewright.schedule.trace import Trace
-from tilewright.tensor_ir.analysis.scopes import blocks_in
+from tilewright.tensor_ir.analysis.scopes import blocks_in, buffers
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, select, sum_over
 from tilewright.tensor_ir.compute import index_value as index
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import parse_func, print_func
 from tilewright.tensor_ir.verifier import verify
+from tilewright.tests.lowering.lowered import lower
 
 TARGET = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 19, 1 << 23, 2)
 
@@ -169,6 +173,50 @@ def test_all_tiles_at_once_fetch_the_next_panel_of_large_weights() -> None:
     assert 'key="prefetch", value="U"' in s.trace.to_text()
     require_twin(func, s.func)
     assert "prefetch" not in schedule_by_rule(func, TARGET, Pick(strip=20)).trace.to_text()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [(1, 40, 16, 16), (2, 13, 5, 17), (3, 24, 2, 9)])
+@pytest.mark.parametrize("room", [1 << 18, 1 << 11, 400])
+def test_products_are_transformed_back_by_panels(
+    size: tuple[int, int, int, int], room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformed_tiles, "LOCAL_BYTES", room)
+    func = short_filter(*size)
+    tiles = size[0] * -(-size[1] // 2)
+    s = schedule_by_rule(func, TARGET, Pick(strip=tiles, results="panel"))  # type: ignore[arg-type]
+    held = [b for b in buffers(s.func) if b.name == "M"]
+    assert [b.scope for b in held] == ["local"]
+    sizes = [d.value() or 0 for d in held[0].shape]
+    assert sizes[-2] == 1
+    assert 4 * math.prod(sizes) <= room
+    require_twin(func, s.func)
+
+
+def test_many_tiles_are_transformed_back_by_panels() -> None:
+    for tiles, cache, own in ((63, 1 << 16, "all"), (64, 1 << 16, "panel"), (64, 1 << 14, "all")):
+        func = short_filter(1, 2 * tiles, 16, 16)
+        s = schedule_by_rule(func, dataclasses.replace(TARGET, l2_bytes=cache), Pick(strip=tiles))  # type: ignore[arg-type]
+        assert f'"M.results", candidates=("all", "panel"), decision="{own}"' in s.trace.to_text()
+
+
+def strassen(shape: tuple[int, ...], columns: int) -> Func:
+    """A product by Strassen's algorithm, with an epilogue."""
+    b = GraphBuilder("g")
+    w = np.ones((shape[-1], columns), np.float32)
+    y = b.op("MatMul", b.input("x", "float32", shape), w, algorithm="strassen")
+    return lower(b.build(b.op("Relu", y))).func
+
+
+@pytest.mark.parametrize("shape", [(8, 32), (9, 18), (2, 7, 8), (1, 130, 6)])
+@pytest.mark.parametrize("choices", [{}, {"results": "all"}, {"results": "panel"}, {"strip": 13}], ids=str)
+def test_columns_in_groups(shape: tuple[int, ...], choices: dict[str, int | str]) -> None:
+    func = strassen(shape, 80)
+    (chain,) = find_chains(func)
+    assert (chain.before, chain.product, chain.after) == (("V",), "M", ("Y",))
+    decider = Pick(**(choices if shape[-2] == 130 else {k: v for k, v in choices.items() if k != "strip"}))
+    s = schedule_by_rule(func, TARGET, decider)  # type: ignore[arg-type]
+    assert "M.strip" in s.trace.to_text()
+    require_twin(func, s.func)
 
 
 def test_the_epilogue_is_in_the_same_nest() -> None:

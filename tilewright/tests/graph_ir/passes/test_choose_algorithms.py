@@ -116,3 +116,39 @@ def test_the_pipeline_prints_the_estimate() -> None:
     assert "error estimate of the 1 convolutions" in report.explain()
     assert all("algorithm" not in dict(n.attrs) for n in run_passes(graph, disabled=["winograd"])[0].nodes)
     assert all("algorithm" not in dict(n.attrs) for n in run_passes(graph, "extended")[0].nodes)
+
+
+def product(
+    shape: tuple[Dim, ...] = (1, 128, 768), columns: int = 3072, dtype: str = "float32", scale: float = 1.0
+) -> Graph:
+    b = GraphBuilder("g")
+    w = np.random.default_rng(2).standard_normal((int(str(shape[-1])), columns)).astype(dtype)
+    w[:, : columns // 2] *= scale
+    return b.build(b.op("MatMul", b.input("x", dtype, shape), w))
+
+
+def test_a_large_product_has_an_algorithm_that_is_only_chosen_by_a_tuner() -> None:
+    name = product().nodes[0].name
+    assert chosen(product()) == "direct"
+    assert algorithms_of(product()) == {name: ("direct", "strassen")}
+    assert algorithms_of(product((4, 32, 768))) == {name: ("direct", "strassen")}
+    assert algorithms_of(product(), ["strassen"]) == {}
+    assert algorithms_of(product(), ["choose_algorithms"]) == {}
+    assert algorithms_of(product(), ["winograd"]) == {name: ("direct", "strassen")}
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        product((1, 95, 768)), product(columns=256), product((1, 128, 256)), product((128, 769)), product(columns=3000),
+        product(("n", 128, 768)), product((768,)), product(dtype="float64"),
+    ],
+    ids=["rows", "columns", "depth", "odd depth", "part of a vector", "symbolic", "vector", "dtype"],
+)  # fmt: skip
+def test_other_products_have_none(graph: Graph) -> None:
+    assert algorithms_of(graph) == {}
+
+
+def test_a_product_whose_columns_differ_too_much_has_none() -> None:
+    assert algorithms_of(product(scale=10.0)) != {}
+    assert algorithms_of(product(scale=1e4)) == {}
