@@ -48,6 +48,16 @@ WINOGRAD: dict[str, Winograd] = {
         ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
         ((1, 1, 1, 0), (0, 1, -1, -1)),
     ),
+    "winograd3": Winograd(
+        3,
+        1,
+        (
+            (1 / 2, 0.0, 0.0), (-1 / 2, -1 / 2, -1 / 2), (-1 / 6, 1 / 6, -1 / 6), (1 / 6, 1 / 3, 2 / 3),
+            (0.0, 0.0, 1.0),
+        ),
+        ((2, -1, -2, 1, 0), (0, -2, -1, 1, 0), (0, 2, -3, 1, 0), (0, -1, 0, 1, 0), (0, 2, -1, -2, 1)),
+        ((1, 1, 1, 1, 0), (0, 1, -1, 2, 0), (0, 1, 1, 4, 1)),
+    ),
     "winograd4": Winograd(
         4,
         1,
@@ -90,10 +100,11 @@ WINOGRAD: dict[str, Winograd] = {
 
 
 def transformed_weight(w: np.ndarray, algorithm: Winograd) -> np.ndarray:
-    """``G g G^T`` for each of the kernels ``[oc, ic, 3, 3]``, in float64."""
+    """``G g G^T`` for each of the kernels ``[oc, ic, 3, 3]``, as ``[patch, patch, ic, oc]`` in float64."""
     g = np.asarray(algorithm.g, np.float64)
-    flat = np.ascontiguousarray(w.reshape(-1, 9).T, np.float64)  # one large product is faster than many of 3x3
-    return np.asarray(np.kron(g, g) @ flat).T.reshape(*w.shape[:2], algorithm.patch, algorithm.patch)
+    oc, ic = w.shape[:2]
+    flat = np.ascontiguousarray(w.reshape(oc, ic, 9).transpose(2, 1, 0), np.float64).reshape(9, -1)
+    return np.asarray(np.kron(g, g) @ flat).reshape(algorithm.patch, algorithm.patch, ic, oc)  # one large product
 
 
 def estimated_error(w: np.ndarray, algorithm: Winograd) -> float:
@@ -109,7 +120,7 @@ def estimated_error(w: np.ndarray, algorithm: Winograd) -> float:
     b, a = (np.asarray(x, np.float32) for x in (algorithm.b_t, algorithm.a_t))
     u = transformed_weight(some, algorithm).astype(np.float32)
     v = b @ d @ b.T
-    products = np.moveaxis(v, (2, 3), (0, 1)) @ u.transpose(2, 3, 1, 0)
+    products = np.moveaxis(v, (2, 3), (0, 1)) @ u
     got = a @ np.moveaxis(products, (0, 1), (2, 3)) @ a.T
     windows = np.lib.stride_tricks.sliding_window_view(d.astype(np.float64), (3, 3), axis=(2, 3))
     windows = windows[:, :, :: algorithm.stride, :: algorithm.stride]

@@ -1,4 +1,4 @@
-"""Winograd's convolutions F(2x2, 3x3) and F(4x4, 3x3): fewer products, at the price of transforms and of rounding.
+"""Winograd's convolutions F(m x m, 3x3) for m from 2 to 4: fewer products, at the price of transforms and of rounding.
 
 An output tile of ``m x m`` comes from an input patch of ``(m + 2) x (m + 2)``, or ``2m + 1`` a side where the stride is
 2: ``Y = A^T [(G g G^T) * (B^T d B)] A``, where the product in the middle is one matrix product over the channels for
@@ -32,6 +32,16 @@ def _after_2(m: Sequence[Val]) -> list[Val]:
     return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
 
 
+def _before_3(d: Sequence[Val]) -> list[Val]:
+    far, near = d[3] - d[1], d[3] - d[2]
+    return [far + (d[0] - d[2]) * 2, near - d[1] * 2, near - (d[2] - d[1]) * 2, far, d[4] - d[2] - far * 2]
+
+
+def _after_3(m: Sequence[Val]) -> list[Val]:
+    total, difference = m[1] + m[2], m[1] - m[2]
+    return [m[0] + total + m[3], difference + m[3] * 2, total + m[3] * 4 + m[4]]
+
+
 def _before_4(d: Sequence[Val]) -> list[Val]:
     even, odd = d[4] - d[2] * 4, d[3] - d[1] * 4
     near, far = d[4] - d[2], d[3] - d[1]
@@ -54,8 +64,7 @@ def _after_2_stride_2(m: Sequence[Val]) -> list[Val]:
 
 
 def _before_4_stride_2(d: Sequence[Val]) -> list[Val]:
-    e, far, near = d[0::2], d[6] - d[2], d[6] - d[4]
-    return [far + (e[0] - e[2]) * 2, near - e[1] * 2, near - (e[2] - e[1]) * 2, far, e[4] - e[2] - far * 2, *d[1::2]]
+    return [*_before_3(d[0::2]), *d[1::2]]
 
 
 def _after_4_stride_2(m: Sequence[Val]) -> list[Val]:
@@ -68,6 +77,7 @@ def _after_4_stride_2(m: Sequence[Val]) -> list[Val]:
 
 PASSES: dict[str, tuple[Pass, Pass]] = {
     "winograd2": (_before_2, _after_2),
+    "winograd3": (_before_3, _after_3),
     "winograd4": (_before_4, _after_4),
     "winograd2_stride2": (_before_2_stride_2, _after_2_stride_2),
     "winograd4_stride2": (_before_4_stride_2, _after_4_stride_2),
@@ -151,7 +161,7 @@ def _packed(
         out = np.zeros((-(-oc // width), size, size, ic, width), np.float32)
         for k, panel in enumerate(out):  # a panel at a time: all of it in float64 would be four times the weights
             some = w[k * width : (k + 1) * width]
-            panel[..., : len(some)] = np.moveaxis(transformed_weight(some, algorithm), (0, 1), (3, 2))
+            panel[..., : len(some)] = transformed_weight(some, algorithm)
         return out
 
     shape = (ceildiv(out_channels, width), as_expr(size), as_expr(size), channels, as_expr(width))

@@ -35,7 +35,7 @@ _MIN_MULTIPLIES = 2_500_000
 
 _IMAGE = 224
 
-_WEIGHT_LOAD = 20
+_WEIGHT_LOAD = 12
 _TRANSFORM = 12
 """Times in multiply-adds: a weight that comes from memory; both transforms, per element of a patch and channel (half of
 it where the stride is two: about half of the elements are only copied)."""

@@ -27,7 +27,7 @@ from tilewright.tuned import network_of, workload_hashes
 from tilewright.tuning import TuneOptions, prepare, tune_model
 
 HERE = detect_host().with_threads(2)
-ALL = ("direct", "winograd2", "winograd4")
+ALL = ("direct", "winograd2", "winograd3", "winograd4")
 
 
 def conv_model(channels: int = 32, size: int = 24) -> onnx.ModelProto:
@@ -70,7 +70,7 @@ def test_every_algorithm_is_an_option() -> None:
     assert set(algorithms_of(graph).values()) == {ALL}
     options = find_options(graph, HERE)
     assert len(options) == 2
-    assert all(len(set(o.workloads.values())) == 3 for o in options)
+    assert all(len(set(o.workloads.values())) == len(ALL) for o in options)
     assert {a for x in other_algorithms(options) for a in x.values()} == set(ALL) - {o.own for o in options}
 
 
@@ -98,7 +98,7 @@ def test_a_choice_made_in_the_network_counts_before_records() -> None:
     network = network_of(lower_graph_to_plan(graph, HERE))
     options = find_options(graph, HERE)
     database = MemoryDatabase([x for a in ALL for x in record(graph, a, 1e-4 if a == "direct" else 2e-4)])
-    for time, name in enumerate(("winograd2", "winograd4", "direct")):
+    for time, name in enumerate((*ALL[1:], "direct")):
         for o in options:
             seconds = dict.fromkeys(ALL, 1e-4)
             database.append(Choice(o.workloads[o.own], network, HERE, name, seconds, float(time)))

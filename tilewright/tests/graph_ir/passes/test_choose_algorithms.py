@@ -43,6 +43,7 @@ def test_the_fastest_algorithm_is_chosen_and_nothing_else_changes() -> None:
 
 
 def test_few_pixels_and_many_channels_take_the_smaller_weights() -> None:
+    assert chosen(conv((1, 14, 14, 256), weight(256, 256, 3, 3))) == "winograd3"
     assert chosen(conv((1, 7, 7, 256), weight(256, 256, 3, 3))) == "winograd2"
 
 
@@ -64,7 +65,8 @@ def test_symbolic_sizes_count_as_one_image_of_usual_size() -> None:
 
 
 def test_one_algorithm_or_all_can_be_forbidden() -> None:
-    assert chosen(conv(), "winograd4") == "winograd2"
+    assert chosen(conv(), "winograd4") == "winograd3"
+    assert chosen(conv(), "winograd4", "winograd3") == "winograd2"
     assert chosen(conv(), "winograd2") == "winograd4"
     assert chosen(conv(), *WINOGRAD) == "direct"
     assert chosen(conv(), "winograd") == "direct"
@@ -72,8 +74,8 @@ def test_one_algorithm_or_all_can_be_forbidden() -> None:
 
 def test_the_algorithms_that_may_be_chosen_instead() -> None:
     name = conv().nodes[0].name
-    assert algorithms_of(conv()) == {name: ("direct", "winograd2", "winograd4")}
-    assert algorithms_of(conv(), ["winograd2"]) == {name: ("direct", "winograd4")}
+    assert algorithms_of(conv()) == {name: ("direct", "winograd2", "winograd3", "winograd4")}
+    assert algorithms_of(conv(), ["winograd2"]) == {name: ("direct", "winograd3", "winograd4")}
     assert algorithms_of(conv(), ["winograd"]) == {}
     assert algorithms_of(conv((1, 3, 3, 4), weight(4, 4, 3, 3))) == {}
     for algorithm in algorithms_of(conv())[name]:
@@ -105,7 +107,7 @@ def test_an_inexact_algorithm_is_refused() -> None:
     graph = conv(w=np.full((32, 32, 3, 3), 3e38, np.float32))
     ctx = PassContext.for_graph(graph)
     assert CHOOSE_ALGORITHMS.apply(graph, ctx) is graph
-    assert [r.what for r in ctx.log.refused] == ["winograd4", "winograd2"]
+    assert [r.what for r in ctx.log.refused] == ["winograd4", "winograd3", "winograd2"]
     assert all("error estimate" in r.reason and "limit 1e-04" in r.reason for r in ctx.log.refused)
 
 
