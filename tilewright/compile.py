@@ -21,6 +21,7 @@ from tilewright.codegen.host import parse_target
 from tilewright.codegen.team import team_code
 from tilewright.core.collector import paused_collector
 from tilewright.core.errors import InputError
+from tilewright.core.pages import release_code, trim_heap
 from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan
 from tilewright.core.target import Target
 from tilewright.explain import explain_build
@@ -166,7 +167,15 @@ def compile(  # noqa: A001
         lambda n: measure_peaks(chosen, n),
         tuned.tuning,
     )
-    return CompiledModel(plan, code, Crew(chosen.threads, team_code(objects)), info, library)
+    crew = Crew(chosen.threads, team_code(objects))
+    if sum(a.nbytes for a in plan.constants.values()) >= _LARGE_MODEL:
+        trim_heap()
+        release_code("libllvmlite")
+    return CompiledModel(plan, code, crew, info, library)
+
+
+_LARGE_MODEL = 32 << 20
+"""Bytes of constants from which on the compiler's own memory is given back after the build."""
 
 
 class _Clock:

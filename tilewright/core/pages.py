@@ -2,6 +2,8 @@
 
 A page of 4 KiB ends what a processor fetches ahead, and each has to be looked up, in a virtual machine in two tables.
 So what is large asks for pages of 2 MiB (Linux: transparent huge pages; elsewhere nothing changes).
+
+A compiler is some 80 MB of code, as much as a network of 20 million weights, and of no use once the network is built.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import contextlib
 import ctypes
 import mmap
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -87,6 +90,23 @@ def release_pages(array: np.ndarray) -> None:
     if length > 0:
         with contextlib.suppress(OSError, ValueError):
             mapping.madvise(mmap.MADV_DONTNEED, first, length)
+
+
+def release_code(library: str) -> None:
+    """Drop the resident pages of the code of a loaded library, named without its folder and ending: ``libllvmlite``.
+
+    They come back from the file when they are executed. Does nothing on systems without ``/proc`` and ``madvise``.
+    """
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+        madvise = ctypes.CDLL(None).madvise
+    except (OSError, AttributeError):
+        return
+    for line in maps.splitlines():
+        span, kind, _, _, _, *path = line.split(maxsplit=5)
+        if kind == "r-xp" and path and Path(path[0]).name.split(".")[0] == library:
+            start, end = (int(x, 16) for x in span.split("-"))
+            madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
 
 
 def _address(array: np.ndarray) -> int:

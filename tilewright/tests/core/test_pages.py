@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
+from llvmlite import binding
 
 from tilewright.core import pages
-from tilewright.core.pages import LARGE, Pool, fresh_pages, trim_heap, whole_pages
+from tilewright.core.pages import LARGE, Pool, fresh_pages, release_code, trim_heap, whole_pages
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 4096, LARGE - 1, LARGE, 3 * LARGE + 5])
@@ -49,3 +52,31 @@ def test_trimming_the_heap_changes_nothing() -> None:
     a = np.arange(1 << 16)
     trim_heap()
     assert (a == np.arange(1 << 16)).all()
+
+
+def test_released_code_is_read_again_when_it_runs() -> None:
+    triple = binding.get_default_triple()
+    before = _resident("libllvmlite")
+    release_code("libllvmlite")
+    released = _resident("libllvmlite")
+    assert binding.get_default_triple() == triple
+    if before is None or released is None:
+        pytest.skip("needs /proc/self/smaps, which this system does not have")
+    assert before > 0
+    assert released < 0.1 * before
+    release_code("no such library")
+
+
+def _resident(library: str) -> int | None:
+    """Kilobytes of a library's code in memory."""
+    maps = Path("/proc/self/smaps")
+    if not maps.exists():
+        return None
+    total, mine = 0, False
+    for line in maps.read_text(encoding="utf-8").splitlines():
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            mine = rest[0] == "r-xp" and library in line
+        elif mine and first == "Rss:":
+            total += int(rest[0])
+    return total
