@@ -2,8 +2,9 @@
 
 A node is joined with its immediate post-dominator (the first node through which everything that depends on it must
 pass) together with all nodes between the two, when the result is one anchor (matmul, convolution, reduction, norm, ...)
-with elementwise nodes around it, or no anchor at all. Only the last node's outputs leave such a group, so nothing is
-computed twice and groups cannot depend on each other in a circle. Whatever is not joined is recorded with the reason.
+with elementwise nodes around it, or no anchor at all, or two of :mod:`.window_pairs`. Only the last node's outputs
+leave such a group, so nothing is computed twice and groups cannot depend on each other in a circle. Whatever is not
+joined is recorded with the reason.
 
 Nodes that only compute shapes which are known as expressions over the dim symbols are in no group
 (:func:`shape_only_nodes`): their readers take ``Value.data`` instead. Nor are those that the sizes of results depend on
@@ -21,6 +22,7 @@ from tilewright.graph_ir.early_sizes import early_sizes, is_sized
 from tilewright.graph_ir.ir import Graph, Node, Shape, TensorType, node_reads
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.window_pairs import HALO, halo_between
 
 SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "Reshape": (1,),
@@ -178,6 +180,7 @@ class _Fuser:
         self.members: dict[int, list[int]] = {k: [k] for k in range(len(self.nodes))}
         self.after = self._post_dominators()
         self.refusals: list[FusionRefusal] = []
+        self.halos: dict[int, tuple[int, ...]] = {}
 
     # -- post-dominators -----------------------------------------------------------------------------------------
     def _post_dominators(self) -> list[int | None]:
@@ -207,7 +210,8 @@ class _Fuser:
 
     # -- merging -------------------------------------------------------------------------------------------------
     def run(self) -> None:
-        """Anchors take what follows them; then elementwise chains join; then what comes before joins an anchor."""
+        """Anchors take what follows them; then elementwise chains join; then what comes before joins an anchor; then
+        pairs of anchors join."""
         order = range(len(self.nodes))
         for k in order:
             if self.kinds[k] in _ANCHORS:
@@ -215,6 +219,9 @@ class _Fuser:
         for k in order:
             if self.kinds[k] in _PLAIN:
                 self._grow(k)
+        for k in order:
+            if self.nodes[k].op == "Conv":
+                self._join_producer(k)
 
     def _grow(self, k: int) -> None:
         """Joins the group of ``k`` with its post-dominator as often as that is allowed."""
@@ -351,6 +358,26 @@ class _Fuser:
                 self.group_of[m] = keep
                 self.members[keep].append(m)
 
+    def _join_producer(self, window: int) -> None:
+        """Joins the group of a depthwise convolution with that of the convolution whose result it reads."""
+        source = self.place.get(self.nodes[window].inputs[0])
+        if source is None or self.readers[source] != [window] or min(self.members[self.group_of[window]]) != window:
+            return
+        before = self.members[self.group_of[source]]
+        anchors = [m for m in before if self.kinds[m] in _ANCHORS]
+        if len(anchors) != 1 or max(before) != source or self.nodes[source].outputs[0] in self.graph.outputs:
+            return
+        if any(self.nodes[m].op in _EXPENSIVE for m in before):
+            return  # computed again where bands of rows overlap, and under a test for the border
+        halo = halo_between(self.graph, self.nodes[anchors[0]], self.nodes[window])
+        joined = [*before, *self.members[self.group_of[window]]]
+        if halo is None or len(joined) > self.limits.max_nodes or len(self._inputs(joined)) > self.limits.max_inputs:
+            return
+        self.halos[anchors[0]] = halo
+        names = {self.nodes[source].name, self.nodes[window].name}
+        self.refusals = [r for r in self.refusals if {r.node, r.into} != names]
+        self._merge({self.group_of[source], self.group_of[window]})
+
     # -- facts ---------------------------------------------------------------------------------------------------
     def _shape(self, name: str) -> Shape | None:
         v = self.graph.values.get(name)
@@ -383,7 +410,9 @@ class _Fuser:
         out = []
         for members in sorted(self.members.values(), key=max):
             members = sorted(members)
-            nodes = tuple(self.nodes[m] for m in members)
+            nodes = tuple(
+                self.nodes[m].with_attrs(**{HALO: self.halos[m]}) if m in self.halos else self.nodes[m] for m in members
+            )
             inside = set(members)
             leaving = tuple(
                 o

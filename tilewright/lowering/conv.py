@@ -20,7 +20,9 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, const, product
+from tilewright.core.intextrema import maximum, minimum
 from tilewright.core.winograd import WINOGRAD
+from tilewright.graph_ir.window_pairs import HALO
 from tilewright.lowering.context import LowerContext, Rule, wide
 from tilewright.lowering.contraction import clamped, flatten, pack_columns, unflatten, whole_tiles
 from tilewright.lowering.groups import Panels, group_panel_width, groups_in_a_vector, side_by_side
@@ -203,6 +205,9 @@ def _dense(
     panels = Panels(shape.groups, shape.channels // shape.groups, per_group, width)
     taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, _names(shape.rank), strict=True)]
     ic = ctx.axis(panels.depth, "ic")
+    halo = ctx.attr_ints(HALO)
+    if halo is not None:
+        return _with_halo(ctx, shape, read, packed, taps, ic, panels, halo)
     if joined:
         tiles = whole_tiles(pixels, width, ctx.target, dtype.itemsize)
         return _joined(ctx, shape, read, packed, taps, ic, panels, tiles)
@@ -216,6 +221,27 @@ def _dense(
     full = (shape.batch, *shape.out_spatial[:-1], last, panels.count, as_expr(width))
     acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["n", *_names(shape.rank), "no", "ni"]))
     return lambda n, c, at: acc[(n, *at, *panels.place(c))]
+
+
+def _with_halo(
+    ctx: LowerContext, shape: ConvShape, read: Reader, packed: Tensor, taps: Sequence[ReduceAxis], ic: ReduceAxis,
+    panels: Panels, halo: Sequence[int],
+) -> Reader:  # fmt: skip
+    """``acc`` over the result and a border around it, which repeats the results at the edge."""
+    before, behind = halo[: shape.rank], halo[shape.rank :]
+
+    def formula(*i: IntExpr) -> Reduction:
+        at = [
+            minimum(maximum(p - b, 0), size - 1) for p, b, size in zip(i[1:-2], before, shape.out_spatial, strict=True)
+        ]
+        no, ni = i[-2:]
+        where = [p * s + t.index * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
+        return sum_over(read(i[0], panels.channel(no, ic.index), where) * packed[(no, *taps, ic, ni)], *taps, ic)
+
+    sizes = [b + size + e for b, size, e in zip(before, shape.out_spatial, behind, strict=True)]
+    full = (shape.batch, *sizes, panels.count, as_expr(panels.width))
+    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["n", *_names(shape.rank), "no", "ni"]))
+    return lambda n, c, at: acc[(n, *(p + b for p, b in zip(at, before, strict=True)), *panels.place(c))]
 
 
 def _has_short_tiles(shape: ConvShape, height: int) -> bool:

@@ -2,9 +2,10 @@
 
 ``default_trace(func, target)`` is deterministic, never fails, and gives a trace that replays like any other. Classes:
 chains (two products with a softmax between), lane sums (products with few columns), outer sums (large reductions over
-leading axes), register tiles (matrix products, convolutions, pooling, small outer reductions), rows (softmax, norms,
-inner reductions), sampled rows (image resizing), spatial (elementwise, data movement, gathers), steps (stages that
-share loops: recurrences); other blocks with ordered axes stay as they were declared.
+leading axes), windows over products (depthwise after pointwise convolutions), register tiles (matrix products,
+convolutions, pooling, small outer reductions), rows (softmax, norms, inner reductions), sampled rows (image resizing),
+spatial (elementwise, data movement, gathers), steps (stages that share loops: recurrences); other blocks with ordered
+axes stay as they were declared.
 
 A rule is a function ``rule(schedule, block, target) -> bool``: it schedules the nest of ``block``, and as much of what
 feeds it as it takes in, or leaves the schedule as it was and returns False. ``DEFAULT_RULES`` are tried in order on
@@ -30,6 +31,7 @@ from tilewright.schedule.rules.steps import steps_rule
 from tilewright.schedule.rules.tiles import tile_rule
 from tilewright.schedule.rules.transformed_tiles import find_chains, transformed_tiles_rule
 from tilewright.schedule.rules.transpose import transpose_rule
+from tilewright.schedule.rules.windows import windows_rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import blocks_in
@@ -38,8 +40,8 @@ from tilewright.tensor_ir.ir import Alloc, Block, Func, Seq, Stmt
 Rule = Callable[[Schedule, str, Target], bool]
 
 DEFAULT_RULES: tuple[Rule, ...] = (
-    steps_rule, transformed_tiles_rule, chain_rule, lane_sums_rule, sampled_rows_rule, outer_sums_rule, tile_rule,
-    rows_rule, reduction_rule, transpose_rule, spatial_rule,
+    steps_rule, transformed_tiles_rule, chain_rule, lane_sums_rule, sampled_rows_rule, outer_sums_rule, windows_rule,
+    tile_rule, rows_rule, reduction_rule, transpose_rule, spatial_rule,
 )  # fmt: skip
 
 

@@ -289,7 +289,7 @@ def _split(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes: in
     columns, column = split_columns(s, axes.columns, own if axes.panel else width, width)
     if row is None:
         return TileLoops(tuple(batch), (), columns, column)
-    height = _decide_height(s, reduction, extents[row], limit)
+    height = decide_height(s, reduction, extents[row], limit)
     over, inside = s.split(row, (None, height))
     last = batch[-1] if batch else None
     if last is not None and height == extents[row] and 2 * height <= limit:
@@ -300,7 +300,7 @@ def _split(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes: in
     return TileLoops(tuple(batch), (over,), columns, (inside, *column))
 
 
-def _decide_height(s: Schedule, reduction: str, extent: int | None, limit: int) -> int:
+def decide_height(s: Schedule, reduction: str, extent: int | None, limit: int) -> int:
     """Rows of the tile. A symbolic extent was rounded up to whole tiles of the limit: no choice there."""
     if extent is None:
         return limit

@@ -192,3 +192,41 @@ def test_host_nodes_and_predicate() -> None:
         (PatternKind.HOST, "Exp"),
         (PatternKind.BROADCAST, "Neg"),
     ]
+
+
+def pair(
+    b: GraphBuilder, side: int = 56, act: str = "Relu", taps: int = 1, groups: int = 64, **attrs: tuple[int, ...]
+) -> str:
+    """A pointwise convolution of 16 channels to 64, an activation, and a depthwise convolution."""
+    x = b.input("x", "float32", (3, side, side, 16))
+    y = b.op(act, b.op("Conv", x, w(64, 16, taps, taps), data_layout="NHWC"))
+    z = b.op("Conv", y, w(64, 64 // groups, 3, 3), group=groups, data_layout="NHWC", **{"pads": (1, 1, 1, 1), **attrs})
+    return b.op("Clip", z, np.float32(0), np.float32(6))
+
+
+def test_a_depthwise_convolution_joins_the_one_that_makes_a_large_operand() -> None:
+    graph = built(lambda b: pair(b, strides=(2, 2), pads=(0, 1, 2, 1)))
+    (group,), refusals = group_with_reasons(graph)
+    assert [n.op for n in group.nodes] == ["Conv", "Relu", "Conv", "Clip"]
+    assert [n.attr("halo") for n in group.nodes] == [(0, 1, 2, 1), None, None, None]
+    assert refusals == ()
+
+
+def pair_with_two_readers(b: GraphBuilder) -> Sequence[str]:
+    x = b.input("x", "float32", (3, 56, 56, 16))
+    y = b.op("Conv", x, w(64, 16, 1, 1), data_layout="NHWC")
+    return [b.op("Conv", y, w(64, 1, 3, 3), group=64, data_layout="NHWC"), b.op("Softmax", y)]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda b: pair(b, side=50), lambda b: pair(b, act="Sigmoid"), lambda b: pair(b, taps=3),
+        lambda b: pair(b, groups=32), lambda b: pair(b, groups=1), pair_with_two_readers,
+    ],
+    ids=["small", "costly", "first", "grouped", "dense", "readers"],
+)  # fmt: skip
+def test_other_pairs_stay_apart(build: Build) -> None:
+    groups = group_graph(built(build))
+    assert all(sum(n.op == "Conv" for n in g.nodes) < 2 for g in groups)
+    assert all(n.attr("halo") is None for g in groups for n in g.nodes)
