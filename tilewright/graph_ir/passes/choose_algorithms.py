@@ -197,11 +197,10 @@ class _Product:
 
 def _eligible(graph: Graph, node: Node, ctx: PassContext) -> _Work | None:
     """What there is to choose from; None where only the direct way is possible."""
-    if node.domain not in ("", "ai.onnx") or graph.values[node.outputs[0]].dtype != dtypes.float32:
+    options = {"MatMul": _product, "Conv": _conv}.get(node.op) if node.domain in ("", "ai.onnx") else None
+    if options is None or graph.values[node.outputs[0]].dtype != dtypes.float32:
         return None
-    if node.op == "MatMul":
-        return _product(graph, node, ctx)
-    return _conv(graph, node, ctx) if node.op == "Conv" and node.attr("data_layout") == "NHWC" else None
+    return options(graph, node, ctx)
 
 
 def _product(graph: Graph, node: Node, ctx: PassContext) -> _Product | None:
@@ -213,6 +212,8 @@ def _product(graph: Graph, node: Node, ctx: PassContext) -> _Product | None:
 
 
 def _conv(graph: Graph, node: Node, ctx: PassContext) -> _Conv | None:
+    if node.attr("data_layout") != "NHWC":
+        return None
     ones = (int_attr(node, "group", 1), *(ints_attr(node, "dilations") or ()))
     strides = set(ints_attr(node, "strides") or (1,))
     w, y = ctx.array(graph, node.inputs[1]), graph.values[node.outputs[0]]

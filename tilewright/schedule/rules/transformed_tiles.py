@@ -161,7 +161,7 @@ def _schedule(s: Schedule, chain: Chain, user: str, target: Target) -> None:
 def _cut(s: Schedule, chain: Chain, user: str, lanes: int) -> _Nest:
     """Split the reader's loops at the divisors with which it addresses the tiles."""
     buffer = find_block(s.func, chain.after[-1]).buffer
-    for name, size in set(_divided(_index_of(s, user, buffer)[-1])):  # the columns of a tile are in groups
+    for name, size in dict.fromkeys(_divided(_index_of(s, user, buffer)[-1])):  # the columns of a tile are in groups
         s.split(name, (None, size))
     index = _index_of(s, user, buffer)
     column = as_var(index[-1])
