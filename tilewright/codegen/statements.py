@@ -10,6 +10,7 @@ from tilewright.codegen.context import Context, Lanes
 from tilewright.codegen.digits import CountedLoop
 from tilewright.codegen.expressions import evaluate
 from tilewright.codegen.flatten import BufferInfo
+from tilewright.codegen.interleaved import interleaved_nest, store_interleaved
 from tilewright.codegen.intrinsics import call_intrinsic
 from tilewright.codegen.joined import Nest, copies_of, joined_nest, joined_values
 from tilewright.codegen.llvm_types import memory_type
@@ -88,6 +89,8 @@ class StatementEmitter:
             call_intrinsic(ctx, self.func, s)
         elif s.kind == "vectorized" and not self.parts and self._goes_in_lanes(s):
             self._vectorized(s, extent)
+        elif s.kind == "unrolled" and not self.parts and self._interleaved(s):
+            pass
         elif s.kind == "unrolled" and not self.parts and (nest := self._nest_to_join(s)) is not None:
             self._joined(*nest)
         elif s.kind == "unrolled" or (s.kind == "vectorized" and self.parts):
@@ -149,6 +152,16 @@ class StatementEmitter:
         code.branch_if(more.text, head, after, remark)
         indexer.pop()
         code.start(after)
+
+    def _interleaved(self, s: Loop) -> bool:
+        """Store the copies of ``s`` at once, if they alternate in memory and may be read all before."""
+        nest = interleaved_nest(s)
+        if nest is None or nest[1].name in self.streamed or not self._goes_in_lanes(nest[0]):
+            return False
+        for x in (s, nest[0]):
+            self.ctx.indexer.ranges.setdefault(x.var, loop_range(x.extent))
+        lanes = Lanes(nest[0].var, nest[0].extent.value() or 0)
+        return store_interleaved(self.ctx, self.ctx.flattener.store(nest[1]), s, lanes)
 
     def _nest_to_join(self, s: Loop) -> Nest | None:
         """:func:`joined_nest` where the vectors go in lanes, asked once for all copies of a loop."""

@@ -8,6 +8,8 @@ another loop are written out inside (transposes), and those of :mod:`.parallelis
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.core.errors import ScheduleError
 from tilewright.core.intexpr import IntExpr
 from tilewright.core.target import Target
@@ -28,6 +30,8 @@ from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
 _VECTORS = 4
 _VECTOR_COUNTS = (1, 2, 4, 8)
 _ROW_COUNTS = (1, 2, 4, 8)
+_ALTERNATE = 4
+"""Planes that are stored as one (:mod:`tilewright.codegen.interleaved`)."""
 
 
 def spatial_rule(s: Schedule, block: str, target: Target) -> bool:
@@ -49,7 +53,7 @@ def schedule_spatial(s: Schedule, block: str, target: Target, above: int = 0) ->
     row = _take_rows(s, block, outer, inner)
     lead = vectorize_loop(s, block, inner, target)
     if row is not None:
-        s.attempt(lambda a: _write_rows(a, block, row, lead))
+        s.attempt(lambda a: _write_rows(a, block, row))
     outer = [*outer, *([lead] if lead is not None else [])]
     if above == 0:
         parallelize(s, block, [n for n in outer if n in s.loops(block)], total, target)
@@ -81,7 +85,9 @@ def _take_rows(s: Schedule, block: str, outer: list[str], inner: str) -> str | N
     if not beside:
         return None
     own = extents[beside[-1]]
-    count = choose_number(s, f"{block}.rows", [r for r in _ROW_COUNTS if own is not None and own % r == 0], 1)
+    options = [r for r in _ROW_COUNTS if own is not None and own % r == 0]
+    few = own if own is not None and own <= _ALTERNATE and _alternates(accesses, beside[-1], inner, own) else 1
+    count = choose_number(s, f"{block}.rows", options, few)
     if count == 1:
         return None
     at = outer.index(beside[-1])
@@ -89,11 +95,17 @@ def _take_rows(s: Schedule, block: str, outer: list[str], inner: str) -> str | N
     return row
 
 
-def _write_rows(s: Schedule, block: str, row: str, lead: str | None) -> None:
+def _alternates(accesses: Sequence[Access], row: str, inner: str, count: int) -> bool:
+    """True if a few planes become one: vectors along ``inner`` are stored so that those of ``row`` lie in between."""
+    return all(
+        (x.stride(inner) == count and x.stride(row) == 1) if x.is_store else x.stride(inner) == 1 for x in accesses
+    )
+
+
+def _write_rows(s: Schedule, block: str, row: str) -> None:
     names = s.loops(block)
-    inside = names[names.index(lead) + 1 :] if lead in names else names[-1:]
-    order = [n for n in names[names.index(row) :] if n != row and n not in inside]
-    s.reorder(*order, row, *inside)
+    *outer, lanes = (n for n in names[names.index(row) :] if n != row)
+    s.reorder(*outer, row, lanes)
     s.unroll(row)
 
 
