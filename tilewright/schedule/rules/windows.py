@@ -74,9 +74,10 @@ def _schedule(s: Schedule, pair: Pair, consumer: str, target: Target) -> None:
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (pair.product, pair.stage, pair.window, consumer)))
     limit = target.tile_rows(max(1, pair.width // lanes))
     extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
+    rank = len(find_buffer(s.func, find_block(s.func, pair.stage).buffer).shape)
+    if len(extents) != 4 or rank != 4 or None in extents.values() or tile_axes(s, pair.window, consumer) is None:
+        raise ScheduleError(f"{consumer}: expected a batch, rows, columns and channels of known size")
     *batch, row, column, channel = extents
-    if None in extents.values() or tile_axes(s, pair.window, consumer) is None:
-        raise ScheduleError(f"{consumer}: expected rows, columns and channels of known size")
     panel, channel = s.split(channel, (None, pair.width))
     bands, row = s.split(row, (None, _decide_band(s, pair, extents[row] or 1, target)))
     columns, column = s.split(column, (None, decide_height(s, pair.window, extents[column], limit)))
@@ -111,6 +112,8 @@ def _decide_band(s: Schedule, pair: Pair, rows: int, target: Target) -> int:
 def _write_product(s: Schedule, pair: Pair, around: Sequence[str], lanes: int, limit: int) -> str:
     """Register tiles of the product in the part of the stage that is computed at a panel; the loop over them."""
     extents = {x.var: x.extent for x in loops_of(s.func, pair.stage) if x.var not in around}
+    if len(extents) < 2:
+        raise ScheduleError(f"{pair.stage}: expected columns and channels, got {', '.join(extents)}")
     *rows, column, channel = extents
     columns, column = s.split(column, (None, decide_height(s, pair.product, extents[column].value() or limit, limit)))
     s.reorder(*rows, columns, column, channel)

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tilewright.core import dtypes
 from tilewright.core.target import Target
 from tilewright.schedule.default import default_trace, schedule_by_rule
 from tilewright.schedule.rules import windows
@@ -15,6 +16,7 @@ from tilewright.schedule.rules.windows import find_pair
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import buffers
+from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import parse_func, print_func
@@ -24,6 +26,7 @@ from tilewright.tests.lowering.test_halo import CASES, pair
 from tilewright.tests.schedule.test_transformed_tiles import Pick
 
 TARGET = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 19, 1 << 23, 2)
+F32 = dtypes.float32
 LARGE = ((1, 26, 20, 4), 32, 3, (1, 1, 1, 1), 1)
 
 
@@ -73,6 +76,28 @@ def test_a_band_fits_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "LOCAL_BYTES", 1000)
     trace = default_trace(func, TARGET)
     assert "acc_1.band" not in trace.to_text()
+    require_twin(func, trace.apply(func))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 3), (1, 6, 1, 2), (2, 1, 5, 2)], ids=str)
+def test_images_of_one_row_or_column(shape: tuple[int, int, int, int]) -> None:
+    for taps, pads in ((1, (0, 0, 0, 0)), (3, (1, 1, 1, 1))):
+        func = lower(pair(shape, 16, taps, pads, 1)).func
+        require_twin(func, default_trace(func, TARGET).apply(func))
+
+
+def test_a_pair_that_is_no_image_is_left_to_other_rules() -> None:
+    a, b = placeholder("A", (6, 4), F32), placeholder("B", (2, 4, 8), F32)
+    u = placeholder("U", (6,), F32)
+    k, m = reduce_axis(4, "k"), reduce_axis(6, "m")
+    acc = compute("acc", (6, 2, 8), lambda i, no, ni: sum_over(a[i, k] * b[no, k, ni], k))
+    stage = compute("P", (6, 16), lambda i, n: acc[i, n // 8, n % 8] + 1.0)
+    window = compute("W", (16,), lambda n: sum_over(stage[m, n] * u[m], m))
+    func = build_func("f", [a, b, u], [compute("Y", (16,), lambda n: window[n] + 1.0)], [acc, stage, window])
+    found = find_pair(Schedule(func), "Y")
+    assert found is not None
+    trace = default_trace(func, TARGET)
+    assert "W.band" not in trace.to_text()
     require_twin(func, trace.apply(func))
 
 
