@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 DatabaseLike: TypeAlias = Database | str | Path | Sequence[str | Path]
 Stage = Literal["import", "passes", "lower", "schedule", "codegen"]
 
+_LARGE_MODEL = 32 << 20
+"""Bytes of constants from which on the compiler's own memory is given back after the build."""
+
 
 @overload
 def compile(  # noqa: A001 - the name that users of compilers know
@@ -172,10 +175,6 @@ def compile(  # noqa: A001
         trim_heap()
         release_code("libllvmlite")
     return CompiledModel(plan, code, crew, info, library)
-
-
-_LARGE_MODEL = 32 << 20
-"""Bytes of constants from which on the compiler's own memory is given back after the build."""
 
 
 class _Clock:

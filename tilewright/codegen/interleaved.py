@@ -12,9 +12,10 @@ from tilewright.codegen.builder import Code, Value
 from tilewright.codegen.context import Context, Lanes
 from tilewright.codegen.expressions import evaluate
 from tilewright.codegen.flatten import FlatStore
+from tilewright.codegen.joined import is_independent
 from tilewright.codegen.memory import store
 from tilewright.core.intexpr import var
-from tilewright.tensor_ir.ir import Block, Load, Loop, walk_expr
+from tilewright.tensor_ir.ir import Block, Loop
 
 _MOST = 4
 
@@ -28,10 +29,7 @@ def interleaved_nest(s: Loop) -> tuple[Loop, Block] | None:
     copies, lanes, block = s.extent.value() or 0, inner.extent.value() or 0, inner.body
     if not 2 <= copies <= _MOST or lanes < 4 or lanes & (lanes - 1) or not isinstance(block, Block):
         return None
-    if block.init is not None or any(a.kind != "spatial" for a in block.axes):
-        return None
-    reads = any(isinstance(x, Load) and x.buffer == block.buffer for x in walk_expr(block.value))
-    return None if reads else (inner, block)
+    return (inner, block) if is_independent(block) else None
 
 
 def store_interleaved(ctx: Context, flat: FlatStore, copies: Loop, lanes: Lanes) -> bool:

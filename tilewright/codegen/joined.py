@@ -41,17 +41,17 @@ def joined_nest(s: Loop) -> Nest | None:
     lanes, block = inner.extent.value(), inner.body
     if lanes is None or lanes < 2 or lanes & (lanes - 1):
         return None
-    return (unrolled, inner, block) if _is_independent(block) and _is_long(block.value) else None
+    if not _is_long(block.value) or not is_independent(block):
+        return None
+    allows = any(isinstance(x, Select) and _is_long(x) for x in walk_expr(block.value))
+    return None if allows else (unrolled, inner, block)  # a select around a function says what may be read
 
 
-def _is_independent(block: Block) -> bool:
-    """True if no copy reads what another writes, or reads at all what only a select around a long function allows."""
+def is_independent(block: Block) -> bool:
+    """True if no copy of a block reads what another writes."""
     if block.init is not None or any(a.kind != "spatial" for a in block.axes):
         return False
-    return not any(
-        (isinstance(x, Load) and x.buffer == block.buffer) or (isinstance(x, Select) and _is_long(x))
-        for x in walk_expr(block.value)
-    )
+    return not any(isinstance(x, Load) and x.buffer == block.buffer for x in walk_expr(block.value))
 
 
 def copies_of(unrolled: Sequence[Loop]) -> Iterator[list[dict[str, int]]]:
@@ -108,4 +108,4 @@ def _is_long(e: Expr) -> bool:
     return any(isinstance(x, Op) and SCALAR_OPS[x.name].flops >= _LONG for x in walk_expr(e))
 
 
-__all__ = ["Nest", "copies_of", "joined_nest", "joined_values"]
+__all__ = ["Nest", "copies_of", "is_independent", "joined_nest", "joined_values"]

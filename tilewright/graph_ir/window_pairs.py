@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 
-from tilewright.graph_ir.ir import Graph, Node, TensorType
+from tilewright.graph_ir.ir import Graph, Node
+from tilewright.graph_ir.rules.base import fixed_shape, int_attr, ints_attr, tensor_shape
 
 HALO = "halo"
 """Attribute of a convolution whose result is computed with a border: as many positions before and behind each spatial
@@ -26,21 +27,20 @@ def halo_between(graph: Graph, first: Node, window: Node) -> tuple[int, ...] | N
     two stay apart."""
     if not _is_pointwise(graph, first) or not _is_depthwise(graph, window):
         return None
-    shape = _known_shape(graph, first.outputs[0])
-    if shape is None or _known_shape(graph, window.outputs[0]) is None or shape[-1] < _FEWEST_CHANNELS:
+    between, result = graph.values[first.outputs[0]], graph.values[window.outputs[0]]
+    shape = fixed_shape(tensor_shape(between))
+    if shape is None or fixed_shape(tensor_shape(result)) is None or shape[-1] < _FEWEST_CHANNELS:
         return None
-    if math.prod(shape) * graph.values[first.outputs[0]].dtype.itemsize < _LARGE:
-        return None
-    pads = window.attr("pads") or (0,) * 4
-    return tuple(int(p) for p in pads)  # type: ignore[union-attr]
+    large = math.prod(shape) * between.dtype.itemsize >= _LARGE
+    return (ints_attr(window, "pads") or (0,) * 4) if large else None
 
 
 def _is_pointwise(graph: Graph, node: Node) -> bool:
     """True for a direct 1x1 convolution with a constant weight, of stride 1 and without padding."""
-    if not _is_image_conv(graph, node) or node.attr("group", 1) != 1 or node.attr("algorithm") is not None:
+    if not _is_image_conv(graph, node) or int_attr(node, "group", 1) != 1 or node.attr("algorithm") is not None:
         return False
-    ones = {*_ints(node, "strides", 1), *graph.constants[node.inputs[1]].array.shape[2:]}
-    return ones == {1} and set(_ints(node, "pads", 0)) == {0}
+    ones = {*(ints_attr(node, "strides") or ()), *graph.constants[node.inputs[1]].array.shape[2:]}
+    return ones == {1} and not any(ints_attr(node, "pads") or ())
 
 
 def _is_depthwise(graph: Graph, node: Node) -> bool:
@@ -48,7 +48,7 @@ def _is_depthwise(graph: Graph, node: Node) -> bool:
     if not _is_image_conv(graph, node):
         return False
     oc, ic = graph.constants[node.inputs[1]].array.shape[:2]
-    return bool(ic == 1 and node.attr("group", 1) == oc)
+    return bool(ic == 1 and int_attr(node, "group", 1) == oc)
 
 
 def _is_image_conv(graph: Graph, node: Node) -> bool:
@@ -56,16 +56,3 @@ def _is_image_conv(graph: Graph, node: Node) -> bool:
         return False
     explicit = node.attr("auto_pad", "NOTSET") == "NOTSET"
     return explicit and graph.constants[node.inputs[1]].array.ndim == 4
-
-
-def _ints(node: Node, name: str, default: int) -> tuple[int, ...]:
-    value = node.attr(name)
-    return value if isinstance(value, tuple) and value else (default,)  # type: ignore[return-value]
-
-
-def _known_shape(graph: Graph, name: str) -> tuple[int, ...] | None:
-    v = graph.values[name]
-    if not isinstance(v.type, TensorType) or v.type.shape is None:
-        return None
-    sizes = [n for d in v.type.shape if (n := d.value()) is not None]
-    return tuple(sizes) if len(sizes) == len(v.type.shape) else None

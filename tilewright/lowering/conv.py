@@ -206,40 +206,26 @@ def _dense(
     taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, _names(shape.rank), strict=True)]
     ic = ctx.axis(panels.depth, "ic")
     halo = ctx.attr_ints(HALO)
-    if halo is not None:
-        return _with_halo(ctx, shape, read, packed, taps, ic, panels, halo)
-    if joined:
+    if joined and halo is None:
         tiles = whole_tiles(pixels, width, ctx.target, dtype.itemsize)
         return _joined(ctx, shape, read, packed, taps, ic, panels, tiles)
+    before, behind = (halo[: shape.rank], halo[shape.rank :]) if halo is not None else ((0,) * shape.rank,) * 2
 
     def formula(*i: IntExpr) -> Reduction:
-        at, (no, ni) = (*i[1:-3], clamped(i[-3], rows)), i[-2:]
-        where = [p * s + t.index * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
-        return sum_over(read(i[0], panels.channel(no, ic.index), where) * packed[(no, *taps, ic, ni)], *taps, ic)
-
-    last = whole_tiles(rows, width, ctx.target, dtype.itemsize)
-    full = (shape.batch, *shape.out_spatial[:-1], last, panels.count, as_expr(width))
-    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["n", *_names(shape.rank), "no", "ni"]))
-    return lambda n, c, at: acc[(n, *at, *panels.place(c))]
-
-
-def _with_halo(
-    ctx: LowerContext, shape: ConvShape, read: Reader, packed: Tensor, taps: Sequence[ReduceAxis], ic: ReduceAxis,
-    panels: Panels, halo: Sequence[int],
-) -> Reader:  # fmt: skip
-    """``acc`` over the result and a border around it, which repeats the results at the edge."""
-    before, behind = halo[: shape.rank], halo[shape.rank :]
-
-    def formula(*i: IntExpr) -> Reduction:
-        at = [
-            minimum(maximum(p - b, 0), size - 1) for p, b, size in zip(i[1:-2], before, shape.out_spatial, strict=True)
-        ]
-        no, ni = i[-2:]
+        *at, no, ni = i[1:]
+        if halo is None:
+            at[-1] = clamped(at[-1], rows)
+        else:  # a border, which repeats the results at the edge
+            at = [
+                minimum(maximum(p - b, 0), size - 1) for p, b, size in zip(at, before, shape.out_spatial, strict=True)
+            ]
         where = [p * s + t.index * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
         return sum_over(read(i[0], panels.channel(no, ic.index), where) * packed[(no, *taps, ic, ni)], *taps, ic)
 
     sizes = [b + size + e for b, size, e in zip(before, shape.out_spatial, behind, strict=True)]
-    full = (shape.batch, *sizes, panels.count, as_expr(panels.width))
+    if halo is None:
+        sizes[-1] = whole_tiles(rows, width, ctx.target, dtype.itemsize)
+    full = (shape.batch, *sizes, panels.count, as_expr(width))
     acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["n", *_names(shape.rank), "no", "ni"]))
     return lambda n, c, at: acc[(n, *(p + b for p, b in zip(at, before, strict=True)), *panels.place(c))]
 

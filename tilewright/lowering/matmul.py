@@ -66,10 +66,10 @@ def _by_algorithm(
 ) -> Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]:  # fmt: skip
     """``acc(b, row, column)`` of the product with a constant B, ``sizes`` m, k, n, by an algorithm with fewer steps."""
     known = [v for d in (product(batch), *sizes) if (v := d.value())]
-    count, m, k, n = known if len(known) == 4 else (0, 0, 1, 1)
     constant = ctx.constants[1] is not None and ctx.input(1).ndim == 2 and ctx.input(0).ndim > 1
-    if algorithm != "strassen" or not constant or k % 2 or dtype != float32:
+    if algorithm != "strassen" or not constant or dtype != float32 or len(known) < 4 or known[2] % 2:
         raise ctx.unsupported(f"algorithm {algorithm!r} for this product")
+    count, m, k, n = known
 
     def read(b: IntExpr, row: IntExpr, depth: IntExpr) -> Val:
         return read_a(unflatten(b, batch[1:]) if batch else (), row, depth).cast(dtype)

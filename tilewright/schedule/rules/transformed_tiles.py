@@ -153,7 +153,7 @@ def _schedule(s: Schedule, chain: Chain, user: str, target: Target) -> None:
     strip = _decide_strip(s, chain, nest, lanes, target)
     if strip in (0, nest.total()):
         by_panel = _decide_results(s, chain, nest, target) == "panel"
-        (_panels if by_panel else _whole)(s, chain, user, nest, lanes, work, target)
+        _whole(s, chain, user, nest, by_panel, lanes, work, target)
     else:
         _strips(s, chain, user, nest, strip, lanes, work, target)
 
@@ -302,37 +302,27 @@ def _strips(
 
 
 def _whole(
-    s: Schedule, chain: Chain, user: str, nest: _Nest, lanes: int, work: float | None, target: Target
+    s: Schedule, chain: Chain, user: str, nest: _Nest, by_panel: bool, lanes: int, work: float | None, target: Target
 ) -> None:
+    around: list[str] = []
+    count = nest.total()
+    if by_panel:
+        over, tiles = _tiles_at_once(s, chain, nest)
+        s.reorder(nest.columns, *over, *tiles, nest.vectors, *nest.inside, nest.lanes)
+        around = [nest.columns, *over]
+        count = math.prod(find_loop(s.func, x).extent.value() or 1 for x in tiles)
     copy, results, tile_axis = _separate(s, chain)
     _place_after(s, chain, nest)
-    _write_back(s, chain, user, nest)
-    register_tiles = _products(s, chain, copy, set(), results, nest.total(), lanes, target)
-    _transform(s, chain, set(), tile_axis, lanes)
-    s.attempt(lambda a: a.peel(register_tiles))
-    peel_if_ragged(s, user, nest.columns)
-    parallelize(s, user, [*nest.outer, nest.columns], work, target)
-    parallelize(s, copy, [x.var for x in loops_of(s.func, copy)][:2], work, target)
-    parallelize(s, chain.before[-1], [tile_axis], work, target)
-    fetch_ahead(s, chain.product, target)
-
-
-def _panels(
-    s: Schedule, chain: Chain, user: str, nest: _Nest, lanes: int, work: float | None, target: Target
-) -> None:
-    around, tiles = _tiles_at_once(s, chain, nest)
-    s.reorder(nest.columns, *around, *tiles, nest.vectors, *nest.inside, nest.lanes)
-    around = [nest.columns, *around]
-    count = math.prod(find_loop(s.func, x).extent.value() or 1 for x in tiles)
-    copy, results, tile_axis = _separate(s, chain)
-    _place_after(s, chain, nest)
-    s.compute_at(copy, around[-1])
+    if by_panel:
+        s.compute_at(copy, around[-1])
     _write_back(s, chain, user, nest)
     register_tiles = _products(s, chain, copy, {*around}, results, count, lanes, target)
     _transform(s, chain, set(), tile_axis, lanes)
     s.attempt(lambda a: a.peel(register_tiles))
     peel_if_ragged(s, user, nest.columns)
-    parallelize(s, user, [nest.columns], work, target)
+    parallelize(s, user, [nest.columns] if by_panel else [*nest.outer, nest.columns], work, target)
+    if not by_panel:
+        parallelize(s, copy, [x.var for x in loops_of(s.func, copy)][:2], work, target)
     parallelize(s, chain.before[-1], [tile_axis], work, target)
     fetch_ahead(s, chain.product, target)
 
