@@ -16,6 +16,7 @@ from tilewright.codegen.llvm_types import full_type, memory_type, register_type,
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
 from tilewright.core.intexpr import IntExpr
+from tilewright.tensor_ir.analysis.prefetching import LINE_BYTES
 from tilewright.tensor_ir.ir import walk_index
 
 _MAX_SHUFFLE_STRIDE = 4
@@ -45,13 +46,15 @@ def store(ctx: Context, buffer: str, offset: IntExpr, value: Value) -> None:
         _scatter(ctx, info, offset, raw, lanes)
 
 
-def prefetch(ctx: Context, buffer: str, offset: IntExpr) -> None:
-    """Ask for the cache line at ``offset``, which may lie outside the buffer, into the second-level cache."""
+def prefetch(ctx: Context, buffer: str, offset: IntExpr, lines: int) -> None:
+    """Ask for the cache lines from ``offset`` on, which may lie outside the buffer, into the second-level cache."""
     info = ctx.buffers[buffer]
     name = "llvm.prefetch.p0"
     ctx.code.module.declare(name, "void", ("ptr", "i32", "i32", "i32"))
     pointer = _pointer(ctx, info, ctx.indexer.linear(offset))
-    ctx.code.line(f"call void @{name}(ptr {pointer}, i32 0, i32 {_SECOND_LEVEL}, i32 1)")
+    for n in range(lines):
+        at = ctx.code.emit("ptr", 0, f"getelementptr i8, ptr {pointer}, i64 {n * LINE_BYTES}")
+        ctx.code.line(f"call void @{name}(ptr {at.text}, i32 0, i32 {_SECOND_LEVEL}, i32 1)")
 
 
 # -- representation --------------------------------------------------------------------------------------------------

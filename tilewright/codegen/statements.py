@@ -99,13 +99,17 @@ class StatementEmitter:
             self._with_value(s, 0)
         else:
             full = fills_registers(s, self._locals, ctx.indexer.ranges, ctx.target)
-            self.counted(s.var, "0", extent, s.extent, lambda: self._step(s), unroll=not full)
+            if full and extent == 2 and s.var not in self.prefetches:
+                # of a counter of two values LLVM makes a flag, and reads a whole operand before it overwrites that
+                self._unrolled(s, extent)
+            else:
+                self.counted(s.var, "0", extent, s.extent, lambda: self._step(s), unroll=not full)
 
     def _step(self, s: Loop) -> None:
         """One step of a counted loop: what it fetches ahead, then its body."""
         if s.var in self.prefetches:
             p = self.prefetches[s.var]
-            prefetch(self.ctx, p.buffer, simplify(p.offset, self.ctx.indexer.ranges))
+            prefetch(self.ctx, p.buffer, simplify(p.offset, self.ctx.indexer.ranges), p.lines)
         self.emit(s.body)
 
     def _with_value(self, s: Loop, value: int) -> None:

@@ -1,7 +1,8 @@
 """Prefetching: what a loop annotated ``prefetch: B`` fetches into cache, read off the loops around it.
 
 A product keeps a panel of its weights in cache while it goes over the rows; the next panel would first be missed when
-its turn comes. A loop with this annotation fetches one cache line of it a step::
+its turn comes. A loop with this annotation fetches one cache line of it a step, or a few if the panel has more lines
+than there are steps::
 
     for n in N:              the next step of this loop reads the next panel
         for m in M:          the panel is read again: its lines are shared out over these steps
@@ -16,6 +17,7 @@ buffer, costs time at most. Where the loops around do not have this form, nothin
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tilewright.core.intbounds import simplify
@@ -27,17 +29,19 @@ from tilewright.tensor_ir.ir import Func, Loop, loads, walk
 
 KEY = "prefetch"
 LINE_BYTES = 64
+_MOST_LINES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """One line to fetch at the start of each step of a loop: the one at element ``offset`` of ``buffer``.
+    """What to fetch at the start of each step of a loop: ``lines`` lines from element ``offset`` of ``buffer`` on.
 
     ``shared``: the loops, outermost first, that read the same part again and so share the fetching.
     """
 
     buffer: str
     offset: IntExpr
+    lines: int
     shared: tuple[str, ...]
 
 
@@ -85,11 +89,17 @@ def prefetch_of(func: Func, loop: Loop, buffer: str) -> Prefetch | None:
         return None
     here = at.substitute({s.var: 0 for s in (*within, loop, *inside)})
     line = max(1, LINE_BYTES // known[buffer].dtype.itemsize)
-    if not share and not within and (own := stride(at, loop.var, ranges)) is not None:
-        line = max(line, own.value() or 0)
-    ahead = position * line
-    if not all(s.extent.is_const for s in share):
+    own = stride(at, loop.var, ranges)
+    taken = 0 if own is None else own.value() or 0
+    if not share and not within:
+        line = max(line, taken)
+    tiles = [s.extent.value() for s in share]
+    lines = 1
+    if share and None not in tiles:
+        lines = max(1, min(_MOST_LINES, -(-taken // (line * math.prod(n or 1 for n in tiles)))))
+    ahead = position * line * lines
+    if None in tiles:
         ahead = minimum(ahead, step - line)
-    return Prefetch(buffer, simplify(here + step + ahead, ranges), tuple(s.var for s in share))
+    return Prefetch(buffer, simplify(here + step + ahead, ranges), lines, tuple(s.var for s in share))
 
 
