@@ -8,6 +8,8 @@ alignment: they are written twice, and the buffer's address decides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.codegen.builder import Code, Value
 from tilewright.codegen.context import Context, Lanes
 from tilewright.codegen.flatten import BufferInfo
@@ -16,7 +18,6 @@ from tilewright.codegen.llvm_types import full_type, memory_type, register_type,
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
 from tilewright.core.intexpr import IntExpr
-from tilewright.tensor_ir.analysis.prefetching import LINE_BYTES
 from tilewright.tensor_ir.ir import walk_index
 
 _MAX_SHUFFLE_STRIDE = 4
@@ -46,14 +47,15 @@ def store(ctx: Context, buffer: str, offset: IntExpr, value: Value) -> None:
         _scatter(ctx, info, offset, raw, lanes)
 
 
-def prefetch(ctx: Context, buffer: str, offset: IntExpr, lines: int) -> None:
-    """Ask for the cache lines from ``offset`` on, which may lie outside the buffer, into the second-level cache."""
+def prefetch(ctx: Context, buffer: str, offset: IntExpr, lines: Sequence[int]) -> None:
+    """Ask for the cache lines ``lines`` elements behind ``offset``, which may lie outside the buffer, into the
+    second-level cache."""
     info = ctx.buffers[buffer]
     name = "llvm.prefetch.p0"
     ctx.code.module.declare(name, "void", ("ptr", "i32", "i32", "i32"))
     pointer = _pointer(ctx, info, ctx.indexer.linear(offset))
-    for n in range(lines):
-        at = ctx.code.emit("ptr", 0, f"getelementptr i8, ptr {pointer}, i64 {n * LINE_BYTES}")
+    for n in lines:
+        at = ctx.code.emit("ptr", 0, f"getelementptr i8, ptr {pointer}, i64 {n * info.dtype.itemsize}")
         ctx.code.line(f"call void @{name}(ptr {at.text}, i32 0, i32 {_SECOND_LEVEL}, i32 1)")
 
 

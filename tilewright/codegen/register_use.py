@@ -16,7 +16,7 @@ value. A tile of as many rows as fit in 32 leaves four."""
 def fills_registers(loop: Loop, locals_: Mapping[str, Buffer], ranges: Ranges, target: Target) -> bool:
     """True if a step of ``loop`` updates so many vectors of local buffers that no register is left for another step.
 
-    False where there are other loops inside. ``ranges``: of the loops around.
+    False where there are other loops inside, of more than one step. ``ranges``: of the loops around.
     """
     count = _vectors(loop.body, locals_, {**ranges, loop.var: loop_range(loop.extent)}, target, 1, 1)
     return count is not None and count >= target.vector_registers - target.vector_registers // _OPERANDS
@@ -28,7 +28,7 @@ def _vectors(
     """Vectors of ``locals_`` that ``s`` stores, ``copies`` times in ``lanes``; None if it has a loop of its own."""
     if isinstance(s, Loop):
         extent = upper_bound(s.extent, ranges)
-        if extent is None or s.kind not in ("unrolled", "vectorized"):
+        if extent is None or (extent > 1 and s.kind not in ("unrolled", "vectorized")):
             return None
         wider = (copies, lanes * extent) if s.kind == "vectorized" else (copies * extent, lanes)
         return _vectors(s.body, locals_, {**ranges, s.var: loop_range(s.extent)}, target, *wider)

@@ -3,18 +3,22 @@
 Read along one loop and written along another, a vector of either jumps in memory. The two loops are tiled to the size
 of a tensor intrinsic that transposes in registers; what fills no tile is peeled off and copied as it was. Of what
 no cache holds, a block is transposed into a buffer in the first-level cache, which then goes out in runs of whole cache
-lines: neither reading nor writing touches a line twice.
+lines: neither reading nor writing touches a line twice. Its rows lie far apart, which prefetchers do not follow: while
+a few are transposed, those beside them are fetched.
 
 Decisions: ``<block>.squares``, how many squares lie side by side in the direction of reading (two use up a cache line);
 ``<block>.run``, elements of a run that goes out of such a buffer, 0 for none, and ``<block>.depth``, how many runs it
-holds; and those of :mod:`.parallelism` and :mod:`.past_cache`.
+holds, ``<block>.ahead``, 1 to fetch rows ahead; and those of :mod:`.parallelism` and :mod:`.past_cache`.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from tilewright.core.dtypes import float32
 from tilewright.core.errors import ScheduleError
 from tilewright.core.target import Target
+from tilewright.schedule.rules.ahead import fetch_next_row
 from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import block_accesses, buffer_bytes, is_spatial, loops_of, nanoseconds
 from tilewright.schedule.rules.parallelism import parallelize
@@ -26,7 +30,7 @@ from tilewright.tensor_ir.ir import Load
 
 _INTRINSIC, _SIDE = "transpose_8x8_f32", 8
 _SQUARES = (1, 2, 4)
-_RUN, _RUNS = 128, (0, 16, 32, 64, 128, 256)
+_RUN, _RUNS = 64, (0, 16, 32, 64, 128, 256)
 _DEPTH, _DEPTHS = 32, (16, 32, 64)
 
 
@@ -34,14 +38,17 @@ def transpose_rule(s: Schedule, block: str, target: Target) -> bool:
     """A block that only copies, from neighbours to elsewhere and from elsewhere to neighbours."""
     found = find_block(s.func, block)
     value = found.value
-    copies = isinstance(value, Load) and value.dtype == float32 and value.buffer != found.buffer
-    if not copies or not is_spatial(found) or target.lanes(4) < 4:
+    if not isinstance(value, Load) or value.dtype != float32 or value.buffer == found.buffer:
         return False
-    if _is_large(s, block, target) and s.copy().attempt(lambda a: _schedule_blocks(a, block, _RUN, _DEPTH, target)):
+    if not is_spatial(found) or target.lanes(4) < 4:
+        return False
+    fits = partial(_schedule_blocks, block=block, source=value.buffer, run=_RUN, depth=_DEPTH, ahead=1, target=target)
+    if _is_large(s, block, target) and s.copy().attempt(fits):
         run = int(s.sample_categorical(f"{block}.run", _RUNS, _RUN))
         if run:
             depth = int(s.sample_categorical(f"{block}.depth", _DEPTHS, _DEPTH))
-            if s.attempt(lambda a: _schedule_blocks(a, block, run, depth, target)):
+            ahead = int(s.sample_categorical(f"{block}.ahead", (0, 1), 1))
+            if s.attempt(partial(fits, run=run, depth=depth, ahead=ahead)):
                 return True
     return s.attempt(lambda a: transpose_squares(a, block, target))
 
@@ -52,8 +59,11 @@ def _is_large(s: Schedule, block: str, target: Target) -> bool:
     return size is not None and size > target.largest_cache
 
 
-def _schedule_blocks(s: Schedule, block: str, run: int, depth: int, target: Target) -> None:
-    """By way of a buffer of ``run`` elements in the direction of writing and ``depth`` in that of reading."""
+def _schedule_blocks(
+    s: Schedule, block: str, source: str, run: int, depth: int, ahead: int, target: Target
+) -> None:  # fmt: skip
+    """By way of a buffer of ``run`` elements in the direction of writing and ``depth`` in that of reading; ``ahead``:
+    fetch the next rows of ``source`` meanwhile."""
     total = nanoseconds(s.func, block)
     loops = loops_of(s.func, block)
     places = {x.var: n for n, x in enumerate(loops)}
@@ -76,6 +86,8 @@ def _schedule_blocks(s: Schedule, block: str, run: int, depth: int, target: Targ
     beside, lane = s.split(written_loop, (None, _SIDE))
     s.reorder(beside, over, square, lane)
     s.tensorize(square, _INTRINSIC)
+    if ahead:
+        fetch_next_row(s, source, beside)
     vectorize_inner(s, copy, len(outer), target)
     parallelize(s, copy, outer, total, target)
     stream_if_large(s, copy, target)

@@ -11,16 +11,19 @@ than there are steps::
 
 Here step (m, k_0) fetches line ``m*K + k_0`` of panel n + 1. Other loops of the reduction may stand between those over
 rows and the annotated one: the panel's lines are counted through them. Where the number of rows is symbolic there may
-be more steps than lines: the rest of them fetch the last one. It is a hint: a line too many, or past the end of the
-buffer, costs time at most. Where the loops around do not have this form, nothing is fetched.
+be more steps than lines: the rest of them fetch the last one. Where no loop around reads the same part again, a step
+fetches what it will itself read in the next step of the loop around it: one line, or all of a few rows. It is a hint: a
+line too many, or past the end of the buffer, costs time at most. Where the loops around do not have this form, nothing
+is fetched.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.core.intbounds import simplify
+from tilewright.core.intbounds import Ranges, simplify
 from tilewright.core.intexpr import ZERO, IntExpr, var
 from tilewright.core.intextrema import minimum
 from tilewright.tensor_ir.analysis.access import address, stride
@@ -29,19 +32,19 @@ from tilewright.tensor_ir.ir import Func, Loop, loads, walk
 
 KEY = "prefetch"
 LINE_BYTES = 64
-_MOST_LINES = 4
+_MOST_LINES, _MOST_LINES_OF_ROWS = 4, 64
 
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """What to fetch at the start of each step of a loop: ``lines`` lines from element ``offset`` of ``buffer`` on.
+    """What to fetch at the start of each step of a loop: lines of ``buffer``, ``lines`` elements behind ``offset``.
 
     ``shared``: the loops, outermost first, that read the same part again and so share the fetching.
     """
 
     buffer: str
     offset: IntExpr
-    lines: int
+    lines: tuple[int, ...]
     shared: tuple[str, ...]
 
 
@@ -91,15 +94,33 @@ def prefetch_of(func: Func, loop: Loop, buffer: str) -> Prefetch | None:
     line = max(1, LINE_BYTES // known[buffer].dtype.itemsize)
     own = stride(at, loop.var, ranges)
     taken = 0 if own is None else own.value() or 0
-    if not share and not within:
-        line = max(line, taken)
     tiles = [s.extent.value() for s in share]
-    lines = 1
-    if share and None not in tiles:
-        lines = max(1, min(_MOST_LINES, -(-taken // (line * math.prod(n or 1 for n in tiles)))))
-    ahead = position * line * lines
+    count = 1
+    if not share and not within:
+        lines = _next_read(at, inside, line, ranges)
+        position = position * max(line, taken)
+    else:
+        if share and None not in tiles:
+            count = max(1, min(_MOST_LINES, -(-taken // (line * math.prod(n or 1 for n in tiles)))))
+        lines = tuple(n * line for n in range(count))
+        position = position * line * count
     if None in tiles:
-        ahead = minimum(ahead, step - line)
-    return Prefetch(buffer, simplify(here + step + ahead, ranges), lines, tuple(s.var for s in share))
+        position = minimum(position, step - line)
+    return Prefetch(buffer, simplify(here + step + position, ranges), lines, tuple(s.var for s in share))
 
 
+def _next_read(address: IntExpr, inside: Sequence[Loop], line: int, ranges: Ranges) -> tuple[int, ...]:
+    """Elements in each of the lines that the loops inside read in rows that lie apart; of a single row the first.
+
+    The last ones: in memory that is not aligned, the line of the first was fetched with what comes before it.
+    """
+    rows, span = [0], 1
+    for s in inside:
+        step, extent = stride(address, s.var, ranges), s.extent.value()
+        apart = 0 if step is None else step.value() or 0
+        if extent is not None and apart >= 2 * line:
+            rows = [r + n * apart for r in rows for n in range(extent)]
+        elif extent is not None:
+            span += (extent - 1) * apart
+    lines = [r + min(n + line, span) - 1 for r in rows for n in range(0, span, line)]
+    return tuple(lines) if len(rows) > 1 and len(lines) <= _MOST_LINES_OF_ROWS else (0,)

@@ -1,4 +1,4 @@
-"""Loops whose step fills the registers are not unrolled by LLVM."""
+"""Loops whose step fills the registers are not unrolled by LLVM, those of two steps here."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.lowering.lowered import TARGET
 
 
-def _tile(rows: int, lanes: int, inner: str = "") -> str:
-    """LLVM IR of a product with a register tile of ``rows`` x ``lanes`` and a loop of 8 steps."""
+def _tile(rows: int, lanes: int, inner: str = "", depth: int = 8) -> str:
+    """LLVM IR of a product with a register tile of ``rows`` x ``lanes`` and a loop of ``depth`` steps."""
     return emit_kernel(
         parse_func(f"""
-def f(A: float32[{rows}, 8], B: float32[8, {lanes}], C: out(float32[{rows}, {lanes}])):
+def f(A: float32[{rows}, {depth}], B: float32[{depth}, {lanes}], C: out(float32[{rows}, {lanes}])):
     t = local(float32[{rows}, {lanes}])
     for i0 in unrolled({rows}):
         for j0 in vectorized({lanes}):
             with block("zero", a=spatial({rows}, i0), b=spatial({lanes}, j0)):
                 t[a, b] = float32(0.0)
-    for k in range(8):
+    for k in range({depth}):
         for i in unrolled({rows}):
             for j in {inner or "vectorized"}({lanes}):
-                with block("t", a=spatial({rows}, i), b=spatial({lanes}, j), c=reduce(8, k)):
+                with block("t", a=spatial({rows}, i), b=spatial({lanes}, j), c=reduce({depth}, k)):
                     t[a, b] = add(t[a, b], mul(A[a, c], B[c, b]))
     for i1 in unrolled({rows}):
         for j1 in vectorized({lanes}):
@@ -48,3 +48,9 @@ def test_others_are_llvms_to_unroll(rows: int, lanes: int) -> None:
 def test_a_loop_around_others_is_left_as_it_is() -> None:
     text = _tile(14, 8, "range")
     assert text.count("llvm.loop.unroll.disable") == 1  # that of k; those of j inside are innermost
+
+
+def test_two_steps_of_a_full_tile_are_written_out() -> None:
+    text = _tile(14, 8, depth=2)
+    assert text.count("call <8 x float> @llvm.fma") == 2 * 14
+    assert "llvm.loop" not in text

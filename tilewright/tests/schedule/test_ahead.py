@@ -124,6 +124,34 @@ def test_the_rule_fetches_large_panels_ahead(m: IntLike, n: int, k: int, fires: 
     np.testing.assert_array_equal(got, np.maximum(a @ b + bias, 0))
 
 
+WIDE = Target("x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512f,+fma", 512, 32, 32768, 1 << 17, 1 << 23, 2)
+
+
+def lines_fetched(func: Func) -> list[tuple[int, ...]]:
+    return [p.lines for p in prefetches(func).values()]
+
+
+@pytest.mark.parametrize(
+    ("rows", "lines"),
+    [
+        (64, [(0,)]),  # whole tiles enough for a line a step
+        (25, [(0, 16)]),  # one tile, whose steps fetch the two lines of a step of the next panel, and a rest
+        (14, []),  # the panel is read once
+        ("m", []),
+    ],
+)
+def test_panels_of_two_lines_a_step(rows: IntLike, lines: list[tuple[int, ...]]):
+    func = packed_matmul(var(rows) if isinstance(rows, str) else rows, 1024, 96, 32)
+    s = schedule_by_rule(func, WIDE, FixedDecider({}))
+    assert lines_fetched(s.func) == lines
+    if lines == [(0, 16)]:
+        (p,) = prefetches(s.func).values()
+        (loop,) = annotated(s.func)
+        first = dict.fromkeys(p.offset.free_vars(), 0)
+        at = [p.offset.evaluate({**first, loop.var: k}) for k in range(96)]
+        assert at == list(range(96 * 32, 2 * 96 * 32, 32))
+
+
 def test_the_decision_turns_it_off():
     s = schedule_by_rule(packed_matmul(64, 272, 96), TARGET, FixedDecider({"acc.ahead": 0}))
     assert not annotated(s.func)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -19,10 +21,11 @@ from tilewright.tensor_ir.analysis.scopes import loops_around
 from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Alloc, Func, walk
-from tilewright.tests.lowering.lowered import lower
+from tilewright.tests.lowering.lowered import TARGET, lower
 from tilewright.tests.schedule.kernels import packed_matmul
 
 Dim = int | str
+SMALL = dataclasses.replace(TARGET, l2_bytes=1 << 19, threads=2)
 
 
 def attention(
@@ -86,14 +89,14 @@ def test_numbers(graph: Graph, dims: dict[str, int], threads: int) -> None:
 @pytest.mark.parametrize("t", [17, 64])
 def test_scores_stay_in_a_local_buffer(t: int) -> None:
     low = lower(attention(1, 20, t, 8, 8, heads=True))
-    kept = scopes(default_trace(low.func, detect_host()).apply(low.func))
+    kept = scopes(default_trace(low.func, SMALL).apply(low.func))
     assert set(kept) >= {"masked", "weights", "scores", "mixed", "pack", "pack_1"}
     assert set(kept.values()) == {"local"}
 
 
 def test_symbolic_sizes_have_local_buffers_and_no_tests_in_products() -> None:
     low = lower(attention("b", "s", "t", 8, 8, ("b", 1, "s", "t"), heads=True))
-    after = default_trace(low.func, detect_host().with_threads(2)).apply(low.func)
+    after = default_trace(low.func, SMALL).apply(low.func)
     assert set(scopes(after)) >= {"masked", "weights", "scores", "mixed", "pack", "pack_1"}
     assert set(scopes(after).values()) == {"local"}
     for product in ("scores", "mixed"):
@@ -104,7 +107,7 @@ def test_symbolic_sizes_have_local_buffers_and_no_tests_in_products() -> None:
 
 def test_keys_and_values_are_packed_in_the_loop_over_heads() -> None:
     low = lower(attention(2, 20, 64, 8, 8, heads=True))
-    after = default_trace(low.func, detect_host().with_threads(2)).apply(low.func)
+    after = default_trace(low.func, SMALL).apply(low.func)
     (heads,) = [x for x in loops_around(after, "pack") if x.kind == "parallel"]
     assert heads.extent == 4
     assert heads in loops_around(after, "pack_1")
@@ -115,7 +118,7 @@ def test_keys_and_values_are_packed_in_the_loop_over_heads() -> None:
 @pytest.mark.parametrize("t", [1000, 4000])
 def test_large_keys_and_values_are_packed_before(t: int) -> None:
     low = lower(attention(1, 6, t, 64, 64))
-    after = default_trace(low.func, detect_host().with_threads(2)).apply(low.func)
+    after = default_trace(low.func, SMALL).apply(low.func)
     assert {n for n, scope in scopes(after).items() if scope == "global"} == {"pack", "pack_1"}
     build(after, detect_host())
 

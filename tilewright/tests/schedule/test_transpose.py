@@ -12,6 +12,7 @@ from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntLike, var
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
+from tilewright.tensor_ir.analysis.prefetching import prefetches
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tests.schedule.helper import check
@@ -113,6 +114,16 @@ def test_large_ones_go_by_way_of_a_buffer(name: str) -> None:
     assert "transpose_8x8_f32" in trace
     assert 'key="stream"' in trace
     check(func, trace)
+
+
+def test_the_rows_beside_a_few_are_fetched_while_those_are_transposed() -> None:
+    s = schedule_by_rule(transposed(96, 1024), SMALL, FixedDecider({"B.run": 64, "B.depth": 32}))
+    (p,) = prefetches(s.func).values()
+    first = dict.fromkeys(p.offset.free_vars(), 0)
+    assert p.offset.evaluate(first) == 32
+    assert p.lines == tuple(row * 96 + last for row in range(8) for last in (15, 31))
+    without = schedule_by_rule(transposed(96, 1024), SMALL, FixedDecider({"B.ahead": 0}))
+    assert not prefetches(without.func)
 
 
 @pytest.mark.parametrize("name", WITHOUT)
