@@ -11,19 +11,11 @@ those that compute: one that takes long fetches the next row meanwhile. Decision
 from __future__ import annotations
 
 from tilewright.core.target import Target
-from tilewright.schedule.rules.facts import (
-    all_blocks,
-    buffer_bytes,
-    expr_cost,
-    is_multiply_add,
-    is_spatial,
-    loops_of,
-    reduce_loops,
-)
+from tilewright.schedule.rules.facts import buffer_bytes, expr_cost, is_spatial, loops_of, reduce_loops
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.prefetching import KEY, LINE_BYTES, prefetch_of
-from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
-from tilewright.tensor_ir.ir import Block, Buffer, loads
+from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_loop
+from tilewright.tensor_ir.ir import Buffer, loads
 
 _MOST = 2.5
 _LONG = 8
@@ -48,8 +40,8 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
             if x.var in found.shared:
                 tiles *= x.extent.value() or 1  # of unknown rows perhaps one: its only tile then fetches all lines
         wanted = tiles * LINE_BYTES / (panels.dtype.itemsize * int(panels.shape[-1]))
-        if wanted < 1 and len(_readers(s, panels.name)) > 1:
-            wanted = 1  # one whole tile and a rest: a few lines a step
+        if wanted < 1 and len(consumers(s.func, panels.name)) > 1:
+            wanted = 1  # one whole tile, and the rest that was peeled off: a few lines a step
         most = wanted if len(steps) == 1 else min(wanted, _WRITTEN_OUT)
         fitting = [n for n in range(1, extent + 1) if extent % n == 0 and wanted / _MOST <= n <= most]
         if not fitting:
@@ -59,12 +51,6 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
             outer = loop.var if length == 1 else s.split(loop.var, (None, length))[0]
             s.annotate(outer, KEY, panels.name)
         return
-
-
-def _readers(s: Schedule, buffer: str) -> list[Block]:
-    """The steps of sums that read ``buffer``: more than one where the rows past the whole tiles are peeled off."""
-    reading = [b for b in all_blocks(s.func) if any(x.buffer == buffer for x in loads(b.value))]
-    return [b for b in reading if is_multiply_add(b)]
 
 
 def large_inputs(s: Schedule, reduction: str, target: Target) -> list[Buffer]:
@@ -91,7 +77,8 @@ def row_to_fetch(s: Schedule, stage: str, target: Target) -> str | None:
 
 
 def fetch_next_row(s: Schedule, buffer: str, loop: str) -> None:
-    """Annotate ``loop``, a step of which works on a pair of lines of ``buffer``, if the next row can be fetched."""
+    """Annotate ``loop``, a step of which works on a pair of lines of ``buffer`` or on a few rows, if what the next step
+    of the loop around it reads can be fetched."""
     found = find_loop(s.func, loop)
     if found.kind == "serial" and prefetch_of(s.func, found, buffer) is not None:
         s.annotate(loop, KEY, buffer)

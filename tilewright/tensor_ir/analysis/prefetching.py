@@ -94,19 +94,24 @@ def prefetch_of(func: Func, loop: Loop, buffer: str) -> Prefetch | None:
     line = max(1, LINE_BYTES // known[buffer].dtype.itemsize)
     own = stride(at, loop.var, ranges)
     taken = 0 if own is None else own.value() or 0
-    tiles = [s.extent.value() for s in share]
-    count = 1
-    if not share and not within:
+    lines: Sequence[int]
+    if share or within:
+        lines = range(0, _lines_a_step(taken, line, share) * line, line)
+        position = position * line * len(lines)
+    else:
         lines = _next_read(at, inside, line, ranges)
         position = position * max(line, taken)
-    else:
-        if share and None not in tiles:
-            count = max(1, min(_MOST_LINES, -(-taken // (line * math.prod(n or 1 for n in tiles)))))
-        lines = tuple(n * line for n in range(count))
-        position = position * line * count
-    if None in tiles:
+    if not all(s.extent.is_const for s in share):
         position = minimum(position, step - line)
-    return Prefetch(buffer, simplify(here + step + position, ranges), lines, tuple(s.var for s in share))
+    return Prefetch(buffer, simplify(here + step + position, ranges), tuple(lines), tuple(s.var for s in share))
+
+
+def _lines_a_step(taken: int, line: int, share: Sequence[Loop]) -> int:
+    """Lines that a step fetches of a panel of which it takes ``taken`` elements, where ``share`` share the fetching."""
+    tiles = [s.extent.value() for s in share]
+    if not tiles or None in tiles:
+        return 1
+    return max(1, min(_MOST_LINES, -(-taken // (line * math.prod(n or 1 for n in tiles)))))
 
 
 def _next_read(address: IntExpr, inside: Sequence[Loop], line: int, ranges: Ranges) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Loops whose step fills the registers are not unrolled by LLVM, those of two steps here."""
+"""Loops whose step fills the registers: LLVM does not unroll them, and those of two steps are written out."""
 
 from __future__ import annotations
 
