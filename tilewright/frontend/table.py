@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.frontend.ops import arithmetic, contrib, normalization, pooling, reduction, resize, shapes, signal
+from tilewright.frontend.ops import (
+    arithmetic,
+    contrib,
+    normalization,
+    pooling,
+    qlinear,
+    reduction,
+    resize,
+    shapes,
+    signal,
+)
 from tilewright.frontend.ops.rule import Rule
 
 CONVERTERS: Mapping[tuple[str, str], tuple[Rule, ...]] = {
@@ -16,6 +26,7 @@ CONVERTERS: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     **{("", op): rules for op, rules in shapes.RULES.items()},
     **{("", op): rules for op, rules in signal.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in contrib.RULES.items()},
+    **{("com.microsoft", op): rules for op, rules in qlinear.RULES.items()},
 }
 
 

@@ -174,8 +174,8 @@ def lower_average_pool(c: LowerContext) -> tuple[Tensor, ...]:
             count = count * _taps(w, k, i[d], x.shape[d], out.shape[d], bool(include), _needs_test(w, k, x, out.shape))
         n = count.value()
         v = total[i]
-        if n is not None:
-            return (v * (1.0 / n)).cast(out.dtype)
+        if n is not None:  # a quotient that lies halfway between two integers stays there: quantized pools round it
+            return (v * (1.0 / n) if n & (n - 1) == 0 else v / float(n)).cast(out.dtype)
         return (v / index_value(count).cast(v.dtype)).cast(out.dtype)
 
     return (compute(c.name("average_pool"), out.shape, average, axis_names=axis_names(x.ndim)),)

@@ -177,6 +177,11 @@ def _optional(c: LowerContext, i: int) -> Tensor | None:
     return c.input(i) if c.has_input(i) else None
 
 
+def _rescaled(v: Val, scale: Val, to: Val) -> Val:
+    """An int32 sum in units of the result: times one float32 factor, as onnxruntime does and rounds."""
+    return v.cast(dtypes.float32) * (scale.cast(dtypes.float32) / to.cast(dtypes.float32))
+
+
 def lower_matmul_integer(c: LowerContext) -> tuple[Tensor, ...]:
     out = c.output()
     return (integer_matmul(c, c.input(0), c.input(1), _optional(c, 2), _optional(c, 3), out.shape),)
@@ -188,8 +193,7 @@ def lower_qlinear_matmul(c: LowerContext) -> tuple[Tensor, ...]:
 
     def body(*i: IntExpr) -> Val:
         scale = widen(_row_parameter(c.input(1), i)) * widen(_column_parameter(c.input(4), i))
-        v = total[i].cast(dtypes.float32) * scale.cast(dtypes.float32)
-        v = v / widen(_row_parameter(c.input(6), i)).cast(dtypes.float32)
+        v = _rescaled(total[i], scale, widen(_row_parameter(c.input(6), i)))
         return quantized(v, _row_parameter(c.input(7), i), out.dtype)
 
     return (compute(c.name("requantize"), out.shape, body, axis_names=axis_names(len(out.shape))),)
@@ -233,8 +237,7 @@ def lower_qlinear_conv(c: LowerContext) -> tuple[Tensor, ...]:
         if c.has_input(8):
             v = v + c.input(8)[i[1]]
         scale = c.scalar(1) * _column_parameter(c.input(4), (i[1],))
-        real = v.cast(dtypes.float32) * scale.cast(dtypes.float32) / c.scalar(6).cast(dtypes.float32)
-        return quantized(real, c.scalar(7), out.dtype)
+        return quantized(_rescaled(v, scale, c.scalar(6)), c.scalar(7), out.dtype)
 
     return (compute(c.name("requantize"), out.shape, body, axis_names=axis_names(len(out.shape))),)
 
