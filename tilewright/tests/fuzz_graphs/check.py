@@ -1,0 +1,128 @@
+"""One seed from generation to verdict: compiled in several ways, run at all sizes, compared with the reference."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import tilewright
+from tilewright.core.errors import InternalError, TilewrightError, UnsupportedError, VerifyError
+from tilewright.frontend import from_onnx
+from tilewright.tests.fuzz_graphs.sample import Sample, generate
+from tilewright.tests.fuzz_graphs.tolerance import allowed, interpret_perturbed, mismatch
+
+SAMPLES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """One way to compile a graph."""
+
+    level: str
+    threads: int
+    records: bool = False
+
+    def __str__(self) -> str:
+        return f"opt_level={self.level!r}, threads={self.threads}" + (", with records" if self.records else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``kind``: ``ok``, ``empty``, ``wrong``, ``internal``, ``refused``, ``reference`` (it differs from onnxruntime),
+    and from the worker ``crash`` and ``hang``."""
+
+    kind: str
+    message: str = ""
+    build: Build | None = None
+    operators: tuple[str, ...] = ()
+
+    @property
+    def is_fault(self) -> bool:
+        return self.kind not in ("ok", "empty")
+
+
+LEVELS = ("none", "basic", "extended", "all")
+
+
+def builds_of(seed: int, every: bool = False) -> tuple[Build, ...]:
+    """The ways in which a seed is compiled: full optimisation always, the others in turn (all of them if ``every``)."""
+    if every:
+        plain = [Build(level, threads) for level in LEVELS for threads in (1, 2)]
+        return (*plain, Build("all", 2, True))
+    other = Build(LEVELS[seed % 3], 1 + seed // 3 % 2)
+    return (Build("all", 2 - seed % 2), other, *((Build("all", 2, True),) if seed % 4 == 0 else ()))
+
+
+def check_seed(
+    seed: int, every: bool = False, operators: Sequence[str] = (), alone: bool = False
+) -> tuple[Verdict, Sample | None]:
+    """The verdict of a seed and its graph. ``alone``: without onnxruntime."""
+    sample, runs = generate(seed, tuple(operators), alone)
+    findings = [r for r in runs if r.finding]
+    ops = tuple(r.op for r in runs)
+    if findings:
+        return Verdict("reference", f"{findings[0].op}: {findings[0].finding}", None, ops), sample
+    if sample is None:
+        return Verdict("empty"), None
+    return check_sample(sample, builds_of(seed, every)), sample
+
+
+def check_sample(sample: Sample, builds: Sequence[Build]) -> Verdict:
+    """Compile in each way, run each variant, compare."""
+    model = sample.model()
+    ops = tuple(n.op_type for n in sample.nodes)
+    try:
+        graph = from_onnx(model)
+        wanted = [interpret_perturbed(graph, sample.feed(v), SAMPLES) for v in sample.variants]
+    except Exception as e:  # noqa: BLE001 - whatever it raises is the finding
+        return Verdict(_kind_of(e), f"import or reference: {_shown(e)}", None, ops)
+    for build in builds:
+        verdict = _check_build(sample, build, wanted, ops)
+        if verdict is not None:
+            return verdict
+    return Verdict("ok", operators=ops)
+
+
+def _check_build(
+    sample: Sample, build: Build, wanted: Sequence[Sequence[dict[str, object]]], ops: tuple[str, ...]
+) -> Verdict | None:
+    try:
+        model = sample.model()
+        compiled = tilewright.compile(
+            model, opt_level=build.level, threads=build.threads, cache=False, progress=False,
+        )  # fmt: skip
+    except Exception as e:  # noqa: BLE001 - likewise
+        return Verdict(_kind_of(e), f"compile: {_shown(e)}", build, ops)
+    for v, samples in zip(sample.variants, wanted, strict=True):
+        feed = sample.feed(v)
+        kept = {n: x.copy() for n, x in feed.items() if isinstance(x, np.ndarray)}
+        try:
+            got = compiled.run(feed)
+        except Exception as e:  # noqa: BLE001 - likewise
+            return Verdict(_kind_of(e), f"run, variant {v}: {_shown(e)}", build, ops)
+        for name, x in kept.items():
+            if mismatch(feed[name], x, 0.0):
+                return Verdict("wrong", f"variant {v}: input {name!r} was written to", build, ops)
+        for name in sample.outputs:
+            wrong = mismatch(got[name], samples[0][name], allowed(samples, name))
+            if wrong:
+                return Verdict("wrong", f"variant {v}, output {name!r}: {wrong}", build, ops)
+    return None
+
+
+def _kind_of(e: Exception) -> str:
+    if isinstance(e, TilewrightError) and not isinstance(e, (InternalError, VerifyError)):
+        return "refused"
+    return "internal"
+
+
+def _shown(e: Exception) -> str:
+    text = " ".join(str(e).split())
+    if isinstance(e, UnsupportedError) or (isinstance(e, TilewrightError) and _kind_of(e) == "refused"):
+        return f"{type(e).__name__}: {text[:600]}"
+    frames = traceback.extract_tb(e.__traceback__)[-3:]
+    where = " < ".join(f"{f.filename.rsplit('/', 1)[-1]}:{f.lineno}" for f in reversed(frames))
+    return f"{type(e).__name__}: {text[:600]} [{where}]"

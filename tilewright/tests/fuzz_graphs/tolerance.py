@@ -1,0 +1,179 @@
+"""How far a result may be off: the graph is interpreted again with values that are perturbed by their rounding errors.
+
+What floating point makes of a graph depends on the order of sums and on fused roundings, and a later node may amplify
+that (a cancellation) or turn it into another answer altogether (a comparison, a rounding, an index). So each sample
+multiplies every float by 1 + a few units in the last place, at the outputs of all nodes, and at the inputs of those
+that add many of them. The spread of the samples is the tolerance; elements for which samples disagree about more than
+their rounding (integers, NaN, infinities) are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.core.errors import TilewrightError
+from tilewright.graph_ir.interpreter import evaluate_node
+from tilewright.graph_ir.ir import Graph, Node
+
+_FACTOR = 4.0
+_ACCUMULATING = frozenset(
+    """AveragePool BatchNormalization CausalConvWithState Col2Im Conv ConvTranspose CumProd CumSum DFT DeformConv Det
+    Einsum Gemm GlobalAveragePool GlobalLpPool GridSample GroupNormalization GRU If InstanceNormalization LRN LSTM
+    LayerNormalization LogSoftmax Loop LpNormalization LpPool MatMul Mean MeanVarianceNormalization MelWeightMatrix Pow
+    QLinearConv QLinearMatMul QuantizeLinear DynamicQuantizeLinear RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum
+    ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare Resize RoiAlign STFT Scan ScatterElements ScatterND
+    Softmax Sum FusedAttention AffineGrid Sin Cos Tan Mod Range""".split()
+)
+
+
+def interpret_perturbed(
+    graph: Graph, feed: Mapping[str, object], samples: int, seed: int = 0
+) -> list[dict[str, object]]:
+    """Values of the outputs: exactly as the reference has them, then ``samples`` times perturbed.
+
+    A sample that the reference refuses (an index that a perturbed value made illegal) is left out.
+    """
+    exact = _run(graph, feed, None)
+    out = [exact]
+    rng = np.random.default_rng(seed)
+    for _ in range(samples):
+        try:
+            out.append(_run(graph, feed, rng))
+        except TilewrightError:
+            continue
+    return out
+
+
+def _run(graph: Graph, feed: Mapping[str, object], rng: np.random.Generator | None) -> dict[str, object]:
+    scope: dict[str, object] = {n: c.array for n, c in graph.constants.items()}
+    scope.update(feed)
+    for node in graph.nodes:
+        seen: Mapping[str, object] = scope
+        if rng is not None and node.op in _ACCUMULATING:
+            seen = {**scope, **{i: _perturbed(scope[i], rng) for i in node.inputs if i}}
+        outputs = evaluate_node(node, seen)
+        for name, value in zip(node.outputs, outputs, strict=False):
+            if name:
+                scope[name] = value if rng is None or _keeps_values(node) else _perturbed(value, rng)
+    return {n: scope[n] for n in graph.outputs}
+
+
+def _keeps_values(node: Node) -> bool:
+    return node.op in _MOVES
+
+
+_MOVES = frozenset(
+    """Reshape Transpose Squeeze Unsqueeze Flatten Slice Split Gather GatherElements GatherND Identity Expand Tile Shape
+    Concat Pad Where Max Min Relu Neg Abs Clip DepthToSpace SpaceToDepth ReverseSequence MaxPool GlobalMaxPool ReduceMax
+    ReduceMin TopK Trilu Sign Not And Or Xor Equal Ceil Floor Round""".split()
+)
+
+
+def _perturbed(x: object, rng: np.random.Generator) -> object:
+    if isinstance(x, list):
+        return [_perturbed(v, rng) for v in x]
+    if not isinstance(x, np.ndarray) or x.dtype == object:
+        return x
+    eps = unit(x.dtype)
+    if eps == 0.0 or x.size == 0:
+        return x
+    with np.errstate(all="ignore"):
+        if x.dtype.kind == "c":
+            return (x * (1 + eps * rng.uniform(-1, 1, x.shape))).astype(x.dtype)
+        wide = x.astype(np.float64 if x.dtype != np.float64 else np.longdouble)
+        return (wide * (1 + eps * rng.uniform(-1, 1, x.shape))).astype(x.dtype)
+
+
+def unit(dtype: np.dtype) -> float:
+    """Some units in the last place, relative; 0 for what has no rounding."""
+    if dtype.kind == "c":
+        return 2e-6
+    t = dtypes.from_numpy(dtype)
+    if not t.is_float:
+        return 0.0
+    return _UNITS.get(t.name, 0.0)
+
+
+_UNITS = {"float64": 2e-15, "float32": 1e-6, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def allowed(samples: Sequence[Mapping[str, object]], name: str) -> object:
+    """Largest deviation that is right for each element of an output: an array, infinite where nothing is compared.
+
+    None where samples differ in shape or structure, so that nothing can be compared.
+    """
+    exact = samples[0][name]
+    if not isinstance(exact, np.ndarray) or exact.dtype == object or exact.dtype.kind in "SUT":
+        return 0.0 if all(repr(s[name]) == repr(exact) for s in samples) else None
+    others = [s[name] for s in samples[1:]]
+    if any(not isinstance(o, np.ndarray) or o.shape != exact.shape for o in others):
+        return None
+    kind = np.complex128 if exact.dtype.kind == "c" else np.float64
+    if exact.dtype.kind in "iub":
+        stable = np.ones(exact.shape, bool)
+        for o in others:
+            stable &= np.asarray(o == exact)
+        return np.where(stable, 0.0, np.inf)
+    with np.errstate(all="ignore"):
+        base = exact.astype(kind)
+        spread = np.zeros(exact.shape)
+        for o in others:
+            wide = np.asarray(o).astype(kind)
+            both = np.isfinite(wide) & np.isfinite(base)
+            same = (wide == base) | (np.isnan(wide) & np.isnan(base))
+            spread = np.maximum(spread, np.where(both, np.abs(wide - base), np.where(same, 0.0, np.inf)))
+        own = 2 * unit(exact.dtype) * np.abs(np.where(np.isfinite(base), base, 0.0))
+        return _FACTOR * spread + own + _smallest(exact.dtype)
+
+
+def _smallest(dtype: np.dtype) -> float:
+    """Denormals may be flushed nowhere, but products of tiny numbers round at the smallest one."""
+    return {"float32": 1e-36, "float16": 1e-6, "bfloat16": 1e-36, "float64": 1e-300}.get(dtype.name, 0.0)
+
+
+def mismatch(got: object, want: object, tolerance: object) -> str:
+    """What is wrong with a result, or ""."""
+    if isinstance(want, list) or isinstance(got, list):
+        if not isinstance(want, list) or not isinstance(got, (list, tuple)) or len(got) != len(want):
+            return f"expected {_named(want)}, got {_named(got)}"
+        wrongs = (mismatch(g, w, _own_tolerance(w)) for g, w in zip(got, want, strict=True))
+        return next((w for w in wrongs if w), "") if tolerance is not None else ""
+    if want is None or got is None:
+        return "" if got is want else f"expected {_named(want)}, got {_named(got)}"
+    g, w = np.asarray(got), np.asarray(want)
+    if w.dtype == object or w.dtype.kind in "SUT":
+        same = g.shape == w.shape and g.astype(str).tolist() == w.astype(str).tolist()
+        return "" if same or tolerance is None else f"expected {w.tolist()}, got {g.tolist()}"
+    if g.dtype != w.dtype:
+        return f"expected element type {w.dtype}, got {g.dtype}"
+    if tolerance is None:
+        return "" if g.ndim == w.ndim else f"expected rank {w.ndim}, got {g.ndim}"
+    if g.shape != w.shape:
+        return f"expected shape {w.shape}, got {g.shape}"
+    if g.size == 0:
+        return ""
+    if w.dtype.kind in "iub":
+        bad = (g != w) & np.isfinite(tolerance)  # type: ignore[operator,arg-type]
+    else:
+        kind = np.complex128 if w.dtype.kind == "c" else np.float64
+        a, b = g.astype(kind), w.astype(kind)
+        with np.errstate(all="ignore"):
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            bad = ~(same | (np.abs(a - b) <= tolerance) | ~np.isfinite(tolerance))  # type: ignore[operator,arg-type]
+    if not bad.any():
+        return ""
+    at = tuple(int(k) for k in np.argwhere(bad)[0])
+    return f"{int(bad.sum())} of {bad.size} differ, first at {at}: expected {w[at]!r}, got {g[at]!r}"
+
+
+def _own_tolerance(x: object) -> object:
+    return allowed([{"": x}], "")
+
+
+def _named(x: object) -> str:
+    if isinstance(x, np.ndarray):
+        return f"{x.dtype}{list(x.shape)}"
+    return f"a list of {len(x)}" if isinstance(x, (list, tuple)) else type(x).__name__
