@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import gcd
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from tilewright.core.intsum import Factor, Sum, divide_exact, multiply
 
@@ -104,6 +104,11 @@ class Operation(Atom):
 
     def children(self) -> tuple[IntExpr, ...]:
         return self.args
+
+    def require_known(self) -> None:
+        for e in self.args:
+            for a in e.atoms():
+                a.require_known()
 
 
 class FloorDiv(Operation):
@@ -254,6 +259,9 @@ class IntExpr(Sum[Atom]):
                 terms[m] = terms.get(m, 0) + k * c
             constant += term.const * c
         return _make(terms, constant)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self} may be zero or not: an index or a size is no Python condition")
 
     def __repr__(self) -> str:
         return f"IntExpr({self})"
@@ -419,7 +427,7 @@ def _mod(num: IntExpr, den: IntExpr) -> IntExpr:
             if g > 1:
                 return _mod(IntExpr(tuple((m, c // g) for m, c in rest), r // g), const(d // g)) * g
             return of_atom(Mod((IntExpr(rest, r), den)))
-    if num == den or divide_exact(num, den) is not None or num == 0:
+    if num == den or divide_exact(num, den) is not None or num.value() == 0:
         return ZERO
     return of_atom(Mod((num, den)))
 

@@ -30,6 +30,9 @@ class Factor:
         """The text inside a product."""
         return str(self)
 
+    def require_known(self) -> None:
+        """Raise TypeError where comparing with a number would say no for want of knowing."""
+
 
 F = TypeVar("F", bound=Factor)
 
@@ -82,9 +85,14 @@ class Sum(Generic[F]):
         return total
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, int):
-            return not self.terms and self.const == other
-        return isinstance(other, Sum) and self.const == other.const and self.terms == other.terms
+        if isinstance(other, Sum):
+            return self.const == other.const and self.terms == other.terms
+        if not self.terms:
+            return self.const == other
+        if isinstance(other, int) or hasattr(other, "__index__"):
+            for a in self.atoms():
+                a.require_known()
+        return False
 
     def __hash__(self) -> int:
         if self._hash is None:

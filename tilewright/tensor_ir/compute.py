@@ -17,31 +17,23 @@ Sources of the design: Halide (Ragan-Kelley et al., 2013) and TVM's tensor expre
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import IntExpr, IntLike, as_expr, const, of_atom, var
+from tilewright.core.intexpr import IntExpr, IntLike, as_expr, const, var
 from tilewright.tensor_ir.ir import (
     Alloc,
     Axis,
     AxisKind,
     Block,
     Buffer,
-    Cast,
-    Const,
-    Dyn,
     Expr,
     Func,
-    Index,
     Load,
     Loop,
     Op,
-    Select,
     Stmt,
     expr_free_vars,
     seq,
@@ -49,179 +41,29 @@ from tilewright.tensor_ir.ir import (
     walk,
     walk_expr,
 )
-from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
-
-
-@dataclass(frozen=True, slots=True)
-class ReduceAxis:
-    """A reduction variable; usable as an index like any integer expression."""
-
-    name: str
-    extent: IntExpr
-
-    @property
-    def index(self) -> IntExpr:
-        return var(self.name)
-
-    def __add__(self, o: IndexLike) -> IntExpr:
-        return self.index + index_of(o)
-
-    __radd__ = __add__
-
-    def __mul__(self, o: IntLike) -> IntExpr:
-        return self.index * o
-
-    __rmul__ = __mul__
-
-    def __sub__(self, o: IndexLike) -> IntExpr:
-        return self.index - index_of(o)
-
-    def __rsub__(self, o: IndexLike) -> IntExpr:
-        return index_of(o) - self.index
-
-    def __floordiv__(self, o: IntLike) -> IntExpr:
-        return self.index // o
-
-    def __mod__(self, o: IntLike) -> IntExpr:
-        return self.index % o
-
-
-class Val:
-    """A value under construction: an :data:`Expr` with Python operators. Both sides must have the same element type;
-    Python numbers take the type of the other side."""
-
-    __slots__ = ("expr",)
-
-    def __init__(self, expr: Expr) -> None:
-        self.expr = expr
-
-    @property
-    def dtype(self) -> DType:
-        return self.expr.dtype
-
-    def __add__(self, o: ValLike) -> Val:
-        return op("add", self, o)
-
-    def __radd__(self, o: ValLike) -> Val:
-        return op("add", lift(o, self.dtype), self)
-
-    def __sub__(self, o: ValLike) -> Val:
-        return op("sub", self, o)
-
-    def __rsub__(self, o: ValLike) -> Val:
-        return op("sub", lift(o, self.dtype), self)
-
-    def __mul__(self, o: ValLike) -> Val:
-        return op("mul", self, o)
-
-    def __rmul__(self, o: ValLike) -> Val:
-        return op("mul", lift(o, self.dtype), self)
-
-    def __truediv__(self, o: ValLike) -> Val:
-        return op("div", self, o)
-
-    def __rtruediv__(self, o: ValLike) -> Val:
-        return op("div", lift(o, self.dtype), self)
-
-    def __neg__(self) -> Val:
-        return op("neg", self)
-
-    def __lt__(self, o: ValLike) -> Val:
-        return op("less", self, o)
-
-    def __le__(self, o: ValLike) -> Val:
-        return op("less_equal", self, o)
-
-    def __gt__(self, o: ValLike) -> Val:
-        return op("greater", self, o)
-
-    def __ge__(self, o: ValLike) -> Val:
-        return op("greater_equal", self, o)
-
-    def equal(self, o: ValLike) -> Val:
-        return op("equal", self, o)
-
-    def __and__(self, o: ValLike) -> Val:
-        return op("logical_and" if self.dtype.kind == "b" else "bit_and", self, o)
-
-    def __or__(self, o: ValLike) -> Val:
-        return op("logical_or" if self.dtype.kind == "b" else "bit_or", self, o)
-
-    def __invert__(self) -> Val:
-        return op("logical_not" if self.dtype.kind == "b" else "bit_not", self)
-
-    def cast(self, dtype: DType) -> Val:
-        """The value converted to ``dtype`` (itself if it has that type)."""
-        return self if dtype == self.dtype else Val(Cast(self.expr, dtype))
-
-    def as_index(self) -> IntExpr:
-        """The value as an index (a gather). Raises TypeError unless it is an integer."""
-        if not self.dtype.is_integer:
-            raise TypeError(f"an index must be an integer, got {self.dtype}")
-        if isinstance(self.expr, Index):
-            return self.expr.expr
-        return of_atom(Dyn(self.expr))
-
-
-ValLike: TypeAlias = Val | int | float | bool
-IndexLike: TypeAlias = IntLike | ReduceAxis | Val
-
-
-def index_of(x: IndexLike) -> IntExpr:
-    """Anything usable as an index, as an integer expression."""
-    if isinstance(x, ReduceAxis):
-        return x.index
-    if isinstance(x, Val):
-        return x.as_index()
-    return as_expr(x)
-
-
-def lift(x: ValLike, dtype: DType) -> Val:
-    """``x`` as a value; a Python number becomes a constant of ``dtype``."""
-    if isinstance(x, Val):
-        return x
-    if dtype.kind == "f":
-        return Val(Const(float(x) if x == x else math.nan, dtype))
-    return Val(Const(bool(x) if dtype.kind == "b" else int(x), dtype))
-
-
-def op(name: str, *args: ValLike) -> Val:
-    """Apply a scalar operation by name. Raises TypeError on mixed element types or a wrong number of arguments."""
-    info = SCALAR_OPS[name]
-    like = next((a.dtype for a in args if isinstance(a, Val)), dtypes.float32)
-    vals = [lift(a, like) for a in args]
-    if len(vals) != info.arity:
-        raise TypeError(f"{name}: expected {info.arity} arguments, got {len(vals)}")
-    if any(v.dtype != vals[0].dtype for v in vals):
-        raise TypeError(f"{name}: element types differ: {', '.join(str(v.dtype) for v in vals)}")
-    if vals[0].dtype.kind not in info.kinds:
-        raise TypeError(f"{name}: element type {vals[0].dtype} is not accepted")
-    return Val(Op(name, tuple(v.expr for v in vals), dtypes.bool_ if info.result == "bool" else vals[0].dtype))
-
-
-def constant(value: float | bool, dtype: DType) -> Val:
-    """A literal."""
-    return lift(value, dtype)
-
-
-def index_value(i: IndexLike, dtype: DType = dtypes.int64) -> Val:
-    """An index expression as a value of ``dtype``."""
-    return Val(Index(index_of(i), dtype))
-
-
-def select(condition: Val, then: ValLike, otherwise: ValLike) -> Val:
-    """``then`` where ``condition`` else ``otherwise``; the branch not taken is not evaluated."""
-    like = next((v.dtype for v in (then, otherwise) if isinstance(v, Val)), dtypes.float32)
-    a, b = lift(then, like), lift(otherwise, like)
-    if a.dtype != b.dtype:
-        raise TypeError(f"select: element types differ: {a.dtype}, {b.dtype}")
-    return Val(Select(condition.expr, a.expr, b.expr))
-
-
-def in_range(i: IndexLike, low: IntLike, high: IntLike) -> Val:
-    """True where ``low <= i < high``."""
-    v = index_value(i)
-    return (v >= index_value(low)) & (v < index_value(high))
+from tilewright.tensor_ir.values import (
+    IndexLike,
+    ReduceAxis,
+    Val,
+    ValLike,
+    constant,
+    equal,
+    formula_index,
+    greater,
+    greater_equal,
+    in_range,
+    index_of,
+    index_value,
+    less,
+    less_equal,
+    lift,
+    maximum,
+    minimum,
+    not_equal,
+    op,
+    select,
+    where,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,19 +159,23 @@ def compute(
 ) -> Tensor:
     """A stage: ``name[i, j, ...] = formula(i, j, ...)``.
 
-    ``formula`` receives one :class:`IntExpr` per dimension. Axis names come from ``axis_names``, else from its
-    parameters, prefixed with the stage name. ``ordered`` lists dimensions that must run in increasing order (the
-    formula may then read earlier elements of the stage itself through :func:`self_load`).
+    ``formula`` receives one :class:`IntExpr` per dimension. It runs once: what depends on an element or an index is
+    written with :func:`where`, :func:`maximum`, :func:`equal` and so on (:mod:`tilewright.tensor_ir.values`), Python's
+    own ``if`` and ``max`` raise TypeError. Axis names come from ``axis_names``, else from the formula's parameters,
+    prefixed with the stage name. ``ordered`` lists dimensions that must run in increasing order (the formula may then
+    read earlier elements of the stage itself through :func:`self_load`).
     """
     dims = tuple(as_expr(s) for s in shape)
     names = list(axis_names) if axis_names is not None else _parameter_names(formula, len(dims))
     full = [f"{name}_{n}" for n in names]
     kinds: list[AxisKind] = ["ordered" if i in set(ordered) else "spatial" for i in range(len(dims))]
     axes = tuple(Axis(n, d, k) for n, d, k in zip(full, dims, kinds, strict=True))
-    body = formula(*(var(n) for n in full))
+    body = formula(*map(formula_index, full))
     if isinstance(body, Reduction) and not body.axes:
         body = body.value
     value = body.value if isinstance(body, Reduction) else body
+    if not isinstance(value, Val):
+        raise TypeError(f"{name}: the formula must give a value, got {value!r}; constant and index_value make one")
     return Tensor(name, dims, value.dtype, axes, body)
 
 
@@ -361,7 +207,7 @@ def update(
         Axis(n, d, "ordered" if k in set(ordered) else "spatial")
         for k, (n, d) in enumerate(zip(names, dims, strict=True))
     )
-    place, value = formula(*(var(n) for n in names))
+    place, value = formula(*map(formula_index, names))
     return Update(name, target, axes, tuple(index_of(i) for i in place), value)
 
 
@@ -498,7 +344,8 @@ def _free_dims(stages: Sequence[Tensor | Update]) -> tuple[str, ...]:
 
 
 __all__ = [
-    "ReduceAxis", "Reduction", "Tensor", "Val", "build_func", "compute", "const", "constant", "highest", "in_range",
-    "index_of", "index_value", "lift", "lowest", "max_over", "min_over", "op", "placeholder", "prod_over",
-    "reduce_axis", "reduce_over", "select", "self_load", "sum_over", "update",
+    "IndexLike", "ReduceAxis", "Reduction", "Tensor", "Val", "ValLike", "build_func", "compute", "const", "constant",
+    "equal", "greater", "greater_equal", "highest", "in_range", "index_of", "index_value", "less", "less_equal",
+    "lift", "lowest", "max_over", "maximum", "min_over", "minimum", "not_equal", "op", "placeholder", "prod_over",
+    "reduce_axis", "reduce_over", "select", "self_load", "sum_over", "update", "where",
 ]  # fmt: skip
