@@ -11,6 +11,7 @@ import numpy as np
 import tilewright
 from tilewright.core.errors import InternalError, TilewrightError, UnsupportedError, VerifyError
 from tilewright.frontend import from_onnx
+from tilewright.tests.fuzz_graphs.records import random_records
 from tilewright.tests.fuzz_graphs.sample import Sample, generate
 from tilewright.tests.fuzz_graphs.tolerance import allowed, interpret_perturbed, mismatch
 
@@ -91,9 +92,10 @@ def _check_build(
 ) -> Verdict | None:
     try:
         model = sample.model()
+        records = random_records(model, build.threads, np.random.default_rng(len(ops))) if build.records else None
         compiled = tilewright.compile(
-            model, opt_level=build.level, threads=build.threads, cache=False, progress=False,
-        )  # fmt: skip
+            model, opt_level=build.level, threads=build.threads, cache=False, progress=False, database=records
+        )
     except Exception as e:  # noqa: BLE001 - likewise
         return Verdict(_kind_of(e), f"compile: {_shown(e)}", build, ops)
     for v, samples in zip(sample.variants, wanted, strict=True):

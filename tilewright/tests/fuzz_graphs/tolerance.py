@@ -55,6 +55,8 @@ def _run(graph: Graph, feed: Mapping[str, object], rng: np.random.Generator | No
         if rng is not None and node.op in _ACCUMULATING:
             seen = {**scope, **{i: _perturbed(scope[i], rng) for i in node.inputs if i}}
         outputs = evaluate_node(node, seen)
+        if rng is not None and node.op == "Conv":
+            outputs = [_blurred(o, rng) for o in outputs]
         for name, value in zip(node.outputs, outputs, strict=False):
             if name:
                 scope[name] = value if rng is None or _keeps_values(node) else _perturbed(value, rng)
@@ -85,6 +87,18 @@ def _perturbed(x: object, rng: np.random.Generator) -> object:
             return (x * (1 + eps * rng.uniform(-1, 1, x.shape))).astype(x.dtype)
         wide = x.astype(np.float64 if x.dtype != np.float64 else np.longdouble)
         return (wide * (1 + eps * rng.uniform(-1, 1, x.shape))).astype(x.dtype)
+
+
+_WINOGRAD = 4e-6
+"""Winograd's transforms add and subtract whole tiles: an error of this share of the result's root mean square."""
+
+
+def _blurred(x: object, rng: np.random.Generator) -> object:
+    if not isinstance(x, np.ndarray) or x.dtype != np.float32:
+        return x
+    with np.errstate(all="ignore"):
+        size = np.sqrt(np.mean(np.square(x, dtype=np.float64), where=np.isfinite(x), initial=0.0)) if x.size else 0.0
+        return (x + _WINOGRAD * size * rng.uniform(-1, 1, x.shape)).astype(x.dtype)
 
 
 def unit(dtype: np.dtype) -> float:

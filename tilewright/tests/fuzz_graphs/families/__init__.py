@@ -13,11 +13,25 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.tests.fuzz_graphs.draft import Draft
-from tilewright.tests.fuzz_graphs.families import elementwise, images, indexing, linear, movement, reduction, windows
+from tilewright.tests.fuzz_graphs.families import (
+    control,
+    elementwise,
+    images,
+    indexing,
+    linear,
+    movement,
+    quantized,
+    reduction,
+    spectral,
+    windows,
+)
 
 Generator: TypeAlias = Callable[[Draft], object]
 
-MODULES: tuple[ModuleType, ...] = (elementwise, movement, indexing, reduction, linear, windows, images)
+MODULES: tuple[ModuleType, ...] = (
+    elementwise, movement, indexing, reduction, linear, windows, images, control, quantized, spectral,
+)  # fmt: skip
+
 FAMILIES: Mapping[str, Generator] = {op: g for m in MODULES for op, g in m.GENERATORS.items()}
 _LISTS = [list(m.GENERATORS.values()) for m in MODULES]
 _SHARES = np.array([m.SHARE for m in MODULES], float)

@@ -1,0 +1,111 @@
+"""Quantized operators: conversions, integer products and convolutions, and what onnxruntime's quantizer adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tilewright.tests.fuzz_graphs.draft import Draft, Rejected, Val
+from tilewright.tests.fuzz_graphs.families.windows import geometry
+
+SHARE = 1.0
+
+
+def _scale(d: Draft, shape: tuple[int, ...] = ()) -> Val:
+    return d.given(d.rng.uniform(0.02, 0.3, shape).astype(np.float32), 0.9)
+
+
+def _zero(d: Draft, t: np.dtype, shape: tuple[int, ...] = ()) -> Val:
+    low, high = (100, 150) if t == np.uint8 else (-10, 10)
+    return d.given(np.asarray(d.rng.integers(low, high, shape)).astype(t), 0.9)
+
+
+def quantize(d: Draft) -> object:
+    x = d.tensor([np.float32], range(5))
+    t = np.dtype(d.one_of([np.uint8, np.int8]))
+    if d.opset >= 13 and x.rank > 0 and d.chance(0.3):
+        axis = d.integer(0, x.rank - 1)
+        n = x.dims[axis]
+        if len(set(n)) == 1 and n[0] > 0:
+            return d.emit("QuantizeLinear", [x, _scale(d, n[:1]), _zero(d, t, n[:1])], {"axis": axis})
+    zero = [_zero(d, t)] if t != np.uint8 or d.chance(0.8) else []
+    return d.emit("QuantizeLinear", [x, _scale(d), *zero])
+
+
+def dequantize(d: Draft) -> object:
+    t = np.dtype(d.one_of([np.uint8, np.int8, np.int32]))
+    x = d.tensor([t], range(5))
+    if d.opset >= 13 and x.rank > 0 and d.chance(0.3):
+        axis = d.integer(0, x.rank - 1)
+        n = x.dims[axis]
+        if len(set(n)) == 1 and n[0] > 0:
+            return d.emit("DequantizeLinear", [x, _scale(d, n[:1])], {"axis": axis})
+    zero = [_zero(d, t)] if t != np.int32 and d.chance(0.8) else []
+    return d.emit("DequantizeLinear", [x, _scale(d), *zero])
+
+
+def round_trip(d: Draft) -> object:
+    """Quantize, Dequantize, as a QDQ model has it at each edge."""
+    x = d.tensor([np.float32], range(1, 5))
+    t = np.dtype(d.one_of([np.uint8, np.int8]))
+    if d.opset < 10:
+        raise Rejected("from 10 on")
+    scale, zero = _scale(d), _zero(d, t)
+    (q,) = d.emit("QuantizeLinear", [x, scale, zero])
+    return d.emit("DequantizeLinear", [q, scale, zero])
+
+
+def dynamic(d: Draft) -> object:
+    if d.opset < 11:
+        raise Rejected("from 11 on")
+    x = d.tensor([np.float32], range(1, 4), ok=lambda v: v.size > 0)
+    return d.emit("DynamicQuantizeLinear", [x], {}, 3)
+
+
+def qlinear_matmul(d: Draft) -> object:
+    if d.opset < 10:
+        raise Rejected("from 10 on")
+    ta, tb = np.dtype(d.one_of([np.uint8, np.int8])), np.dtype(d.one_of([np.uint8, np.int8]))
+    a = d.tensor([ta], range(2, 4))
+    n = d.integer(1, 9)
+    b = d.weight(tb, (a.dims[-1], n))
+    per = (n,) if d.chance(0.3) else ()
+    return d.emit("QLinearMatMul", [a, _scale(d), _zero(d, ta), b, _scale(d, per), _zero(d, tb, per), _scale(d),
+                                    _zero(d, ta)])  # fmt: skip
+
+
+def qlinear_conv(d: Draft) -> object:
+    if d.opset < 10:
+        raise Rejected("from 10 on")
+    t, tw = np.dtype(d.one_of([np.uint8, np.int8])), np.dtype(d.one_of([np.uint8, np.int8]))
+    kernel = [d.integer(1, 3) for _ in range(2)]
+    attrs = geometry(d, 2, kernel)
+    groups, per_in, per_out = d.one_of([1, 1, 2, 3]), d.integer(1, 4), d.integer(1, 5)
+    if groups > 1:
+        attrs["group"] = groups
+    x = d.new(t, (d.dim(True), d.fixed(groups * per_in), d.fixed(d.integer(7, 12)), d.fixed(d.integer(7, 12))), 0.1)
+    w = d.weight(tw, (groups * per_out, per_in, *kernel))
+    per = (groups * per_out,) if d.chance(0.4) else ()
+    bias = [d.weight(np.int32, (groups * per_out,))] if d.chance(0.5) else []
+    zero = _zero(d, tw, per) if not per else d.given(np.zeros(per, tw), 0.9)
+    operands = [x, _scale(d), _zero(d, t), w, _scale(d, per), zero, _scale(d), _zero(d, t), *bias]
+    return d.emit("QLinearConv", operands, attrs)
+
+
+def _qlinear_binary(op: str):  # type: ignore[no-untyped-def]
+    def generate(d: Draft) -> object:
+        t = np.dtype(d.one_of([np.uint8, np.int8]))
+        a = d.tensor([t], range(1, 5))
+        b = d.broadcastable(a)
+        return d.emit(op, [a, _scale(d), _zero(d, t), b, _scale(d), _zero(d, t), _scale(d), _zero(d, t)],
+                      domain="com.microsoft")  # fmt: skip
+
+    return generate
+
+
+GENERATORS: Mapping[str, object] = {
+    "QuantizeLinear": quantize, "DequantizeLinear": dequantize, "QDQ": round_trip, "DynamicQuantizeLinear": dynamic,
+    "QLinearMatMul": qlinear_matmul, "QLinearConv": qlinear_conv,
+    **{op: _qlinear_binary(op) for op in ("QLinearAdd", "QLinearMul")},
+}  # fmt: skip
