@@ -8,8 +8,10 @@ from tilewright.frontend.ops import (
     arithmetic,
     contrib,
     normalization,
+    packed_weights,
     pooling,
     qlinear,
+    qproducts,
     reduction,
     resize,
     shapes,
@@ -26,7 +28,9 @@ CONVERTERS: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     **{("", op): rules for op, rules in shapes.RULES.items()},
     **{("", op): rules for op, rules in signal.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in contrib.RULES.items()},
+    **{("com.microsoft", op): rules for op, rules in packed_weights.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in qlinear.RULES.items()},
+    **{("com.microsoft", op): rules for op, rules in qproducts.RULES.items()},
 }
 
 
