@@ -211,7 +211,9 @@ _PRODUCT = ("Reshape", "Gather", "MatMul", "Add", "Transpose", "CastLike", "Mul"
 _UNPACK = ("Unsqueeze", "BitShift", "BitwiseAnd", "Shape", "Concat")
 
 RULES: Family = {
-    "MatMulNBits": contrib((0, 1, 2), _matmul_nbits, (*_PRODUCT, *_UNPACK, "Sub", "Slice", "Expand", "DequantizeLinear")),
+    "MatMulNBits": contrib(
+        (0, 1, 2), _matmul_nbits, (*_PRODUCT, *_UNPACK, "Sub", "Slice", "Expand", "DequantizeLinear")
+    ),
     "MatMulBnb4": contrib((0, 1, 2), _matmul_bnb4, (*_PRODUCT, *_UNPACK, "Cast")),
     "GatherBlockQuantized": contrib(
         (0, 1, 2), _gather,
