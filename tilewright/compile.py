@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 from tilewright.algorithms import describe_algorithms, find_options, recorded_algorithms
 from tilewright.autotune.database import Database, Policy, active_database, open_database
@@ -26,6 +27,7 @@ from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan
 from tilewright.core.target import Target
 from tilewright.explain import explain_build
 from tilewright.frontend import from_onnx
+from tilewright.graph_ir.inference import with_broadcasts
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.choose_algorithms import with_algorithms
 from tilewright.graph_ir.pipeline import Instrument, PassReport, run_passes
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     import onnx
 
 DatabaseLike: TypeAlias = Database | str | Path | Sequence[str | Path]
+Broadcasting: TypeAlias = Literal["lazy", "ahead", "refuse", "only"]
 Stage = Literal["import", "passes", "lower", "schedule", "codegen"]
 
 _LARGE_MODEL = 32 << 20
@@ -55,24 +58,24 @@ _LARGE_MODEL = 32 << 20
 
 @overload
 def compile(  # noqa: A001 - the name that users of compilers know
-    model: str | Path | bytes | onnx.ModelProto, *, target: str | Target | None = ..., opt_level: str = ...,
+    model: str | Path | bytes | onnx.ModelProto | Graph, *, target: str | Target | None = ..., opt_level: str = ...,
     input_shapes: Mapping[str, Sequence[int | str] | int] | None = ..., threads: int | None = ...,
     disabled_pass: Sequence[str] = ..., enabled_pass: Sequence[str] = ..., stop_after: None = ...,
     instruments: Sequence[Instrument] = ..., cache: bool = ..., progress: bool | None = ...,
     database: DatabaseLike | None = ..., policy: Policy = ..., near_misses: NearMisses = ...,
-    require_tuned: float | None = ...,
+    require_tuned: float | None = ..., broadcasting: Broadcasting = ...,
 ) -> CompiledModel: ...  # fmt: skip
 @overload
 def compile(  # noqa: A001
-    model: str | Path | bytes | onnx.ModelProto, *, target: str | Target | None = ..., opt_level: str = ...,
+    model: str | Path | bytes | onnx.ModelProto | Graph, *, target: str | Target | None = ..., opt_level: str = ...,
     input_shapes: Mapping[str, Sequence[int | str] | int] | None = ..., threads: int | None = ...,
     disabled_pass: Sequence[str] = ..., enabled_pass: Sequence[str] = ..., stop_after: Stage,
     instruments: Sequence[Instrument] = ..., cache: bool = ..., progress: bool | None = ...,
     database: DatabaseLike | None = ..., policy: Policy = ..., near_misses: NearMisses = ...,
-    require_tuned: float | None = ...,
+    require_tuned: float | None = ..., broadcasting: Broadcasting = ...,
 ) -> Any: ...  # fmt: skip
 def compile(  # noqa: A001
-    model: str | Path | bytes | onnx.ModelProto,
+    model: str | Path | bytes | onnx.ModelProto | Graph,
     *,
     target: str | Target | None = None,
     opt_level: str = "all",
@@ -88,8 +91,9 @@ def compile(  # noqa: A001
     policy: Policy = "any",
     near_misses: NearMisses = "measure",
     require_tuned: float | None = None,
+    broadcasting: Broadcasting = "lazy",
 ) -> Any:
-    """Compile an ONNX model (a path, its bytes, or a ModelProto) for a CPU.
+    """Compile an ONNX model (a path, its bytes, a ModelProto, or the Graph of one that was imported) for a CPU.
 
     ``target``: None for this machine, or a string like ``"llvm -mcpu=znver4"``. ``opt_level``: ``none``, ``basic``,
     ``extended`` or ``all``. ``input_shapes``: shapes by input name and sizes by symbolic dimension. ``threads``: None
@@ -102,16 +106,24 @@ def compile(  # noqa: A001
     ``replay`` uses them, ``ignore`` does not. ``require_tuned``: the least share of run time in kernels with a record
     of their own.
 
+    ``broadcasting``: sizes that only a call tells are taken to be equal where an operator broadcasts them; for calls in
+    which one of them is 1 there is a second version of the model. ``lazy`` builds it at the first such call, ``ahead``
+    now; ``refuse`` builds none and refuses such calls; ``only`` builds that version alone.
+
     ``stop_after`` returns what the build has by then: ``import`` and ``passes`` a Graph, ``lower`` a LoweredModel,
     ``schedule`` scheduled functions by kernel name, ``codegen`` a kernel each with its machine code.
 
     Raises UnsupportedError (with everything that is missing), ModelError, InputError, TargetError, CoverageError.
     """
+    if broadcasting not in get_args(Broadcasting):
+        raise InputError(f"broadcasting: expected {', '.join(get_args(Broadcasting))}, got {broadcasting!r}")
     clock = _Clock()
     chosen = _with_threads(parse_target(target), threads)
     with Progress(progress) as bar, paused_collector():
         bar.say("import")
-        graph = from_onnx(model, input_shapes, is_taken)
+        graph = model if isinstance(model, Graph) else from_onnx(model, input_shapes, is_taken)
+        if broadcasting == "only":
+            graph = with_broadcasts(graph)
         verify_graph(graph)
         clock.lap("import")
         if stop_after == "import":
@@ -174,7 +186,14 @@ def compile(  # noqa: A001
     if sum(a.nbytes for a in plan.constants.values()) >= _LARGE_MODEL:
         trim_heap()
         release_code("libllvmlite")
-    return CompiledModel(plan, code, crew, info, library)
+    general = partial(
+        compile, graph, target=chosen, opt_level=opt_level, disabled_pass=disabled_pass, enabled_pass=enabled_pass,
+        cache=cache, progress=progress, database=records, policy=policy, near_misses=near_misses, broadcasting="only",
+    )  # fmt: skip
+    compiled = CompiledModel(plan, code, crew, info, library, None if broadcasting == "refuse" else general)
+    if broadcasting == "ahead":
+        compiled.build_general()
+    return compiled
 
 
 class _Clock:

@@ -18,6 +18,7 @@ from tilewright.codegen.builder import BasicBlock, Code
 from tilewright.codegen.digits import Counter, Digit, Digits
 from tilewright.core.errors import InternalError
 from tilewright.core.intbounds import Interval, interval, is_nonneg, simplify
+from tilewright.core.intbroadcast import Broadcast
 from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Mod, Var, of_atom
 from tilewright.core.intextrema import Max, Min
 from tilewright.tensor_ir.ir import Dyn, Expr
@@ -204,6 +205,8 @@ class Indexer:
             return self._divide(a, isinstance(a, Mod))
         if isinstance(a, (Min, Max)):
             return self._extremum(a)
+        if isinstance(a, Broadcast):
+            return self._broadcast(a)
         raise InternalError(f"codegen: unknown kind of index {type(a).__name__}: {a}")
 
     def _extremum(self, a: Min | Max) -> int | str:
@@ -220,6 +223,18 @@ class Indexer:
         acc = rest[0]
         for r in rest[1:]:
             acc = self.pure(self.level_of(acc, r), f"call i64 @llvm.{name}.i64(i64 {acc}, i64 {r})")
+        return acc
+
+    def _broadcast(self, a: Broadcast) -> int | str:
+        """The first argument that is not 1."""
+        acc = self.value(a.args[-1])
+        for x in reversed(a.args[:-1]):
+            v = self.value(x)
+            if isinstance(v, int):
+                acc = acc if v == 1 else v
+                continue
+            is_one = self.pure(self.level_of(v), f"icmp eq i64 {v}, 1")
+            acc = self.pure(self.level_of(is_one, str(acc)), f"select i1 {is_one}, i64 {acc}, i64 {v}")
         return acc
 
     def _divide(self, a: FloorDiv | Mod, remainder: bool) -> int | str:

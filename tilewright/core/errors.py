@@ -20,6 +20,10 @@ class InputError(TilewrightError):
     """The arrays fed to a compiled model have wrong names, shapes or element types."""
 
 
+class BroadcastError(InputError):
+    """Sizes that this code takes to be equal differ, and one is 1: only code that repeats elements can go on."""
+
+
 class ResourceError(TilewrightError):
     """The machine lacks the memory that a run needs; the message says for what."""
 

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from tilewright.core.intbroadcast import Broadcast
 from tilewright.core.intexpr import ONE, ZERO, Atom, FloorDiv, IntExpr, IntLike, Mod, Var, as_expr, const, of_atom, var
 from tilewright.core.intextrema import Max, Min, maximum, minimum
 
@@ -85,6 +86,9 @@ def _atom_interval(a: Atom, ranges: Ranges) -> Interval:
         if isinstance(a, Min):
             return (min(known_lo) if len(known_lo) == len(los) else None, min(known_hi) if known_hi else None)
         return (max(known_lo) if known_lo else None, max(known_hi) if len(known_hi) == len(his) else None)
+    if isinstance(a, Broadcast):
+        lows, highs = zip(*(interval(x, ranges) for x in a.args), strict=True)
+        return None if None in lows else min(lows), None if None in highs else max(highs)
     return None, None
 
 

@@ -7,6 +7,7 @@ Grammar (also the text form, which :func:`tilewright.core.intparse.parse` reads 
               | (IntExpr) // (IntExpr)      floor division, as in Python
               | (IntExpr) % (IntExpr)       Euclidean remainder for a positive divisor, as in Python
               | min(IntExpr, ...) | max(IntExpr, ...)      (:mod:`tilewright.core.intextrema`)
+              | broadcast(IntExpr, ...)     that argument which is not 1 (:mod:`tilewright.core.intbroadcast`)
               | any subclass of Atom that another room defines (tensor_ir: a value loaded from memory)
 
 Because an expression is always in canonical form, two expressions that differ only by ring arithmetic compare

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tilewright.core.errors import ParseError
+from tilewright.core.intbroadcast import broadcasted
 from tilewright.core.intexpr import IntExpr, const, var
 from tilewright.core.intextrema import maximum, minimum
+
+_FUNCTIONS: Mapping[str, Callable[..., IntExpr]] = {"min": minimum, "max": maximum, "broadcast": broadcasted}
 
 
 def parse(text: str) -> IntExpr:
@@ -43,9 +46,8 @@ def from_ast(node: ast.expr, read_other: Callable[[ast.expr], IntExpr] | None = 
                     return left // right
                 case ast.Mod() if right != 0:
                     return left % right
-        case ast.Call(func=ast.Name(id=("min" | "max") as name), args=[_, *_] as args):
-            parts = [from_ast(a, read_other) for a in args]
-            return minimum(*parts) if name == "min" else maximum(*parts)
+        case ast.Call(func=ast.Name(id=name), args=[_, *_] as args) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*(from_ast(a, read_other) for a in args))
     if read_other is not None:
         return read_other(node)
     raise ParseError(f"not an integer expression: {ast.unparse(node)}")

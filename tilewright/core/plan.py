@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr
 
@@ -106,7 +107,8 @@ class Plan:
     """Slots, steps and symbol bindings. ``captures``: slots of the enclosing plan that this body reads by name.
 
     ``bindings`` are applied as soon as their slot exists: first those of inputs, then after each step. ``assumptions``:
-    pairs of dims that must be equal as soon as their symbols are bound, and the node that needs it.
+    what the plan's own steps take for granted of sizes, checked as soon as the symbols are bound. ``broadcasts``: sizes
+    may broadcast where an assumption says so; False: they must be equal.
     """
 
     name: str
@@ -117,7 +119,8 @@ class Plan:
     constants: Mapping[str, np.ndarray]
     bindings: tuple[Binding, ...] = ()
     captures: tuple[str, ...] = ()
-    assumptions: tuple[tuple[IntExpr, IntExpr, str], ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
+    broadcasts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from tilewright.graph_ir.window_pairs import HALO, halo_between
 SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "Reshape": (1,),
     "Expand": (1,),
+    "BroadcastTo": (1,),
     "ConstantOfShape": (0,),
     "Slice": (1, 2, 3, 4),
     "Range": (0, 1, 2),
@@ -44,7 +45,7 @@ SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
 _ANCHORS = frozenset({PatternKind.REDUCTION, PatternKind.OUT_FUSABLE, PatternKind.OPAQUE})
 _PLAIN = frozenset({PatternKind.BROADCAST, PatternKind.INJECTIVE})
 _ALONE = frozenset({"Concat", "Split"})
-_CHEAP_PROLOGUE = frozenset({"Transpose", "Slice", "Cast", "Expand"})
+_CHEAP_PROLOGUE = frozenset({"Transpose", "Slice", "Cast", "Expand", "BroadcastTo"})
 _SOFT_OPAQUE = frozenset({"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"})
 _SAMPLED = frozenset({"Resize"})
 _WINDOWS = frozenset({"Conv", "ConvTranspose", "ConvInteger", "QLinearConv"})

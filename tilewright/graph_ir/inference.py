@@ -3,18 +3,21 @@
 ``infer_graph`` computes every value's type from the graph's inputs and constants; earlier entries for node outputs
 are not trusted. A size that depends on the data is a fresh symbol ``u0, u1, ...`` (numbered in node order, so the
 same graph gives the same names), which the runtime binds from the actual array. How two dims that must agree are
-merged is written down in :mod:`tilewright.graph_ir.ops.shapes`.
+merged is written down in :mod:`tilewright.graph_ir.ops.shapes`; :func:`with_broadcasts` is for those that may also
+broadcast.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.errors import ModelError
+from tilewright.core.errors import InternalError, ModelError
 from tilewright.core.intexpr import const
+from tilewright.graph_ir.explicit_broadcasts import Repeated, repeat_operands
 from tilewright.graph_ir.ir import (
     Constant,
     Graph,
@@ -26,6 +29,7 @@ from tilewright.graph_ir.ir import (
     Value,
     walk_graphs,
 )
+from tilewright.graph_ir.names import NameSupply
 from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, FreshSymbols, InferContext, Inferred, UnknownRank
 
@@ -34,9 +38,15 @@ _EXACT_IN_FLOAT32 = 1 << 24
 
 def infer_graph(graph: Graph) -> Graph:
     """The graph with an entry in ``values`` for every name, subgraphs included. Raises ModelError."""
-    symbols = FreshSymbols(_symbols_in_use(graph))
-    inferred = _infer(graph, {}, {}, symbols)
-    return inferred.replace(assumptions=tuple(dict.fromkeys((*graph.assumptions, *symbols.assumed))))
+    return _infer(graph, {}, {}, _Run(FreshSymbols(_symbols_in_use(graph), graph.broadcasts)))
+
+
+def with_broadcasts(graph: Graph) -> Graph:
+    """The graph for dims of unknown relation that broadcast: every operand that may have to be repeated, because a dim
+    of it may turn out to be 1, goes through ``BroadcastTo``. Other operators see dims that agree. Raises ModelError.
+    """
+    symbols = FreshSymbols(_symbols_in_use(graph), broadcasts=True)
+    return _infer(graph, {}, {}, _Run(symbols, NameSupply(graph)))
 
 
 def infer_node(
@@ -48,7 +58,7 @@ def infer_node(
     """Values of one node's outputs from its inputs'. Fresh symbols are from ``symbols``, or avoid the inputs'."""
     if symbols is None:
         symbols = FreshSymbols({s for v in values.values() for s in _symbols_of(v.type)})
-    return _infer_node(node, values, constants, symbols)[1]
+    return _infer_node(node, values, constants, _Run(symbols)).outputs
 
 
 def symbols_in(values: Mapping[str, Value]) -> set[str]:
@@ -94,11 +104,28 @@ def _symbols_in_use(graph: Graph) -> set[str]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One inference. ``names``: set if operands that may broadcast are to be made explicit."""
+
+    symbols: FreshSymbols
+    names: NameSupply | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node with its outputs; ``repeated``: operands that it needs repeated first."""
+
+    node: Node
+    outputs: tuple[Value, ...]
+    repeated: Repeated
+
+
 def _infer(
     graph: Graph,
     outer: Mapping[str, Value],
     outer_constants: Mapping[str, Constant],
-    symbols: FreshSymbols,
+    run: _Run,
     input_types: Sequence[Type | None] | None = None,
 ) -> Graph:
     """Infer one graph in the scope of ``outer``."""
@@ -115,27 +142,52 @@ def _infer(
         local[name] = constant_value(name, c.array)
     scope: dict[str, Value] = {**outer, **local} if outer else local
     constants = {**outer_constants, **graph.constants} if outer_constants else dict(graph.constants)
+    around, run.symbols.assumed = run.symbols.assumed, {}
     nodes = []
     changed = False
     for node in graph.nodes:
-        new, outputs = _infer_node(node, scope, constants, symbols)
-        changed |= new is not node
-        nodes.append(new)
-        for v in outputs:
-            scope[v.name] = v
-            if outer:
-                local[v.name] = v
+        for done in _infer_explicit(node, scope, constants, run):
+            changed |= done.node is not node
+            nodes.append(done.node)
+            for v in done.outputs:
+                scope[v.name] = v
+                if outer:
+                    local[v.name] = v
+    assumed, run.symbols.assumed = run.symbols.assumed, around
+    if run.names is None:
+        assumed = dict.fromkeys((*graph.assumptions, *assumed))
     for name in graph.outputs:
         if name not in scope:
             raise ModelError(f"graph '{graph.name}': expected a definition of output '{name}', got none")
         if name not in local:
             local[name] = scope[name]
-    return graph.replace(values=local, nodes=tuple(nodes) if changed else graph.nodes)
+    return graph.replace(
+        values=local, nodes=tuple(nodes) if changed else graph.nodes, assumptions=tuple(assumed),
+        broadcasts=run.symbols.broadcasts,
+    )  # fmt: skip
+
+
+def _infer_explicit(
+    node: Node, scope: Mapping[str, Value], constants: Mapping[str, Constant], run: _Run
+) -> list[_Node]:
+    """The node inferred; before it, where broadcasts are made explicit, those that repeat operands of it."""
+    done = _infer_node(node, scope, constants, run)
+    if run.names is None or not done.repeated:
+        return [done]
+    ranks = {i: len(scope[node.inputs[i]].shape) for i in done.repeated}
+    *before, node = repeat_operands(node, done.repeated, ranks, run.names)
+    out = []
+    for n in (*before, node):
+        out.append(_infer_node(n, scope, constants, run))
+        scope = {**scope, **{v.name: v for v in out[-1].outputs}}
+    if out[-1].repeated:
+        raise InternalError(f"node '{node.name}' ({node.op}): its operands still have to be repeated")
+    return out
 
 
 def _infer_node(
-    node: Node, scope: Mapping[str, Value], constants: Mapping[str, Constant], symbols: FreshSymbols
-) -> tuple[Node, tuple[Value, ...]]:
+    node: Node, scope: Mapping[str, Value], constants: Mapping[str, Constant], run: _Run
+) -> _Node:
     op = OPS.get(node.op) if node.domain == "" else None
     if op is None:
         raise ModelError(f"node '{node.name}' ({node.op}): expected a known operator, got {node.domain or 'ai.onnx'}")
@@ -154,9 +206,9 @@ def _infer_node(
         arrays.append(constants[i].array if i in constants else None)
 
     def subgraph(g: Graph, types: Sequence[Type | None]) -> Graph:
-        return _infer(g, scope, constants, symbols, types)
+        return _infer(g, scope, constants, run, types)
 
-    ctx = InferContext(node, tuple(inputs), arrays, symbols, subgraph)
+    ctx = InferContext(node, tuple(inputs), arrays, run.symbols, subgraph)
     try:
         inferred = op.infer(ctx)
     except UnknownRank:
@@ -168,7 +220,7 @@ def _infer_node(
     if ctx.new_attrs:
         node = node.with_attrs(**ctx.new_attrs)
     pairs = zip(node.outputs, inferred, strict=False)
-    return node, tuple(Value(o, r.type, r.data) for o, r in pairs if o)
+    return _Node(node, tuple(Value(o, r.type, r.data) for o, r in pairs if o), ctx.repeated)
 
 
 def _require_sizes(ctx: InferContext, inferred: Sequence[Inferred]) -> None:

@@ -26,6 +26,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr
 
@@ -128,20 +129,13 @@ class Node:
                 yield k, v
 
 
-@dataclass(frozen=True, slots=True)
-class Assumption:
-    """Two dims that ``node`` takes to be equal and that only a call can compare."""
-
-    left: IntExpr
-    right: IntExpr
-    node: str
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
     """A network. ``values`` has an entry for every name defined here; ``constants`` maps names to arrays.
 
-    ``assumptions``: what inference had to assume of dimension symbols; the runtime checks it at each call.
+    ``assumptions``: what the graph's own nodes need of dimension symbols; the runtime checks it at each call.
+    ``broadcasts``: dims of unknown relation broadcast, and operands that have a dim which may be 1 go through
+    ``BroadcastTo``; False: such dims are taken to be equal.
     """
 
     name: str
@@ -151,6 +145,7 @@ class Graph:
     values: Mapping[str, Value]
     constants: Mapping[str, Constant] = field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
+    broadcasts: bool = False
 
     def replace(self, **changes: object) -> Graph:
         """A copy with some fields replaced."""

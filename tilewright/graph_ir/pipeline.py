@@ -15,7 +15,8 @@ from typing import Protocol
 from tilewright.core.errors import InputError, VerifyError
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, walk_graphs
-from tilewright.graph_ir.passes.base import Level, NameSupply, Pass, PassContext, PassLog, iter_lines
+from tilewright.graph_ir.names import NameSupply
+from tilewright.graph_ir.passes.base import Level, Pass, PassContext, PassLog, iter_lines
 from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
 from tilewright.graph_ir.passes.choose_algorithms import CHOOSE_ALGORITHMS
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD

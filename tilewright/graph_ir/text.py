@@ -2,11 +2,12 @@
 
 Grammar::
 
-    graph   ::= graph NAME (input, ...) -> (NAME, ...) { line* }
+    graph   ::= graph NAME [broadcasts] (input, ...) -> (NAME, ...) { line* }
     input   ::= NAME: type
     line    ::= const NAME: type = array
-              | assume NODE-NAME: expression == expression;
+              | assume NODE-NAME: expression AGREE expression;
               | value, ... = OP(NAME, ...) {KEY: attr, ...} NODE-NAME
+    AGREE   ::= ==  |  <-  |  <>                      equal; or the right one is 1; or either is 1
     value   ::= NAME: type [<expression, ...>]       the elements known of it; the type is left out before inference
     type    ::= DTYPE[dim, ...] | DTYPE[?] | seq(type) | optional(type)
     array   ::= [element, ...]  (small: row-major, in full)  |  #DIGEST  (looked up when parsing)
@@ -28,13 +29,13 @@ from typing import NoReturn
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.assumptions import Assumption, Ones
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError, ParseError
 from tilewright.core.intexpr import IntExpr
 from tilewright.core.intparse import parse as parse_expr
 from tilewright.graph_ir.inference import constant_value
 from tilewright.graph_ir.ir import (
-    Assumption,
     Attribute,
     Constant,
     Graph,
@@ -87,12 +88,13 @@ def print_graph(graph: Graph) -> str:
 def _graph_lines(g: Graph, pad: str) -> list[str]:
     inputs = ", ".join(_value(n, g.values) for n in g.inputs)
     outputs = ", ".join(map(_name, g.outputs))
-    lines = [f"{pad}graph {_name(g.name)} ({inputs}) -> ({outputs}) {{"]
+    broadcasts = "broadcasts " if g.broadcasts else ""
+    lines = [f"{pad}graph {_name(g.name)} {broadcasts}({inputs}) -> ({outputs}) {{"]
     for name, c in g.constants.items():
         lines.append(f"{pad}  const {_name(name)}: {_array(c.array)}")
     for n in g.nodes:
         lines.extend(_node_lines(n, g.values, pad + "  "))
-    lines.extend(f"{pad}  assume {_name(a.node)}: {a.left} == {a.right};" for a in g.assumptions)
+    lines.extend(f"{pad}  assume {_name(a.node)}: {a.left} {a.ones.value} {a.right};" for a in g.assumptions)
     return [*lines, f"{pad}}}"]
 
 
@@ -342,6 +344,7 @@ class _Reader:
         if not self.word("graph"):
             self.fail("'graph'")
         title = self.name()
+        broadcasts = self.word("broadcasts")
         values: dict[str, Value] = {}
         inputs: list[str] = []
         self.expect("(")
@@ -370,17 +373,19 @@ class _Reader:
         for o in outputs:
             if o not in values and o in outer:
                 values[o] = outer[o]
-        return Graph(title, tuple(inputs), outputs, tuple(nodes), values, constants, tuple(assumptions))
+        return Graph(title, tuple(inputs), outputs, tuple(nodes), values, constants, tuple(assumptions), broadcasts)
 
     def assumption(self) -> Assumption:
         node = self.name()
         self.expect(":")
         end = self.text.find(";", self.at)
-        left, _, right = self.text[self.at : max(end, self.at)].partition("==")
-        if end < 0 or not right:
+        text = self.text[self.at : max(end, self.at)]
+        ones = next((o for o in Ones if o.value in text), None)
+        if end < 0 or ones is None:
             self.fail("'expression == expression;'")
         self.at = end + 1
-        return Assumption(parse_expr(left.strip()), parse_expr(right.strip()), node)
+        left, _, right = text.partition(ones.value)
+        return Assumption(parse_expr(left.strip()), parse_expr(right.strip()), node, ones)
 
     def node(self, scope: Mapping[str, Value], values: dict[str, Value]) -> Node:
         names = []

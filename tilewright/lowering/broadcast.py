@@ -32,4 +32,4 @@ def lower_tile(c: LowerContext) -> tuple[Tensor, ...]:
     return (compute(c.name("tile"), out.shape, body, axis_names=axis_names(len(out.shape))),)
 
 
-RULES: dict[str, Rule] = {"Expand": lower_expand, "Tile": lower_tile}
+RULES: dict[str, Rule] = {"BroadcastTo": lower_expand, "Expand": lower_expand, "Tile": lower_tile}

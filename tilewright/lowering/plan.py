@@ -88,8 +88,7 @@ def lower_graph_to_plan(
     """
     kernels = _Kernels(pack)
     packed: dict[tuple[str, str], np.ndarray] = {}
-    assumptions = tuple((a.left, a.right, a.node) for a in graph.assumptions)
-    plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group, assumptions).build()
+    plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group).build()
     if pack:
         trim_heap()  # what packing used on the way
     return LoweredModel(plan, kernels.funcs, tuple(kernels.refusals))
@@ -101,7 +100,6 @@ class _PlanBuilder:
     def __init__(
         self, graph: Graph, target: Target, kernels: _Kernels, packed: dict[tuple[str, str], np.ndarray],
         outer: Mapping[str, Value], on_group: Callable[[Group], None],
-        assumptions: tuple[tuple[IntExpr, IntExpr, str], ...],
     ) -> None:  # fmt: skip
         self.graph, self.target, self.kernels, self.packed, self.on_group = graph, target, kernels, packed, on_group
         self.captures = captured(graph)
@@ -110,7 +108,6 @@ class _PlanBuilder:
         self.slots: dict[str, Slot] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.steps: list[Step] = []
-        self.assumptions = assumptions
         self.windows: Mapping[str, Window] = {}
         self.borders: Mapping[str, tuple[tuple[int, ...], tuple[IntExpr, ...]]] = {}
         self.early = early_sizes(graph.replace(values=self.values))
@@ -166,7 +163,7 @@ class _PlanBuilder:
                 self._lower_kernel(group, defined_by_view)
         return Plan(
             graph.name, graph.inputs, graph.outputs, self.slots, tuple(self.steps), self.constants,
-            tuple(self._bindings()), self.captures, self.assumptions,
+            tuple(self._bindings()), self.captures, graph.assumptions, graph.broadcasts,
         )  # fmt: skip
 
     def _place_in_larger(self, groups: Sequence[Group], storage: Mapping[str, str]) -> tuple[Group, ...]:
@@ -303,9 +300,7 @@ class _PlanBuilder:
         graphs = dict(node.subgraphs())
         for key in order:
             body = graphs[key]
-            builder = _PlanBuilder(
-                body, self.target, self.kernels, self.packed, self.values, self.on_group, self.assumptions
-            )
+            builder = _PlanBuilder(body, self.target, self.kernels, self.packed, self.values, self.on_group)
             bodies.append(builder.build())
             for name in captured(body):
                 self._use(name)

@@ -1,8 +1,9 @@
-"""Elementwise operators where onnx.reference is slow or knows too few types."""
+"""Elementwise operators where onnx.reference is slow, knows too few types or forgets to broadcast."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,14 @@ def _identity(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [inputs[0]]
 
 
+def _mean(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    total = reduce(np.add, inputs)
+    return [(total / len(inputs)).astype(total.dtype)]
+
+
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
     "Erf": _erf,
     "Gelu": _gelu,
     "Identity": _identity,
+    "Mean": _mean,
 }

@@ -15,7 +15,7 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import UnsupportedError
 from tilewright.core.plan import SIZES_DOMAIN
-from tilewright.reference import elementwise, matrix, resize, sequences, windows
+from tilewright.reference import broadcasting, elementwise, matrix, resize, sequences, windows
 from tilewright.reference.onnx_ops import evaluate_onnx
 from tilewright.reference.sizes import result_sizes
 
@@ -26,6 +26,7 @@ OWN: Mapping[str, Definition] = {
     **windows.DEFINITIONS,
     **matrix.DEFINITIONS,
     **elementwise.DEFINITIONS,
+    **broadcasting.DEFINITIONS,
     **resize.DEFINITIONS,
     **sequences.DEFINITIONS,
 }
@@ -40,8 +41,9 @@ CHANNELS_LAST = frozenset(
 # operators whose result type does not follow their (narrow float) inputs, or which only move elements
 _NOT_WIDENED = frozenset(
     {
-        "BitCast", "Cast", "CastLike", "Compress", "Concat", "ConcatFromSequence", "ConstantOfShape", "DepthToSpace",
-        "DequantizeLinear", "Expand", "EyeLike", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
+        "BitCast", "BroadcastTo", "Cast", "CastLike", "CommonSizes", "Compress", "Concat", "ConcatFromSequence",
+        "ConstantOfShape", "DepthToSpace", "DequantizeLinear", "Expand", "EyeLike", "Flatten", "Gather",
+        "GatherElements", "GatherND", "Identity",
         "OneHot", "Optional", "OptionalGetElement", "OptionalHasElement", "QLinearMatMul", "QuantizeLinear", "Reshape",
         "ReverseSequence", "SequenceAt", "SequenceConstruct", "SequenceErase", "SequenceInsert", "SequenceLength",
         "Shape", "Size", "Slice", "SpaceToDepth", "Split", "SplitToSequence", "Squeeze", "Tile", "Transpose", "Trilu",

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tilewright.core.errors import InputError, InternalError
+from tilewright.core.assumptions import Assumption, Sizes
+from tilewright.core.errors import BroadcastError, InputError, InternalError
 from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan, Segment, Slot, root_slot, segments, step_slots
 from tilewright.runtime.arena import Values, conflicts, lifetimes, nbytes, place, size_of
 from tilewright.runtime.arrays import address, aligned_array, aligned_empty, view
@@ -97,6 +98,10 @@ class Executor:
             for i, step in enumerate(plan.steps)
             if isinstance(step, ControlStep)
         }
+        self.around: Mapping[str, int] = {}
+        bound = {b.symbol for b in plan.bindings}
+        self._assumptions = [a for a in plan.assumptions if a.symbols() <= bound]
+        self._around_assumptions = [a for a in plan.assumptions if not a.symbols() <= bound]
         self._root = {name: root_slot(plan, name) for name in plan.slots}
         self._lives = lifetimes(plan)
         self._conflicts = conflicts(self._lives)
@@ -160,9 +165,7 @@ class Executor:
     def run(self, inputs: Sequence[object], times: list[np.ndarray] | None = None) -> list[object]:
         """Outputs for ``inputs`` (already checked), in plan order."""
         plan = self.plan
-        env = self.symbols(inputs)
-        layout = self._layout(env)
-        env.update(layout.symbols)
+        env, layout = self._prepared(inputs)
         if self._is_direct and times is None:
             return self._run_direct(inputs, env, layout)
         arrays = {**self._by_name(inputs), **layout.arrays}
@@ -179,8 +182,17 @@ class Executor:
                 for i in self._late_bindings[slot]:
                     b = plan.bindings[i]
                     self._bind(b.symbol, b.axis, b.element, value, env)
-                self._check_assumptions(known, env)
+                self._check(self._assumptions, env, known)
+                self._check_with_around(env)
         return [self._output(o, arrays, env, layout) for o in plan.outputs]
+
+    def _prepared(self, inputs: Sequence[object]) -> tuple[dict[str, int], _Layout]:
+        """The symbols known before the first step that has to run each time, and the layout for them."""
+        env = self.symbols(inputs)
+        layout = self._layout(env)
+        env.update(layout.symbols)
+        self._check_with_around(env)
+        return env, layout
 
     def _output(self, name: str, arrays: Mapping[str, object], env: Mapping[str, int], layout: _Layout) -> object:
         """The contents of an output: a copy of what a step gave that runs once, since later runs need it, too."""
@@ -216,9 +228,8 @@ class Executor:
         """A loop with this plan as its body that starts with ``inputs``; None if its steps need Python in between."""
         if not self._is_direct or self._repeat is None or self._is_steered:
             return None
-        env = self.symbols(inputs)
-        layout = self._layout(env)
-        direct = self._direct({**env, **layout.symbols}, layout)
+        env, layout = self._prepared(inputs)
+        direct = self._direct(env, layout)
         if direct.loop is None:
             direct.loop = NativeLoop(self._native_body(direct, self._repeat), states, scanned, conditional)
         return direct.loop
@@ -258,15 +269,31 @@ class Executor:
             self._entries[w], self._parallel[w], table,
         )  # fmt: skip
 
-    def _check_assumptions(self, known: frozenset[str], env: Mapping[str, int]) -> None:
-        """Compare the dims that must be equal and whose symbols are bound now, but were not all ``known`` before."""
-        for left, right, node in self.plan.assumptions:
-            free = left.free_vars() | right.free_vars()
-            if free <= env.keys() and not free <= known and (a := left.evaluate(env)) != (b := right.evaluate(env)):
-                raise InputError(
-                    f"node {node!r}: expected dimensions that agree, got {left} = {a} and {right} = {b} "
-                    f"({', '.join(f'{s}={env[s]}' for s in sorted(free))})"
-                )
+    def _check_with_around(self, env: Mapping[str, int]) -> None:
+        """The checks that need symbols of the plans around this body."""
+        if self._around_assumptions:
+            self._check(self._around_assumptions, {**self.around, **env})
+
+    def _check(
+        self, assumptions: Sequence[Assumption], env: Mapping[str, int], known: frozenset[str] = frozenset()
+    ) -> None:
+        """Compare the sizes whose symbols are bound now, but were not all ``known`` before.
+
+        Sizes that broadcast where the plan takes them to be equal come before those that do not fit: what follows from
+        the former is wrong.
+        """
+        unfit: str | None = None
+        for a in assumptions:
+            free = a.symbols()
+            if not free <= env.keys() or (known and free <= known):
+                continue
+            sizes = a.met_by(env)
+            if sizes is Sizes.BROADCAST and not self.plan.broadcasts:
+                raise BroadcastError(a.refusal(env))
+            if sizes is Sizes.UNFIT and unfit is None:
+                unfit = a.refusal(env)
+        if unfit is not None:
+            raise InputError(unfit)
 
     def symbols(self, inputs: Sequence[object]) -> dict[str, int]:
         """The symbols that the inputs alone determine."""
@@ -304,13 +331,14 @@ class Executor:
         layout = self._layouts.get(key)
         if layout is None:
             arrays: dict[str, object] = {}
+            self._check(self._assumptions, env)
             full = self._run_once(env, arrays)
+            self._check(self._assumptions, full, frozenset(env))
             known, values = frozenset(full), Values(full)
             sizes = {
                 name: nbytes(tuple(values[d] for d in dims), fixed)
                 for name, (fixed, dims, symbols) in self._sizes.items() if symbols <= known
             }  # fmt: skip
-            self._check_assumptions(frozenset(), full)
             offsets, size = place(sizes, self._lives, self._conflicts)
             more = {s: v for s, v in full.items() if s not in env}
             layout = _Layout(offsets, size, known, OrderedDict(), more, arrays)
@@ -417,6 +445,8 @@ class Executor:
             captures = [
                 [self._value(n, arrays, env, layout) for n in body.captures] for body in step.bodies
             ]
+            for executor in self._bodies[i]:
+                executor.around = {**self.around, **env}
             outputs = run_control_step(step, inputs, captures, self._bodies[i])
         else:
             raise InternalError(f"step {i} is a kernel outside a segment")

@@ -10,10 +10,11 @@ from typing import overload
 
 import numpy as np
 
-from tilewright.core.errors import InputError, ResourceError
+from tilewright.core.errors import BroadcastError, InputError, ResourceError, TilewrightError
 from tilewright.core.plan import KernelStep, Plan, Segment, segments
 from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage
 from tilewright.runtime.executor import Executor, PlanCode
+from tilewright.runtime.general import GeneralVersion, may_broadcast
 from tilewright.runtime.profile import KernelTime, Peaks, Profile
 from tilewright.runtime.signature import InputChecker, TensorSpec, spec_of
 from tilewright.runtime.team import Crew
@@ -40,8 +41,10 @@ class CompiledModel:
     """
 
     def __init__(
-        self, plan: Plan, code: PlanCode, crew: Crew, info: BuildInfo, keep_alive: object
-    ) -> None:
+        self, plan: Plan, code: PlanCode, crew: Crew, info: BuildInfo, keep_alive: object,
+        general: Callable[[], CompiledModel] | None = None,
+    ) -> None:  # fmt: skip
+        """``general`` builds the version for calls whose sizes broadcast where this one takes them to be equal."""
         self._plan = plan
         self._executor = Executor(plan, code, crew)
         self._checker = InputChecker(plan, info.folded_inputs)
@@ -49,6 +52,10 @@ class CompiledModel:
         self._crew = crew
         self._info = info
         self._keep_alive = keep_alive
+        self._assumed = may_broadcast(plan)
+        self._general = GeneralVersion(general if self._assumed else None)
+        known = {b.symbol for b in plan.bindings if plan.slots[b.slot].kind in ("input", "constant")}
+        self._is_judged_late = any(not a.symbols() <= known for a in self._assumed)
         self.output_names = info.output_names or plan.outputs
 
     @property
@@ -97,16 +104,38 @@ class CompiledModel:
         return [results[n] for n in names]
 
     def _run(self, feed: Mapping[str, object], times: list[np.ndarray] | None = None) -> list[object]:
-        arrays = self._checker.arrays(feed)
-        with self._lock:
+        return self._run_arrays(self._checker.arrays(feed), times)[0]
+
+    def _run_arrays(
+        self, arrays: Sequence[object], times: list[np.ndarray] | None = None
+    ) -> tuple[list[object], CompiledModel]:
+        """The outputs, and the version of the model that gave them."""
+        general = self._general.known_for(arrays)
+        if general is None:
             try:
-                return self._executor.run(arrays, times)
+                with self._lock:
+                    return self._executor.run(arrays, times), self
             except MemoryError as e:
                 raise ResourceError(f"{self._plan.name}: out of memory: {e or 'an array is too large'}") from e
+            except BroadcastError as e:
+                error: TilewrightError = e
+            except TilewrightError as e:
+                if not self._is_judged_late:
+                    raise
+                error = e  # perhaps because of sizes that will only now turn out to broadcast
+            general = self._general.serve(arrays, error)
+        if times is not None:
+            times.clear()
+        return general._run_arrays(arrays, times)
 
     def profile(self, feed: Mapping[str, object], runs: int = 10) -> Profile:
-        """Time every kernel over ``runs`` inferences: medians, GFLOP/s, GB/s, percent of the measured peaks."""
-        self._run(feed)
+        """Time every kernel over ``runs`` inferences: medians, GFLOP/s, GB/s, percent of the measured peaks.
+
+        For sizes that broadcast, those of the version that runs then.
+        """
+        version = self._version_for(feed)
+        if version is not self:
+            return version.profile(feed, runs)
         samples: list[list[float]] = []
         for _ in range(max(1, runs)):
             times: list[np.ndarray] = []
@@ -130,6 +159,14 @@ class CompiledModel:
         peaks = self._info.measure_peaks(self._crew.threads) if self._info.measure_peaks is not None else None
         return Profile(kernels, peaks)
 
+    def _version_for(self, feed: Mapping[str, object]) -> CompiledModel:
+        """The version that runs these inputs; they are run once."""
+        return self._run_arrays(self._checker.arrays(feed))[1]
+
+    def build_general(self) -> None:
+        """Build the version that broadcasts now, if the model may need one. Raises what builds raise."""
+        self._general.require_built()
+
     def symbols(self, feed: Mapping[str, object]) -> dict[str, int]:
         """The sizes of the symbolic dimensions that these inputs determine."""
         return self._executor.symbols(self._checker.arrays(feed))
@@ -141,17 +178,31 @@ class CompiledModel:
         """
         if feed is None:
             return estimated_coverage(self._plan, self._info.tuning)
+        version = self._version_for(feed)
+        if version is not self:
+            return version.coverage(feed, runs)
         seconds: dict[str, float] = {}
         for k in self.profile(feed, runs).kernels:
             seconds[k.kernel] = seconds.get(k.kernel, 0.0) + k.seconds
         return measured_coverage(self._plan, self._info.tuning, seconds)
 
     def explain(self) -> str:
-        """What the build did and refused: passes, fusions, kernels with their traces, host operators and why."""
-        return self._info.explanation()
+        """What the build did and refused: passes, fusions, kernels with their traces, host operators and why; and of
+        the version for sizes that broadcast."""
+        text = self._info.explanation()
+        if not self._assumed:
+            return text
+        pairs = [f"  {a.node}: {a.left} with {a.right}" for a in self._assumed]
+        lines = ["sizes that are taken to be equal and may also broadcast:", *pairs, f"  {self._general.state()}"]
+        if (general := self._general.model) is not None:
+            lines += ["", "the version that broadcasts:", *(f"  {line}" for line in general.explain().splitlines())]
+        return "\n".join((text, "", *lines))
 
     def dump(self, directory: str | Path) -> list[Path]:
-        """Write every stage of the build as text files into ``directory``; returns their paths."""
+        """Write every stage of the build as text files into ``directory``; returns their paths.
+
+        Those of the version for sizes that broadcast go into ``broadcasts`` in it, if it is built.
+        """
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         out = []
@@ -159,4 +210,5 @@ class CompiledModel:
             path = folder / name
             path.write_text(text(), encoding="utf-8")
             out.append(path)
-        return out
+        general = self._general.model
+        return out if general is None else [*out, *general.dump(folder / "broadcasts")]

@@ -19,6 +19,7 @@ import numpy as np
 
 from tilewright.core.dtypes import DType, int64
 from tilewright.core.errors import InputError, InternalError, TilewrightError
+from tilewright.core.intbroadcast import Broadcast
 from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Mod, Var
 from tilewright.core.intextrema import Max, Min
 from tilewright.tensor_ir.empty_reductions import store_empty_inits
@@ -351,4 +352,6 @@ class _Writer:
             return f"({args[0]} {a.symbol} {args[1]})"
         if isinstance(a, (Min, Max)):
             return f"{a.symbol}({', '.join(args)})"
+        if isinstance(a, Broadcast):
+            return f"next((v for v in ({', '.join(args)}) if v != 1), 1)"
         raise InternalError(f"interpreter: unknown index {a}")

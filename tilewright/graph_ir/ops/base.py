@@ -19,10 +19,11 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.assumptions import Assumption, Ones
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError
 from tilewright.core.intexpr import IntExpr, const, var
-from tilewright.graph_ir.ir import Assumption, Attribute, Constant, Graph, Node, Shape, TensorType, Type, Value
+from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, Shape, TensorType, Type, Value
 from tilewright.graph_ir.kinds import PatternKind
 
 MAX_DATA = 64
@@ -83,11 +84,15 @@ class OpDef:
 
 
 class FreshSymbols:
-    """Gives ``u0, u1, ...`` and skips names that the model itself uses. One per inference, so it is deterministic."""
+    """Gives ``u0, u1, ...`` and skips names that the model itself uses. One per inference, so it is deterministic.
 
-    def __init__(self, taken: set[str]) -> None:
+    ``broadcasts``: see :class:`Graph`. ``assumed``: by the nodes so far of the graph that is being inferred.
+    """
+
+    def __init__(self, taken: set[str], broadcasts: bool = False) -> None:
         self._taken = taken
         self._next = 0
+        self.broadcasts = broadcasts
         self.assumed: dict[Assumption, None] = {}
 
     def fresh(self) -> IntExpr:
@@ -97,13 +102,16 @@ class FreshSymbols:
         return var(name)
 
 
+Places: TypeAlias = Sequence[tuple[int, int]]
+"""Sizes of operands: an input and an axis each."""
+
 SubgraphRule: TypeAlias = Callable[[Graph, Sequence[Type | None]], Graph]
 
 
 class InferContext:
     """What a rule may look at: the node, its inputs' values and constants, fresh symbols, subgraph inference."""
 
-    __slots__ = ("_constants", "_infer_subgraph", "_symbols", "inputs", "new_attrs", "node")
+    __slots__ = ("_constants", "_infer_subgraph", "_symbols", "inputs", "new_attrs", "node", "repeated")
 
     def __init__(
         self,
@@ -119,12 +127,23 @@ class InferContext:
         self._symbols = symbols
         self._infer_subgraph = infer_subgraph
         self.new_attrs: dict[str, Attribute] = {}
+        self.repeated: dict[int, dict[int, Places]] = {}
+
+    # -- dims of unknown relation --------------------------------------------------------------------------------
+    @property
+    def broadcasts(self) -> bool:
+        """True if dims of unknown relation broadcast; else they are taken to be equal."""
+        return self._symbols.broadcasts
+
+    def assume(self, a: IntExpr, b: IntExpr, ones: Ones = Ones.NEITHER) -> None:
+        """Note that two dims must turn out equal, or 1 as ``ones`` says; the runtime checks it at each call."""
+        self._symbols.assumed[Assumption(a, b, self.node.name, ones)] = None
+
+    def repeat(self, i: int, axis: int, places: Places) -> None:
+        """Note that input ``i`` has to be repeated along ``axis`` to what the sizes at ``places`` broadcast to."""
+        self.repeated.setdefault(i, {})[axis] = places
 
     # -- inputs --------------------------------------------------------------------------------------------------
-    def assume_equal(self, a: IntExpr, b: IntExpr) -> None:
-        """Note that two dims must turn out equal; the runtime checks it at each call."""
-        self._symbols.assumed[Assumption(a, b, self.node.name)] = None
-
     def has(self, i: int) -> bool:
         """True if input ``i`` is there."""
         return i < len(self.inputs) and self.inputs[i] is not None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, ceildiv
-from tilewright.graph_ir.ir import Shape, TensorType
+from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, OpDef, table, tensor
+from tilewright.graph_ir.ops.broadcasting import broadcast_onto, dims_of
 from tilewright.graph_ir.ops.shapes import decide_equal, decide_less, merge_dims
 
 _EXACT_IN_FLOAT32 = 1 << 24
@@ -65,17 +66,18 @@ def _bit_cast(ctx: InferContext) -> tuple[Inferred, ...]:
     return (Inferred(TensorType(to, ctx.tensor_type(0).shape)),)
 
 
-def _check_scale(ctx: InferContext, x: Shape, scale: Shape) -> None:
-    """One scale for all, one a channel (rank 1), or one a block of the axis (same rank)."""
+def _check_parameter(ctx: InferContext, i: int) -> None:
+    """Input ``i``: one scale or zero point for all, one a channel (rank 1), or one a block of the axis (same rank)."""
+    x, own = dims_of(ctx, 0), dims_of(ctx, i)
     block = ctx.int_attr("block_size")
-    if len(scale) == 0 or (len(scale) == 1 and scale[0] == 1) or not x:
+    if len(own) == 0 or (len(own) == 1 and own[0].size == 1) or not x:
         return
     axis = ctx.axis(len(x), default=1)
     if block:
-        ctx.require(len(scale) == len(x), f"a scale of rank {len(x)}", len(scale))
-        merge_dims(ctx, scale[axis], ceildiv(x[axis], block), broadcast=False)
-    elif len(scale) == 1:
-        merge_dims(ctx, scale[0], x[axis], broadcast=False)
+        ctx.require(len(own) == len(x), f"a scale of rank {len(x)}", len(own))
+        merge_dims(ctx, own[axis].size, ceildiv(x[axis].size, block), broadcast=False)
+    elif len(own) == 1:
+        broadcast_onto(ctx, own, [x[axis]])
 
 
 def _quantized_type(ctx: InferContext) -> DType:
@@ -90,14 +92,16 @@ def _quantized_type(ctx: InferContext) -> DType:
 def _quantize(ctx: InferContext) -> tuple[Inferred, ...]:
     to = _quantized_type(ctx)
     if ctx.tensor_type(0).shape is not None:
-        _check_scale(ctx, ctx.shape(0), ctx.shape(1))
+        for i in range(1, 3 if ctx.has(2) else 2):
+            _check_parameter(ctx, i)
     return (Inferred(TensorType(to, ctx.tensor_type(0).shape)),)
 
 
 def _dequantize(ctx: InferContext) -> tuple[Inferred, ...]:
     to = ctx.dtype_attr("output_dtype") or ctx.dtype(1)
     if ctx.tensor_type(0).shape is not None:
-        _check_scale(ctx, ctx.shape(0), ctx.shape(1))
+        for i in range(1, 3 if ctx.has(2) else 2):
+            _check_parameter(ctx, i)
     return (Inferred(TensorType(to, ctx.tensor_type(0).shape)),)
 
 

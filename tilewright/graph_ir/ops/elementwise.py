@@ -10,7 +10,8 @@ from tilewright.core.intextrema import maximum
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, InferRule, OpDef, table
-from tilewright.graph_ir.ops.shapes import decide_less, merge_dims
+from tilewright.graph_ir.ops.broadcasting import broadcast_onto, dims_of
+from tilewright.graph_ir.ops.shapes import decide_less
 
 _UNARY = (
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Celu", "Cos", "Cosh", "Elu", "Erf", "Exp",
@@ -49,12 +50,9 @@ def _test(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 def _prelu(ctx: InferContext) -> tuple[Inferred, ...]:
-    x, slope = ctx.shape(0), ctx.shape(1)
+    x, slope = dims_of(ctx, 0), dims_of(ctx, 1)
     ctx.require(len(slope) <= len(x), f"a slope of rank <= {len(x)}", len(slope))
-    offset = len(x) - len(slope)
-    for i, d in enumerate(slope):
-        if d != 1:
-            merge_dims(ctx, x[offset + i], d, broadcast=False)
+    broadcast_onto(ctx, slope, x)
     return same(ctx)
 
 

@@ -3,49 +3,49 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import ONE, IntExpr
+from tilewright.core.intexpr import ONE
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
-from tilewright.graph_ir.ops.shapes import broadcast_shapes, merge_dims
+from tilewright.graph_ir.ops.broadcasting import Dim, broadcast_onto, broadcast_operands, broadcast_together, dims_of
+from tilewright.graph_ir.ops.shapes import merge_dims
 
 
-def matmul_shape(ctx: InferContext, a: Shape, b: Shape) -> Shape:
-    """Shape of numpy's matmul of the two shapes."""
+def matmul_shape(ctx: InferContext, first: int, second: int) -> Shape:
+    """Shape of numpy's matmul of two inputs."""
+    a, b = ctx.shape(first), ctx.shape(second)
     ctx.require(len(a) > 0 and len(b) > 0, "operands of rank >= 1", f"ranks {len(a)} and {len(b)}")
     left = (ONE, *a) if len(a) == 1 else a
     right = (*b, ONE) if len(b) == 1 else b
     merge_dims(ctx, left[-1], right[-2], broadcast=False)
-    batch = broadcast_shapes(ctx, [left[:-2], right[:-2]])
+    batch = broadcast_operands(ctx, [dims_of(ctx, first)[:-2], dims_of(ctx, second)[:-2]])
     return (*batch, *(left[-2:-1] if len(a) > 1 else ()), *(right[-1:] if len(b) > 1 else ()))
 
 
 def _matmul(ctx: InferContext) -> tuple[Inferred, ...]:
     ctx.require(ctx.dtype(0) == ctx.dtype(1), f"inputs of one element type ({ctx.dtype(0)})", ctx.dtype(1))
-    return (tensor(ctx.dtype(0), matmul_shape(ctx, ctx.shape(0), ctx.shape(1))),)
+    return (tensor(ctx.dtype(0), matmul_shape(ctx, 0, 1)),)
 
 
 def _matmul_integer(ctx: InferContext) -> tuple[Inferred, ...]:
-    return (tensor(dtypes.int32, matmul_shape(ctx, ctx.shape(0), ctx.shape(1))),)
+    return (tensor(dtypes.int32, matmul_shape(ctx, 0, 1)),)
 
 
 def _qlinear_matmul(ctx: InferContext) -> tuple[Inferred, ...]:
-    return (tensor(ctx.dtype(7), matmul_shape(ctx, ctx.shape(0), ctx.shape(3))),)
+    return (tensor(ctx.dtype(7), matmul_shape(ctx, 0, 3)),)
 
 
 def _gemm(ctx: InferContext) -> tuple[Inferred, ...]:
-    a, b = ctx.shape(0), ctx.shape(1)
+    a, b = dims_of(ctx, 0), dims_of(ctx, 1)
     ctx.require(len(a) == 2 and len(b) == 2, "matrices", f"ranks {len(a)} and {len(b)}")
     m, k = a[::-1] if ctx.int_attr("transA") else a
     k2, n = b[::-1] if ctx.int_attr("transB") else b
-    merge_dims(ctx, k, k2, broadcast=False)
+    merge_dims(ctx, k.size, k2.size, broadcast=False)
     if ctx.has(2):
-        c = ctx.shape(2)
+        c = dims_of(ctx, 2)
         ctx.require(len(c) <= 2, "C of rank <= 2", len(c))
-        for d, o in zip(reversed(c), (n, m), strict=False):
-            if d != 1:
-                merge_dims(ctx, o, d, broadcast=False)
-    return (tensor(ctx.dtype(0), (m, n)),)
+        broadcast_onto(ctx, c, (m, n))
+    return (tensor(ctx.dtype(0), (m.size, n.size)),)
 
 
 def parse_equation(equation: str, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
@@ -80,16 +80,17 @@ def parse_equation(equation: str, ranks: list[int]) -> tuple[list[list[str]], li
 
 
 def _einsum(ctx: InferContext) -> tuple[Inferred, ...]:
-    shapes = [ctx.shape(i) for i in range(len(ctx.inputs))]
+    shapes = [dims_of(ctx, i) for i in range(len(ctx.inputs))]
     equation = ctx.str_attr("equation", "")
     try:
         operands, output = parse_equation(equation, [len(s) for s in shapes])
     except ValueError as e:
         ctx.error("an equation that fits the inputs", str(e))
-    sizes: dict[str, IntExpr] = {}
+    places: dict[str, list[Dim]] = {}
     for term, shape in zip(operands, shapes, strict=True):
         for label, d in zip(term, shape, strict=True):
-            sizes[label] = merge_dims(ctx, sizes[label], d) if label in sizes else d
+            places.setdefault(label, []).append(d)
+    sizes = {label: broadcast_together(ctx, dims) for label, dims in places.items()}
     missing = [x for x in output if x not in sizes]
     ctx.require(not missing, "output subscripts that occur in the inputs", f"{equation!r}")
     return (tensor(ctx.dtype(0), [sizes[x] for x in output]),)

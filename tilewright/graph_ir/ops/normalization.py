@@ -7,7 +7,8 @@ from tilewright.core.intexpr import ONE
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
-from tilewright.graph_ir.ops.shapes import broadcast_shapes, is_channels_last, merge_dims
+from tilewright.graph_ir.ops.broadcasting import broadcast_onto, dims_of
+from tilewright.graph_ir.ops.shapes import is_channels_last, merge_dims
 
 
 def _over_axis(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -23,7 +24,8 @@ def _same(ctx: InferContext) -> tuple[Inferred, ...]:
 def _layer_norm(ctx: InferContext) -> tuple[Inferred, ...]:
     x = ctx.shape(0)
     axis = ctx.axis(len(x), default=-1)
-    broadcast_shapes(ctx, [x, ctx.shape(1)])
+    for i in range(1, len(ctx.inputs)):
+        broadcast_onto(ctx, dims_of(ctx, i), dims_of(ctx, 0))
     stash = ctx.dtype_attr("stash_type", dtypes.float32) or dtypes.float32
     stats = tensor(stash, [*x[:axis], *(ONE for _ in x[axis:])])
     return Inferred(TensorType(ctx.dtype(0), x)), stats, stats
@@ -32,7 +34,7 @@ def _layer_norm(ctx: InferContext) -> tuple[Inferred, ...]:
 def _rms_norm(ctx: InferContext) -> tuple[Inferred, ...]:
     x = ctx.shape(0)
     ctx.axis(len(x), default=-1)
-    broadcast_shapes(ctx, [x, ctx.shape(1)])
+    broadcast_onto(ctx, dims_of(ctx, 1), dims_of(ctx, 0))
     return (tensor(ctx.dtype(0), x),)
 
 

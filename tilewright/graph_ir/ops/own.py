@@ -6,15 +6,23 @@ FusedAttention(Q, K, V [, mask]) {scale, causal, nan_rows_to_zero}
     ``t > s + T - S``. A row whose scores are all -inf gives NaN, as Softmax does; with ``nan_rows_to_zero`` 1, weights
     of 0 take the place of weights that are NaN, which are those of whole rows. Result [..., S, Dv].
 
+CommonSizes(x0, x1, ...) {axes, operands, dims}
+    The last sizes of a shape to repeat an operand to, as int64: element ``axes[k]`` is what the sizes of
+    ``x[operands[k]]`` along ``dims[k]`` broadcast to, over all ``k`` with that axis; elements without any are 1.
+BroadcastTo(x, sizes)
+    ``x`` repeated along each axis whose element of ``sizes`` (one for each axis of ``x``) is not 1.
+
 The attribute ``data_layout`` ("NCHW", the default, or "NHWC") is ours too; it is known to Conv, ConvTranspose, the
 pools, BatchNormalization, InstanceNormalization, Resize, DepthToSpace and SpaceToDepth.
 """
 
 from __future__ import annotations
 
+from tilewright.core import dtypes
+from tilewright.core.intexpr import IntExpr
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
-from tilewright.graph_ir.ops.shapes import broadcast_shapes, merge_dims
+from tilewright.graph_ir.ops.shapes import broadcast_shapes, common_size, merge_dims
 
 
 def _attention(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -28,4 +36,25 @@ def _attention(ctx: InferContext) -> tuple[Inferred, ...]:
     return (tensor(ctx.dtype(0), (*batch, q[-2], v[-1])),)
 
 
-OPS = table(OpDef("FusedAttention", PatternKind.OUT_FUSABLE, _attention, 3, 4, own=True))
+def _common_sizes(ctx: InferContext) -> tuple[Inferred, ...]:
+    axes, operands, dims = (ctx.ints_attr(key) or () for key in ("axes", "operands", "dims"))
+    rank = ctx.int_attr("rank")
+    ctx.require(all(0 <= a < rank for a in axes), f"axes in [0, {rank})", axes)
+    sizes: list[list[IntExpr]] = [[] for _ in range(rank)]
+    for a, i, d in zip(axes, operands, dims, strict=True):
+        sizes[a].append(ctx.shape(i)[d])
+    return (tensor(dtypes.int64, [rank], [common_size(*s) for s in sizes]),)
+
+
+def _broadcast_to(ctx: InferContext) -> tuple[Inferred, ...]:
+    x, sizes = ctx.shape(0), ctx.data(1)
+    if sizes is None or len(sizes) != len(x):
+        ctx.error(f"{len(x)} known sizes", "none" if sizes is None else f"{len(sizes)}")
+    return (tensor(ctx.dtype(0), [d if s == 1 else s for d, s in zip(x, sizes, strict=True)]),)
+
+
+OPS = table(
+    OpDef("FusedAttention", PatternKind.OUT_FUSABLE, _attention, 3, 4, own=True),
+    OpDef("CommonSizes", PatternKind.HOST, _common_sizes, 1, None, host="reads sizes only", own=True),
+    OpDef("BroadcastTo", PatternKind.BROADCAST, _broadcast_to, 2, 2, own=True),
+)

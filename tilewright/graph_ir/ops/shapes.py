@@ -6,15 +6,20 @@ Broadcasting two dims ``a`` and ``b`` (``merge_dims``), in this order:
 2. two different constants other than 1 are an error;
 3. a constant and an unknown give the constant;
 4. two unknowns that differ are assumed equal and the first is kept, a symbol of the model before a fresh ``u`` one.
+   In a graph that broadcasts (:attr:`Graph.broadcasts`), the result is ``broadcast(a, b)``, which is right for all
+   that they can turn out to be.
 
-Rules 3 and 4 are assumptions (the unknown could turn out to be 1); the runtime checks them at each call.
+Rules 3 and 4 are assumptions (the unknown could turn out to be 1, or to be neither); the runtime checks them at each
+call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.core.assumptions import Ones
 from tilewright.core.intbounds import interval, is_nonneg
+from tilewright.core.intbroadcast import broadcasted
 from tilewright.core.intexpr import ONE, IntExpr, product
 from tilewright.core.intextrema import minimum
 from tilewright.graph_ir.ir import Shape
@@ -38,12 +43,23 @@ def merge_dims(ctx: InferContext, a: IntExpr, b: IntExpr, broadcast: bool = True
             return a
     if av is not None and bv is not None:
         ctx.error("dimensions that agree", f"{a} and {b}")
-    ctx.assume_equal(a, b)
+    ctx.assume(a, b, Ones.EITHER if broadcast else Ones.NEITHER)
+    if broadcast and ctx.broadcasts:
+        return common_size(a, b)
     if av is not None:
         return a
     if bv is not None:
         return b
     return b if is_fresh(a) and not is_fresh(b) else a
+
+
+def common_size(*sizes: IntExpr) -> IntExpr:
+    """What sizes that broadcast give: one that cannot be 1 if there is one."""
+    for d in sizes:
+        low, _ = interval(d, {})
+        if low is not None and low > 1:
+            return d
+    return broadcasted(*sizes)
 
 
 def broadcast_shapes(ctx: InferContext, shapes: Sequence[Shape]) -> Shape:

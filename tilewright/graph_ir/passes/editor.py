@@ -247,7 +247,9 @@ class GraphEditor:
 
     def _infer(self, node: Node) -> tuple[Value, ...]:
         if self._symbols is None:
-            self._symbols = FreshSymbols(symbols_in(self.values) | symbols_in(self.ctx.outer_values))
+            self._symbols = FreshSymbols(
+                symbols_in(self.values) | symbols_in(self.ctx.outer_values), self.graph.broadcasts
+            )
         reads = tuple(node_reads(node))
         scope = {i: self.value(i) for i in reads}
         constants = {i: Constant(a) for i in reads if (a := self.array(i)) is not None}

@@ -24,7 +24,7 @@ from tilewright.graph_ir.rules.views import reshape_target
 Perm: TypeAlias = tuple[int, ...]
 Moved: TypeAlias = "list[tuple[str, Perm]] | str"
 
-_NOT_ELEMENTWISE = frozenset({"BatchNormalization", "Expand", "Dropout", "BitCast", "CastLike"})
+_NOT_ELEMENTWISE = frozenset({"BatchNormalization", "BroadcastTo", "Expand", "Dropout", "BitCast", "CastLike"})
 _REDUCTIONS = frozenset(n for n in OPS if n.startswith("Reduce"))
 FLATTEN_WEIGHT_BYTES = 1 << 30
 

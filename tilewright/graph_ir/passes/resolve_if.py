@@ -13,6 +13,7 @@ def resolve_if(graph: Graph, ctx: PassContext) -> Graph:
     nodes: list[Node] = []
     values = dict(graph.values)
     constants = dict(graph.constants)
+    assumptions = dict.fromkeys(graph.assumptions)
     changed = False
     for n in graph.nodes:
         condition = ctx.array(graph, n.inputs[0]) if n.op == "If" else None
@@ -28,12 +29,15 @@ def resolve_if(graph: Graph, ctx: PassContext) -> Graph:
         nodes.extend(branch.nodes)
         constants.update(branch.constants)
         values.update(branch.values)
+        assumptions.update(dict.fromkeys(branch.assumptions))
         for outer, inner in zip(n.outputs, branch.outputs, strict=True):
             if outer:
                 nodes.append(Node("Identity", (inner,), (outer,), (), ctx.names.fresh(f"{n.name}.{inner}")))
         ctx.log.fire("resolve_if", n.name)
         changed = True
-    return graph.replace(nodes=tuple(nodes), values=values, constants=constants) if changed else graph
+    if not changed:
+        return graph
+    return graph.replace(nodes=tuple(nodes), values=values, constants=constants, assumptions=tuple(assumptions))
 
 
 RESOLVE_IF = Pass("resolve_if", Level.BASIC, Exactness.BIT_EXACT, resolve_if)

@@ -12,8 +12,11 @@ from tilewright.graph_ir.rules.views import reshape, reshape_target
 
 _ROWWISE_AXIS = {"LayerNormalization": -1, "RMSNormalization": -1, "Softmax": -1, "LogSoftmax": -1}
 _SPECIAL = frozenset(
-    {"BatchNormalization", "Expand", "Dropout", "BitCast", "CastLike", "QuantizeLinear", "DequantizeLinear"}
-)
+    {
+        "BatchNormalization", "BroadcastTo", "Expand", "Dropout", "BitCast", "CastLike", "QuantizeLinear",
+        "DequantizeLinear",
+    }
+)  # fmt: skip
 _ELEMENTWISE = tuple(n for n, d in OPS.items() if d.kind is PatternKind.BROADCAST and n not in _SPECIAL)
 
 
