@@ -106,10 +106,11 @@ def _iterate(
     ctx: InferContext, body: Graph, before: Sequence[Type], carried: list[Type], after: Sequence[Type], skip: int
 ) -> tuple[Graph, list[Type]]:
     """Infer the body until the carried types no longer change; they start at output ``skip``."""
+    initial = tuple(carried)
     for _ in range(_ROUNDS):
         done = ctx.infer_subgraph(body, (*before, *carried, *after))
         got = _output_types(done)[skip : skip + len(carried)]
-        joined = [_widen(ctx, a, b) for a, b in zip(carried, got, strict=True)]
+        joined = [_widen(ctx, *types) for types in zip(initial, carried, got, strict=True)]
         if joined == carried:
             return done, carried
         carried = joined
@@ -117,26 +118,16 @@ def _iterate(
     return ctx.infer_subgraph(body, (*before, *carried, *after)), carried
 
 
-def _widen(ctx: InferContext, was: Type, now: Type) -> Type:
-    """The carried type after one more look at the body: a fresh symbol stays one, a changed dim becomes one."""
-    if isinstance(was, TensorType) and isinstance(now, TensorType):
+def _widen(ctx: InferContext, first: Type, was: Type, now: Type) -> Type:
+    """The carried type after one more look at the body: a dim that differs from that before the loop gets a symbol, and
+    keeps it."""
+    if isinstance(was, TensorType) and isinstance(now, TensorType) and isinstance(first, TensorType):
         ctx.require(was.dtype == now.dtype, f"a carried value of type {was.dtype}", now.dtype)
-        if was.shape is None or now.shape is None or len(was.shape) != len(now.shape):
+        if first.shape is None or was.shape is None or now.shape is None or len(was.shape) != len(now.shape):
             return TensorType(was.dtype, None)
-        dims = tuple(_widen_dim(ctx, a, b) for a, b in zip(was.shape, now.shape, strict=True))
-        return TensorType(was.dtype, dims)
+        dims = zip(first.shape, was.shape, now.shape, strict=True)
+        return TensorType(was.dtype, tuple(b if b == c or b != a else ctx.fresh() for a, b, c in dims))
     return join_types(ctx, was, now) or was
-
-
-def _widen_dim(ctx: InferContext, was: IntExpr, now: IntExpr) -> IntExpr:
-    if was == now or _is_loop_symbol(was):
-        return was
-    return ctx.fresh()
-
-
-def _is_loop_symbol(d: IntExpr) -> bool:
-    text = str(d)
-    return text[0] == "u" and text[1:].isdigit()
 
 
 def _after_loop(ctx: InferContext, initial: Type, carried: Type) -> Inferred:

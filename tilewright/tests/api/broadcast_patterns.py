@@ -129,6 +129,33 @@ PATTERNS: dict[str, Pattern] = {
     "branches": Pattern(
         "(float[a] x, float[b] y, bool k) => (float[] z) { z = If (k) <then_branch = t () => (float[] p) "
         "{ p = Add(x, y) }, else_branch = e () => (float[] q) { q = Mul(x, x) }> }", {"a": 5, "b": 5}),
+    "branch_that_concatenates": Pattern(
+        "(float[a,b] x, float[c,d] y, bool k) => (float[] z) { z = If (k) <then_branch = t () => (float[] p) "
+        "{ p = Concat<axis=0>(x, y) }, else_branch = e () => (float[] q) { q = Mul(x, x) }> }", TWO),
+    "loop": Pattern(
+        "(float[a] x, float[b] y, int64 n) => (float[] z, float[] w) { z, w = Loop (n, , x) <body = body "
+        "(int64 i, bool c, float[] s) => (bool d, float[] t, float[] u) { d = Identity(c) t = Add(s, y) "
+        "u = ReduceSum<keepdims=0>(t) }> }", {"a": 5, "b": 5}),
+    "loop_around_operands": Pattern(
+        "(float[a] x, float[b] y, float[e] q, int64 n) => (float[] z) { z = Loop (n, , x) <body = body "
+        "(int64 i, bool c, float[] s) => (bool d, float[] t) { d = Identity(c) p = Mul(y, q) "
+        "v = ReduceSum<keepdims=0>(p) t = Add(s, v) }> }", {"a": 5, "b": 5, "e": 5}),
+    "loop_over_chosen_elements": Pattern(
+        "(float[a] x, bool[a] k, float[b] y, int64 n) => (float[] z, float[] v) { p = Compress(x, k) q = Loop (n, , p) "
+        "<body = body (int64 i, bool c, float[] s) => (bool d, float[] t) { d = Identity(c) t = Add(s, y) }> "
+        "z = Relu(q) v = Mul(p, p) }", {"a": 4, "b": 2}),
+    "scan": Pattern(
+        "(float[a] x, float[t,b] y, float[e] q) => (float[] z, float[] w) { z, w = Scan (x, y) <num_scan_inputs=1, "
+        "body = body (float[] s, float[] r) => (float[] o, float[] u) { o = Identity(s) m = Add(s, r) u = Mul(m, q) }>"
+        " }", {"a": 5, "b": 5, "e": 5, "t": 3}),
+    "scan_that_grows": Pattern(
+        "(float[a] x, float[t,b] y, float[e] q) => (float[] z, float[] w) { z, w = Scan (x, y) <num_scan_inputs=1, "
+        "body = body (float[] s, float[] r) => (float[] o, float[] u) { o = Add(s, r) u = Mul(r, q) }> }",
+        {"a": 5, "b": 5, "e": 5, "t": 3}),
+    "branch_in_a_loop": Pattern(
+        "(float[a] x, float[b] y, bool k, int64 n) => (float[] z) { z = Loop (n, , x) <body = body "
+        "(int64 i, bool c, float[] s) => (bool d, float[] t) { d = Identity(c) t = If (k) <then_branch = f () => "
+        "(float[] p) { p = Add(s, y) }, else_branch = e () => (float[] q) { q = Mul(s, s) }> }> }", {"a": 5, "b": 5}),
 }  # fmt: skip
 
 

@@ -55,6 +55,27 @@ def scalar(v: object, dtype: type) -> np.ndarray:
     return np.array(v, dtype)
 
 
+def test_sizes_that_depend_on_data_change_in_a_loop() -> None:
+    """What is carried has such a size before the loop already, and another after it."""
+    text = """
+    grown (float[a] x, bool[a] k, float[b] y, int64 n) => (float[m] z, float[o] v) {
+      p = Compress (x, k)
+      q = Loop (n, , p) <body = step (int64 i, bool c, float[u] s) => (bool d, float[w] t)
+        { d = Identity (c) t = Concat <axis = 0> (s, y) }>
+      z = Relu (q)
+      v = Mul (p, p)
+    }"""
+    x, y = np.arange(5, dtype=np.float32), np.ones(3, np.float32)
+    kept = [np.array(k, bool) for k in ([1, 0, 1, 0, 0], [0, 0, 0, 0, 1])]
+    feeds = [{"x": x, "k": k, "y": y, "n": scalar(n, np.int64)} for k in kept for n in (0, 1, 3)]
+
+    def expect(feed: Feed) -> Sequence[np.ndarray]:
+        p = x[feed["k"]]
+        return np.concatenate([p, *[y] * int(feed["n"])]), p * p
+
+    check(text, feeds, expect)
+
+
 SUMS = """
 sums (int64 trips, bool go, float[N] x, float stop) => (float[N] last, float[M,N] all, int64[K] steps) {
   last, all, steps = Loop (trips, go, x) <body = step (int64 i, bool c, float[N] s)
