@@ -34,8 +34,8 @@ from tilewright.autotune.tuner import Callback, TaskTuner, TunerConfig
 from tilewright.autotune.workload import canonical, workload_of
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.host import parse_target, runs_here
-from tilewright.compile import DatabaseLike, compile  # noqa: A004 - the name that users of compilers know
-from tilewright.core.errors import InputError, TargetError
+from tilewright.compile import Broadcasting, DatabaseLike, compile  # noqa: A004 - the name that users of compilers know
+from tilewright.core.errors import BroadcastError, InputError, TargetError
 from tilewright.core.plan import Plan
 from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Graph
@@ -193,7 +193,14 @@ def extract_tasks(
 
 
 def prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions) -> PreparedModel:
-    """Build a model untuned, profile it, and make its tasks."""
+    """Build a model untuned, profile it, and make its tasks: those of the version that runs the sizes at hand."""
+    try:
+        return _prepare(model, o, "lazy")
+    except BroadcastError:
+        return _prepare(model, o, "only")
+
+
+def _prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions, broadcasting: Broadcasting) -> PreparedModel:
     target = parse_target(o.target)
     if o.threads is not None:
         target = target.with_threads(o.threads)
@@ -201,7 +208,7 @@ def prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions) -> Prep
         raise TargetError(f"tune: expected a target that this machine can run, got {target.legality_key()}")
     graph = compile(
         model, target=target, opt_level=o.opt_level, input_shapes=o.input_shapes, disabled_pass=o.disabled_pass,
-        enabled_pass=o.enabled_pass, stop_after="passes", cache=o.cache,
+        enabled_pass=o.enabled_pass, stop_after="passes", cache=o.cache, broadcasting=broadcasting,
     )  # fmt: skip
     options = find_options(graph, target, o.disabled_pass)
     own = {x.node: x.own for x in options}

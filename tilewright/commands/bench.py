@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.autotune.compare import Samples, interleave
 from tilewright.autotune.steadiness import steadiness_of
 from tilewright.commands.common import (
+    add_broadcasting_option,
     add_build_options,
     add_input_options,
     compile_with,
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alone", action="store_true", help="without onnxruntime")
     add_input_options(parser)
     add_build_options(parser)
+    add_broadcasting_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,11 +6,11 @@ import argparse
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
+from tilewright.compile import Broadcasting, compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InputError
 from tilewright.core.intexpr import IntExpr
@@ -31,6 +31,14 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--disable-pass", action="append", default=[], metavar="NAME", help="a graph pass or rule")
     group.add_argument("--enable-pass", action="append", default=[], metavar="NAME", help="an optional pass or rule")
     group.add_argument("--no-cache", action="store_true", help="neither read nor write the object cache")
+
+
+def add_broadcasting_option(parser: argparse.ArgumentParser) -> None:
+    """What is built for sizes that broadcast."""
+    parser.add_argument(
+        "--broadcasting", choices=get_args(Broadcasting), default="lazy",
+        help="the version of the model for sizes of 1 where others were expected (default: built when needed)",
+    )  # fmt: skip
 
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +70,9 @@ def parse_shapes(text: str) -> Sizes:
     return out
 
 
-def compile_with(args: argparse.Namespace, model: Any = None, stop_after: Any = None) -> Any:
+def compile_with(
+    args: argparse.Namespace, model: Any = None, stop_after: Any = None, broadcasting: Broadcasting | None = None
+) -> Any:
     """The model built as the options say; a Graph, LoweredModel, ... with ``stop_after``."""
     return compile(
         args.model if model is None else model,
@@ -74,6 +84,7 @@ def compile_with(args: argparse.Namespace, model: Any = None, stop_after: Any = 
         enabled_pass=tuple(args.enable_pass),
         stop_after=stop_after,
         cache=not args.no_cache,
+        broadcasting=getattr(args, "broadcasting", "lazy") if broadcasting is None else broadcasting,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tilewright.commands.common import add_build_options, add_shape_options, compile_with
+from tilewright.commands.common import add_broadcasting_option, add_build_options, add_shape_options, compile_with
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,6 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dump", metavar="DIR", help="also write every stage as text files there")
     add_shape_options(parser)
     add_build_options(parser)
+    add_broadcasting_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

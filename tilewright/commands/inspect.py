@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.host import parse_target
 from tilewright.codegen.jit import assembly_text
-from tilewright.commands.common import add_build_options, add_shape_options, compile_with
+from tilewright.commands.common import add_broadcasting_option, add_build_options, add_shape_options, compile_with
 from tilewright.compile import plan_text
 from tilewright.core.errors import InputError
 from tilewright.core.target import Target
@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernel", metavar="NAME", help="one kernel by its name or number (k3); default: all")
     add_shape_options(parser)
     add_build_options(parser)
+    add_broadcasting_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from tilewright.commands.common import add_build_options, add_input_options, compile_with, feed_for_model
+from tilewright.commands.common import (
+    add_broadcasting_option,
+    add_build_options,
+    add_input_options,
+    compile_with,
+    feed_for_model,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=10, help="inferences over which medians are taken")
     add_input_options(parser)
     add_build_options(parser)
+    add_broadcasting_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 from tilewright.commands.common import (
+    add_broadcasting_option,
     add_build_options,
     add_input_options,
     compile_with,
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="Y.npz", help="write the outputs there")
     add_input_options(parser)
     add_build_options(parser)
+    add_broadcasting_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

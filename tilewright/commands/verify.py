@@ -10,7 +10,16 @@ import argparse
 
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.host import parse_target
-from tilewright.commands.common import add_build_options, add_input_options, compile_with, feed_for_graph, table
+from tilewright.commands.common import (
+    add_broadcasting_option,
+    add_build_options,
+    add_input_options,
+    compile_with,
+    feed_for_graph,
+    table,
+)
+from tilewright.compile import Broadcasting
+from tilewright.core.errors import BroadcastError
 from tilewright.ort import is_installed
 from tilewright.verify import REFERENCES, Layer, Verification, verify_layers
 
@@ -25,11 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="show every layer, not only the worst and the bad ones")
     add_input_options(parser)
     add_build_options(parser)
+    add_broadcasting_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    imported = compile_with(args, stop_after="import")
-    optimized = compile_with(args, stop_after="passes")
     target = parse_target(args.target)
     if args.threads:
         target = target.with_threads(args.threads)
@@ -38,8 +46,21 @@ def run(args: argparse.Namespace) -> int:
         references = tuple(r for r in references if r != "onnxruntime")
         print("onnxruntime is not installed: the interpreter alone decides")
     cache = None if args.no_cache else ObjectCache.open()
-    feed = feed_for_graph(args, imported)
-    found = verify_layers(args.model, imported, optimized, target, feed, references, args.tolerance, cache)
+
+
+    def verify(broadcasting: Broadcasting | None = None) -> Verification:
+        imported = compile_with(args, stop_after="import", broadcasting=broadcasting)
+        optimized = compile_with(args, stop_after="passes", broadcasting=broadcasting)
+        feed = feed_for_graph(args, imported)
+        return verify_layers(args.model, imported, optimized, target, feed, references, args.tolerance, cache)
+
+    try:
+        found = verify()
+    except BroadcastError:
+        if args.broadcasting == "refuse":
+            raise
+        print("sizes broadcast: verifying the version of the model for that")
+        found = verify("only")
     print(report(found, references, args.all))
     return 0 if found.first_bad is None else 1
 

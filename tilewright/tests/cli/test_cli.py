@@ -11,6 +11,7 @@ import pytest
 
 from tilewright.cli import COMMANDS, main
 from tilewright.ort import is_installed
+from tilewright.tests.api.broadcast_patterns import PATTERNS
 from tilewright.tests.api.models import convolution, perceptron, perceptron_by_hand, saved
 
 ALONE = ["--alone"] if not is_installed() else []
@@ -53,6 +54,16 @@ def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["tune-everything"])
     assert "invalid choice: 'tune-everything'" in capsys.readouterr().err
+
+
+def test_verify_follows_sizes_that_broadcast(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved(PATTERNS["chain"].model(), tmp_path, "chain")
+    assert main(["verify", path, "--shapes", "a=1,b=5,c=3,d=5"]) == 0
+    out = capsys.readouterr().out
+    assert "sizes broadcast: verifying the version of the model for that" in out
+    assert "all layers agree" in out
+    message = _error(capsys, "verify", path, "--shapes", "a=1,b=5,c=3,d=5", "--broadcasting", "refuse")
+    assert "expected dimensions that agree, got a = 1 and c = 3" in message
 
 
 def test_as_a_module() -> None:
