@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tilewright.frontend.ops import (
     arithmetic,
+    bert,
     contrib,
     normalization,
     packed_weights,
@@ -27,6 +28,7 @@ CONVERTERS: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     **{("", op): rules for op, rules in resize.RULES.items()},
     **{("", op): rules for op, rules in shapes.RULES.items()},
     **{("", op): rules for op, rules in signal.RULES.items()},
+    **{("com.microsoft", op): rules for op, rules in bert.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in contrib.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in packed_weights.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in qlinear.RULES.items()},

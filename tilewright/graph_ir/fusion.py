@@ -172,6 +172,8 @@ class _Fuser:
         self.nodes = [n for n in graph.nodes if n.name not in skipped]
         self.kinds = [kind_in(graph, n, is_native) for n in self.nodes]
         self.place = {o: k for k, n in enumerate(self.nodes) for o in n.outputs if o}
+        made = {n.name for n in self.nodes} | set(early.nodes)
+        self.unmade = {o for n in graph.nodes if n.name not in made for o in n.outputs}
         self.readers: list[list[int]] = [[] for _ in self.nodes]
         for k, n in enumerate(self.nodes):
             for i in dict.fromkeys(node_reads(n)):
@@ -403,7 +405,7 @@ class _Fuser:
     def _inputs(self, nodes: Sequence[int]) -> tuple[str, ...]:
         inside = {o for m in nodes for o in self.nodes[m].outputs}
         reads = (i for m in nodes for i in node_reads(self.nodes[m]))
-        return tuple(dict.fromkeys(i for i in reads if i not in inside))
+        return tuple(dict.fromkeys(i for i in reads if i not in inside and i not in self.unmade))
 
     def groups(self) -> tuple[Group, ...]:
         """The result; a group stands where its last node stood."""

@@ -7,7 +7,7 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.errors import UnsupportedError
 from tilewright.frontend.build import Call, GraphBuilder
-from tilewright.frontend.ops.rule import Family, Rule
+from tilewright.frontend.ops.rule import Family, Rule, rename
 from tilewright.graph_ir.ir import Constant
 
 
@@ -81,5 +81,7 @@ _DROPOUT_MAKES = ("Identity", "Shape", "ConstantOfShape")
 RULES: Family = {
     "BatchNormalization": (Rule(1, 13, _batch_norm, _BATCH_NORM_MAKES),),
     "Dropout": (Rule(1, 9, _dropout, (*_DROPOUT_MAKES, "CastLike")), Rule(10, None, _dropout, _DROPOUT_MAKES)),
+    # before ONNX had it, onnxruntime's stood in ONNX's domain
+    "LayerNormalization": (Rule(1, 16, rename("LayerNormalization"), ("LayerNormalization",)),),
     "GroupNormalization": (Rule(18, 20, _group_norm_18, ("Shape", "Div", "Concat", "Expand", "Reshape")),),
 }

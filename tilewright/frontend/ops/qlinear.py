@@ -14,7 +14,7 @@ from __future__ import annotations
 from tilewright.core import dtypes
 from tilewright.core.errors import UnsupportedError
 from tilewright.frontend.build import Call, GraphBuilder
-from tilewright.frontend.ops.rule import Family
+from tilewright.frontend.ops.rule import Family, rename
 from tilewright.frontend.ops.scales import (
     as_real,
     contrib,
@@ -150,17 +150,12 @@ def _convolution(call: Call, build: GraphBuilder) -> None:
     build.emit_to("Transpose", (y,), call.outputs, {"perm": (0, *range(2, rank), 1)})
 
 
-def _linear(call: Call, build: GraphBuilder) -> None:
-    """QuantizeLinear and DequantizeLinear for types that ONNX's own did not have yet."""
-    build.emit_to(call.op, call.inputs, call.outputs, call.attrs)
-
-
 _LINEAR = ("QuantizeLinear", "DequantizeLinear")
 _SHIFTS = ("Cast", "Sub", "Mul", "Add", "Div", "Reshape", "QuantizeLinear")
 
 RULES: Family = {
-    "QuantizeLinear": contrib((0, 1), _linear, ("QuantizeLinear",)),
-    "DequantizeLinear": contrib((0, 1), _linear, ("DequantizeLinear",)),
+    "QuantizeLinear": contrib((0, 1), rename("QuantizeLinear"), ("QuantizeLinear",)),
+    "DequantizeLinear": contrib((0, 1), rename("DequantizeLinear"), ("DequantizeLinear",)),
     "QLinearAdd": contrib((0, 1, 3, 4, 6), _add, _SHIFTS),
     "QLinearMul": contrib((0, 1, 3, 4, 6), _mul, _SHIFTS),
     "QLinearLeakyRelu": contrib((0, 1, 3), _activation, (*_LINEAR, "LeakyRelu", "Reshape")),
