@@ -10,6 +10,7 @@ from typing import ClassVar, TypeVar
 from tilewright.core.errors import ScheduleError
 from tilewright.core.intbounds import Ranges, loop_range, simplify, upper_bound
 from tilewright.core.intexpr import IntExpr, IntLike, as_expr
+from tilewright.schedule.arguments import Unfit, plain_arguments
 from tilewright.tensor_ir.analysis import scopes
 from tilewright.tensor_ir.analysis.intrinsic_match import broken_intrinsics
 from tilewright.tensor_ir.ir import (
@@ -37,11 +38,18 @@ T = TypeVar("T")
 class Primitive:
     """One schedule step as a value: its fields are its arguments, its trace entry and its JSON.
 
-    Fields are ``str``, ``int``, ``bool``, ``None`` or tuples of these. ``apply`` checks first and raises ScheduleError
-    before anything is built.
+    Fields are ``str``, ``int``, ``bool``, ``None`` or tuples of these; lists and numpy's integers become such, and
+    what cannot raises ScheduleError at once. ``apply`` checks first and raises ScheduleError before anything is built.
     """
 
     name: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        try:
+            for name, value in plain_arguments(self).items():
+                object.__setattr__(self, name, value)
+        except Unfit as e:
+            raise refuse(self, str(e)) from None
 
     def apply(self, func: Func) -> Func:
         """``func`` transformed. Raises ScheduleError when the step is refused."""

@@ -23,6 +23,7 @@ from typing import cast
 
 from tilewright.core.config import terminal
 from tilewright.core.errors import ScheduleError
+from tilewright.schedule.arguments import require_count
 from tilewright.schedule.base import Primitive
 from tilewright.schedule.colour import coloured
 from tilewright.schedule.decisions import Decider, DefaultDecider
@@ -124,17 +125,20 @@ class Schedule:
     def sample_categorical(self, label: str, candidates: Sequence[int | str], default: int | str) -> int | str:
         """Ask for one of ``candidates``; the answer is part of the trace under ``label``, unique in the function."""
         choice = self.decider.choose(label, candidates, default)
-        self.step(SampleCategorical(label, tuple(candidates), cast("int | str", choice)))
-        return cast("int | str", choice)
+        step = SampleCategorical(label, candidates, choice)  # type: ignore[arg-type]  # it makes a tuple of any sequence
+        self.step(step)
+        return step.decision
 
     def sample_perfect_tile(
         self, loop: str, parts: int, max_innermost: int, default: tuple[int, ...] | None = None
     ) -> tuple[int, ...]:
         """Ask for ``parts`` factors of a loop of constant extent, the innermost at most ``max_innermost``."""
+        who = f"sample_perfect_tile({loop})"
+        parts, max_innermost = require_count(who, "parts", parts), require_count(who, "max_innermost", max_innermost)
         extent = find_loop(self.func, loop).extent.value()
         candidates = perfect_tiles(extent, parts, max_innermost) if extent else ()
         if not candidates:
-            raise ScheduleError(f"sample_perfect_tile({loop}): no {parts} factors of {extent} up to {max_innermost}")
+            raise ScheduleError(f"{who}: no {parts} factors of {extent} up to {max_innermost}")
         own = default if default is not None and default in candidates else candidates[-1]
         choice = cast("tuple[int, ...]", self.decider.choose(f"{loop}.tile", candidates, own))
         self.step(SamplePerfectTile(loop, max_innermost, choice))
@@ -150,7 +154,7 @@ class Schedule:
     # -- loops -----------------------------------------------------------------------------------------------------
     def split(self, loop: str, factors: Sequence[int | None]) -> tuple[str, ...]:
         """Split a loop, one new loop a factor; returns their names, outermost first."""
-        return self.step(Split(loop, tuple(factors)))
+        return self.step(Split(loop, factors))  # type: ignore[arg-type]  # likewise
 
     def tile(self, first: str, second: str, first_factor: int, second_factor: int) -> tuple[str, str, str, str]:
         """Split two nested loops and put both outer parts outside; returns (outer, outer, inner, inner)."""
@@ -250,4 +254,4 @@ class Schedule:
 
     def pad_einsum(self, block: str, padding: Sequence[int]) -> tuple[str, ...]:
         """Pad a contraction to multiples, one for each axis; returns the names of the copying blocks."""
-        return self.step(PadEinsum(block, tuple(padding)))
+        return self.step(PadEinsum(block, padding))  # type: ignore[arg-type]  # likewise

@@ -94,20 +94,21 @@ def step_text(step: Primitive) -> str:
 
 
 def make_step(where: str, name: str, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Primitive:
-    """The primitive called ``name`` with these arguments; lists become tuples. Raises ParseError, saying ``where``."""
+    """The primitive called ``name`` with these arguments. Raises ParseError, saying ``where``."""
     if name not in PRIMITIVES:
         raise ParseError(f"{where}: expected one of {', '.join(PRIMITIVES)}, got {name!r}")
     cls = PRIMITIVES[name]
-    values = [_plain(where, a) for a in args]
-    named = {k: _plain(where, v) for k, v in kwargs.items()}
     fields = dataclasses.fields(cls)
-    given = [f.name for f in fields[: len(values)]] + list(named)
+    given = [f.name for f in fields[: len(args)]] + list(kwargs)
     required = {f.name for f in fields if f.default is dataclasses.MISSING}
     unknown = set(given) - {f.name for f in fields}
-    if len(values) > len(fields) or unknown or len(set(given)) != len(given) or required - set(given):
+    if len(args) > len(fields) or unknown or len(set(given)) != len(given) or required - set(given):
         wanted = ", ".join(f.name for f in fields)
-        raise ParseError(f"{where}: {name} expects ({wanted}), got {len(values)} values and ({', '.join(named)})")
-    return cls(*values, **named)
+        raise ParseError(f"{where}: {name} expects ({wanted}), got {len(args)} values and ({', '.join(kwargs)})")
+    try:
+        return cls(*args, **kwargs)
+    except ScheduleError as e:
+        raise ParseError(f"{where}: {e}") from e
 
 
 def _arguments(step: Primitive) -> dict[str, object]:
@@ -127,14 +128,6 @@ def _literal(value: object) -> str:
         inner = ", ".join(map(_literal, value))
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     return repr(value)
-
-
-def _plain(where: str, value: object) -> object:
-    if isinstance(value, (list, tuple)):
-        return tuple(_plain(where, v) for v in value)
-    if value is None or isinstance(value, (str, int)):
-        return value
-    raise ParseError(f"{where}: expected text, integers, None or tuples of these, got {value!r}")
 
 
 def _step_of_ast(node: ast.stmt) -> Primitive:

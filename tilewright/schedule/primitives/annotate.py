@@ -39,5 +39,5 @@ class Annotate(Primitive):
         if self.key == "intrinsic":
             raise refuse(self, "expected a key that is free, but tensorize alone names an intrinsic")
         notes = dict(loop.annotations)
-        notes[self.key] = str(self.value)
+        notes[self.key] = self.value
         return replace_stmt(func, loop, dataclasses.replace(loop, annotations=tuple(sorted(notes.items()))))

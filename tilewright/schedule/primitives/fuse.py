@@ -42,7 +42,7 @@ class Fuse(Primitive):
         return (self._name(func),)
 
     def apply(self, func: Func) -> Func:
-        if not isinstance(self.loops, tuple) or len(self.loops) < 2:
+        if len(self.loops) < 2:
             raise refuse(self, f"expected at least two loops, got {len(self.loops)}")
         nest = [find_loop(func, v, self) for v in self.loops]
         for outer, inner in pairwise(nest):

@@ -38,7 +38,7 @@ class Reorder(Primitive):
     loops: tuple[str, ...]
 
     def apply(self, func: Func) -> Func:
-        if not isinstance(self.loops, tuple) or len(set(self.loops)) < 2 or len(set(self.loops)) != len(self.loops):
+        if len(set(self.loops)) < 2 or len(set(self.loops)) != len(self.loops):
             raise refuse(self, "expected at least two different loops")
         for v in self.loops:
             find_loop(func, v, self)

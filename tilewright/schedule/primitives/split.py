@@ -51,7 +51,7 @@ class Split(Primitive):
     def apply(self, func: Func) -> Func:
         loop, outer = find_nested_loop(func, self.loop, self)
         factors = self.factors
-        if not isinstance(factors, tuple) or len(factors) < 2:
+        if len(factors) < 2:
             raise refuse(self, f"expected at least two factors, got {factors}")
         if sum(f is None for f in factors) > 1:
             raise refuse(self, f"at most one factor may be None, got {factors}")

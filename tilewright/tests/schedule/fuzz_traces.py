@@ -344,7 +344,10 @@ def _nonsense(rng: random.Random, func: Func, cls: type[Primitive]) -> Primitive
     def value(hint: object) -> object:
         if typing.get_origin(hint) is tuple:
             return tuple(value(typing.get_args(hint)[0]) for _ in range(rng.randint(0, 3)))
-        return rng.choice((-1, 0, 1, 2, 7)) if hint in (int, int | None) else rng.choice((*names, "none"))
+        if hint in (int, int | None):
+            return rng.choice((-1, 0, 1, 2, 7))
+        name = rng.choice((*names, "none"))
+        return name != "none" if hint is bool else name
 
     hints = typing.get_type_hints(cls)
     return cls(**{f.name: value(hints[f.name]) for f in dataclasses.fields(cls)})

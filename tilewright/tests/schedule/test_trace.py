@@ -37,7 +37,7 @@ def test_comments_blank_lines_and_lists():
         ('split("i")', "trace line 1: split expects (loop, factors), got 1 values and ()"),
         ('split("i", factors=(1, 2), loop="i")', "split expects (loop, factors), got 1 values and (factors, loop)"),
         ('split("i", factors=(None, x))', "line 1: expected literal arguments, got split('i', factors=(None, x))"),
-        ('split("i", factors=(None, 1.5))', "trace line 1: expected text, integers, None or tuples of these, got 1.5"),
+        ('split("i", factors=(None, 1.5))', "split(i): factors: expected whole numbers or None, got (None, 1.5"),
         ("x = 1", "trace line 1: expected a call, got x = 1"),
     ],
 )

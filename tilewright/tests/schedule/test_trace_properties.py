@@ -8,6 +8,7 @@ import json
 import random
 import typing
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,10 +24,18 @@ from tilewright.tests.tensor_ir.wild_programs import wild_program
 
 NAMES = st.text(min_size=1, max_size=12)
 INTEGERS = st.integers(-(2**40), 2**40)
+ATOMS = st.one_of(
+    st.text(max_size=4), st.text(st.characters(categories=("Cs",)), max_size=2), st.integers(), st.floats(), st.none(),
+    st.booleans(), st.binary(max_size=2), INTEGERS.map(np.int64), st.integers(-9, 9).map(np.int8),
+    st.floats(width=32).map(np.float32), st.booleans().map(np.bool_), st.text(max_size=2).map(np.str_),
+)  # fmt: skip
+ANYTHING = st.recursive(ATOMS, lambda x: st.lists(x, max_size=3) | st.lists(x, max_size=3).map(tuple), max_leaves=4)
+ANYTHING |= st.lists(INTEGERS, max_size=3).map(np.array) | st.dictionaries(st.text(max_size=2), INTEGERS, max_size=2)
 FACTORS = st.lists(st.none() | INTEGERS, min_size=0, max_size=4).map(tuple)
 VALUES: dict[object, st.SearchStrategy[object]] = {
     str: NAMES,
     int: INTEGERS,
+    bool: st.booleans(),
     tuple[str, ...]: st.lists(NAMES, max_size=4).map(tuple),
     tuple[int, ...]: st.lists(INTEGERS, max_size=4).map(tuple),
     tuple[int | None, ...]: FACTORS,
@@ -55,6 +64,22 @@ def test_text_and_json_read_back(chosen: tuple[Primitive, ...]) -> None:
     assert Trace.from_json(json.dumps(trace.to_json())) == trace
     assert Trace.from_text(trace.to_text()).to_text() == trace.to_text()
     assert len(trace) == len(chosen) == trace.to_text().count("\n")
+
+
+@given(st.data())
+@settings(max_examples=600, deadline=None)
+def test_a_step_of_any_arguments_is_refused_or_reads_back(data: st.DataObject) -> None:
+    cls = data.draw(st.sampled_from(list(PRIMITIVES.values())))
+    hints = typing.get_type_hints(cls)
+    values = {f.name: data.draw(VALUES.get(hints[f.name], NAMES) | ANYTHING) for f in dataclasses.fields(cls)}
+    try:
+        step = cls(**values)
+    except ScheduleError:
+        return
+    trace = Trace((step,))
+    assert Trace.from_text(trace.to_text()) == trace
+    assert Trace.from_json(json.dumps(trace.to_json())) == trace
+    assert hash(step) == hash(cls(**values))
 
 
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
