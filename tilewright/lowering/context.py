@@ -44,13 +44,15 @@ class PackedConstant:
     """A parameter whose contents are known at build time.
 
     ``buffer``: the parameter's name in the function. ``source``: the graph constant it is made from, or None if
-    ``array`` is the content itself. Two entries with the same ``source`` and ``key`` have the same content, so
+    ``array`` is the content itself. ``dtype``: the parameter's element type, to which the content is converted.
+    Two entries with the same ``source`` and ``key`` have the same content, so
     that a weight which several functions share is packed once.
     """
 
     buffer: str
     source: str | None
     key: str
+    dtype: DType
     transform: Callable[[np.ndarray], np.ndarray] | None = None
     array: np.ndarray | None = None
 
@@ -59,9 +61,9 @@ class PackedConstant:
         if self.source is None:
             if self.array is None:
                 raise InternalError(f"{self.buffer}: a constant needs a source or an array")
-            return np.ascontiguousarray(self.array)
+            return np.ascontiguousarray(self.array, self.dtype.numpy)
         array = constants[self.source].array
-        return np.ascontiguousarray(array if self.transform is None else self.transform(array))
+        return np.ascontiguousarray(array if self.transform is None else self.transform(array), self.dtype.numpy)
 
 
 class ScalarTensor(Tensor):
@@ -140,7 +142,7 @@ class FunctionParts:
         if known is None:
             name = self.names.unique(f"c{len(self.constants)}")
             tensor = Tensor(name, tuple(as_expr(s) for s in shape), dtype, (), None)
-            known = tensor, PackedConstant(name, source, key, transform, array)
+            known = tensor, PackedConstant(name, source, key, dtype, transform, array)
             self.constants[(source or "", key)] = known
         return known[0]
 

@@ -307,7 +307,7 @@ def lstm_cell(cell: Cell) -> tuple[Tensor, Tensor]:
         return forget * memory[d, s, b, j] + i * gate(3, None, s, d, s, b, j)
 
     def new_hidden(d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
-        return gate(1, 1, s + 1, d, s, b, j) * cell.activation(2, d, memory[d, s + 1, b, j])
+        return gate(1, 1, s + 1, d, s, b, j) * cell.activation(2, d, cell.clip(memory[d, s + 1, b, j]))
 
     cell.run((hs, cell.advance(memory, new_memory, "next_c"), cell.advance(hidden, new_hidden, "next_h")))
     return hidden, memory

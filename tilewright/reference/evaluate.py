@@ -15,7 +15,7 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import UnsupportedError
 from tilewright.core.plan import SIZES_DOMAIN
-from tilewright.reference import broadcasting, elementwise, matrix, resize, sequences, windows
+from tilewright.reference import broadcasting, elementwise, matrix, recurrent, reduction, resize, sequences, windows
 from tilewright.reference.onnx_ops import evaluate_onnx
 from tilewright.reference.sizes import result_sizes
 
@@ -29,6 +29,8 @@ OWN: Mapping[str, Definition] = {
     **broadcasting.DEFINITIONS,
     **resize.DEFINITIONS,
     **sequences.DEFINITIONS,
+    **recurrent.DEFINITIONS,
+    **reduction.DEFINITIONS,
 }
 
 CHANNELS_LAST = frozenset(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
+import onnx.printer
 from onnx import helper
 
 from tilewright.core import dtypes
@@ -73,8 +74,16 @@ def run_node(node: onnx.NodeProto, arrays: Mapping[str, object], opset: int, alo
             if wrong:
                 rule = explain_difference(node, arrays, wrong, ours, theirs)
                 finding = "" if rule else f"onnxruntime differs from the reference, output {name!r}: {wrong}"
-                return NodeRun(node.op_type, outputs, finding=finding, rule=rule)
+                told = f"{finding}; {described(node, arrays, opset)}" if finding else ""
+                return NodeRun(node.op_type, outputs, finding=told, rule=rule)
     return NodeRun(node.op_type, outputs)
+
+
+def described(node: onnx.NodeProto, arrays: Mapping[str, object], opset: int) -> str:
+    """A node on one line with the types of what it reads."""
+    text = " ".join(onnx.printer.to_text(node).split())
+    kinds = [f"{n}: {x.dtype}{list(x.shape)}" for n, x in arrays.items() if isinstance(x, np.ndarray)]
+    return f"{text} at opset {opset} with {', '.join(kinds)}"
 
 
 def _is_invalid(message: str) -> bool:

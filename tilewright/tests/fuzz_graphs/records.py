@@ -26,5 +26,5 @@ def random_records(model: onnx.ModelProto, threads: int, rng: np.random.Generato
         candidate = Space(func, target).sample(rng)
         if candidate is not None:
             task = Task(func, target, dict.fromkeys(func.dims, _SIZE))
-            database.append(make_record(task, candidate, Ok(1e-6, (1e-6,))))
+            database.append(make_record(task, candidate, Ok(1e-6, (1e-6,), 0.0, 0.1)))
     return database

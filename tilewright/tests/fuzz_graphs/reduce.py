@@ -35,7 +35,7 @@ def _candidates(s: Sample) -> Iterator[Sample]:
         yield from (s.replace(variants=(v,)) for v in s.variants)
     if len(s.outputs) > 1:
         yield from (_pruned(s.replace(outputs=(o,))) for o in s.outputs)
-    made = [o for n in s.nodes for o in n.output if o]
+    made = [o for n in s.nodes for o in n.output if o and not o.endswith("_unused")]
     # a value in the middle becomes an input, later ones first: what is before it goes
     for name in reversed(made):
         if name not in s.outputs and isinstance(s.values[name][0], np.ndarray):

@@ -55,7 +55,7 @@ def _run(graph: Graph, feed: Mapping[str, object], rng: np.random.Generator | No
         if rng is not None and node.op in _ACCUMULATING:
             seen = {**scope, **{i: _perturbed(scope[i], rng) for i in node.inputs if i}}
         outputs = evaluate_node(node, seen)
-        if rng is not None and node.op == "Conv":
+        if rng is not None and node.op in _TRANSFORMED:
             outputs = [_blurred(o, rng) for o in outputs]
         for name, value in zip(node.outputs, outputs, strict=False):
             if name:
@@ -89,16 +89,17 @@ def _perturbed(x: object, rng: np.random.Generator) -> object:
         return (wide * (1 + eps * rng.uniform(-1, 1, x.shape))).astype(x.dtype)
 
 
-_WINOGRAD = 4e-6
-"""Winograd's transforms add and subtract whole tiles: an error of this share of the result's root mean square."""
+_TRANSFORMED = frozenset(("Conv", "DFT", "STFT"))
+"""Transforms add and subtract whole tiles or signals: an error of a share of the result's root mean square."""
 
 
 def _blurred(x: object, rng: np.random.Generator) -> object:
-    if not isinstance(x, np.ndarray) or x.dtype != np.float32:
+    if not isinstance(x, np.ndarray) or unit(x.dtype) == 0.0:
         return x
     with np.errstate(all="ignore"):
-        size = np.sqrt(np.mean(np.square(x, dtype=np.float64), where=np.isfinite(x), initial=0.0)) if x.size else 0.0
-        return (x + _WINOGRAD * size * rng.uniform(-1, 1, x.shape)).astype(x.dtype)
+        finite = x[np.isfinite(x)].astype(np.float64)
+        size = float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0
+        return (x + 4 * unit(x.dtype) * size * rng.uniform(-1, 1, x.shape)).astype(x.dtype)
 
 
 def unit(dtype: np.dtype) -> float:

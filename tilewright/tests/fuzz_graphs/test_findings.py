@@ -1,0 +1,75 @@
+"""What the graph fuzzer found, each cut down to its smallest graph: text of the graph, constants, sizes of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from tilewright.core import dtypes
+from tilewright.tests.fuzz_graphs import data
+from tilewright.tests.fuzz_graphs.check import Build, check_sample
+from tilewright.tests.fuzz_graphs.sample import Sample
+
+BUILDS = (Build("none", 1), Build("all", 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``graph``: a graph in the text form of ONNX, whose inputs have fixed or symbolic sizes. ``constants``: arrays by
+    name. ``feed``: inputs by name, random where absent. ``sizes``: of the symbolic dims, one mapping per run."""
+
+    what: str
+    graph: str
+    opset: int = 21
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    feed: Mapping[str, np.ndarray] = field(default_factory=dict)
+    sizes: Sequence[Mapping[str, int]] = ({},)
+
+    def sample(self) -> Sample:
+        """The graph as the fuzzer has it."""
+        rng = np.random.default_rng(0)
+        graph: onnx.GraphProto = parser.parse_graph(self.graph)
+        inputs: dict[str, tuple[int | str, ...]] = {}
+        values: dict[str, tuple[object, ...]] = {n: (a,) * len(self.sizes) for n, a in self.constants.items()}
+        for i in graph.input:
+            if i.name in self.constants:
+                continue
+            dims = tuple(d.dim_param or d.dim_value for d in i.type.tensor_type.shape.dim)
+            inputs[i.name] = dims
+            dtype = dtypes.from_onnx(i.type.tensor_type.elem_type).numpy
+            shapes = [tuple(s.get(d, d) if isinstance(d, str) else d for d in dims) for s in self.sizes]
+            values[i.name] = tuple(
+                self.feed[i.name] if i.name in self.feed else data.random_array(rng, dtype, shape) for shape in shapes
+            )
+        for t in graph.initializer:
+            values[t.name] = (numpy_helper.to_array(t),) * len(self.sizes)
+        constants = (*self.constants, *(t.name for t in graph.initializer))
+        outputs = tuple(o.name for o in graph.output)
+        runs = tuple(range(len(self.sizes)))
+        return Sample(tuple(graph.node), inputs, constants, outputs, values, self.opset, runs)
+
+
+def _random(shape: tuple[int, ...], dtype: type = np.float32) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal(shape).astype(dtype)
+
+
+FINDINGS = (
+    Finding("packed weights of a narrow type are converted to the type that the kernel reads",
+            "g (float16[7,16,3,1] x) => (float16[?,?,?,?] y) { y = Conv<group = 16>(x, w) }",
+            constants={"w": _random((16, 1, 1, 1), np.float16)}),
+    Finding("an LSTM clips the argument of its last activation too",
+            "g (float[5,2,3] x) => (float[?,?,?,?] y) { y = LSTM<hidden_size = 4, clip = 0.5>(x, w, r) }",
+            constants={"w": _random((1, 16, 3)) * 3, "r": _random((1, 16, 4)) * 3}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda f: f.what)
+def test_finding(finding: Finding) -> None:
+    verdict = check_sample(finding.sample(), BUILDS)
+    assert verdict.kind == "ok", verdict.message
+
