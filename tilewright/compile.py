@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 from tilewright.algorithms import describe_algorithms, find_options, recorded_algorithms
-from tilewright.autotune.database import Database, Policy, active_database, open_database
+from tilewright.autotune.database import DatabaseLike, Policy, database_of_build
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.build import Kernel, build_kernels
 from tilewright.codegen.cache import ObjectCache
@@ -48,7 +48,6 @@ from tilewright.tuned import NearMisses, choose_schedules, network_of, require_t
 if TYPE_CHECKING:
     import onnx
 
-DatabaseLike: TypeAlias = Database | str | Path | Sequence[str | Path]
 Broadcasting: TypeAlias = Literal["lazy", "ahead", "refuse", "only"]
 Stage = Literal["import", "passes", "lower", "schedule", "codegen"]
 
@@ -141,7 +140,7 @@ def compile(  # noqa: A001
         clock.lap("lower and pack")
         if stop_after == "lower":
             return lowered
-        records = active_database() if database is None else open_database(database)
+        records = database_of_build(database)
         network, followed = None, ""
         if records is not None:
             bar.say("tuning records")

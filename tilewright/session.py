@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import InputError
+from tilewright.core.files import TEXT, create_file, marked, require_replaceable, write_file
 from tilewright.graph_ir.text import print_graph
 from tilewright.runtime.signature import TensorSpec
 
@@ -64,13 +65,15 @@ class InferenceSession:
         options = sess_options or SessionOptions()
         self._options = options
         level = options.level()
+        if options.optimized_model_filepath:
+            require_replaceable(options.optimized_model_filepath, TEXT)
         shapes: dict[str, Sequence[int | str] | int] = dict(options.free_dimensions)
         self._model = compile(
             path_or_bytes, opt_level=level, threads=options.intra_op_num_threads or None, input_shapes=shapes or None
         )
         if options.optimized_model_filepath:
             graph = compile(path_or_bytes, opt_level=level, input_shapes=shapes or None, stop_after="passes")
-            Path(options.optimized_model_filepath).write_text(print_graph(graph), encoding="utf-8")
+            write_file(options.optimized_model_filepath, TEXT, marked(print_graph(graph)))
         self._last_feed: Mapping[str, object] | None = None
 
     def run(
@@ -102,5 +105,4 @@ class InferenceSession:
             {"name": k.kernel, "nodes": list(k.nodes), "dur_us": k.seconds * 1e6, "flops": k.flops, "bytes": k.bytes}
             for k in profile.kernels
         ]
-        path.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-        return str(path)
+        return str(create_file(path, json.dumps(rows, indent=1).encode()))

@@ -22,7 +22,14 @@ import numpy as np
 
 from tilewright.algorithms import Options, find_options, other_algorithms, recorded_algorithms
 from tilewright.autotune.cost_model import default_model
-from tilewright.autotune.database import Database, JSONDatabase, MemoryDatabase, active_database, open_database
+from tilewright.autotune.database import (
+    Database,
+    DatabaseLike,
+    JSONDatabase,
+    MemoryDatabase,
+    active_database,
+    open_database,
+)
 from tilewright.autotune.learner import Learner
 from tilewright.autotune.measure import EvaluatorConfig, LocalMeasurer, Measurer
 from tilewright.autotune.scheduler import Progress, TaskScheduler, TuneResult
@@ -34,7 +41,7 @@ from tilewright.autotune.tuner import Callback, TaskTuner, TunerConfig
 from tilewright.autotune.workload import canonical, workload_of
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.host import parse_target, runs_here
-from tilewright.compile import Broadcasting, DatabaseLike, compile  # noqa: A004 - the name that users of compilers know
+from tilewright.compile import Broadcasting, compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import BroadcastError, InputError, TargetError
 from tilewright.core.plan import Plan
 from tilewright.core.target import Target
@@ -397,7 +404,7 @@ def _measure_defaults(
 
 def _records(database: DatabaseLike | None, work_dir: str | Path | None) -> Database:
     if database is not None:
-        return open_database(database)
+        return open_database(database, create=True)
     if work_dir is not None:
         folder = Path(work_dir)
         folder.mkdir(parents=True, exist_ok=True)

@@ -20,11 +20,13 @@ import numpy as np
 from tilewright.autotune.features import COLUMNS, CYCLES_COLUMN, SCHEMA
 from tilewright.autotune.models import CostModel, HeuristicModel, require_rows
 from tilewright.core.errors import InputError
+from tilewright.core.files import begins_with, write_file
 
 _TIE = 0.02
 """Times closer than this (relative) count as equal: the noise of a measurement."""
 _LEVELS = 250
 _FORMAT = "tilewright cost model"
+_FILE = begins_with("a cost model", f'{{"format":"{_FORMAT}",'.encode())
 
 
 class CostModelWarning(UserWarning):
@@ -136,12 +138,13 @@ class XGBoostModel:
 
     # -- files -----------------------------------------------------------------------------------------------------
     def save(self, path: str | Path) -> None:
-        """Write the model with the schema of its features. Raises InputError if it was never trained."""
+        """Write the model with the schema of its features. Raises InputError if it was never trained, or ``path`` is
+        another kind of file."""
         if self._booster is None:
             raise InputError(f"{path}: expected a trained cost model, got one without training")
         trees = json.loads(bytes(self._booster.save_raw("json")))
         data = {"format": _FORMAT, "schema": SCHEMA, "config": asdict(self.config), "trees": trees}
-        Path(path).write_text(json.dumps(data, separators=(",", ":")), encoding="utf-8")
+        write_file(path, _FILE, json.dumps(data, separators=(",", ":")).encode())
 
     @staticmethod
     def load(path: str | Path) -> XGBoostModel:

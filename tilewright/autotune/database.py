@@ -8,39 +8,45 @@ that was merged, copied or written by several processes gives the same builds.
 
 from __future__ import annotations
 
-import threading
+import difflib
+import hashlib
+import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Protocol, Self, TypeAlias
+from typing import Literal, Protocol, Self, TypeAlias, overload, runtime_checkable
 
 from tilewright.autotune.dataset import Dataset, dataset_of
-from tilewright.autotune.logfile import append_line, read_lines, rewrite_lines
+from tilewright.autotune.index import Index, Wanted, every_workload, no_workload, rank, usable
+from tilewright.autotune.logfile import append_lines, require_log, rewrite_lines
+from tilewright.autotune.loglines import LogLines
+from tilewright.autotune.pruning import lines_to_keep, to_keep
 from tilewright.autotune.records import (
     Choice,
     Line,
     Record,
     RecordWarning,
     Verdict,
-    from_line,
-    isa_class,
     sort_key,
     target_differences,
     to_line,
 )
-from tilewright.autotune.workload import Workload, distance
-from tilewright.core.errors import InputError, ParseError
+from tilewright.autotune.workload import Workload
+from tilewright.core.errors import InputError
 from tilewright.core.target import Target
 
 Policy: TypeAlias = Literal["exact", "compatible", "any"]
 POLICIES: tuple[Policy, ...] = ("exact", "compatible", "any")
 LOG_NAME = "tuning.jsonl"
+_AT_ONCE = 256
+"""Lines that a merge appends in one write."""
 
 _ACTIVE: ContextVar[tuple[Database, ...]] = ContextVar("tilewright_databases", default=())
 
 
+@runtime_checkable
 class Database(Protocol):
     """What a build and a tuner need of tuning records."""
 
@@ -70,12 +76,15 @@ class Database(Protocol):
     def relatives(self, structure: str) -> list[Record]:
         """The usable records of all workloads of a structure, on any target."""
 
+    def targets(self) -> list[Target]:
+        """The machines that there are measurements of."""
+
     def merge(self, other: Database) -> int:
         """Append the lines of ``other`` that are not here yet; how many there were."""
 
     def prune(self, k: int = 1, failures: bool = False) -> int:
-        """Keep the best ``k`` candidates of each workload and machine, those proved in place, and verdicts; how many
-        records went."""
+        """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in place, and
+        verdicts; how many records went."""
 
     def __enter__(self) -> Self: ...
 
@@ -84,52 +93,20 @@ class Database(Protocol):
     ) -> None: ...
 
 
+DatabaseLike: TypeAlias = Database | str | os.PathLike[str] | Sequence[Database | str | os.PathLike[str]]
+
+
 def active_database() -> Database | None:
     """The database of the innermost ``with database:`` block around this call; None outside of any."""
     found = _ACTIVE.get()
     return found[-1] if found else None
 
 
-class _Index:
-    """Records by workload and structure; the common part of all databases that hold records."""
-
-    def __init__(self) -> None:
-        self._lines: list[Line] = []
-        self._by_workload: dict[str, list[Record]] = {}
-        self._by_structure: dict[str, dict[str, None]] = {}
-        self._verdicts: dict[str, list[Verdict]] = {}
-        self._choices: dict[str, list[Choice]] = {}
-
-    def add(self, line: Line) -> None:
-        self._lines.append(line)
-        if isinstance(line, Verdict):
-            self._verdicts.setdefault(line.workload, []).append(line)
-        elif isinstance(line, Choice):
-            self._choices.setdefault(line.workload, []).append(line)
-        else:
-            self._by_workload.setdefault(line.workload.hash, []).append(line)
-            self._by_structure.setdefault(line.workload.structure, {})[line.workload.hash] = None
-
-    def lines(self) -> list[Line]:
-        return list(self._lines)
-
-    def of_workload(self, name: str) -> list[Record]:
-        return list(self._by_workload.get(name, ()))
-
-    def of_structure(self, name: str) -> list[Record]:
-        return [r for w in self._by_structure.get(name, ()) for r in self._by_workload[w]]
-
-    def verdicts(self, name: str) -> list[Verdict]:
-        return list(self._verdicts.get(name, ()))
-
-    def choices(self, name: str) -> list[Choice]:
-        return list(self._choices.get(name, ()))
-
-
 class _Base:
     """Look-ups over an index that a subclass keeps up to date."""
 
-    def _index(self) -> _Index:
+    def _index(self, wanted: Wanted) -> Index:
+        """What there is now, with at least the records of these workloads."""
         raise NotImplementedError
 
     def append(self, line: Line) -> None:
@@ -140,14 +117,14 @@ class _Base:
 
     def lines(self) -> Iterator[Line]:
         """All records, verdicts and choices, in the order of the log."""
-        yield from self._index().lines()
+        yield from self._index(every_workload).lines()
 
     def records(self) -> list[Record]:
         """All measurements, in the order of the log."""
         return [x for x in self.lines() if isinstance(x, Record)]
 
     def __len__(self) -> int:
-        return len(self._index().lines())
+        return len(self._index(every_workload))
 
     def query(self, workload: Workload | str, target: Target, policy: Policy = "exact") -> Record | None:
         """The best record; None if there is none. A workload given by its hash finds no other sizes."""
@@ -160,9 +137,10 @@ class _Base:
         """The best ``k`` candidates, best first; those of every target if none is given."""
         if policy not in POLICIES:
             raise InputError(f"policy: expected one of {', '.join(POLICIES)}, got {policy!r}")
-        found = self._index().of_workload(_hash(workload))
         if policy == "any" and isinstance(workload, Workload):
-            found = self._index().of_structure(workload.structure)
+            found = self._of_structure(workload.structure)
+        else:
+            found = self._of_workload(workload)
         best = usable(found)
         if target is None:
             return sorted(best, key=sort_key)[:k]
@@ -173,13 +151,13 @@ class _Base:
 
     def measured(self, workload: Workload | str, target: Target) -> dict[str, Record]:
         """The latest record of every candidate tried on this machine, failed ones too, by candidate."""
-        here = [r for r in self._index().of_workload(_hash(workload)) if not target_differences(r.target, target)]
+        here = [r for r in self._of_workload(workload) if not target_differences(r.target, target)]
         return {r.candidate: r for r in sorted(here, key=lambda r: (r.time, r.candidate))}
 
     def verdict(self, workload: Workload | str, target: Target, network: str) -> Verdict | None:
         """The latest verdict on the workload in this network on this machine."""
         here = [
-            v for v in self._index().verdicts(_hash(workload))
+            v for v in self._index(no_workload).verdicts(_hash(workload))
             if v.network == network and not target_differences(v.target, target)
         ]  # fmt: skip
         return max(here, key=lambda v: (v.time, v.candidate, v.helps), default=None)
@@ -187,14 +165,18 @@ class _Base:
     def choice(self, workload: Workload | str, target: Target, network: str) -> Choice | None:
         """The latest choice of algorithm for the workload in this network on this machine."""
         here = [
-            c for c in self._index().choices(_hash(workload))
+            c for c in self._index(no_workload).choices(_hash(workload))
             if c.network == network and not target_differences(c.target, target)
         ]  # fmt: skip
         return max(here, key=lambda c: (c.time, c.algorithm), default=None)
 
     def relatives(self, structure: str) -> list[Record]:
         """The usable records of all workloads of a structure, on any target."""
-        return sorted(usable(self._index().of_structure(structure)), key=sort_key)
+        return sorted(usable(self._of_structure(structure)), key=sort_key)
+
+    def targets(self) -> list[Target]:
+        """The machines that there are measurements of."""
+        return list(self._index(no_workload).targets)
 
     def to_arrays(self) -> Dataset:
         """All measurements as features and times, for studies of cost models."""
@@ -203,13 +185,24 @@ class _Base:
     def merge(self, other: Database) -> int:
         """Append the lines of ``other`` that are not here yet; how many there were."""
         have = {_identity(x) for x in self.lines()}
-        added = 0
+        new: list[Line] = []
         for x in other.lines():
             if (name := _identity(x)) not in have:
                 have.add(name)
-                self.append(x)
-                added += 1
-        return added
+                new.append(x)
+        self._append_all(new)
+        return len(new)
+
+    def _append_all(self, lines: Sequence[Line]) -> None:
+        for x in lines:
+            self.append(x)
+
+    def _of_workload(self, workload: Workload | str) -> list[Record]:
+        name = _hash(workload)
+        return self._index(lambda w: w.hash == name).of_workload(name)
+
+    def _of_structure(self, structure: str) -> list[Record]:
+        return self._index(lambda w: w.structure == structure).of_structure(structure)
 
     def __enter__(self) -> Self:
         _ACTIVE.set((*_ACTIVE.get(), self))
@@ -225,11 +218,11 @@ class MemoryDatabase(_Base):
     """Records in memory, for tests and for tuning that keeps nothing."""
 
     def __init__(self, lines: Iterable[Line] = ()) -> None:
-        self._kept = _Index()
+        self._kept = Index()
         for x in lines:
             self._kept.add(x)
 
-    def _index(self) -> _Index:
+    def _index(self, wanted: Wanted) -> Index:
         return self._kept
 
     def append(self, line: Line) -> None:
@@ -237,89 +230,56 @@ class MemoryDatabase(_Base):
         self._kept.add(line)
 
     def prune(self, k: int = 1, failures: bool = False) -> int:
-        """Keep the best ``k`` candidates of each workload and machine, those proved in place, and verdicts; how many
-        records went."""
+        """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in place, and
+        verdicts; how many records went."""
         before = self._kept.lines()
-        kept = _prune(before, k, failures)
-        self._kept = _Index()
+        kept = to_keep(before, k, failures)
+        self._kept = Index()
         for x in kept:
             self._kept.add(x)
         return len(before) - len(kept)
 
 
 class JSONDatabase(_Base):
-    """Records in a log of JSON lines; see ``docs/log-format.md``. A directory stands for the ``tuning.jsonl`` in it.
+    """Records in a log of JSON lines; see ``docs/log-format.md``. A directory stands for the ``tuning.jsonl`` in it. A
+    file that is missing is made by the first append.
 
     Several processes may append to one log. A look-up reads what they wrote since the last one. Lines that cannot be
-    read are left in the file, and each is reported once as a :class:`RecordWarning`.
+    read are left in the file, and each is reported once as a :class:`RecordWarning`. Raises InputError if there is a
+    file that is not a log.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         given = Path(path).expanduser()
         self.path = given / LOG_NAME if given.is_dir() else given
-        self._kept = _Index()
-        self._read_to = self._file = self._count = 0
-        self._told: set[bytes] = set()
-        self._guard = threading.RLock()
+        require_log(self.path)
+        self._lines = LogLines(self.path)
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """What is wrong with the damaged lines of the log, a text a line."""
+        self._index(every_workload)
+        return tuple(f"line {n}: {text}" for n, text in sorted(self._lines.skipped.items()))
 
     def append(self, line: Line) -> None:
         """Write one more line to the log, under its lock."""
-        append_line(self.path, to_line(line).encode())
+        append_lines(self.path, [to_line(line).encode()])
 
     def prune(self, k: int = 1, failures: bool = False) -> int:
-        """Keep the best ``k`` candidates of each workload and machine, those proved in place, and verdicts; how many
-        lines went.
+        """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in place, and
+        verdicts; how many lines went.
 
         Lines this version does not understand stay, byte for byte; so do, with ``failures``, records of failures.
         Records of wrong results stay too, so that such a candidate never comes back. Torn lines go.
         """
-        gone = 0
+        return rewrite_lines(self.path, lambda lines: lines_to_keep(lines, k, failures))
 
-        def change(lines: list[bytes]) -> list[bytes]:
-            nonlocal gone
-            kept = prune_lines(lines, k, failures)
-            gone = len(lines) - len(kept)
-            return kept
+    def _index(self, wanted: Wanted) -> Index:
+        return self._lines.index(wanted)
 
-        with self._guard:
-            rewrite_lines(self.path, change)
-            self._forget()
-        return gone
-
-    def _forget(self) -> None:
-        self._kept = _Index()
-        self._read_to = self._file = self._count = 0
-
-    def _index(self) -> _Index:
-        with self._guard:
-            tail = read_lines(self.path, self._read_to, self._file)
-            if tail.begin == 0:
-                self._forget()
-            for raw in tail.lines:
-                self._count += 1
-                self._take(raw)
-            if tail.torn and tail.torn not in self._told:
-                self._tell(tail.torn, f"{self.path}: the last line is cut off in the middle; skipped")
-            self._read_to, self._file = tail.end, tail.file
-            return self._kept
-
-    def _take(self, raw: bytes) -> None:
-        if not raw.strip():
-            return
-        try:
-            line = from_line(raw.decode(errors="replace"))
-        except ParseError as e:
-            self._tell(raw, f"{self.path}: line {self._count}: {e}; skipped")
-            return
-        if line is None:
-            self._tell(b"version", f"{self.path}: line {self._count}: of a newer version or another kind; left alone")
-        else:
-            self._kept.add(line)
-
-    def _tell(self, what: bytes, text: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
-            warnings.warn(text, RecordWarning, stacklevel=4)
+    def _append_all(self, lines: Sequence[Line]) -> None:
+        for start in range(0, len(lines), _AT_ONCE):
+            append_lines(self.path, [to_line(x).encode() for x in lines[start : start + _AT_ONCE]])
 
 
 class UnionDatabase(_Base):
@@ -336,89 +296,66 @@ class UnionDatabase(_Base):
         """Prune each database by itself; how many records went."""
         return sum(d.prune(k, failures) for d in self.databases)
 
-    def _index(self) -> _Index:
-        index = _Index()
-        for database in self.databases:
-            for x in database.lines():
+    def _index(self, wanted: Wanted) -> Index:
+        index = Index()
+        for d in self.databases:
+            for x in d._index(wanted).select(wanted) if isinstance(d, _Base) else d.lines():
                 index.add(x)
+            index.targets.update(dict.fromkeys(d.targets()))
         return index
 
 
-def open_database(source: Database | str | Path | Sequence[str | Path]) -> Database:
-    """A database, the log at a path, or the union of several logs."""
-    if isinstance(source, (str, Path)):
-        return JSONDatabase(source)
-    if isinstance(source, Sequence):
+@overload
+def open_database(source: str | os.PathLike[str], create: bool = False) -> JSONDatabase: ...
+@overload
+def open_database(source: DatabaseLike, create: bool = False) -> Database: ...
+def open_database(source: DatabaseLike, create: bool = False) -> Database:
+    """A database, the log at a path, or the union of several logs. ``create``: the log that records go to, the first,
+    need not exist yet.
+
+    Raises InputError for a path without a log.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return JSONDatabase(source) if create else _existing(source)
+    if isinstance(source, (list, tuple)):
         if not source:
             raise InputError("database: expected at least one log, got an empty list")
-        parts = [JSONDatabase(p) for p in source]
+        parts = [open_database(p, create and n == 0) for n, p in enumerate(source)]
         return parts[0] if len(parts) == 1 else UnionDatabase(*parts)
+    if not isinstance(source, Database):
+        raise InputError(f"database: expected a database or paths of logs, got {type(source).__name__}")
     return source
 
 
-def usable(records: Iterable[Record]) -> list[Record]:
-    """One record, the latest, of each candidate of each workload and machine that ran and never gave a wrong result."""
-    latest: dict[tuple[object, ...], Record] = {}
-    wrong: set[tuple[object, ...]] = set()
-    for r in records:
-        name = (r.workload.hash, _machine(r.target), r.candidate)
-        if r.is_wrong:
-            wrong.add(name)
-        old = latest.get(name)
-        if old is None or (old.time, _seconds(old)) < (r.time, _seconds(r)):
-            latest[name] = r
-    return [r for name, r in latest.items() if name not in wrong and r.seconds is not None]
+def database_of_build(source: DatabaseLike | None) -> Database | None:
+    """The database that a build uses: ``source``, or that of the ``with`` block around the call. One whose log is not
+    there yet is worth a :class:`RecordWarning`: nothing is tuned."""
+    found = active_database() if source is None else open_database(source)
+    for d in found.databases if isinstance(found, UnionDatabase) else (found,):
+        if isinstance(d, JSONDatabase) and not d.path.exists():
+            warnings.warn(f"{d.path}: no such file yet, so there are no records", RecordWarning, stacklevel=3)
+    return found
 
 
-def rank(record: Record, workload: Workload | str, target: Target) -> tuple[float, ...]:
-    """How far a record is from what is asked for: 0 exact, 1 compatible, 2 any; then sizes, then the machine."""
-    far = distance(record.workload.text, workload.text) if isinstance(workload, Workload) else 0.0
-    same = record.workload.hash == _hash(workload)
-    different = target_differences(record.target, target)
-    foreign = isa_class(record.target) != isa_class(target)
-    level = 0 if same and not different else 1 if same and not foreign else 2
-    return (level, float(foreign), 0.0 if same else far, float(len(different)))
-
-
-def prune_lines(lines: Sequence[bytes], k: int, failures: bool) -> list[bytes]:
-    """The lines of a log that a prune keeps, as they were: those it does not understand too, torn ones not."""
-    parsed: list[tuple[bytes, Line | None]] = []
-    for raw in lines:
-        try:
-            parsed.append((raw, from_line(raw.decode(errors="replace"))))
-        except ParseError:
-            continue
-    kept = {id(x) for x in _prune([x for _, x in parsed if x is not None], k, failures)}
-    return [raw for raw, x in parsed if x is None or id(x) in kept]
-
-
-def _prune(lines: Sequence[Line], k: int, failures: bool) -> list[Line]:
-    if k < 1:
-        raise InputError(f"prune: expected to keep at least 1 candidate, got {k}")
-    groups: dict[tuple[object, ...], list[Record]] = {}
-    for r in usable(x for x in lines if isinstance(x, Record)):
-        groups.setdefault((r.workload.hash, _machine(r.target)), []).append(r)
-    proved = {(x.workload, x.candidate) for x in lines if isinstance(x, Verdict) and x.helps}
-    best = {id(r) for g in groups.values() for r in sorted(g, key=sort_key)[:k]}
-    best |= {id(r) for g in groups.values() for r in g if (r.workload.hash, r.candidate) in proved}
-    return [
-        x for x in lines
-        if isinstance(x, (Verdict, Choice)) or id(x) in best or x.is_wrong or (failures and x.failure is not None)
-    ]  # fmt: skip
+def _existing(path: str | os.PathLike[str]) -> JSONDatabase:
+    """The log at a path. Raises InputError, with names that look like it, if there is none."""
+    database = JSONDatabase(path)
+    if database.path.exists():
+        return database
+    given, folder = Path(path), database.path.parent
+    names = [p.name for p in sorted(folder.iterdir())] if folder.is_dir() else []
+    if database.path == given.expanduser():
+        found, near = "no such file", difflib.get_close_matches(given.name, names, 3)
+    else:
+        found, near = f"a directory without {LOG_NAME}", [n for n in names if n.endswith(Path(LOG_NAME).suffix)][:3]
+    hint = f"; did you mean {' or '.join(str(folder / n) for n in near)}?" if near else ""
+    raise InputError(f"{path}: expected a tuning log, found {found}{hint}")
 
 
 def _hash(workload: Workload | str) -> str:
     return workload.hash if isinstance(workload, Workload) else workload
 
 
-def _machine(t: Target) -> tuple[object, ...]:
-    return (isa_class(t), t.cpu, t.threads, t.l1_bytes, t.l2_bytes, t.l3_bytes)
-
-
-def _seconds(r: Record) -> float:
-    return float("inf") if r.seconds is None else r.seconds
-
-
-def _identity(line: Line) -> object:
+def _identity(line: Line) -> bytes:
     """Equal for the same line of two logs."""
-    return to_line(line)
+    return hashlib.sha256(to_line(line).encode()).digest()

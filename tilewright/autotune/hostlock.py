@@ -12,10 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # not on Windows: sessions there must keep out of each other's way themselves
-    fcntl = None  # type: ignore[assignment]
+from tilewright.core.filelock import lock, unlock
 
 
 def default_path() -> Path:
@@ -43,12 +40,9 @@ class HostLock:
 
     @contextlib.contextmanager
     def _held(self, alone: bool) -> Iterator[None]:
-        if fcntl is None:
-            yield
-            return
-        with self._path.open("a") as f:
-            fcntl.flock(f, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        with self._path.open("ab") as f:
+            lock(f, alone)
             try:
                 yield
             finally:
-                fcntl.flock(f, fcntl.LOCK_UN)
+                unlock(f)

@@ -176,4 +176,4 @@ def _why(workload: Workload, target: Target, database: Database, policy: Policy,
 
 def recorded_isas(database: Database) -> list[str]:
     """The classes of CPUs that a database has records for."""
-    return sorted({isa_class(x.target) for x in database.lines() if isinstance(x, Record)})
+    return sorted({isa_class(t) for t in database.targets()})

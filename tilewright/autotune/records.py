@@ -1,7 +1,8 @@
 """One line of a tuning log: a measurement, a verdict on a record in its network, or a choice of algorithm. Version 1.
 
-``docs/log-format.md`` is the written form of this file, with the promise that logs of version 1 stay readable. Fields
-that this version does not know are kept: they are part of the record and are written again with it.
+``docs/log-format.md`` is the written form of this file and of ``reading.py``, with the promise that logs of version 1
+stay readable. Fields that this version does not know are kept: they are part of the record and are written again with
+it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from tilewright.autotune.outcome import Failed, FailureKind, Ok, Outcome
-from tilewright.autotune.space import Candidate, candidate_key
+from tilewright.autotune.space import Candidate
 from tilewright.autotune.task import Task
 from tilewright.autotune.workload import Workload
-from tilewright.core.errors import ParseError
 from tilewright.core.target import Target
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
@@ -28,6 +28,8 @@ from tilewright.tensor_ir.text import parse_func, print_func
 SCHEMA_VERSION = 1
 
 VerdictScope: TypeAlias = Literal["kernel", "network"]
+
+Machine: TypeAlias = tuple[str, str, int, int, int, int]
 
 _Json: TypeAlias = dict[str, Any]
 _PERFORMANCE = ("cpu", "l1_bytes", "l2_bytes", "l3_bytes", "threads")
@@ -95,6 +97,16 @@ class Record:
     def is_wrong(self) -> bool:
         """True if the candidate's result was not that of the naive schedule."""
         return self.failure == FailureKind.WRONG_RESULT
+
+    @property
+    def is_default(self) -> bool:
+        """True if it says of itself that it is of the default schedule."""
+        return self.extra.get("default") is True
+
+    @property
+    def is_of_first_batch(self) -> bool:
+        """True unless other candidates of its task were measured in an earlier batch."""
+        return not self.extra.get("batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +193,12 @@ def isa_class(target: Target) -> str:
     return f"{arch} {target.vector_bits}-bit x{target.vector_registers}{fma}"
 
 
+def machine_of(target: Target) -> Machine:
+    """What makes two machines the same for a record."""
+    t = target
+    return (isa_class(t), t.cpu, t.threads, t.l1_bytes, t.l2_bytes, t.l3_bytes)
+
+
 def target_differences(a: Target, b: Target) -> tuple[str, ...]:
     """What makes ``b`` another machine than ``a``, the weightiest first: ``2 -> 4 threads``."""
     out = []
@@ -212,31 +230,10 @@ def tuner_versions() -> Mapping[str, str]:
 # -- text ----------------------------------------------------------------------------------------------------------
 def to_line(line: Line) -> str:
     """The JSON text of a line, without the newline."""
-    return json.dumps(_merged(line.extra, _known_json(line)), separators=(",", ":"), allow_nan=False)
+    return json.dumps(_merged(line.extra, known_json(line)), separators=(",", ":"), allow_nan=False)
 
 
-def from_line(text: str) -> Line | None:
-    """The line that ``text`` holds; None for a kind of line, or a schema, that this version does not know.
-
-    Raises ParseError if it is not JSON, or lacks what version 1 requires.
-    """
-    try:
-        data = json.loads(text)
-    except ValueError as e:
-        raise ParseError(f"not JSON: {e}") from e
-    if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
-        raise ParseError("expected an object with an integer 'schema'")
-    if data["schema"] != SCHEMA_VERSION:
-        return None
-    try:
-        line = _read_line(data)
-        extra = {} if line is None else _unknown(data, _known_json(line))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
-        raise ParseError(f"record: missing or malformed field: {e!r}") from e
-    return dataclasses.replace(line, extra=extra) if line is not None and extra else line
-
-
-def _known_json(line: Line) -> _Json:
+def known_json(line: Line) -> _Json:
     """The fields that this version writes."""
     match line:
         case Record():
@@ -247,23 +244,19 @@ def _known_json(line: Line) -> _Json:
             return _choice_json(line)
 
 
-def _read_line(data: _Json) -> Line | None:
-    match data.get("kind", "measurement"):
-        case "measurement":
-            return _read_record(data)
-        case "verdict":
-            return _read_verdict(data)
-        case "choice":
-            return _read_choice(data)
-    return None
+def head_json(workload: Workload, target: Target) -> _Json:
+    """The fields of a measurement in front of its trace."""
+    return {
+        "schema": SCHEMA_VERSION,
+        "kind": "measurement",
+        "workload": {"hash": workload.hash, "structure": workload.structure, "text": workload.text},
+        "target": _target_json(target),
+    }
 
 
 def _record_json(r: Record) -> _Json:
     return {
-        "schema": SCHEMA_VERSION,
-        "kind": "measurement",
-        "workload": {"hash": r.workload.hash, "structure": r.workload.structure, "text": r.workload.text},
-        "target": _target_json(r.target),
+        **head_json(r.workload, r.target),
         "trace": [dict(s) for s in r.steps],
         "decisions": {k: list(v) if isinstance(v, tuple) else v for k, v in r.decisions.items()},
         "function": r.function,
@@ -283,37 +276,6 @@ def _record_json(r: Record) -> _Json:
     }
 
 
-def _read_record(d: _Json) -> Record:
-    w = d["workload"]
-    steps = tuple(d["trace"])
-    if not all(isinstance(s.get("primitive"), str) and isinstance(s.get("args"), dict) for s in steps):
-        raise ValueError("trace: expected steps with 'primitive' and 'args'")
-    seconds = d.get("seconds")
-    failure = d.get("failure")
-    if (seconds is None) == (failure is None):
-        raise ValueError("expected either 'seconds' or 'failure'")
-    return Record(
-        workload=Workload(str(w["hash"]), str(w["structure"]), str(w.get("text", ""))),
-        target=_read_target(d["target"]),
-        steps=steps,
-        candidate=str(d.get("candidate") or candidate_key(Trace.from_json(list(steps)))),
-        seconds=None if seconds is None else _positive(seconds),
-        samples=tuple(float(x) for x in d.get("samples") or ()),
-        error=None if d.get("error") is None else float(d["error"]),
-        failure=failure,
-        message=str(d.get("message", "")),
-        compile_seconds=None if d.get("compile_seconds") is None else float(d["compile_seconds"]),
-        decisions=dict(d.get("decisions") or {}),
-        function=str(d.get("function", "")),
-        dims={str(k): int(v) for k, v in (d.get("dims") or {}).items()},
-        versions={str(k): str(v) for k, v in (d.get("versions") or {}).items()},
-        time=float(d.get("time", 0.0)),
-        tuner=str(d.get("tuner", "")),
-        seed=d.get("seed"),
-        task=str(d.get("task", "")),
-    )
-
-
 def _verdict_json(v: Verdict) -> _Json:
     return {
         "schema": SCHEMA_VERSION,
@@ -330,14 +292,6 @@ def _verdict_json(v: Verdict) -> _Json:
     }
 
 
-def _read_verdict(d: _Json) -> Verdict:
-    return Verdict(
-        str(d["workload"]["hash"]), str(d["network"]), _read_target(d["target"]), str(d["candidate"]), bool(d["helps"]),
-        _positive(d["tuned_seconds"]), _positive(d["default_seconds"]), float(d["time"]),
-        "network" if d.get("scope") == "network" else "kernel",
-    )  # fmt: skip
-
-
 def _choice_json(c: Choice) -> _Json:
     return {
         "schema": SCHEMA_VERSION,
@@ -351,53 +305,11 @@ def _choice_json(c: Choice) -> _Json:
     }
 
 
-def _read_choice(d: _Json) -> Choice:
-    return Choice(
-        str(d["workload"]["hash"]), str(d["network"]), _read_target(d["target"]), str(d["algorithm"]),
-        {str(k): _positive(v) for k, v in d["seconds"].items()}, float(d["time"]),
-    )  # fmt: skip
-
-
 def _target_json(t: Target) -> _Json:
     return {
         "legality": {"isa": isa_class(t), **{k: getattr(t, k) for k in _LEGALITY}},
         "performance": {k: getattr(t, k) for k in _PERFORMANCE},
     }
-
-
-def _read_target(d: _Json) -> Target:
-    legality, performance = d["legality"], d["performance"]
-    return Target(
-        triple=str(legality["triple"]),
-        cpu=str(performance["cpu"]),
-        features=str(legality["features"]),
-        vector_bits=int(legality["vector_bits"]),
-        vector_registers=int(legality["vector_registers"]),
-        l1_bytes=int(performance["l1_bytes"]),
-        l2_bytes=int(performance["l2_bytes"]),
-        l3_bytes=int(performance["l3_bytes"]),
-        threads=int(performance["threads"]),
-        has_fma=bool(legality["has_fma"]),
-    )
-
-
-def _positive(x: object) -> float:
-    value = float(x)  # type: ignore[arg-type]
-    if not 0.0 < value < float("inf"):
-        raise ValueError(f"seconds: expected a positive number, got {x!r}")
-    return value
-
-
-# -- unknown fields ------------------------------------------------------------------------------------------------
-def _unknown(data: Mapping[str, Any], known: Mapping[str, Any]) -> _Json:
-    """The fields of ``data``, at any depth of objects, that ``known`` has not."""
-    out: _Json = {}
-    for k, v in data.items():
-        if k not in known:
-            out[k] = v
-        elif k not in _OPEN and isinstance(v, dict) and isinstance(known[k], dict) and (inner := _unknown(v, known[k])):
-            out[k] = inner
-    return out
 
 
 def _merged(extra: Mapping[str, Any], known: Mapping[str, Any]) -> _Json:
@@ -414,14 +326,13 @@ def _decisions_of(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Labels and answers of the steps that sample."""
     out: dict[str, Any] = {}
     for s in steps:
-        args = s["args"]
-        match s["primitive"]:
-            case "sample_categorical":
-                out[str(args["label"])] = args["decision"]
-            case "sample_perfect_tile":
-                out[f"{args['loop']}.tile"] = args["decision"]
-            case "sample_compute_location":
-                out[f"{args['block']}.at"] = args["decision"]
+        match s:
+            case {"primitive": "sample_categorical", "args": {"label": label, "decision": decision}}:
+                out[str(label)] = decision
+            case {"primitive": "sample_perfect_tile", "args": {"loop": loop, "decision": decision}}:
+                out[f"{loop}.tile"] = decision
+            case {"primitive": "sample_compute_location", "args": {"block": block, "decision": decision}}:
+                out[f"{block}.at"] = decision
     return out
 
 

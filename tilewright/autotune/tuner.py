@@ -178,8 +178,10 @@ class TaskTuner:
         self.history.confirm(again)
 
     def _trial_of_default(self) -> Trial | None:
-        key = self.space.default().key
-        return next((t for t in self.history.trials if t.candidate.key == key), None)
+        return next((t for t in self.history.trials if self._is_default(t.candidate)), None)
+
+    def _is_default(self, candidate: Candidate) -> bool:
+        return candidate.key == self.space.default().key
 
     def _batch(self, n: int) -> list[Candidate]:
         """The default first, then what the strategy proposes that is not known yet."""
@@ -227,7 +229,7 @@ class TaskTuner:
         made = make_record(self.task, t.candidate, t.outcome, name, self._seed, self._wall_clock())
         facts = {
             "predicted": round(t.predicted, 6), "batch": t.batch, "elapsed": round(t.elapsed, 3),
-            "weight": round(self.task.weight, 6),
+            "weight": round(self.task.weight, 6), **({"default": True} if self._is_default(t.candidate) else {}),
         }  # fmt: skip
         return replace(made, extra=facts)
 

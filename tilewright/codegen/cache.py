@@ -11,7 +11,7 @@ import contextlib
 import functools
 import hashlib
 import os
-import tempfile
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from tilewright.core.config import Config, from_environment
+from tilewright.core.files import TEMPORARY, beside
 from tilewright.core.target import Target
 
 _SUFFIX = ".o"
@@ -27,6 +28,10 @@ _DIGEST_BYTES = 32
 _TRIMMED = "trimmed"
 """A file whose time says when the cache was last looked through."""
 _TRIM_SECONDS = 600.0
+_ENTRY = re.compile(rf"[0-9a-f]{{62}}{re.escape(_SUFFIX)}")
+"""What entries are called, in a directory of two more digits: other files in the cache's directory are not ours."""
+_UNFINISHED_SECONDS = 3600.0
+"""After this long whoever was writing a file was killed."""
 
 
 ROOMS = ("core", "tensor_ir", "codegen")
@@ -85,18 +90,11 @@ class ObjectCache:
         if self.directory is None:
             return
         path = self._path(key)
-        temporary = None
-        try:
+        with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as f:
-                temporary = Path(f.name)
+            with beside(path, durable=False) as f:
                 f.write(hashlib.sha256(body).digest())
                 f.write(body)
-            temporary.replace(path)
-        except OSError:
-            if temporary is not None:
-                with contextlib.suppress(OSError):
-                    temporary.unlink()
 
     def trim_sometimes(self) -> int:
         """As :meth:`trim`, unless somebody did that within the last minutes: it looks at every file. Call it after a
@@ -118,10 +116,13 @@ class ObjectCache:
         if self.directory is None or not self.directory.is_dir():
             return 0
         entries: list[tuple[float, int, Path]] = []
-        for path in self.directory.glob(f"*/*{_SUFFIX}"):
+        for path in self.directory.glob("[0-9a-f][0-9a-f]/*"):
             with contextlib.suppress(OSError):
                 facts = path.stat()
-                entries.append((facts.st_mtime, facts.st_size, path))
+                if _ENTRY.fullmatch(path.name):
+                    entries.append((facts.st_mtime, facts.st_size, path))
+                elif path.name.startswith(TEMPORARY) and time.time() - facts.st_mtime > _UNFINISHED_SECONDS:
+                    path.unlink()
         total = sum(size for _, size, _ in entries)
         deleted = 0
         for _, size, path in sorted(entries):

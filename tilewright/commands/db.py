@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from pathlib import Path
 
-from tilewright.autotune.database import JSONDatabase, usable
+from tilewright.autotune.database import JSONDatabase, open_database
+from tilewright.autotune.index import usable
 from tilewright.autotune.records import Record, Verdict, isa_class, sort_key
 from tilewright.commands.common import add_build_options, add_shape_options, table
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
@@ -40,17 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     match args.action:
         case "show":
-            print(show(_open(args.log)))
+            print(show(open_database(args.log)))
         case "top":
-            print(top(_open(args.log), args.k, args.workload, args.trace))
+            print(top(open_database(args.log), args.k, args.workload, args.trace))
         case "explain":
             print(_explain(args))
         case "merge":
             target = JSONDatabase(args.output)
-            added = sum(target.merge(_open(p)) for p in args.logs)
+            sources = [open_database(p) for p in args.logs]
+            added = sum(map(target.merge, sources))
             print(f"{added} lines added; {args.output} has {len(target)}")
         case "prune":
-            log = _open(args.log)
+            log = open_database(args.log)
             gone = log.prune(args.k, args.keep_failures)
             print(f"{gone} lines removed, {len(log)} left")
     return 0
@@ -77,7 +78,10 @@ def show(database: JSONDatabase) -> str:
     verdicts = [x for x in database.lines() if isinstance(x, Verdict)]
     refused = sum(not v.helps for v in verdicts)
     head = ("workload", "task", "machine", " records", "failures", " best us", "latest (UTC)")
-    return f"{table(head, rows)}\n\n{len(rows)} workloads, {len(verdicts)} verdicts in place ({refused} against)"
+    foot = f"{len(rows)} workloads, {len(verdicts)} verdicts in place ({refused} against)"
+    if database.skipped:
+        foot += f"; {len(database.skipped)} damaged lines skipped"
+    return f"{table(head, rows)}\n\n{foot}"
 
 
 def top(database: JSONDatabase, k: int, workload: str | None, with_traces: bool) -> str:
@@ -108,16 +112,10 @@ def _explain(args: argparse.Namespace) -> str:
     model = compile(
         args.model, target=args.target, opt_level=args.opt_level, threads=args.threads,
         input_shapes=args.shapes or None, disabled_pass=tuple(args.disable_pass),
-        enabled_pass=tuple(args.enable_pass), cache=not args.no_cache, database=_open(args.log),
+        enabled_pass=tuple(args.enable_pass), cache=not args.no_cache, database=open_database(args.log),
     )  # fmt: skip
     return str(model.coverage())
 
 
 def _log(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", metavar="LOG", help="a tuning log")
-
-
-def _open(path: str) -> JSONDatabase:
-    if not Path(path).exists():
-        raise InputError(f"{path}: expected a tuning log, found no such file")
-    return JSONDatabase(path)

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 from tilewright.autotune.compare import Samples, interleave
+from tilewright.autotune.database import Database, open_database
 from tilewright.autotune.steadiness import steadiness_of
 from tilewright.commands.bench import report
 from tilewright.commands.common import add_build_options, compile_with, feed_for_model, milliseconds
@@ -48,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.network not in networks:
         raise InputError(f"network: expected one of {', '.join(networks)}, got {args.network!r}")
+    records = open_database(args.log, create=True) if args.log else None
     args.shapes, args.inputs, args.seed = {}, None, 0
     proto = with_random_weights(networks[args.network], seed=0)
     weights = sum(int(np.prod(i.dims)) for i in proto.graph.initializer)
@@ -63,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
     models = {"tilewright": model}
     if args.time > 0:
-        tuned = _tuned(args, proto, feed)
+        tuned = _tuned(args, proto, feed, records)
         if tuned.network is not None and tuned.network.kept:
             fine = _verified("tuned", tuned.model, feed, expected, judge) and fine
             models = {"untuned": model, "tuned": tuned.model}
@@ -101,7 +103,9 @@ def _verified(
     return fine
 
 
-def _tuned(args: argparse.Namespace, proto: onnx.ModelProto, feed: Mapping[str, np.ndarray]) -> ModelTuning:
+def _tuned(
+    args: argparse.Namespace, proto: onnx.ModelProto, feed: Mapping[str, np.ndarray], records: Database | None
+) -> ModelTuning:
     """Tuning with a live view, and its account without the table of kernels."""
     print(f"\ntuning for {args.time:.0f} s (Ctrl-C ends it early)")
     shown = view(sys.stdout, terminal(), args.time)
@@ -111,7 +115,7 @@ def _tuned(args: argparse.Namespace, proto: onnx.ModelProto, feed: Mapping[str, 
         cache=not args.no_cache, on_trial=(shown.on_trial,), on_progress=shown.on_progress, on_stage=shown.on_stage,
     )  # fmt: skip
     try:
-        done = tune_model(proto, args.log, options=options)
+        done = tune_model(proto, records, options=options)
     finally:
         shown.close()
     print(done.account())

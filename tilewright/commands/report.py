@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from pathlib import Path
 
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.codegen.host import detect_host
+from tilewright.core.files import require_replaceable, write_file
 from tilewright.core.target import Target
-from tilewright.report.page import report
+from tilewright.report.page import PAGE, report
 from tilewright.runtime.profile import Peaks
 
 
@@ -20,11 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    require_replaceable(args.output, PAGE)
     here = detect_host()
     page = report(args.log, here, None if args.no_peaks else partial(_peaks, here))
-    output = Path(args.output)
-    output.write_text(page, encoding="utf-8")
-    print(f"{output}: {len(page) / 1024:.0f} KiB")
+    write_file(args.output, PAGE, page.encode())
+    print(f"{args.output}: {len(page) / 1024:.0f} KiB")
     return 0
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import time
+import zipfile
+from collections.abc import Mapping
+from typing import IO
 
 import numpy as np
 
@@ -16,6 +19,9 @@ from tilewright.commands.common import (
     milliseconds,
     table,
 )
+from tilewright.core.files import Kind, replacing, require_replaceable
+
+_COMMENT = b"outputs of tilewright run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.output:
+        require_replaceable(args.output, OUTPUTS)
     start = time.perf_counter()
     model = compile_with(args)
     built = time.perf_counter() - start
@@ -40,10 +48,29 @@ def run(args: argparse.Namespace) -> int:
     print(table(("", "name", "type", " min", " mean", " max"), rows))
     print(f"\ncompiled in {built:.2f} s, second run {milliseconds(seconds)} ms on {model.threads} thread(s)")
     if args.output:
-        with open(args.output, "wb") as file:
-            np.savez(file, allow_pickle=True, **{k: np.asarray(v) for k, v in results.items()})
+        _write(args.output, results)
         print(f"outputs written to {args.output}")
     return 0
+
+
+def _write(path: str, results: Mapping[str, object]) -> None:
+    """An ``.npz`` with the comment that says whose it is."""
+    with replacing(path, OUTPUTS) as f, zipfile.ZipFile(f, "w") as archive:
+        archive.comment = _COMMENT
+        for name, value in results.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(value), allow_pickle=True)
+
+
+def _is_ours(f: IO[bytes]) -> bool:
+    try:
+        with zipfile.ZipFile(f) as archive:
+            return archive.comment == _COMMENT
+    except zipfile.BadZipFile:
+        return False
+
+
+OUTPUTS = Kind("outputs that tilewright run wrote", _is_ours)
 
 
 def _type(x: object) -> str:

@@ -1,7 +1,8 @@
 """Room ``core``: the small leaf that every other room stands on.
 
 Takes: nothing from other rooms.
-Gives: element types, integer expressions with their bounds, errors, the target, the call plan, configuration.
+Gives: element types, integer expressions with their bounds, errors, the target, the call plan, configuration, files
+that are written whole.
 May import: the standard library, numpy, ml_dtypes.
 Never: an IR, LLVM, ONNX, a clock or a random number.
 """

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tilewright.core.errors import InputError, VerifyError
+from tilewright.core.files import TEXT, marked, write_file
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, walk_graphs
 from tilewright.graph_ir.names import NameSupply
@@ -178,7 +179,7 @@ class Dump:
 
     def after(self, step: int, pass_: Pass, graph: Graph, log: PassLog) -> None:
         name = re.sub(r"[^\w.-]", "_", pass_.name)
-        (self.directory / f"{step:02d}_{name}.txt").write_text(print_graph(graph))
+        write_file(self.directory / f"{step:02d}_{name}.txt", TEXT, marked(print_graph(graph)))
 
 
 @dataclass(frozen=True, slots=True)

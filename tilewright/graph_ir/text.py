@@ -14,7 +14,8 @@ Grammar::
     attr    ::= INT | FLOAT | STRING | @DTYPE | [attr, ...] | none | const type = array | graph ...
 
 A name that is not letters, digits and ``_ . / : -`` is quoted as in JSON; an absent input or output is ``""``.
-An operator outside the default domain is written ``domain::OP``.
+An operator outside the default domain is written ``domain::OP``. Lines before the graph that start with ``#`` are
+comments.
 """
 
 from __future__ import annotations
@@ -152,6 +153,7 @@ def _attr(v: Attribute, pad: str) -> str:
 def parse_graph(text: str, constants: Mapping[str, Constant] | None = None) -> Graph:
     """Read the text form back. ``constants``: digest -> constant (see :func:`constants_of`). Raises ParseError."""
     reader = _Reader(text, constants or {})
+    reader.skip_comments()
     graph = reader.graph({})
     reader.skip()
     if reader.at < len(text):
@@ -187,6 +189,11 @@ class _Reader:
     def skip(self) -> None:
         while self.at < len(self.text) and self.text[self.at].isspace():
             self.at += 1
+
+    def skip_comments(self) -> None:
+        while self.peek("#"):
+            end = self.text.find("\n", self.at)
+            self.at = len(self.text) if end < 0 else end
 
     def peek(self, token: str) -> bool:
         self.skip()

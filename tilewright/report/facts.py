@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tilewright.autotune.rank_correlation import rank_correlation
-from tilewright.report.rows import Machine, Row
+from tilewright.autotune.records import Machine
+from tilewright.report.rows import Row
 
 _LONGEST_PAUSE = 60.0
 _BATCH = 8
@@ -70,7 +71,7 @@ def costs(rows: Sequence[Row]) -> dict[int, float]:
 
 
 def task_facts(rows: Sequence[Row], default: str | None, cost: dict[int, float]) -> TaskFacts:
-    """The facts of one task. ``default``: key of the default's candidate; None: the one measured first."""
+    """The facts of one task. ``default``: key of the default's candidate; None: the log does not have it."""
     ordered = sorted(rows, key=lambda r: (r.time, r.place))
     latest = {r.candidate: r for r in ordered}
     wrong = {r.candidate for r in ordered if r.failure == "wrong_result"}
@@ -87,13 +88,13 @@ def task_facts(rows: Sequence[Row], default: str | None, cost: dict[int, float])
         best = min(best, seconds)
         points.append(Point(len(points) + 1, spent, seconds, best, r))
     usable = [r for key, r in latest.items() if r.seconds is not None and key not in wrong]
-    key = ordered[0].candidate if default is None else default
     weights = [r.weight for r in ordered if r.weight is not None]
     failed = Counter(r.failure for r in latest.values() if r.failure is not None)
     return TaskFacts(
         ordered[0].workload, ordered[0].machine, ordered[-1].task or ordered[0].workload[:12],
         weights[-1] if weights else None, tuple(points),
-        min(usable, key=lambda r: (r.seconds or 0.0, r.time, r.candidate), default=None), latest.get(key),
+        min(usable, key=lambda r: (r.seconds or 0.0, r.time, r.candidate), default=None),
+        None if default is None else latest.get(default),
         dict(sorted(failed.items())), _correlations(points), len(ordered), spent,
     )  # fmt: skip
 

@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
-from tilewright.autotune.records import Verdict
+from tilewright.autotune.pruning import recorded_default
+from tilewright.autotune.records import Machine, Verdict, machine_of
 from tilewright.autotune.space import Candidate
+from tilewright.core.files import begins_with
 from tilewright.core.target import Target
 from tilewright.report.charts import Work
 from tilewright.report.facts import TaskFacts, costs, task_facts, total_speedup, weights_of
-from tilewright.report.rows import Log, Machine, Row, machine_of, read_log
+from tilewright.report.rows import Log, Row, read_log
 from tilewright.report.schedules import default_candidate, schedules_of
 from tilewright.report.sections import cost_model, failures, gains, one_task, roof
 from tilewright.report.style import STYLE
@@ -21,6 +23,10 @@ from tilewright.report.words import DASH, count, duration
 from tilewright.runtime.profile import Peaks
 
 MeasurePeaks = Callable[[int], Peaks]
+
+_BEGIN = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Tuning report: '
+PAGE = begins_with("a report page", _BEGIN.encode())
+"""What :func:`report` makes, as a file."""
 
 
 def report(path: str | Path, here: Target | None = None, measure_peaks: MeasurePeaks | None = None) -> str:
@@ -37,7 +43,8 @@ def report(path: str | Path, here: Target | None = None, measure_peaks: MeasureP
     for rows in groups.values():
         default = default_candidate(log.record(rows[0]))
         known = default is not None and any(r.candidate == default.key for r in rows)
-        found.append((task_facts(rows, default.key if known and default is not None else None, cost), default))
+        key = default.key if known and default is not None else recorded_default(rows)
+        found.append((task_facts(rows, key, cost), default))
     weights = weights_of([t for t, _ in found])
     order = sorted(range(len(found)), key=lambda i: (-weights[i], found[i][0].name, found[i][0].workload))
     tasks = [found[i][0] for i in order]
@@ -64,9 +71,8 @@ def report(path: str | Path, here: Target | None = None, measure_peaks: MeasureP
             for n, (t, s) in enumerate(zip(tasks, schedules, strict=True))
         ),
     ]
-    title = escape(f"Tuning report: {log.path.name}")
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f"{_BEGIN}{escape(log.path.name)}</title>"
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<style>{STYLE}</style></head>\n<body>\n" + "\n".join(x for x in body if x) + "\n</body></html>\n"
     )

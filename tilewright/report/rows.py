@@ -10,20 +10,18 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
-from tilewright.autotune.database import JSONDatabase
-from tilewright.autotune.records import Record, RecordWarning, Verdict, from_line, isa_class
+from tilewright.autotune.database import open_database
+from tilewright.autotune.reading import LineReader
+from tilewright.autotune.records import Machine, Record, RecordWarning, Verdict, machine_of
 from tilewright.core.errors import InputError, ParseError
-from tilewright.core.target import Target
-
-Machine: TypeAlias = tuple[str, str, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """A measurement. ``seconds`` None: it failed. ``predicted``: the cost model's score before it was measured.
-    ``batch``: trials of its task before the batch that it was proposed in. ``place``: of its line in the file."""
+    ``batch``: trials of its task before the batch that it was proposed in. ``place``: of its line in the file.
+    ``is_default``: the log says that it is of the default schedule."""
 
     workload: str
     machine: Machine
@@ -37,6 +35,12 @@ class Row:
     weight: float | None
     task: str
     place: int
+    is_default: bool = False
+
+    @property
+    def is_of_first_batch(self) -> bool:
+        """True unless others of its task were measured in an earlier batch."""
+        return not self.batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class Log:
         with self.path.open("rb") as f:
             f.seek(row.place)
             try:
-                line = from_line(f.readline().decode(errors="replace"))
+                line = LineReader().read(f.readline().decode(errors="replace"))
             except ParseError:
                 line = None
         if not isinstance(line, Record) or line.candidate != row.candidate:
@@ -65,29 +69,24 @@ class Log:
 
 def read_log(path: str | Path) -> Log:
     """The log at ``path`` (or ``tuning.jsonl`` in that directory). Raises InputError if it has no measurement."""
-    found = JSONDatabase(path).path
-    if not found.is_file():
-        raise InputError(f"{path}: expected a tuning log, found no such file")
+    found = open_database(path).path
+    reader = LineReader()
     rows: list[Row] = []
     verdicts: list[Verdict] = []
     versions: dict[str, str] = {}
     tuners: dict[str, None] = {}
-    texts: dict[str, str] = {}
     skipped = 0
     latest = -1.0
 
-    def kept(text: str) -> str:
-        return texts.setdefault(text, text)
-
     for place, raw in _lines(found):
         try:
-            line = from_line(raw.decode(errors="replace"))
+            line = reader.read(raw.decode(errors="replace"))
         except ParseError:
             line = None
         if isinstance(line, Verdict):
             verdicts.append(line)
         elif isinstance(line, Record):
-            rows.append(_row(line, place, kept(line.workload.hash), kept(line.task)))
+            rows.append(_row(line, place))
             tuners[line.tuner] = None
             if line.time >= latest:
                 latest, versions = line.time, dict(line.versions)
@@ -100,11 +99,6 @@ def read_log(path: str | Path) -> Log:
     return Log(found, tuple(rows), tuple(verdicts), versions, tuple(t for t in tuners if t), skipped)
 
 
-def machine_of(t: Target) -> Machine:
-    """What makes two machines the same for a record."""
-    return (isa_class(t), t.cpu, t.threads, t.l1_bytes, t.l2_bytes, t.l3_bytes)
-
-
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     place = 0
     with path.open("rb") as f:
@@ -114,13 +108,13 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
             place += len(raw)
 
 
-def _row(r: Record, place: int, workload: str, task: str) -> Row:
+def _row(r: Record, place: int) -> Row:
     extra = r.extra
     batch = extra.get("batch")
     return Row(
-        workload, machine_of(r.target), r.candidate, r.seconds, None if r.failure is None else str(r.failure), r.time,
+        r.workload.hash, machine_of(r.target), r.candidate, r.seconds, r.failure, r.time,
         (r.compile_seconds or 0.0) + sum(r.samples), _number(extra.get("predicted")),
-        batch if isinstance(batch, int) else None, _number(extra.get("weight")), task, place,
+        batch if isinstance(batch, int) else None, _number(extra.get("weight")), r.task, place, r.is_default,
     )  # fmt: skip
 
 

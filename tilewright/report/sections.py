@@ -118,8 +118,10 @@ def one_task(number: int, t: TaskFacts, s: Schedules, machine: str) -> str:
     """Curves, decisions, traces and loop nests of one task."""
     if t.best is None:
         head = f"{escape(t.name)} has no candidate that works"
+    elif t.default is None:
+        head = f"{escape(t.name)} takes {short_time(t.best.seconds or 0.0)}; the log has no time of its default"
     elif t.speedup is None:
-        head = f"{escape(t.name)} takes {short_time(t.best.seconds or 0.0)}"
+        head = f"{escape(t.name)} takes {short_time(t.best.seconds or 0.0)}; its default failed"
     elif t.default is not None and t.default.candidate == t.best.candidate:
         head = f"{escape(t.name)} takes {short_time(t.best.seconds or 0.0)}; nothing is faster than its default"
     else:

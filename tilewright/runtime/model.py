@@ -11,6 +11,7 @@ from typing import overload
 import numpy as np
 
 from tilewright.core.errors import BroadcastError, InputError, ResourceError, TilewrightError
+from tilewright.core.files import TEXT, marked, require_replaceable, write_file
 from tilewright.core.plan import KernelStep, Plan, Segment, segments
 from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage
 from tilewright.runtime.executor import Executor, PlanCode
@@ -201,14 +202,15 @@ class CompiledModel:
     def dump(self, directory: str | Path) -> list[Path]:
         """Write every stage of the build as text files into ``directory``; returns their paths.
 
-        Those of the version for sizes that broadcast go into ``broadcasts`` in it, if it is built.
+        Those of the version for sizes that broadcast go into ``broadcasts`` in it, if it is built. Raises InputError, and
+        writes none, if one of them would replace a file that is not from a dump.
         """
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
-        out = []
-        for name, text in self._info.stages.items():
-            path = folder / name
-            path.write_text(text(), encoding="utf-8")
-            out.append(path)
+        paths = {folder / name: text for name, text in self._info.stages.items()}
+        for path in paths:
+            require_replaceable(path, TEXT)
+        for path, text in paths.items():
+            write_file(path, TEXT, marked(text(), ";" if path.suffix == ".ll" else "#"))
         general = self._general.model
-        return out if general is None else [*out, *general.dump(folder / "broadcasts")]
+        return list(paths) if general is None else [*paths, *general.dump(folder / "broadcasts")]

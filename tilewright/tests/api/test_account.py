@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright
+from tilewright.core.files import MARK
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
 from tilewright.tensor_ir.text import parse_func, print_func
 from tilewright.tests.api.models import convolution, perceptron
@@ -42,7 +43,9 @@ def test_explain(model: tilewright.CompiledModel) -> None:
 def test_dump(tmp_path: Path) -> None:
     model = tilewright.compile(perceptron())
     paths = model.dump(tmp_path / "stages")
-    texts = {p.name: p.read_text() for p in paths}
+    lines = {p.name: p.read_text().splitlines(keepends=True) for p in paths}
+    assert {x[0][2:] for x in lines.values()} == {f"{MARK}\n"}
+    texts = {name: "".join(x[1:]) for name, x in lines.items()}
     assert sorted(texts) == sorted(p.name for p in (tmp_path / "stages").iterdir())
     graph = tilewright.compile(perceptron(), stop_after="passes")
     assert print_graph(parse_graph(texts["2_passes.txt"], constants_of(graph))) == texts["2_passes.txt"]

@@ -14,7 +14,8 @@ from tilewright.algorithms import find_options, other_algorithms, recorded_algor
 from tilewright.autotune.database import JSONDatabase, MemoryDatabase
 from tilewright.autotune.measure import TableMeasurer
 from tilewright.autotune.outcome import Ok
-from tilewright.autotune.records import Choice, Verdict, from_line, make_record, to_line
+from tilewright.autotune.reading import from_line
+from tilewright.autotune.records import Choice, Verdict, make_record, to_line
 from tilewright.autotune.space import Space
 from tilewright.autotune.task import Task
 from tilewright.autotune.workload import canonical, workload_of

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tilewright.autotune.database import JSONDatabase
 from tilewright.autotune.lookup import look_up
-from tilewright.autotune.records import Record, Verdict, from_line, to_line
+from tilewright.autotune.reading import from_line
+from tilewright.autotune.records import Record, Verdict, to_line
 from tilewright.autotune.workload import workload_of
 from tilewright.runtime.coverage import Status
 from tilewright.tests.autotune.log_helper import HERE, dense

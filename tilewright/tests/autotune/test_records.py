@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tilewright.autotune.outcome import Failed, FailureKind, Ok
-from tilewright.autotune.records import from_line, isa_class, make_record, outcome_of, target_differences, to_line
+from tilewright.autotune.reading import from_line
+from tilewright.autotune.records import isa_class, make_record, outcome_of, target_differences, to_line
 from tilewright.autotune.space import Space
 from tilewright.autotune.task import Task
 from tilewright.core.errors import ParseError
@@ -90,8 +91,8 @@ def test_outcomes() -> None:
     [
         ("{", "not JSON"),
         ("[]", "expected an object with an integer 'schema'"),
-        ('{"schema": 1}', "missing or malformed field: KeyError"),
-        ('{"schema": 1, "kind": "verdict"}', "missing or malformed field: KeyError"),
+        ('{"schema": 1}', "missing or malformed field: 'trace' is missing"),
+        ('{"schema": 1, "kind": "verdict"}', "missing or malformed field: 'workload' is missing"),
     ],
 )
 def test_malformed_lines(text: str, message: str) -> None:

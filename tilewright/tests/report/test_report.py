@@ -179,7 +179,7 @@ def _row(candidate: str, seconds: float | None, time: float, failure: str | None
 def test_the_latest_measurement_counts_and_wrong_never() -> None:
     rows = [_row("a", 4.0, 1), _row("b", 1.0, 2), _row("c", 2.0, 3), _row("b", 3.0, 4), _row("d", 0.1, 5)]
     rows.append(_row("d", None, 6, "wrong_result"))
-    t = task_facts(rows, None, costs(rows))
+    t = task_facts(rows, "a", costs(rows))
     assert [p.best for p in t.points] == [4.0, 3.0, 2.0, 2.0]
     assert t.best is not None
     assert t.best.candidate == "c"
