@@ -99,7 +99,8 @@ def compile(  # noqa: A001
     for what the machine allows. ``disabled_pass``/``enabled_pass``: names of passes or rules. ``cache``: use the object
     cache on disk. ``progress``: None shows it on a terminal when the build takes longer than a second.
 
-    ``database``: a tuning database, or paths of logs (default: that of the ``with database:`` block around the call).
+    ``database``: a tuning database, or paths of logs, which must exist (default: that of the ``with database:`` block
+    around the call).
     ``policy``: ``exact`` uses only records of this machine, ``compatible`` those of similar CPUs too, ``any`` those of
     other sizes too. ``near_misses``: ``measure`` times them against the default schedule and uses the faster,
     ``replay`` uses them, ``ignore`` does not. ``require_tuned``: the least share of run time in kernels with a record
@@ -118,6 +119,7 @@ def compile(  # noqa: A001
         raise InputError(f"broadcasting: expected {', '.join(get_args(Broadcasting))}, got {broadcasting!r}")
     clock = _Clock()
     chosen = _with_threads(parse_target(target), threads)
+    records = None if stop_after in ("import", "passes", "lower") else database_of_build(database)
     with Progress(progress) as bar, paused_collector():
         bar.say("import")
         graph = model if isinstance(model, Graph) else from_onnx(model, input_shapes, is_taken)
@@ -140,7 +142,6 @@ def compile(  # noqa: A001
         clock.lap("lower and pack")
         if stop_after == "lower":
             return lowered
-        records = database_of_build(database)
         network, followed = None, ""
         if records is not None:
             bar.say("tuning records")

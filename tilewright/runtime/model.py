@@ -202,8 +202,8 @@ class CompiledModel:
     def dump(self, directory: str | Path) -> list[Path]:
         """Write every stage of the build as text files into ``directory``; returns their paths.
 
-        Those of the version for sizes that broadcast go into ``broadcasts`` in it, if it is built. Raises InputError, and
-        writes none, if one of them would replace a file that is not from a dump.
+        Those of the version for sizes that broadcast go into ``broadcasts`` in it, if it is built. Raises
+        InputError, and writes none, if one of them would replace a file that is not from a dump.
         """
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
