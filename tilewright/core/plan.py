@@ -104,7 +104,8 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Slots, steps and symbol bindings. ``captures``: slots of the enclosing plan that this body reads by name.
+    """Slots, steps and symbol bindings. ``captures``: slots of the enclosing plan that this body reads by name;
+    ``symbols``: symbols of it that this body needs and does not bind.
 
     ``bindings`` are applied as soon as their slot exists: first those of inputs, then after each step. ``assumptions``:
     what the plan's own steps take for granted of sizes, checked as soon as the symbols are bound. ``broadcasts``: sizes
@@ -121,6 +122,7 @@ class Plan:
     captures: tuple[str, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
     broadcasts: bool = False
+    symbols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,21 @@ def segments(plan: Plan) -> tuple[Segment | int, ...]:
     if start < len(plan.steps):
         out.append(Segment(start, len(plan.steps)))
     return tuple(out)
+
+
+def needed_symbols(plan: Plan) -> set[str]:
+    """Symbols that a run needs: in sizes of kernels and of storage, and in bodies."""
+    exprs = [d for s in plan.slots.values() if s.kind in ("temp", "output") for d in s.shape or ()]
+    needed: set[str] = set()
+    for step in plan.steps:
+        if isinstance(step, KernelStep):
+            exprs += step.dims
+        elif isinstance(step, ControlStep):
+            needed.update(*(body.symbols for body in step.bodies))
+        else:
+            exprs += [d for shape in step.once or () for d in shape or ()]
+            exprs += [d for o in step.outputs if o and step.once for d in plan.slots[o].shape or ()]
+    return needed.union(*(d.free_vars() for d in exprs))
 
 
 def root_slot(plan: Plan, name: str) -> str:

@@ -19,9 +19,11 @@ from typing import TypeAlias
 
 from tilewright.core.intbounds import is_nonneg
 from tilewright.graph_ir.early_sizes import early_sizes, is_sized
-from tilewright.graph_ir.ir import Graph, Node, Shape, TensorType, node_reads
+from tilewright.graph_ir.ir import Graph, Node, Shape, TensorType, Value, node_reads, walk_graphs
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.run_time_sizes import new_symbols
+from tilewright.graph_ir.symbols import symbols_in, value_symbols
 from tilewright.graph_ir.window_pairs import HALO, halo_between
 
 SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
@@ -133,22 +135,38 @@ def group_with_reasons(
     return fuser.groups(), tuple(dict.fromkeys(fuser.refusals))
 
 
-def shape_only_nodes(graph: Graph) -> frozenset[str]:
-    """Names of nodes that no kernel needs: all their readers take known elements (see SHAPE_OPERANDS)."""
+def shape_only_nodes(graph: Graph, is_native: IsNative | None = None) -> frozenset[str]:
+    """Names of nodes that nothing reads: all their readers are kernels that take known elements (see SHAPE_OPERANDS).
+
+    A node whose sizes only running it tells is needed where those sizes are.
+    """
     needed: set[str] = set(graph.outputs)
+    sizes: set[str] = set()
     skipped: set[str] = set()
     for n in reversed(graph.nodes):
-        if not any(o in needed for o in n.outputs):
+        if not any(o in needed for o in n.outputs) and sizes.isdisjoint(_symbols_made(n, graph.values)):
             skipped.add(n.name)
             continue
+        for name in (*n.inputs, *n.outputs):
+            if name in graph.values:
+                sizes |= value_symbols(graph.values[name])
         by_value = SHAPE_OPERANDS.get(n.op, ()) if not n.domain and not is_sized(n, graph.values) else ()
+        if by_value and kind_in(graph, n, is_native) is PatternKind.HOST:
+            by_value = ()
         for k, i in enumerate(n.inputs):
             v = graph.values.get(i)
             if i and not (k in by_value and v is not None and v.data is not None):
                 needed.add(i)
         for _, g in n.subgraphs():
             needed.update(node_reads_of(g))
+            sizes |= {s for inner in walk_graphs(g) for s in symbols_in(inner.values)}
     return frozenset(skipped)
+
+
+def _symbols_made(node: Node, values: Mapping[str, Value]) -> set[str]:
+    if not any(o in values and value_symbols(values[o]) for o in node.outputs):
+        return set()
+    return new_symbols(node, values)
 
 
 def node_reads_of(graph: Graph) -> set[str]:
@@ -168,7 +186,7 @@ class _Fuser:
         self.limits = limits
         early = early_sizes(graph)
         self.early = early.sized
-        skipped = shape_only_nodes(graph) | set(early.nodes)
+        skipped = shape_only_nodes(graph, is_native) | set(early.nodes)
         self.nodes = [n for n in graph.nodes if n.name not in skipped]
         self.kinds = [kind_in(graph, n, is_native) for n in self.nodes]
         self.place = {o: k for k, n in enumerate(self.nodes) for o in n.outputs if o}

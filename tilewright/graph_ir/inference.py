@@ -22,8 +22,6 @@ from tilewright.graph_ir.ir import (
     Constant,
     Graph,
     Node,
-    OptionalType,
-    SequenceType,
     TensorType,
     Type,
     Value,
@@ -32,6 +30,7 @@ from tilewright.graph_ir.ir import (
 from tilewright.graph_ir.names import NameSupply
 from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, FreshSymbols, InferContext, Inferred, UnknownRank
+from tilewright.graph_ir.symbols import symbols_in, type_symbols
 
 _EXACT_IN_FLOAT32 = 1 << 24
 
@@ -57,14 +56,8 @@ def infer_node(
 ) -> tuple[Value, ...]:
     """Values of one node's outputs from its inputs'. Fresh symbols are from ``symbols``, or avoid the inputs'."""
     if symbols is None:
-        symbols = FreshSymbols({s for v in values.values() for s in _symbols_of(v.type)})
+        symbols = FreshSymbols(symbols_in(values))
     return _infer_node(node, values, constants, _Run(symbols)).outputs
-
-
-def symbols_in(values: Mapping[str, Value]) -> set[str]:
-    """Every dim symbol that the types and elements of ``values`` mention."""
-    found = {s for v in values.values() for s in _symbols_of(v.type)}
-    return found | {s for v in values.values() for d in v.data or () for s in d.free_vars()}
 
 
 def constant_value(name: str, array: np.ndarray) -> Value:
@@ -87,20 +80,12 @@ def _elements(array: np.ndarray) -> Data | None:
     return None
 
 
-def _symbols_of(t: Type | None) -> set[str]:
-    if isinstance(t, TensorType):
-        return {s for d in t.shape or () for s in d.free_vars()}
-    if isinstance(t, (SequenceType, OptionalType)):
-        return _symbols_of(t.element)
-    return set()
-
-
 def _symbols_in_use(graph: Graph) -> set[str]:
     found: set[str] = set()
     for g in walk_graphs(graph):
         for name in g.inputs:
             if g is graph and name in g.values:
-                found |= _symbols_of(g.values[name].type)
+                found |= type_symbols(g.values[name].type)
     return found
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError, VerifyError
+from tilewright.core.intexpr import product
 from tilewright.graph_ir.inference import infer_node
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Type, Value, walk_graphs
 from tilewright.graph_ir.kinds import PatternKind
@@ -167,10 +168,8 @@ def _check_sizes(graph: Graph) -> None:
             if any(d.is_const and d.const < 0 for d in shape or ()):
                 _fail(10, f"value '{name}'", f"expected sizes >= 0, got {v.type}")
             if v.data is not None:
-                count = 1
-                for d in shape or ():
-                    count *= d.value() or 0
-                if shape is None or any(not d.is_const for d in shape) or count != len(v.data):
+                count = None if shape is None else product(shape).value()
+                if count != len(v.data):
                     _fail(10, f"value '{name}'", f"expected {v.type} to have {len(v.data)} elements, got {count}")
 
 

@@ -26,7 +26,7 @@ def lower_tile(c: LowerContext) -> tuple[Tensor, ...]:
     def body(*index: IntExpr) -> Val:
         own = []
         for i, extent, whole in zip(index, x.shape, out.shape, strict=True):
-            own.append(const(0) if extent == 1 else i if extent == whole else i % extent)
+            own.append(const(0) if extent == 1 else i if extent in (whole, 0) else i % extent)
         return x[tuple(own)]
 
     return (compute(c.name("tile"), out.shape, body, axis_names=axis_names(len(out.shape))),)

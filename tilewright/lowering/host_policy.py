@@ -40,9 +40,15 @@ class HostPolicy:
     def __init__(self, graph: Graph, target: Target) -> None:
         self._graph, self._target = graph, target
         self._reasons: dict[str, str] = {}
+        self._native: dict[str, bool] = {}
 
     def is_native(self, node: Node) -> bool:
         """True if native code takes the node. Raises UnsupportedError where the host may not stand in."""
+        if node.name not in self._native:
+            self._native[node.name] = self._decide(node)
+        return self._native[node.name]
+
+    def _decide(self, node: Node) -> bool:
         refusal = self._new_sizes(node)
         if refusal is None and node_kind(node) is not PatternKind.VIEW:  # a view needs no code
             refusal = native_refusal(self._graph, node, self._target)

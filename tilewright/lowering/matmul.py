@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 
@@ -99,7 +100,7 @@ def _shared_b(
         panels = (ceildiv(n, width), k, width)
 
         def transform(w: np.ndarray) -> np.ndarray:
-            return pack_columns(w.reshape(w.shape[0], -1), width, dtype.numpy)
+            return pack_columns(w.reshape(w.shape[0], prod(w.shape[1:])), width, dtype.numpy)
 
         packed = ctx.packed(1, transform, panels, f"panels_{width}", dtype)
     else:

@@ -18,7 +18,18 @@ from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
 from tilewright.core.intexpr import IntExpr, as_var, const, var
 from tilewright.core.pages import Pool, release_pages, trim_heap
-from tilewright.core.plan import SIZES_DOMAIN, Binding, ControlStep, HostStep, KernelStep, Plan, Slot, SlotKind, Step
+from tilewright.core.plan import (
+    SIZES_DOMAIN,
+    Binding,
+    ControlStep,
+    HostStep,
+    KernelStep,
+    Plan,
+    Slot,
+    SlotKind,
+    Step,
+    needed_symbols,
+)
 from tilewright.core.target import Target
 from tilewright.graph_ir.early_sizes import ONLY_SHAPES, contents, early_sizes
 from tilewright.graph_ir.fusion import FusionRefusal, Group, group_with_reasons
@@ -26,6 +37,7 @@ from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, cap
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, slice_places
+from tilewright.graph_ir.symbols import symbols_in
 from tilewright.lowering.flops import func_bytes, func_flops
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.host_policy import HostPolicy
@@ -161,10 +173,12 @@ class _PlanBuilder:
                 self._lower_control(group.nodes[0])
             else:
                 self._lower_kernel(group, defined_by_view)
-        return Plan(
+        plan = Plan(
             graph.name, graph.inputs, graph.outputs, self.slots, tuple(self.steps), self.constants,
             tuple(self._bindings()), self.captures, graph.assumptions, graph.broadcasts,
         )  # fmt: skip
+        missing = needed_symbols(plan) - {b.symbol for b in plan.bindings}
+        return dataclasses.replace(plan, symbols=tuple(sorted(missing & symbols_in(self.outer))))
 
     def _place_in_larger(self, groups: Sequence[Group], storage: Mapping[str, str]) -> tuple[Group, ...]:
         """The groups that remain when values that can lie inside others do."""
@@ -300,7 +314,8 @@ class _PlanBuilder:
         graphs = dict(node.subgraphs())
         for key in order:
             body = graphs[key]
-            builder = _PlanBuilder(body, self.target, self.kernels, self.packed, self.values, self.on_group)
+            around = {**self.outer, **self.values}
+            builder = _PlanBuilder(body, self.target, self.kernels, self.packed, around, self.on_group)
             bodies.append(builder.build())
             for name in captured(body):
                 self._use(name)
@@ -412,10 +427,15 @@ def _plain_attrs(node: Node) -> tuple[tuple[str, Any], ...]:
 
 def require_bound(plan: Plan) -> None:
     """Raise InternalError when a kernel needs a symbol that nothing binds."""
-    bound = {b.symbol for b in plan.bindings}
+    bound = {b.symbol for b in plan.bindings}.union(plan.symbols)
     for step in plan.steps:
         if isinstance(step, KernelStep):
             missing = {v for d in step.dims for v in d.free_vars()} - bound
             if missing:
                 nodes = ", ".join(step.nodes)
                 raise InternalError(f"kernel {step.kernel} ({nodes}): unbound symbols {sorted(missing)}")
+        elif isinstance(step, ControlStep):
+            for body in step.bodies:
+                if not bound.issuperset(body.symbols):
+                    raise InternalError(f"node {step.node!r}: unbound symbols {sorted({*body.symbols} - bound)}")
+                require_bound(body)

@@ -15,7 +15,17 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import UnsupportedError
 from tilewright.core.plan import SIZES_DOMAIN
-from tilewright.reference import broadcasting, elementwise, matrix, recurrent, reduction, resize, sequences, windows
+from tilewright.reference import (
+    broadcasting,
+    elementwise,
+    matrix,
+    recurrent,
+    reduction,
+    resize,
+    selection,
+    sequences,
+    windows,
+)
 from tilewright.reference.onnx_ops import evaluate_onnx
 from tilewright.reference.sizes import result_sizes
 
@@ -28,6 +38,7 @@ OWN: Mapping[str, Definition] = {
     **elementwise.DEFINITIONS,
     **broadcasting.DEFINITIONS,
     **resize.DEFINITIONS,
+    **selection.DEFINITIONS,
     **sequences.DEFINITIONS,
     **recurrent.DEFINITIONS,
     **reduction.DEFINITIONS,

@@ -51,6 +51,25 @@ def _length(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [np.array(len(inputs[0]), np.int64)]
 
 
+def _split(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    """Pieces of one size (the last may be smaller), of given sizes, or one element each; none of nothing."""
+    x = np.asarray(inputs[0])
+    axis = attrs.get("axis", 0) % x.ndim
+    length = x.shape[axis]
+    if not _given(inputs, 1):
+        parts = [np.take(x, [i], axis) for i in range(length)]
+        return [parts if attrs.get("keepdims", 1) else [p.squeeze(axis) for p in parts]]
+    sizes = np.asarray(inputs[1])
+    if sizes.ndim == 0:
+        size = int(sizes)
+        if size < 1:
+            raise ValueError(f"expected pieces of at least one element, got {size}")
+        return [[np.take(x, range(at, min(at + size, length)), axis) for at in range(0, length, size)]]
+    if int(sizes.sum()) != length or (sizes < 0).any():
+        raise ValueError(f"expected sizes that add up to {length}, got {sizes.tolist()}")
+    return [np.split(x, np.cumsum(sizes)[:-1], axis)]
+
+
 def _optional(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [inputs[0] if _given(inputs, 0) else None]
 
@@ -72,6 +91,7 @@ DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] =
     "SequenceInsert": _insert,
     "SequenceErase": _erase,
     "SequenceLength": _length,
+    "SplitToSequence": _split,
     "Optional": _optional,
     "OptionalGetElement": _get_element,
     "OptionalHasElement": _has_element,

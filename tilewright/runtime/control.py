@@ -86,7 +86,7 @@ def _run_scan(step: ControlStep, inputs: Sequence[object], captures: Sequence[ob
     scans: list[list[object]] = [[] for _ in range(n_out)]
     for t in range(length):
         slices = [
-            np.ascontiguousarray(np.take(x, length - 1 - t if d else t, axis=a))
+            np.asarray(np.take(x, length - 1 - t if d else t, axis=a), order="C")
             for x, a, d in zip(xs, in_axes, in_dirs, strict=True)
         ]
         out = _own(body.run([*state, *slices, *captures]))

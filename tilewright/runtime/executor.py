@@ -106,7 +106,7 @@ class Executor:
         self._lives = lifetimes(plan)
         self._conflicts = conflicts(self._lives)
         self._sizes = {name: size_of(plan.slots[name]) for name in self._lives if plan.slots[name].shape is not None}
-        self._constants = {n: np.ascontiguousarray(a) for n, a in plan.constants.items()}
+        self._constants = {n: np.asarray(a, order="C") for n, a in plan.constants.items()}
         self._constant_addresses = {n: address(a) for n, a in self._constants.items()}
         self._layouts: OrderedDict[tuple[int, ...], _Layout] = OrderedDict()
         self._arena = aligned_empty(0)
@@ -296,7 +296,12 @@ class Executor:
             raise InputError(unfit)
 
     def symbols(self, inputs: Sequence[object]) -> dict[str, int]:
-        """The symbols that the inputs alone determine."""
+        """The symbols that the inputs alone determine, and those that a body takes from the plan around it."""
+        if self.plan.symbols:
+            return {s: self.around[s] for s in self.plan.symbols} | self._own_symbols(inputs)
+        return self._own_symbols(inputs)
+
+    def _own_symbols(self, inputs: Sequence[object]) -> dict[str, int]:
         if not self._input_bindings:
             return {}
         if self._sized is None:

@@ -31,12 +31,15 @@ def _size(_: Mapping[str, Any], inputs: Sequence[object]) -> list[object]:
 
 
 def _non_zero(_: Mapping[str, Any], inputs: Sequence[object]) -> list[object]:
-    return [np.array(np.nonzero(np.asarray(inputs[0])), np.int64)]
+    x = np.asarray(inputs[0])
+    return [np.array(np.nonzero(np.atleast_1d(x)), np.int64)[: x.ndim]]  # of a scalar, places have no coordinate
 
 
 def _compress(attrs: Mapping[str, Any], inputs: Sequence[object]) -> list[object]:
     x, condition = (np.asarray(i) for i in inputs)
-    return [np.compress(condition, x, attrs.get("axis"))]
+    axis = attrs.get("axis")
+    size = x.size if axis is None else x.shape[axis]
+    return [np.compress(condition[:size], x, axis)]
 
 
 QUICK: Mapping[str, Callable[[Mapping[str, Any], Sequence[object]], list[object]]] = {

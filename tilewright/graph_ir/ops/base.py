@@ -22,7 +22,7 @@ from tilewright.core import dtypes
 from tilewright.core.assumptions import Assumption, Ones
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError
-from tilewright.core.intexpr import IntExpr, const, var
+from tilewright.core.intexpr import IntExpr, const, product, var
 from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, Shape, TensorType, Type, Value
 from tilewright.graph_ir.kinds import PatternKind
 
@@ -47,13 +47,8 @@ def tensor(dtype: DType, shape: Sequence[IntExpr | int] | None, data: Sequence[I
     if shape is None:
         return Inferred(TensorType(dtype, None))
     dims = tuple(const(d) if isinstance(d, int) else d for d in shape)
-    if data is not None:
-        count: int | None = 1
-        for d in dims:
-            v = d.value()
-            count = None if v is None or count is None else count * v
-        if count != len(data) or len(data) > MAX_DATA:
-            data = None
+    if data is not None and (product(dims).value() != len(data) or len(data) > MAX_DATA):
+        data = None
     return Inferred(TensorType(dtype, dims), None if data is None else tuple(data))
 
 
@@ -86,12 +81,14 @@ class OpDef:
 class FreshSymbols:
     """Gives ``u0, u1, ...`` and skips names that the model itself uses. One per inference, so it is deterministic.
 
-    ``broadcasts``: see :class:`Graph`. ``assumed``: by the nodes so far of the graph that is being inferred.
+    ``made``: all that it gave. ``broadcasts``: see :class:`Graph`. ``assumed``: by the nodes so far of the graph that
+    is being inferred.
     """
 
     def __init__(self, taken: set[str], broadcasts: bool = False) -> None:
         self._taken = taken
         self._next = 0
+        self.made: list[str] = []
         self.broadcasts = broadcasts
         self.assumed: dict[Assumption, None] = {}
 
@@ -99,6 +96,7 @@ class FreshSymbols:
         while (name := f"u{self._next}") in self._taken:
             self._next += 1
         self._next += 1
+        self.made.append(name)
         return var(name)
 
 
@@ -198,13 +196,7 @@ class InferContext:
 
     def count(self, i: int) -> int | None:
         """Number of elements of input ``i`` if it is fixed."""
-        out = 1
-        for d in self.shape(i):
-            v = d.value()
-            if v is None:
-                return None
-            out *= v
-        return out
+        return product(self.shape(i)).value()
 
     # -- attributes ----------------------------------------------------------------------------------------------
     def int_attr(self, key: str, default: int = 0) -> int:
@@ -266,6 +258,14 @@ class InferContext:
     def fresh(self) -> IntExpr:
         """A new symbol for a size that only the run knows."""
         return self._symbols.fresh()
+
+    def made_count(self) -> int:
+        """How many symbols there are by now, for :meth:`made_since`."""
+        return len(self._symbols.made)
+
+    def made_since(self, count: int) -> frozenset[str]:
+        """The symbols made after the first ``count``, in subgraphs too."""
+        return frozenset(self._symbols.made[count:])
 
     def infer_subgraph(self, graph: Graph, inputs: Sequence[Type | None]) -> Graph:
         """The subgraph inferred with these input types, in the scope of this node."""

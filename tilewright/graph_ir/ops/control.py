@@ -1,11 +1,13 @@
 """If, Loop, Scan: the subgraphs are inferred in the scope of the node.
 
 A loop-carried value whose size changes from one iteration to the next gets a fresh symbol for that dim (inside the
-body and after the loop), which stands for another number in every iteration; a changing rank becomes unknown.
+body and after the loop), which stands for another number in every iteration; a changing rank becomes unknown. Symbols
+that inference makes inside a subgraph mean nothing outside: sizes with them get symbols of the graph around it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +17,7 @@ from tilewright.core.errors import ModelError
 from tilewright.core.intexpr import IntExpr, as_expr
 from tilewright.graph_ir.ir import Constant, Graph, OptionalType, SequenceType, TensorType, Type, Value
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table
+from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, OpDef, table
 from tilewright.graph_ir.ops.shapes import merge_dims
 
 _ROUNDS = 4
@@ -50,6 +52,7 @@ def _if(ctx: InferContext) -> tuple[Inferred, ...]:
     ctx.require(ctx.dtype(0) == dtypes.bool_, "a bool condition", ctx.dtype(0))
     decided = ctx.ints(0)
     branches: dict[str, Graph] = {}
+    before = ctx.made_count()
     keys = ("then_branch", "else_branch")
     if decided is None:
         branches = {key: ctx.infer_subgraph(ctx.graph_attr(key), ()) for key in keys}
@@ -65,14 +68,40 @@ def _if(ctx: InferContext) -> tuple[Inferred, ...]:
         f"{len(then.outputs)} and {len(other.outputs)}",
     )
     out = []
+    outside = _Outside(ctx, before)
     for a, b in zip(_values(then), _values(other), strict=True):
         if decided is not None:
             chosen = a if decided[0] else b
-            out.append(Inferred(chosen.type, chosen.data))
+            out.append(Inferred(outside.type(chosen.type), outside.data(chosen.data)))
             continue
         joined = join_types(ctx, a.type, b.type)
         out.append(Inferred(joined or a.type, a.data if a.data == b.data and a.type == b.type else None))
     return tuple(out)
+
+
+class _Outside:
+    """Sizes of a subgraph's results as the graph around it sees them: those that mention a symbol made inside (after
+    the first ``before`` symbols) get a symbol each."""
+
+    def __init__(self, ctx: InferContext, before: int) -> None:
+        self._ctx = ctx
+        self._inside = ctx.made_since(before)
+        self._sizes: dict[IntExpr, IntExpr] = {}
+
+    def size(self, d: IntExpr) -> IntExpr:
+        if self._inside.isdisjoint(d.free_vars()):
+            return d
+        if d not in self._sizes:
+            self._sizes[d] = self._ctx.fresh()
+        return self._sizes[d]
+
+    def type(self, t: Type) -> Type:
+        if isinstance(t, TensorType):
+            return TensorType(t.dtype, None if t.shape is None else tuple(map(self.size, t.shape)))
+        return dataclasses.replace(t, element=None if t.element is None else self.type(t.element))
+
+    def data(self, data: Data | None) -> Data | None:
+        return data if all(self._inside.isdisjoint(d.free_vars()) for d in data or ()) else None
 
 
 def _infer_dead(ctx: InferContext, dead: Graph, live: Graph) -> Graph:
@@ -146,28 +175,17 @@ def _loop(ctx: InferContext) -> tuple[Inferred, ...]:
     _require_body(ctx, body, n + 2, 1 + len(ctx.node.outputs))
     initial = [ctx.value(i + 2).type for i in range(n)]
     scalars = (TensorType(dtypes.int64, ()), TensorType(dtypes.bool_, ()))
+    before = ctx.made_count()
     done, carried = _iterate(ctx, body, scalars, list(initial), (), 1)
     ctx.new_attrs["body"] = done
+    outside = _Outside(ctx, before)
     out = [_after_loop(ctx, a, b) for a, b in zip(initial, carried, strict=True)]
     for t in _output_types(done)[1 + n :]:
         if not isinstance(t, TensorType):
             ctx.error("tensors as scan outputs", str(t))
-        local = set(_loop_symbols(initial, carried))
-        shape = None
-        if t.shape is not None:
-            shape = (ctx.fresh(), *(ctx.fresh() if d.free_vars() & local else d for d in t.shape))
+        shape = None if t.shape is None else (ctx.fresh(), *map(outside.size, t.shape))
         out.append(Inferred(TensorType(t.dtype, shape)))
     return tuple(out)
-
-
-def _loop_symbols(initial: Sequence[Type], carried: Sequence[Type]) -> set[str]:
-    found: set[str] = set()
-    for a, b in zip(initial, carried, strict=True):
-        if isinstance(a, TensorType) and isinstance(b, TensorType) and a.shape is not None and b.shape is not None:
-            for x, y in zip(a.shape, b.shape, strict=True):
-                if x != y:
-                    found |= y.free_vars()
-    return found
 
 
 def _scan(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -186,7 +204,9 @@ def _scan(ctx: InferContext) -> tuple[Inferred, ...]:
         axis = ctx.normal_axis(in_axes[k], len(shape))
         length = shape[axis] if length is None else merge_dims(ctx, length, shape[axis], broadcast=False)
         elements.append(TensorType(ctx.dtype(n_state + k), shape[:axis] + shape[axis + 1 :]))
+    before = ctx.made_count()
     done, carried = _iterate(ctx, body, (), list(states), elements, 0)
+    outside = _Outside(ctx, before)
     ctx.new_attrs["body"] = done
     out = [_after_loop(ctx, a, b) for a, b in zip(states, carried, strict=True)]
     for t, raw_axis in zip(_output_types(done)[n_state:], out_axes, strict=True):
@@ -197,7 +217,8 @@ def _scan(ctx: InferContext) -> tuple[Inferred, ...]:
             continue
         axis = ctx.normal_axis(raw_axis, len(t.shape) + 1)
         steps = as_expr(0) if length is None else length
-        out.append(Inferred(TensorType(t.dtype, (*t.shape[:axis], steps, *t.shape[axis:]))))
+        sizes = [*map(outside.size, t.shape)]
+        out.append(Inferred(TensorType(t.dtype, (*sizes[:axis], steps, *sizes[axis:]))))
     return tuple(out)
 
 

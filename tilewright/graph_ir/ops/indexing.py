@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tilewright.core import dtypes
 from tilewright.core.intexpr import IntExpr, const
 from tilewright.graph_ir.kinds import PatternKind
@@ -79,12 +81,23 @@ def _non_zero(ctx: InferContext) -> tuple[Inferred, ...]:
 
 def _compress(ctx: InferContext) -> tuple[Inferred, ...]:
     s = ctx.shape(0)
-    condition = ctx.constant(1)
-    size: IntExpr = ctx.fresh() if condition is None else const(int(condition.sum()))
     if ctx.node.attr("axis") is None:
-        return (tensor(ctx.dtype(0), (size,)),)
+        return (tensor(ctx.dtype(0), (_chosen(ctx, total(s)),)),)
     axis = ctx.axis(len(s))
+    size = _chosen(ctx, s[axis])
     return (tensor(ctx.dtype(0), [size if i == axis else d for i, d in enumerate(s)]),)
+
+
+def _chosen(ctx: InferContext, whole: IntExpr) -> IntExpr:
+    """How many of ``whole`` elements the condition chooses; what it says of elements beyond those does not count."""
+    condition = ctx.constant(1)
+    if condition is None:
+        return ctx.fresh()
+    most = whole.value()
+    places = np.flatnonzero(condition[:most])
+    if most is None and places.size and decide_less(const(int(places[-1])), whole) is not True:
+        return ctx.fresh()
+    return const(places.size)
 
 
 def _unique(ctx: InferContext) -> tuple[Inferred, ...]:

@@ -1,7 +1,8 @@
 """A graph that can be edited in place while rules run, with users and producers kept up to date.
 
 The editor is private to passes: it starts from a :class:`Graph` and :meth:`GraphEditor.finish` gives a new one, in
-topological order, without dead nodes and unused constants. Types of new values are inferred on the spot.
+topological order, without dead nodes and unused constants. Types of new values are inferred on the spot. Where a
+rewrite tells what a symbol that inference made stands for, it is replaced in all values.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from tilewright.core.errors import InternalError, VerifyError
-from tilewright.core.intexpr import IntExpr
-from tilewright.graph_ir.inference import constant_value, infer_node, symbols_in
+from tilewright.core.intexpr import IntExpr, as_var
+from tilewright.graph_ir.inference import constant_value, infer_node
 from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, TensorType, Value, make_attrs, node_reads
-from tilewright.graph_ir.ops.base import FreshSymbols
 from tilewright.graph_ir.ops.shapes import is_fresh
 from tilewright.graph_ir.passes.base import PassContext, rename_captures, with_inputs
+from tilewright.graph_ir.symbols import graph_with, value_symbols, value_with
 
 
 class GraphEditor:
@@ -36,7 +37,9 @@ class GraphEditor:
         self._users: dict[str, dict[int, int]] = {}
         self._outputs: list[str] = list(graph.outputs)
         self._anchor = 0
-        self._symbols: FreshSymbols | None = None
+        self.sharpened: set[str] = set()
+        self._known: dict[str, IntExpr] = {}
+        self._mentions: dict[str, dict[str, None]] | None = None
         self._last_id = len(graph.nodes)
         self.touched: list[int] = []
         for i, n in enumerate(graph.nodes):
@@ -95,9 +98,8 @@ class GraphEditor:
         base = hint or op.lower()
         outputs = tuple(self.ctx.names.fresh(base) for _ in range(n_outputs))
         node = Node(op, inputs, outputs, make_attrs(attrs or {}), self.ctx.names.fresh(f"{base}.node"), domain)
-        values = self._infer(node)
-        for v in values:
-            self.values[v.name] = v
+        for v in self._infer(node, {}):
+            self._set_value(v)
         k = self._next_id()
         self._insert(k, node, self._anchor)
         self.touched.append(k)
@@ -144,11 +146,9 @@ class GraphEditor:
         k = self.node_id(old)
         self._forget_reads(k)
         dropped = set(node_reads(old))
-        values = self._infer(new)
+        self.infer_again(new)
         self.nodes[k] = new
         self._record_reads(k)
-        for v in values:
-            self.values[v.name] = _narrowed(v, self.values[v.name]) if v.name in self.values else v
         self.touched.append(k)
         for name in dropped:
             self.drop_if_dead(name)
@@ -183,7 +183,22 @@ class GraphEditor:
             return
         if isinstance(k.type, TensorType) and k.type.shape is not None:
             shape = tuple(k.type.shape[p] for p in perm)
-            self.values[name] = _narrowed(v, Value(known, TensorType(k.type.dtype, shape)))
+            self._set_value(_narrowed(v, Value(known, TensorType(k.type.dtype, shape))))
+
+    def infer_again(self, node: Node, constants: Mapping[str, np.ndarray] | None = None) -> None:
+        """Record what inference tells of a node's outputs now, with ``constants`` besides those of the graph."""
+        before = len(self.ctx.names.symbols.made)
+        values = self._infer(node, constants or {})
+        made = frozenset(self.ctx.names.symbols.made[before:])
+        for v in values:
+            old = self.values.get(v.name)
+            new = v if old is None else _narrowed(v, old, made)
+            if new != old:
+                self._set_value(new)
+                self.sharpened.add(v.name)
+                self.changed = True
+                if old is not None:
+                    self._equate(old, new)
 
     def drop_constant(self, name: str) -> None:
         """Forgets a constant that nothing reads."""
@@ -221,7 +236,8 @@ class GraphEditor:
         constants = {k: c for k, c in self.constants.items() if k in used}
         defined = {*self.graph.inputs, *self.graph.outputs, *constants, *(o for n in nodes for o in n.outputs if o)}
         values = {k: v for k, v in self.values.items() if k in defined}
-        return self.graph.replace(nodes=nodes, values=values, constants=constants)
+        done = self.graph.replace(nodes=nodes, values=values, constants=constants)
+        return graph_with(done, self._known) if self._known else done
 
     # -- inside --------------------------------------------------------------------------------------------------
     def _next_id(self) -> int:
@@ -245,21 +261,63 @@ class GraphEditor:
         for i in set(node_reads(self.nodes[k])):
             self._users[i].pop(k, None)
 
-    def _infer(self, node: Node) -> tuple[Value, ...]:
-        if self._symbols is None:
-            self._symbols = FreshSymbols(
-                symbols_in(self.values) | symbols_in(self.ctx.outer_values), self.graph.broadcasts
-            )
+    def _infer(self, node: Node, more: Mapping[str, np.ndarray]) -> tuple[Value, ...]:
         reads = tuple(node_reads(node))
         scope = {i: self.value(i) for i in reads}
         constants = {i: Constant(a) for i in reads if (a := self.array(i)) is not None}
-        return infer_node(node, scope, constants, self._symbols)
+        for i, array in more.items():
+            scope[i], constants[i] = constant_value(i, array), Constant(array)
+        return infer_node(node, scope, constants, self.ctx.names.symbols)
 
     def _merge_value(self, old: str, new: str) -> None:
-        """What is known of ``old`` is known of ``new``."""
-        a, b = self.values.get(old), self.values.get(new)
-        if a is not None and b is not None and new not in self.graph.inputs and new not in self.constants:
-            self.values[new] = _narrowed(b, a)
+        """What is known of ``old`` is known of ``new``, and the other way round."""
+        a = self.values.get(old)
+        if a is None:
+            return
+        b = self.value(new)
+        if new in self.values and new not in self.graph.inputs and new not in self.constants:
+            self._set_value(_narrowed(b, a))
+        self._equate(a, b)
+
+    def _equate(self, old: Value, new: Value) -> None:
+        """Both are one tensor: a symbol that inference made for the first becomes what the second says instead."""
+        if not isinstance(old.type, TensorType) or not isinstance(new.type, TensorType):
+            return
+        pairs = [*zip(old.type.shape or (), new.type.shape or (), strict=False)]
+        pairs += zip(old.data or (), new.data or (), strict=False)
+        for a, b in pairs:
+            a, b = a.substitute(self._known), b.substitute(self._known)
+            if is_fresh(b) and not is_fresh(a):
+                a, b = b, a
+            symbol = as_var(a)
+            if symbol is not None and is_fresh(a) and symbol not in b.free_vars():
+                self._replace_symbol(symbol, b)
+
+    def _replace_symbol(self, symbol: str, known: IntExpr) -> None:
+        if self._mentions is None:
+            self._mentions = {}
+            for v in self.values.values():
+                self._note_symbols(v)
+        one = {symbol: known}
+        self._known = {s: e.substitute(one) for s, e in self._known.items()} | one
+        for name in self._mentions.pop(symbol, ()):
+            found = self.values.get(name)
+            if found is not None and (new := value_with(found, one)) is not found:
+                self._set_value(new)
+                self.sharpened.add(name)
+                self.touched.extend(self.user_ids(name))
+        self.changed = True
+
+    def _set_value(self, v: Value) -> None:
+        v = value_with(v, self._known)
+        self.values[v.name] = v
+        if self._mentions is not None:
+            self._note_symbols(v)
+
+    def _note_symbols(self, v: Value) -> None:
+        if self._mentions is not None:
+            for s in value_symbols(v):
+                self._mentions.setdefault(s, {})[v.name] = None
 
     def _settle_outputs(self) -> None:
         """Output names are the caller's: rename the values that now stand for them, or add an Identity."""
@@ -317,8 +375,8 @@ class GraphEditor:
         return out
 
 
-def _narrowed(v: Value, known: Value) -> Value:
-    """``v`` with the dims and elements that ``known`` (the same tensor) knows better."""
+def _narrowed(v: Value, known: Value, made: frozenset[str] = frozenset()) -> Value:
+    """``v`` with the dims and elements that ``known`` (the same tensor) knows better than symbols ``made`` just now."""
     if not isinstance(v.type, TensorType) or not isinstance(known.type, TensorType):
         return v
     a, b = v.type.shape, known.type.shape
@@ -327,11 +385,11 @@ def _narrowed(v: Value, known: Value) -> Value:
     if a is None or b is None or len(a) != len(b):
         shape = a if a is not None else b
     else:
-        shape = tuple(_better(x, y) for x, y in zip(a, b, strict=True))
+        shape = tuple(_better(x, y, made) for x, y in zip(a, b, strict=True))
     return dataclasses.replace(v, type=TensorType(v.type.dtype, shape), data=data)
 
 
-def _better(a: IntExpr, b: IntExpr) -> IntExpr:
+def _better(a: IntExpr, b: IntExpr, made: frozenset[str]) -> IntExpr:
     if a.is_const:
         return a
-    return b if b.is_const or is_fresh(a) else a
+    return b if b.is_const or as_var(a) in made or (is_fresh(a) and not is_fresh(b)) else a

@@ -1,8 +1,9 @@
 """Constant folding: what depends on constants only, and what shape arithmetic knows, becomes a constant.
 
-A whole cone of constant nodes is evaluated, and only the values that other nodes read are kept. A kept value may be
-larger than what it replaces by at most GROWTH_BYTES; shape arithmetic (integers with known elements) always folds.
-Transposes and views of a constant stay views of the same memory.
+Where more operands are known than when the graph was inferred, inference tells again: sizes that it could not give, as
+of a Pad whose pads come from floating-point arithmetic. A whole cone of constant nodes is evaluated, and only the
+values that other nodes read are kept. A kept value may be larger than what it replaces by at most GROWTH_BYTES; shape
+arithmetic (integers with known elements) always folds. Transposes and views of a constant stay views of its memory.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.core.dtypes import DType
-from tilewright.core.errors import TilewrightError
+from tilewright.core.errors import ModelError, TilewrightError
 from tilewright.graph_ir.ir import Graph, Node, TensorType, Value, node_reads
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.ops.base import MAX_DATA
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
 from tilewright.graph_ir.rules.base import fixed_shape, ints_attr, tensor_shape
@@ -41,6 +43,7 @@ def fold_constants(graph: Graph, ctx: PassContext) -> Graph:
     _fold_known_elements(ed, ctx)
     known: dict[str, np.ndarray] = {}
     for node in [ed.nodes[k] for k in list(ed.nodes)]:
+        _infer_again(ed, node, known, ctx)
         _evaluate(ed, node, known, ctx)
     wanted = [n for n in known if _is_read_outside(ed, n, known)]
     todo = list(wanted)
@@ -81,6 +84,21 @@ def elements_array(v: Value) -> np.ndarray | None:
     if shape is None or v.dtype.kind not in "iubf":
         return None
     return np.array([d.const for d in v.data], dtype=np.int64).astype(v.dtype.numpy).reshape(shape)
+
+
+def _infer_again(ed: GraphEditor, node: Node, known: dict[str, np.ndarray], ctx: PassContext) -> None:
+    """Inference of ``node`` where more is known of what it reads; elements that follow are added to ``known``."""
+    news = {i: known[i] for i in node.inputs if i in known and known[i].size <= MAX_DATA and ed.value(i).data is None}
+    if (news or not ed.sharpened.isdisjoint(node.inputs)) and not any(True for _ in node.subgraphs()):
+        try:
+            ed.infer_again(node, news)
+        except ModelError as e:
+            if not ctx.outer_values:
+                raise
+            ctx.log.refuse("fold_constants", node.name, f"inference failed: {e}")  # perhaps a branch that never runs
+    for o in node.outputs:
+        if o and o in ed.sharpened and (array := elements_array(ed.values[o])) is not None:
+            known[o] = array
 
 
 def _evaluate(ed: GraphEditor, node: Node, known: dict[str, np.ndarray], ctx: PassContext) -> None:
