@@ -241,8 +241,9 @@ class LowerContext:
         return default if v is None else int(v)  # type: ignore[arg-type]
 
     def attr_float(self, key: str, default: float) -> float:
+        """A float attribute; like one of a file, the standard's default is a float32."""
         v = self.node.attr(key)
-        return default if v is None else float(v)  # type: ignore[arg-type]
+        return float(np.float32(default)) if v is None else float(v)  # type: ignore[arg-type]
 
     def attr_str(self, key: str, default: str) -> str:
         v = self.node.attr(key)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv
+from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, const
 from tilewright.core.intextrema import minimum
 from tilewright.core.target import Target
 from tilewright.lowering.context import LowerContext
@@ -89,8 +89,9 @@ def unflatten(flat: IntExpr, extents: Sequence[IntExpr]) -> tuple[IntExpr, ...]:
     """The coordinates of row-major position ``flat``: one more than ``extents``, the first without a bound."""
     out: list[IntExpr] = []
     for d in reversed(extents):
-        out.append(flat % d)
-        flat = flat // d
+        step = const(1) if d == 0 else d  # without elements there is no position
+        out.append(flat % step)
+        flat = flat // step
     return (flat, *reversed(out))
 
 

@@ -32,6 +32,15 @@ def _gelu(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     return [y.astype(x.dtype)]
 
 
+def _softplus(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    return [np.asarray(np.logaddexp(inputs[0], np.zeros((), inputs[0].dtype)))]
+
+
+def _mish(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    x = inputs[0]
+    return [np.asarray(x * np.tanh(np.logaddexp(x, np.zeros((), x.dtype))))]
+
+
 def _identity(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [inputs[0]]
 
@@ -45,5 +54,7 @@ DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] =
     "Erf": _erf,
     "Gelu": _gelu,
     "Identity": _identity,
+    "Softplus": _softplus,
+    "Mish": _mish,
     "Mean": _mean,
 }

@@ -1,4 +1,4 @@
-"""Elements that a condition chooses: how many there are only the values tell."""
+"""Elements chosen by a condition or by being different: how many there are only the values tell."""
 
 from __future__ import annotations
 
@@ -25,7 +25,27 @@ def _non_zero(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [np.argwhere(np.atleast_1d(x)).T[: x.ndim].astype(np.int64)]
 
 
+def _unique(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]:
+    """Distinct elements or slices, sorted or in the order of their first occurrence.
+
+    onnx.reference sorts whenever the values are the only output.
+    """
+    (x,) = inputs
+    axis = attrs.get("axis")
+    values, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
+    inverse = inverse.reshape(-1)
+    if not attrs.get("sorted", 1):
+        order = np.argsort(first)
+        place = np.empty_like(order)
+        place[order] = np.arange(order.size)
+        values, first, counts = np.take(values, order, axis=axis or 0), first[order], counts[order]
+        inverse = place[inverse]
+    out: list[object] = [values, *(a.astype(np.int64) for a in (first, inverse, counts))]
+    return out[: max(n_outputs, 1)]
+
+
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
     "Compress": _compress,
     "NonZero": _non_zero,
+    "Unique": _unique,
 }

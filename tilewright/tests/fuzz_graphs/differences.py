@@ -89,6 +89,10 @@ class Difference:
     why: str
 
 
+def _is_same_padded(c: Case) -> bool:
+    return c.attr("auto_pad", b"") in (b"SAME_UPPER", b"SAME_LOWER") and "shape" in c.wrong
+
+
 def _is_close(c: Case) -> bool:
     return c.largest_error() < 2e-5
 
@@ -103,13 +107,29 @@ _SQUARING = tuple("LayerNormalization RMSNormalization InstanceNormalization Gro
 _INTEGER_SUMS = tuple("ReduceSum ReduceSumSquare ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean ReduceProd "
                       "Mean".split())  # fmt: skip
 _PRODUCTS = tuple("MatMul Gemm Einsum Conv ConvTranspose DFT STFT Attention DeformConv".split())
-_SMOOTH = tuple("Sigmoid Tanh Erf Gelu Softplus Mish Selu Elu Exp LSTM GRU RNN Swish HardSwish Celu".split())
+_PARAMETERS = tuple("Shrink LeakyRelu Elu Selu ThresholdedRelu HardSigmoid Celu GridSample Resize Swish".split())
+_WINDOWS = ("MaxPool", "AveragePool", "LpPool", "ConvTranspose")
+_SMOOTH = tuple("LogSoftmax Softmax Sigmoid Tanh Erf Gelu Softplus Mish Selu Elu Exp LSTM GRU RNN Swish HardSwish "
+                "Celu".split())  # fmt: skip
 
 RULES: tuple[Difference, ...] = (
     Difference("approximate_functions", _SMOOTH, _is_close,
                "onnxruntime's polynomials are off by up to 1e-5 of 1; ours and numpy's are exact to a few units"),
     Difference("power_of_mixed_types", ("Pow",), lambda c: "element type" in c.wrong,
                "the standard gives the base's type; onnxruntime computes float16 in float32 and returns that"),
+    Difference("attributes_in_doubles", _PARAMETERS, _is_close,
+               "the standard's defaults are float32 numbers and so are they here; onnxruntime computes some doubles in "
+               "float32"),
+    Difference("same_padding_of_dilated_windows", _WINDOWS, _is_same_padded,
+               "with auto_pad = SAME the standard gives ceil(size / stride); onnxruntime pads for the window as if it "
+               "were not dilated"),
+    Difference("unpooled_into_a_shape", ("MaxUnpool",), lambda c: len(c.node.input) > 2,
+               "indices are places in the input of the pool, from which the standard cuts or pads; onnxruntime takes "
+               "them as places of the given shape"),
+    Difference("empty_means", ("ReduceMean", "MeanVarianceNormalization"), Case.is_empty,
+               "the mean of nothing is NaN (numpy, the reference); onnxruntime gives zero"),
+    Difference("quantized_nan", ("QuantizeLinear", "DynamicQuantizeLinear", "Cast"),
+               lambda c: c.has_odd() or c.has_huge(), "the standard leaves NaN and numbers out of range open"),
     Difference("shrink_of_integers", ("Shrink",), Case.is_integer,
                "onnxruntime computes in float32 and converts, which wraps at the limits"),
     Difference("order_with_nan", _ORDERED, lambda c: c.has_odd(),
@@ -117,7 +137,7 @@ RULES: tuple[Difference, ...] = (
                "onnxruntime skips a NaN or not, depending on its place in a vector"),
     Difference("recurrent_with_odd_values", ("LSTM", "GRU", "RNN"), lambda c: any(c.has_odd(k) for k in range(8)),
                "onnxruntime clamps the arguments of its sigmoid and tanh, which makes a number of a NaN"),
-    Difference("overflow_in_norms", _SQUARING, Case.has_huge,
+    Difference("overflow_in_norms", (*_SQUARING, "AffineGrid"), Case.has_huge,
                "squares and differences overflow or vanish, at another step on each side"),
     Difference("integer_sums", _INTEGER_SUMS, Case.is_integer,
                "the standard says nothing of overflow; we keep the type and wrap, as numpy does; onnxruntime "

@@ -85,8 +85,9 @@ class Draft:
     rng: np.random.Generator
     opset: int
     variants: int
-    wild: bool
-    """Whether floats have NaN, infinities and huge numbers now and then."""
+    wild: str
+    """What floats have now and then: ``""`` ordinary numbers alone, ``odd`` NaN and infinities, ``huge`` numbers near
+    the type's limits."""
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     runs: list[NodeRun] = field(default_factory=list)
     vals: list[Val] = field(default_factory=list)
@@ -206,6 +207,7 @@ class Draft:
 
     def weight(self, dtype: object, dims: Dims | Sequence[Dim | int], constant: float = 0.85, kind: str = "any") -> Val:
         """A new operand whose fixed dims stay fixed: a kernel, a table."""
+        kind = "finite" if kind == "any" else kind
         return self.new(dtype, dims, constant, kind, named=0.0)
 
     def given(

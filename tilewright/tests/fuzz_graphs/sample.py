@@ -31,6 +31,8 @@ class Sample:
     opset: int
     variants: tuple[int, ...]
     """The variants that are run."""
+    wild: str = ""
+    """As the draft's."""
 
     def model(self) -> onnx.ModelProto:
         """The model; only what its nodes and outputs read is in it."""
@@ -67,7 +69,8 @@ def generate(
     rng = np.random.default_rng(seed)
     opset = int(rng.choice(OPSETS))
     symbolic = bool(rng.random() < 0.5)
-    d = Draft(rng, opset, VARIANTS if symbolic else 1, bool(rng.random() < 0.2), alone=alone)
+    wild = str(rng.choice(["", "odd", "huge"], p=[0.8, 0.12, 0.08]))
+    d = Draft(rng, opset, VARIANTS if symbolic else 1, wild, alone=alone)
     wanted = int(rng.integers(1, 6)) if rng.random() < 0.5 else int(rng.integers(5, 25))
     extend(d, wanted, operators)
     if not d.nodes:
@@ -105,5 +108,5 @@ def finish(d: Draft) -> Sample:
         outputs.extend(v.name for v in d.vals if v.kind != "node" and v.name in read and d.chance(0.3))
     return Sample(
         tuple(d.nodes), dict(d.input_dims), tuple(v.name for v in d.vals if v.kind == "const"),
-        tuple(outputs), {v.name: v.arrays for v in d.vals}, d.opset, tuple(range(d.variants)),
+        tuple(outputs), {v.name: v.arrays for v in d.vals}, d.opset, tuple(range(d.variants)), d.wild,
     )  # fmt: skip

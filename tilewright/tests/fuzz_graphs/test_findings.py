@@ -65,6 +65,16 @@ FINDINGS = (
     Finding("an LSTM clips the argument of its last activation too",
             "g (float[5,2,3] x) => (float[?,?,?,?] y) { y = LSTM<hidden_size = 4, clip = 0.5>(x, w, r) }",
             constants={"w": _random((1, 16, 3)) * 3, "r": _random((1, 16, 4)) * 3}),
+    Finding("the defaults of attributes are float32 numbers, for doubles too",
+            "g (double[9] x) => (double[9] y) { y = LeakyRelu(x) }"),
+    Finding("recurrent layers of no sequences",
+            "g (float[3,0,2] x) => (float[?,?,?,?] y, float[?,?,?] h) { y, h = RNN<hidden_size = 4>(x, w, r) }",
+            constants={"w": _random((1, 4, 2)), "r": _random((1, 4, 4))}),
+    Finding("softplus far below zero", "g (float[4] x) => (float[4] y) { y = Softplus(x) }",
+            feed={"x": np.array([-7.710656, -20, -80, 3], np.float32)}),
+    Finding("distinct elements in the order of their first occurrence",
+            "g (int64[9] x) => (int64[?] y) { y = Unique<sorted = 0>(x) }",
+            feed={"x": np.array([3, -1, 3, 7, -1, 0, 9, 7, 2])}),
 )  # fmt: skip
 
 
