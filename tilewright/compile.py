@@ -22,8 +22,9 @@ from tilewright.codegen.host import parse_target
 from tilewright.codegen.team import team_code
 from tilewright.core.collector import paused_collector
 from tilewright.core.errors import InputError
+from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
 from tilewright.core.pages import release_code, trim_heap
-from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan
+from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan
 from tilewright.core.target import Target
 from tilewright.explain import explain_build
 from tilewright.frontend import from_onnx
@@ -62,7 +63,7 @@ def compile(  # noqa: A001 - the name that users of compilers know
     disabled_pass: Sequence[str] = ..., enabled_pass: Sequence[str] = ..., stop_after: None = ...,
     instruments: Sequence[Instrument] = ..., cache: bool = ..., progress: bool | None = ...,
     database: DatabaseLike | None = ..., policy: Policy = ..., near_misses: NearMisses = ...,
-    require_tuned: float | None = ..., broadcasting: Broadcasting = ...,
+    require_tuned: float | None = ..., broadcasting: Broadcasting = ..., out_of_range: OutOfRange = ...,
 ) -> CompiledModel: ...  # fmt: skip
 @overload
 def compile(  # noqa: A001
@@ -71,7 +72,7 @@ def compile(  # noqa: A001
     disabled_pass: Sequence[str] = ..., enabled_pass: Sequence[str] = ..., stop_after: Stage,
     instruments: Sequence[Instrument] = ..., cache: bool = ..., progress: bool | None = ...,
     database: DatabaseLike | None = ..., policy: Policy = ..., near_misses: NearMisses = ...,
-    require_tuned: float | None = ..., broadcasting: Broadcasting = ...,
+    require_tuned: float | None = ..., broadcasting: Broadcasting = ..., out_of_range: OutOfRange = ...,
 ) -> Any: ...  # fmt: skip
 def compile(  # noqa: A001
     model: str | Path | bytes | onnx.ModelProto | Graph,
@@ -91,6 +92,7 @@ def compile(  # noqa: A001
     near_misses: NearMisses = "measure",
     require_tuned: float | None = None,
     broadcasting: Broadcasting = "lazy",
+    out_of_range: OutOfRange = "error",
 ) -> Any:
     """Compile an ONNX model (a path, its bytes, a ModelProto, or the Graph of one that was imported) for a CPU.
 
@@ -104,7 +106,9 @@ def compile(  # noqa: A001
     ``policy``: ``exact`` uses only records of this machine, ``compatible`` those of similar CPUs too, ``any`` those of
     other sizes too. ``near_misses``: ``measure`` times them against the default schedule and uses the faster,
     ``replay`` uses them, ``ignore`` does not. ``require_tuned``: the least share of run time in kernels with a record
-    of their own.
+    of their own. ``out_of_range``: what an index outside of what it points into leads to: ``error``, a ModelError here
+    if it is constant, else an InputError of the run, which names node, index and range; or ``clamp``, the nearest
+    element.
 
     ``broadcasting``: sizes that only a call tells are taken to be equal where an operator broadcasts them; for calls in
     which one of them is 1 there is a second version of the model. ``lazy`` builds it at the first such call, ``ahead``
@@ -117,6 +121,8 @@ def compile(  # noqa: A001
     """
     if broadcasting not in get_args(Broadcasting):
         raise InputError(f"broadcasting: expected {', '.join(get_args(Broadcasting))}, got {broadcasting!r}")
+    if out_of_range not in OUT_OF_RANGE:
+        raise InputError(f"out_of_range: expected one of {', '.join(OUT_OF_RANGE)}, got {out_of_range!r}")
     clock = _Clock()
     chosen = _with_threads(parse_target(target), threads)
     records = None if stop_after in ("import", "passes", "lower") else database_of_build(database)
@@ -138,7 +144,9 @@ def compile(  # noqa: A001
             return optimized
 
         bar.say("lowering")
-        lowered = lower_graph_to_plan(optimized, chosen, lambda group: bar.say(f"lowering {group.name}"))
+        lowered = lower_graph_to_plan(
+            optimized, chosen, lambda group: bar.say(f"lowering {group.name}"), out_of_range=out_of_range
+        )
         clock.lap("lower and pack")
         if stop_after == "lower":
             return lowered
@@ -151,7 +159,7 @@ def compile(  # noqa: A001
             followed = describe_algorithms(options, better)
             if better:
                 optimized = with_algorithms(optimized, better)
-                lowered = lower_graph_to_plan(optimized, chosen)
+                lowered = lower_graph_to_plan(optimized, chosen, out_of_range=out_of_range)
         tuned = choose_schedules(lowered, chosen, records, policy, near_misses, network)
         if require_tuned is not None:
             require_tuned_share(lowered.plan, tuned.tuning, require_tuned)
@@ -189,6 +197,7 @@ def compile(  # noqa: A001
     general = partial(
         compile, graph, target=chosen, opt_level=opt_level, disabled_pass=disabled_pass, enabled_pass=enabled_pass,
         cache=cache, progress=progress, database=records, policy=policy, near_misses=near_misses, broadcasting="only",
+        out_of_range=out_of_range,
     )  # fmt: skip
     compiled = CompiledModel(plan, code, crew, info, library, None if broadcasting == "refuse" else general)
     if broadcasting == "ahead":
@@ -255,6 +264,8 @@ def plan_text(plan: Plan, indent: str = "") -> str:
             threads = "all threads" if step.parallel else "1 thread"
             call = f"kernel {step.kernel}({', '.join(step.args)})"
             lines.append(f"{indent}  {call}  # {threads}: {', '.join(step.nodes)}")
+        elif isinstance(step, CheckStep):
+            lines.append(f"{indent}  check {step.slot} in [{step.low}, {step.high}]  # {step.where}")
         elif isinstance(step, HostStep):
             lines.append(
                 f"{indent}  host {step.op}({', '.join(step.inputs)}) -> {', '.join(step.outputs)}  "

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilewright.build import Kernel
-from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan
+from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan, Step
 from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import FusionRefusal
 from tilewright.graph_ir.pipeline import PassReport
+
+_OUT_OF_RANGE = {"error": "an error of the run", "clamp": "the nearest element is taken"}
 
 
 def explain_build(
@@ -33,6 +35,8 @@ def explain_build(
         f"plan: {native} native kernel calls of {len(calls)} kernels, {len(host)} host operators, "
         f"{len(control)} control operators"
     )
+    checks = sum(isinstance(s, CheckStep) for s in steps)
+    lines.append(f"  indices out of range: {_OUT_OF_RANGE[plan.out_of_range]} ({checks} native checks)")
     lines += [f"  host {s.op} ({s.node}): {s.reason}" for s in host]
     lines += [f"  control {s.op} ({s.node}): loop on the host around native bodies" for s in control]
     lines.append("")
@@ -48,7 +52,7 @@ def explain_build(
     return "\n".join(lines)
 
 
-def _all_steps(plan: Plan) -> Iterator[KernelStep | HostStep | ControlStep]:
+def _all_steps(plan: Plan) -> Iterator[Step]:
     for s in plan.steps:
         yield s
         if isinstance(s, ControlStep):

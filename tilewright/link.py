@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from tilewright.build import Kernel
 from tilewright.codegen.cache import ObjectCache
+from tilewright.codegen.checks import CHECKS, check_imports
 from tilewright.codegen.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.jit import Library, cached_object
 from tilewright.codegen.repeat import repeat_text
-from tilewright.core.plan import ControlStep, KernelStep, Plan, Segment, segments
+from tilewright.core.dtypes import DType
+from tilewright.core.plan import CheckStep, ControlStep, KernelStep, NativeStep, Plan, Segment, segments
 from tilewright.core.target import Target
 from tilewright.runtime.executor import PlanCode
 
@@ -21,7 +23,8 @@ def link_plan(
     plan: Plan, kernels: Mapping[str, Kernel], target: Target, cache: ObjectCache | None
 ) -> tuple[PlanCode, Library | None]:
     """Code of the plan and its bodies. The addresses are valid as long as the library lives (None: no native step)."""
-    entries = {key: _entry(steps, kernels, target) for key, steps in _segments(plan, "m")}
+    parts = list(_segments(plan, "m"))
+    entries = {key: _entry(inside, steps, kernels, target) for key, inside, steps in parts}
     if not entries:
         return _code(plan, "m", {}, 0), None
     objects: dict[str, bytes] = {k.symbol: k.code for k in kernels.values()}
@@ -32,7 +35,10 @@ def link_plan(
     if any(isinstance(s, ControlStep) and s.op != "If" for s in _control_steps(plan)):
         objects[_REPEAT] = cached_object(repeat_text(_REPEAT, target), target, 1, cache)
         exports.add(_REPEAT)
-    library = Library(objects.values(), exports, entry_imports())
+    checked: set[DType] = set()
+    for _, inside, steps in parts:
+        checked |= {inside.slots[s.slot].dtype for s in steps if isinstance(s, CheckStep)}
+    library = Library(objects.values(), exports, entry_imports() | check_imports(checked, cache))
     addresses = {k: library.addresses[s] for k, (_, s) in entries.items()}
     return _code(plan, "m", addresses, library.addresses.get(_REPEAT, 0)), library
 
@@ -46,12 +52,12 @@ def _control_steps(plan: Plan) -> Iterator[ControlStep]:
                 yield from _control_steps(body)
 
 
-def _segments(plan: Plan, path: str) -> Iterator[tuple[str, tuple[KernelStep, ...]]]:
-    """Every native segment of a plan and its bodies, under a name that says where it is."""
+def _segments(plan: Plan, path: str) -> Iterator[tuple[str, Plan, tuple[NativeStep, ...]]]:
+    """Every native segment of a plan and its bodies, under a name that says where it is, with the plan it is in."""
     for w in segments(plan):
         if isinstance(w, Segment):
             steps = plan.steps[w.start : w.stop]
-            yield f"{path}.{w.start}", tuple(s for s in steps if isinstance(s, KernelStep))
+            yield f"{path}.{w.start}", plan, tuple(s for s in steps if isinstance(s, NativeStep))
         else:
             step = plan.steps[w]
             if isinstance(step, ControlStep):
@@ -69,9 +75,15 @@ def _code(plan: Plan, path: str, addresses: Mapping[str, int], repeat: int) -> P
     return PlanCode(own, bodies, repeat)
 
 
-def _entry(steps: tuple[KernelStep, ...], kernels: Mapping[str, Kernel], target: Target) -> tuple[str, str]:
+def _entry(
+    plan: Plan, steps: tuple[NativeStep, ...], kernels: Mapping[str, Kernel], target: Target
+) -> tuple[str, str]:
     """Text and symbol of a segment's entry function."""
-    calls = [EntryStep(kernels[s.kernel].symbol, len(s.args), len(s.dims)) for s in steps]
+    calls = [
+        EntryStep(kernels[s.kernel].symbol, len(s.args), len(s.dims)) if isinstance(s, KernelStep)
+        else EntryStep(CHECKS[plan.slots[s.slot].dtype.name], 2, len(s.dims), is_check=True)
+        for s in steps
+    ]  # fmt: skip
     digest = hashlib.sha256(repr((calls, target.legality_key())).encode()).hexdigest()[:24]
     symbol = f"entry_{digest}"
     return emit_entry(symbol, calls, target), symbol

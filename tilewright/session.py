@@ -14,6 +14,7 @@ import numpy as np
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import InputError
 from tilewright.core.files import TEXT, create_file, marked, require_replaceable, write_file
+from tilewright.core.index_ranges import OutOfRange
 from tilewright.graph_ir.text import print_graph
 from tilewright.runtime.signature import TensorSpec
 
@@ -29,6 +30,7 @@ class SessionOptions:
 
     ``graph_optimization_level``: 0, 1, 2, 99 as in ONNX Runtime's enum (or the enum itself), or a level's name.
     ``intra_op_num_threads``: 0 for the default. ``optimized_model_filepath``: where to write the graph after passes.
+    ``out_of_range`` (ours): ``error`` or ``clamp``, as for :func:`tilewright.compile`.
     """
 
     graph_optimization_level: object = "all"
@@ -37,6 +39,7 @@ class SessionOptions:
     enable_profiling: bool = False
     profile_file_prefix: str = "tilewright_profile"
     free_dimensions: dict[str, int] = field(default_factory=dict)
+    out_of_range: OutOfRange = "error"
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
         """Give the symbolic dimension ``name`` a fixed size."""
@@ -69,8 +72,9 @@ class InferenceSession:
             require_replaceable(options.optimized_model_filepath, TEXT)
         shapes: dict[str, Sequence[int | str] | int] = dict(options.free_dimensions)
         self._model = compile(
-            path_or_bytes, opt_level=level, threads=options.intra_op_num_threads or None, input_shapes=shapes or None
-        )
+            path_or_bytes, opt_level=level, threads=options.intra_op_num_threads or None, input_shapes=shapes or None,
+            out_of_range=options.out_of_range,
+        )  # fmt: skip
         if options.optimized_model_filepath:
             graph = compile(path_or_bytes, opt_level=level, input_shapes=shapes or None, stop_after="passes")
             write_file(options.optimized_model_filepath, TEXT, marked(print_graph(graph)))

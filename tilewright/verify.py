@@ -21,6 +21,7 @@ import onnx
 from tilewright.build import build_kernels
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.team import team_code
+from tilewright.core.index_ranges import OutOfRange
 from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import group_graph
 from tilewright.graph_ir.interpreter import interpret
@@ -86,18 +87,18 @@ class Verification:
 def verify_layers(
     model: str | Path | onnx.ModelProto, imported: Graph, optimized: Graph, target: Target,
     feed: Mapping[str, np.ndarray], references: Sequence[str] = REFERENCES, tolerance: float = 1e-4,
-    cache: ObjectCache | None = None,
+    cache: ObjectCache | None = None, out_of_range: OutOfRange = "error",
 ) -> Verification:  # fmt: skip
     """Compare the boundary values of ``optimized``, run natively, with the references. Raises what a build raises."""
     makers = _boundaries(optimized)
     names = tuple(dict.fromkeys((*makers, *optimized.outputs)))
-    got = _run_natively(optimized.replace(outputs=names), target, feed, cache)
+    got = _run_natively(optimized.replace(outputs=names), target, feed, cache, out_of_range)
     wanted: dict[str, Mapping[str, object]] = {}
     if "lowered" in references:
-        wanted["lowered"] = interpret(optimized, feed, names)
+        wanted["lowered"] = interpret(optimized, feed, names, out_of_range)
     if "imported" in references:
         known = {o for n in imported.nodes for o in n.outputs}
-        wanted["imported"] = interpret(imported, feed, [n for n in names if n in known])
+        wanted["imported"] = interpret(imported, feed, [n for n in names if n in known], out_of_range)
     notes: tuple[str, ...] = ()
     if "onnxruntime" in references:
         try:
@@ -123,9 +124,10 @@ def _boundaries(graph: Graph) -> dict[str, str]:
 
 
 def _run_natively(
-    graph: Graph, target: Target, feed: Mapping[str, np.ndarray], cache: ObjectCache | None
-) -> dict[str, np.ndarray]:
-    lowered = lower_graph_to_plan(graph, target)
+    graph: Graph, target: Target, feed: Mapping[str, np.ndarray], cache: ObjectCache | None,
+    out_of_range: OutOfRange,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    lowered = lower_graph_to_plan(graph, target, out_of_range=out_of_range)
     kernels = build_kernels(lowered.funcs, target, cache)
     facts = {k.name: k.facts() for k in kernels.values()}
     plan = with_scheduled(lowered.plan, facts)

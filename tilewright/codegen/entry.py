@@ -1,8 +1,10 @@
 """The entry function of a native segment: all its kernels in one call.
 
-``void entry(ptr table, ptr dims, ptr team, ptr times)``. ``table`` holds the argument pointers of every step one after
+``i64 entry(ptr table, ptr dims, ptr team, ptr times)``. ``table`` holds the argument pointers of every step one after
 the other, ``dims`` their integers. ``team``: null, or the threads that help with parallel kernels. ``times``: null, or
 one more float64 than there are steps, filled with a monotonic clock in seconds before the first step and after each.
+The result is 0, or one more than the number of the check (:mod:`tilewright.codegen.checks`) that failed; no step after
+that one runs.
 """
 
 from __future__ import annotations
@@ -16,18 +18,19 @@ from tilewright.core.target import Target
 
 @dataclass(frozen=True, slots=True)
 class EntryStep:
-    """One kernel call: the symbol, how many pointers and integers it takes."""
+    """One call of a kernel, or of a check: the symbol, how many pointers and integers it takes."""
 
     symbol: str
     args: int
     dims: int
+    is_check: bool = False
 
 
 def emit_entry(name: str, steps: Sequence[EntryStep], target: Target) -> str:
     """The LLVM IR module of an entry function."""
-    symbols = sorted({s.symbol for s in steps})
+    symbols = sorted({(s.symbol, "i1" if s.is_check else "void") for s in steps})
     out = [f'target triple = "{target.triple}"', "declare i32 @clock_gettime(i32, ptr)"]
-    out += [f"declare void @{s}(ptr, ptr, ptr)" for s in symbols]
+    out += [f"declare {result} @{s}(ptr, ptr, ptr)" for s, result in symbols]
     return "\n".join([*out, _CLOCK, _entry(name, steps)])
 
 
@@ -66,9 +69,13 @@ def _entry(name: str, steps: Sequence[EntryStep]) -> str:
     for i, s in enumerate(steps):
         lines.append(f"  %a{i} = getelementptr ptr, ptr %table, i64 {arg}")
         lines.append(f"  %d{i} = getelementptr i64, ptr %dims, i64 {dim}")
-        lines.append(f"  call void @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %team)")
+        if s.is_check:
+            lines.append(f"  %bad{i} = call i1 @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %team)")
+            lines.append(f"  br i1 %bad{i}, label %out{i}, label %good{i}\nout{i}:\n  ret i64 {i + 1}\ngood{i}:")
+        else:
+            lines.append(f"  call void @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %team)")
         lines.append(f"  call void @stamp(ptr %times, i64 {i + 1})")
         arg += s.args
         dim += s.dims
-    head = f"define void @{name}(ptr %table, ptr %dims, ptr %team, ptr %times) {{"
-    return "\n".join([head, *lines, "  ret void", "}"])
+    head = f"define i64 @{name}(ptr %table, ptr %dims, ptr %team, ptr %times) {{"
+    return "\n".join([head, *lines, "  ret i64 0", "}"])

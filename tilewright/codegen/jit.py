@@ -43,18 +43,19 @@ def target_machine(target: Target, opt: int = 3) -> llvm.TargetMachine:
     )
 
 
-def compile_object(text: str, target: Target, opt: int = 3) -> bytes:
-    """Object code of an LLVM IR module, optimised at level ``opt``."""
-    machine, module = _optimised(text, target, opt)
+def compile_object(text: str, target: Target, opt: int = 3, passes: bool = True) -> bytes:
+    """Object code of an LLVM IR module, optimised at level ``opt``. ``passes`` False: it is written so that LLVM's
+    passes, which take most of the time, find nothing to do."""
+    machine, module = _optimised(text, target, opt) if passes else _parsed(text, target, opt)
     return _emit(machine, module)
 
 
-def cached_object(text: str, target: Target, opt: int, cache: ObjectCache | None) -> bytes:
+def cached_object(text: str, target: Target, opt: int, cache: ObjectCache | None, passes: bool = True) -> bytes:
     """The same, kept in ``cache``. Raises InternalError if nothing came of it."""
     key = object_key(text, target, opt)
     code = cache.get(key) if cache is not None else None
     if code is None:
-        code = compile_object(text, target, opt)
+        code = compile_object(text, target, opt, passes)
         if cache is not None:
             cache.put(key, code)
     if not code:
@@ -80,12 +81,7 @@ def compile_objects(jobs: Sequence[tuple[str, Target]], opt: int = 3, workers: i
 
 
 def _optimised(text: str, target: Target, opt: int) -> tuple[llvm.TargetMachine, llvm.ModuleRef]:
-    machine = target_machine(target, opt)
-    try:
-        module = llvm.parse_assembly(text, llvm.create_context())
-        module.verify()  # LLVM's passes abort the process on a module that breaks its rules
-    except RuntimeError as e:
-        raise InternalError(f"codegen: LLVM rejects the module: {_excerpt(str(e), text)}") from e
+    machine, module = _parsed(text, target, opt)
     tuning = llvm.create_pipeline_tuning_options(speed_level=opt)
     tuning.loop_vectorization = False  # vectors are explicit
     tuning.slp_vectorization = False
@@ -93,6 +89,16 @@ def _optimised(text: str, target: Target, opt: int) -> tuple[llvm.TargetMachine,
     builder = llvm.create_pass_builder(machine, tuning)
     passes = builder.getModulePassManager()
     _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+    return machine, module
+
+
+def _parsed(text: str, target: Target, opt: int) -> tuple[llvm.TargetMachine, llvm.ModuleRef]:
+    machine = target_machine(target, opt)
+    try:
+        module = llvm.parse_assembly(text, llvm.create_context())
+        module.verify()  # LLVM's passes abort the process on a module that breaks its rules
+    except RuntimeError as e:
+        raise InternalError(f"codegen: LLVM rejects the module: {_excerpt(str(e), text)}") from e
     return machine, module
 
 

@@ -1,10 +1,11 @@
 """Runs an entry function again and again, for loops whose body is one native call.
 
-``i64 repeat(ptr entry, ptr table, ptr dims, ptr team, ptr moves, i64 count, ptr counter, ptr go, i64 start, i64 stop)``
-calls the entry for the steps ``start .. stop-1`` and returns the step it stopped before. Before each step it writes the
-number of the step to ``counter`` and moves pointers of the table: a move is four integers, position, base, stride and
-mask, and the pointer at the position becomes ``base + (step & mask) * stride``. A mask of 1 alternates between two
-buffers, a mask of -1 walks along an array. ``go``: null, or two bytes that take turns as the condition of a step.
+``i64 repeat(ptr entry, ptr table, ptr dims, ptr team, ptr moves, i64 count, ptr counter, ptr go, i64 start, i64 stop,
+ptr status)`` calls the entry for the steps ``start .. stop-1`` and returns the step it stopped before. Before each step
+it writes the number of the step to ``counter`` and moves pointers of the table: a move is four integers, position,
+base, stride and mask, and the pointer at the position becomes ``base + (step & mask) * stride``. A mask of 1 alternates
+between two buffers, a mask of -1 walks along an array. ``go``: null, or two bytes that take turns as the condition of a
+step. A step whose entry gives another result than 0 is the last; the result is written to ``status``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ def repeat_text(name: str, target: Target) -> str:
 
 _TEXT = """
 define i64 @$NAME(
-  ptr %entry, ptr %table, ptr %dims, ptr %team, ptr %moves, i64 %count, ptr %counter, ptr %go, i64 %start, i64 %stop
+  ptr %entry, ptr %table, ptr %dims, ptr %team, ptr %moves, i64 %count, ptr %counter, ptr %go, i64 %start, i64 %stop,
+  ptr %status
 ) {
 begin:
   %always = icmp eq ptr %go, null
@@ -61,9 +63,13 @@ move:
   %k.next = add i64 %k, 1
   br label %head
 run:
-  call void %entry(ptr %table, ptr %dims, ptr %team, ptr null)
+  %result = call i64 %entry(ptr %table, ptr %dims, ptr %team, ptr null)
   %next = add i64 %i, 1
-  br label %test
+  %fine = icmp eq i64 %result, 0
+  br i1 %fine, label %test, label %fail
+fail:
+  store i64 %result, ptr %status, align 8
+  br label %out
 out:
   ret i64 %i
 }

@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.compile import Broadcasting, compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InputError
+from tilewright.core.index_ranges import OUT_OF_RANGE
 from tilewright.core.intexpr import IntExpr
 from tilewright.core.plan import Plan
 from tilewright.graph_ir.ir import Graph
@@ -30,6 +31,9 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--threads", type=int, help="threads of a run (default: what the machine allows; see doctor)")
     group.add_argument("--disable-pass", action="append", default=[], metavar="NAME", help="a graph pass or rule")
     group.add_argument("--enable-pass", action="append", default=[], metavar="NAME", help="an optional pass or rule")
+    group.add_argument(
+        "--out-of-range", choices=OUT_OF_RANGE, default="error", help="what indices outside their range lead to"
+    )
     group.add_argument("--no-cache", action="store_true", help="neither read nor write the object cache")
 
 
@@ -85,6 +89,7 @@ def compile_with(
         stop_after=stop_after,
         cache=not args.no_cache,
         broadcasting=getattr(args, "broadcasting", "lazy") if broadcasting is None else broadcasting,
+        out_of_range=args.out_of_range,
     )
 
 

@@ -47,12 +47,13 @@ def run(args: argparse.Namespace) -> int:
         print("onnxruntime is not installed: the interpreter alone decides")
     cache = None if args.no_cache else ObjectCache.open()
 
-
     def verify(broadcasting: Broadcasting | None = None) -> Verification:
         imported = compile_with(args, stop_after="import", broadcasting=broadcasting)
         optimized = compile_with(args, stop_after="passes", broadcasting=broadcasting)
         feed = feed_for_graph(args, imported)
-        return verify_layers(args.model, imported, optimized, target, feed, references, args.tolerance, cache)
+        return verify_layers(
+            args.model, imported, optimized, target, feed, references, args.tolerance, cache, args.out_of_range
+        )
 
     try:
         found = verify()

@@ -14,7 +14,9 @@ import numpy as np
 
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr
+from tilewright.core.index_ranges import OutOfRange, out_of_range
+from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.intextrema import maximum
 
 SlotKind: TypeAlias = Literal["input", "output", "constant", "temp", "host"]
 
@@ -55,6 +57,55 @@ class KernelStep:
     bytes: IntExpr | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CheckStep:
+    """A look at indices, in native code: do the elements of ``slot`` lie in ``low .. high``, both included? If not, the
+    segment ends here, and ``worst``, a slot of one uint64, has the largest distance of an element above ``low``,
+    modulo 2^64. Of ``count`` elements, ``stride`` apart, the first is the one at ``offset``.
+
+    ``where`` and ``what`` are the node and what it calls its indices, for the message."""
+
+    slot: str
+    worst: str
+    count: IntExpr
+    stride: int
+    offset: int
+    low: IntExpr
+    high: IntExpr
+    where: str
+    what: str
+
+    @property
+    def dims(self) -> tuple[IntExpr, ...]:
+        """The integers of the native call; the last is how many values are allowed."""
+        return self.count, const(self.stride), const(self.offset), self.low, maximum(self.high - self.low + 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What must hold of sizes alone: ``value``, an index that is known at build time, lies in ``low .. high``, both
+    included, unless there are no indices (``count`` is 0). None: there is something to index."""
+
+    value: IntExpr | None
+    low: IntExpr
+    high: IntExpr
+    count: IntExpr
+    where: str
+    what: str
+
+    def free_vars(self) -> frozenset[str]:
+        parts = (self.low, self.high, self.count, *(() if self.value is None else (self.value,)))
+        return frozenset().union(*(e.free_vars() for e in parts))
+
+    def violation(self, env: Mapping[str, int]) -> str | None:
+        """The message if it does not hold."""
+        low, high, count = (e.evaluate(env) for e in (self.low, self.high, self.count))
+        value = None if self.value is None else self.value.evaluate(env)
+        if count == 0 or (low <= high if value is None else low <= value <= high):
+            return None
+        return out_of_range(self.where, self.what, low, high, f"{count} of them" if value is None else value)
+
+
 SIZES_DOMAIN = "sizes"
 
 
@@ -89,7 +140,8 @@ class ControlStep:
     node: str
 
 
-Step: TypeAlias = KernelStep | HostStep | ControlStep
+Step: TypeAlias = KernelStep | CheckStep | HostStep | ControlStep
+NativeStep: TypeAlias = KernelStep | CheckStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +161,8 @@ class Plan:
 
     ``bindings`` are applied as soon as their slot exists: first those of inputs, then after each step. ``assumptions``:
     what the plan's own steps take for granted of sizes, checked as soon as the symbols are bound. ``broadcasts``: sizes
-    may broadcast where an assumption says so; False: they must be equal.
+    may broadcast where an assumption says so; False: they must be equal. ``requirements``: what must hold of indices
+    that are known beforehand. ``out_of_range``: what other indices outside their range lead to.
     """
 
     name: str
@@ -123,18 +176,20 @@ class Plan:
     assumptions: tuple[Assumption, ...] = ()
     broadcasts: bool = False
     symbols: tuple[str, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+    out_of_range: OutOfRange = "error"
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Steps ``start .. stop-1`` of a plan, all of them kernels: one entry function."""
+    """Steps ``start .. stop-1`` of a plan, all of them native: one entry function."""
 
     start: int
     stop: int
 
 
 def segments(plan: Plan) -> tuple[Segment | int, ...]:
-    """The plan as the runtime walks it: segments of kernels, and indices of host and control steps in between.
+    """The plan as the runtime walks it: segments of native steps, and indices of host and control steps in between.
 
     A segment also ends where a symbol is bound from the contents of a slot that it wrote.
     """
@@ -142,12 +197,12 @@ def segments(plan: Plan) -> tuple[Segment | int, ...]:
     out: list[Segment | int] = []
     start = 0
     for i, step in enumerate(plan.steps):
-        if not isinstance(step, KernelStep):
+        if not isinstance(step, NativeStep):
             if start < i:
                 out.append(Segment(start, i))
             out.append(i)
             start = i + 1
-        elif late.intersection(step.args):
+        elif isinstance(step, KernelStep) and late.intersection(step.args):
             out.append(Segment(start, i + 1))
             start = i + 1
     if start < len(plan.steps):
@@ -156,18 +211,18 @@ def segments(plan: Plan) -> tuple[Segment | int, ...]:
 
 
 def needed_symbols(plan: Plan) -> set[str]:
-    """Symbols that a run needs: in sizes of kernels and of storage, and in bodies."""
+    """Symbols that a run needs: in sizes of native steps and of storage, in what must hold of sizes, and in bodies."""
     exprs = [d for s in plan.slots.values() if s.kind in ("temp", "output") for d in s.shape or ()]
     needed: set[str] = set()
     for step in plan.steps:
-        if isinstance(step, KernelStep):
+        if isinstance(step, NativeStep):
             exprs += step.dims
         elif isinstance(step, ControlStep):
             needed.update(*(body.symbols for body in step.bodies))
         else:
             exprs += [d for shape in step.once or () for d in shape or ()]
             exprs += [d for o in step.outputs if o and step.once for d in plan.slots[o].shape or ()]
-    return needed.union(*(d.free_vars() for d in exprs))
+    return needed.union(*(d.free_vars() for d in exprs), *(r.free_vars() for r in plan.requirements))
 
 
 def root_slot(plan: Plan, name: str) -> str:
@@ -181,6 +236,8 @@ def step_slots(step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Slots that a step mentions: (a kernel's arguments or inputs with captures, outputs of a host or control step)."""
     if isinstance(step, KernelStep):
         return step.args, ()
+    if isinstance(step, CheckStep):
+        return (step.slot, step.worst), ()
     if isinstance(step, HostStep):
         return tuple(i for i in step.inputs if i), tuple(o for o in step.outputs if o)
     reads = dict.fromkeys(i for i in step.inputs if i)

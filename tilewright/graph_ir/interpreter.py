@@ -8,25 +8,28 @@ import numpy as np
 
 from tilewright import reference
 from tilewright.core.errors import InputError, ModelError
+from tilewright.core.index_ranges import OutOfRange, checked_operands
 from tilewright.graph_ir.ir import Graph, Node, TensorType, node_reads
 
 _FAILURES = (ValueError, TypeError, LookupError, RuntimeError, AttributeError, ArithmeticError)
 
 
 def interpret(
-    graph: Graph, feed: Mapping[str, np.ndarray], keep: Collection[str] | None = None
-) -> dict[str, object]:
+    graph: Graph, feed: Mapping[str, np.ndarray], keep: Collection[str] | None = None,
+    out_of_range: OutOfRange = "error",
+) -> dict[str, object]:  # fmt: skip
     """Values of the graph's outputs, and of the names in ``keep``, for the inputs in ``feed``.
 
     A value is freed after its last use. Sequences are lists, an empty optional is None. Raises InputError for missing
-    or unknown inputs and ModelError, naming the node, where an operator refuses its inputs.
+    or unknown inputs, and for indices outside their range unless ``out_of_range`` clamps them; ModelError, naming the
+    node, where an operator refuses its inputs.
     """
     missing = [n for n in graph.inputs if n not in feed]
     unknown = [n for n in feed if n not in graph.inputs]
     if missing or unknown:
         raise InputError(f"graph '{graph.name}': expected inputs {sorted(graph.inputs)}, got {sorted(feed)}")
     wanted = set(graph.outputs) | set(keep or ())
-    env = _run(graph, dict(feed), {}, wanted)
+    env = _run(graph, dict(feed), {}, wanted, out_of_range)
     absent = [n for n in wanted if n not in env]
     if absent:
         raise InputError(f"graph '{graph.name}': expected names of values to keep, got {sorted(absent)}")
@@ -34,7 +37,7 @@ def interpret(
 
 
 def _run(
-    graph: Graph, local: dict[str, object], outer: Mapping[str, object], wanted: Collection[str]
+    graph: Graph, local: dict[str, object], outer: Mapping[str, object], wanted: Collection[str], mode: OutOfRange
 ) -> dict[str, object]:
     """Evaluate one graph; the result holds the values in ``wanted`` (at least)."""
     for name, c in graph.constants.items():
@@ -42,7 +45,7 @@ def _run(
     scope: MutableMapping[str, object] = _Scope(local, outer)
     last = {name: i for i, node in enumerate(graph.nodes) for name in node_reads(node)}
     for i, node in enumerate(graph.nodes):
-        outputs = evaluate_node(node, scope)
+        outputs = evaluate_node(node, scope, mode)
         for name, value in zip(node.outputs, outputs, strict=True):
             if name and (name in last or name in wanted):
                 local[name] = value
@@ -70,7 +73,7 @@ class _Scope(dict[str, object]):
         return key in self._local or key in self._outer
 
 
-def evaluate_node(node: Node, scope: Mapping[str, object]) -> list[object]:
+def evaluate_node(node: Node, scope: Mapping[str, object], mode: OutOfRange = "error") -> list[object]:
     """Outputs of one node whose inputs (and what its subgraphs capture) are in ``scope``."""
     for name in node.inputs:
         if name and name not in scope:
@@ -78,7 +81,9 @@ def evaluate_node(node: Node, scope: Mapping[str, object]) -> list[object]:
     inputs = [scope[i] if i else None for i in node.inputs]
     try:
         if node.op in _CONTROL and node.domain == "":
-            return _CONTROL[node.op](node, inputs, scope)
+            return _CONTROL[node.op](node, inputs, scope, mode)
+        where = f"node {node.name!r} ({node.op})"
+        inputs = [*checked_operands(where, mode, node.op, node.domain, dict(node.attrs), inputs)]
         out = reference.evaluate(node.op, node.domain, dict(node.attrs), inputs, len(node.outputs))
     except _FAILURES as e:
         shown = ", ".join(_describe(x) for x in inputs)
@@ -96,8 +101,8 @@ def _flag(x: object) -> bool:
     return bool(np.asarray(x).reshape(-1)[0])
 
 
-def _call(graph: Graph, args: Sequence[object], scope: Mapping[str, object]) -> list[object]:
-    env = _run(graph, dict(zip(graph.inputs, args, strict=True)), scope, graph.outputs)
+def _call(graph: Graph, args: Sequence[object], scope: Mapping[str, object], mode: OutOfRange) -> list[object]:
+    env = _run(graph, dict(zip(graph.inputs, args, strict=True)), scope, graph.outputs, mode)
     return [env[o] for o in graph.outputs]
 
 
@@ -108,11 +113,15 @@ def _subgraph(node: Node, key: str) -> Graph:
     return g
 
 
-def _run_if(node: Node, inputs: Sequence[object], scope: Mapping[str, object]) -> list[object]:
-    return _call(_subgraph(node, "then_branch" if _flag(inputs[0]) else "else_branch"), (), scope)
+def _run_if(
+    node: Node, inputs: Sequence[object], scope: Mapping[str, object], mode: OutOfRange
+) -> list[object]:
+    return _call(_subgraph(node, "then_branch" if _flag(inputs[0]) else "else_branch"), (), scope, mode)
 
 
-def _run_loop(node: Node, inputs: Sequence[object], scope: Mapping[str, object]) -> list[object]:
+def _run_loop(
+    node: Node, inputs: Sequence[object], scope: Mapping[str, object], mode: OutOfRange
+) -> list[object]:
     body = _subgraph(node, "body")
     trips = None if inputs[0] is None else int(np.asarray(inputs[0]).reshape(-1)[0])
     going = True if inputs[1] is None else _flag(inputs[1])
@@ -121,7 +130,7 @@ def _run_loop(node: Node, inputs: Sequence[object], scope: Mapping[str, object])
     scans: list[list[object]] = [[] for _ in body.outputs[1 + n :]]
     i = 0
     while going and (trips is None or i < trips):
-        out = _call(body, [np.array(i, np.int64), np.array(going), *carried], scope)
+        out = _call(body, [np.array(i, np.int64), np.array(going), *carried], scope, mode)
         going, carried = _flag(out[0]), out[1 : 1 + n]
         for collected, value in zip(scans, out[1 + n :], strict=True):
             collected.append(value)
@@ -129,7 +138,9 @@ def _run_loop(node: Node, inputs: Sequence[object], scope: Mapping[str, object])
     return [*carried, *(_stack(body, 1 + n + k, c, 0) for k, c in enumerate(scans))]
 
 
-def _run_scan(node: Node, inputs: Sequence[object], scope: Mapping[str, object]) -> list[object]:
+def _run_scan(
+    node: Node, inputs: Sequence[object], scope: Mapping[str, object], mode: OutOfRange
+) -> list[object]:
     body = _subgraph(node, "body")
     attrs = {k: v for k, v in node.attrs if isinstance(v, (int, tuple))}
     n_scan = int(attrs["num_scan_inputs"])  # type: ignore[arg-type]
@@ -147,7 +158,7 @@ def _run_scan(node: Node, inputs: Sequence[object], scope: Mapping[str, object])
     scans: list[list[object]] = [[] for _ in range(n_out)]
     for t in range(length):
         slices = [np.take(x, length - 1 - t if d else t, a) for x, a, d in zip(xs, in_axes, in_back, strict=True)]
-        out = _call(body, [*state, *slices], scope)
+        out = _call(body, [*state, *slices], scope, mode)
         state = out[:n_state]
         for collected, value in zip(scans, out[n_state:], strict=True):
             collected.append(value)

@@ -19,6 +19,7 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, UnsupportedError
 from tilewright.core.intexpr import IntExpr, IntLike, as_expr, const
+from tilewright.core.intextrema import maximum, minimum
 from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Attribute, Constant, Node, Value
 from tilewright.lowering.indexing import choose, linear_index
@@ -149,7 +150,9 @@ class FunctionParts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LowerContext:
-    """One node to lower. ``constants``: the arrays of constant inputs. ``output_values``: None for an absent output."""
+    """One node to lower. ``constants``: the arrays of constant inputs. ``output_values``: None for an absent output.
+    ``clamps``: the formula alone decides what an index outside its range reads; else there is no such index, or what
+    is computed is not used, and only memory must not be left."""
 
     node: Node
     target: Target
@@ -158,6 +161,7 @@ class LowerContext:
     constants: tuple[np.ndarray | None, ...]
     output_values: tuple[Value | None, ...]
     parts: FunctionParts
+    clamps: bool = False
 
     # -- making stages ---------------------------------------------------------------------------------------------
     def name(self, hint: str) -> str:
@@ -276,6 +280,22 @@ class LowerContext:
             return None
         return () if value.data is None and any(d == 0 for d in value.shape) else value.data
 
+    def wrapped(self, v: Val, extent: IntLike) -> IntExpr:
+        """A loaded index with negative values counted from the end, kept inside ``0 .. extent - 1``."""
+        size = as_expr(extent)
+        if not isinstance(v.expr, Const):
+            v = v.cast(dtypes.int64)
+            n = index_value(size)
+            return clamped_index(select(v < 0, v + n, v), size)
+        i = const(int(v.expr.value))
+        i = size + i if i.const < 0 else i
+        return maximum(minimum(i, size - 1), 0) if self.clamps or size.is_const else i
+
+    def length(self, v: Val, most: IntLike) -> Val:
+        """A loaded length of a sequence that has room for ``most`` steps."""
+        v = v.cast(dtypes.int64)
+        return op("max", op("min", v, index_value(most)), 0) if self.clamps else v
+
     def scalar(self, i: int) -> Val:
         """Input ``i``, a tensor of one element, as a value."""
         t = self.input(i)
@@ -295,12 +315,6 @@ def widen(v: Val) -> Val:
     return v.cast(wide(v.dtype))
 
 
-def wrap_index(v: Val, extent: IntLike) -> IntExpr:
-    """A loaded index with negative values counted from the end, kept inside ``0 .. extent - 1``."""
-    if isinstance(v.expr, Const):
-        i = int(v.expr.value)
-        return as_expr(extent) + i if i < 0 else const(i)
-    v = v.cast(dtypes.int64)
-    size = index_value(extent)
-    wrapped = select(v < 0, v + size, v)
-    return op("max", op("min", wrapped, size - 1), 0).as_index()
+def clamped_index(v: Val, extent: IntLike) -> IntExpr:
+    """An index of int64 kept inside ``0 .. extent - 1``."""
+    return op("max", op("min", v, index_value(extent) - 1), 0).as_index()

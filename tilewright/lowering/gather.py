@@ -1,6 +1,7 @@
 """Operators that read at positions held in memory: the gathers, OneHot, ReverseSequence, Compress.
 
-A position outside a dimension reads its nearest element; negative positions count from the end.
+A position outside a dimension reads its nearest element; negative positions count from the end. Whether that is a
+result or the run fails is not decided here (:mod:`tilewright.lowering.checks`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.intexpr import IntExpr, const, product
-from tilewright.lowering.context import LowerContext, Rule, wrap_index
+from tilewright.lowering.context import LowerContext, Rule
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis, ranges_of, split_index
 from tilewright.tensor_ir.compute import Tensor, Val, compute, index_value, select
@@ -21,7 +22,7 @@ def lower_gather(c: LowerContext) -> tuple[Tensor, ...]:
     shape = [*x.shape[:axis], *where.shape, *x.shape[axis + 1 :]]
 
     def body(*i: IntExpr) -> Val:
-        position = wrap_index(where[i[axis : axis + where.ndim]], x.shape[axis])
+        position = c.wrapped(where[i[axis : axis + where.ndim]], x.shape[axis])
         return x[(*i[:axis], position, *i[axis + where.ndim :])]
 
     return (compute(c.name("gather"), shape, body, axis_names=axis_names(len(shape))),)
@@ -32,7 +33,7 @@ def lower_gather_elements(c: LowerContext) -> tuple[Tensor, ...]:
     axis = normal_axis(c.attr_int("axis", 0), x.ndim, c.where)
 
     def body(*i: IntExpr) -> Val:
-        position = wrap_index(where[i], x.shape[axis])
+        position = c.wrapped(where[i], x.shape[axis])
         return x[(*i[:axis], position, *i[axis + 1 :])]
 
     return (compute(c.name("gather_elements"), where.shape, body, axis_names=axis_names(x.ndim)),)
@@ -49,7 +50,7 @@ def lower_gather_nd(c: LowerContext) -> tuple[Tensor, ...]:
 
     def body(*i: IntExpr) -> Val:
         lead = i[:outer]
-        place = [wrap_index(where[(*lead, const(k))], x.shape[batch + k]) for k in range(depth)]
+        place = [c.wrapped(where[(*lead, const(k))], x.shape[batch + k]) for k in range(depth)]
         return x[(*i[:batch], *place, *i[outer:])]
 
     return (compute(c.name("gather_nd"), shape, body, axis_names=axis_names(len(shape))),)
@@ -74,8 +75,8 @@ def lower_reverse_sequence(c: LowerContext) -> tuple[Tensor, ...]:
     time, batch = c.attr_int("time_axis", 0), c.attr_int("batch_axis", 1)
 
     def body(*i: IntExpr) -> Val:
-        t, n = index_value(i[time]), lengths[i[batch]].cast(dtypes.int64)
-        position = wrap_index(select(t < n, n - 1 - t, t), x.shape[time])
+        t, n = index_value(i[time]), c.length(lengths[i[batch]], x.shape[time])
+        position = c.wrapped(select(t < n, n - 1 - t, t), x.shape[time])
         return x[tuple(position if d == time else e for d, e in enumerate(i))]
 
     return (compute(c.name("reverse_sequence"), x.shape, body, axis_names=axis_names(x.ndim)),)
@@ -92,7 +93,7 @@ def lower_compress(c: LowerContext) -> tuple[Tensor, ...]:
         total = product(x.shape)
 
         def flat(i: IntExpr) -> Val:
-            at = wrap_index(positions[i], total)
+            at = c.wrapped(positions[i], total)
             return x[split_index(at, x.shape, ranges_of((i,), (const(kept.size),)))]
 
         return (compute(c.name("compress"), (kept.size,), flat),)
@@ -102,7 +103,7 @@ def lower_compress(c: LowerContext) -> tuple[Tensor, ...]:
         compute(
             c.name("compress"),
             shape,
-            lambda *i: x[tuple(wrap_index(positions[e], x.shape[a]) if d == a else e for d, e in enumerate(i))],
+            lambda *i: x[tuple(c.wrapped(positions[e], x.shape[a]) if d == a else e for d, e in enumerate(i))],
             axis_names=axis_names(x.ndim),
         ),
     )

@@ -53,11 +53,14 @@ def can_lower(node: Node) -> bool:
     return node.domain in ("", "ai.onnx") and node.op in RULES
 
 
-def lower_group(graph: Graph, group: Group, target: Target) -> LoweredGroup:
-    """The function of ``group``. Raises UnsupportedError naming the node and what is missing."""
+def lower_group(graph: Graph, group: Group, target: Target, clamps: bool = False) -> LoweredGroup:
+    """The function of ``group``. Raises UnsupportedError naming the node and what is missing.
+
+    ``clamps``: nothing else makes sure that indices are in range.
+    """
     parts, env, arrays, params = _operands(graph, group.nodes, group.inputs)
     for node in group.nodes:
-        _lower_node(graph, node, target, parts, env, arrays)
+        _lower_node(graph, node, target, parts, env, arrays, clamps)
     outputs = _separate_outputs(parts, env, group.outputs)
     return _finish(group.outputs, parts, params, outputs, _function_name(group.nodes))
 
@@ -124,7 +127,7 @@ def _constant_tensor(parts: FunctionParts, value: Value, array: np.ndarray) -> T
 
 def _lower_node(
     graph: Graph, node: Node, target: Target, parts: FunctionParts, env: dict[str, Tensor],
-    arrays: Mapping[str, np.ndarray],
+    arrays: Mapping[str, np.ndarray], clamps: bool = False,
 ) -> None:  # fmt: skip
     if not can_lower(node):
         raise UnsupportedError(f"node {node.name or node.outputs[0]!r} ({node.op}): no lowering rule")
@@ -145,6 +148,7 @@ def _lower_node(
         tuple(arrays.get(i) for i in node.inputs),
         tuple(graph.values[o] if o else None for o in node.outputs),
         parts,
+        clamps,
     )
     results = RULES[node.op](context)
     for name, tensor in zip(node.outputs, results, strict=False):

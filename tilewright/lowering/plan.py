@@ -15,7 +15,8 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.core.errors import InternalError
+from tilewright.core.errors import InternalError, ModelError
+from tilewright.core.index_ranges import OutOfRange
 from tilewright.core.intexpr import IntExpr, as_var, const, var
 from tilewright.core.pages import Pool, release_pages, trim_heap
 from tilewright.core.plan import (
@@ -25,10 +26,12 @@ from tilewright.core.plan import (
     HostStep,
     KernelStep,
     Plan,
+    Requirement,
     Slot,
     SlotKind,
     Step,
     needed_symbols,
+    step_slots,
 )
 from tilewright.core.target import Target
 from tilewright.graph_ir.early_sizes import ONLY_SHAPES, contents, early_sizes
@@ -38,6 +41,7 @@ from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, slice_places
 from tilewright.graph_ir.symbols import symbols_in
+from tilewright.lowering.checks import IndexUse, index_uses, known_indices, requirements
 from tilewright.lowering.flops import func_bytes, func_flops
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.host_policy import HostPolicy
@@ -63,10 +67,10 @@ _SMALL = 1 << 20
 
 class _Kernels:
     """Kernel names by function, fusion's refusals and the memory of constants, shared by a model and its bodies.
-    ``pack``: see :func:`lower_graph_to_plan`."""
+    ``pack`` and ``out_of_range``: see :func:`lower_graph_to_plan`."""
 
-    def __init__(self, pack: bool) -> None:
-        self.pack = pack
+    def __init__(self, pack: bool, out_of_range: OutOfRange) -> None:
+        self.pack, self.out_of_range = pack, out_of_range
         self.pool = Pool()
         self.refusals: list[FusionRefusal] = []
         self.funcs: dict[str, Func] = {}
@@ -92,13 +96,16 @@ def _zeros(func: Func) -> Iterator[str]:
 
 
 def lower_graph_to_plan(
-    graph: Graph, target: Target, on_group: Callable[[Group], None] = lambda group: None, pack: bool = True
-) -> LoweredModel:
-    """Lower every group of ``graph``. ``on_group`` is called before each (progress). Raises UnsupportedError.
+    graph: Graph, target: Target, on_group: Callable[[Group], None] = lambda group: None, pack: bool = True,
+    out_of_range: OutOfRange = "error",
+) -> LoweredModel:  # fmt: skip
+    """Lower every group of ``graph``. ``on_group`` is called before each (progress). Raises UnsupportedError, and
+    ModelError for an index that is out of range whenever the model runs.
 
-    ``pack`` False leaves packed weights empty: for who wants to see the functions only.
+    ``pack`` False leaves packed weights empty: for who wants to see the functions only. ``out_of_range``: what the plan
+    does with indices outside their range.
     """
-    kernels = _Kernels(pack)
+    kernels = _Kernels(pack, out_of_range)
     packed: dict[tuple[str, str], np.ndarray] = {}
     plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group).build()
     if pack:
@@ -112,14 +119,18 @@ class _PlanBuilder:
     def __init__(
         self, graph: Graph, target: Target, kernels: _Kernels, packed: dict[tuple[str, str], np.ndarray],
         outer: Mapping[str, Value], on_group: Callable[[Group], None],
+        is_body: bool = False,
     ) -> None:  # fmt: skip
         self.graph, self.target, self.kernels, self.packed, self.on_group = graph, target, kernels, packed, on_group
+        self.is_body = is_body
         self.captures = captured(graph)
         self.outer = outer
         self.values: dict[str, Value] = {**{n: outer[n] for n in self.captures}, **graph.values}
         self.slots: dict[str, Slot] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.steps: list[Step] = []
+        self.requirements: dict[Requirement, None] = {}
+        self.checked: set[tuple[str, int, IntExpr, IntExpr]] = set()
         self.windows: Mapping[str, Window] = {}
         self.borders: Mapping[str, tuple[tuple[int, ...], tuple[IntExpr, ...]]] = {}
         self.early = early_sizes(graph.replace(values=self.values))
@@ -156,7 +167,7 @@ class _PlanBuilder:
         inner = self.graph.replace(values=self.values)
         fused, refusals = group_with_reasons(inner, is_native=self.policy.is_native)
         self.kernels.refusals.extend(refusals)
-        groups = (*fused, *self._output_copies())
+        groups = (*map(self._with_checked, fused), *self._output_copies())
         graph = self.graph
         defined_by_view = self._view_outputs(groups)
         groups = self._place_in_larger(groups, defined_by_view)
@@ -175,7 +186,8 @@ class _PlanBuilder:
                 self._lower_kernel(group, defined_by_view)
         plan = Plan(
             graph.name, graph.inputs, graph.outputs, self.slots, tuple(self.steps), self.constants,
-            tuple(self._bindings()), self.captures, graph.assumptions, graph.broadcasts,
+            tuple(self._bindings()), self.captures, graph.assumptions, graph.broadcasts, (), tuple(self.requirements),
+            self.kernels.out_of_range,
         )  # fmt: skip
         missing = needed_symbols(plan) - {b.symbol for b in plan.bindings}
         return dataclasses.replace(plan, symbols=tuple(sorted(missing & symbols_in(self.outer))))
@@ -183,7 +195,8 @@ class _PlanBuilder:
     def _place_in_larger(self, groups: Sequence[Group], storage: Mapping[str, str]) -> tuple[Group, ...]:
         """The groups that remain when values that can lie inside others do."""
         inner = {i for g in groups for n in g.nodes for _, body in n.subgraphs() for i in captured(body)}
-        placed = plan_storage(self.graph, groups, self.values, {*self.graph.outputs, *storage, *inner})
+        checked = {u.value for g in groups for n in g.nodes for u in self._checks(n)}
+        placed = plan_storage(self.graph, groups, self.values, {*self.graph.outputs, *storage, *inner, *checked})
         self.values.update(placed.values)
         self.windows, self.borders = placed.windows, placed.padded
         return placed.groups
@@ -299,7 +312,47 @@ class _PlanBuilder:
             HostStep(node.op, SIZES_DOMAIN, _plain_attrs(node), inputs, tuple(outputs), node.name, reason, once)
         )
 
+    # -- indices -------------------------------------------------------------------------------------------------
+    def _checks(self, node: Node) -> Iterator[IndexUse]:
+        """The indices of a native node that each run must look at."""
+        if not is_sized_by_operands(node, self.values):  # what is asked for its sizes looks at them, too
+            for use in index_uses(node, self.values):
+                unchecked = self.kernels.out_of_range == "clamp" and use.allowed.clamps
+                if not unchecked and known_indices(use, self.values, self.graph.constants) is None:
+                    yield use
+
+    def _with_checked(self, group: Group) -> Group:
+        """The group, with indices that it computes itself among what it gives, so that they can be looked at."""
+        if group.kind in (PatternKind.VIEW, PatternKind.HOST, PatternKind.CONTROL):
+            return group
+        inside = {o for n in group.nodes for o in n.outputs}
+        own = dict.fromkeys(u.value for n in group.nodes for u in self._checks(n) if u.value in inside)
+        more = tuple(v for v in own if v not in group.outputs)
+        return dataclasses.replace(group, outputs=(*group.outputs, *more)) if more else group
+
+    def _require(self, node: Node) -> None:
+        """Note what the indices of ``node`` ask of sizes. Raises ModelError where that never holds."""
+        for use in index_uses(node, self.values):
+            known = known_indices(use, self.values, self.graph.constants)
+            for r in requirements(use, known, self.kernels.out_of_range):
+                if not self.is_body and not r.free_vars() and (message := r.violation({})) is not None:
+                    raise ModelError(message)
+                self.requirements[r] = None
+
+    def _add_checks(self, group: Group, inside: bool) -> None:
+        """Steps that look at indices which the group computes itself, or at the others."""
+        own = {o for n in group.nodes for o in n.outputs}
+        for use in (u for n in group.nodes for u in self._checks(n) if (u.value in own) is inside):
+            key = use.value, use.allowed.column or 0, use.allowed.low, use.allowed.high
+            if key not in self.checked:
+                self.checked.add(key)
+                worst = f"index_check_{len(self.steps)}"
+                self.slots[worst] = Slot(worst, dtypes.uint64, (), "temp")
+                self.steps.append(use.check(self._use(use.value), worst))
+
+    # -- steps ---------------------------------------------------------------------------------------------------
     def _lower_host(self, node: Node) -> None:
+        self._require(node)
         for o in node.outputs:
             if o:
                 self._slot(o, "host")
@@ -315,7 +368,7 @@ class _PlanBuilder:
         for key in order:
             body = graphs[key]
             around = {**self.outer, **self.values}
-            builder = _PlanBuilder(body, self.target, self.kernels, self.packed, around, self.on_group)
+            builder = _PlanBuilder(body, self.target, self.kernels, self.packed, around, self.on_group, True)
             bodies.append(builder.build())
             for name in captured(body):
                 self._use(name)
@@ -344,8 +397,12 @@ class _PlanBuilder:
         return (value.type.dtype, value.type.shape) if isinstance(value.type, TensorType) else (dtypes.object_, None)
 
     def _lower_kernel(self, group: Group, storage: Mapping[str, str]) -> None:
+        for node in group.nodes:
+            self._require(node)
+        self._add_checks(group, inside=False)
         group, values = with_places(group, self.values)
-        lowered = lower_group(self.graph.replace(values=values), group, self.target)
+        clamps = self.kernels.out_of_range == "clamp"
+        lowered = lower_group(self.graph.replace(values=values), group, self.target, clamps)
         args = [self._use(i) for i in lowered.inputs]
         args += [self._packed_constant(lowered, i) for i in range(len(lowered.constants))]
         args += lowered.outputs
@@ -365,6 +422,7 @@ class _PlanBuilder:
                 func_flops(lowered.func), func_bytes(lowered.func),
             )
         )  # fmt: skip
+        self._add_checks(group, inside=True)
 
     def _fill_border(self, root: str, group: Group) -> None:
         """A step that writes zeros around what ``group`` and others compute in the middle of ``root``."""
@@ -402,7 +460,7 @@ class _PlanBuilder:
         out: list[Binding] = []
         names = [*self.graph.inputs, *self.captures]
         for step in self.steps:
-            names += [n for n in (step.args if isinstance(step, KernelStep) else step.outputs) if n]
+            names += step.args if isinstance(step, KernelStep) else step_slots(step)[1]
         for name in names:
             if name not in self.values:
                 continue

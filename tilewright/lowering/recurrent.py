@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, ceildiv, const
-from tilewright.lowering.context import LowerContext, Rule, wide, widen, wrap_index
+from tilewright.lowering.context import LowerContext, Rule, wide, widen
 from tilewright.lowering.contraction import clamped, pack_columns, packed_stage, panel_width, unflatten, whole_tiles
 from tilewright.lowering.elementwise import elu, hard_sigmoid, leaky_relu, sigmoid, softplus
 from tilewright.lowering.indexing import choose
@@ -109,7 +109,7 @@ class Cell:
 
     def length(self, b: IntExpr) -> Val | None:
         """The length of sequence ``b``; None if all have every step."""
-        return self.c.input(4)[b].cast(dtypes.int64) if self.c.has_input(4) else None
+        return self.c.length(self.c.input(4)[b], self.steps) if self.c.has_input(4) else None
 
     def place(self, d: IntExpr, s: IntExpr, b: IntExpr) -> IntExpr:
         """The time of step ``s``, and the step of time ``s``."""
@@ -120,7 +120,7 @@ class Cell:
             return self.steps - 1 - s
         at = index_value(s)
         back = index_value(self.steps - 1 - s) if n is None else select(at < n, n - 1 - at, at)
-        return wrap_index(self.by_direction(d, lambda k: back if self.backwards[k] else at), self.steps)
+        return self.c.wrapped(self.by_direction(d, lambda k: back if self.backwards[k] else at), self.steps)
 
     def clip(self, v: Val) -> Val:
         limit = self.c.attr_float("clip", 0.0)

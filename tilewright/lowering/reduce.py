@@ -269,8 +269,7 @@ def _along_loaded_axis(c: LowerContext, candidates: Sequence[Tensor]) -> Tensor:
     rank = len(candidates)
 
     def body(*i: IntExpr) -> Val:
-        loaded = c.scalar(1).cast(dtypes.int64)
-        axis = select(loaded < 0, loaded + rank, loaded)
+        axis = index_value(c.wrapped(c.scalar(1), rank))
         v = candidates[0][i]
         for d in range(1, rank):
             v = select(axis.equal(d), candidates[d][i], v)

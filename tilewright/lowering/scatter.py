@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.core.intexpr import IntExpr, const
-from tilewright.lowering.context import LowerContext, Rule, widen, wrap_index
+from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import copy_of
 from tilewright.lowering.indexing import normal_axis
 from tilewright.tensor_ir.compute import Tensor, Val, op, update
@@ -31,7 +31,7 @@ def lower_scatter_elements(c: LowerContext) -> tuple[Tensor, ...]:
     result = c.stage(copy_of(c, x, "scattered"))
 
     def body(*i: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
-        place = (*i[:axis], wrap_index(where[i], x.shape[axis]), *i[axis + 1 :])
+        place = (*i[:axis], c.wrapped(where[i], x.shape[axis]), *i[axis + 1 :])
         return place, combine(result[place], new[i])
 
     c.update(update(c.name("scatter"), result, where.shape, body, ordered=(axis,)))
@@ -48,7 +48,7 @@ def lower_scatter_nd(c: LowerContext) -> tuple[Tensor, ...]:
     result = c.stage(copy_of(c, x, "scattered"))
 
     def body(*i: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
-        rows = [wrap_index(where[(*i[:outer], const(k))], x.shape[k]) for k in range(depth)]
+        rows = [c.wrapped(where[(*i[:outer], const(k))], x.shape[k]) for k in range(depth)]
         place = (*rows, *i[outer:])
         return place, combine(result[place], new[i])
 

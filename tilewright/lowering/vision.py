@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
+from tilewright.core.index_ranges import unpooled_shape
 from tilewright.core.intexpr import IntExpr, const, product
-from tilewright.core.intextrema import maximum
-from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.core.intextrema import maximum, minimum
+from tilewright.lowering.context import LowerContext, Rule, clamped_index, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis, split_index
 from tilewright.lowering.pool import windows_for
@@ -70,7 +71,7 @@ def lower_roi_align(c: LowerContext) -> tuple[Tensor, ...]:
             low.append(base.cast(dtypes.int64).as_index())
             high.append(op("min", base + 1.0, last).cast(dtypes.int64).as_index())
             weight.append(v - base)
-        n = batch[r].as_index()
+        n = clamped_index(batch[r].cast(dtypes.int64), x.shape[0])
         terms = []
         for ky in (0, 1):
             for kx in (0, 1):
@@ -99,30 +100,18 @@ def lower_roi_align(c: LowerContext) -> tuple[Tensor, ...]:
 def lower_max_unpool(c: LowerContext) -> tuple[Tensor, ...]:
     x, places, out = c.input(0), c.input(1), c.output()
     spread = [d for d in range(x.ndim)]
-    shape = _unpooled_shape(c, x) if c.has_input(2) else list(out.shape)
+    shape = unpooled_shape(dict(c.node.attrs), x.shape)
     result = c.stage(
         compute(c.name("unpooled"), out.shape, lambda *i: constant(0, x.dtype), axis_names=axis_names(x.ndim))
     )
 
     def body(*i: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
-        total = index_value(product(shape)) - 1
-        at = op("max", op("min", places[i].cast(dtypes.int64), total), 0).as_index()
-        return split_index(at, shape, {}), x[i]
+        at = clamped_index(places[i].cast(dtypes.int64), product(shape))
+        place = split_index(at, shape, {})
+        return tuple(minimum(p, n - 1) if n != s else p for p, s, n in zip(place, shape, out.shape, strict=True)), x[i]
 
     c.update(update(c.name("unpool"), result, x.shape, body, ordered=spread))
     return (result,)
-
-
-def _unpooled_shape(c: LowerContext, x: Tensor) -> list[IntExpr]:
-    """The shape that the positions count in: what the pooling without explicit output shape came from."""
-    kernel = c.attr_ints("kernel_shape") or ()
-    n = len(kernel)
-    strides = c.attr_ints("strides") or (1,) * n
-    pads = c.attr_ints("pads") or (0,) * (2 * n)
-    sizes = [
-        (x.shape[2 + k] - 1) * strides[k] + kernel[k] - pads[k] - pads[n + k] for k in range(n)
-    ]
-    return [*x.shape[:2], *sizes]
 
 
 def lower_col2im(c: LowerContext) -> tuple[Tensor, ...]:

@@ -6,12 +6,26 @@ import ctypes
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import numpy as np
 
 from tilewright.core.assumptions import Assumption, Sizes
 from tilewright.core.errors import BroadcastError, InputError, InternalError
-from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan, Segment, Slot, root_slot, segments, step_slots
+from tilewright.core.index_ranges import out_of_range
+from tilewright.core.plan import (
+    CheckStep,
+    ControlStep,
+    HostStep,
+    KernelStep,
+    NativeStep,
+    Plan,
+    Segment,
+    Slot,
+    root_slot,
+    segments,
+    step_slots,
+)
 from tilewright.runtime.arena import Values, conflicts, lifetimes, nbytes, place, size_of
 from tilewright.runtime.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.control import run_control_step
@@ -19,7 +33,7 @@ from tilewright.runtime.host import run_host_step
 from tilewright.runtime.repeat import REPEAT_TYPE, NativeBody, NativeLoop
 from tilewright.runtime.team import Crew
 
-ENTRY_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _MAX_LAYOUTS = 16
 
 
@@ -52,7 +66,7 @@ class _Direct:
     pointers: memoryview
     inputs: tuple[tuple[int, tuple[int, ...]], ...]
     outputs: tuple[tuple[tuple[int, ...], np.dtype, tuple[int, ...]], ...]
-    call: Callable[[int, int, int | None, int | None], None]
+    call: Callable[[int, int, int | None, int | None], int]
     parallel: bool
     table: _Table
     loop: NativeLoop | None = None
@@ -61,7 +75,8 @@ class _Direct:
 @dataclass(slots=True)
 class _Layout:
     """What depends on the input symbols only: arena offsets, tables of the segments met so far, what the steps that run
-    once gave (arrays and further ``symbols``), all symbols ``known`` then, and views of the arena."""
+    once gave (arrays and further ``symbols``), all symbols ``known`` then, and views of the arena. ``violation``: the
+    message if a requirement does not hold."""
 
     offsets: Mapping[str, int]
     size: int
@@ -69,6 +84,7 @@ class _Layout:
     tables: OrderedDict[tuple[object, ...], _Table]
     symbols: Mapping[str, int]
     arrays: Mapping[str, object]
+    violation: str | None
     views: dict[str, np.ndarray] = field(default_factory=dict)
     direct: _Direct | None = None
 
@@ -155,8 +171,7 @@ class Executor:
         out: dict[int, list[str]] = {}
         for slot in self._late_bindings:
             for i, step in enumerate(self.plan.steps):
-                names = step.args if isinstance(step, KernelStep) else step.outputs
-                if slot in names:
+                if slot in (step.args if isinstance(step, KernelStep) else step_slots(step)[1]):
                     out.setdefault(i, []).append(slot)
                     break
         return out
@@ -166,6 +181,8 @@ class Executor:
         """Outputs for ``inputs`` (already checked), in plan order."""
         plan = self.plan
         env, layout = self._prepared(inputs)
+        if layout.violation is not None:
+            raise InputError(layout.violation)
         if self._is_direct and times is None:
             return self._run_direct(inputs, env, layout)
         arrays = {**self._by_name(inputs), **layout.arrays}
@@ -184,6 +201,8 @@ class Executor:
                     self._bind(b.symbol, b.axis, b.element, value, env)
                 self._check(self._assumptions, env, known)
                 self._check_with_around(env)
+                if (message := self._violation(known, env)) is not None:
+                    raise InputError(message)
         return [self._output(o, arrays, env, layout) for o in plan.outputs]
 
     def _prepared(self, inputs: Sequence[object]) -> tuple[dict[str, int], _Layout]:
@@ -217,10 +236,22 @@ class Executor:
         table = direct.table
         if self._crew.threads > 1 and direct.parallel:
             with self._crew.borrowed(True) as team:
-                direct.call(table.pointers_address, table.dims_address, team, None)
+                status = direct.call(table.pointers_address, table.dims_address, team, None)
         else:
-            direct.call(table.pointers_address, table.dims_address, None, None)
+            status = direct.call(table.pointers_address, table.dims_address, None, None)
+        if status:
+            self._report(status, env, layout)
         return outputs
+
+    def _report(self, status: int, env: Mapping[str, int], layout: _Layout, start: int = 0) -> NoReturn:
+        """Raise InputError for the check that ended a native call from step ``start`` on."""
+        step = self.plan.steps[start + status - 1]
+        if not isinstance(step, CheckStep):
+            raise InternalError(f"step {start + status - 1} ended a native call")
+        low, high = step.low.evaluate(env), step.high.evaluate(env)
+        above = np.asarray(self._value(step.worst, {}, env, layout), np.uint64)
+        value = int((above + np.array(low, np.int64).view(np.uint64)).view(np.int64))
+        raise InputError(out_of_range(step.where, step.what, low, high, value))
 
     def native_loop(
         self, inputs: Sequence[object], states: int, scanned: int, conditional: bool
@@ -229,18 +260,27 @@ class Executor:
         if not self._is_direct or self._repeat is None or self._is_steered:
             return None
         env, layout = self._prepared(inputs)
+        if layout.violation is not None:
+            return None  # there may be no step
         direct = self._direct(env, layout)
         if direct.loop is None:
-            direct.loop = NativeLoop(self._native_body(direct, self._repeat), states, scanned, conditional)
+            direct.loop = NativeLoop(self._native_body(direct, env, layout, self._repeat), states, scanned, conditional)
         return direct.loop
 
-    def _native_body(self, direct: _Direct, repeat: Callable[..., int]) -> NativeBody:
+    def _native_body(
+        self, direct: _Direct, env: Mapping[str, int], layout: _Layout, repeat: Callable[..., int]
+    ) -> NativeBody:
         entry, table, crew = ctypes.cast(direct.call, ctypes.c_void_p), direct.table, self._crew  # type: ignore[arg-type]
+        status = np.zeros((), np.int64)
 
         def drive(moves: int, count: int, counter: int, go: int | None, start: int, stop: int) -> int:
+            status[()] = 0
             with crew.borrowed(direct.parallel) as team:
                 at = table.pointers_address, table.dims_address, team
-                return repeat(entry, *at, moves, count, counter, go, start, stop)
+                done = repeat(entry, *at, moves, count, counter, go, start, stop, address(status))
+            if status:
+                self._report(int(status), env, layout)
+            return done
 
         positions = dict(direct.inputs)
         order = tuple(positions.get(k, ()) for k in range(len(self.plan.inputs) + len(self.plan.captures)))
@@ -295,6 +335,14 @@ class Executor:
         if unfit is not None:
             raise InputError(unfit)
 
+    def _violation(self, known: frozenset[str], env: Mapping[str, int]) -> str | None:
+        """The message of a requirement that does not hold, of those that can be judged now but not by ``known``."""
+        for r in self.plan.requirements:
+            free = r.free_vars()
+            if free <= env.keys() and (not known or not free <= known) and (message := r.violation(env)) is not None:
+                return message
+        return None
+
     def symbols(self, inputs: Sequence[object]) -> dict[str, int]:
         """The symbols that the inputs alone determine, and those that a body takes from the plan around it."""
         if self.plan.symbols:
@@ -346,7 +394,7 @@ class Executor:
             }  # fmt: skip
             offsets, size = place(sizes, self._lives, self._conflicts)
             more = {s: v for s, v in full.items() if s not in env}
-            layout = _Layout(offsets, size, known, OrderedDict(), more, arrays)
+            layout = _Layout(offsets, size, known, OrderedDict(), more, arrays, self._violation(frozenset(), full))
             self._layouts[key] = layout
             if len(self._layouts) > _MAX_LAYOUTS:
                 self._layouts.popitem(last=False)
@@ -371,7 +419,7 @@ class Executor:
                     inputs.append(np.broadcast_to(np.zeros((), np.int8), [d.evaluate(full) for d in shape]))
                 else:
                     inputs.append(self._value(name, arrays, full, None) if name else None)
-            for name, result in zip(step.outputs, run_host_step(step, inputs), strict=False):
+            for name, result in zip(step.outputs, run_host_step(step, inputs, self.plan.out_of_range), strict=False):
                 slot = self.plan.slots[name]
                 value = np.array(result, slot.dtype.numpy).reshape(slot.shape_values(full))
                 arrays[name] = value
@@ -405,9 +453,11 @@ class Executor:
             clock = np.zeros(w.stop - w.start + 1)
             times.append(clock)
         with self._crew.borrowed(self._parallel[w]) as team:
-            self._entries[w](
+            status = self._entries[w](
                 table.pointers_address, table.dims_address, team, None if clock is None else address(clock)
             )
+        if status:
+            self._report(status, env, layout, w.start)
 
     def _make_table(self, w: Segment, env: Mapping[str, int], layout: _Layout) -> _Table:
         pointers: list[int] = []
@@ -415,9 +465,9 @@ class Executor:
         patches: dict[str, list[int]] = {}
         base, values = address(self._arena), Values(env)
         for step in self.plan.steps[w.start : w.stop]:
-            if not isinstance(step, KernelStep):
-                raise InternalError(f"segment {w} holds a step that is not a kernel")
-            for name in step.args:
+            if not isinstance(step, NativeStep):
+                raise InternalError(f"segment {w} holds a step that is not native")
+            for name in step_slots(step)[0]:
                 root = self._root[name]
                 if root in layout.offsets:
                     pointers.append(base + layout.offsets[root])
@@ -444,7 +494,7 @@ class Executor:
         step = self.plan.steps[i]
         if isinstance(step, HostStep):
             inputs = [self._value(n, arrays, env, layout) if n else None for n in step.inputs]
-            outputs = run_host_step(step, inputs)
+            outputs = run_host_step(step, inputs, self.plan.out_of_range)
         elif isinstance(step, ControlStep):
             inputs = [self._value(n, arrays, env, layout) if n else None for n in step.inputs]
             captures = [

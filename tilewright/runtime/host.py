@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.core.errors import TilewrightError
-from tilewright.core.plan import HostStep
+from tilewright.core.index_ranges import OutOfRange, checked_operands
+from tilewright.core.plan import SIZES_DOMAIN, HostStep
 from tilewright.runtime.suppression import non_max_suppression
 from tilewright.runtime.top_k import top_k
 
@@ -48,8 +49,14 @@ QUICK: Mapping[str, Callable[[Mapping[str, Any], Sequence[object]], list[object]
 }  # fmt: skip
 
 
-def run_host_step(step: HostStep, inputs: Sequence[object]) -> list[object]:
-    """The outputs of a host step. The reference room and its operator library are loaded when first needed."""
+def run_host_step(step: HostStep, inputs: Sequence[object], out_of_range: OutOfRange = "error") -> list[object]:
+    """The outputs of a host step. The reference room and its operator library are loaded when first needed.
+
+    Raises InputError for indices outside their range, unless they are to be clamped.
+    """
+    where = f"node {step.node!r} ({step.op})"
+    domain = "" if step.domain == SIZES_DOMAIN else step.domain
+    inputs = checked_operands(where, out_of_range, step.op, domain, dict(step.attrs), inputs)
     quick = QUICK.get(step.op) if not step.domain else None
     try:
         if quick is not None:
@@ -57,7 +64,7 @@ def run_host_step(step: HostStep, inputs: Sequence[object]) -> list[object]:
         reference = importlib.import_module("tilewright.reference")
         outputs = reference.evaluate(step.op, step.domain, dict(step.attrs), list(inputs), len(step.outputs))
     except (ValueError, TypeError, IndexError, KeyError, RuntimeError) as e:
-        raise HostStepError(f"node {step.node!r} ({step.op}): {e}") from e
+        raise HostStepError(f"{where}: {e}") from e
     return [_kept(o) for o in outputs]
 
 

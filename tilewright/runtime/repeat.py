@@ -17,8 +17,9 @@ from tilewright.runtime.arena import nbytes
 from tilewright.runtime.arrays import address, aligned_array
 
 REPEAT_TYPE = ctypes.CFUNCTYPE(
-    ctypes.c_int64, *[ctypes.c_void_p] * 5, ctypes.c_int64, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_int64
-)
+    ctypes.c_int64, *[ctypes.c_void_p] * 5, ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2,
+    ctypes.c_void_p,
+)  # fmt: skip
 _STEPS_A_CALL = 4096
 """After so many steps Python has a look, so that a loop can be interrupted."""
 _FIRST_ROWS, _FIRST_BYTES = 64, 1 << 26

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
+from tilewright.core.index_ranges import unpooled_shape
 from tilewright.core.intexpr import ONE, const
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import (
+    decide_less,
     is_channels_last,
     list_attr,
     to_channels_first,
@@ -37,13 +39,17 @@ def _global(ctx: InferContext) -> tuple[Inferred, ...]:
 def _max_unpool(ctx: InferContext) -> tuple[Inferred, ...]:
     x = ctx.shape(0)
     n = len(x) - 2
-    if ctx.has(2):
-        sizes = ctx.data(2)
-        return (tensor(ctx.dtype(0), sizes if sizes is not None else [ctx.fresh() for _ in x]),)
     kernel, strides = list_attr(ctx, "kernel_shape", n), list_attr(ctx, "strides", n)
     pads = ctx.ints_attr("pads") or (0,) * (2 * n)
-    spatial = [(x[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[n + i] for i in range(n)]
-    return (tensor(ctx.dtype(0), (*x[:2], *spatial)),)
+    whole = unpooled_shape({"kernel_shape": kernel, "strides": strides, "pads": pads}, x)
+    if not ctx.has(2):
+        return (tensor(ctx.dtype(0), whole),)
+    sizes = ctx.data(2)
+    if sizes is None:
+        return (tensor(ctx.dtype(0), [ctx.fresh() for _ in x]),)
+    fits = len(sizes) == len(x) and not any(decide_less(s, w) is True for s, w in zip(sizes, whole, strict=True))
+    ctx.require(fits, f"an output_shape of at least {whole}", sizes)
+    return (tensor(ctx.dtype(0), sizes),)
 
 
 def _max_roi_pool(ctx: InferContext) -> tuple[Inferred, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError, TilewrightError
+from tilewright.core.index_ranges import first_outside
 from tilewright.graph_ir.ir import Graph, Node, TensorType, Value, node_reads
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
@@ -119,6 +120,9 @@ def _evaluate(ed: GraphEditor, node: Node, known: dict[str, np.ndarray], ctx: Pa
         arrays.append(array)
     if not _is_small_tensor(ed, node):
         ctx.log.refuse("fold_constants", node.name, "a result is not a tensor, or larger than the limit for transients")
+        return
+    if (found := first_outside(node.op, node.domain, dict(node.attrs), arrays)) is not None:
+        ctx.log.refuse("fold_constants", node.name, f"{found[0].what} out of range: {found[1]}")
         return
     try:
         with np.errstate(all="ignore"):

@@ -12,27 +12,30 @@ from tilewright.codegen.jit import Library, compile_object
 from tilewright.codegen.repeat import repeat_text
 from tilewright.runtime.repeat import REPEAT_TYPE
 
-ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Driven:
-    """A loop whose entry writes down what it is called with; its condition becomes false after step ``last``."""
+    """A loop whose entry writes down what it is called with; its condition becomes false after step ``last``, and step
+    ``failing`` gives 3."""
 
-    def __init__(self, last: int | None) -> None:
+    def __init__(self, last: int | None, failing: int | None = None) -> None:
         host = detect_host()
         self._library = Library([compile_object(repeat_text("again", host), host)], ["again"])
         self.moves = np.array([[2, 1000, 16, 1], [0, 5000, -4, -1]], np.int64)
         self.table, self.dims = np.zeros(3, np.int64), np.zeros(1, np.int64)
         self.counter, self.conditions = np.zeros((), np.int64), np.array([True, True])
-        self.last = last
+        self.last, self.failing = last, failing
+        self.status = np.zeros((), np.int64)
         self.seen: list[tuple[int, list[int]]] = []
         self._entry = ENTRY(self._step)
 
-    def _step(self, table: int, dims: int, team: int | None, times: int | None) -> None:
+    def _step(self, table: int, dims: int, team: int | None, times: int | None) -> int:
         assert (table, dims, team, times) == (self.table.ctypes.data, self.dims.ctypes.data, None, None)
         i = int(self.counter)
         self.seen.append((i, self.table.tolist()))
         self.conditions[(i + 1) & 1] = i != self.last
+        return 3 if i == self.failing else 0
 
     def run(self, start: int, stop: int) -> int:
         entry = ctypes.cast(self._entry, ctypes.c_void_p)
@@ -40,8 +43,9 @@ class Driven:
         go = None if self.last is None else self.conditions.ctypes.data
         again = REPEAT_TYPE(self._library.addresses["again"])
         done = again(
-            entry, *places, None, self.moves.ctypes.data, len(self.moves), self.counter.ctypes.data, go, start, stop
-        )
+            entry, *places, None, self.moves.ctypes.data, len(self.moves), self.counter.ctypes.data, go, start, stop,
+            self.status.ctypes.data,
+        )  # fmt: skip
         return int(done)
 
 
@@ -65,6 +69,14 @@ def test_a_condition_that_is_false_at_first() -> None:
     driven.conditions[0] = False
     assert driven.run(0, 9) == 0
     assert not driven.seen
+
+
+@pytest.mark.parametrize("last", [None, 8])
+def test_a_step_that_fails_is_the_last(last: int | None) -> None:
+    driven = Driven(last, failing=2)
+    assert driven.run(0, 9) == 2
+    assert len(driven.seen) == 3
+    assert driven.status == 3
 
 
 @pytest.mark.parametrize("target", ["llvm -mcpu=znver4", "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"])
