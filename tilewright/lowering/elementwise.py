@@ -56,8 +56,14 @@ def elementwise(c: LowerContext, formula: Formula, inputs: Sequence[Tensor] | No
 
 # -- float functions -----------------------------------------------------------------------------------------------
 def softplus(x: Val) -> Val:
-    """log(1 + exp(x)) without overflow."""
-    return op("max", x, 0.0) + op("log", op("exp", -op("abs", x)) + 1.0)
+    """log(1 + exp(x)) without overflow, and exact to a few units far below zero.
+
+    log(1 + z) of a small z is z / (u - 1) * log(u) with u = 1 + z rounded (Kahan; HP-15C handbook, 1982).
+    """
+    z = op("exp", -op("abs", x))
+    u = z + 1.0
+    log1p = select(u.equal(1.0), z, op("log", u) * (z / (u - 1.0)))
+    return op("max", x, 0.0) + log1p
 
 
 def sigmoid(x: Val) -> Val:
