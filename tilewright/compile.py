@@ -18,7 +18,7 @@ from tilewright.autotune.database import DatabaseLike, Policy, database_of_build
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.build import Kernel, build_kernels
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.host import parse_target
+from tilewright.codegen.host import parse_target, why_foreign
 from tilewright.codegen.team import team_code
 from tilewright.core.collector import paused_collector
 from tilewright.core.errors import InputError
@@ -40,6 +40,7 @@ from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan, require_
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.progress import Progress
 from tilewright.runtime.coverage import estimated_coverage
+from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.team import Crew
 from tilewright.schedule.default import default_trace
@@ -96,10 +97,11 @@ def compile(  # noqa: A001
 ) -> Any:
     """Compile an ONNX model (a path, its bytes, a ModelProto, or the Graph of one that was imported) for a CPU.
 
-    ``target``: None for this machine, or a string like ``"llvm -mcpu=znver4"``. ``opt_level``: ``none``, ``basic``,
-    ``extended`` or ``all``. ``input_shapes``: shapes by input name and sizes by symbolic dimension. ``threads``: None
-    for what the machine allows. ``disabled_pass``/``enabled_pass``: names of passes or rules. ``cache``: use the object
-    cache on disk. ``progress``: None shows it on a terminal when the build takes longer than a second.
+    ``target``: None for this machine, or a string like ``"llvm -mcpu=znver4"``; a model for a CPU that has what this
+    one lacks can be looked at, and raises TargetError when run. ``opt_level``: ``none``, ``basic``, ``extended`` or
+    ``all``. ``input_shapes``: shapes by input name and sizes by symbolic dimension. ``threads``: None for what the
+    machine allows. ``disabled_pass``/``enabled_pass``: names of passes or rules. ``cache``: use the object cache on
+    disk. ``progress``: None shows it on a terminal when the build takes longer than a second.
 
     ``database``: a tuning database, or paths of logs, which must exist (default: that of the ``with database:`` block
     around the call).
@@ -177,7 +179,8 @@ def compile(  # noqa: A001
         bar.say("linking")
         plan = with_scheduled(lowered.plan, {name: k.facts() for name, k in kernels.items()})
         require_bound(plan)
-        code, library = link_plan(plan, kernels, chosen, objects)
+        foreign = why_foreign(chosen)
+        code, library = (Foreign(foreign), None) if foreign else link_plan(plan, kernels, chosen, objects)
         clock.lap("link")
 
     info = BuildInfo(

@@ -9,6 +9,7 @@ from tilewright.build import Kernel
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.checks import CHECKS, check_imports
 from tilewright.codegen.entry import EntryStep, emit_entry, entry_imports
+from tilewright.codegen.host import require_runs_here
 from tilewright.codegen.jit import Library, cached_object
 from tilewright.codegen.repeat import repeat_text
 from tilewright.core.dtypes import DType
@@ -22,7 +23,11 @@ _REPEAT = "repeat_entry"
 def link_plan(
     plan: Plan, kernels: Mapping[str, Kernel], target: Target, cache: ObjectCache | None
 ) -> tuple[PlanCode, Library | None]:
-    """Code of the plan and its bodies. The addresses are valid as long as the library lives (None: no native step)."""
+    """Code of the plan and its bodies. The addresses are valid as long as the library lives (None: no native step).
+
+    Raises TargetError for a target whose code this machine cannot execute.
+    """
+    require_runs_here(target, plan.name)
     parts = list(_segments(plan, "m"))
     entries = {key: _entry(inside, steps, kernels, target) for key, inside, steps in parts}
     if not entries:

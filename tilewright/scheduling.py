@@ -24,7 +24,7 @@ from tilewright.autotune.measure import LocalMeasurer
 from tilewright.autotune.outcome import Failed, Ok
 from tilewright.autotune.space import Candidate
 from tilewright.autotune.task import Task
-from tilewright.codegen.host import detect_host
+from tilewright.codegen.host import detect_host, require_runs_here
 from tilewright.codegen.kernel import CallableKernel, build
 from tilewright.core.errors import MeasurementError
 from tilewright.core.target import Target
@@ -58,6 +58,7 @@ class Schedule(schedule.Schedule):
         result, a crash, a time-out.
         """
         where = detect_host() if target is None else target
+        require_runs_here(where, f"time({self.original.name})")
         config = EvaluatorConfig(
             number, repeat, min_repeat_ms, enable_cpu_cache_flush=enable_cpu_cache_flush, timeout_s=timeout_s,
             build_timeout_s=timeout_s, opt=3,

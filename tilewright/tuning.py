@@ -40,9 +40,9 @@ from tilewright.autotune.transfer import learn_from_others
 from tilewright.autotune.tuner import Callback, TaskTuner, TunerConfig
 from tilewright.autotune.workload import canonical, workload_of
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.host import parse_target, runs_here
+from tilewright.codegen.host import parse_target, require_runs_here
 from tilewright.compile import Broadcasting, compile  # noqa: A004 - the name that users of compilers know
-from tilewright.core.errors import BroadcastError, InputError, TargetError
+from tilewright.core.errors import BroadcastError, InputError
 from tilewright.core.plan import Plan
 from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Graph
@@ -211,8 +211,7 @@ def _prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions, broadc
     target = parse_target(o.target)
     if o.threads is not None:
         target = target.with_threads(o.threads)
-    if not runs_here(target):
-        raise TargetError(f"tune: expected a target that this machine can run, got {target.legality_key()}")
+    require_runs_here(target, "tune")
     graph = compile(
         model, target=target, opt_level=o.opt_level, input_shapes=o.input_shapes, disabled_pass=o.disabled_pass,
         enabled_pass=o.enabled_pass, stop_after="passes", cache=o.cache, broadcasting=broadcasting,

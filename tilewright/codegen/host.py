@@ -1,38 +1,37 @@
 """The CPU this process runs on, and CPUs named by the user, as :class:`tilewright.core.target.Target`.
 
-Vector width and register count follow from LLVM's feature names; caches from sysfs, with the sizes of a small server
-core where it says nothing; threads from :mod:`tilewright.runtime.threads`.
+Names are LLVM's, and so is what a named CPU has (:mod:`tilewright.codegen.llvm_names`). Vector width and register
+count follow from the features; caches from sysfs, with the sizes of a small server core where it says nothing; threads
+from :mod:`tilewright.runtime.threads`.
 """
 
 from __future__ import annotations
 
 import functools
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from tilewright.codegen.jit import initialize, target_machine
+from tilewright.codegen.jit import initialize
+from tilewright.codegen.llvm_names import ask_llvm
 from tilewright.core.errors import TargetError
+from tilewright.core.suggestions import did_you_mean
 from tilewright.core.target import Target
 from tilewright.runtime.threads import count_threads
 
 _FALLBACK_CACHES = (32 * 1024, 512 * 1024, 0)
-# CPU names whose vector extensions matter when compiling for another machine; by LLVM name prefix
-_X86_LEVELS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512cd,+avx2,+avx,+fma,+f16c",
-     ("x86-64-v4", "znver4", "znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake", "tigerlake",
-      "rocketlake", "sapphirerapids", "graniterapids", "emeraldrapids", "diamondrapids", "cannonlake")),
-    ("+avx2,+avx,+fma,+f16c",
-     ("x86-64-v3", "znver1", "znver2", "znver3", "haswell", "broadwell", "skylake", "alderlake", "raptorlake",
-      "meteorlake", "arrowlake", "lunarlake", "pantherlake", "gracemont", "sierraforest", "grandridge",
-      "clearwaterforest", "core-avx2", "bdver4")),
-    ("+avx,+f16c", ("ivybridge", "core-avx-i")),
-    ("+avx", ("sandybridge", "corei7-avx", "btver2", "bdver")),
-    ("", ("x86-64", "x86-64-v2", "nehalem", "westmere", "core2", "penryn", "corei7", "atom", "silvermont", "k8",
-          "barcelona", "btver1", "goldmont", "tremont")),
-)  # fmt: skip
+_NOT_COMPUTING = frozenset({
+    "aes", "cldemote", "clflushopt", "clwb", "clzero", "cx16", "cx8", "enqcmd", "fsgsbase", "fxsr", "hreset", "invpcid",
+    "kl", "lwp", "movdir64b", "movdiri", "mwaitx", "pclmul", "pconfig", "pku", "ptwrite", "rdpid", "rdpru", "rdrnd",
+    "rdseed", "rtm", "serialize", "sgx", "sha", "sha512", "shstk", "sm3", "sm4", "tsxldtrk", "uintr", "usermsr", "vaes",
+    "vpclmulqdq", "waitpkg", "wbnoinvd", "widekl", "xsave", "xsavec", "xsaveopt", "xsaves",
+})  # fmt: skip
+"""Features whose instructions stand in no kernel: virtual machines hide some of them."""
+_ARCHITECTURES = ("x86_64", "i686", "aarch64", "arm", "riscv64", "riscv32", "powerpc64le", "s390x", "loongarch64")
+_SYSTEMS = ("linux", "darwin", "macosx", "windows", "freebsd", "openbsd", "netbsd", "android", "unknown", "none")
 
 
 @functools.cache
@@ -72,46 +71,104 @@ def parse_target(text: str | Target | None) -> Target:
         options[key] = value
     out = host
     if "-mtriple" in options:
-        out = replace(out, triple=options["-mtriple"], cpu="generic", features="")
-    cpu = options.get("-mcpu")
-    if cpu is not None and cpu not in ("native", host.cpu):
-        out = replace(out, cpu=cpu, features=_features_of(out.triple, cpu, text))
-    if "-mattr" in options:
-        out = replace(out, features=_merge(out.features, options["-mattr"], text))
+        out = replace(out, triple=_require_triple(options["-mtriple"], text), cpu="generic", features="")
+    cpu, attributes = options.get("-mcpu"), options.get("-mattr", "")
+    is_host = out.cpu == host.cpu and cpu in (None, "native", host.cpu)
+    if is_host:
+        names = {f[1:] for f in host.features.split(",")}
+        for word in _attributes(attributes, text):
+            if word[1:] not in names:
+                _require_attribute(word, ask_llvm(out.triple).features, text)
+        out = replace(out, features=_merge(out.features, attributes))
+    else:
+        cpu = out.cpu if cpu is None else cpu
+        out = replace(out, cpu=cpu, features=_features_of(out.triple, cpu, attributes, text))
     if "-num-threads" in options:
         number = options["-num-threads"]
         if not number.isdigit() or int(number) < 1:
             raise TargetError(f"target {text!r}: -num-threads must be a number >= 1, got {number!r}")
         out = replace(out, threads=int(number))
-    if out.triple != host.triple or out.cpu != host.cpu:
-        target_machine(out)
     return _with_vectors(out)
 
 
 def runs_here(target: Target) -> bool:
     """True if this machine can execute code for ``target``."""
+    return not why_foreign(target)
+
+
+@functools.lru_cache(maxsize=64)
+def why_foreign(target: Target) -> str:
+    """Why this machine cannot execute code for ``target``; empty if it can."""
     host = detect_host()
-    if target.triple.split("-")[0] != host.triple.split("-")[0]:
-        return False
-    have = set(host.features.split(","))
-    return all(f in have for f in target.features.split(",") if f.startswith("+"))
+    ours, theirs = llvm.get_triple_parts(host.triple), llvm.get_triple_parts(target.triple)
+    if theirs.Arch != ours.Arch or theirs.ObjectFormat != ours.ObjectFormat or theirs.OS not in (ours.OS, "unknown"):
+        return f"built for {target.triple}, this machine is {host.triple}"
+    words = {w for w in target.features.split(",") if w}
+    needed = {w[1:] for w in words if w[0] == "+"}
+    if target.cpu not in (host.cpu, "generic"):
+        needed |= {f for f in ask_llvm(target.triple, target.cpu).has or () if f"-{f}" not in words}
+    lacking = sorted(needed - {w[1:] for w in host.features.split(",") if w[0] == "+"} - _NOT_COMPUTING)
+    if not lacking:
+        return ""
+    return f"built for {target.cpu}, this CPU ({host.cpu}) lacks {', '.join(lacking)}"
 
 
-def _features_of(triple: str, cpu: str, text: str) -> str:
-    """The features of a named CPU that code generation asks about."""
-    if not _is_x86(triple):
-        return "+neon" if triple.split("-")[0] in ("aarch64", "arm64") else ""
-    for features, names in _X86_LEVELS:
-        if any(cpu == n or (cpu.startswith(n) and n not in ("skylake", "x86-64", "core2")) for n in names):
-            return features
-    raise TargetError(f"target {text!r}: unknown x86 CPU {cpu!r}; add -mattr= to a known one, e.g. -mcpu=x86-64-v3")
+def require_runs_here(target: Target, who: str) -> None:
+    """Raises TargetError, in the name of ``who``, unless this machine can execute code for ``target``."""
+    if reason := why_foreign(target):
+        raise TargetError(f"{who}: {reason}")
 
 
-def _merge(features: str, extra: str, text: str) -> str:
-    words = [w for w in features.split(",") if w]
-    for word in extra.split(","):
+def _require_triple(triple: str, text: str) -> str:
+    """``triple``, if LLVM has its architecture and knows its system."""
+    arch, *others = triple.split("-")
+    try:
+        initialize()
+        llvm.Target.from_triple(triple)
+    except RuntimeError as e:
+        near = did_you_mean(arch, _ARCHITECTURES)
+        raise TargetError(f"target {text!r}: LLVM has no architecture {arch!r} in -mtriple{near}") from e
+    if len(others) > 1 and llvm.get_triple_parts(triple).OS == "unknown" and others[1] not in ("unknown", "none"):
+        near = did_you_mean(others[1], _SYSTEMS)
+        raise TargetError(f"target {text!r}: unknown system {others[1]!r} in -mtriple{near}")
+    return triple
+
+
+def _features_of(triple: str, cpu: str, attributes: str, text: str) -> str:
+    """What a named CPU has, and what ``attributes`` took from it."""
+    words = _attributes(attributes, text)
+    plain = ask_llvm(triple, cpu)
+    if cpu not in plain.cpus:
+        arch = triple.split("-")[0]
+        raise TargetError(f"target {text!r}: LLVM knows no CPU {cpu!r} for {arch}{did_you_mean(cpu, plain.cpus)}")
+    for word in words:
+        _require_attribute(word, plain.features, text)
+    given = ask_llvm(triple, cpu, attributes) if words else plain
+    if given.has is None or plain.has is None:
+        raise TargetError(f"target {text!r}: LLVM cannot compile for this CPU: {given.complaint or plain.complaint}")
+    if not _is_x86(triple) and not given.has:
+        return _merge("+neon" if triple.split("-")[0] in ("aarch64", "arm64") else "", attributes)
+    on = [f"+{f}" for f in sorted(given.has - _NOT_COMPUTING)]
+    return ",".join([*on, *(f"-{f}" for f in sorted(plain.has - given.has - _NOT_COMPUTING))])
+
+
+def _attributes(attributes: str, text: str) -> list[str]:
+    words = attributes.split(",") if attributes else []
+    for word in words:
         if len(word) < 2 or word[0] not in "+-":
             raise TargetError(f"target {text!r}: -mattr expects +feature or -feature, got {word!r}")
+    return words
+
+
+def _require_attribute(word: str, known: Sequence[str], text: str) -> None:
+    if word[1:] not in known:
+        raise TargetError(f"target {text!r}: LLVM knows no feature {word[1:]!r}{did_you_mean(word[1:], known)}")
+
+
+def _merge(features: str, attributes: str) -> str:
+    """``features`` with each of ``attributes`` in the place of an earlier word on the same feature."""
+    words = [w for w in features.split(",") if w]
+    for word in filter(None, attributes.split(",")):
         words = [w for w in words if w[1:] != word[1:]]
         words.append(word)
     return ",".join(words)
@@ -151,4 +208,6 @@ def read_caches(directory: Path) -> tuple[int, int, int]:
     return l1, l2, l3
 
 
-__all__ = ["count_threads", "detect_host", "parse_target", "read_caches", "runs_here"]
+__all__ = [
+    "count_threads", "detect_host", "parse_target", "read_caches", "require_runs_here", "runs_here", "why_foreign",
+]  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
-from tilewright.codegen.host import detect_host
+from tilewright.codegen.host import detect_host, require_runs_here
 from tilewright.codegen.jit import Library, compile_object
 from tilewright.codegen.team import team_code
 from tilewright.core.errors import InputError
@@ -79,7 +79,8 @@ def _shape(b: Buffer, dims: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def build(func: Func, target: Target | None = None, opt: int = 3) -> CallableKernel:
-    """Compile ``func`` for ``target`` (default: this machine) and load it."""
+    """Compile ``func`` for ``target`` (default: this machine) and load it. Raises TargetError if it cannot run here."""
     target = target or detect_host()
+    require_runs_here(target, func.name)
     blob = compile_object(emit_kernel(func, target, "kernel"), target, opt)
     return CallableKernel(func, Library([blob], ["kernel"]), "kernel", target)

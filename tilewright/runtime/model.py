@@ -15,6 +15,7 @@ from tilewright.core.files import TEXT, marked, require_replaceable, write_file
 from tilewright.core.plan import KernelStep, Plan, Segment, segments
 from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage
 from tilewright.runtime.executor import Executor, PlanCode
+from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.general import GeneralVersion, may_broadcast
 from tilewright.runtime.profile import KernelTime, Peaks, Profile
 from tilewright.runtime.signature import InputChecker, TensorSpec, spec_of
@@ -42,12 +43,14 @@ class CompiledModel:
     """
 
     def __init__(
-        self, plan: Plan, code: PlanCode, crew: Crew, info: BuildInfo, keep_alive: object,
+        self, plan: Plan, code: PlanCode | Foreign, crew: Crew, info: BuildInfo, keep_alive: object,
         general: Callable[[], CompiledModel] | None = None,
     ) -> None:  # fmt: skip
-        """``general`` builds the version for calls whose sizes broadcast where this one takes them to be equal."""
+        """``code`` is Foreign for another machine's: the model can be looked at and not run.
+
+        ``general`` builds the version for calls whose sizes broadcast where this one takes them to be equal."""
         self._plan = plan
-        self._executor = Executor(plan, code, crew)
+        self._executor = code if isinstance(code, Foreign) else Executor(plan, code, crew)
         self._checker = InputChecker(plan, info.folded_inputs)
         self._lock = threading.Lock()
         self._crew = crew

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tilewright.codegen.host import detect_host, parse_target, read_caches, runs_here
+from tilewright import Schedule
+from tilewright.codegen.host import (
+    detect_host,
+    parse_target,
+    read_caches,
+    require_runs_here,
+    runs_here,
+    why_foreign,
+)
+from tilewright.codegen.kernel import build
+from tilewright.core import dtypes
 from tilewright.core.errors import TargetError
+from tilewright.core.target import Target
 from tilewright.runtime.threads import count_threads
+from tilewright.tensor_ir.compute import build_func, compute, placeholder
+
+FOREIGN = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon", 128, 32, 32 << 10, 512 << 10, 0, 1)
 
 
 def test_host() -> None:
@@ -31,9 +46,45 @@ def test_named_cpus(cpu: str, bits: int, registers: int, fma: bool) -> None:
     assert (t.cpu, t.vector_bits, t.vector_registers, t.has_fma) == (cpu, bits, registers, fma)
 
 
+def test_what_a_named_cpu_has_is_what_llvm_says() -> None:
+    triple = "x86_64-unknown-linux-gnu"
+    haswell = parse_target(f"llvm -mtriple={triple} -mcpu=haswell").features.split(",")
+    assert {"+avx2", "+bmi2", "+f16c", "+fma", "+movbe"} <= set(haswell)
+    assert not any(f.startswith("+avx512") for f in haswell)
+    rapids = parse_target(f"llvm -mtriple={triple} -mcpu=sapphirerapids").features.split(",")
+    assert {"+amx-int8", "+avx512fp16", "+avx512vnni"} <= set(rapids)
+
+
+def test_what_this_machine_cannot_run() -> None:
+    host = detect_host()
+    assert why_foreign(replace(host, threads=77)) == ""
+    assert "built for aarch64-unknown-linux-gnu, this machine is" in why_foreign(FOREIGN)
+    lacking = replace(host, cpu="generic", features="+quantum,+shstk")
+    assert why_foreign(lacking) == f"built for generic, this CPU ({host.cpu}) lacks quantum"
+    with pytest.raises(TargetError, match=r"net: built for generic, this CPU .* lacks quantum"):
+        require_runs_here(lacking, "net")
+    if host.triple.startswith("x86_64"):
+        assert "lacks" in why_foreign(replace(host, cpu="diamondrapids", features="")), "the name implies features"
+        assert "this machine is" in why_foreign(replace(host, triple="x86_64-pc-windows-msvc"))
+        assert runs_here(parse_target("llvm -mcpu=x86-64"))
+
+
+def test_foreign_code_is_not_called() -> None:
+    x = placeholder("X", (4,), dtypes.float32)
+    func = build_func("double", [x], [compute("Y", (4,), lambda i: x[i] + x[i])])
+    with pytest.raises(TargetError, match="double: built for aarch64-unknown-linux-gnu"):
+        build(func, FOREIGN)
+    with pytest.raises(TargetError, match=r"time\(double\): built for aarch64-unknown-linux-gnu"):
+        Schedule(func).time(target=FOREIGN)
+
+
 def test_options() -> None:
     t = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4 -mattr=-avx512f -num-threads=3")
     assert (t.vector_bits, t.threads) == (256, 3)
+    words = t.features.split(",")
+    assert "+avx2" in words
+    assert {"-avx512f", "-avx512bw"} <= set(words), "what needs the feature goes with it"
+    assert not any(w.startswith("+avx512") for w in words)
     arm = parse_target("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1")
     assert (arm.vector_bits, arm.vector_registers) == (128, 32)
 
@@ -47,10 +98,20 @@ def test_options() -> None:
         ("llvm -O3=1", "got '-O3=1'"),
         ("llvm -num-threads=0", "-num-threads must be a number >= 1, got '0'"),
         ("llvm -mattr=avx2", "-mattr expects"),
-        ("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=pentium9", "unknown x86 CPU 'pentium9'"),
-        ("llvm -mtriple=toaster-none-none", "toaster"),
+        ("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=icelake",
+         "LLVM knows no CPU 'icelake' for x86_64; did you mean 'icelake-client' or 'icelake-server'"),
+        ("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=skylkae", "LLVM knows no CPU 'skylkae' .* 'skylake'"),
+        ("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=Haswell", r"did you mean 'haswell'\?"),
+        ("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=help", "LLVM knows no CPU 'help'"),
+        ("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=pentium4", "LLVM cannot compile for this CPU: .*64-bit code"),
+        ("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n9", "for aarch64; did you mean 'neoverse-n"),
+        ("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell -mattr=+avx3", "LLVM knows no feature 'avx3'; did you"),
+        ("llvm -mattr=+fast-math", "LLVM knows no feature 'fast-math'"),
+        ("llvm -mtriple=toaster-none-none", "LLVM has no architecture 'toaster' in -mtriple"),
+        ("llvm -mtriple=x86_46-unknown-linux-gnu", "LLVM has no architecture 'x86_46' .* did you mean 'x86_64'"),
+        ("llvm -mtriple=x86_64-unknown-linx-gnu", "unknown system 'linx' in -mtriple; did you mean 'linux'"),
     ],
-)
+)  # fmt: skip
 def test_nonsense(text: str, message: str) -> None:
     with pytest.raises(TargetError, match=message):
         parse_target(text)
