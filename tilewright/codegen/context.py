@@ -17,8 +17,8 @@ class Lanes:
     """Lanes of the vectorized loop that is being emitted: its variable, how many lanes starting at iteration
     ``first``, and which of them are on (None: all).
 
-    ``tail``: the mask comes from the loop's extent alone, so the loop's first iteration is on, and all iterations below
-    the last one that is on.
+    ``tail``: the mask comes from the loop's ``extent`` alone, so the loop's first iteration is on, and all iterations
+    below the last one that is on.
     """
 
     var: str
@@ -26,6 +26,7 @@ class Lanes:
     first: int = 0
     mask: Value | None = None
     tail: bool = True
+    extent: IntExpr | None = None
 
 
 class Context:

@@ -14,6 +14,7 @@ from tilewright.codegen.builder import Code, Value
 from tilewright.codegen.context import Context, Lanes
 from tilewright.codegen.flatten import BufferInfo
 from tilewright.codegen.indexing import Linear
+from tilewright.codegen.limited import Limited, lanes_below, limited_index
 from tilewright.codegen.llvm_types import full_type, memory_type, register_type, suffix
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
@@ -100,6 +101,8 @@ def _load_raw(ctx: Context, info: BufferInfo, offset: IntExpr) -> Value:
     form = ctx.split(offset, lanes)
     if form is not None and form[0] == 1 and (lanes.tail or not reads_memory(offset)):
         return _load_vector(ctx, info, form[1], lanes)
+    if form is None and info.dtype.itemsize >= 4 and (limited := limited_index(ctx, offset, lanes)) is not None:
+        return _load_limited(ctx, info, limited, lanes)
     if lanes.mask is not None:
         return _gather_masked(ctx, info, offset, lanes)
     if form is not None and (stride := form[0].value()) is not None and 0 < abs(stride) <= _MAX_SHUFFLE_STRIDE:
@@ -149,13 +152,7 @@ def _load_vector(ctx: Context, info: BufferInfo, base: IntExpr, lanes: Lanes) ->
     vt = full_type(t, lanes.count)
     if lanes.mask is None or _is_inside(ctx, info, base, lanes):
         return ctx.code.emit(t, lanes.count, f"load {vt}, ptr {ptr}, {_align(info)}")
-    name = f"llvm.masked.load.{suffix(t, lanes.count)}.p0"
-    ctx.code.module.declare(name, vt, ("ptr", "i32", lanes.mask.full, vt))
-    return ctx.code.emit(
-        t,
-        lanes.count,
-        f"call {vt} @{name}(ptr {ptr}, i32 {info.dtype.itemsize}, {lanes.mask.typed}, {vt} zeroinitializer)",
-    )
+    return _masked_load(ctx, info, ptr, lanes.mask, Value(t, lanes.count, "zeroinitializer"))
 
 
 def _is_inside(ctx: Context, info: BufferInfo, base: IntExpr, lanes: Lanes) -> bool:
@@ -195,6 +192,21 @@ def _load_strided(ctx: Context, info: BufferInfo, base: IntExpr, stride: int, la
     if acc is None:
         raise InternalError("codegen: a strided load without lanes")
     return acc
+
+
+def _load_limited(ctx: Context, info: BufferInfo, index: Limited, lanes: Lanes) -> Value:
+    n = lanes.count
+    last = _load_scalar(ctx, info, ctx.indexer.linear(index.last))
+    ptr = _pointer(ctx, info, ctx.indexer.linear(index.rest + index.first))
+    return _masked_load(ctx, info, ptr, lanes_below(ctx, index, lanes), ctx.code.splat(last, n))
+
+
+def _masked_load(ctx: Context, info: BufferInfo, ptr: str, mask: Value, others: Value) -> Value:
+    """Elements from ``ptr`` on where ``mask`` is on; no other element is touched."""
+    name = f"llvm.masked.load.{suffix(others.type, mask.lanes)}.p0"
+    ctx.code.module.declare(name, others.full, ("ptr", "i32", mask.full, others.full))
+    call = f"call {others.full} @{name}(ptr {ptr}, i32 {info.dtype.itemsize}, {mask.typed}, {others.typed})"
+    return ctx.code.emit(others.type, mask.lanes, call)
 
 
 def _gather_masked(ctx: Context, info: BufferInfo, offset: IntExpr, lanes: Lanes) -> Value:

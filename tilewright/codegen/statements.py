@@ -235,7 +235,7 @@ class StatementEmitter:
         parts = []
         for first, n in pieces:
             mask = code.compare("slt", code.lane_numbers(n, "i32", first), narrow)
-            parts.append(Lanes(s.var, n, first, mask))
+            parts.append(Lanes(s.var, n, first, mask, extent=s.extent))
         self._body_in_lanes(s, tuple(parts))
         if after is not None:
             code.branch(after)

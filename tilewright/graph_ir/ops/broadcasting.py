@@ -58,8 +58,9 @@ def broadcast_onto(ctx: InferContext, operand: Sequence[Dim], target: Sequence[D
             continue
         if d.size.is_const and onto.size.is_const:
             ctx.error("dimensions that agree", f"{onto.size} and {d.size}")
-        ctx.assume(onto.size, d.size, Ones.RIGHT)
-        if ctx.broadcasts:
+        repeats = onto.size != 1
+        ctx.assume(onto.size, d.size, Ones.RIGHT if repeats else Ones.NEITHER)
+        if ctx.broadcasts and repeats:
             _repeat(ctx, d, onto.size, [onto])
 
 

@@ -51,6 +51,7 @@ CASES: dict[str, tuple[Callable[[GraphBuilder], str], int]] = {
     "bias": (lambda b: b.op("Gemm", b.input("x", "float32", ("n", 4)), np.ones((4, 3), np.float32),
                             b.input("y", "float32", ("m", 1))), 1),
     "slope": (lambda b: b.op("PRelu", b.input("x", "float32", (2, "n")), b.input("y", "float32", ("m",))), 1),
+    "slope_of_one": (lambda b: b.op("PRelu", b.input("x", "float32", (2, 1)), b.input("y", "float32", ("m",))), 0),
     "labels": (lambda b: b.op("Einsum", b.input("x", "float32", ("n", "k")), b.input("y", "float32", ("m", "k")),
                               equation="ij,ij->j"), 2),
     "parameters": (lambda b: b.op("QuantizeLinear", b.input("x", "float32", (2, "n")), b.input("s", "float32", ("m",)),
@@ -63,7 +64,7 @@ def test_operands_that_may_be_repeated(make: Callable[[GraphBuilder], str], coun
     graph = _graph(make)
     verify_graph(graph)
     assert sum(n.op == "BroadcastTo" for n in graph.nodes) == count
-    assert bool(graph.assumptions) == bool(count)
+    assert any(a.ones is not Ones.NEITHER for a in graph.assumptions) == bool(count)
 
 
 @pytest.mark.parametrize(("make", "count"), CASES.values(), ids=CASES)
