@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from typing import TextIO
 
 from tilewright import __version__
 from tilewright.core.errors import TilewrightError
@@ -57,7 +59,9 @@ def _overview() -> argparse.ArgumentParser:
 
 def _guarded(command: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     try:
-        return command(args)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return command(args)
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -67,3 +71,11 @@ def _guarded(command: Callable[[argparse.Namespace], int], args: argparse.Namesp
     except OSError as e:
         print(f"tilewright: {e.strerror or e}: {e.filename or ''}".rstrip(": "), file=sys.stderr)
         return 2
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
+    line: str | None = None,
+) -> None:  # fmt: skip
+    """In a line of its own; where in our code it was said helps nobody."""
+    print(f"tilewright: {category.__name__}: {message}", file=sys.stderr)

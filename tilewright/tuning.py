@@ -408,7 +408,8 @@ def _records(database: DatabaseLike | None, work_dir: str | Path | None) -> Data
         folder = Path(work_dir)
         folder.mkdir(parents=True, exist_ok=True)
         return JSONDatabase(folder)
-    return active_database() or MemoryDatabase()
+    found = active_database()
+    return MemoryDatabase() if found is None else found  # an empty one is false
 
 
 def _cache(o: TuneOptions) -> ObjectCache | None:

@@ -38,6 +38,10 @@ _OPEN = ("dims", "versions", "decisions")
 _DEEPEST = 64
 """Levels of lists and objects inside a field."""
 _SHOWN = 60
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What reading a field raises that is not what it should be."""
+_LATEST = 253_402_300_800
+"""The year 10,000, in seconds since 1970."""
 
 
 class TornLine(ParseError):
@@ -63,9 +67,7 @@ class LineReader:
         """
         try:
             return self._known_form(text) or self._any_form(text)
-        except RecursionError as e:
-            raise TornLine("not JSON that anybody wrote: nested too deeply") from e
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
+        except _MALFORMED as e:
             what = f"{e.args[0]!r} is missing" if isinstance(e, KeyError) else str(e)
             raise ParseError(f"record: missing or malformed field: {what}") from e
 
@@ -115,7 +117,7 @@ class LineReader:
             try:
                 data = _loads(head + "}")
                 workload, target = self._workload(data["workload"]), self._target(data["target"])
-            except (ParseError, KeyError, TypeError, ValueError, AttributeError):
+            except (ParseError, *_MALFORMED):
                 return None
             if _unknown(data, head_json(workload, target)):
                 return None
@@ -173,7 +175,7 @@ class LineReader:
             function=text("function", get("function")),
             dims={text("dims", k): _count("dims", v) for k, v in _object("dims", get("dims")).items()},
             versions=self._versions(_object("versions", get("versions"))),
-            time=_number("time", get("time", 0.0)),
+            time=_time(get("time", 0.0)),
             tuner=text("tuner", get("tuner")),
             seed=None if get("seed") is None else _whole("seed", d["seed"]),
             task=text("task", get("task")),
@@ -186,7 +188,7 @@ class LineReader:
             self._text("workload.hash", workload["hash"]), self._text("network", d["network"]),
             self._target(d["target"]), self._text("candidate", d["candidate"]), _flag("helps", d["helps"]),
             _positive("tuned_seconds", d["tuned_seconds"]), _positive("default_seconds", d["default_seconds"]),
-            _number("time", d["time"]), "network" if d.get("scope") == "network" else "kernel",
+            _time(d["time"]), "network" if d.get("scope") == "network" else "kernel",
         )  # fmt: skip
 
     def _choice(self, d: _Json) -> Choice:
@@ -195,7 +197,7 @@ class LineReader:
             self._text("workload.hash", workload["hash"]), self._text("network", d["network"]),
             self._target(d["target"]), self._text("algorithm", d["algorithm"]),
             {self._text("seconds", k): _positive("seconds", v) for k, v in _object("seconds", d["seconds"]).items()},
-            _number("time", d["time"]),
+            _time(d["time"]),
         )  # fmt: skip
 
     # -- parts ---------------------------------------------------------------------------------------------------------
@@ -267,6 +269,8 @@ def _loads(text: str) -> _Json:
             data = _DECODER.decode(text)
     except ValueError as e:
         raise TornLine(f"not JSON: {e}") from e
+    except RecursionError as e:
+        raise TornLine("not JSON that anybody wrote: nested too deeply") from e
     if not isinstance(data, dict):
         raise TornLine("expected an object with an integer 'schema'")
     return data
@@ -344,6 +348,13 @@ def _positive(name: str, value: object) -> float:
     if number > 0.0:
         return number
     raise _wrong(name, "a positive number", value)
+
+
+def _time(value: object) -> float:
+    seconds = _number("time", value)
+    if 0.0 <= seconds < _LATEST:
+        return seconds
+    raise _wrong("time", "seconds since 1970", value)
 
 
 def _whole(name: str, value: object) -> int:

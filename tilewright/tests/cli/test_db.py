@@ -82,3 +82,14 @@ def test_tune_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFix
     assert both[: len(first)] == first
     new = {(r.workload.hash, r.candidate) for r in both[len(first) :] if len(r.samples) != 1}
     assert new - {(r.workload.hash, r.candidate) for r in first}
+
+
+@pytest.mark.filterwarnings("default::tilewright.autotune.records.RecordWarning")
+def test_damaged_lines_are_counted(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Path(log).open("a") as f:
+        f.write('{"schema":1,"kind":"measurement"}\n{"torn\n')
+    assert main(["db", "show", log]) == 0
+    said = capsys.readouterr()
+    assert said.out.endswith("; 2 damaged lines skipped\n")
+    assert said.err.startswith(f"tilewright: RecordWarning: {log}: line 6: record: missing or malformed field: 'trace'")
+    assert said.err.count("\n") == 1
