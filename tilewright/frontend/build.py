@@ -118,6 +118,16 @@ class GraphBuilder:
         self._expand = expand
         self._hint = ""
 
+    def nested(self) -> GraphBuilder:
+        """A builder for a subgraph, which may read this graph's values."""
+        inner = GraphBuilder(self.state, self._expand)
+        inner.begin(self._hint)
+        return inner
+
+    def body(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
+        """What was built, as a subgraph."""
+        return Graph(name, tuple(inputs), tuple(outputs), tuple(self.nodes), self.values, self.constants)
+
     # -- what is known -------------------------------------------------------------------------------------------
     def dtype(self, name: str) -> DType | None:
         """Element type of a value, if known."""

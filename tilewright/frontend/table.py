@@ -12,6 +12,7 @@ from tilewright.frontend.ops import (
     packed_weights,
     pooling,
     qlinear,
+    qlstm,
     qproducts,
     reduction,
     resize,
@@ -32,6 +33,7 @@ CONVERTERS: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     **{("com.microsoft", op): rules for op, rules in contrib.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in packed_weights.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in qlinear.RULES.items()},
+    **{("com.microsoft", op): rules for op, rules in qlstm.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in qproducts.RULES.items()},
 }
 

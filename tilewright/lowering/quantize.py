@@ -101,13 +101,13 @@ def lower_dynamic_quantize(c: LowerContext) -> tuple[Tensor, ...]:
     empty: tuple[IntExpr, ...] = ()
 
     def scale_of() -> Val:
-        return (op("max", top[empty], 0.0) - op("min", bottom[empty], 0.0)) / 255.0
+        extent = op("max", top[empty], 0.0) - op("min", bottom[empty], 0.0)
+        return select(extent.equal(0.0), 1.0, extent / 255.0)  # of zeros only: any scale would do
 
     scale = c.stage(compute(c.name("scale"), (), scale_of))
 
     def zero_of() -> Val:
-        s = scale[empty]
-        v = select(s.equal(0.0), 0.0 * s, (0.0 - op("min", bottom[empty], 0.0)) / s)
+        v = (0.0 - op("min", bottom[empty], 0.0)) / scale[empty]
         return saturate(op("round", v), dtypes.uint8)
 
     zero = c.stage(compute(c.name("zero_point"), (), zero_of))

@@ -19,6 +19,7 @@ from tilewright.reference import (
     broadcasting,
     elementwise,
     matrix,
+    quantize,
     recurrent,
     reduction,
     resize,
@@ -35,6 +36,7 @@ Definition = Callable[[Attrs, Sequence[object], int], list[object]]
 OWN: Mapping[str, Definition] = {
     **windows.DEFINITIONS,
     **matrix.DEFINITIONS,
+    **quantize.DEFINITIONS,
     **elementwise.DEFINITIONS,
     **broadcasting.DEFINITIONS,
     **resize.DEFINITIONS,

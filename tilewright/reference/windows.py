@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.reference.quantize import saturate
+
 Attrs = Mapping[str, Any]
 
 
@@ -116,8 +118,7 @@ def _qlinear_conv(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     acc = _bias(convolve(xi, wi, attrs).astype(np.int32), b)
     scale = (xs.reshape(()) * ws.reshape(-1) / ys.reshape(())).astype(np.float32)
     scaled = np.rint(acc.astype(np.float32) * scale.reshape(1, -1, *(1,) * (x.ndim - 2)))
-    info = np.iinfo(yz.dtype)
-    return [np.clip(scaled + yz.astype(np.float32).reshape(()), info.min, info.max).astype(yz.dtype)]
+    return [saturate(scaled + yz.astype(np.float32).reshape(()), yz.dtype)]
 
 
 def _conv_transpose(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:

@@ -1,0 +1,50 @@
+"""Quantization where onnx.reference rounds elsewhere than ONNX's formula, or has no sensible answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Attrs = Mapping[str, Any]
+
+
+def saturate(v: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Rounded numbers as integers of a type, kept inside its range."""
+    info = np.iinfo(dtype)
+    inside: np.ndarray = np.clip(v, info.min, info.max)
+    return inside.astype(dtype)
+
+
+def _dynamic_quantize_linear(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    """Where all elements are 0, any scale would do; as in onnxruntime, it is 1."""
+    x = inputs[0]
+    low, high = np.float32(min(0, x.min(initial=0))), np.float32(max(0, x.max(initial=0)))
+    scale = np.float32(1) if low == high else (high - low) / np.float32(255)
+    zero = saturate(np.rint(-low / scale), np.dtype(np.uint8))
+    return [saturate(np.rint(x / scale) + zero.astype(np.float32), zero.dtype), np.asarray(scale), np.asarray(zero)]
+
+
+def _rows(v: np.ndarray) -> np.ndarray:
+    """A parameter of the left operand: one number, one a row, or one for each row of each matrix."""
+    return v.reshape(()) if v.size == 1 else v[:, None] if v.ndim == 1 else v
+
+
+def _columns(v: np.ndarray) -> np.ndarray:
+    return v.reshape(()) if v.size == 1 else v
+
+
+def _qlinear_matmul(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
+    left = a.astype(np.int32) - _rows(a_zero.astype(np.int32))
+    products = np.matmul(left, b.astype(np.int32) - _columns(b_zero.astype(np.int32)))
+    a_step, b_step, y_step = (v.astype(np.float32) for v in (_rows(a_scale), _columns(b_scale), _rows(y_scale)))
+    scaled = np.rint(products.astype(np.float32) * (a_step * b_step / y_step))
+    return [saturate(scaled + _rows(y_zero).astype(np.float32), y_zero.dtype)]
+
+
+DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
+    "DynamicQuantizeLinear": _dynamic_quantize_linear,
+    "QLinearMatMul": _qlinear_matmul,
+}
