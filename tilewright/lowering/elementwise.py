@@ -104,7 +104,7 @@ def leaky_relu(x: Val, alpha: float) -> Val:
 def shrink(x: Val, lambd: float, bias: float) -> Val:
     zero = constant(0, x.dtype)
     if x.dtype.kind != "f":
-        y = x.cast(dtypes.float32)
+        y = x.cast(dtypes.float64)
         return select(y < -lambd, y + bias, select(y > lambd, y - bias, 0.0)).cast(x.dtype)
     return select(x < -lambd, x + bias, select(x > lambd, x - bias, zero))
 

@@ -153,10 +153,21 @@ def _lower_node(
     results = RULES[node.op](context)
     for name, tensor in zip(node.outputs, results, strict=False):
         if name:
+            _require_as_inferred(context, graph.values[name], tensor)
             env[name] = context.stage(tensor)
     for name in node.outputs[len(results) :]:
         if name:
             raise context.unsupported(f"output {name!r} is not computed by native code")
+
+
+def _require_as_inferred(c: LowerContext, value: Value, tensor: Tensor) -> None:
+    """A kernel that writes more than inference thinks would write to foreign memory."""
+    same = len(value.shape) == tensor.ndim and all(
+        a == b or not (a.is_const and b.is_const) for a, b in zip(value.shape, tensor.shape, strict=True)
+    )
+    if not same or tensor.dtype != value.dtype:
+        got = f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
+        raise InternalError(f"{c.where}: lowering: expected output {value.name!r} of type {value.type}, got {got}")
 
 
 def _separate_outputs(parts: FunctionParts, env: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:

@@ -366,6 +366,8 @@ def _loads_scales(c: LowerContext) -> bool:
 
 def lower_resize(c: LowerContext) -> tuple[Tensor, ...]:
     x, value = c.input(0), c.output()
+    if any(d == 0 for d in value.shape):
+        return (compute(c.name("resize"), value.shape, lambda *_: constant(0, value.dtype)),)
     rank = x.ndim
     last = c.attr_str("data_layout", "NCHW") == "NHWC"
     order = [0, rank - 1, *range(1, rank - 1)] if last else list(range(rank))
@@ -391,8 +393,8 @@ def lower_resize(c: LowerContext) -> tuple[Tensor, ...]:
         )  # fmt: skip
         size, count = n[a].value(), m[a].value()
         if size is not None and count is not None:
-            if size == 0 or count == 0:
-                continue
+            if size == 0:
+                raise c.unsupported(f"an axis of no elements cannot be resized to {count}")
             taps, inside = _static_taps(c, s, size, count)
             if crop and not inside.all():
                 checks.append((order[a], inside))

@@ -81,7 +81,7 @@ def check_sample(sample: Sample, builds: Sequence[Build]) -> Verdict:
         graph = from_onnx(model)
         wanted = [interpret_perturbed(graph, sample.feed(v), SAMPLES) for v in sample.variants]
     except Exception as e:  # noqa: BLE001 - whatever it raises is the finding
-        return Verdict(_kind_of(e), f"import or reference: {_shown(e)}", None, ops)
+        return Verdict(_kind_of(e), f"import or reference: {shown_error(e)}", None, ops)
     for build in builds:
         verdict = _check_build(sample, build, wanted, ops)
         if verdict is not None:
@@ -100,14 +100,14 @@ def _check_build(
             disabled_pass=_APPROXIMATE if sample.wild else (),
         )
     except Exception as e:  # noqa: BLE001 - likewise
-        return Verdict(_kind_of(e), f"compile: {_shown(e)}", build, ops)
+        return Verdict(_kind_of(e), f"compile: {shown_error(e)}", build, ops)
     for v, samples in zip(sample.variants, wanted, strict=True):
         feed = sample.feed(v)
         kept = {n: x.copy() for n, x in feed.items() if isinstance(x, np.ndarray)}
         try:
             got = compiled.run(feed)
         except Exception as e:  # noqa: BLE001 - likewise
-            return Verdict(_kind_of(e), f"run, variant {v}: {_shown(e)}", build, ops)
+            return Verdict(_kind_of(e), f"run, variant {v}: {shown_error(e)}", build, ops)
         for name, x in kept.items():
             if mismatch(feed[name], x, 0.0):
                 return Verdict("wrong", f"variant {v}: input {name!r} was written to", build, ops)
@@ -124,7 +124,8 @@ def _kind_of(e: Exception) -> str:
     return "internal"
 
 
-def _shown(e: Exception) -> str:
+def shown_error(e: Exception) -> str:
+    """An error on one line, with where it was raised if that is not its own message's business."""
     text = " ".join(str(e).split())
     if isinstance(e, UnsupportedError) or (isinstance(e, TilewrightError) and _kind_of(e) == "refused"):
         return f"{type(e).__name__}: {text[:600]}"

@@ -12,7 +12,7 @@ import onnx.printer
 from onnx import helper
 
 from tilewright.core import dtypes
-from tilewright.core.errors import ModelError, TilewrightError, UnsupportedError
+from tilewright.core.errors import InputError, ModelError, TilewrightError, UnsupportedError
 from tilewright.frontend import from_onnx
 from tilewright.ort import OnnxRuntimeError, is_installed, translated_errors
 from tilewright.tests.fuzz_graphs.differences import explain_difference
@@ -57,7 +57,7 @@ def run_node(node: onnx.NodeProto, arrays: Mapping[str, object], opset: int, alo
     try:
         graph = from_onnx(model)
         samples = interpret_perturbed(graph, feed, 3 if isinstance(theirs, dict) else 0)
-    except (ModelError, UnsupportedError) as e:
+    except (InputError, ModelError, UnsupportedError) as e:
         if not isinstance(theirs, dict):
             return NodeRun(node.op_type, rejected=f"both refuse: {e}")
         if rule := explain_difference(node, arrays, str(e), {}, theirs):

@@ -70,6 +70,12 @@ FINDINGS = (
     Finding("recurrent layers of no sequences",
             "g (float[3,0,2] x) => (float[?,?,?,?] y, float[?,?,?] h) { y, h = RNN<hidden_size = 4>(x, w, r) }",
             constants={"w": _random((1, 4, 2)), "r": _random((1, 4, 4))}),
+    Finding("a size that a scale makes zero: nothing is written",
+            "g (float[1,2,3,1,3] x) => (float[?,?,?,?,?] y)"
+            """{ y = Resize<mode = "linear">(x, "", s) }""",
+            constants={"s": np.array([1, 1, 0.7, 0.5, 3], np.float32)}),
+    Finding("thresholds of large integers", "g (uint32[4] x) => (uint32[4] y) { y = Shrink(x) }",
+            feed={"x": np.array([2**32 - 1, 0, 3, 2**31], np.uint32)}),
     Finding("softplus far below zero", "g (float[4] x) => (float[4] y) { y = Softplus(x) }",
             feed={"x": np.array([-7.710656, -20, -80, 3], np.float32)}),
     Finding("distinct elements in the order of their first occurrence",

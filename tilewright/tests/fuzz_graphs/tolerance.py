@@ -57,6 +57,8 @@ def _run(graph: Graph, feed: Mapping[str, object], rng: np.random.Generator | No
         outputs = evaluate_node(node, seen)
         if rng is not None and node.op in _TRANSFORMED:
             outputs = [_blurred(o, rng) for o in outputs]
+        if rng is not None and node.op in _LESS_ONE:
+            outputs = [_blurred(o, rng, 0.25) for o in outputs]
         for name, value in zip(node.outputs, outputs, strict=False):
             if name:
                 scope[name] = value if rng is None or _keeps_values(node) else _perturbed(value, rng)
@@ -93,12 +95,18 @@ _TRANSFORMED = frozenset(("Conv", "DFT", "STFT"))
 """Transforms add and subtract whole tiles or signals: an error of a share of the result's root mean square."""
 
 
-def _blurred(x: object, rng: np.random.Generator) -> object:
+_LESS_ONE = frozenset(("Selu", "Elu", "Celu"))
+"""exp(x) - 1: an error of a unit of 1 near zero."""
+
+
+def _blurred(x: object, rng: np.random.Generator, size: float | None = None) -> object:
+    """With an absolute error in proportion to ``size``, or to the root mean square."""
     if not isinstance(x, np.ndarray) or unit(x.dtype) == 0.0:
         return x
     with np.errstate(all="ignore"):
         finite = x[np.isfinite(x)].astype(np.float64)
-        size = float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0
+        if size is None:
+            size = float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0
         return (x + 4 * unit(x.dtype) * size * rng.uniform(-1, 1, x.shape)).astype(x.dtype)
 
 

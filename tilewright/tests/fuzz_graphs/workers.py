@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tilewright.tests.fuzz_graphs.check import Verdict, check_seed
+from tilewright.tests.fuzz_graphs.check import Verdict, check_seed, shown_error
 from tilewright.tests.fuzz_graphs.node import STAGE, Stage
 
 MAX_SECONDS = 60.0
@@ -119,5 +119,8 @@ def _serve(
             seed, alone = pipe.recv()
         except EOFError:
             return
-        verdict, _ = check_seed(seed, every, operators, alone)
+        try:
+            verdict, _ = check_seed(seed, every, operators, alone)
+        except Exception as e:  # noqa: BLE001 - whatever it is belongs to the seed
+            verdict = Verdict("internal", f"while generating: {shown_error(e)}")
         pipe.send(verdict)

@@ -135,7 +135,8 @@ def _pool(op: str):  # type: ignore[no-untyped-def]
 
 
 def max_unpool(d: Draft) -> object:
-    x = image(d, d.integer(1, 3), 2, 2, [np.float32])
+    sides = [tuple(2 * max(1, s) for s in d.dim(small=True)) for _ in range(2)]
+    x = d.new(np.float32, (d.dim(True), d.fixed(d.integer(1, 3)), *sides), 0.1)
     (values, places) = d.emit("MaxPool", [x], {"kernel_shape": [2, 2], "strides": [2, 2]}, 2)
     attrs = {"kernel_shape": [2, 2], "strides": [2, 2]}
     if d.chance(0.4) and values.is_static:
