@@ -22,7 +22,6 @@ import sys
 import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
@@ -30,7 +29,9 @@ from onnx import ModelProto, helper, numpy_helper
 import tilewright
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.codegen.host import detect_host
+from tilewright.core.files import begins_with, require_replaceable, write_file
 
+ROWS = begins_with("rows of this benchmark", b'{\n "limits": {')
 _ROUNDS = 8
 _RUNS = 4
 """A round."""
@@ -60,6 +61,8 @@ def main() -> int:
     p.add_argument("names", nargs="*", help="only cases whose name contains one of these")
     p.add_argument("--json", help="write the rows there too")
     args = p.parse_args()
+    if args.json:
+        require_replaceable(args.json, ROWS)
     _keep_pages()
     chosen = [c for c in _cases() if not args.names or any(n in c.name for n in args.names)]
     runs = [_prepared(c) for c in chosen]
@@ -77,7 +80,7 @@ def main() -> int:
         rows.append({"kernel": c.name, "seconds": seconds, "rate": rate, "limit": c.limit, "percent": share})
         print(f"{c.name:<28} {seconds * 1e6:>9.1f} {rate / 1e9:>7.1f} {c.limit:>6} {share:>5.0f} {c.target:>6.0f}")
     if args.json:
-        Path(args.json).write_text(json.dumps({"limits": limits, "rows": rows}, indent=1), encoding="utf-8")
+        write_file(args.json, ROWS, json.dumps({"limits": limits, "rows": rows}, indent=1).encode())
     return 0
 
 

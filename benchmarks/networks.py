@@ -25,6 +25,10 @@ from pathlib import Path
 import numpy as np
 from accuracy import _QUANTIZED, light_models, materialize
 
+from tilewright.core.files import begins_with, require_replaceable, write_file
+
+ROWS = begins_with("rows of this benchmark", b'{\n "machine": {')
+
 
 def main() -> int:
     args = _arguments()
@@ -32,6 +36,8 @@ def main() -> int:
         print(json.dumps(_one(args)))
         return 0
     names = args.names or _known(args)
+    if args.json:
+        require_replaceable(args.json, ROWS)
     rows = []
     titles = ("ours ms", "p10", "p90", "ort ms", "p10", "p90")
     head = f"{'network':<28} {'thr':>3} {' '.join(f'{t:>9}' for t in titles)} {'speed':>6}"
@@ -43,7 +49,7 @@ def main() -> int:
             print(_line(row), flush=True)
             if args.json:
                 text = json.dumps({"machine": _machine(), "rows": rows}, indent=1)
-                Path(args.json).write_text(text, encoding="utf-8")
+                write_file(args.json, ROWS, text.encode())
     speeds = [r["speed"] for r in rows if "speed" in r]
     if speeds:
         mean = math.exp(sum(map(math.log, speeds)) / len(speeds))

@@ -28,7 +28,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tilewright.autotune.cost_model import XGBoostConfig, XGBoostModel
-from tilewright.autotune.database import JSONDatabase
+from tilewright.autotune.database import JSONDatabase, open_database
 from tilewright.autotune.dataset import Dataset
 from tilewright.autotune.features import FEATURES, features
 from tilewright.autotune.history import Trial
@@ -44,6 +44,7 @@ from tilewright.autotune.strategies import STRATEGIES
 from tilewright.autotune.strategies.base import seconds_of
 from tilewright.autotune.task import Task
 from tilewright.autotune.tuner import Budget, tune_task
+from tilewright.core.files import begins_with, require_replaceable, write_file
 from tilewright.tuned import workload_hashes
 from tilewright.tuning import TuneOptions, prepare
 
@@ -63,6 +64,7 @@ CONTENDERS: dict[str, tuple[str, Callable[[int], CostModel]]] = {
     "random": ("random", lambda seed: HeuristicModel()),
     "grid": ("grid", lambda seed: HeuristicModel()),
 }
+PAGE = begins_with("a page of this benchmark", b"# Search strategies compared\n\nTrials until ")
 
 
 # -- the tasks -----------------------------------------------------------------------------------------------------
@@ -167,7 +169,7 @@ def trials_to_goal(curve: Sequence[float]) -> float:
 def compare(log: str, seeds: int, trials: int) -> dict[str, dict[str, list[list[float]]]]:
     """Curves of relative speed (best known = 1): by task, contender and seed."""
     groups: dict[str, list[Record]] = {}
-    for r in JSONDatabase(log).records():
+    for r in open_database(log).records():
         groups.setdefault(r.task, []).append(r)
     out: dict[str, dict[str, list[list[float]]]] = {}
     for task, records in groups.items():
@@ -301,8 +303,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.what == "record":
         record(args.log, args.pool, args.threads)
         return 0
+    if args.out:
+        require_replaceable(f"{args.out}.md", PAGE)
     results = compare(args.log, args.seeds, args.trials)
-    database = JSONDatabase(args.log)
+    database = open_database(args.log)
     threads = max(r.target.threads for r in database.records())
     text = table(results, database.to_arrays(), args.log, args.trials, threads)
     print(text)
@@ -311,7 +315,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             text += f"\n![best speed found against trials, for each task]({Path(args.out).name}.png)\n"
         else:
             print("no plot: matplotlib is not installed (pip install 'tilewright[plots]')")
-        Path(f"{args.out}.md").write_text(text, encoding="utf-8")
+        write_file(f"{args.out}.md", PAGE, text.encode())
     return 0
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.autotune.cost_model import XGBoostConfig, XGBoostModel
-from tilewright.autotune.database import JSONDatabase
+from tilewright.autotune.database import open_database
 from tilewright.autotune.dataset import Dataset
 from tilewright.autotune.models import CostModel, HeuristicModel, RandomModel
 from tilewright.autotune.rank_correlation import rank_correlation
@@ -87,7 +87,7 @@ def _text(x: float | None) -> str:
 
 def main(log: str) -> dict[str, tuple[float | None, float | None]]:
     """The table, also returned."""
-    data = JSONDatabase(log).to_arrays()
+    data = open_database(log).to_arrays()
     print(f"{len(data)} candidates of {len(data.tasks())} tasks\n\n{'model':<20}{'seen task':>12}{'unseen task':>14}")
     out = {}
     for name, make in MODELS.items():

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.autotune.database import JSONDatabase
+from tilewright.autotune.database import open_database
 from tilewright.autotune.features import COLUMNS
 from tilewright.autotune.learner import Learner
 from tilewright.autotune.models import HeuristicModel
@@ -83,7 +83,7 @@ def best_after(maker: Maker, space: RecordedSpace, records: list[Record], trials
 def main(log: str, trials: int = 16, seeds: int = 3) -> Mapping[str, float]:
     """For each strategy: the best recorded time over what it found, the mean over tasks and seeds (1 is perfect)."""
     records: dict[str, list[Record]] = {}
-    for r in JSONDatabase(log).records():
+    for r in open_database(log).records():
         records.setdefault(r.workload.hash, []).append(r)
     makers = {**STRATEGIES, "hill climbing": make}
     found: dict[str, list[float]] = {name: [] for name in makers}

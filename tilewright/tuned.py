@@ -14,6 +14,7 @@ from tilewright.codegen.host import runs_here
 from tilewright.core.errors import CoverageError, InputError
 from tilewright.core.plan import ControlStep, KernelStep, Plan
 from tilewright.core.target import Target
+from tilewright.lowering.flops import func_bytes
 from tilewright.lowering.plan import LoweredModel
 from tilewright.runtime.coverage import KernelTuning, Status, estimated_coverage
 from tilewright.schedule.default import default_trace
@@ -24,6 +25,8 @@ NearMisses: TypeAlias = Literal["measure", "replay", "ignore"]
 """What a build does with a near miss: time it against the default and use the faster, use it untimed, or not at all."""
 
 _TRIAL_SECONDS = 0.03
+_MOST_BYTES = 4 << 30
+"""Parameters of a kernel that is timed in a build."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,9 @@ def _tried(func: Func, match: Match, target: Target, near_misses: NearMisses) ->
         return drop("cannot be timed without sizes: default kept")
     if match.trace is None:
         return match
+    needed = func_bytes(match.func).evaluate(dims)
+    if needed > _MOST_BYTES:
+        return drop(f"cannot be timed at its sizes, which take {needed >> 30} GiB: default kept")
     own = canonical(func)
     ratio = time_ratio(match.func, match.trace, own, default_trace(own, target), target, dims, _TRIAL_SECONDS)
     if ratio > 1.0:

@@ -40,6 +40,8 @@ _DEEPEST = 64
 _SHOWN = 60
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 """What reading a field raises that is not what it should be."""
+_SHORTEST, _LONGEST = 1e-12, 1e12
+"""Seconds that anything takes."""
 _LATEST = 253_402_300_800
 """The year 10,000, in seconds since 1970."""
 
@@ -165,12 +167,12 @@ class LineReader:
             target,
             steps,
             candidate=_plain_text("candidate", get("candidate")) or candidate_key(Trace.from_json(list(steps))),
-            seconds=None if seconds is None else _positive("seconds", seconds),
-            samples=_numbers("samples", get("samples") or []),
-            error=_optional("error", get("error")),
+            seconds=None if seconds is None else _measured("seconds", seconds),
+            samples=_durations("samples", get("samples") or []),
+            error=None if get("error") is None else _number("error", d["error"]),
             failure=None if failure is None else text("failure", failure),
             message=text("message", get("message")),
-            compile_seconds=_optional("compile_seconds", get("compile_seconds")),
+            compile_seconds=None if get("compile_seconds") is None else _duration("compiling", d["compile_seconds"]),
             decisions=self._decisions(_object("decisions", get("decisions"))),
             function=text("function", get("function")),
             dims={text("dims", k): _count("dims", v) for k, v in _object("dims", get("dims")).items()},
@@ -187,7 +189,7 @@ class LineReader:
         return Verdict(
             self._text("workload.hash", workload["hash"]), self._text("network", d["network"]),
             self._target(d["target"]), self._text("candidate", d["candidate"]), _flag("helps", d["helps"]),
-            _positive("tuned_seconds", d["tuned_seconds"]), _positive("default_seconds", d["default_seconds"]),
+            _measured("tuned_seconds", d["tuned_seconds"]), _measured("default_seconds", d["default_seconds"]),
             _time(d["time"]), "network" if d.get("scope") == "network" else "kernel",
         )  # fmt: skip
 
@@ -196,7 +198,7 @@ class LineReader:
         return Choice(
             self._text("workload.hash", workload["hash"]), self._text("network", d["network"]),
             self._target(d["target"]), self._text("algorithm", d["algorithm"]),
-            {self._text("seconds", k): _positive("seconds", v) for k, v in _object("seconds", d["seconds"]).items()},
+            {self._text("seconds", k): _measured("seconds", v) for k, v in _object("seconds", d["seconds"]).items()},
             _time(d["time"]),
         )  # fmt: skip
 
@@ -332,22 +334,25 @@ def _number(name: str, value: object) -> float:
     raise _wrong(name, "a finite number", value)
 
 
-def _optional(name: str, value: object) -> float | None:
-    return None if value is None else _number(name, value)
-
-
-def _numbers(name: str, value: object) -> tuple[float, ...]:
+def _durations(name: str, value: object) -> tuple[float, ...]:
     values = _list(name, value)
-    if set(map(type, values)) == {float} and math.isfinite(sum(values)):
+    if set(map(type, values)) == {float} and min(values) >= 0.0 and max(values) <= _LONGEST:
         return tuple(values)
-    return tuple([_number(name, x) for x in values])
+    return tuple([_duration(name, x) for x in values])
 
 
-def _positive(name: str, value: object) -> float:
-    number = _number(name, value)
-    if number > 0.0:
-        return number
-    raise _wrong(name, "a positive number", value)
+def _duration(name: str, value: object) -> float:
+    seconds = _number(name, value)
+    if 0.0 <= seconds <= _LONGEST:
+        return seconds
+    raise _wrong(name, "seconds", value)
+
+
+def _measured(name: str, value: object) -> float:
+    seconds = _duration(name, value)
+    if seconds >= _SHORTEST:
+        return seconds
+    raise _wrong(name, "a positive number of seconds", value)
 
 
 def _time(value: object) -> float:

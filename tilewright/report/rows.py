@@ -16,6 +16,8 @@ from tilewright.autotune.reading import LineReader
 from tilewright.autotune.records import Machine, Record, RecordWarning, Verdict, machine_of
 from tilewright.core.errors import InputError, ParseError
 
+_LARGEST = 1e12
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -119,4 +121,5 @@ def _row(r: Record, place: int) -> Row:
 
 
 def _number(x: object) -> float | None:
-    return float(x) if isinstance(x, (int, float)) and not isinstance(x, bool) else None
+    """A field of the tuner's, if it is a number that can be calculated with."""
+    return float(x) if type(x) in (int, float) and abs(x) <= _LARGEST else None  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from tilewright.codegen.host import detect_host
 from tilewright.codegen.jit import cached_object
 from tilewright.core.config import Config, from_environment
 from tilewright.core.errors import TilewrightError
+from tilewright.core.files import TEMPORARY
 
 KEY = object_key("kernel", detect_host())
 
@@ -99,3 +100,19 @@ def test_settings() -> None:
     assert from_environment({"TILEWRIGHT_CACHE": "off"}).cache_dir is None
     with pytest.raises(TilewrightError, match="TILEWRIGHT_CACHE_BYTES: expected a number of bytes, got 'many'"):
         from_environment({"TILEWRIGHT_CACHE_BYTES": "many", "HOME": "/h"})
+
+
+def test_other_files_in_the_directory_stay(tmp_path: Path) -> None:
+    """Whoever names a directory that has files already keeps them; what a killed process left goes after a while."""
+    zeros = "0" * 62
+    names = ["ab/main.o", f"ab/{zeros}0.o", f"build/{zeros}.o", f"ab/{zeros}.txt", f"ab/{TEMPORARY}1-1-0", "notes"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(1000))
+    cache = ObjectCache(tmp_path, limit_bytes=10)
+    cache.put("ab" + "1" * 62, bytes(100))
+    assert cache.trim() == 1
+    assert all((tmp_path / name).exists() for name in names)
+    os.utime(tmp_path / names[4], (1, 1))
+    cache.trim()
+    assert [name for name in names if not (tmp_path / name).exists()] == [names[4]]
