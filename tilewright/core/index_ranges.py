@@ -49,20 +49,28 @@ def out_of_range(where: str, what: str, low: int, high: int, got: object) -> str
     return f"{where}: expected {what} in [{low}, {high}]{', which is empty' if high < low else ''}, got {got}"
 
 
+def has_indices(op: str, domain: str) -> bool:
+    """True for operators of which an operand may hold indices."""
+    return op in _RULES and domain in ("", "ai.onnx")
+
+
 def index_ranges(op: str, domain: str, attrs: Attrs, shapes: Shapes) -> tuple[IndexRange, ...]:
     """The ranges of an operator's operands; none where a shape they follow from is not known."""
-    rule = _RULES.get(op) if domain in ("", "ai.onnx") else None
-    return () if rule is None else rule(attrs, shapes)
+    return _RULES[op](attrs, shapes) if has_indices(op, domain) else ()
 
 
 def first_outside(op: str, domain: str, attrs: Attrs, operands: Sequence[object]) -> tuple[IndexRange, int] | None:
-    """A range that an operand does not keep to, and the value that shows it; None if there is none."""
+    """A range that an operand does not keep to, and the value that shows it; None if there is none.
+
+    Of several values it is the one that native checks find, too: the greatest below the range, else the greatest.
+    """
     for r in _of_values(op, domain, attrs, operands):
         part = r.part(np.asarray(operands[r.operand]))
         if part.size:
-            for value in (int(part.max()), int(part.min())):
-                if not r.low.const <= value <= r.high.const:
-                    return r, value
+            below = part[part < r.low.const]
+            value = int((below if below.size else part).max())
+            if not r.low.const <= value <= r.high.const:
+                return r, value
     return None
 
 
@@ -87,9 +95,7 @@ def checked_operands(
 
 
 def _of_values(op: str, domain: str, attrs: Attrs, operands: Sequence[object]) -> tuple[IndexRange, ...]:
-    if op not in _RULES:
-        return ()
-    return index_ranges(op, domain, attrs, [_shape(x) for x in operands])
+    return index_ranges(op, domain, attrs, [_shape(x) for x in operands]) if has_indices(op, domain) else ()
 
 
 def _shape(x: object) -> tuple[int, ...] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tilewright.core.index_ranges import IndexRange, OutOfRange, index_ranges
+from tilewright.core.index_ranges import IndexRange, OutOfRange, has_indices, index_ranges
 from tilewright.core.intbounds import is_nonneg
 from tilewright.core.intexpr import IntExpr, const, product
 from tilewright.core.plan import CheckStep, Requirement
@@ -52,6 +52,8 @@ class IndexUse:
 
 def index_uses(node: Node, values: Mapping[str, Value]) -> tuple[IndexUse, ...]:
     """The indices that a node reads and whose range its operands' shapes tell."""
+    if not has_indices(node.op, node.domain):
+        return ()
     types = [values[i].type if i in values else None for i in node.inputs]
     shapes = [t.shape if isinstance(t, TensorType) else None for t in types]
     ranges = index_ranges(node.op, node.domain, dict(node.attrs), shapes)

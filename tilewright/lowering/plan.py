@@ -315,8 +315,9 @@ class _PlanBuilder:
     # -- indices -------------------------------------------------------------------------------------------------
     def _checks(self, node: Node) -> Iterator[IndexUse]:
         """The indices of a native node that each run must look at."""
-        if not is_sized_by_operands(node, self.values):  # what is asked for its sizes looks at them, too
-            for use in index_uses(node, self.values):
+        uses = index_uses(node, self.values)
+        if uses and not is_sized_by_operands(node, self.values):  # what is asked for its sizes looks at them, too
+            for use in uses:
                 unchecked = self.kernels.out_of_range == "clamp" and use.allowed.clamps
                 if not unchecked and known_indices(use, self.values, self.graph.constants) is None:
                     yield use

@@ -111,7 +111,7 @@ CASES: Mapping[str, Case] = {
 
 
 def plain(case: Case, constant: int | None = None, symbolic: bool = False) -> onnx.ModelProto:
-    """The node alone. ``constant``: the index if it is no input. ``symbolic``: every dim of every input is one."""
+    """The node alone. ``constant``: the index if it is no input. ``symbolic``: the dims of inputs are."""
     return _model(case, [case.node()], ["y"], constant, symbolic)
 
 
@@ -153,7 +153,9 @@ def _model(
     inputs = [helper.make_tensor_value_info(k, t, []) for k, t in (more or {}).items()]
     for name, x in feed.items():
         if name != INDEX or constant is None:
-            dims = [f"{name}{d}" for d in range(x.ndim)] if symbolic else list(x.shape)
+            dims: list[str | int] = [f"{name}{d}" for d in range(x.ndim)] if symbolic else list(x.shape)
+            if name == INDEX and case.op.endswith("ND"):
+                dims[-1] = x.shape[-1]  # how many coordinates is a matter of rank
             inputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), dims))
     known = [] if constant is None else [numpy_helper.from_array(feed[INDEX], INDEX)]
     graph = helper.make_graph(nodes, "g", inputs, [_value(o) for o in outputs], known)
