@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.autotune.database import Database
+from tilewright.core.index_ranges import OutOfRange
 from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.choose_algorithms import algorithm_of, algorithms_of, with_algorithms
@@ -29,7 +30,9 @@ class Options:
     workloads: Mapping[str, str]
 
 
-def find_options(graph: Graph, target: Target, disabled: Collection[str] = ()) -> tuple[Options, ...]:
+def find_options(
+    graph: Graph, target: Target, disabled: Collection[str] = (), out_of_range: OutOfRange = "error"
+) -> tuple[Options, ...]:
     """The nodes of ``graph`` (after its passes, without those of subgraphs) that have a choice. ``disabled``: names of
     passes and rules."""
     names = algorithms_of(graph, disabled)
@@ -40,15 +43,15 @@ def find_options(graph: Graph, target: Target, disabled: Collection[str] = ()) -
     for algorithm in dict.fromkeys(a for allowed in names.values() for a in allowed):
         # all at once: where a value is stored, and so what a kernel reads, is decided for the graph as a whole
         changed = with_algorithms(graph, {node: algorithm for node in names if algorithm in names[node]})
-        for node, workload in _workloads(changed, target).items():
+        for node, workload in _workloads(changed, target, out_of_range).items():
             if algorithm in names.get(node, ()):
                 hashes[node][algorithm] = workload
     return tuple(Options(node, own[node], found) for node, found in hashes.items() if own[node] in found)
 
 
-def _workloads(graph: Graph, target: Target) -> dict[str, str]:
+def _workloads(graph: Graph, target: Target, out_of_range: OutOfRange) -> dict[str, str]:
     """Hash of the kernel that computes each node."""
-    lowered = lower_graph_to_plan(graph, target, pack=False)
+    lowered = lower_graph_to_plan(graph, target, pack=False, out_of_range=out_of_range)
     hashes = workload_hashes(lowered)
     return {node: hashes[kernel] for node, kernel in kernel_of_node(lowered).items()}
 

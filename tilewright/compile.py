@@ -156,7 +156,7 @@ def compile(  # noqa: A001
         if records is not None:
             bar.say("tuning records")
             network = network_of(lowered)
-            options = find_options(optimized, chosen, disabled_pass)
+            options = find_options(optimized, chosen, disabled_pass, out_of_range)
             better = recorded_algorithms(options, chosen, records, network)
             followed = describe_algorithms(options, better)
             if better:

@@ -43,6 +43,7 @@ from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.host import parse_target, require_runs_here
 from tilewright.compile import Broadcasting, compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import BroadcastError, InputError
+from tilewright.core.index_ranges import OutOfRange
 from tilewright.core.plan import Plan
 from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Graph
@@ -77,7 +78,8 @@ class TuneOptions:
 
     ``sizes``: of the symbolic dimensions, when ``feed`` (arrays by input name) is not given. ``effort``: ``quick``,
     ``normal`` or ``thorough``. ``strategy``: a name or a maker of your own. ``check_network``: time the whole network
-    at the end. ``on_trial``, ``on_progress``: called as results arrive; ``on_stage``: as each part of the work begins.
+    at the end. ``out_of_range``: as for :func:`tilewright.compile`. ``on_trial``, ``on_progress``: called as results
+    arrive; ``on_stage``: as each part of the work begins.
     """
 
     target: str | Target | None = None
@@ -96,6 +98,7 @@ class TuneOptions:
     strategy_params: Mapping[str, object] = field(default_factory=dict)
     check_network: bool = True
     cache: bool = True
+    out_of_range: OutOfRange = "error"
     on_trial: Sequence[Callback] = ()
     on_progress: Callable[[Progress], None] | None = None
     on_stage: Callable[[str, Sequence[TaskTuner]], None] | None = None
@@ -153,7 +156,9 @@ class PreparedModel:
 
     def relower(self, algorithms: Mapping[str, str]) -> LoweredModel:
         """The model with given algorithms (by node; its own for the others), lowered."""
-        return lower_graph_to_plan(with_algorithms(self.graph, algorithms), self.target) if algorithms else self.lowered
+        mode = self.lowered.plan.out_of_range
+        changed = with_algorithms(self.graph, algorithms)
+        return lower_graph_to_plan(changed, self.target, out_of_range=mode) if algorithms else self.lowered
 
 
 def tune(
@@ -216,7 +221,7 @@ def _prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions, broadc
         model, target=target, opt_level=o.opt_level, input_shapes=o.input_shapes, disabled_pass=o.disabled_pass,
         enabled_pass=o.enabled_pass, stop_after="passes", cache=o.cache, broadcasting=broadcasting,
     )  # fmt: skip
-    options = find_options(graph, target, o.disabled_pass)
+    options = find_options(graph, target, o.disabled_pass, o.out_of_range)
     own = {x.node: x.own for x in options}
     variants = [_variant(graph, own, target, o)]
     feed = o.feed if o.feed is not None else random_feed(variants[0].lowered.plan, o.sizes, o.seed)
@@ -236,7 +241,7 @@ def _prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions, broadc
 
 
 def _variant(graph: Graph, algorithms: Mapping[str, str], target: Target, o: TuneOptions) -> Variant:
-    lowered = lower_graph_to_plan(graph, target)
+    lowered = lower_graph_to_plan(graph, target, out_of_range=o.out_of_range)
     return Variant(algorithms, lowered, assemble(lowered, target, choose_schedules(lowered, target, None), _cache(o)))
 
 

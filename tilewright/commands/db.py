@@ -112,7 +112,8 @@ def _explain(args: argparse.Namespace) -> str:
     model = compile(
         args.model, target=args.target, opt_level=args.opt_level, threads=args.threads,
         input_shapes=args.shapes or None, disabled_pass=tuple(args.disable_pass),
-        enabled_pass=tuple(args.enable_pass), cache=not args.no_cache, database=open_database(args.log),
+        enabled_pass=tuple(args.enable_pass), cache=not args.no_cache,
+        out_of_range=args.out_of_range, database=open_database(args.log),
     )  # fmt: skip
     return str(model.coverage())
 

@@ -112,7 +112,8 @@ def _tuned(
     options = TuneOptions(
         target=args.target, threads=args.threads, feed=feed, opt_level=args.opt_level,
         disabled_pass=tuple(args.disable_pass), enabled_pass=tuple(args.enable_pass), time_budget_s=args.time,
-        cache=not args.no_cache, on_trial=(shown.on_trial,), on_progress=shown.on_progress, on_stage=shown.on_stage,
+        cache=not args.no_cache, out_of_range=args.out_of_range, on_trial=(shown.on_trial,),
+        on_progress=shown.on_progress, on_stage=shown.on_stage,
     )  # fmt: skip
     try:
         done = tune_model(proto, records, options=options)

@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
         strategy=args.strategy,
         check_network=not args.no_check,
         cache=not args.no_cache,
+        out_of_range=args.out_of_range,
     )
     shown = None if args.quiet else view(sys.stdout, terminal(), args.time)
     if shown is not None:
