@@ -6,6 +6,7 @@ from tilewright.lowering import (
     attention,
     broadcast,
     conv,
+    deform_conv,
     einsum,
     elementwise,
     gather,
@@ -50,5 +51,6 @@ RULES: dict[str, Rule] = {
     **einsum.RULES,
     **spectral.RULES,
     **conv.RULES,
+    **deform_conv.RULES,
     **recurrent.RULES,
 }

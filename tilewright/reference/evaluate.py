@@ -17,6 +17,7 @@ from tilewright.core.errors import UnsupportedError
 from tilewright.core.plan import SIZES_DOMAIN
 from tilewright.reference import (
     broadcasting,
+    deform_conv,
     elementwise,
     matrix,
     quantize,
@@ -35,6 +36,7 @@ Definition = Callable[[Attrs, Sequence[object], int], list[object]]
 
 OWN: Mapping[str, Definition] = {
     **windows.DEFINITIONS,
+    **deform_conv.DEFINITIONS,
     **matrix.DEFINITIONS,
     **quantize.DEFINITIONS,
     **elementwise.DEFINITIONS,

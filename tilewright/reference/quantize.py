@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.reference.onnx_ops import evaluate_onnx
+
 Attrs = Mapping[str, Any]
 
 
@@ -44,7 +46,21 @@ def _qlinear_matmul(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [saturate(scaled + _rows(y_zero).astype(np.float32), y_zero.dtype)]
 
 
+_BEYOND = 2.0**24
+"""Steps from zero that every quantized type saturates at."""
+
+
+def _quantize_linear(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]:
+    """onnx.reference, with numbers that stay finite when they are divided by the scale: it wraps infinities."""
+    x, scale = inputs[:2]
+    if x.dtype.kind == "f" and x.size and scale.size:
+        far = min(_BEYOND * float(np.abs(scale.astype(np.float64)).max()), float(np.finfo(x.dtype).max))
+        x = np.clip(x, -far, far).astype(x.dtype)
+    return evaluate_onnx("QuantizeLinear", attrs, [x, *inputs[1:]], n_outputs)
+
+
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
     "DynamicQuantizeLinear": _dynamic_quantize_linear,
     "QLinearMatMul": _qlinear_matmul,
+    "QuantizeLinear": _quantize_linear,
 }

@@ -207,7 +207,8 @@ def _max_pool(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[objec
     places, _, _ = _pool_view(attrs, flat, -1)
     values = view.reshape(*x.shape[:2], *counts, -1)
     inside = places.reshape(*x.shape[:2], *counts, -1)
-    best = np.argmax((values == y[..., None]) & (inside >= 0), axis=-1)
+    top = y[..., None]
+    best = np.argmax(((values == top) | (np.isnan(values) & np.isnan(top))) & (inside >= 0), axis=-1)
     return [y, np.take_along_axis(inside, best[..., None], axis=-1)[..., 0]]
 
 

@@ -76,6 +76,10 @@ FINDINGS = (
             constants={"s": np.array([1, 1, 0.7, 0.5, 3], np.float32)}),
     Finding("thresholds of large integers", "g (uint32[4] x) => (uint32[4] y) { y = Shrink(x) }",
             feed={"x": np.array([2**32 - 1, 0, 3, 2**31], np.uint32)}),
+    Finding("a deformed convolution is native code",
+            "g (float[2,4,5,6] x, float[2,24,4,3] o, float[2,12,4,3] m) => (float[?,?,?,?] y)"
+            """{ y = DeformConv<group = 2, offset_group = 2, pads = [1,0,0,1], strides = [1, 2]>(x, w, o, "", m) }""",
+            constants={"w": _random((6, 2, 3, 2))}),
     Finding("softplus far below zero", "g (float[4] x) => (float[4] y) { y = Softplus(x) }",
             feed={"x": np.array([-7.710656, -20, -80, 3], np.float32)}),
     Finding("distinct elements in the order of their first occurrence",
