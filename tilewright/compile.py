@@ -18,11 +18,11 @@ from tilewright.autotune.database import DatabaseLike, Policy, database_of_build
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.build import Kernel, build_kernels
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.host import parse_target, why_foreign
+from tilewright.codegen.host import parse_target, why_foreign, with_threads
 from tilewright.codegen.team import team_code
 from tilewright.core.collector import paused_collector
-from tilewright.core.errors import InputError
 from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
+from tilewright.core.options import require_choice, require_flag, require_names, require_number
 from tilewright.core.pages import release_code, trim_heap
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan
 from tilewright.core.target import Target
@@ -61,7 +61,7 @@ _LARGE_MODEL = 32 << 20
 def compile(  # noqa: A001 - the name that users of compilers know
     model: str | Path | bytes | onnx.ModelProto | Graph, *, target: str | Target | None = ..., opt_level: str = ...,
     input_shapes: Mapping[str, Sequence[int | str] | int] | None = ..., threads: int | None = ...,
-    disabled_pass: Sequence[str] = ..., enabled_pass: Sequence[str] = ..., stop_after: None = ...,
+    disabled_pass: str | Sequence[str] = ..., enabled_pass: str | Sequence[str] = ..., stop_after: None = ...,
     instruments: Sequence[Instrument] = ..., cache: bool = ..., progress: bool | None = ...,
     database: DatabaseLike | None = ..., policy: Policy = ..., near_misses: NearMisses = ...,
     require_tuned: float | None = ..., broadcasting: Broadcasting = ..., out_of_range: OutOfRange = ...,
@@ -70,7 +70,7 @@ def compile(  # noqa: A001 - the name that users of compilers know
 def compile(  # noqa: A001
     model: str | Path | bytes | onnx.ModelProto | Graph, *, target: str | Target | None = ..., opt_level: str = ...,
     input_shapes: Mapping[str, Sequence[int | str] | int] | None = ..., threads: int | None = ...,
-    disabled_pass: Sequence[str] = ..., enabled_pass: Sequence[str] = ..., stop_after: Stage,
+    disabled_pass: str | Sequence[str] = ..., enabled_pass: str | Sequence[str] = ..., stop_after: Stage,
     instruments: Sequence[Instrument] = ..., cache: bool = ..., progress: bool | None = ...,
     database: DatabaseLike | None = ..., policy: Policy = ..., near_misses: NearMisses = ...,
     require_tuned: float | None = ..., broadcasting: Broadcasting = ..., out_of_range: OutOfRange = ...,
@@ -82,8 +82,8 @@ def compile(  # noqa: A001
     opt_level: str = "all",
     input_shapes: Mapping[str, Sequence[int | str] | int] | None = None,
     threads: int | None = None,
-    disabled_pass: Sequence[str] = (),
-    enabled_pass: Sequence[str] = (),
+    disabled_pass: str | Sequence[str] = (),
+    enabled_pass: str | Sequence[str] = (),
     stop_after: Stage | None = None,
     instruments: Sequence[Instrument] = (),
     cache: bool = True,
@@ -121,12 +121,11 @@ def compile(  # noqa: A001
 
     Raises UnsupportedError (with everything that is missing), ModelError, InputError, TargetError, CoverageError.
     """
-    if broadcasting not in get_args(Broadcasting):
-        raise InputError(f"broadcasting: expected {', '.join(get_args(Broadcasting))}, got {broadcasting!r}")
-    if out_of_range not in OUT_OF_RANGE:
-        raise InputError(f"out_of_range: expected one of {', '.join(OUT_OF_RANGE)}, got {out_of_range!r}")
+    _require_options(stop_after, policy, near_misses, broadcasting, out_of_range, cache, progress, require_tuned)
+    disabled_pass = require_names("disabled_pass", disabled_pass)
+    enabled_pass = require_names("enabled_pass", enabled_pass)
     clock = _Clock()
-    chosen = _with_threads(parse_target(target), threads)
+    chosen = with_threads(parse_target(target), threads)
     records = None if stop_after in ("import", "passes", "lower") else database_of_build(database)
     with Progress(progress) as bar, paused_collector():
         bar.say("import")
@@ -208,6 +207,22 @@ def compile(  # noqa: A001
     return compiled
 
 
+def _require_options(
+    stop_after: object, policy: object, near_misses: object, broadcasting: object, out_of_range: object,
+    cache: object, progress: object, require_tuned: object,
+) -> None:  # fmt: skip
+    require_choice("stop_after", stop_after, (None, *get_args(Stage)))
+    require_choice("policy", policy, get_args(Policy))
+    require_choice("near_misses", near_misses, get_args(NearMisses))
+    require_choice("broadcasting", broadcasting, get_args(Broadcasting))
+    require_choice("out_of_range", out_of_range, OUT_OF_RANGE)
+    require_flag("cache", cache)
+    if progress is not None:
+        require_flag("progress", progress)
+    if require_tuned is not None:
+        require_number("require_tuned", require_tuned, most=1.0)
+
+
 class _Clock:
     """Seconds between laps."""
 
@@ -219,14 +234,6 @@ class _Clock:
         now = time.perf_counter()
         self.laps.append((name, now - self._last))
         self._last = now
-
-
-def _with_threads(target: Target, threads: int | None) -> Target:
-    if threads is None:
-        return target
-    if threads < 1:
-        raise InputError(f"threads: expected at least 1, got {threads}")
-    return target.with_threads(threads)
 
 
 def _folded_inputs(graph: Graph) -> tuple[str, ...]:

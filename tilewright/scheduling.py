@@ -24,7 +24,7 @@ from tilewright.autotune.measure import LocalMeasurer
 from tilewright.autotune.outcome import Failed, Ok
 from tilewright.autotune.space import Candidate
 from tilewright.autotune.task import Task
-from tilewright.codegen.host import detect_host, require_runs_here
+from tilewright.codegen.host import parse_target, require_runs_here
 from tilewright.codegen.kernel import CallableKernel, build
 from tilewright.core.errors import MeasurementError
 from tilewright.core.target import Target
@@ -42,12 +42,12 @@ class Schedule(schedule.Schedule):
         """The function in its present form, under the name that TVM's users know; the same as ``func``."""
         return self.func
 
-    def build(self, target: Target | None = None) -> CallableKernel:
+    def build(self, target: str | Target | None = None) -> CallableKernel:
         """Machine code for the function in its present form, callable on numpy arrays."""
         return build(self.func, target)
 
     def time(
-        self, dims: Mapping[str, int] | None = None, *, target: Target | None = None,
+        self, dims: Mapping[str, int] | None = None, *, target: str | Target | None = None,
         number: int = _DEFAULTS.number, repeat: int = _DEFAULTS.repeat, min_repeat_ms: float = _DEFAULTS.min_repeat_ms,
         enable_cpu_cache_flush: bool = False, timeout_s: float = 60.0,
     ) -> Ok:  # fmt: skip
@@ -57,7 +57,7 @@ class Schedule(schedule.Schedule):
         against the function as it was declared. Raises MeasurementError if there is no time, and why: a wrong
         result, a crash, a time-out.
         """
-        where = detect_host() if target is None else target
+        where = parse_target(target)
         require_runs_here(where, f"time({self.original.name})")
         config = EvaluatorConfig(
             number, repeat, min_repeat_ms, enable_cpu_cache_flush=enable_cpu_cache_flush, timeout_s=timeout_s,

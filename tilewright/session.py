@@ -15,6 +15,7 @@ from tilewright.compile import compile  # noqa: A004 - the name that users of co
 from tilewright.core.errors import InputError
 from tilewright.core.files import TEXT, create_file, marked, require_replaceable, write_file
 from tilewright.core.index_ranges import OutOfRange
+from tilewright.core.options import as_whole, require_choice, require_flag, require_mapping, require_whole, shown
 from tilewright.graph_ir.text import print_graph
 from tilewright.runtime.signature import TensorSpec
 
@@ -48,11 +49,16 @@ class SessionOptions:
     def level(self) -> str:
         """The name of the optimization level. Raises InputError for an unknown one."""
         value = getattr(self.graph_optimization_level, "value", self.graph_optimization_level)
-        if isinstance(value, str) and value in _LEVELS.values():
-            return value
-        if isinstance(value, int) and value in _LEVELS:
-            return _LEVELS[value]
-        raise InputError(f"graph_optimization_level: expected one of {sorted(_LEVELS)}, got {value!r}")
+        number = as_whole(value)
+        if number is None and isinstance(value, str):
+            return require_choice("graph_optimization_level", value, _LEVELS.values())
+        if number not in _LEVELS:
+            raise InputError(f"graph_optimization_level: expected one of {sorted(_LEVELS)}, got {shown(value)}")
+        return _LEVELS[number]
+
+    def threads(self) -> int | None:
+        """The number of threads, None for the default. Raises InputError."""
+        return require_whole("intra_op_num_threads", self.intra_op_num_threads, 0) or None
 
 
 class InferenceSession:
@@ -65,14 +71,20 @@ class InferenceSession:
         providers: Sequence[object] | None = None,
     ) -> None:
         """``providers`` is accepted for compatibility: there is one, the CPU. Raises what ``compile`` raises."""
-        options = sess_options or SessionOptions()
+        options = SessionOptions() if sess_options is None else sess_options
+        if not isinstance(options, SessionOptions):
+            raise InputError(f"sess_options: expected tilewright.SessionOptions, got {shown(options)}")
         self._options = options
-        level = options.level()
+        level, threads = options.level(), options.threads()
         if options.optimized_model_filepath:
             require_replaceable(options.optimized_model_filepath, TEXT)
-        shapes: dict[str, Sequence[int | str] | int] = dict(options.free_dimensions)
+        dims = require_mapping("free_dimensions", options.free_dimensions)
+        shapes: dict[str, Sequence[int | str] | int] = {
+            name: require_whole(f"free_dimensions[{name!r}]", size, 0) for name, size in dims.items()
+        }
+        require_flag("enable_profiling", options.enable_profiling)
         self._model = compile(
-            path_or_bytes, opt_level=level, threads=options.intra_op_num_threads or None, input_shapes=shapes or None,
+            path_or_bytes, opt_level=level, threads=threads, input_shapes=shapes or None,
             out_of_range=options.out_of_range,
         )  # fmt: skip
         if options.optimized_model_filepath:

@@ -11,7 +11,7 @@ from tilewright.autotune.lookup import Match, best_traces, look_up, network_dige
 from tilewright.autotune.trial import time_ratio
 from tilewright.autotune.workload import canonical, workload_of
 from tilewright.codegen.host import runs_here
-from tilewright.core.errors import CoverageError, InputError
+from tilewright.core.errors import CoverageError
 from tilewright.core.plan import ControlStep, KernelStep, Plan
 from tilewright.core.target import Target
 from tilewright.lowering.flops import func_bytes
@@ -58,8 +58,6 @@ def choose_schedules(
     network: str | None = None,
 ) -> ChosenSchedules:
     """Look up every kernel of a model. ``network``: whose verdicts count, if it is known by another lowering of it."""
-    if near_misses not in ("measure", "replay", "ignore"):
-        raise InputError(f"near_misses: expected measure, replay or ignore, got {near_misses!r}")
     if database is None:
         none = KernelTuning(Status.MISS, "no database was given")
         return ChosenSchedules(lowered.funcs, {}, dict.fromkeys(lowered.funcs, none))
@@ -93,8 +91,6 @@ def ranked_schedules(
 
 def require_tuned_share(plan: Plan, tuning: Mapping[str, KernelTuning], least: float) -> None:
     """Raises CoverageError, with the table, if hits are less than ``least`` of the run time."""
-    if not 0.0 <= least <= 1.0:
-        raise InputError(f"require_tuned: expected a share between 0 and 1, got {least}")
     coverage = estimated_coverage(plan, tuning)
     if coverage.tuned < least - 1e-9:
         raise CoverageError(

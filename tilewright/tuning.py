@@ -32,18 +32,30 @@ from tilewright.autotune.database import (
 )
 from tilewright.autotune.learner import Learner
 from tilewright.autotune.measure import EvaluatorConfig, LocalMeasurer, Measurer
-from tilewright.autotune.scheduler import Progress, TaskScheduler, TuneResult
+from tilewright.autotune.scheduler import EFFORTS, Progress, TaskScheduler, TuneResult
 from tilewright.autotune.space import Space
+from tilewright.autotune.strategies import STRATEGIES
 from tilewright.autotune.strategies.base import Maker
 from tilewright.autotune.task import Task
 from tilewright.autotune.transfer import learn_from_others
 from tilewright.autotune.tuner import Callback, TaskTuner, TunerConfig
 from tilewright.autotune.workload import canonical, workload_of
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.host import parse_target, require_runs_here
+from tilewright.codegen.host import parse_target, require_runs_here, with_threads
 from tilewright.compile import Broadcasting, compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import BroadcastError, InputError
-from tilewright.core.index_ranges import OutOfRange
+from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
+from tilewright.core.options import (
+    require_calls,
+    require_choice,
+    require_flag,
+    require_mapping,
+    require_names,
+    require_number,
+    require_path,
+    require_whole,
+    shown,
+)
 from tilewright.core.plan import Plan
 from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Graph
@@ -88,8 +100,8 @@ class TuneOptions:
     sizes: Mapping[str, int] = field(default_factory=dict)
     feed: Mapping[str, np.ndarray] | None = None
     opt_level: str = "all"
-    disabled_pass: Sequence[str] = ()
-    enabled_pass: Sequence[str] = ()
+    disabled_pass: str | Sequence[str] = ()
+    enabled_pass: str | Sequence[str] = ()
     time_budget_s: float | None = 60.0
     max_trials: int | None = None
     effort: str = "normal"
@@ -102,6 +114,32 @@ class TuneOptions:
     on_trial: Sequence[Callback] = ()
     on_progress: Callable[[Progress], None] | None = None
     on_stage: Callable[[str, Sequence[TaskTuner]], None] | None = None
+
+    def __post_init__(self) -> None:
+        for option in ("on_progress", "on_stage"):
+            if not callable(given := getattr(self, option)) and given is not None:
+                raise InputError(f"{option}: expected a function, got {shown(given)}")
+        plain: dict[str, object] = {
+            "sizes": {d: require_whole(f"sizes[{d!r}]", n, 0) for d, n in require_mapping("sizes", self.sizes).items()},
+            "feed": None if self.feed is None else require_mapping("feed", self.feed),
+            "disabled_pass": require_names("disabled_pass", self.disabled_pass),
+            "enabled_pass": require_names("enabled_pass", self.enabled_pass),
+            "effort": require_choice("effort", self.effort, EFFORTS),
+            "seed": require_whole("seed", self.seed, 0),
+            "out_of_range": require_choice("out_of_range", self.out_of_range, OUT_OF_RANGE),
+            "strategy_params": require_mapping("strategy_params", self.strategy_params),
+            "check_network": require_flag("check_network", self.check_network),
+            "cache": require_flag("cache", self.cache),
+            "on_trial": require_calls("on_trial", self.on_trial),
+        }
+        if self.time_budget_s is not None:
+            plain["time_budget_s"] = require_number("time_budget_s", self.time_budget_s)
+        if self.max_trials is not None:
+            plain["max_trials"] = require_whole("max_trials", self.max_trials, 0)
+        if not callable(self.strategy):
+            plain["strategy"] = require_choice("strategy", self.strategy, STRATEGIES)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +251,7 @@ def prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions) -> Prep
 
 
 def _prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions, broadcasting: Broadcasting) -> PreparedModel:
-    target = parse_target(o.target)
-    if o.threads is not None:
-        target = target.with_threads(o.threads)
+    target = with_threads(parse_target(o.target), o.threads)
     require_runs_here(target, "tune")
     graph = compile(
         model, target=target, opt_level=o.opt_level, input_shapes=o.input_shapes, disabled_pass=o.disabled_pass,
@@ -410,7 +446,7 @@ def _records(database: DatabaseLike | None, work_dir: str | Path | None) -> Data
     if database is not None:
         return open_database(database, create=True)
     if work_dir is not None:
-        folder = Path(work_dir)
+        folder = require_path("work_dir", work_dir)
         folder.mkdir(parents=True, exist_ok=True)
         return JSONDatabase(folder)
     found = active_database()

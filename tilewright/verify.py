@@ -22,6 +22,7 @@ from tilewright.build import build_kernels
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.team import team_code
 from tilewright.core.index_ranges import OutOfRange
+from tilewright.core.options import require_names, require_number
 from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import group_graph
 from tilewright.graph_ir.interpreter import interpret
@@ -90,6 +91,8 @@ def verify_layers(
     cache: ObjectCache | None = None, out_of_range: OutOfRange = "error",
 ) -> Verification:  # fmt: skip
     """Compare the boundary values of ``optimized``, run natively, with the references. Raises what a build raises."""
+    references = require_names("references", references, REFERENCES, f"names among {', '.join(REFERENCES)}")
+    tolerance = require_number("tolerance", tolerance)
     makers = _boundaries(optimized)
     names = tuple(dict.fromkeys((*makers, *optimized.outputs)))
     got = _run_natively(optimized.replace(outputs=names), target, feed, cache, out_of_range)

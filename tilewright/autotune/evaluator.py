@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 from tilewright.autotune.steadiness import Steadiness
 from tilewright.core.errors import InputError
+from tilewright.core.options import require_flag, require_number, require_whole
 
 _GROWTH = 1.618
+_LEAST_SECONDS = 1e-9
 _SHORT_SAMPLES = 3
 """Of the shortest length there is, so many tell a slow candidate from one that was disturbed."""
 
@@ -51,15 +53,17 @@ class EvaluatorConfig:
     visits: int = 3
 
     def __post_init__(self) -> None:
-        for name, least in (("number", 1), ("repeat", 1), ("warmup", 0), ("min_repeat_ms", 0), ("builders", 0),
-                            ("patience_s", 0), ("visits", 1)):  # fmt: skip
-            if getattr(self, name) < least:
-                raise InputError(f"EvaluatorConfig: {name} must be >= {least}, got {getattr(self, name)}")
-        for name in ("timeout_s", "build_timeout_s", "reference_timeout_s", "memory_bytes", "max_seconds"):
-            if getattr(self, name) <= 0:
-                raise InputError(f"EvaluatorConfig: {name} must be > 0, got {getattr(self, name)}")
-        if not 0 <= self.opt <= 3:
-            raise InputError(f"EvaluatorConfig: opt must be 0..3, got {self.opt}")
+        for name, least in (("number", 1), ("repeat", 1), ("warmup", 0), ("builders", 0), ("visits", 1),
+                            ("memory_bytes", 1)):  # fmt: skip
+            require_whole(f"EvaluatorConfig: {name}", getattr(self, name), least)
+        for name in ("min_repeat_ms", "patience_s", "slow_factor"):
+            require_number(f"EvaluatorConfig: {name}", getattr(self, name))
+        for name in ("timeout_s", "build_timeout_s", "reference_timeout_s", "max_seconds"):
+            require_number(f"EvaluatorConfig: {name}", getattr(self, name), _LEAST_SECONDS)
+        for name in ("enable_cpu_cache_flush", "overlap"):
+            require_flag(f"EvaluatorConfig: {name}", getattr(self, name))
+        if require_whole("EvaluatorConfig: opt", self.opt, 0) > 3:
+            raise InputError(f"EvaluatorConfig: opt: expected 0 to 3, got {self.opt}")
 
     def of_a_visit(self) -> EvaluatorConfig:
         """What one visit does: its share of the samples, and of the seconds for them and for waiting. ``visits`` is

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from tilewright.autotune.history import TaskResult
 from tilewright.autotune.tuner import TaskTuner
-from tilewright.core.errors import InputError
+from tilewright.core.options import require_choice, require_number, require_whole
 
 BATCH = 8
 _FINALISTS = 4
@@ -94,16 +94,10 @@ class TaskScheduler:
         clock: Callable[[], float] = time.monotonic,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        if effort not in EFFORTS:
-            raise InputError(f"effort: expected one of {', '.join(EFFORTS)}, got {effort!r}")
-        if time_budget_s is not None and time_budget_s < 0:
-            raise InputError(f"time_budget_s must be >= 0, got {time_budget_s}")
-        if max_trials is not None and max_trials < 0:
-            raise InputError(f"max_trials must be >= 0, got {max_trials}")
         self.tuners = tuple(tuners)
-        self._level = EFFORTS[effort]
-        self._seconds = time_budget_s
-        self._max_trials = max_trials
+        self._level = EFFORTS[require_choice("effort", effort, EFFORTS)]
+        self._seconds = None if time_budget_s is None else require_number("time_budget_s", time_budget_s)
+        self._max_trials = None if max_trials is None else require_whole("max_trials", max_trials, 0)
         self._batch = batch
         self._clock = clock
         self._begin = clock()

@@ -29,6 +29,7 @@ from tilewright.autotune.strategies.base import Maker, SearchSpace, Strategy
 from tilewright.autotune.task import Task
 from tilewright.autotune.transfer import learn_from_others
 from tilewright.core.errors import InputError
+from tilewright.core.options import require_choice, require_whole
 
 Callback = Callable[["TaskTuner", Trial], None]
 """Called with every new trial, as soon as it is recorded."""
@@ -47,9 +48,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         for name in ("max_trials", "early_stopping", "batch"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"Budget: {name} must be >= 1, got {value}")
+            if getattr(self, name) is not None:
+                require_whole(f"Budget: {name}", getattr(self, name))
         if self.max_trials is None and self.seconds is None and self.early_stopping is None:
             raise InputError("Budget: expected max_trials, seconds or early_stopping, got none of them")
 
@@ -110,9 +110,7 @@ class TaskTuner:
     def _make_strategy(self) -> Strategy:
         chosen = self.config.strategy
         if isinstance(chosen, str):
-            if chosen not in STRATEGIES:
-                raise InputError(f"strategy: expected one of {', '.join(STRATEGIES)}, got {chosen!r}")
-            chosen = STRATEGIES[chosen]
+            chosen = STRATEGIES[require_choice("strategy", chosen, STRATEGIES)]
         return chosen(self.space, self._score, self._rng, self.config.params)
 
     # -- what is known ---------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 from tilewright.codegen.jit import initialize
 from tilewright.codegen.llvm_names import ask_llvm
 from tilewright.core.errors import TargetError
+from tilewright.core.options import require_whole, shown
 from tilewright.core.suggestions import did_you_mean
 from tilewright.core.target import Target
 from tilewright.runtime.threads import count_threads
@@ -55,6 +56,8 @@ def parse_target(text: str | Target | None) -> Target:
     host = detect_host()
     if text is None:
         return host
+    if not isinstance(text, str):
+        raise TargetError(f"target: expected text like 'llvm -mcpu=znver4' or a Target, got {shown(text)}")
     try:
         words = shlex.split(text)
     except ValueError as e:
@@ -89,6 +92,11 @@ def parse_target(text: str | Target | None) -> Target:
             raise TargetError(f"target {text!r}: -num-threads must be a number >= 1, got {number!r}")
         out = replace(out, threads=int(number))
     return _with_vectors(out)
+
+
+def with_threads(target: Target, threads: int | None) -> Target:
+    """``target`` with the number of threads that a user asks for; None for its own. Raises InputError."""
+    return target if threads is None else target.with_threads(require_whole("threads", threads))
 
 
 def runs_here(target: Target) -> bool:
@@ -129,8 +137,8 @@ def _require_triple(triple: str, text: str) -> str:
         near = did_you_mean(arch, _ARCHITECTURES)
         raise TargetError(f"target {text!r}: LLVM has no architecture {arch!r} in -mtriple{near}") from e
     if len(others) > 1 and llvm.get_triple_parts(triple).OS == "unknown" and others[1] not in ("unknown", "none"):
-        near = did_you_mean(others[1], _SYSTEMS)
-        raise TargetError(f"target {text!r}: unknown system {others[1]!r} in -mtriple{near}")
+        odd = next((o for o in others if o not in _SYSTEMS and did_you_mean(o, _SYSTEMS)), others[1])
+        raise TargetError(f"target {text!r}: unknown system {odd!r} in -mtriple{did_you_mean(odd, _SYSTEMS)}")
     return triple
 
 

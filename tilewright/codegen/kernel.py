@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
-from tilewright.codegen.host import detect_host, require_runs_here
+from tilewright.codegen.host import detect_host, parse_target, require_runs_here
 from tilewright.codegen.jit import Library, compile_object
 from tilewright.codegen.team import team_code
 from tilewright.core.errors import InputError
+from tilewright.core.options import require_mapping, require_whole, shown
 from tilewright.core.target import Target
 from tilewright.runtime.arrays import aligned_array
 from tilewright.runtime.team import TEAMS
@@ -39,7 +40,8 @@ class CallableKernel:
         self, inputs: Sequence[np.ndarray], dims: Mapping[str, int] | None = None, threads: int = 1
     ) -> list[np.ndarray]:
         """Run once. Raises InputError on a wrong number of inputs, shape or element type."""
-        bound = dict(dims or {})
+        bound = {d: require_whole(d, n, 0) for d, n in require_mapping("dims", dims or {}).items()}
+        threads = require_whole("threads", threads)
         arrays, outputs = self.arguments(inputs, bound)
         self.run(arrays, bound, threads)
         return outputs
@@ -49,6 +51,8 @@ class CallableKernel:
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """All arrays of a call in ABI order (inputs, outputs, workspaces), and the outputs among them."""
         count = len(self.func.params) - self.func.outputs
+        if not isinstance(inputs, list | tuple) or not all(isinstance(a, np.ndarray) for a in inputs):
+            raise InputError(f"{self.func.name}: expected a list of {count} arrays, got {shown(inputs)}")
         if len(inputs) != count:
             raise InputError(f"{self.func.name}: expected {count} inputs, got {len(inputs)}")
         missing = [d for d in self.func.dims if d not in dims]
@@ -78,9 +82,9 @@ def _shape(b: Buffer, dims: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(d.evaluate(dims) for d in b.shape)
 
 
-def build(func: Func, target: Target | None = None, opt: int = 3) -> CallableKernel:
+def build(func: Func, target: str | Target | None = None, opt: int = 3) -> CallableKernel:
     """Compile ``func`` for ``target`` (default: this machine) and load it. Raises TargetError if it cannot run here."""
-    target = target or detect_host()
+    target = parse_target(target)
     require_runs_here(target, func.name)
     blob = compile_object(emit_kernel(func, target, "kernel"), target, opt)
     return CallableKernel(func, Library([blob], ["kernel"]), "kernel", target)

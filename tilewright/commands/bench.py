@@ -13,7 +13,9 @@ from tilewright.commands.common import (
     add_broadcasting_option,
     add_build_options,
     add_input_options,
+    amount,
     compile_with,
+    count,
     feed_for_model,
     milliseconds,
     table,
@@ -23,8 +25,8 @@ from tilewright.ort import OnnxRuntimeError, is_installed, open_session
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx file")
-    parser.add_argument("--seconds", type=float, default=4.0, help="for all contenders together")
-    parser.add_argument("--runs", type=int, help="inferences of each contender, instead of --seconds")
+    parser.add_argument("--seconds", type=amount, default=4.0, help="for all contenders together")
+    parser.add_argument("--runs", type=count, help="inferences of each contender, instead of --seconds")
     parser.add_argument("--alone", action="store_true", help="without onnxruntime")
     add_input_options(parser)
     add_build_options(parser)

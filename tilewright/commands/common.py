@@ -23,12 +23,35 @@ Sizes = Mapping[str, Sequence[int] | int]
 
 
 # -- options -------------------------------------------------------------------------------------------------------
+def natural(text: str, least: int = 0) -> int:
+    """The type of an option that is 0 or more: a seed."""
+    if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) < least:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least {least}, got {text!r}")
+    return int(text)
+
+
+def count(text: str) -> int:
+    """The type of an option that counts."""
+    return natural(text, 1)
+
+
+def amount(text: str) -> float:
+    """The type of an option that measures: seconds, a tolerance."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0.0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a finite number of at least 0, got {text!r}")
+    return number
+
+
 def add_build_options(parser: argparse.ArgumentParser) -> None:
     """The options of a build that every command has."""
     group = parser.add_argument_group("build")
     group.add_argument("--target", help='a CPU, like "llvm -mcpu=znver4" (default: this machine)')
     group.add_argument("--opt-level", choices=("none", "basic", "extended", "all"), default="all")
-    group.add_argument("--threads", type=int, help="threads of a run (default: what the machine allows; see doctor)")
+    group.add_argument("--threads", type=count, help="threads of a run (default: what the machine allows; see doctor)")
     group.add_argument("--disable-pass", action="append", default=[], metavar="NAME", help="a graph pass or rule")
     group.add_argument("--enable-pass", action="append", default=[], metavar="NAME", help="an optional pass or rule")
     group.add_argument(
@@ -49,7 +72,7 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     """Where the inputs come from."""
     group = parser.add_argument_group("inputs")
     group.add_argument("--inputs", metavar="X.npz", help="arrays under the names of the inputs (default: random)")
-    group.add_argument("--seed", type=int, default=0, help="of the random inputs")
+    group.add_argument("--seed", type=natural, default=0, help="of the random inputs")
     add_shape_options(group)
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from tilewright.autotune.database import JSONDatabase, open_database
 from tilewright.autotune.index import usable
 from tilewright.autotune.records import Record, Verdict, isa_class, sort_key
-from tilewright.commands.common import add_build_options, add_shape_options, table
+from tilewright.commands.common import add_build_options, add_shape_options, count, table
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import InputError
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _log(show)
     top = actions.add_parser("top", help="the best candidates of each workload")
     _log(top)
-    top.add_argument("-k", type=int, default=3, help="how many (default: 3)")
+    top.add_argument("-k", type=count, default=3, help="how many (default: 3)")
     top.add_argument("--workload", metavar="HASH", help="only this one, by the start of its hash or its task's name")
     top.add_argument("--trace", action="store_true", help="with their traces")
     explain = actions.add_parser("explain", help="what a build of a model would use of the log, and why")
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     merge.add_argument("-o", "--output", required=True, metavar="LOG", help="a log, created or added to")
     prune = actions.add_parser("prune", help="keep the best candidates only")
     _log(prune)
-    prune.add_argument("-k", type=int, default=1, help="how many of each workload and machine (default: 1)")
+    prune.add_argument("-k", type=count, default=1, help="how many of each workload and machine (default: 1)")
     prune.add_argument("--keep-failures", action="store_true", help="keep the records of failures too")
 
 

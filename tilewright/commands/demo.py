@@ -17,7 +17,7 @@ from tilewright.autotune.compare import Samples, interleave
 from tilewright.autotune.database import Database, open_database
 from tilewright.autotune.steadiness import steadiness_of
 from tilewright.commands.bench import report
-from tilewright.commands.common import add_build_options, compile_with, feed_for_model, milliseconds
+from tilewright.commands.common import add_build_options, amount, compile_with, feed_for_model, milliseconds
 from tilewright.commands.live import view
 from tilewright.core.config import terminal
 from tilewright.core.errors import InputError
@@ -36,9 +36,9 @@ _BETTER = 0.99
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", nargs="?", default="resnet50", help="a light_* network of onnx, or 'list'")
-    parser.add_argument("--time", type=float, default=60.0, metavar="SECONDS", help="of tuning; 0: none (default: 60)")
+    parser.add_argument("--time", type=amount, default=60.0, metavar="SECONDS", help="of tuning; 0: none (default: 60)")
     parser.add_argument("--log", metavar="FILE", help="keep the tuning log there, and go on from it next time")
-    parser.add_argument("--seconds", type=float, default=6.0, help="of timing (default: 6)")
+    parser.add_argument("--seconds", type=amount, default=6.0, help="of timing (default: 6)")
     add_build_options(parser)
 
 

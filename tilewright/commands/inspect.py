@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 
 from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
-from tilewright.codegen.host import parse_target
+from tilewright.codegen.host import parse_target, with_threads
 from tilewright.codegen.jit import assembly_text
 from tilewright.commands.common import add_broadcasting_option, add_build_options, add_shape_options, compile_with
 from tilewright.compile import plan_text
@@ -67,9 +67,7 @@ def run(args: argparse.Namespace) -> int:
         print(print_graph(compile_with(args, stop_after=args.stage)))
         return 0
     lowered = compile_with(args, stop_after="lower")
-    target = parse_target(args.target)
-    if args.threads:
-        target = target.with_threads(args.threads)
+    target = with_threads(parse_target(args.target), args.threads)
     if args.stage == "plan":
         print(_plan(lowered, target))
         return 0

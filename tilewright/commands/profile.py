@@ -9,13 +9,14 @@ from tilewright.commands.common import (
     add_build_options,
     add_input_options,
     compile_with,
+    count,
     feed_for_model,
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx file")
-    parser.add_argument("--runs", type=int, default=10, help="inferences over which medians are taken")
+    parser.add_argument("--runs", type=count, default=10, help="inferences over which medians are taken")
     add_input_options(parser)
     add_build_options(parser)
     add_broadcasting_option(parser)

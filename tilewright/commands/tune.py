@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tilewright.autotune.scheduler import EFFORTS
 from tilewright.autotune.strategies import STRATEGIES
-from tilewright.commands.common import add_build_options, add_input_options, read_arrays
+from tilewright.commands.common import add_build_options, add_input_options, amount, natural, read_arrays
 from tilewright.commands.live import view
 from tilewright.core.config import terminal
 from tilewright.tuning import TuneOptions, tune_model
@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Interrupt it any time: what was found is in the log. The same command goes on where it stopped."
     parser.add_argument("model", help="an .onnx file")
     parser.add_argument("--log", required=True, metavar="FILE", help="the tuning log, read and appended to")
-    parser.add_argument("--time", type=float, default=60.0, metavar="SECONDS", help="time budget (default: 60)")
-    parser.add_argument("--trials", type=int, metavar="N", help="measure at most so many candidates")
+    parser.add_argument("--time", type=amount, default=60.0, metavar="SECONDS", help="time budget (default: 60)")
+    parser.add_argument("--trials", type=natural, metavar="N", help="measure at most so many candidates")
     parser.add_argument("--effort", choices=tuple(EFFORTS), default="normal")
     parser.add_argument("--strategy", choices=tuple(STRATEGIES), default="annealing")
     parser.add_argument("--no-check", action="store_true", help="do not time the whole network at the end")

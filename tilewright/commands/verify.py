@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.host import parse_target
+from tilewright.codegen.host import parse_target, with_threads
 from tilewright.commands.common import (
     add_broadcasting_option,
     add_build_options,
     add_input_options,
+    amount,
     compile_with,
     feed_for_graph,
     table,
@@ -27,7 +28,7 @@ from tilewright.verify import REFERENCES, Layer, Verification, verify_layers
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "With --opt-level none every value keeps its name, so that all of them meet every reference."
     parser.add_argument("model", help="an .onnx file")
-    parser.add_argument("--tolerance", type=float, default=1e-4, help="in units of a value's standard deviation")
+    parser.add_argument("--tolerance", type=amount, default=1e-4, help="in units of a value's standard deviation")
     parser.add_argument(
         "--against", action="append", choices=REFERENCES, metavar="|".join(REFERENCES), help="default: all of them"
     )
@@ -38,9 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    target = parse_target(args.target)
-    if args.threads:
-        target = target.with_threads(args.threads)
+    target = with_threads(parse_target(args.target), args.threads)
     references = tuple(args.against or REFERENCES)
     if "onnxruntime" in references and not is_installed():
         references = tuple(r for r in references if r != "onnxruntime")

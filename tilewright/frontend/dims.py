@@ -11,6 +11,7 @@ import onnx
 from tilewright.core import dtypes
 from tilewright.core.errors import InputError, ModelError, UnsupportedError
 from tilewright.core.intexpr import IntExpr, const, var
+from tilewright.core.options import as_whole, require_mapping, shown
 from tilewright.frontend.tensors import MAX_DIM, check_dims
 from tilewright.graph_ir.ir import OptionalType, SequenceType, Shape, TensorType, Type
 
@@ -104,16 +105,17 @@ def _override_shape(owner: str, dims: Dims, sizes: Sequence[int | str]) -> Shape
         if isinstance(size, str):
             out.append(dims.named(size) if size else dims.anonymous(owner, axis))
         else:
-            check_size(f"input_shapes[{owner!r}]", size)
-            out.append(const(int(size)))
+            out.append(const(require_size(f"input_shapes[{owner!r}]", size)))
     _check_known(out, f"input_shapes[{owner!r}]")
     return tuple(out)
 
 
-def check_size(who: str, size: object) -> None:
-    """Raises InputError unless ``size`` is a possible dimension."""
-    if isinstance(size, bool) or not hasattr(size, "__index__") or not 0 <= int(size) <= MAX_DIM:
-        raise InputError(f"{who}: expected sizes in 0..2**40 or names, got {size!r}")
+def require_size(who: str, size: object) -> int:
+    """``size``, a possible dimension. Raises InputError for what is none."""
+    number = as_whole(size)
+    if number is None or not 0 <= number <= MAX_DIM:
+        raise InputError(f"{who}: expected sizes in 0..2**40 or names, got {shown(size)}")
+    return number
 
 
 def _check_known(shape: Sequence[IntExpr], who: str) -> None:
@@ -132,18 +134,18 @@ def split_overrides(
         d.dim_param for i in model.input if i.type.HasField("tensor_type") for d in i.type.tensor_type.shape.dim
         if d.dim_param
     )  # fmt: skip
-    for name, value in (overrides or {}).items():
-        if isinstance(value, str):
+    for name, value in require_mapping("input_shapes", overrides or {}).items():
+        if isinstance(value, str | bytes):
             raise InputError(f"input_shapes[{name!r}]: expected a shape or a size, got {value!r}")
         if isinstance(value, Sequence):
             if name not in inputs:
                 raise InputError(f"input_shapes: no input {name!r}, inputs are {sorted(inputs)[:20]}")
             shapes[name] = value
             continue
-        check_size(f"input_shapes[{name!r}]", value)
+        size = require_size(f"input_shapes[{name!r}]", value)
         raw = [p for p in params if name in (p, identifier(p))]
         if not raw:
             raise InputError(f"input_shapes: no dimension {name!r}, dimensions are {list(params)[:20]}")
-        sizes.update(dict.fromkeys(raw, int(value)))
+        sizes.update(dict.fromkeys(raw, size))
     return shapes, sizes
 

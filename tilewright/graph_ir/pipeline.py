@@ -14,6 +14,7 @@ from typing import Protocol
 
 from tilewright.core.errors import InputError, VerifyError
 from tilewright.core.files import TEXT, marked, write_file
+from tilewright.core.options import require_names, shown
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, walk_graphs
 from tilewright.graph_ir.names import NameSupply
@@ -113,9 +114,9 @@ class PassReport:
 def run_passes(
     graph: Graph,
     opt_level: str | Level = Level.ALL,
-    disabled: Sequence[str] = (),
+    disabled: str | Sequence[str] = (),
     instruments: Sequence[Instrument] = (),
-    enabled: Sequence[str] = (),
+    enabled: str | Sequence[str] = (),
     passes: Sequence[Pass] = PASSES,
 ) -> tuple[Graph, PassReport]:
     """The graph after every pass of ``opt_level``, and the report.
@@ -124,7 +125,12 @@ def run_passes(
     Raises InputError for a name that is neither.
     """
     level = Level.of(opt_level)
-    _require_names((*disabled, *enabled), passes)
+    known = {n for p in (*passes, *PASSES) for n in (p.name, *p.rules)}
+    disabled = require_names("disabled_pass", disabled, known, "the name of a pass or rule")
+    enabled = require_names("enabled_pass", enabled, known, "the name of a pass or rule")
+    watching = instruments if isinstance(instruments, list | tuple) else (None,)
+    if not all(hasattr(i, "before") and hasattr(i, "after") for i in watching):
+        raise InputError(f"instruments: expected a list of objects with before and after, got {shown(instruments)}")
     records = []
     names = NameSupply(graph)
     for step, p in enumerate(passes):
@@ -139,13 +145,6 @@ def run_passes(
         for i in instruments:
             i.after(step, p, graph, ctx.log)
     return graph, PassReport(tuple(records))
-
-
-def _require_names(given: Sequence[str], passes: Sequence[Pass]) -> None:
-    known = {n for p in passes for n in (p.name, *p.rules)} | {r for p in PASSES for r in (p.name, *p.rules)}
-    for name in given:
-        if name not in known:
-            raise InputError(f"disabled_pass: expected the name of a pass or rule, got {name!r}")
 
 
 def count_nodes(graph: Graph) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tilewright.core.errors import BroadcastError, InputError, ResourceError, TilewrightError
 from tilewright.core.files import TEXT, marked, require_replaceable, write_file
+from tilewright.core.options import require_names, require_path, require_whole
 from tilewright.core.plan import KernelStep, Plan, Segment, segments
 from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage
 from tilewright.runtime.executor import Executor, PlanCode
@@ -94,13 +95,14 @@ class CompiledModel:
     def run(self, output_names: Sequence[str] | None, feed: Mapping[str, object], /) -> list[np.ndarray]: ...
 
     def run(self, first, second=None, /):  # type: ignore[no-untyped-def]
-        """``run(feed)`` gives a dict of all outputs; ``run(output_names, feed)`` a list, as in ONNX Runtime.
+        """``run(feed)`` gives a dict of all outputs; ``run(output_names, feed)`` a list, as in ONNX Runtime: of all for
+        None and for no names.
 
         Raises InputError for wrong names, element types or shapes.
         """
         if second is None:
             return dict(zip(self.output_names, self._run(first), strict=True))
-        names = self.output_names if first is None else tuple(first)
+        names = self.output_names if first is None else require_names("output_names", first) or self.output_names
         unknown = [n for n in names if n not in self.output_names]
         if unknown:
             raise InputError(f"outputs: unknown {', '.join(map(repr, unknown))}; expected {list(self.output_names)}")
@@ -140,8 +142,9 @@ class CompiledModel:
         version = self._version_for(feed)
         if version is not self:
             return version.profile(feed, runs)
+        runs = require_whole("runs", runs)
         samples: list[list[float]] = []
-        for _ in range(max(1, runs)):
+        for _ in range(runs):
             times: list[np.ndarray] = []
             self._run(feed, times)
             samples.append([float(d) for t in times for d in np.diff(t)])
@@ -208,7 +211,7 @@ class CompiledModel:
         Those of the version for sizes that broadcast go into ``broadcasts`` in it, if it is built. Raises
         InputError, and writes none, if one of them would replace a file that is not from a dump.
         """
-        folder = Path(directory)
+        folder = require_path("directory", directory)
         folder.mkdir(parents=True, exist_ok=True)
         paths = {folder / name: text for name, text in self._info.stages.items()}
         for path in paths:

@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InputError
 from tilewright.core.intexpr import IntExpr, as_var
+from tilewright.core.options import shown
 from tilewright.core.plan import Plan
 
 _MAX_AGREED = 64
@@ -62,6 +63,9 @@ class InputChecker:
 
     def arrays(self, feed: Mapping[str, object]) -> list[object]:
         """The inputs in plan order, contiguous. Raises InputError for wrong names, element types, ranks or sizes."""
+        if not isinstance(feed, dict) and not isinstance(feed, Mapping):
+            expected = "; ".join(str(s) for s in self._specs.values())
+            raise InputError(f"inputs: expected a dict of arrays by name, {expected}; got {shown(feed)}")
         if feed.keys() != self._known:
             self._refuse_names(feed)
         out: list[object] = []
@@ -71,7 +75,7 @@ class InputChecker:
             if dtype.itemsize == 0:
                 out.append(value if dtype.onnx == 0 else np.asarray(value, dtype=object))
                 continue
-            array = value if type(value) is np.ndarray else np.asarray(value)
+            array = value if type(value) is np.ndarray else self._as_array(name, value)
             if array.dtype != np_dtype:
                 raise InputError(f"input {name!r}: expected {self._specs[name]}, got element type {array.dtype}")
             if static is not None:
@@ -90,6 +94,12 @@ class InputChecker:
                     self._agreed.clear()
                 self._agreed.add(shapes)
         return out
+
+    def _as_array(self, name: str, value: object) -> np.ndarray:
+        try:
+            return np.asarray(value)
+        except ValueError as e:  # lists of lists of different lengths
+            raise InputError(f"input {name!r}: expected {self._specs[name]}, got {shown(value)}: {e}") from e
 
     def _refuse_names(self, feed: Mapping[str, object]) -> None:
         missing = [n for n in self._names if n not in feed]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.core.errors import ScheduleError
+from tilewright.core.options import as_whole
 
 _LIMIT = 1 << 63
 
@@ -91,13 +91,8 @@ def require_count(who: str, name: str, value: object) -> int:
 
 
 def _whole_number(value: object) -> int:
-    if isinstance(value, bool | np.bool_):
-        raise Unfit
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]  # that is the question
-    except TypeError:
-        raise Unfit from None
-    if not -_LIMIT <= number < _LIMIT:
+    number = as_whole(value)
+    if number is None or not -_LIMIT <= number < _LIMIT:
         raise Unfit
     return number
 

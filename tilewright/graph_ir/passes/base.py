@@ -9,7 +9,7 @@ from enum import Enum, IntEnum
 
 import numpy as np
 
-from tilewright.core.errors import InputError
+from tilewright.core.options import require_choice
 from tilewright.graph_ir.ir import Constant, Graph, Node, Value, captured
 from tilewright.graph_ir.names import NameSupply
 
@@ -27,10 +27,8 @@ class Level(IntEnum):
         """The level called ``name``. Raises InputError for an unknown one."""
         if isinstance(name, Level):
             return name
-        if name.upper() not in Level.__members__:
-            known = ", ".join(m.lower() for m in Level.__members__)
-            raise InputError(f"opt_level: expected one of {known}, got {name!r}")
-        return Level[name.upper()]
+        given = name.lower() if isinstance(name, str) else name
+        return Level[require_choice("opt_level", given, [m.lower() for m in Level.__members__]).upper()]
 
 
 class Exactness(Enum):

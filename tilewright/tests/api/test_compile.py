@@ -64,7 +64,7 @@ def test_another_cpu_compiles_and_is_not_run() -> None:
     ("options", "error", "message"),
     [
         ({"opt_level": "most"}, InputError, "opt_level: expected one of none, basic, extended, all, got 'most'"),
-        ({"threads": 0}, InputError, "threads: expected at least 1, got 0"),
+        ({"threads": 0}, InputError, "threads: expected a whole number of at least 1, got 0"),
         ({"target": "cuda"}, TargetError, "target 'cuda': expected 'llvm' first, got 'cuda'"),
         ({"disabled_pass": ["inline"]}, InputError, "expected the name of a pass or rule, got 'inline'"),
     ],

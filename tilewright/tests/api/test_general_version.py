@@ -75,7 +75,7 @@ def test_only_is_that_version_alone() -> None:
 
 
 def test_an_unknown_choice() -> None:
-    with pytest.raises(InputError, match="broadcasting: expected lazy, ahead, refuse, only, got 'never'"):
+    with pytest.raises(InputError, match="broadcasting: expected one of lazy, ahead, refuse, only, got 'never'"):
         _compile(broadcasting="never")
 
 

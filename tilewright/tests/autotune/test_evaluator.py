@@ -86,5 +86,5 @@ def test_visits_share_what_a_candidate_may_take() -> None:
     [("number", 0), ("repeat", 0), ("warmup", -1), ("timeout_s", 0), ("memory_bytes", 0), ("opt", 4)],
 )
 def test_values_out_of_range(field: str, value: int) -> None:
-    with pytest.raises(InputError, match=f"EvaluatorConfig: {field} must be"):
+    with pytest.raises(InputError, match=f"EvaluatorConfig: {field}: expected"):
         EvaluatorConfig(**{field: value})

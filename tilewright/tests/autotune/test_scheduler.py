@@ -112,7 +112,7 @@ def test_nothing_to_do_ends_at_once():
 def test_wrong_arguments_are_refused():
     with pytest.raises(InputError, match="effort: expected one of quick, normal, thorough, got 'some'"):
         TaskScheduler([], effort="some")
-    with pytest.raises(InputError, match="time_budget_s must be >= 0, got -1"):
+    with pytest.raises(InputError, match="time_budget_s: expected a finite number of at least 0, got -1"):
         TaskScheduler([], time_budget_s=-1)
-    with pytest.raises(InputError, match="max_trials must be >= 0, got -2"):
+    with pytest.raises(InputError, match="max_trials: expected a whole number of at least 0, got -2"):
         TaskScheduler([], max_trials=-2)

@@ -186,7 +186,7 @@ def test_wrong_arguments_are_refused():
         tune(strategy="anealing")
     with pytest.raises(InputError, match="Budget: expected max_trials, seconds or early_stopping"):
         Budget(max_trials=None)
-    with pytest.raises(InputError, match="Budget: batch must be >= 1, got 0"):
+    with pytest.raises(InputError, match="Budget: batch: expected a whole number of at least 1, got 0"):
         Budget(batch=0)
     with pytest.raises(InputError, match="expected a space over the task's function, got one over conv"):
         TaskTuner(TASK, Space(conv(5, 5, 4, 8, 3, 1, 1), TARGET), TableMeasurer(outcome), config=TunerConfig())

@@ -109,6 +109,7 @@ def test_options() -> None:
         ("llvm -mattr=+fast-math", "LLVM knows no feature 'fast-math'"),
         ("llvm -mtriple=toaster-none-none", "LLVM has no architecture 'toaster' in -mtriple"),
         ("llvm -mtriple=x86_46-unknown-linux-gnu", "LLVM has no architecture 'x86_46' .* did you mean 'x86_64'"),
+        ("llvm -mtriple=x86_64-linx-gnu", "unknown system 'linx' in -mtriple; did you mean 'linux'"),
         ("llvm -mtriple=x86_64-unknown-linx-gnu", "unknown system 'linx' in -mtriple; did you mean 'linux'"),
     ],
 )  # fmt: skip
