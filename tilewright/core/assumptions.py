@@ -10,11 +10,12 @@ from tilewright.core.intexpr import IntExpr
 
 
 class Ones(Enum):
-    """Which of two sizes may be 1 instead of equal to the other."""
+    """Which of two sizes may be 1 instead of equal to the other. APART: none, they must differ (the second is 1)."""
 
     NEITHER = "=="
     RIGHT = "<-"
     EITHER = "<>"
+    APART = "!="
 
 
 class Sizes(Enum):
@@ -30,7 +31,8 @@ class Assumption:
     """Two sizes that ``node`` takes to be equal, and that only a call can compare.
 
     ``ones``: where one may be 1 by the operator's definition; its elements are then repeated. Code that does not repeat
-    them needs the sizes to be equal all the same.
+    them needs the sizes to be equal all the same. Likewise a size that ``node`` takes to differ from 1, or it would
+    drop the dimension: code for a fixed rank needs it.
     """
 
     left: IntExpr
@@ -45,6 +47,8 @@ class Assumption:
     def met_by(self, env: Mapping[str, int]) -> Sizes:
         """The sizes compared, for these values of the symbols."""
         a, b = self.left.evaluate(env), self.right.evaluate(env)
+        if self.ones is Ones.APART:
+            return Sizes.BROADCAST if a == b else Sizes.EQUAL
         if a == b:
             return Sizes.EQUAL
         repeated = (b == 1 and self.ones is not Ones.NEITHER) or (a == 1 and self.ones is Ones.EITHER)
@@ -53,6 +57,8 @@ class Assumption:
     def refusal(self, env: Mapping[str, int]) -> str:
         """The message for a call whose sizes do not fit."""
         values = ", ".join(f"{s}={env[s]}" for s in sorted(self.symbols()))
+        if self.ones is Ones.APART:
+            return f"node {self.node!r}: expected a dimension other than {self.right}, got {self.left} ({values})"
         return (
             f"node {self.node!r}: expected dimensions that agree, got {self.left} = {self.left.evaluate(env)} and "
             f"{self.right} = {self.right.evaluate(env)} ({values})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tilewright.core.assumptions import Assumption
+from tilewright.core.assumptions import Assumption, Ones
 from tilewright.core.intexpr import IntExpr
 from tilewright.graph_ir.ir import Graph, OptionalType, SequenceType, TensorType, Type, Value
 
@@ -63,7 +63,11 @@ def assumptions_with(assumptions: tuple[Assumption, ...], known: Known) -> tuple
     replaced = (
         dataclasses.replace(a, left=a.left.substitute(known), right=a.right.substitute(known)) for a in assumptions
     )
-    return tuple(dict.fromkeys(a for a in replaced if a.left != a.right))
+    return tuple(dict.fromkeys(a for a in replaced if not _holds(a)))
+
+
+def _holds(a: Assumption) -> bool:
+    return (a.left - a.right).value() not in (None, 0) if a.ones is Ones.APART else a.left == a.right
 
 
 def _type_with(t: Type, known: Known) -> Type:

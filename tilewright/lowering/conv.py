@@ -26,6 +26,7 @@ from tilewright.graph_ir.window_pairs import HALO
 from tilewright.lowering.context import LowerContext, Rule, wide
 from tilewright.lowering.contraction import clamped, flatten, pack_columns, unflatten, whole_tiles
 from tilewright.lowering.groups import Panels, group_panel_width, groups_in_a_vector, side_by_side
+from tilewright.lowering.padding import halves
 from tilewright.lowering.winograd import TileGrid, transformed_product
 from tilewright.tensor_ir.compute import (
     ReduceAxis,
@@ -124,14 +125,9 @@ def _pads(ctx: LowerContext, shape: ConvShape) -> tuple[tuple[IntExpr, ...], tup
         begin, end = [], []
         sizes = zip(shape.spatial, shape.out_spatial, shape.kernel, shape.strides, shape.dilations, strict=True)
         for i, o, k, s, d in sizes:
-            total = (o - 1) * s + (k - 1) * d + 1 - i
-            v = total.value()
-            if v is None:
-                raise ctx.unsupported(f"auto_pad={auto} with a symbolic spatial size {i}")
-            v = max(v, 0)
-            small, large = v // 2, v - v // 2
-            begin.append(const(small if auto == "SAME_UPPER" else large))
-            end.append(const(large if auto == "SAME_UPPER" else small))
+            before, behind = halves((o - 1) * s + (k - 1) * d + 1 - i, auto == "SAME_UPPER")
+            begin.append(before)
+            end.append(behind)
         return tuple(begin), tuple(end)
     pads = (ctx.attr_ints("pads") or (0,) * 2 * rank) if auto != "VALID" else (0,) * 2 * rank
     return tuple(const(p) for p in pads[:rank]), tuple(const(p) for p in pads[rank:])
@@ -428,11 +424,11 @@ def lower_conv(ctx: LowerContext) -> tuple[Tensor, ...]:
 
 
 def lower_conv_transpose(ctx: LowerContext) -> tuple[Tensor, ...]:
-    """``ConvTranspose`` (X, W [, B]): a convolution a phase of the strides over the input, or, where it is dilated, one
-    over the input with zeros between its elements."""
+    """``ConvTranspose`` (X, W [, B]): a convolution a phase of the strides over the input, or, where it is dilated or
+    which phase comes first depends on a symbolic size, one over the input with zeros between its elements."""
     shape = _transposed_shape(ctx)
     dtype = wide(ctx.output().dtype)
-    plain = all(d == 1 for d in shape.dilations)
+    plain = all(d == 1 for d in shape.dilations) and all(b.is_const for b in shape.pads_begin)
     return (_with_bias(ctx, shape, dtype, (_phases if plain else _stuffed)(ctx, shape, dtype)),)
 
 
@@ -441,18 +437,14 @@ def _transposed_shape(ctx: LowerContext) -> ConvShape:
     shape = _unpadded(ctx, ctx.input(1).shape[1] * ctx.attr_int("group", 1))
     rank, auto = shape.rank, ctx.attr_str("auto_pad", "NOTSET")
     pads = ctx.attr_ints("pads") or (0,) * 2 * rank
-    begin, end = list(pads[:rank]), list(pads[rank:])
+    begin, end = [const(p) for p in pads[:rank]], [const(p) for p in pads[rank:]]
     extra = ctx.attr_ints("output_padding") or (0,) * rank
     if auto in ("SAME_UPPER", "SAME_LOWER") or ctx.attr_ints("output_shape") is not None:
         sizes = zip(shape.spatial, shape.out_spatial, shape.kernel, shape.strides, shape.dilations, strict=True)
         for d, (i, o, k, s, dilation) in enumerate(sizes):
-            total = ((i - 1) * s + extra[d] + (k - 1) * dilation + 1 - o).value()
-            if total is None:
-                raise ctx.unsupported("padding derived from a symbolic spatial size")
-            total = max(total, 0)
-            small, large = total // 2, total - total // 2
-            begin[d], end[d] = (large, small) if auto != "SAME_UPPER" else (small, large)
-    return dataclasses.replace(shape, pads_begin=tuple(map(const, begin)), pads_end=tuple(map(const, end)))
+            total = (i - 1) * s + extra[d] + (k - 1) * dilation + 1 - o
+            begin[d], end[d] = halves(total, auto == "SAME_UPPER")
+    return dataclasses.replace(shape, pads_begin=tuple(begin), pads_end=tuple(end))
 
 
 def _phases(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:

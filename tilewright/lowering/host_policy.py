@@ -1,7 +1,8 @@
 """Which operators may run on the host when native code cannot take them, and the reason that listings show.
 
 The host is for what has no arithmetic weight: strings, sequences, sizes that depend on data, data movement steered by
-values known only at run time. Everything else is native or refused.
+values known only at run time. Everything else is native or refused; but where not even a rank is known, no kernel can
+be written, and the host stands in.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from tilewright.core.errors import UnsupportedError
 from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import node_kind
-from tilewright.graph_ir.ir import Graph, Node
+from tilewright.graph_ir.ir import Graph, Node, TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, new_symbols
@@ -54,10 +55,14 @@ class HostPolicy:
             refusal = native_refusal(self._graph, node, self._target)
         if refusal is None:
             return True
-        if node.op in ARITHMETIC:
+        if node.op in ARITHMETIC and not self._has_unknown_rank(node):
             raise UnsupportedError(refusal)
         self._reasons[node.name] = refusal.partition(": ")[2] or refusal
         return False
+
+    def _has_unknown_rank(self, node: Node) -> bool:
+        types = [self._graph.values[x].type for x in (*node.inputs, *node.outputs) if x]
+        return any(isinstance(t, TensorType) and t.shape is None for t in types)
 
     def _new_sizes(self, node: Node) -> str | None:
         """Set where the result has a size that nothing before the node determines: only running it tells."""

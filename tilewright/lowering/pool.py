@@ -16,6 +16,7 @@ from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import linear_index
 from tilewright.lowering.normalize import mean_stage
+from tilewright.lowering.padding import halves
 from tilewright.lowering.reduce import mapped, reduction_stage
 from tilewright.tensor_ir.compute import (
     ReduceAxis,
@@ -81,9 +82,8 @@ def windows_for(c: LowerContext, x: Tensor, spatial: tuple[int, ...], kernel: tu
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         for k, d in enumerate(spatial):
             reach = (kernel[k] - 1) * dilations[k] + 1
-            total = maximum((ceildiv(x.shape[d], strides[k]) - 1) * strides[k] + reach - x.shape[d], 0)
-            small, large = total // 2, total - total // 2
-            begin[k], end[k] = (small, large) if auto == "SAME_UPPER" else (large, small)
+            total = (ceildiv(x.shape[d], strides[k]) - 1) * strides[k] + reach - x.shape[d]
+            begin[k], end[k] = halves(total, auto == "SAME_UPPER")
     elif auto == "VALID":
         begin, end = [const(0)] * n, [const(0)] * n
     return Windows(spatial, kernel, strides, dilations, tuple(begin), tuple(end))

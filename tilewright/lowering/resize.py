@@ -254,14 +254,16 @@ def _symbolic_taps(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
 def _symbolic_filter(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
     """Taps of an antialiasing filter, as many as the ratio of the sizes asks for, their weights normalised to sum 1.
 
-    A size is the floor of size times scale, so the ratio of sizes never asks for fewer taps than the scale does; those
-    beyond the filter's reach have weight 0.
+    A size is the floor of size times scale, so the ratio of sizes never asks for fewer taps than the scale does; or,
+    where one scale for all axes follows from sizes, nearest to it, at most a half above. Taps beyond the filter's reach
+    have weight 0.
     """
     reach = 1 if s.mode == "linear" else 2
     if s.scale is not None:
         wide = const(math.ceil(reach / min(s.scale, 1.0)))
     else:
-        wide = maximum(reach, ceildiv(n * reach, maximum(m, 1)))
+        twice = 2 * m if _policy(c) == "stretch" else 2 * m - 1
+        wide = maximum(reach, ceildiv(n * (2 * reach), maximum(twice, 1)))
     count, start = 2 * wide, 1 - wide
     scale = _real(m) / _real(n) if s.scale is None else constant(s.scale, dtypes.float32)
     shrink = op("min", s.loaded if s.loaded is not None else scale, 1.0)
@@ -338,30 +340,41 @@ def _scales(c: LowerContext, axes: list[int], rank: int, n: list[IntExpr], m: li
         for a, v in zip(axes, scales.reshape(-1), strict=True):
             out[a] = float(v)
         return out
-    if _loads_scales(c):
-        for a in axes:
-            out[a] = None
-        return out
-    policy = c.attr_str("keep_aspect_ratio_policy", "stretch")
     known = [(a, n[a].value(), m[a].value()) for a in axes]
-    if policy != "stretch":
-        sizes = c.constant_ints(3, "sizes") or []
-        if any(v is None for _, v, _ in known):
-            raise c.unsupported(f"attribute keep_aspect_ratio_policy = {policy!r} needs constant input sizes")
-        ratios = [s / v for s, (_, v, _) in zip(sizes, known, strict=True) if v]
-        chosen = min(ratios) if policy == "not_larger" else max(ratios)
-        for a in axes:
-            out[a] = chosen
+    policy, sizes = _policy(c), c.elements(3)
+    if policy == "stretch":
+        for a, v, w in known:
+            out[a] = None if v is None or w is None or v == 0 else w / v
         return out
-    for a, v, w in known:
-        out[a] = None if v is None or w is None or v == 0 else w / v
-    return out
+    one: float | None = None
+    if sizes is not None and all(s.is_const for s in sizes) and all(v is not None for _, v, _ in known):
+        ratios = [int(s) / v for s, (_, v, _) in zip(sizes, known, strict=True) if v]
+        one = (min if policy == "not_larger" else max)(ratios, default=1.0)
+    return [one if a in axes else 1.0 for a in range(rank)]
 
 
-def _loads_scales(c: LowerContext) -> bool:
-    """True if only the run knows the scales."""
-    sizes = c.has_input(3) and c.elements(3) != ()
-    return c.has_input(2) and c.constants[2] is None and c.elements(2) != () and not sizes
+def _policy(c: LowerContext) -> str:
+    """What sizes mean: the scale of each axis, or the bounds of one scale for all. Scales are always as given."""
+    gives_sizes = c.has_input(3) and c.elements(3) != ()
+    return c.attr_str("keep_aspect_ratio_policy", "stretch") if gives_sizes else "stretch"
+
+
+def _loaded_scales(c: LowerContext, axes: list[int], n: list[IntExpr], scales: list[float | None]) -> dict[int, Val]:
+    """The scale of each axis where only the run knows it and it does not follow from the axis' own sizes."""
+    given = c.elements(3) if c.has_input(3) else ()
+    if given == ():
+        loads = c.has_input(2) and c.constants[2] is None and c.elements(2) != ()
+        return {a: c.input(2)[k] for k, a in enumerate(axes)} if loads else {}
+    if _policy(c) == "stretch" or all(scales[a] is not None for a in axes):
+        return {}
+    ratios = []
+    for k, a in enumerate(axes):
+        size = c.input(3)[k] if given is None else index_value(given[k])
+        ratios.append(size.cast(dtypes.float32) / _real(n[a]))
+    one = ratios[0]
+    for r in ratios[1:]:
+        one = op("min" if _policy(c) == "not_larger" else "max", one, r)
+    return dict.fromkeys(axes, one)
 
 
 def lower_resize(c: LowerContext) -> tuple[Tensor, ...]:
@@ -380,19 +393,21 @@ def lower_resize(c: LowerContext) -> tuple[Tensor, ...]:
         raise c.unsupported(f"attribute mode: unknown value {mode!r}")
     roi = _roi(c, axes, transform)
     result, checks = x, []
-    for a, scale in enumerate(_scales(c, axes, rank, n, m)):
+    scales = _scales(c, axes, rank, n, m)
+    loaded = _loaded_scales(c, axes, n, scales)
+    for a, scale in enumerate(scales):
+        scale = None if a in loaded else scale
         crop = transform == "tf_crop_and_resize" and a in axes
-        loaded = _loads_scales(c) and a in axes
         same_scale = scale == 1.0 or (scale is None and transform != "tf_crop_and_resize")
-        if n[a] == m[a] and not loaded and same_scale and not crop:
+        if n[a] == m[a] and a not in loaded and same_scale and not crop:
             continue
         s = Spec(
             mode, transform, c.attr_str("nearest_mode", "round_prefer_floor"), bool(c.attr_int("antialias", 0)),
             bool(c.attr_int("exclude_outside", 0)), c.attr_float("cubic_coeff_a", -0.75), scale,
-            roi.get(a, (0.0, 1.0)), c.input(2)[axes.index(a)] if _loads_scales(c) and a in axes else None,
+            roi.get(a, (0.0, 1.0)), loaded.get(a),
         )  # fmt: skip
         size, count = n[a].value(), m[a].value()
-        if size is not None and count is not None:
+        if size is not None and count is not None and a not in loaded:
             if size == 0:
                 raise c.unsupported(f"an axis of no elements cannot be resized to {count}")
             taps, inside = _static_taps(c, s, size, count)

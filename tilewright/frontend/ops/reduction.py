@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tilewright.frontend.build import Call, GraphBuilder
 from tilewright.frontend.ops.rule import Family, Rule
+from tilewright.graph_ir.ir import TensorType
 
 
 def _reduce(call: Call, build: GraphBuilder) -> None:
@@ -19,8 +22,20 @@ def _keeping_dims(call: Call, build: GraphBuilder) -> None:
     if not axes or call.int_attr("keepdims", 1) or build.constant_value(axes) is not None:
         build.emit_to(call.op, call.inputs, call.outputs, call.attrs)
         return
-    kept = build.emit(call.op, call.inputs, "kept", **{**call.attrs, "keepdims": 1})
+    axes = axes if call.int_attr("noop_with_empty_axes", 0) else _all_if_empty(build, call.input(0), axes)
+    kept = build.emit(call.op, (call.input(0), axes), "kept", **{**call.attrs, "keepdims": 1})
     build.emit_to("Squeeze", (kept, axes), call.outputs, {})
+
+
+def _all_if_empty(build: GraphBuilder, x: str, axes: str) -> str:
+    """The axes, or all of ``x`` where the run gives none: ``Concat(axes, Range(0, none ? rank : 0))``."""
+    t, rank = build.type(axes), build.rank(x)
+    if rank is None or (isinstance(t, TensorType) and t.shape is not None and (t.shape[0].value() or 0) > 0):
+        return axes
+    zero, one, every = (build.constant(np.array(i, np.int64), "number") for i in (0, 1, rank))
+    is_empty = build.emit("Equal", (build.emit("Size", (axes,)), zero))
+    rest = build.emit("Range", (zero, build.emit("Where", (is_empty, every, zero)), one))
+    return build.emit("Concat", (axes, rest), "axes", axis=0)
 
 
 def _coerced(call: Call, build: GraphBuilder) -> None:
@@ -42,6 +57,7 @@ def _top_k_attribute(call: Call, build: GraphBuilder) -> None:
     build.emit_to("TopK", (call.input(0), k), call.outputs, {a: v for a, v in call.attrs.items() if a != "k"})
 
 
+_ALL_IF_EMPTY_MAKES = ("Equal", "Size", "Range", "Where", "Concat")
 _SOFTMAX_MAKES = ("Flatten", "Shape", "Reshape")
 
 
@@ -50,7 +66,8 @@ def _softmax(op: str) -> tuple[Rule, ...]:
 
 
 def _reduction(op: str, until: int = 17) -> tuple[Rule, ...]:
-    return Rule(1, until, _reduce, (op,)), Rule(until + 1, None, _keeping_dims, (op, "Squeeze"))
+    newer = Rule(until + 1, None, _keeping_dims, (op, "Squeeze", *_ALL_IF_EMPTY_MAKES))
+    return Rule(1, until, _reduce, (op,)), newer
 
 
 RULES: Family = {

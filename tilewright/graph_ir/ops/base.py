@@ -161,9 +161,12 @@ class InferContext:
     def dtype(self, i: int) -> DType:
         return self.tensor_type(i).dtype
 
-    def shape(self, i: int) -> Shape:
-        """Shape of input ``i``. Raises UnknownRank, which the driver handles."""
+    def shape(self, i: int, rank: int | None = None) -> Shape:
+        """Shape of input ``i``: symbols where not even its rank is known, but the operator asks for this ``rank``.
+        Raises UnknownRank, which the driver handles."""
         s = self.tensor_type(i).shape
+        if s is None and rank is not None:
+            return tuple(self.fresh() for _ in range(rank))
         if s is None:
             raise UnknownRank
         return s

@@ -20,8 +20,8 @@ from tilewright.graph_ir.ops.shapes import (
 
 def _conv_result(ctx: InferContext, w_index: int, dtype: DType) -> tuple[Inferred, ...]:
     last = is_channels_last(ctx)
-    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0)
     w = ctx.shape(w_index)
+    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0, len(w))
     ctx.require(len(x) >= 3, "an input of rank >= 3", f"rank {len(x)}")
     ctx.require(len(w) == len(x), f"a weight of rank {len(x)}", f"rank {len(w)}")
     group = ctx.int_attr("group", 1)
@@ -53,8 +53,8 @@ def _qlinear_conv(ctx: InferContext) -> tuple[Inferred, ...]:
 
 def _conv_transpose(ctx: InferContext) -> tuple[Inferred, ...]:
     last = is_channels_last(ctx)
-    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0)
     w = ctx.shape(1)
+    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0, len(w))
     ctx.require(len(x) >= 3 and len(w) == len(x), "an input and a weight of one rank >= 3", f"{len(x)} and {len(w)}")
     merge_dims(ctx, x[1], w[0], broadcast=False)
     n = len(x) - 2

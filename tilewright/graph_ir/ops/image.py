@@ -87,7 +87,7 @@ def _affine_grid(ctx: InferContext) -> tuple[Inferred, ...]:
 
 def _blocks(ctx: InferContext) -> tuple[Shape, int, bool]:
     last = is_channels_last(ctx)
-    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0)
+    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0, 4)
     ctx.require(len(x) == 4, "an input of rank 4", f"rank {len(x)}")
     b = ctx.int_attr("blocksize")
     ctx.require(b >= 1, "blocksize >= 1", b)

@@ -75,8 +75,8 @@ def _top_k(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 def _non_zero(ctx: InferContext) -> tuple[Inferred, ...]:
-    s = ctx.shape(0)
-    return (tensor(dtypes.int64, (const(len(s)), ctx.fresh())),)
+    s = ctx.tensor_type(0).shape
+    return (tensor(dtypes.int64, (ctx.fresh() if s is None else const(len(s)), ctx.fresh())),)
 
 
 def _compress(ctx: InferContext) -> tuple[Inferred, ...]:

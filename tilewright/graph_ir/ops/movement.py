@@ -20,8 +20,8 @@ _END = 1 << 31  # starts and ends at or beyond this mean "to the end"
 
 
 def _transpose(ctx: InferContext) -> tuple[Inferred, ...]:
-    s = ctx.shape(0)
     perm = ctx.ints_attr("perm")
+    s = ctx.shape(0, None if perm is None else len(perm))
     if perm is None:
         perm = tuple(reversed(range(len(s))))
     ctx.require(sorted(perm) == list(range(len(s))), f"a permutation of {len(s)} axes", perm)
@@ -141,7 +141,8 @@ def _split(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 def _concat(ctx: InferContext) -> tuple[Inferred, ...]:
-    shapes = [ctx.shape(i) for i in range(len(ctx.inputs))]
+    known = [t.shape for i in range(len(ctx.inputs)) if (t := ctx.tensor_type(i)).shape is not None]
+    shapes = [ctx.shape(i, len(known[0]) if known else None) for i in range(len(ctx.inputs))]
     first = shapes[0]
     axis = ctx.axis(len(first))
     out = list(first)
@@ -160,8 +161,8 @@ def _concat(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 def _tile(ctx: InferContext) -> tuple[Inferred, ...]:
-    s = ctx.shape(0)
     repeats = ctx.data(1)
+    s = ctx.shape(0, ctx.shape(1, 1)[0].value())
     if repeats is None:
         return (tensor(ctx.dtype(0), [ctx.fresh() for _ in s]),)
     ctx.require(len(repeats) == len(s), f"{len(s)} repeats", len(repeats))
@@ -197,8 +198,8 @@ def _expanded(data: Data | None, shape: Shape, out: Shape) -> Data | None:
 
 
 def _pad(ctx: InferContext) -> tuple[Inferred, ...]:
-    s = ctx.shape(0)
     pads = ctx.data(1)
+    s = ctx.shape(0, None if pads is None or ctx.has(3) else len(pads) // 2)
     axes = ctx.ints(3) if ctx.has(3) else tuple(range(len(s)))
     if pads is None or axes is None:
         return (tensor(ctx.dtype(0), [ctx.fresh() for _ in s]),)

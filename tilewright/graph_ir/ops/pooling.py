@@ -19,7 +19,7 @@ from tilewright.graph_ir.ops.shapes import (
 
 def _pool(ctx: InferContext) -> tuple[Inferred, ...]:
     last = is_channels_last(ctx)
-    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0)
+    x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0, len(ctx.ints_attr("kernel_shape") or ()) + 2)
     ctx.require(len(x) >= 3, "an input of rank >= 3", f"rank {len(x)}")
     ctx.require(not last or len(ctx.node.outputs) == 1, "one output with data_layout NHWC", len(ctx.node.outputs))
     kernel = list_attr(ctx, "kernel_shape", len(x) - 2)

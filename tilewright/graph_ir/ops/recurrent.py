@@ -10,7 +10,7 @@ from tilewright.graph_ir.ops.shapes import merge_dims
 
 def _recurrent(gates: int) -> InferRule:
     def infer(ctx: InferContext) -> tuple[Inferred, ...]:
-        x, w, r = ctx.shape(0), ctx.shape(1), ctx.shape(2)
+        x, w, r = (ctx.shape(i, 3) for i in range(3))
         ctx.require(len(x) == 3, "an input of rank 3", f"rank {len(x)}")
         ctx.require(len(w) == 3 and len(r) == 3, "weights of rank 3", f"ranks {len(w)} and {len(r)}")
         batch_first = ctx.int_attr("layout")

@@ -17,10 +17,12 @@ Fold = Callable[[Data], IntExpr]
 
 def _reduce(fold: Fold | None = None) -> InferRule:
     def infer(ctx: InferContext) -> tuple[Inferred, ...]:
-        shape = ctx.shape(0)
         keep = ctx.int_attr("keepdims", 1)
         dt = ctx.dtype(0)
         raw = ctx.ints(1) if ctx.has(1) else ()
+        if raw == () and not keep and not ctx.int_attr("noop_with_empty_axes") and ctx.tensor_type(0).shape is None:
+            return (tensor(dt, ()),)
+        shape = ctx.shape(0)
         if raw is None:
             if keep:
                 return (tensor(dt, [ctx.fresh() for _ in shape]),)

@@ -1,4 +1,8 @@
-"""Sequences and optionals: containers of tensors, kept on the host."""
+"""Sequences and optionals: containers of tensors, kept on the host.
+
+A symbol that inference made stands, in the type of a sequence's elements, for a size that may differ from one element
+to the next; an element that is taken out gets symbols of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from tilewright.core.intexpr import const
 from tilewright.graph_ir.ir import OptionalType, SequenceType, TensorType, Type
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, InferRule, OpDef, table, tensor
+from tilewright.graph_ir.ops.shapes import is_fresh
 
 _HOST = "a container of tensors"
 
@@ -26,12 +31,22 @@ def _not_a_sequence(ctx: InferContext, i: int, t: Type) -> NoReturn:
     ctx.error(f"a sequence as input {i}", str(t))
 
 
-def _element(t: Type | None, other: Type | None) -> Type | None:
-    """An element type for both: without a shape where they differ."""
+def _element(ctx: InferContext, t: Type | None, other: Type | None) -> Type | None:
+    """An element type for both: with a symbol for each size in which they differ, without a shape if the ranks do."""
     if t is None or other is None or t == other:
         return t or other
     if isinstance(t, TensorType) and isinstance(other, TensorType):
-        return TensorType(t.dtype, None)
+        if t.shape is None or other.shape is None or len(t.shape) != len(other.shape):
+            return TensorType(t.dtype, None)
+        pairs = zip(t.shape, other.shape, strict=True)
+        return TensorType(t.dtype, tuple(a if a == b or is_fresh(a) else ctx.fresh() for a, b in pairs))
+    return t
+
+
+def _taken(ctx: InferContext, t: Type) -> Type:
+    """The type of one element."""
+    if isinstance(t, TensorType) and t.shape is not None:
+        return TensorType(t.dtype, tuple(ctx.fresh() if is_fresh(d) else d for d in t.shape))
     return t
 
 
@@ -41,7 +56,7 @@ def _construct(ctx: InferContext) -> tuple[Inferred, ...]:
         t = ctx.tensor_type(i)
         if isinstance(element, TensorType):
             ctx.require(t.dtype == element.dtype, f"tensors of type {element.dtype}", t.dtype)
-        element = _element(element, t)
+        element = _element(ctx, element, t)
     return (Inferred(SequenceType(element)),)
 
 
@@ -53,11 +68,11 @@ def _at(ctx: InferContext) -> tuple[Inferred, ...]:
     element = _sequence(ctx, 0).element
     if element is None:
         ctx.error("a sequence of known element type", "an unknown one")
-    return (Inferred(element),)
+    return (Inferred(_taken(ctx, element)),)
 
 
 def _insert(ctx: InferContext) -> tuple[Inferred, ...]:
-    return (Inferred(SequenceType(_element(_sequence(ctx, 0).element, ctx.tensor_type(1)))),)
+    return (Inferred(SequenceType(_element(ctx, _sequence(ctx, 0).element, ctx.tensor_type(1)))),)
 
 
 def _erase(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -78,8 +93,10 @@ def _concat(ctx: InferContext) -> tuple[Inferred, ...]:
     new = ctx.int_attr("new_axis")
     axis = ctx.axis(len(element.shape) + (1 if new else 0))
     if new:
-        return (tensor(element.dtype, (*element.shape[:axis], ctx.fresh(), *element.shape[axis:])),)
-    return (tensor(element.dtype, [ctx.fresh() if i == axis else d for i, d in enumerate(element.shape)]),)
+        sizes = [ctx.fresh() if is_fresh(d) else d for d in element.shape]
+        return (tensor(element.dtype, (*sizes[:axis], ctx.fresh(), *sizes[axis:])),)
+    sizes = [ctx.fresh() if i == axis or is_fresh(d) else d for i, d in enumerate(element.shape)]
+    return (tensor(element.dtype, sizes),)
 
 
 def _split(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -90,7 +107,7 @@ def _split(ctx: InferContext) -> tuple[Inferred, ...]:
             part = tensor(ctx.dtype(0), [const(1) if i == axis else d for i, d in enumerate(s)])
             return (Inferred(SequenceType(part.type)),)
         return (Inferred(SequenceType(TensorType(ctx.dtype(0), s[:axis] + s[axis + 1 :]))),)
-    return (Inferred(SequenceType(TensorType(ctx.dtype(0), None))),)
+    return (Inferred(SequenceType(TensorType(ctx.dtype(0), (*s[:axis], ctx.fresh(), *s[axis + 1 :])))),)
 
 
 def _optional(ctx: InferContext) -> tuple[Inferred, ...]:

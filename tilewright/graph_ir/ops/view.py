@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
+from tilewright.core.assumptions import Ones
 from tilewright.core.intexpr import ONE, IntExpr, const, product
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
-from tilewright.graph_ir.ops.shapes import decide_equal, is_fresh, total
+from tilewright.graph_ir.ops.shapes import decide_equal, total
 
 
 def _identity(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -24,8 +25,11 @@ def _reshape(ctx: InferContext) -> tuple[Inferred, ...]:
         if count is None:
             return (tensor(dt, None),)
         return (tensor(dt, _fit(ctx, [ctx.fresh() for _ in range(count)])),)
-    shape = ctx.shape(0)
     allow_zero = ctx.int_attr("allowzero")
+    if ctx.tensor_type(0).shape is None:
+        open_ = [t == -1 or (t == 0 and not allow_zero) for t in target]
+        return (tensor(dt, [ctx.fresh() if o else t for t, o in zip(target, open_, strict=True)]),)
+    shape = ctx.shape(0)
     out: list[IntExpr | None] = []
     for i, t in enumerate(target):
         if t == 0 and not allow_zero:
@@ -59,6 +63,8 @@ def _fit(ctx: InferContext, out: list[IntExpr]) -> list[IntExpr]:
 
 
 def _flatten(ctx: InferContext) -> tuple[Inferred, ...]:
+    if ctx.tensor_type(0).shape is None:
+        return (tensor(ctx.dtype(0), (ctx.fresh(), ctx.fresh())),)
     s = ctx.shape(0)
     axis = ctx.axis(len(s), default=1, inclusive=True)
     return (tensor(ctx.dtype(0), (product(s[:axis]), product(s[axis:])), ctx.data(0)),)
@@ -66,10 +72,8 @@ def _flatten(ctx: InferContext) -> tuple[Inferred, ...]:
 
 def _squeeze(ctx: InferContext) -> tuple[Inferred, ...]:
     s = ctx.shape(0)
-    if not ctx.has(1):  # a symbol of the model is taken to differ from 1; of a fresh one nothing is known
-        if any(is_fresh(d) for d in s):
-            return (tensor(ctx.dtype(0), None),)
-        return (tensor(ctx.dtype(0), [d for d in s if d != 1], ctx.data(0)),)
+    if not ctx.has(1):
+        return (tensor(ctx.dtype(0), _without_ones(ctx, s), ctx.data(0)),)
     raw = ctx.ints(1)
     if raw is None:
         n = ctx.count(1)
@@ -78,6 +82,17 @@ def _squeeze(ctx: InferContext) -> tuple[Inferred, ...]:
     for a in axes:
         ctx.require(not s[a].is_const or s[a] == 1, f"size 1 along axis {a}", s[a])
     return (tensor(ctx.dtype(0), [d for i, d in enumerate(s) if i not in axes], ctx.data(0)),)
+
+
+def _without_ones(ctx: InferContext, s: Shape) -> Shape | None:
+    """The dims other than 1. Those that only a call tells are taken to be others; where nothing may be taken for
+    granted (:attr:`InferContext.broadcasts`), they leave the rank unknown."""
+    unsure = [d for d in s if decide_equal(d, ONE) is None]
+    if unsure and ctx.broadcasts:
+        return None
+    for d in unsure:
+        ctx.assume(d, ONE, Ones.APART)
+    return tuple(d for d in s if d != 1)
 
 
 def _unsqueeze(ctx: InferContext) -> tuple[Inferred, ...]:
