@@ -7,7 +7,7 @@ version) and the target, so that a hit skips scheduling, emission and LLVM.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tilewright.codegen.cache import ObjectCache, object_key
@@ -68,20 +68,22 @@ def build_kernels(
     traces = traces or {}
     out: dict[str, Kernel] = {}
     missing: list[tuple[str, str, Schedule, str]] = []
-    texts: list[str] = []
-    for name, func in funcs.items():
-        given = traces.get(name)
-        key = _key(func, target, given)
-        hit = _read(cache.get(key), name, func) if cache is not None else None
-        if hit is not None:
-            out[name] = hit
-            continue
-        schedule = schedule_by_rule(func, target, DefaultDecider()) if given is None else Schedule(func, given)
-        symbol = f"tw_{key[:24]}"
-        texts.append(emit_kernel(schedule.func, target, symbol))
-        missing.append((name, key, schedule, symbol))
-        progress(len(out) + len(missing), 2 * len(funcs))
-    codes = compile_objects([(t, target) for t in texts])
+
+    def texts() -> Iterator[tuple[str, Target]]:
+        for name, func in funcs.items():
+            given = traces.get(name)
+            key = _key(func, target, given)
+            hit = _read(cache.get(key), name, func) if cache is not None else None
+            if hit is not None:
+                out[name] = hit
+                continue
+            schedule = schedule_by_rule(func, target, DefaultDecider()) if given is None else Schedule(func, given)
+            symbol = f"tw_{key[:24]}"
+            missing.append((name, key, schedule, symbol))
+            yield emit_kernel(schedule.func, target, symbol), target
+            progress(len(out) + len(missing), len(funcs))
+
+    codes = compile_objects(texts())
     for (name, key, schedule, symbol), code in zip(missing, codes, strict=True):
         spaces = tuple((b.dtype, b.shape) for b in workspaces(schedule.func, target))
         parallel = is_parallel(schedule.func)

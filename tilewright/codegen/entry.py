@@ -15,6 +15,9 @@ from dataclasses import dataclass
 
 from tilewright.core.target import Target
 
+_STEPS = 1000
+"""Calls of one function, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class EntryStep:
@@ -64,10 +67,11 @@ done:
 
 
 def _entry(name: str, steps: Sequence[EntryStep]) -> str:
-    lines = ["entry:", "  call void @stamp(ptr %times, i64 0)"]
+    """The entry function; long ones call parts, because LLVM's time grows faster than the length of a function."""
+    calls: list[str] = []
     arg = dim = 0
     for i, s in enumerate(steps):
-        lines.append(f"  %a{i} = getelementptr ptr, ptr %table, i64 {arg}")
+        lines = [f"  %a{i} = getelementptr ptr, ptr %table, i64 {arg}"]
         lines.append(f"  %d{i} = getelementptr i64, ptr %dims, i64 {dim}")
         if s.is_check:
             lines.append(f"  %bad{i} = call i1 @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %team)")
@@ -75,7 +79,25 @@ def _entry(name: str, steps: Sequence[EntryStep]) -> str:
         else:
             lines.append(f"  call void @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %team)")
         lines.append(f"  call void @stamp(ptr %times, i64 {i + 1})")
+        calls.append("\n".join(lines))
         arg += s.args
         dim += s.dims
-    head = f"define i64 @{name}(ptr %table, ptr %dims, ptr %team, ptr %times) {{"
-    return "\n".join([head, *lines, "  ret i64 0", "}"])
+    parts = [calls[k : k + _STEPS] for k in range(0, len(calls), _STEPS)]
+    functions: list[str] = []
+    if len(parts) > 1:
+        functions = [_function(f"internal i64 @part{k}", lines, " noinline") for k, lines in enumerate(parts)]
+        calls = [_call_part(k) for k in range(len(parts))]
+    return "\n".join([*functions, _function(f"i64 @{name}", ["  call void @stamp(ptr %times, i64 0)", *calls])])
+
+
+def _call_part(k: int) -> str:
+    return "\n".join([
+        f"  %r{k} = call i64 @part{k}(ptr %table, ptr %dims, ptr %team, ptr %times)",
+        f"  %bad{k} = icmp ne i64 %r{k}, 0",
+        f"  br i1 %bad{k}, label %out{k}, label %good{k}\nout{k}:\n  ret i64 %r{k}\ngood{k}:",
+    ])  # fmt: skip
+
+
+def _function(head: str, lines: Sequence[str], attributes: str = "") -> str:
+    head = f"define {head}(ptr %table, ptr %dims, ptr %team, ptr %times){attributes} {{"
+    return "\n".join([head, "entry:", *lines, "  ret i64 0", "}"])

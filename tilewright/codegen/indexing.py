@@ -59,6 +59,8 @@ class Indexer:
         self.ranges: dict[str, tuple[IntExpr, IntExpr]] = {}
         self._order: dict[str, int] = {}
         self._nonneg: dict[IntExpr, bool] = {}
+        self._emitted: dict[tuple[Atom | int | str | None, ...], int | str | Linear] = {}
+        """What atoms became under these bindings: names of loop variables are never used again."""
         self._with_constants: dict[tuple[Atom, tuple[tuple[str, int], ...]], IntExpr] = {}
 
     # -- variables -----------------------------------------------------------------------------------------------
@@ -192,6 +194,14 @@ class Indexer:
             if ssa not in self.levels:
                 self.define(ssa, HERE)
             return ssa if ssa[0] == "%" else int(ssa)
+        if not a.is_plain:
+            return self._operation(a)
+        key = (a, *map(self.env.get, a.free_vars()))
+        if key not in self._emitted:
+            self._emitted[key] = self._operation(a)
+        return self._emitted[key]
+
+    def _operation(self, a: Atom) -> int | str | Linear:
         known = tuple(sorted((n, v) for n in a.free_vars() if isinstance(v := self.env.get(n), int)))
         if known:
             key = (a, known)

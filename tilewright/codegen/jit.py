@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -69,15 +69,20 @@ def assembly_text(text: str, target: Target, opt: int = 3) -> str:
     return str(machine.emit_assembly(module))
 
 
-def compile_objects(jobs: Sequence[tuple[str, Target]], opt: int = 3, workers: int | None = None) -> list[bytes]:
-    """Object code of several modules, compiled on ``workers`` threads (default: every usable core)."""
+def compile_objects(jobs: Iterable[tuple[str, Target]], opt: int = 3, workers: int | None = None) -> list[bytes]:
+    """Object code of several modules, compiled on ``workers`` threads (default: every usable core).
+
+    ``jobs`` may make its texts as it goes: what it has given is compiled meanwhile.
+    """
     if workers is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    workers = min(workers, len(jobs))
     if workers <= 1:
         return [compile_object(text, target, opt) for text, target in jobs]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(lambda job: compile_object(job[0], job[1], opt), jobs))
+    pool = ThreadPoolExecutor(workers)
+    try:
+        return [f.result() for f in [pool.submit(compile_object, text, target, opt) for text, target in jobs]]
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _optimised(text: str, target: Target, opt: int) -> tuple[llvm.TargetMachine, llvm.ModuleRef]:

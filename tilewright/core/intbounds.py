@@ -14,10 +14,13 @@ from typing import TypeAlias
 from tilewright.core.intbroadcast import Broadcast
 from tilewright.core.intexpr import ONE, ZERO, Atom, FloorDiv, IntExpr, IntLike, Mod, Var, as_expr, const, of_atom, var
 from tilewright.core.intextrema import Max, Min, maximum, minimum
+from tilewright.core.intsamples import RangeItems, is_refuted
 
 Ranges: TypeAlias = Mapping[str, tuple[IntExpr, IntExpr]]
 Interval: TypeAlias = tuple[int | None, int | None]
 _DEPTH = 12
+_GOALS = 256
+"""Goals of one proof, at most. Proofs that are found take a tenth of that."""
 
 
 def loop_range(extent: IntLike) -> tuple[IntExpr, IntExpr]:
@@ -102,63 +105,103 @@ def _without(ranges: Ranges, name: str) -> Ranges:
     return out
 
 
-def is_nonneg(e: IntExpr, ranges: Ranges, depth: int = _DEPTH) -> bool:
+def is_nonneg(e: IntExpr, ranges: Ranges) -> bool:
     """True if ``e >= 0`` is proved for all values of the variables."""
     lo, hi = interval(e, ranges)
     if lo is not None and lo >= 0:
         return True
-    if depth == 0 or (hi is not None and hi < 0):
-        return False
-    return _is_proved(e, tuple(ranges.items())) if depth == _DEPTH else _has_proof(e, ranges, depth)
+    return (hi is None or hi >= 0) and _is_proved(e, tuple(ranges.items()))
 
 
 @functools.lru_cache(maxsize=1 << 15)
-def _is_proved(e: IntExpr, ranges: tuple[tuple[str, tuple[IntExpr, IntExpr]], ...]) -> bool:
-    """:func:`_has_proof`, remembered: the same is asked again and again as a schedule grows and code is written."""
-    return _has_proof(e, dict(ranges), _DEPTH)
+def _is_proved(e: IntExpr, ranges: RangeItems) -> bool:
+    """The search, remembered: the same is asked again and again as a schedule grows and code is written."""
+    return not is_refuted(e, ranges) and _Proof(dict(ranges)).is_found(e, _DEPTH)
 
 
-def _has_proof(e: IntExpr, ranges: Ranges, depth: int) -> bool:
-    """The steps of a proof where intervals do not tell."""
-    for whole in _rounded(e):
-        if is_nonneg(whole, ranges, depth - 1):
+class _Proof:
+    """The search for a proof that an expression is at least 0. It ends after ``_GOALS`` goals, and then without one."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self.ranges = ranges
+        self._failed: dict[IntExpr, int] = {}
+        self._left = _GOALS
+
+    def is_found(self, e: IntExpr, depth: int) -> bool:
+        """True if ``e >= 0`` follows in at most ``depth`` steps."""
+        lo, hi = interval(e, self.ranges)
+        if lo is not None and lo >= 0:
             return True
-    for mono, c in e.terms:
-        first = mono[0]
-        if len(mono) == 1 and isinstance(first, (Min, Max)):
-            rest = e - of_atom(first) * c
-            cases = (is_nonneg(rest + x * c, ranges, depth - 1) for x in first.args)
-            return all(cases) if (c > 0) == isinstance(first, Min) else any(cases)
-    for other in (_with_nested_divisions(e, ranges, depth), _with_one_division(e)):
-        if other is not None and is_nonneg(other, ranges, depth - 1):
+        if depth == 0 or (hi is not None and hi < 0) or self._failed.get(e, 0) >= depth or not self._left:
+            return False
+        self._left -= 1
+        if self._follows(e, depth):
             return True
-    for mono, _ in e.terms:
-        for a in mono:
-            if isinstance(a, FloorDiv) and (d := a.args[1].value()) is not None and d > 0:
-                scaled = e * d
-                replaced = _replace_atom(scaled, a, d, a.args[0] - a.args[0] % d)
-                if replaced is not None and replaced != scaled:
-                    if is_nonneg(replaced, ranges, depth - 1):
-                        return True
-                    if not a.args[0].free_vars().isdisjoint(ranges) or e.free_vars().isdisjoint(ranges):
-                        return False
-                    return _is_nonneg_at_ends(e, ranges, depth)
-    return _is_nonneg_at_ends(e, ranges, depth)
+        self._failed[e] = depth
+        return False
 
+    def _follows(self, e: IntExpr, depth: int) -> bool:
+        """The steps of a proof where intervals do not tell."""
+        for whole in _rounded(e):
+            if self.is_found(whole, depth - 1):
+                return True
+        for mono, c in e.terms:
+            first = mono[0]
+            if len(mono) == 1 and isinstance(first, (Min, Max)):
+                rest = e - of_atom(first) * c
+                cases = (self.is_found(rest + x * c, depth - 1) for x in first.args)
+                return all(cases) if (c > 0) == isinstance(first, Min) else any(cases)
+        for other in (self._with_nested_divisions(e, depth), _with_one_division(e)):
+            if other is not None and self.is_found(other, depth - 1):
+                return True
+        for mono, _ in e.terms:
+            for a in mono:
+                if isinstance(a, FloorDiv) and (d := a.args[1].value()) is not None and d > 0:
+                    scaled = e * d
+                    replaced = _replace_atom(scaled, a, d, a.args[0] - a.args[0] % d)
+                    if replaced is not None and replaced != scaled:
+                        if self.is_found(replaced, depth - 1):
+                            return True
+                        if not a.args[0].free_vars().isdisjoint(self.ranges) or e.free_vars().isdisjoint(self.ranges):
+                            return False
+                        return self._follows_at_ends(e, depth)
+        return self._follows_at_ends(e, depth)
 
-def _is_nonneg_at_ends(e: IntExpr, ranges: Ranges, depth: int) -> bool:
-    """The proof with a variable in which ``e`` is linear at that end of its range where ``e`` is least."""
-    for name in reversed(list(ranges)):
-        coeff = e.coefficient(name)
-        if coeff is None or coeff == 0:
-            continue
-        lo_e, hi_e = ranges[name]
-        sign = _sign(coeff, ranges)
-        if sign is None:
-            continue
-        return is_nonneg(e.substitute({name: lo_e if sign > 0 else hi_e}), ranges, depth - 1)
-    return False
+    def _follows_at_ends(self, e: IntExpr, depth: int) -> bool:
+        """The proof with a variable in which ``e`` is linear at that end of its range where ``e`` is least."""
+        for name in reversed(list(self.ranges)):
+            coeff = e.coefficient(name)
+            if coeff is None or coeff == 0:
+                continue
+            lo_e, hi_e = self.ranges[name]
+            sign = _sign(coeff, self.ranges)
+            if sign is None:
+                continue
+            return self.is_found(e.substitute({name: lo_e if sign > 0 else hi_e}), depth - 1)
+        return False
 
+    def _with_nested_divisions(self, e: IntExpr, depth: int) -> IntExpr | None:
+        """``e`` with ``q >= 0`` for ``x // a`` and ``(q + k) // b`` for ``(x + k*a) // (a*b)``; None if there are none.
+
+        A division of a division is kept as one by the product, in which a whole number of the inner one is not seen.
+        """
+        found = [a for a in dict.fromkeys(e.atoms()) if isinstance(a, FloorDiv) and (a.args[1].value() or 0) > 1]
+        if len(found) < 2:
+            return None
+        inner = min(found, key=lambda a: (int(a.args[1]), str(a)))
+        x, small = inner.args[0], int(inner.args[1])
+        out, changed = e, False
+        q = var(f"{inner}")
+        for a in found:
+            times, rest = divmod(int(a.args[1]), small)
+            apart = (a.args[0] - x).value()
+            if a is not inner and not rest and apart is not None and apart % small == 0:
+                replaced = _replace_atom(out, a, 1, (q + apart // small) // times)
+                changed = changed or replaced is not None
+                out = out if replaced is None else replaced
+        if not changed or not self.is_found(x, depth - 1):
+            return None
+        return _replace_atom(out, inner, 1, q)
 
 def _rounded(e: IntExpr) -> Iterator[IntExpr]:
     """``e`` with ``min(...) // d * d`` written with a remainder, where the minimum stands outside the division as well.
@@ -171,30 +214,6 @@ def _rounded(e: IntExpr) -> Iterator[IntExpr]:
             replaced = _replace_atom(e, a, d, a.args[0] - a.args[0] % d)
             if replaced is not None and replaced != e:
                 yield replaced
-
-
-def _with_nested_divisions(e: IntExpr, ranges: Ranges, depth: int) -> IntExpr | None:
-    """``e`` with ``q >= 0`` for ``x // a`` and ``(q + k) // b`` for ``(x + k*a) // (a*b)``; None if there are none.
-
-    A division of a division is kept as one by the product, in which a whole number of the inner one is not seen.
-    """
-    found = [a for a in dict.fromkeys(e.atoms()) if isinstance(a, FloorDiv) and (a.args[1].value() or 0) > 1]
-    if len(found) < 2:
-        return None
-    inner = min(found, key=lambda a: (int(a.args[1]), str(a)))
-    x, small = inner.args[0], int(inner.args[1])
-    out, changed = e, False
-    q = var(f"{inner}")
-    for a in found:
-        times, rest = divmod(int(a.args[1]), small)
-        apart = (a.args[0] - x).value()
-        if a is not inner and not rest and apart is not None and apart % small == 0:
-            replaced = _replace_atom(out, a, 1, (q + apart // small) // times)
-            changed = changed or replaced is not None
-            out = out if replaced is None else replaced
-    if not changed or not is_nonneg(x, ranges, depth - 1):
-        return None
-    return _replace_atom(out, inner, 1, q)
 
 
 def _with_one_division(e: IntExpr) -> IntExpr | None:

@@ -63,3 +63,17 @@ def _extremum(args: Iterable[IntLike], kind: type[Operation], keep_first: int) -
     if len(kept) == 1:
         return kept[0]
     return of_atom(kind(tuple(sorted(kept, key=str))))
+
+
+def with_parts_joined(e: IntExpr) -> IntExpr:
+    """``e`` with ``x`` for ``min(x, a) + max(x - a, 0)``: the sizes of the two parts into which ``x`` was cut."""
+    single = {mono[0]: c for mono, c in e.terms if len(mono) == 1}
+    heads = [(a, c) for a, c in single.items() if isinstance(a, Min) and len(a.args) == 2]
+    tails = [(a, c) for a, c in single.items() if isinstance(a, Max) and len(a.args) == 2]
+    for head, c in heads:
+        x, y = head.args
+        for tail, k in tails:
+            for whole, cut in ((x, y), (y, x)):
+                if c == k and set(tail.args) == {whole - cut, as_expr(0)}:
+                    return with_parts_joined(e + (whole - of_atom(head) - of_atom(tail)) * c)
+    return e

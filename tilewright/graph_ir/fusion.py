@@ -183,6 +183,7 @@ def _keeps_rows(node: Node) -> bool:
 class _Fuser:
     def __init__(self, graph: Graph, limits: FusionLimits, is_native: IsNative | None) -> None:
         self.graph = graph
+        self.outputs = frozenset(graph.outputs)
         self.limits = limits
         early = early_sizes(graph)
         self.early = early.sized
@@ -206,11 +207,10 @@ class _Fuser:
     # -- post-dominators -----------------------------------------------------------------------------------------
     def _post_dominators(self) -> list[int | None]:
         """The immediate post-dominator of each node; None for the exit (a graph output, or no common one)."""
-        outputs = set(self.graph.outputs)
         after: list[int | None] = [None] * len(self.nodes)
         depth = [1] * len(self.nodes)
         for k in range(len(self.nodes) - 1, -1, -1):
-            if any(o in outputs for o in self.nodes[k].outputs) or not self.readers[k]:
+            if any(o in self.outputs for o in self.nodes[k].outputs) or not self.readers[k]:
                 continue
             common: int | None = self.readers[k][0]
             for r in self.readers[k][1:]:
@@ -254,7 +254,8 @@ class _Fuser:
                 self._note_exit(last)
                 return
             between = self._between(last, target)
-            reason = self._refusal(group, between)
+            many = len(between) >= self.limits.max_nodes
+            reason = self._too_many() if many else self._refusal(group, between)
             if reason is not None:
                 if reason:
                     self.refusals.append(FusionRefusal(self.nodes[last].name, self.nodes[target].name, reason))
@@ -263,15 +264,15 @@ class _Fuser:
 
     def _note_exit(self, last: int) -> None:
         node = self.nodes[last]
-        if any(o in self.graph.outputs for o in node.outputs) or not self.readers[last]:
+        if any(o in self.outputs for o in node.outputs) or not self.readers[last]:
             return
         self.refusals.append(FusionRefusal(node.name, "its readers", "its readers do not meet again in one node"))
 
     def _between(self, source: int, target: int) -> list[int]:
-        """Nodes on paths from ``source`` to ``target``, without the source."""
+        """Nodes on paths from ``source`` to ``target``, without the source; too many for a group are not all there."""
         found = {target}
         todo = list(self.readers[source])
-        while todo:
+        while todo and len(found) < self.limits.max_nodes:
             k = todo.pop()
             if k not in found:
                 found.add(k)
@@ -298,13 +299,16 @@ class _Fuser:
         if len(anchors) > 1:
             return f"{self.nodes[anchors[0]].op} and {self.nodes[anchors[1]].op} cannot share a kernel"
         if len(nodes) > self.limits.max_nodes:
-            return f"more than {self.limits.max_nodes} nodes"
+            return self._too_many()
         if len(self._inputs(nodes)) > self.limits.max_inputs:
             return f"more than {self.limits.max_inputs} inputs"
         repeated = self._repeated(nodes)
         if repeated is not None:
             return f"{self.nodes[repeated].op} would be repeated for each element that it is broadcast to"
         return self._around_anchor(anchors[0], nodes) if anchors else None
+
+    def _too_many(self) -> str:
+        return f"more than {self.limits.max_nodes} nodes"
 
     def _around_anchor(self, anchor: int, nodes: Sequence[int]) -> str | None:
         node, kind = self.nodes[anchor], self.kinds[anchor]
@@ -386,7 +390,7 @@ class _Fuser:
             return
         before = self.members[self.group_of[source]]
         anchors = [m for m in before if self.kinds[m] in _ANCHORS]
-        if len(anchors) != 1 or max(before) != source or self.nodes[source].outputs[0] in self.graph.outputs:
+        if len(anchors) != 1 or max(before) != source or self.nodes[source].outputs[0] in self.outputs:
             return
         if any(self.nodes[m].op in _EXPENSIVE for m in before):
             return  # computed again where bands of rows overlap, and under a test for the border
@@ -418,7 +422,7 @@ class _Fuser:
         return None
 
     def _is_read(self, name: str) -> bool:
-        return name in self.graph.outputs or any(name in self.nodes[r].inputs for r in self.readers[self.place[name]])
+        return name in self.outputs or any(name in self.nodes[r].inputs for r in self.readers[self.place[name]])
 
     def _inputs(self, nodes: Sequence[int]) -> tuple[str, ...]:
         inside = {o for m in nodes for o in self.nodes[m].outputs}
@@ -427,7 +431,7 @@ class _Fuser:
 
     def groups(self) -> tuple[Group, ...]:
         """The result; a group stands where its last node stood."""
-        outputs = set(self.graph.outputs)
+        reads = [frozenset(node_reads(n)) for n in self.nodes]
         out = []
         for members in sorted(self.members.values(), key=max):
             members = sorted(members)
@@ -439,13 +443,10 @@ class _Fuser:
                 o
                 for m in members
                 for o in self.nodes[m].outputs
-                if o and (o in outputs or any(o in self._reads(r) for r in self.readers[m] if r not in inside))
+                if o and (o in self.outputs or any(o in reads[r] for r in self.readers[m] if r not in inside))
             )
             out.append(Group(nodes[-1].name, nodes, self._inputs(members), leaving, self._kind(members)))
         return tuple(out)
-
-    def _reads(self, k: int) -> set[str]:
-        return set(node_reads(self.nodes[k]))
 
     def _kind(self, members: Sequence[int]) -> PatternKind:
         order = list(PatternKind)

@@ -30,6 +30,11 @@ ARITHMETIC = frozenset(
 )  # fmt: skip
 
 
+_WIDE = 128
+_VARIADIC = frozenset({"Concat", "Split", "Sum", "Mean", "Max", "Min"})
+"""Operators of any number of operands. Native code of more than ``_WIDE`` would take longer to build than all else."""
+
+
 def is_taken(op: str) -> bool:
     """True for an operator that a plan can hold as it is; others are taken apart where the standard says how."""
     return op in RULES or (op in OPS and op not in ARITHMETIC)
@@ -50,7 +55,7 @@ class HostPolicy:
         return self._native[node.name]
 
     def _decide(self, node: Node) -> bool:
-        refusal = self._new_sizes(node)
+        refusal = self._new_sizes(node) or _width(node)
         if refusal is None and node_kind(node) is not PatternKind.VIEW:  # a view needs no code
             refusal = native_refusal(self._graph, node, self._target)
         if refusal is None:
@@ -78,3 +83,11 @@ class HostPolicy:
         if info is not None and info.kind is PatternKind.HOST and info.host:
             return info.host
         return self._reasons.get(node.name, "string, sequence or complex values, or an unknown rank")
+
+
+def _width(node: Node) -> str | None:
+    """Set where the node has too many operands for a kernel."""
+    operands = max(len(node.inputs), len(node.outputs))
+    if node.op not in _VARIADIC or operands <= _WIDE:
+        return None
+    return f"node {node.name!r}: {operands} operands are more than the {_WIDE} of a kernel"

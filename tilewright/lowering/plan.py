@@ -131,6 +131,7 @@ class _PlanBuilder:
         self.steps: list[Step] = []
         self.requirements: dict[Requirement, None] = {}
         self.checked: set[tuple[str, int, IntExpr, IntExpr]] = set()
+        self.outputs = frozenset(graph.outputs)
         self.windows: Mapping[str, Window] = {}
         self.borders: Mapping[str, tuple[tuple[int, ...], tuple[IntExpr, ...]]] = {}
         self.early = early_sizes(graph.replace(values=self.values))
@@ -168,7 +169,7 @@ class _PlanBuilder:
         fused, refusals = group_with_reasons(inner, is_native=self.policy.is_native)
         self.kernels.refusals.extend(refusals)
         groups = (*map(self._with_checked, fused), *self._output_copies())
-        graph = self.graph
+        graph, self.outputs = self.graph, frozenset(self.graph.outputs)
         defined_by_view = self._view_outputs(groups)
         groups = self._place_in_larger(groups, defined_by_view)
         self._lower_early()
@@ -247,7 +248,7 @@ class _PlanBuilder:
 
     def _define(self, name: str, storage: Mapping[str, str]) -> str:
         if name not in self.slots:
-            if name in self.graph.outputs:
+            if name in self.outputs:
                 self._slot(name, "output")
             elif name in storage:
                 if storage[name] not in self.slots:
@@ -263,10 +264,7 @@ class _PlanBuilder:
             self._define(result, storage)
             return
         self._use(source)
-        if result in self.graph.outputs:  # its operand is a host value: no kernel could write into the output
-            self._slot(result, "temp", alias=source)
-        else:
-            self._slot(result, "temp", alias=source)
+        self._slot(result, "temp", alias=source)
 
     def _lower_early(self) -> None:
         """Steps that depend on the sizes of the inputs alone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.core.intbounds import interval
 from tilewright.core.intexpr import ZERO, IntExpr, ceildiv, const
-from tilewright.core.intextrema import maximum, minimum
+from tilewright.core.intextrema import maximum, minimum, with_parts_joined
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, InferContext, Inferred, OpDef, table, tensor
@@ -152,7 +152,7 @@ def _concat(ctx: InferContext) -> tuple[Inferred, ...]:
         for k, d in enumerate(s):
             if k != axis:
                 out[k] = merge_dims(ctx, out[k], d, broadcast=False)
-    out[axis] = sum((s[axis] for s in shapes[1:]), first[axis])
+    out[axis] = with_parts_joined(sum((s[axis] for s in shapes[1:]), first[axis]))
     data: Data | None = ()
     for i in range(len(shapes)):
         part = ctx.data(i)

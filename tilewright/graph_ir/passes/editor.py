@@ -36,6 +36,9 @@ class GraphEditor:
         self._producer: dict[str, int] = {}
         self._users: dict[str, dict[int, int]] = {}
         self._outputs: list[str] = list(graph.outputs)
+        self._output_places: dict[str, list[int]] = {}
+        for i, o in enumerate(graph.outputs):
+            self._output_places.setdefault(o, []).append(i)
         self._anchor = 0
         self.sharpened: set[str] = set()
         self._known: dict[str, IntExpr] = {}
@@ -66,11 +69,11 @@ class GraphEditor:
         return [self.nodes[k] for k in self._users.get(name, ())]
 
     def is_output(self, name: str) -> bool:
-        return name in self._outputs
+        return name in self._output_places
 
     def use_count(self, name: str) -> int:
         """Number of reads, a graph output counting as one."""
-        return sum(self._users.get(name, {}).values()) + self._outputs.count(name)
+        return sum(self._users.get(name, {}).values()) + len(self._output_places.get(name, ()))
 
     def value(self, name: str) -> Value:
         v = self.values.get(name) or self.ctx.outer_values.get(name)
@@ -125,6 +128,10 @@ class GraphEditor:
         self._merge_value(old, new)
         for k in self.user_ids(old):
             node = self.nodes[k]
+            self.touched.append(k)
+            if not any(True for _ in node.subgraphs()):
+                self._replace_inputs(k, old, new)
+                continue
             changes: dict[str, Attribute] = {}
             for key, g in node.subgraphs():
                 renamed = rename_captures(g, {old: new})
@@ -135,8 +142,11 @@ class GraphEditor:
             node = with_inputs(node, tuple(new if i == old else i for i in node.inputs))
             self.nodes[k] = node
             self._record_reads(k)
-            self.touched.append(k)
-        self._outputs = [new if o == old else o for o in self._outputs]
+        places = self._output_places.pop(old, None)
+        if places is not None:
+            self._output_places.setdefault(new, []).extend(places)
+            for i in places:
+                self._outputs[i] = new
         self.changed = True
 
     def replace_node(self, old: Node, new: Node) -> None:
@@ -261,6 +271,17 @@ class GraphEditor:
         for i in set(node_reads(self.nodes[k])):
             self._users[i].pop(k, None)
 
+    def _replace_inputs(self, k: int, old: str, new: str) -> None:
+        """Node ``k``, perhaps one of very many inputs, reads ``new`` where it read ``old``."""
+        inputs = list(self.nodes[k].inputs)
+        count, at = self._users[old].pop(k), -1
+        for _ in range(count):
+            at = inputs.index(old, at + 1)
+            inputs[at] = new
+        self.nodes[k] = with_inputs(self.nodes[k], tuple(inputs))
+        uses = self._users.setdefault(new, {})
+        uses[k] = uses.get(k, 0) + count
+
     def _infer(self, node: Node, more: Mapping[str, np.ndarray]) -> tuple[Value, ...]:
         reads = tuple(node_reads(node))
         scope = {i: self.value(i) for i in reads}
@@ -333,7 +354,7 @@ class GraphEditor:
             if have in self.constants and have not in taken:
                 self.constants[want] = self.constants[have]
                 self.values[want] = dataclasses.replace(self.values[have], name=want)
-            elif have in self._producer and have not in taken and self._outputs.count(have) == 1:
+            elif have in self._producer and have not in taken and len(self._output_places.get(have, ())) == 1:
                 self._rename(have, want)
             else:
                 self.values[want] = dataclasses.replace(self.value(have), name=want)

@@ -60,10 +60,14 @@ def feeders_of(s: Schedule, consumer: str) -> list[str]:
     """Blocks that end up only in ``consumer``, producers first."""
     outputs = output_buffers(s.func)
     blocks = all_blocks(s.func)
+    readers: dict[str, set[str]] = {}
+    for u in blocks:
+        for x in loads_of(u):
+            if x.buffer != u.buffer:
+                readers.setdefault(x.buffer, set()).add(u.name)
     chosen = {consumer}
     for b in reversed(blocks):
-        users = [u.name for u in all_blocks(s.func) if u.buffer != b.buffer and b.buffer in {
-            x.buffer for x in loads_of(u)}]  # fmt: skip
+        users = readers.get(b.buffer, ())
         plain = is_spatial(b) or all(a.kind != "ordered" for a in b.axes)
         if b.buffer not in outputs and users and plain and all(u in chosen for u in users):
             chosen.add(b.name)

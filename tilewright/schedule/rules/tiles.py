@@ -34,6 +34,7 @@ from tilewright.schedule.rules.depth import partial_results
 from tilewright.schedule.rules.facts import (
     all_blocks,
     expr_cost,
+    expr_size,
     is_multiply_add,
     is_packed_operand,
     is_reduction,
@@ -63,6 +64,8 @@ _TALL = 8
 _UNKNOWN = 64
 _BLOCKS = 4
 """Blocks of rows for each thread, at least: the threads' chunks."""
+_WRITTEN_OUT = 1024
+"""Nodes of the formula in all results of a tile together, at most: what is written out is paid for when it is built."""
 _PARTS = 2
 """Parts of an operand that is too large for the cache; the panels come from memory once for each."""
 
@@ -282,10 +285,12 @@ def _split(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes: in
         row = s.fuse(*axes.rows)
     extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
     extent = extents[axes.columns]
-    own = axes.panel or (lanes if (extent or 2 * lanes) < 2 * lanes else 2 * lanes)
+    most = max(1, _WRITTEN_OUT // expr_size(find_block(s.func, reduction).value))
+    own = axes.panel or (lanes if most == 1 or (extent or 2 * lanes) < 2 * lanes else 2 * lanes)
     fixed = extent is None or (row is not None and extents[row] is None)
     width = own if fixed else choose_vectors(s, reduction, own, extent or 0, lanes, axes.panel is not None, target)
-    limit = target.tile_rows(max(1, width // lanes))
+    vectors = max(1, width // lanes)
+    limit = min(target.tile_rows(vectors), max(1, most // vectors))
     columns, column = split_columns(s, axes.columns, own if axes.panel else width, width)
     if row is None:
         return TileLoops(tuple(batch), (), columns, column)

@@ -1,0 +1,97 @@
+"""What a build does grows with the model: Python calls are counted, for models of n and of 2n nodes."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.compile import Stage
+from tilewright.core.plan import HostStep, Plan
+from tilewright.tests.api.large_models import MODELS, concat, maximum, split, windowed_attention
+
+SIZES = {
+    "chain": 100, "random_dag": 60, "convolutions": 20, "outputs": 100, "concat": 200, "split": 200, "maximum": 200,
+    "nested_loops": 4, "windowed_attention": 3,
+}  # fmt: skip
+GROWTH = 2.6
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Calls of Python functions while ``work`` runs."""
+    count = 0
+
+    def note(frame: types.FrameType, event: str, given: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def growth(name: str, n: int, stage: Stage) -> float:
+    """Calls for a model of 2n beyond a small one, over those for n beyond it."""
+    models = [MODELS[name](k) for k in (1, 1 + n, 1 + 2 * n)]
+    small, single, double = (calls_of(partial(tilewright.compile, m, stop_after=stage, threads=2)) for m in models)
+    return (double - small) / (single - small)
+
+
+@pytest.mark.parametrize("name", sorted(SIZES))
+def test_passes_and_lowering_are_linear(name: str) -> None:
+    tilewright.compile(MODELS[name](2), stop_after="lower", threads=2)
+    assert growth(name, SIZES[name], "lower") < GROWTH
+
+
+@pytest.mark.parametrize("name", ["chain", "convolutions"])
+def test_schedules_are_linear(name: str) -> None:
+    tilewright.compile(MODELS[name](2), stop_after="schedule", threads=2)
+    assert growth(name, SIZES[name] // 4, "schedule") < GROWTH
+
+
+def sizes_in(blocks: int) -> set[str]:
+    """The sizes in the result of so many blocks of attention in windows."""
+    graph = tilewright.compile(windowed_attention(blocks), stop_after="import")
+    return {str(d) for name in graph.outputs for d in graph.values[name].shape}
+
+
+def test_an_image_padded_rolled_and_cropped_has_its_own_size_again() -> None:
+    assert sizes_in(1) == sizes_in(4) == {"1", "h", "w", "8"}
+
+
+def test_blocks_of_one_kind_share_their_kernels() -> None:
+    few, many = (len(tilewright.compile(windowed_attention(n), stop_after="lower").funcs) for n in (2, 6))
+    assert few == many
+
+
+def host_steps(plan: Plan) -> Iterator[str]:
+    return (s.op for s in plan.steps if isinstance(s, HostStep))
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(128, set()), (129, {"Split", "Sum"}), (3000, {"Split", "Sum"})])
+def test_operators_of_very_many_operands_run_on_the_host(count: int, wanted: set[str]) -> None:
+    model = tilewright.compile(split(count))
+    x = np.arange(3 * count, dtype=np.float32).reshape(count, 3) % 7
+    np.testing.assert_array_equal(model.run({"x": x})["y"], x.sum(axis=0, keepdims=True))
+    assert set(host_steps(tilewright.compile(split(count), stop_after="lower").plan)) == wanted
+
+
+@pytest.mark.parametrize("count", [127, 128, 2000])
+def test_concat_and_max_of_very_many_operands(count: int) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+    factors = np.arange(count, dtype=np.float32) % 7 + 2
+    joined = tilewright.compile(concat(count)).run({"x": x})["y"]
+    np.testing.assert_array_equal(joined, (factors[:, None, None] * x).reshape(2 * count, 3))
+    largest = tilewright.compile(maximum(count)).run({"x": x})["y"]
+    np.testing.assert_array_equal(largest, np.full((2, 3), count - 2, np.float32))
+    assert "128 of a kernel" in tilewright.compile(concat(129)).explain()
