@@ -18,7 +18,7 @@ from tilewright.core.errors import TilewrightError
 from tilewright.graph_ir.interpreter import evaluate_node
 from tilewright.graph_ir.ir import Graph, Node
 
-_FACTOR = 6.0
+_FACTOR = 8.0
 _ACCUMULATING = frozenset(
     """AveragePool BatchNormalization CausalConvWithState Col2Im Conv ConvTranspose CumProd CumSum DFT DeformConv Det
     Einsum Gemm GlobalAveragePool GlobalLpPool GridSample GroupNormalization GRU If InstanceNormalization LRN LSTM
