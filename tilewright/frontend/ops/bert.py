@@ -12,8 +12,8 @@ from tilewright.core import dtypes
 from tilewright.core.errors import UnsupportedError
 from tilewright.frontend.build import Call, GraphBuilder
 from tilewright.frontend.ops.qproducts import real_product
-from tilewright.frontend.ops.rule import Family
-from tilewright.frontend.ops.scales import contrib, dequantized
+from tilewright.frontend.ops.rule import Family, contrib
+from tilewright.frontend.ops.scales import dequantized
 from tilewright.graph_ir.ir import TensorType
 
 _EPSILON = 1e-12

@@ -5,13 +5,14 @@ They are unpacked here where they are constants, which they are in every model t
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.errors import UnsupportedError
 from tilewright.frontend.build import Call, GraphBuilder
-from tilewright.frontend.ops.rule import Family
-from tilewright.frontend.ops.scales import contrib
+from tilewright.frontend.ops.rule import Family, contrib
 from tilewright.graph_ir.ir import Constant, TensorType
 
 _FP4 = (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4)  # then the same, negative
@@ -69,6 +70,7 @@ def _matmul_nbits(call: Call, build: GraphBuilder) -> None:
         _zeros(call, build, n)
         return
     blocks = -(-k // block)
+    _require_size(call, build, 1, n * blocks * block * bits // 8)
     flat = _rows(build, _unpacked(build, call.input(1), bits), (n, blocks * block), k)
     scales = build.emit("Reshape", (call.input(2), build.ints((n, blocks), "blocks")), "scales")
     zeros = _zero_points(call, build, bits, n, blocks)
@@ -78,8 +80,9 @@ def _matmul_nbits(call: Call, build: GraphBuilder) -> None:
     if _dtype(call, build, 1) == build.dtype(zeros):
         weight = build.emit("DequantizeLinear", (flat, scales, zeros), "weight", axis=1, block_size=block)
     else:  # zero points that are no integers
-        shifted = build.emit("Sub", (build.emit("CastLike", (flat, scales)), _each(build, zeros, block, k)), "shifted")
-        weight = build.emit("Mul", (shifted, _each(build, scales, block, k)), "weight")
+        low, step = (v if block == 1 else _each(build, v, (n, blocks), block, k) for v in (zeros, scales))
+        shifted = build.emit("Sub", (build.emit("CastLike", (flat, scales)), low), "shifted")
+        weight = build.emit("Mul", (shifted, step), "weight")
     turned = build.emit("Transpose", (weight,), "weight", perm=(1, 0))
     _product(call, build, turned, call.input(5))
 
@@ -92,31 +95,48 @@ def _zeros(call: Call, build: GraphBuilder, n: int) -> None:
     build.emit_to("Expand", (call.input(5) or fill, shape), call.outputs, {})
 
 
+def _require_size(call: Call, build: GraphBuilder, i: int, count: int) -> None:
+    """Raises for an operand that has another number of elements, as far as that is known."""
+    t = build.type(call.input(i))
+    dims = [d.value() for d in t.shape] if isinstance(t, TensorType) and t.shape is not None else [None]
+    known = [d for d in dims if d is not None]
+    if len(known) == len(dims) and math.prod(known) != count:
+        call.error(f"input {i} with {count} elements", math.prod(known))
+
+
 def _rows(build: GraphBuilder, name: str, shape: tuple[int, int], columns: int) -> str:
     """A value as a matrix of ``shape``, its first ``columns`` columns."""
     array = build.constant_value(name)
     if array is not None and array.size == shape[0] * shape[1]:
         return build.constant(array.reshape(shape)[:, :columns], "rows")
     matrix = build.emit("Reshape", (name, build.ints(shape, "shape")), "rows")
-    ends = (build.ints((0,), "start"), build.ints((columns,), "end"), build.ints((1,), "axis"))
-    return matrix if columns == shape[1] else build.emit("Slice", (matrix, *ends), "rows")
+    return matrix if columns == shape[1] else _first(build, matrix, columns)
+
+
+def _first(build: GraphBuilder, x: str, count: int) -> str:
+    """The first elements of the last axis."""
+    ends = (build.ints((0,), "start"), build.ints((count,), "end"), build.ints((-1,), "axis"))
+    return build.emit("Slice", (x, *ends), "first")
 
 
 def _zero_points(call: Call, build: GraphBuilder, bits: int, n: int, blocks: int) -> str:
     """The zero points [n, blocks]: packed like the weights, in the type of A, or 2^(bits - 1)."""
     name = call.input(3)
     if not name:
-        return build.constant(np.full((n, blocks), 1 << (bits - 1), np.uint8), "zero_points")
+        shape, middle = build.ints((n, blocks), "shape"), Constant(np.array([1 << (bits - 1)], np.uint8))
+        return build.emit("ConstantOfShape", (shape,), "zero_points", value=middle)
     if _dtype(call, build, 3) != dtypes.uint8:
         return build.emit("Reshape", (name, build.ints((n, blocks), "blocks")), "zero_points")
     whole = -(-blocks * bits // 8) * 8 // bits
     return _rows(build, _unpacked(build, name, bits), (n, whole), blocks)
 
 
-def _each(build: GraphBuilder, of_blocks: str, block: int, k: int) -> str:
-    """[n, blocks] as [n, k]: every number ``block`` times."""
-    index = build.constant(np.arange(k, dtype=np.int64) // block, "block_of_k")
-    return build.emit("Gather", (of_blocks, index), "each", axis=1)
+def _each(build: GraphBuilder, of_blocks: str, shape: tuple[int, ...], block: int, count: int) -> str:
+    """[..., blocks] as [..., count]: every number ``block`` times, as far as there is something for it."""
+    tall = build.emit("Unsqueeze", (of_blocks, build.ints((-1,), "last")), "tall")
+    wide = build.emit("Expand", (tall, build.ints((*shape, block), "wide")), "wide")
+    flat = build.emit("Reshape", (wide, build.ints((*shape[:-1], shape[-1] * block), "flat")), "each")
+    return flat if count == shape[-1] * block else _first(build, flat, count)
 
 
 def _product(call: Call, build: GraphBuilder, weight: str, bias: str) -> None:
@@ -135,11 +155,11 @@ def _matmul_bnb4(call: Call, build: GraphBuilder) -> None:
         raise _unsupported(call, f"attribute quant_type must be 0 or 1, got {kind}")
     table = np.array(_NF4 if kind else (*_FP4, *(-x for x in _FP4)), np.float32)
     numbers = build.emit("CastLike", (build.constant(table, "table"), call.input(2)), "table")
-    codes = build.emit("Cast", (_unpacked(build, call.input(1), 4, high_first=True),), "codes", to=dtypes.int32)
-    count = build.constant(np.arange(n * k, dtype=np.int64), "order")
-    values = build.emit("Gather", (numbers, build.emit("Gather", (codes, count), "codes", axis=0)), "values", axis=0)
-    magnitudes = build.emit("Gather", (call.input(2), build.constant(np.arange(n * k) // block, "block")), axis=0)
-    flat = build.emit("Mul", (values, magnitudes), "flat")
+    _require_size(call, build, 1, (n * k + 1) // 2)
+    codes = _first(build, _unpacked(build, call.input(1), 4, high_first=True), n * k)
+    place = build.emit("Cast", (codes,), "codes", to=dtypes.int32)
+    magnitudes = _each(build, call.input(2), (-(-n * k // block),), block, n * k)
+    flat = build.emit("Mul", (build.emit("Gather", (numbers, place), "values", axis=0), magnitudes), "flat")
     weight = build.emit("Reshape", (flat, build.ints((n, k), "shape")), "weight")
     if call.int_attr("transB", 1):
         weight = build.emit("Transpose", (weight,), "weight", perm=(1, 0))
@@ -207,12 +227,12 @@ def _inside(build: GraphBuilder, data: str, indices: str, axis: int) -> tuple[st
     return inside, build.emit("Where", (inside, indices, build.scalar_like(0.0, indices, "first")), "index")
 
 
-_PRODUCT = ("Reshape", "Gather", "MatMul", "Add", "Transpose", "CastLike", "Mul")
+_PRODUCT = ("Reshape", "Gather", "MatMul", "Add", "Transpose", "CastLike", "Mul", "Slice", "Expand")
 _UNPACK = ("Unsqueeze", "BitShift", "BitwiseAnd", "Shape", "Concat")
 
 RULES: Family = {
     "MatMulNBits": contrib(
-        (0, 1, 2), _matmul_nbits, (*_PRODUCT, *_UNPACK, "Sub", "Slice", "Expand", "DequantizeLinear")
+        (0, 1, 2), _matmul_nbits, (*_PRODUCT, *_UNPACK, "Sub", "ConstantOfShape", "DequantizeLinear")
     ),
     "MatMulBnb4": contrib((0, 1, 2), _matmul_bnb4, (*_PRODUCT, *_UNPACK, "Cast")),
     "GatherBlockQuantized": contrib(

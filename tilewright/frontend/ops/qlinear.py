@@ -14,10 +14,9 @@ from __future__ import annotations
 from tilewright.core import dtypes
 from tilewright.core.errors import UnsupportedError
 from tilewright.frontend.build import Call, GraphBuilder
-from tilewright.frontend.ops.rule import Family, rename
+from tilewright.frontend.ops.rule import Family, contrib, rename
 from tilewright.frontend.ops.scales import (
     as_real,
-    contrib,
     dequantized,
     requantized,
     rounded,
@@ -109,17 +108,25 @@ def _is_channels_last(call: Call) -> bool:
     return bool(call.int_attr("channels_last", 0))
 
 
+def _channels_first(build: GraphBuilder, x: str, rank: int) -> str:
+    return build.emit("Transpose", (x,), "channels_first", perm=(0, rank - 1, *range(1, rank - 1)))
+
+
+def _channels_last(build: GraphBuilder, x: str, rank: int, outputs: tuple[str, ...]) -> None:
+    build.emit_to("Transpose", (x,), outputs, {"perm": (0, *range(2, rank), 1)})
+
+
 def _average_pool(call: Call, build: GraphBuilder) -> None:
     """The average of the integers, then the scales."""
     x, x_scale, x_zero, y_scale, y_zero = (call.input(i) for i in range(5))
     rank, last = _rank(call, build), _is_channels_last(call)
     real = shifted(build, x, x_zero, dtypes.float32)
-    if last:
-        real = build.emit("Transpose", (real,), "channels_first", perm=(0, rank - 1, *range(1, rank - 1)))
     attrs = {k: v for k, v in call.attrs.items() if k != "channels_last"}
-    average = build.emit("AveragePool", (real,), "average", **attrs)
+    average = build.emit("AveragePool", (_channels_first(build, real, rank) if last else real,), "average", **attrs)
     if last:
-        average = build.emit("Transpose", (average,), "channels_last", perm=(0, *range(2, rank), 1))
+        turned = build.name("channels_last")
+        _channels_last(build, average, rank, (turned,))
+        average = turned
     ratio = build.emit("Div", (scalar(build, x_scale), scalar(build, y_scale)), "ratio")
     scaled = build.emit("Mul", (average, ratio), "scaled")
     rounded_with_zero(build, scaled, zero_point(build, y_zero, x), call.outputs)
@@ -138,6 +145,13 @@ def _global_average_pool(call: Call, build: GraphBuilder) -> None:
     rounded(build, scaled, zero_point(build, y_zero, x), call.outputs)
 
 
+def _max_pool(call: Call, build: GraphBuilder) -> None:
+    """NhwcMaxPool: MaxPool with channels last."""
+    rank = _rank(call, build)
+    best = build.emit("MaxPool", (_channels_first(build, call.input(0), rank),), "best", **call.attrs)
+    _channels_last(build, best, rank, call.outputs)
+
+
 def _convolution(call: Call, build: GraphBuilder) -> None:
     """QLinearConv of onnxruntime's own domain: ONNX's, with channels last by an attribute."""
     attrs = {k: v for k, v in call.attrs.items() if k != "channels_last"}
@@ -145,9 +159,8 @@ def _convolution(call: Call, build: GraphBuilder) -> None:
         build.emit_to("QLinearConv", call.inputs, call.outputs, attrs)
         return
     rank = _rank(call, build)
-    x = build.emit("Transpose", (call.input(0),), "channels_first", perm=(0, rank - 1, *range(1, rank - 1)))
-    y = build.emit("QLinearConv", (x, *call.inputs[1:]), "convolved", **attrs)
-    build.emit_to("Transpose", (y,), call.outputs, {"perm": (0, *range(2, rank), 1)})
+    x = _channels_first(build, call.input(0), rank)
+    _channels_last(build, build.emit("QLinearConv", (x, *call.inputs[1:]), "convolved", **attrs), rank, call.outputs)
 
 
 _LINEAR = ("QuantizeLinear", "DequantizeLinear")
@@ -169,5 +182,6 @@ RULES: Family = {
     "QLinearGlobalAveragePool": contrib(
         (0, 1, 3), _global_average_pool, (*_SHIFTS, "ReduceSum", "Shape", "Gather", "ReduceProd")
     ),
+    "NhwcMaxPool": contrib((0,), _max_pool, ("MaxPool", "Transpose")),
     "QLinearConv": contrib(range(8), _convolution, ("QLinearConv", "Transpose")),
 }  # fmt: skip

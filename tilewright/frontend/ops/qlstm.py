@@ -16,8 +16,7 @@ from tilewright.core import dtypes
 from tilewright.core.errors import UnsupportedError
 from tilewright.frontend.build import Call, GraphBuilder
 from tilewright.frontend.ops.qproducts import dynamically_quantized, real_product
-from tilewright.frontend.ops.rule import Family
-from tilewright.frontend.ops.scales import contrib
+from tilewright.frontend.ops.rule import Family, contrib
 from tilewright.graph_ir.ir import TensorType, Value
 
 Activation = Callable[[GraphBuilder, str], str]

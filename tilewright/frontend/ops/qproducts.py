@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.frontend.build import Call, GraphBuilder
-from tilewright.frontend.ops.rule import Family
-from tilewright.frontend.ops.scales import as_real, contrib, rounded, scalar
+from tilewright.frontend.ops.rule import Family, contrib
+from tilewright.frontend.ops.scales import as_real, rounded, scalar
 
 
 def _gemm(call: Call, build: GraphBuilder) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -34,3 +34,17 @@ def rename(op: str, drop: tuple[str, ...] = ()) -> Converter:
         build.emit_to(op, call.inputs, call.outputs, {k: v for k, v in call.attrs.items() if k not in drop})
 
     return convert
+
+
+def contrib(required: Sequence[int], convert: Converter, makes: Sequence[str]) -> tuple[Rule, ...]:
+    """The rule of an operator of onnxruntime's, which has no schema here: ``required`` inputs must be given."""
+
+    def checked(call: Call, build: GraphBuilder) -> None:
+        absent = [i for i in required if not call.input(i)]
+        if absent:
+            call.error(f"an input {absent[0]}", "none")
+        if not any(call.outputs):
+            call.error("an output", "none")
+        convert(call, build)
+
+    return (Rule(1, None, checked, tuple(makes)),)

@@ -7,28 +7,11 @@ integers: ``rounded`` and ``rounded_with_zero`` are the two orders.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.frontend.build import Call, GraphBuilder
-from tilewright.frontend.ops.rule import Converter, Rule
-
-
-def contrib(required: Sequence[int], convert: Converter, makes: Sequence[str]) -> tuple[Rule, ...]:
-    """The rule of an operator of onnxruntime's, which has no schema here: ``required`` inputs must be given."""
-
-    def checked(call: Call, build: GraphBuilder) -> None:
-        absent = [i for i in required if not call.input(i)]
-        if absent:
-            call.error(f"an input {absent[0]}", "none")
-        if not any(call.outputs):
-            call.error("an output", "none")
-        convert(call, build)
-
-    return (Rule(1, None, checked, tuple(makes)),)
+from tilewright.frontend.build import GraphBuilder
 
 
 def scalar(build: GraphBuilder, name: str) -> str:

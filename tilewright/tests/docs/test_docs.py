@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.cli import main
+from tilewright.frontend.table import CONVERTERS
 from tilewright.ort import is_installed
 from tilewright.tests.api.models import perceptron, saved
 from tilewright.tests.sources import ROOT
@@ -89,3 +90,10 @@ def test_the_pipeline_page_is_what_the_compiler_prints() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert module.out_of_date() is None
+
+
+def test_the_page_on_quantized_models_names_every_converter_of_the_domain() -> None:
+    text = (ROOT / "docs/quantized-models.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")][2:]
+    named = [name for row in rows for name in re.findall(r"\w+", row)]
+    assert sorted(named) == sorted(op for domain, op in CONVERTERS if domain == "com.microsoft")

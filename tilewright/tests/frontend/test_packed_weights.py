@@ -165,6 +165,8 @@ def test_refusals() -> None:
 
     with pytest.raises(ModelError, match="expected an attribute block_size >= 1, got 0"):
         refused(K=32, N=4)
+    with pytest.raises(ModelError, match="expected input 1 with 1099511627776 elements, got 64"):
+        refused(K=32, N=1 << 36, block_size=16)
     with pytest.raises(UnsupportedError, match="attribute bits must be 2, 4 or 8, got 3"):
         refused(K=32, N=4, block_size=16, bits=3)
     with pytest.raises(UnsupportedError, match="attribute weight_prepacked"):

@@ -206,6 +206,13 @@ def test_global_average_pool(shape: Shape, last: int, dtype: Any) -> None:
         assert largest_difference(model, {"x": x}) == 0
 
 
+@pytest.mark.parametrize("attrs", [w for w in WINDOWS if "count_include_pad" not in w])
+def test_max_pool_with_channels_last(attrs: dict[str, Any], dtype: Any) -> None:
+    x = quantized((2, 7, 9, 3), dtype)
+    model = node_model("NhwcMaxPool", {"x": x}, {}, ["x"], dtype_code(x), **attrs)
+    assert largest_difference(model, {"x": x}) == 0
+
+
 # -- others --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("code", [TensorProto.INT16, TensorProto.UINT16, TensorProto.INT8, TensorProto.UINT8])
 def test_linear_of_the_other_domain(code: int) -> None:
