@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from tilewright.core.intbounds import is_nonneg
 from tilewright.core.intexpr import IntExpr, const, product
+from tilewright.core.intextrema import minimum
+from tilewright.tensor_ir.analysis.scopes import loads_of
 from tilewright.tensor_ir.ir import Block, Func, Op, walk, walk_expr
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
@@ -18,8 +21,25 @@ def func_flops(func: Func) -> IntExpr:
 
 
 def func_bytes(func: Func) -> IntExpr:
-    """Bytes of all parameters: each is read or written at least once."""
+    """Bytes of all parameters."""
     total = const(0)
     for b in func.params:
         total = total + product(b.shape) * b.dtype.itemsize
+    return total
+
+
+def func_traffic(func: Func) -> IntExpr:
+    """Bytes of the parameters that are touched: of each no more than it has, and no more than accesses to it. So of a
+    table of which a few rows are gathered these rows count."""
+    touched: dict[str, IntExpr] = {}
+    for s in walk(func.body):
+        if isinstance(s, Block):
+            points = product(a.extent for a in s.axes)
+            for name in {s.buffer, *(x.buffer for x in loads_of(s))}:
+                times = sum(x.buffer == name for x in loads_of(s)) or 1
+                touched[name] = touched.get(name, const(0)) + points * times
+    total = const(0)
+    for b in func.params:
+        whole, accesses = product(b.shape), touched.get(b.name, const(0))
+        total = total + (whole if is_nonneg(accesses - whole, {}) else minimum(whole, accesses)) * b.dtype.itemsize
     return total

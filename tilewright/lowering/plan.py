@@ -42,7 +42,7 @@ from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, slice_places
 from tilewright.graph_ir.symbols import symbols_in
 from tilewright.lowering.checks import IndexUse, index_uses, known_indices, requirements
-from tilewright.lowering.flops import func_bytes, func_flops
+from tilewright.lowering.flops import func_flops, func_traffic
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.host_policy import HostPolicy
 from tilewright.lowering.run_time_slices import with_places
@@ -418,7 +418,7 @@ class _PlanBuilder:
         self.steps.append(
             KernelStep(
                 kernel, tuple(args), tuple(map(var, func.dims)), tuple(n.name for n in group.nodes), False,
-                func_flops(lowered.func), func_bytes(lowered.func),
+                func_flops(lowered.func), func_traffic(lowered.func),
             )
         )  # fmt: skip
         self._add_checks(group, inside=True)

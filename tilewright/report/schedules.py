@@ -9,7 +9,7 @@ from typing import Any
 from tilewright.autotune.records import Record
 from tilewright.autotune.space import Candidate, Space
 from tilewright.core.errors import ParseError, ScheduleError
-from tilewright.lowering.flops import func_bytes, func_flops
+from tilewright.lowering.flops import func_flops, func_traffic
 from tilewright.report.facts import TaskFacts
 from tilewright.report.rows import Log
 from tilewright.schedule.trace import Trace
@@ -56,7 +56,7 @@ def schedules_of(log: Log, task: TaskFacts, default: Candidate | None) -> Schedu
         return Schedules(None, None, 0.0, 0.0, record.dims, record.error)
     sized = all(d in record.dims for d in func.dims)
     flops = float(func_flops(func).evaluate(record.dims)) if sized else 0.0
-    moved = float(func_bytes(func).evaluate(record.dims)) if sized else 0.0
+    moved = float(func_traffic(func).evaluate(record.dims)) if sized else 0.0
     best = None if task.best is None else _shown(record, func)
     other = None
     if task.default is not None and task.default.candidate != chosen.candidate:
