@@ -8,7 +8,8 @@ graph), ``lower`` (groups of nodes to functions and a call plan), ``schedule`` (
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
@@ -21,15 +22,16 @@ from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.host import parse_target, why_foreign, with_threads
 from tilewright.codegen.team import team_code
 from tilewright.core.collector import paused_collector
+from tilewright.core.errors import ModelError, ResourceError
 from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
 from tilewright.core.options import require_choice, require_flag, require_names, require_number
-from tilewright.core.pages import release_code, trim_heap
+from tilewright.core.pages import changed_file, release_code, trim_heap
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan
 from tilewright.core.target import Target
 from tilewright.explain import explain_build
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.inference import with_broadcasts
-from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.ir import Graph, walk_graphs
 from tilewright.graph_ir.passes.choose_algorithms import with_algorithms
 from tilewright.graph_ir.pipeline import Instrument, PassReport, run_passes
 from tilewright.graph_ir.text import print_graph
@@ -119,7 +121,8 @@ def compile(  # noqa: A001
     ``stop_after`` returns what the build has by then: ``import`` and ``passes`` a Graph, ``lower`` a LoweredModel,
     ``schedule`` scheduled functions by kernel name, ``codegen`` a kernel each with its machine code.
 
-    Raises UnsupportedError (with everything that is missing), ModelError, InputError, TargetError, CoverageError.
+    Raises UnsupportedError (with everything that is missing), ModelError, InputError, TargetError, CoverageError, and
+    ResourceError where the model asks for more than a machine has.
     """
     _require_options(stop_after, policy, near_misses, broadcasting, out_of_range, cache, progress, require_tuned)
     disabled_pass = require_names("disabled_pass", disabled_pass)
@@ -127,7 +130,7 @@ def compile(  # noqa: A001
     clock = _Clock()
     chosen = with_threads(parse_target(target), threads)
     records = None if stop_after in ("import", "passes", "lower") else database_of_build(database)
-    with Progress(progress) as bar, paused_collector():
+    with Progress(progress) as bar, paused_collector(), _told_limits():
         bar.say("import")
         graph = model if isinstance(model, Graph) else from_onnx(model, input_shapes, is_taken)
         if broadcasting == "only":
@@ -197,9 +200,9 @@ def compile(  # noqa: A001
         trim_heap()
         release_code("libllvmlite")
     general = partial(
-        compile, graph, target=chosen, opt_level=opt_level, disabled_pass=disabled_pass, enabled_pass=enabled_pass,
-        cache=cache, progress=progress, database=records, policy=policy, near_misses=near_misses, broadcasting="only",
-        out_of_range=out_of_range,
+        _compile_again, graph, target=chosen, opt_level=opt_level, disabled_pass=disabled_pass,
+        enabled_pass=enabled_pass, cache=cache, progress=progress, database=records, policy=policy,
+        near_misses=near_misses, broadcasting="only", out_of_range=out_of_range,
     )  # fmt: skip
     compiled = CompiledModel(plan, code, crew, info, library, None if broadcasting == "refuse" else general)
     if broadcasting == "ahead":
@@ -221,6 +224,27 @@ def _require_options(
         require_flag("progress", progress)
     if require_tuned is not None:
         require_number("require_tuned", require_tuned, most=1.0)
+
+
+@contextmanager
+def _told_limits() -> Iterator[None]:
+    """Python's own complaints about memory and depth as errors of this package."""
+    try:
+        yield
+    except MemoryError as e:
+        raise ResourceError(f"compile: out of memory: {e or 'a number in the model asks for too much'}") from e
+    except RecursionError as e:
+        raise ResourceError("compile: an expression of the model is nested deeper than Python's stack") from e
+
+
+def _compile_again(graph: Graph, **options: Any) -> CompiledModel:
+    """:func:`compile` later on, when the files that hold the weights may no longer be those of the model."""
+    for g in walk_graphs(graph):
+        for c in g.constants.values():
+            if (path := changed_file(c.array)) is not None:
+                raise ModelError(f"{path} has changed since it was compiled; broadcasting='ahead' builds all at once")
+    model: CompiledModel = compile(graph, **options)
+    return model
 
 
 class _Clock:

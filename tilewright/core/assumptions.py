@@ -46,10 +46,10 @@ class Assumption:
 
     def met_by(self, env: Mapping[str, int]) -> Sizes:
         """The sizes compared, for these values of the symbols."""
-        a, b = self.left.evaluate(env), self.right.evaluate(env)
+        a, b = _value(self.left, env), _value(self.right, env)
         if self.ones is Ones.APART:
             return Sizes.BROADCAST if a == b else Sizes.EQUAL
-        if a == b:
+        if a == b and a is not None:
             return Sizes.EQUAL
         repeated = (b == 1 and self.ones is not Ones.NEITHER) or (a == 1 and self.ones is Ones.EITHER)
         return Sizes.BROADCAST if repeated else Sizes.UNFIT
@@ -60,6 +60,14 @@ class Assumption:
         if self.ones is Ones.APART:
             return f"node {self.node!r}: expected a dimension other than {self.right}, got {self.left} ({values})"
         return (
-            f"node {self.node!r}: expected dimensions that agree, got {self.left} = {self.left.evaluate(env)} and "
-            f"{self.right} = {self.right.evaluate(env)} ({values})"
+            f"node {self.node!r}: expected dimensions that agree, got {self.left} = {_value(self.left, env)} and "
+            f"{self.right} = {_value(self.right, env)} ({values})"
         )
+
+
+def _value(size: IntExpr, env: Mapping[str, int]) -> int | None:
+    """The number, or None where it divides by a size that is 0."""
+    try:
+        return size.evaluate(env)
+    except ZeroDivisionError:
+        return None

@@ -3,12 +3,30 @@
 Every message says who, what was expected, what came, and where: ``split(i): factor must be >= 1, got 0``.
 """
 
+_LONGEST_LINE = 2000
+
 
 class TilewrightError(Exception):
     """Base class of every error raised on purpose by this package."""
 
 
-class ModelError(TilewrightError):
+def one_line(text: str) -> str:
+    """``text`` on one line: escapes for characters that do not print, as names in a model may have; not very long."""
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[: _LONGEST_LINE // 2]} ... {text[-_LONGEST_LINE // 2 :]}"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+class OneLineError(TilewrightError):
+    """An error whose message is one line, whatever names and values it quotes."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+class ModelError(OneLineError):
     """The user's model is malformed or inconsistent (names the node and what was expected)."""
 
 
@@ -16,7 +34,7 @@ class UnsupportedError(TilewrightError):
     """The model is valid but needs something this build lacks; the message lists all of it."""
 
 
-class InputError(TilewrightError):
+class InputError(OneLineError):
     """The arrays fed to a compiled model have wrong names, shapes or element types."""
 
 
@@ -24,8 +42,8 @@ class BroadcastError(InputError):
     """Sizes that this code takes to be equal differ, and one is 1: only code that repeats elements can go on."""
 
 
-class ResourceError(TilewrightError):
-    """The machine lacks the memory that a run needs; the message says for what."""
+class ResourceError(OneLineError):
+    """The machine lacks the memory that a build or a run needs; the message says for what."""
 
 
 class ScheduleError(TilewrightError):

@@ -26,8 +26,8 @@ Shapes: TypeAlias = Sequence[Sequence[IntLike] | None]
 @dataclass(frozen=True, slots=True)
 class IndexRange:
     """The elements of ``operand`` lie in ``low .. high``, both included; with a ``column`` only those that stand there
-    in the last dimension. ``what`` they are called in messages. ``clamps`` False: no element is near to what they name.
-    ``flags``: not the elements, but the places of those that are true."""
+    in the last dimension. ``what`` they are called in messages. ``clamps`` False: no element is near to what they
+    name."""
 
     operand: int
     low: IntExpr
@@ -35,12 +35,9 @@ class IndexRange:
     what: str = "indices"
     column: int | None = None
     clamps: bool = True
-    flags: bool = False
 
     def part(self, array: np.ndarray) -> np.ndarray:
-        """What of the operand the range is for; a view, except of flags."""
-        if self.flags:
-            return np.flatnonzero(array)
+        """What of the operand the range is for; a view."""
         return array if self.column is None else array[..., self.column]
 
 
@@ -185,14 +182,6 @@ def _new_axes(attrs: Attrs, shapes: Shapes) -> tuple[IndexRange, ...]:
     return (IndexRange(1, -rank, rank - 1, "axes", clamps=False),)
 
 
-def _flags(attrs: Attrs, shapes: Shapes) -> tuple[IndexRange, ...]:
-    data, axis = shapes[0], attrs.get("axis")
-    if data is None:
-        return ()
-    size = product(data) if axis is None else as_expr(data[int(axis)])
-    return (IndexRange(1, const(0), size - 1, "places of true conditions", clamps=False, flags=True),)
-
-
 def _of_sequence(extra: int, operand: int) -> Callable[[Attrs, Shapes], tuple[IndexRange, ...]]:
     def rule(attrs: Attrs, shapes: Shapes) -> tuple[IndexRange, ...]:
         items = shapes[0]
@@ -215,7 +204,7 @@ _RULES: Mapping[str, Callable[[Attrs, Shapes], tuple[IndexRange, ...]]] = {
     "GatherND": _of_places, "ScatterND": _of_places,
     "ReverseSequence": _lengths(1, lambda attrs: int(attrs.get("time_axis") or 0)),
     "LSTM": _lengths(4, _time), "GRU": _lengths(4, _time), "RNN": _lengths(4, _time),
-    "CumSum": _axes, "CumProd": _axes, "Squeeze": _axes, "Unsqueeze": _new_axes, "Compress": _flags,
+    "CumSum": _axes, "CumProd": _axes, "Squeeze": _axes, "Unsqueeze": _new_axes,
     **{f"Reduce{k}": _axes for k in _REDUCTIONS},
     "RoiAlign": _batches, "MaxUnpool": _unpooled, "TensorScatter": _writes,
     "SequenceAt": _of_sequence(0, 1), "SequenceErase": _of_sequence(0, 1), "SequenceInsert": _of_sequence(1, 2),

@@ -47,6 +47,37 @@ def fresh_pages(nbytes: int) -> np.ndarray:
     return raw[start : start + nbytes]
 
 
+class MappedFile(mmap.mmap):
+    """A file as a read-only mapping. What is in it changes with the file."""
+
+    path: Path
+    stamp: tuple[int, ...]
+
+    @classmethod
+    def of(cls, path: Path, number: int) -> MappedFile:
+        """The open file ``number``, which is not empty. Raises OSError."""
+        mapping = cls(number, 0, access=mmap.ACCESS_READ)
+        mapping.path, mapping.stamp = path.absolute(), _stamp(os.fstat(number))
+        return mapping
+
+    def has_changed(self) -> bool:
+        """True unless the file is there as it was."""
+        try:
+            return _stamp(self.path.stat()) != self.stamp
+        except OSError:
+            return True
+
+
+def _stamp(stat: os.stat_result) -> tuple[int, ...]:
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def changed_file(array: np.ndarray) -> Path | None:
+    """The file that ``array`` is a view of, if that has changed since it was mapped."""
+    mapping = _mapping(array)
+    return mapping.path if isinstance(mapping, MappedFile) and mapping.has_changed() else None
+
+
 class Pool:
     """Memory for the constants of a model: one after the other, each at a multiple of 64 bytes."""
 

@@ -18,7 +18,16 @@ from tilewright.frontend.attributes import (
 )
 from tilewright.frontend.build import Call, GraphBuilder, ImportState
 from tilewright.frontend.dims import Dims, read_type
-from tilewright.frontend.schemas import NEWEST_OPSET, Signature, function_body, normal_domain, signature
+from tilewright.frontend.schemas import (
+    NEWEST_OPSET,
+    FunctionKey,
+    Signature,
+    function_body,
+    function_key,
+    normal_domain,
+    require_types,
+    signature,
+)
 from tilewright.frontend.scope import Scope, in_order
 from tilewright.frontend.source import Source
 from tilewright.frontend.table import find_rule
@@ -28,12 +37,7 @@ from tilewright.graph_ir.ir import Attribute, Constant, Graph, TensorType, Type,
 MAX_DEPTH = 32
 
 Native = Callable[[str], bool]
-FunctionKey = tuple[str, str, str]
 Opsets = Mapping[str, int]
-
-
-def function_key(domain: str, name: str, overload: str) -> FunctionKey:
-    return normal_domain(domain), name, overload
 
 
 def opset_versions(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
@@ -179,6 +183,7 @@ class GraphConverter:
         if sig is not None:
             _check_arity(sig, len(inputs), len(outputs), who)
             check_attributes(sig, bound, who)
+            require_types(sig, [build.dtype(i) if i else None for i in inputs], who)
         if domain == "" and op == "Constant":
             build.define_constant(outputs[0], self._constant_node(bound, who))
             return

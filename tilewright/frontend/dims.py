@@ -11,8 +11,9 @@ import onnx
 from tilewright.core import dtypes
 from tilewright.core.errors import InputError, ModelError, UnsupportedError
 from tilewright.core.intexpr import IntExpr, const, var
+from tilewright.core.limits import MAX_DIM, require_rank
 from tilewright.core.options import as_whole, require_mapping, shown
-from tilewright.frontend.tensors import MAX_DIM, check_dims
+from tilewright.frontend.tensors import check_dims
 from tilewright.graph_ir.ir import OptionalType, SequenceType, Shape, TensorType, Type
 
 _RESERVED = frozenset(("min", "max"))
@@ -119,7 +120,8 @@ def require_size(who: str, size: object) -> int:
 
 
 def _check_known(shape: Sequence[IntExpr], who: str) -> None:
-    """The fixed dims, and the product of those that are not zero, must be possible."""
+    """The rank, the fixed dims, and the product of those that are not zero, must be possible."""
+    require_rank(who, len(shape))
     check_dims(tuple(v for d in shape if (v := d.value())), who)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from tilewright.core.errors import ModelError
+from tilewright.core.errors import ModelError, ResourceError
 from tilewright.frontend.convert import GraphConverter
 from tilewright.frontend.dims import Dims, split_overrides
+from tilewright.frontend.expansion import require_expandable
 from tilewright.frontend.report import require_known_opsets, require_supported
 from tilewright.frontend.source import open_source
 from tilewright.frontend.texts import require_text
@@ -20,7 +21,7 @@ from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.verifier import verify_graph
 
 BROKEN_ASSUMPTION = "model breaks an assumption of the importer"
-_INTERNAL = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
+_INTERNAL = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RuntimeError)
 
 
 def has_operator(op: str) -> bool:
@@ -46,6 +47,7 @@ def from_onnx(
     try:
         require_text(source.model)
         require_known_opsets(source.model)
+        require_expandable(source.model)
         require_supported(source.model, native)
         shapes, sizes = split_overrides(input_shapes, source.model.graph)
         graph = GraphConverter(source, native, Dims(sizes), shapes).convert()
@@ -56,6 +58,8 @@ def from_onnx(
         raise ModelError(f"model: malformed message: {e}") from e
     except RecursionError as e:
         raise ModelError("model: nested too deeply") from e
+    except MemoryError as e:
+        raise ResourceError(f"model: out of memory: {e or 'a number in the file asks for too much'}") from e
     except _INTERNAL as e:  # a malformed model must never show a traceback from inside; the cause stays attached
         raise ModelError(f"{BROKEN_ASSUMPTION}: {type(e).__name__}: {' '.join(str(e).split())}") from e
     return graph

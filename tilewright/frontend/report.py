@@ -9,9 +9,11 @@ import onnx
 
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.core.errors import ModelError, UnsupportedError
+from tilewright.core.errors import ModelError, UnsupportedError, one_line
 from tilewright.frontend.schemas import (
     NEWEST_OPSET,
+    FunctionKey,
+    function_key,
     normal_domain,
     output_dtypes,
     plain_body,
@@ -48,9 +50,9 @@ class Missing:
 @dataclass(slots=True)
 class _Search:
     native: Callable[[str], bool]
-    functions: dict[tuple[str, str, str], onnx.FunctionProto]
+    functions: dict[FunctionKey, onnx.FunctionProto]
     found: dict[tuple[str, str, int, tuple[str, ...], str], list[str]] = field(default_factory=dict)
-    seen: set[tuple[str, str, str]] = field(default_factory=set)
+    seen: set[FunctionKey] = field(default_factory=set)
     bodies: dict[tuple[str, int], bool] = field(default_factory=dict)
 
 
@@ -60,7 +62,7 @@ def require_supported(model: onnx.ModelProto, native: Callable[[str], bool]) -> 
     notes = list(_unsupported_types(model.graph))
     if missing or notes:
         total = len(missing) + len(notes)
-        lines = "\n".join(f"  {m}" for m in (*missing, *notes))
+        lines = "\n".join(f"  {one_line(str(m))}" for m in (*missing, *notes))
         raise UnsupportedError(f"not supported ({total} finding{'s' if total > 1 else ''}):\n{lines}")
 
 
@@ -84,7 +86,7 @@ def require_known_opsets(model: onnx.ModelProto) -> None:
 
 def find_unsupported(model: onnx.ModelProto, native: Callable[[str], bool]) -> tuple[Missing, ...]:
     """What the model's graph, its subgraphs and the functions that they call need and lack."""
-    functions = {(normal_domain(f.domain), f.name, f.overload): f for f in model.functions}
+    functions = {function_key(f.domain, f.name, f.overload): f for f in model.functions}
     search = _Search(native, functions)
     opsets = {normal_domain(o.domain): o.version for o in model.opset_import}
     _graph(model.graph, opsets, {}, search, 0)
@@ -144,7 +146,7 @@ def _nodes(
 def _node(
     node: onnx.NodeProto, domain: str, version: int, known: dict[str, DType], search: _Search, depth: int, prefix: str
 ) -> None:
-    key = (domain, node.op_type, node.overload)
+    key = function_key(domain, node.op_type, node.overload)
     if key in search.functions:
         if key not in search.seen:
             search.seen.add(key)

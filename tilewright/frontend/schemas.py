@@ -12,9 +12,12 @@ from onnx import defs
 
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
+from tilewright.core.errors import ModelError
 from tilewright.graph_ir.ir import OptionalType, SequenceType, TensorType, Type
 
 NEWEST_OPSET = defs.onnx_opset_version()
+
+FunctionKey = tuple[str, str, str]
 
 _STANDARD_DOMAINS = frozenset(("", "ai.onnx"))
 # ONNX writes C-like names in type strings
@@ -35,7 +38,11 @@ class AttrSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Signature:
-    """One operator in one version. ``inputs``/``outputs`` are type variables, the last repeats if variadic."""
+    """One operator in one version. ``inputs``/``outputs`` are type variables, the last repeats if variadic.
+
+    ``allowed``: the element types that tensors may have, by type variable. ``mixed``: repeated inputs may differ in
+    type.
+    """
 
     op: str
     domain: str
@@ -49,12 +56,19 @@ class Signature:
     outputs: tuple[str, ...]
     attrs: Mapping[str, AttrSpec]
     fixed: Mapping[str, DType]
+    allowed: Mapping[str, frozenset[DType]]
+    mixed: bool
     has_body: bool
 
 
 def normal_domain(domain: str) -> str:
     """The domain with the two spellings of ONNX's own made one."""
     return "" if domain in _STANDARD_DOMAINS else domain
+
+
+def function_key(domain: str, name: str, overload: str) -> FunctionKey:
+    """What a call finds a function by: domain, name and overload."""
+    return normal_domain(domain), name, overload
 
 
 @lru_cache(maxsize=4096)
@@ -75,8 +89,31 @@ def signature(op: str, domain: str, version: int) -> Signature | None:
         s.min_input, s.max_input, s.min_output, s.max_output,
         tuple(i.type_str for i in s.inputs), tuple(o.type_str for o in s.outputs),
         {k: AttrSpec(int(a.type.value), a.required) for k, a in s.attributes.items()},
-        fixed, s.has_function or s.has_context_dependent_function,
+        fixed, _allowed_types(s), bool(s.inputs) and not s.inputs[-1].is_homogeneous,
+        s.has_function or s.has_context_dependent_function,
     )  # fmt: skip
+
+
+def _allowed_types(schema: Any) -> dict[str, frozenset[DType]]:
+    given = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    given |= {i.type_str: [i.type_str] for i in schema.inputs if i.type_str in _TYPE_STRINGS}
+    return {k: frozenset(_TYPE_STRINGS[t] for t in types if t in _TYPE_STRINGS) for k, types in given.items()}
+
+
+def require_types(sig: Signature, inputs: Sequence[DType | None], who: str) -> None:
+    """Raises ModelError where the known element types of inputs are not those of the operator."""
+    bound: dict[str, tuple[int, DType]] = {}
+    for i, dtype in enumerate(inputs):
+        if dtype is None:
+            continue
+        variable = sig.inputs[min(i, len(sig.inputs) - 1)]
+        allowed = sig.allowed.get(variable)
+        if allowed is not None and dtype not in allowed:
+            names = ", ".join(sorted(str(t) for t in allowed))
+            raise ModelError(f"{who}: input {i}: expected a tensor of {names}, got {dtype}")
+        first, same = bound.setdefault(variable, (i, dtype))
+        if dtype != same and not (sig.mixed and i >= len(sig.inputs) - 1):
+            raise ModelError(f"{who}: input {i}: expected the type of input {first}, {same}, got {dtype}")
 
 
 def output_dtypes(sig: Signature, inputs: Sequence[DType | None], count: int) -> list[DType | None]:

@@ -16,11 +16,9 @@ import onnx
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError
+from tilewright.core.limits import MAX_DIM, MAX_STORED_ELEMENTS, require_makeable, require_rank
 from tilewright.frontend.source import Source
 from tilewright.frontend.wire import DOUBLE_DATA, FLOAT_DATA, MARKER, RAW_DATA, Buffer, map_file
-
-MAX_DIM = 2**40
-MAX_ELEMENTS = 2**31
 
 # element type -> the typed field that holds it
 _FIELDS: dict[str, str] = {
@@ -34,11 +32,12 @@ _SPAN_FIELDS = {FLOAT_DATA: "float_data", DOUBLE_DATA: "double_data"}
 
 def check_dims(dims: tuple[int, ...], who: str) -> int:
     """The number of elements of a shape that a model declares. Raises ModelError for impossible shapes."""
+    require_rank(who, len(dims))
     for d in dims:
         if not 0 <= d <= MAX_DIM:
             raise ModelError(f"{who}: dimensions must be in 0..2**40, got {list(dims)}")
     count = math.prod(dims)
-    if count > MAX_ELEMENTS:
+    if count > MAX_STORED_ELEMENTS:
         raise ModelError(f"{who}: at most 2**31 elements expected, got {list(dims)}")
     return count
 
@@ -78,6 +77,7 @@ def read_sparse(source: Source, sparse: onnx.SparseTensorProto, who: str) -> np.
         flat = indices @ np.array([math.prod(dims[i + 1 :]) for i in range(len(dims))], np.int64)
     if ((flat < 0) | (flat >= count)).any():
         raise ModelError(f"{who}: sparse index outside {list(dims)}")
+    require_makeable(who, "a dense form", count * values.dtype.itemsize)
     dense = np.zeros(count, values.dtype)
     dense[flat] = values
     dense.flags.writeable = False
@@ -210,10 +210,12 @@ def _external_path(directory: Path, location: str, who: str) -> Path:
         raise ModelError(f"{who}: external data must be a path inside the model's directory, got {location!r}")
     try:
         path = (directory / pure).resolve()
-    except (OSError, RuntimeError) as e:
-        raise ModelError(f"{who}: external data {location!r} cannot be resolved") from e
+        is_file = path.is_file()
+    except (OSError, RuntimeError, ValueError) as e:
+        reason = getattr(e, "strerror", None) or type(e).__name__
+        raise ModelError(f"{who}: external data {location!r} cannot be resolved: {reason}") from e
     if not path.is_relative_to(directory.resolve()):
         raise ModelError(f"{who}: external data {location!r} leads out of the model's directory")
-    if not path.is_file():
-        raise ModelError(f"{who}: external data file {location!r} does not exist")
+    if not is_file:
+        raise ModelError(f"{who}: external data file {location!r} does not exist, or is no regular file")
     return path

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from tilewright.core.errors import ModelError
+from tilewright.core.pages import MappedFile
 
 Buffer: TypeAlias = "mmap.mmap | memoryview"
 
@@ -52,12 +54,19 @@ class Span:
 def map_file(path: Path) -> Buffer:
     """The content of a file as a read-only mapping (an empty view for an empty file). Raises ModelError."""
     try:
-        with path.open("rb") as f:
+        with open(path, "rb", opener=_without_waiting) as f:
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+                raise ModelError(f"cannot read {path}: expected a regular file")
             if os.fstat(f.fileno()).st_size == 0:
                 return memoryview(b"")
-            return mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+            return MappedFile.of(path, f.fileno())
     except (OSError, ValueError) as e:
         raise ModelError(f"cannot read {path}: {getattr(e, 'strerror', None) or e}") from e
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    """Opens a file; a named pipe too, which otherwise waits until somebody writes to it."""
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def split_payloads(buffer: Buffer, threshold: int = THRESHOLD) -> tuple[bytes, tuple[Span, ...]]:

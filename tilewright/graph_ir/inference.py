@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.errors import InternalError, ModelError
+from tilewright.core.errors import InternalError, ModelError, ResourceError
 from tilewright.core.intexpr import const
+from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.explicit_broadcasts import Repeated, repeat_operands
 from tilewright.graph_ir.ir import (
     Constant,
@@ -33,6 +34,7 @@ from tilewright.graph_ir.ops.base import MAX_DATA, Data, FreshSymbols, InferCont
 from tilewright.graph_ir.symbols import symbols_in, type_symbols
 
 _EXACT_IN_FLOAT32 = 1 << 24
+_END = 1 << 63
 
 
 def infer_graph(graph: Graph) -> Graph:
@@ -70,7 +72,7 @@ def _elements(array: np.ndarray) -> Data | None:
     if array.size > MAX_DATA or (array.size == 0 and array.ndim != 1):
         return None
     if array.dtype.kind in "iub":
-        return tuple(const(int(x)) for x in array.reshape(-1))
+        return _in_64_bits(tuple(const(int(x)) for x in array.reshape(-1)))
     if array.dtype in (np.float32, np.float64):
         flat = array.reshape(-1)
         whole = np.isfinite(flat) & (np.abs(np.nan_to_num(flat)) <= _EXACT_IN_FLOAT32)
@@ -153,9 +155,10 @@ def _infer(
 
 
 def _infer_explicit(
-    node: Node, scope: Mapping[str, Value], constants: Mapping[str, Constant], run: _Run
+    node: Node, scope: dict[str, Value], constants: Mapping[str, Constant], run: _Run
 ) -> list[_Node]:
-    """The node inferred; before it, where broadcasts are made explicit, those that repeat operands of it."""
+    """The node inferred; before it, where broadcasts are made explicit, those that repeat operands of it (whose values
+    are in ``scope`` then)."""
     done = _infer_node(node, scope, constants, run)
     if run.names is None or not done.repeated:
         return [done]
@@ -164,7 +167,7 @@ def _infer_explicit(
     out = []
     for n in (*before, node):
         out.append(_infer_node(n, scope, constants, run))
-        scope = {**scope, **{v.name: v for v in out[-1].outputs}}
+        scope.update((v.name, v) for v in out[-1].outputs)
     if out[-1].repeated:
         raise InternalError(f"node '{node.name}' ({node.op}): its operands still have to be repeated")
     return out
@@ -205,15 +208,27 @@ def _infer_node(
     if ctx.new_attrs:
         node = node.with_attrs(**ctx.new_attrs)
     pairs = zip(node.outputs, inferred, strict=False)
-    return _Node(node, tuple(Value(o, r.type, r.data) for o, r in pairs if o), ctx.repeated)
+    return _Node(node, tuple(Value(o, r.type, _in_64_bits(r.data)) for o, r in pairs if o), ctx.repeated)
+
+
+def _in_64_bits(data: Data | None) -> Data | None:
+    """Known elements, unless numbers among them leave the range of int64, where arithmetic at run time wraps around."""
+    return None if data is not None and any(not -_END <= d.const < _END for d in data) else data
 
 
 def _require_sizes(ctx: InferContext, inferred: Sequence[Inferred]) -> None:
     for r in inferred:
-        if isinstance(r.type, TensorType) and r.type.shape is not None:
-            for d in r.type.shape:
-                if not d.terms and d.const < 0:
+        if not isinstance(r.type, TensorType) or r.type.shape is None:
+            continue
+        ctx.require_rank(len(r.type.shape))
+        count = 1
+        for d in r.type.shape:
+            if not d.terms:
+                if d.const < 0:
                     ctx.error("sizes >= 0", str(r.type))
+                count *= d.const or 1
+        if count > MAX_ELEMENTS:
+            raise ResourceError(f"{ctx.who}: expected a result of at most {MAX_ELEMENTS} elements, got {r.type}")
 
 
 def _require_count(node: Node, what: str, got: int, least: int, most: int | None) -> None:

@@ -86,11 +86,12 @@ def lower_compress(c: LowerContext) -> tuple[Tensor, ...]:
     x, condition = c.input(0), c.constants[1]
     if condition is None:
         raise c.unsupported("condition (input 1) must be a constant: the output's size depends on it")
-    kept = np.flatnonzero(condition).astype(np.int64)
-    positions = c.table(kept if kept.size else np.zeros(1, np.int64), "kept")
     axis = c.attr("axis")
+    total = product(x.shape)
+    most = (total if axis is None else x.shape[normal_axis(c.attr_int("axis", 0), x.ndim, c.where)]).value()
+    kept = np.flatnonzero(condition[:most]).astype(np.int64)  # conditions beyond the elements choose nothing
+    positions = c.table(kept if kept.size else np.zeros(1, np.int64), "kept")
     if axis is None:
-        total = product(x.shape)
 
         def flat(i: IntExpr) -> Val:
             at = c.wrapped(positions[i], total)

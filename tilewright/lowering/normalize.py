@@ -225,8 +225,9 @@ def lower_lrn(c: LowerContext) -> tuple[Tensor, ...]:
     x, out = c.input(0), c.output()
     size = c.attr_int("size", 1)
     alpha, beta, bias = c.attr_float("alpha", 1e-4), c.attr_float("beta", 0.75), c.attr_float("bias", 1.0)
-    before = (size - 1) // 2
-    k = c.axis(size, "r")
+    farthest = size if (channels := x.shape[1].value()) is None else max(channels - 1, 0)
+    before = min((size - 1) // 2, farthest)
+    k = c.axis(before + 1 + min(size // 2, farthest), "r")
 
     def squares(*i: IntExpr) -> object:
         at = i[1] + k.index - before

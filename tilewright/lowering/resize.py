@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, const
 from tilewright.core.intextrema import maximum
+from tilewright.core.limits import require_makeable
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis
@@ -32,6 +33,8 @@ from tilewright.tensor_ir.compute import (
 )
 
 _UNROLLED_TAPS = 4
+_WORKING_BYTES = 64
+"""Memory, with what lies in between, that the table of a tap needs while it is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,77 +63,74 @@ class Taps:
 
 
 # -- tables, at build time -----------------------------------------------------------------------------------------
-def _coordinate(s: Spec, i: float, n: int, m: int, scale: float) -> float:
-    """Where output ``i`` of ``m`` lies among ``n`` inputs."""
+def _coordinates(s: Spec, n: int, m: int, scale: float) -> np.ndarray:
+    """Where each of ``m`` outputs lies among ``n`` inputs."""
+    i = np.arange(m, dtype=np.float64)
     width = scale * n
     if s.transform == "align_corners":
-        return 0.0 if width == 1 else i * (n - 1) / (width - 1)
+        return np.zeros(m) if width == 1 else i * (n - 1) / (width - 1)
     if s.transform == "asymmetric":
         return i / scale
     if s.transform == "tf_crop_and_resize":
         a, b = s.roi
         if m == 1:
-            return 0.5 * (a + b) * (n - 1)
+            return np.full(1, 0.5 * (a + b) * (n - 1))
         return i * (b - a) * (n - 1) / (width - 1) + a * (n - 1)
     x = (i + 0.5) / scale - 0.5
     if s.transform == "pytorch_half_pixel":
-        return -0.5 if width == 1 else x
+        return np.full(m, -0.5) if width == 1 else x
     if s.transform == "half_pixel_symmetric":
         return (n / 2) * (1 - m / width) + x
     return x
 
 
-def _nearest_weights(rule: str, ratio: float) -> list[float]:
-    if ratio == 1:
-        return [0.0, 1.0]
+def _nearest_weights(rule: str, ratio: np.ndarray) -> np.ndarray:
     left = {
-        "round_prefer_floor": ratio <= 0.5, "round_prefer_ceil": ratio < 0.5, "floor": True, "ceil": False,
+        "round_prefer_floor": ratio <= 0.5, "round_prefer_ceil": ratio < 0.5, "floor": ratio < 1,
+        "ceil": np.zeros(ratio.shape, np.bool_),
     }[rule]  # fmt: skip
-    return [1.0, 0.0] if left else [0.0, 1.0]
+    return np.stack([left, ~left], axis=1).astype(np.float64)
 
 
-def _cubic_kernel(x: float, a: float) -> float:
-    x = abs(x)
-    if x <= 1:
-        return (a + 2) * x**3 - (a + 3) * x**2 + 1
-    return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a if x < 2 else 0.0
+def _cubic_kernel(x: np.ndarray, a: float) -> np.ndarray:
+    x = np.abs(x)
+    near = (a + 2) * x**3 - (a + 3) * x**2 + 1
+    return np.where(x <= 1, near, np.where(x < 2, a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a, 0.0))
 
 
-def _weights(s: Spec, ratio: float, scale: float) -> np.ndarray:
-    """The weights of the taps around a coordinate, ``ratio`` in (0, 1] behind the tap at the middle's left."""
+def _reach(s: Spec, scale: float) -> tuple[int, float]:
+    """Taps to each side of a coordinate, and by how much narrower than the output's steps the filter is."""
+    shrink = min(scale, 1.0) if s.antialias and s.mode != "nearest" else 1.0
+    return math.ceil((2 if s.mode == "cubic" else 1) / shrink), shrink
+
+
+def _weights(s: Spec, ratio: np.ndarray, scale: float) -> np.ndarray:
+    """The weights [outputs, taps] around coordinates, ``ratio`` in (0, 1] behind the tap at the middle's left."""
     if s.mode == "nearest":
-        return np.array(_nearest_weights(s.nearest, ratio))
-    shrink = min(scale, 1.0) if s.antialias else 1.0
-    reach = 1 if s.mode == "linear" else 2
-    start = math.floor(-reach / shrink) + 1
-    offsets = [(k - ratio) * shrink for k in range(start, 2 - start)]
-    if s.mode == "linear":
-        w = np.clip(1 - np.abs(np.array(offsets)), 0, 1)
-    else:
-        w = np.array([_cubic_kernel(x, s.cubic) for x in offsets])
-    total: np.ndarray = w / w.sum() if s.antialias else w
+        return _nearest_weights(s.nearest, ratio)
+    reach, shrink = _reach(s, scale)
+    offsets = (np.arange(1 - reach, 1 + reach) - ratio[:, None]) * shrink
+    w = np.clip(1 - np.abs(offsets), 0, 1) if s.mode == "linear" else _cubic_kernel(offsets, s.cubic)
+    total: np.ndarray = w / w.sum(axis=1, keepdims=True) if s.antialias else w
     return total
 
 
 def tap_tables(s: Spec, n: int, m: int, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions int64 [m, taps], weights float32 [m, taps], and whether each output lies inside the region."""
-    places, weights, inside = [], [], []
-    for i in range(m):
-        x = _coordinate(s, i, n, m, scale)
-        base = math.ceil(x) - 1
-        w = _weights(s, x - base, scale)
-        at = np.arange(len(w)) + base - (len(w) // 2 - 1)
-        if s.exclude_outside:
-            w = np.where((at < 0) | (at >= n), 0.0, w)
-            w = w / w.sum()
-        places.append(np.clip(at, 0, n - 1))
-        weights.append(w)
-        inside.append(0 <= x <= n - 1)
-    return np.array(places, np.int64), np.array(weights, np.float32), np.array(inside, np.bool_)
+    x = _coordinates(s, n, m, scale)
+    base = np.ceil(x) - 1
+    weights = _weights(s, x - base, scale)
+    taps = weights.shape[1]
+    at = np.arange(taps) + base[:, None] - (taps // 2 - 1)
+    if s.exclude_outside:
+        weights = np.where((at < 0) | (at >= n), 0.0, weights)
+        weights = weights / weights.sum(axis=1, keepdims=True)
+    return np.clip(at, 0, n - 1).astype(np.int64), weights.astype(np.float32), (x >= 0) & (x <= n - 1)
 
 
 def _static_taps(c: LowerContext, s: Spec, n: int, m: int) -> tuple[Taps, np.ndarray]:
     scale = s.scale if s.scale is not None else m / n
+    require_makeable(c.where, "positions and weights", _WORKING_BYTES * m * 2 * _reach(s, scale)[0])
     places, weights, inside = tap_tables(s, n, m, scale)
     if s.mode == "nearest":
         chosen = np.take_along_axis(places, weights.argmax(axis=1)[:, None], axis=1)[:, 0]

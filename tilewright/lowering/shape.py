@@ -119,7 +119,7 @@ def _split_sizes(c: LowerContext, extent: IntExpr) -> Sequence[IntExpr]:
         raise c.unsupported("split (input 1) must be known at build time")
     count = c.attr_int("num_outputs", len(c.node.outputs))
     chunk = ceildiv(extent, count)
-    return [chunk] * (count - 1) + [extent - chunk * (count - 1)]
+    return [chunk if k < count - 1 else extent - chunk * k for k in range(len(c.node.outputs))]
 
 
 # -- reshapes ------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, as_expr, const
 from tilewright.core.intextrema import minimum
+from tilewright.core.limits import require_makeable
 from tilewright.lowering.context import LowerContext, Rule, wide
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis
@@ -25,6 +26,7 @@ def _roots(c: LowerContext, n: IntExpr, real: DType) -> Roots:
     """``(cos, sin)`` of ``2 pi j / n``."""
     known = n.value()
     if known is not None:
+        require_makeable(c.where, "a table of roots of unity", known * 2 * np.dtype(np.float64).itemsize)
         angles = 2 * math.pi * np.arange(max(known, 1)) / max(known, 1)
         cos, sin = (c.table(f(angles).astype(real.numpy), name) for f, name in ((np.cos, "cos"), (np.sin, "sin")))
         return lambda j: (cos[j % n], sin[j % n])

@@ -13,11 +13,16 @@ from typing import Any
 import numpy as np
 
 Attrs = Mapping[str, Any]
+_LARGEST_SIZE = 2.0**62
 
 
 def scaled_size(size: int, scale: float) -> int:
     """The output size along an axis for a float32 scale."""
-    return math.floor(np.float32(size) * np.float32(scale))
+    with np.errstate(over="ignore"):
+        product = np.float32(size) * np.float32(scale)
+    if not 0 <= product < _LARGEST_SIZE:
+        raise ValueError(f"expected scales that give sizes of 0 to 2**62, got {scale} for a size of {size}")
+    return math.floor(product)
 
 
 def _geometry(

@@ -17,6 +17,7 @@ from tilewright.reference.resize import scaled_size
 
 Attrs = Mapping[str, Any]
 Shape = tuple[int, ...]
+_TOO_LARGE = 1 << 62
 SizeRule = Callable[[Attrs, Sequence[Any]], Sequence[Shape]]
 
 
@@ -82,6 +83,8 @@ def _range(_: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:
     start, limit, delta = (np.asarray(x).reshape(-1)[0] for x in inputs)
     if delta == 0:
         raise ValueError("expected a delta other than 0")
+    if not all(map(math.isfinite, (float(start), float(limit), float(delta)))):
+        raise ValueError(f"expected finite start, limit and delta, got {start}, {limit} and {delta}")
     if np.asarray(start).dtype.kind in "iu":
         return ((max(-(-(int(limit) - int(start)) // int(delta)), 0),),)
     return ((max(math.ceil((float(limit) - float(start)) / float(delta)), 0),),)
@@ -168,5 +171,9 @@ SIZES: Mapping[str, SizeRule] = {
 
 
 def result_sizes(op: str, attrs: Attrs, inputs: Sequence[Any]) -> list[np.ndarray]:
-    """The shape of each output as an int64 vector."""
-    return [np.array(s, np.int64).reshape(len(s)) for s in SIZES[op](attrs, inputs)]
+    """The shape of each output as an int64 vector. Raises ValueError for sizes that no tensor has."""
+    shapes = SIZES[op](attrs, inputs)
+    for s in shapes:
+        if not all(0 <= d < _TOO_LARGE for d in s):
+            raise ValueError(f"expected sizes of 0 to 2**62, got {list(s)}")
+    return [np.array(s, np.int64).reshape(len(s)) for s in shapes]

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from tilewright.core.pages import ALIGN, LARGE, fresh_pages
+from tilewright.runtime.memory import require_memory
 
 _NOTHING = ctypes.c_char * 0
 
@@ -23,7 +24,9 @@ def aligned_empty(nbytes: int) -> np.ndarray:
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """A fresh C-contiguous array whose address is a multiple of 64."""
-    raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGN, np.uint8)
+    nbytes = math.prod(shape) * dtype.itemsize
+    require_memory("run", "the elements of an array", nbytes)
+    raw = np.empty(nbytes + ALIGN, np.uint8)
     return np.ndarray(shape, dtype, raw, -address(raw) % ALIGN)
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 
 from tilewright.core.assumptions import Assumption, Sizes
-from tilewright.core.errors import BroadcastError, InputError, InternalError
+from tilewright.core.errors import BroadcastError, InputError, InternalError, ResourceError
 from tilewright.core.index_ranges import out_of_range
 from tilewright.core.plan import (
     CheckStep,
@@ -30,11 +30,13 @@ from tilewright.runtime.arena import Values, conflicts, lifetimes, nbytes, place
 from tilewright.runtime.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.control import run_control_step
 from tilewright.runtime.host import run_host_step
+from tilewright.runtime.memory import require_memory
 from tilewright.runtime.repeat import REPEAT_TYPE, NativeBody, NativeLoop
 from tilewright.runtime.team import Crew
 
 ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _MAX_LAYOUTS = 16
+_TOO_LARGE = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +117,15 @@ class Executor:
             if isinstance(step, ControlStep)
         }
         self.around: Mapping[str, int] = {}
-        bound = {b.symbol for b in plan.bindings}
+        bound = {b.symbol for b in plan.bindings} | set(plan.symbols)
         self._assumptions = [a for a in plan.assumptions if a.symbols() <= bound]
         self._around_assumptions = [a for a in plan.assumptions if not a.symbols() <= bound]
         self._root = {name: root_slot(plan, name) for name in plan.slots}
         self._lives = lifetimes(plan)
         self._conflicts = conflicts(self._lives)
         self._sizes = {name: size_of(plan.slots[name]) for name in self._lives if plan.slots[name].shape is not None}
+        outputs = [plan.slots[n] for n in plan.outputs]
+        self._output_sizes = [size_of(s) for s in outputs if s.kind == "output" and s.shape is not None]
         self._constants = {n: np.asarray(a, order="C") for n, a in plan.constants.items()}
         self._constant_addresses = {n: address(a) for n, a in self._constants.items()}
         self._layouts: OrderedDict[tuple[int, ...], _Layout] = OrderedDict()
@@ -393,6 +397,11 @@ class Executor:
                 for name, (fixed, dims, symbols) in self._sizes.items() if symbols <= known
             }  # fmt: skip
             offsets, size = place(sizes, self._lives, self._conflicts)
+            outputs = sum(
+                nbytes(tuple(values[d] for d in dims), fixed)
+                for fixed, dims, symbols in self._output_sizes if symbols <= known
+            )  # fmt: skip
+            require_memory(self.plan.name, "intermediate values and outputs", size + outputs)
             more = {s: v for s, v in full.items() if s not in env}
             layout = _Layout(offsets, size, known, OrderedDict(), more, arrays, self._violation(frozenset(), full))
             self._layouts[key] = layout
@@ -478,6 +487,8 @@ class Executor:
                     pointers.append(0)
             dims.extend(values[d] for d in step.dims)
         table = np.array(pointers, np.uint64)
+        if max(map(abs, dims), default=0) >= _TOO_LARGE:
+            raise ResourceError(f"{self.plan.name}: expected sizes below 2**62, got {max(dims, key=abs)}")
         dim_table = np.array(dims, np.int64)
         frozen = tuple((n, tuple(p), *self._own_array(n, env)) for n, p in patches.items())
         return _Table(table, dim_table, frozen, base, address(table), address(dim_table))

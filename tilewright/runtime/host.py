@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.core.errors import TilewrightError
+from tilewright.core.errors import OneLineError
 from tilewright.core.index_ranges import OutOfRange, checked_operands
 from tilewright.core.plan import SIZES_DOMAIN, HostStep
 from tilewright.runtime.suppression import non_max_suppression
 from tilewright.runtime.top_k import top_k
 
 
-class HostStepError(TilewrightError):
+class HostStepError(OneLineError):
     """A host operator failed on the values it was given; the message names the node."""
 
 
@@ -63,7 +63,7 @@ def run_host_step(step: HostStep, inputs: Sequence[object], out_of_range: OutOfR
             return quick(dict(step.attrs), inputs)
         reference = importlib.import_module("tilewright.reference")
         outputs = reference.evaluate(step.op, step.domain, dict(step.attrs), list(inputs), len(step.outputs))
-    except (ValueError, TypeError, IndexError, KeyError, RuntimeError) as e:
+    except (ValueError, TypeError, LookupError, RuntimeError, AttributeError, ArithmeticError) as e:
         raise HostStepError(f"{where}: {e}") from e
     return [_kept(o) for o in outputs]
 

@@ -11,6 +11,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.runtime.cgroups import control_directories, read
+
 
 @dataclass(frozen=True, slots=True)
 class ThreadCount:
@@ -47,34 +49,15 @@ def _affinity() -> frozenset[int] | None:
     return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
 def _cgroup_quota(root: Path) -> float | None:
     """CPUs that the tightest cgroup on the way to the root allows (version 2 or 1)."""
     limits: list[float] = []
-    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
-        parts = line.split(":", 2)
-        if len(parts) != 3:
-            continue
-        _, controllers, path = parts
-        if controllers == "":
-            for directory in _ancestors(root / "sys/fs/cgroup", path):
-                limits += _quota_v2(_read(directory / "cpu.max"))
-        elif "cpu" in controllers.split(","):
-            for mount in ("cpu,cpuacct", "cpu"):
-                for directory in _ancestors(root / "sys/fs/cgroup" / mount, path):
-                    limits += _quota_v1(_read(directory / "cpu.cfs_quota_us"), _read(directory / "cpu.cfs_period_us"))
+    for version, directory in control_directories(root, "cpu"):
+        if version == 2:
+            limits += _quota_v2(read(directory / "cpu.max"))
+        else:
+            limits += _quota_v1(read(directory / "cpu.cfs_quota_us"), read(directory / "cpu.cfs_period_us"))
     return min(limits) if limits else None
-
-
-def _ancestors(mount: Path, path: str) -> list[Path]:
-    relative = Path(path.lstrip("/"))
-    return [mount / relative, *(mount / p for p in relative.parents)]
 
 
 def _quota_v2(text: str | None) -> list[float]:
@@ -101,8 +84,8 @@ def _physical_cores(root: Path, mask: frozenset[int] | None) -> int | None:
     base = root / "sys/devices/system/cpu"
     numbers = mask if mask is not None else frozenset(range(os.cpu_count() or 1))
     for n in numbers:
-        core = _read(base / f"cpu{n}/topology/core_id")
-        package = _read(base / f"cpu{n}/topology/physical_package_id")
+        core = read(base / f"cpu{n}/topology/core_id")
+        package = read(base / f"cpu{n}/topology/physical_package_id")
         if core is None:
             return None
         cores.add(((package or "0").strip(), core.strip()))

@@ -15,7 +15,7 @@ from tilewright.core.intextrema import maximum, minimum
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, InferContext, Inferred, InferRule, OpDef, table, tensor
-from tilewright.graph_ir.ops.broadcasting import broadcast_operands, dims_of
+from tilewright.graph_ir.ops.broadcasting import broadcast_inputs
 from tilewright.graph_ir.ops.shapes import broadcast_index, const_shape, decide_equal, decide_less
 
 Fold = Callable[..., "IntExpr | None"]
@@ -60,7 +60,7 @@ def _same_dtypes(ctx: InferContext, first: int = 0) -> DType:
 def _broadcast(fold: Fold | None = None, result: DType | None = None, uniform: bool = True) -> InferRule:
     def infer(ctx: InferContext) -> tuple[Inferred, ...]:
         dt = _same_dtypes(ctx) if uniform else ctx.dtype(0)
-        shape = broadcast_operands(ctx, [dims_of(ctx, i) for i in range(len(ctx.inputs))])
+        shape = broadcast_inputs(ctx)
         data = None
         if fold is not None and all(v is not None and v.data is not None for v in ctx.inputs):
             data = _fold(ctx, shape, fold if dt.kind != "f" else _float_fold(fold))
@@ -145,7 +145,7 @@ def _choose(c: IntExpr, x: IntExpr, y: IntExpr) -> IntExpr | None:
 def _where(ctx: InferContext) -> tuple[Inferred, ...]:
     dt = _same_dtypes(ctx, 1)
     ctx.require(ctx.dtype(0) == dtypes.bool_, "a bool condition", ctx.dtype(0))
-    shape = broadcast_operands(ctx, [dims_of(ctx, i) for i in range(3)])
+    shape = broadcast_inputs(ctx)
     return (tensor(dt, shape, _fold(ctx, shape, _choose)),)
 
 

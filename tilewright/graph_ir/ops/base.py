@@ -23,6 +23,7 @@ from tilewright.core.assumptions import Assumption, Ones
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError
 from tilewright.core.intexpr import IntExpr, const, product, var
+from tilewright.core.limits import require_rank
 from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, Shape, TensorType, Type, Value
 from tilewright.graph_ir.kinds import PatternKind
 
@@ -134,8 +135,9 @@ class InferContext:
         return self._symbols.broadcasts
 
     def assume(self, a: IntExpr, b: IntExpr, ones: Ones = Ones.NEITHER) -> None:
-        """Note that two dims must turn out equal, or 1 as ``ones`` says; the runtime checks it at each call."""
-        self._symbols.assumed[Assumption(a, b, self.node.name, ones)] = None
+        """Note that two sizes must turn out equal, or 1 as ``ones`` says; the runtime checks it at each call."""
+        if a != b:
+            self._symbols.assumed[Assumption(a, b, self.node.name, ones)] = None
 
     def repeat(self, i: int, axis: int, places: Places) -> None:
         """Note that input ``i`` has to be repeated along ``axis`` to what the sizes at ``places`` broadcast to."""
@@ -262,6 +264,11 @@ class InferContext:
         """A new symbol for a size that only the run knows."""
         return self._symbols.fresh()
 
+    def fresh_shape(self, rank: int) -> list[IntExpr]:
+        """New symbols for all sizes of a result."""
+        self.require_rank(rank)
+        return [self.fresh() for _ in range(rank)]
+
     def made_count(self) -> int:
         """How many symbols there are by now, for :meth:`made_since`."""
         return len(self._symbols.made)
@@ -274,12 +281,21 @@ class InferContext:
         """The subgraph inferred with these input types, in the scope of this node."""
         return self._infer_subgraph(graph, inputs)
 
+    @property
+    def who(self) -> str:
+        """The node, as errors name it."""
+        return f"node '{self.node.name}' ({self.node.op})"
+
     def error(self, expected: str, got: str) -> NoReturn:
-        raise ModelError(f"node '{self.node.name}' ({self.node.op}): expected {expected}, got {got}")
+        raise ModelError(f"{self.who}: expected {expected}, got {got}")
 
     def require(self, ok: bool, expected: str, got: object) -> None:
         if not ok:
             self.error(expected, str(got))
+
+    def require_rank(self, rank: int) -> None:
+        """Raises UnsupportedError for a result of more dimensions than tensors can have here."""
+        require_rank(self.who, rank)
 
 
 def table(*defs: OpDef) -> Mapping[str, OpDef]:

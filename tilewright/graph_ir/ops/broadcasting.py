@@ -30,6 +30,14 @@ def dims_of(ctx: InferContext, i: int) -> tuple[Dim, ...]:
     return tuple(Dim(d, i, k) for k, d in enumerate(ctx.shape(i)))
 
 
+def broadcast_inputs(ctx: InferContext) -> Shape:
+    """The common shape of all inputs under ONNX multidirectional broadcasting."""
+    everything = range(len(ctx.inputs))
+    if not ctx.broadcasts:
+        return broadcast_shapes(ctx, [ctx.shape(i) for i in everything])
+    return broadcast_operands(ctx, [dims_of(ctx, i) for i in everything])
+
+
 def broadcast_operands(ctx: InferContext, operands: Sequence[Sequence[Dim]]) -> Shape:
     """The common shape of operands under ONNX multidirectional broadcasting."""
     shape = broadcast_shapes(ctx, [tuple(d.size for d in o) for o in operands])

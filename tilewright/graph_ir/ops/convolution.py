@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, product
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
+from tilewright.graph_ir.ops.broadcasting import broadcast_onto, dims_of
 from tilewright.graph_ir.ops.shapes import (
     is_channels_last,
     list_attr,
@@ -44,11 +47,22 @@ def _conv(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 def _conv_integer(ctx: InferContext) -> tuple[Inferred, ...]:
+    _check_parameters(ctx, 1, (3,))
     return _conv_result(ctx, 1, dtypes.int32)
 
 
 def _qlinear_conv(ctx: InferContext) -> tuple[Inferred, ...]:
+    _check_parameters(ctx, 3, (4, 5))
+    if ctx.has(8):
+        merge_dims(ctx, ctx.shape(8)[0], ctx.shape(3)[0], broadcast=False)
     return _conv_result(ctx, 3, ctx.dtype(7))
+
+
+def _check_parameters(ctx: InferContext, weight: int, parameters: Sequence[int]) -> None:
+    """Scales and zero points of a weight: one number, or one for each of its output channels."""
+    for i in parameters:
+        if ctx.has(i):
+            broadcast_onto(ctx, dims_of(ctx, i), dims_of(ctx, weight)[:1])
 
 
 def _conv_transpose(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -92,7 +106,7 @@ def _col2im(ctx: InferContext) -> tuple[Inferred, ...]:
     if image is None or block is None:
         count = ctx.shape(1)[0].value()
         ctx.require(count is not None, "an image_shape of fixed length", "an unknown one")
-        return (tensor(ctx.dtype(0), (x[0], ctx.fresh(), *(ctx.fresh() for _ in range(count or 0)))),)
+        return (tensor(ctx.dtype(0), (x[0], ctx.fresh(), *ctx.fresh_shape(count or 0))),)
     return (tensor(ctx.dtype(0), (x[0], x[1] // product(block), *image)),)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, ceildiv, const
 from tilewright.core.intextrema import maximum
+from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, InferContext, Inferred, InferRule, OpDef, table, tensor
@@ -23,20 +22,25 @@ def _range(ctx: InferContext) -> tuple[Inferred, ...]:
     arrays = [ctx.constant(i) for i in range(3)]
     numbers = [None if a is None else a.reshape(-1)[0] for a in arrays]
     if all(x is not None for x in numbers) and dt.is_float:
-        start, limit, delta = (float(x) for x in numbers if x is not None)
+        given = [float(x) for x in numbers if x is not None]
+        start, limit, delta = given
+        ctx.require(all(map(math.isfinite, given)), "finite start, limit and delta", given)
         ctx.require(delta != 0, "a delta other than 0", delta)
-        return (tensor(dt, (max(int(np.ceil((limit - start) / delta)), 0),)),)
+        count = (limit - start) / delta
+        ctx.require(count <= MAX_ELEMENTS, f"start, limit and delta for at most {MAX_ELEMENTS} elements", given)
+        return (tensor(dt, (max(math.ceil(count), 0),)),)
     parts = [ctx.data(i) for i in range(3)]
     start_d, limit_d, delta_d = parts
-    if start_d is None or limit_d is None or delta_d is None or not delta_d[0].is_const or delta_d[0] == 0:
+    ctx.require(delta_d is None or delta_d[0] != 0, "a delta other than 0", 0)
+    if start_d is None or limit_d is None or delta_d is None or not delta_d[0].is_const:
         return (tensor(dt, (ctx.fresh(),)),)
     first, end, step = start_d[0], limit_d[0], delta_d[0].const
-    count: IntExpr = ceildiv(end - first, step) if step > 0 else ceildiv(first - end, -step)
-    if decide_less(count, const(0)) is not False:
-        count = maximum(count, 0)
-    n = count.value()
+    steps: IntExpr = ceildiv(end - first, step) if step > 0 else ceildiv(first - end, -step)
+    if decide_less(steps, const(0)) is not False:
+        steps = maximum(steps, 0)
+    n = steps.value()
     data = [first + i * step for i in range(n)] if n is not None and n <= MAX_DATA else None
-    return (tensor(dt, (count,), data),)
+    return (tensor(dt, (steps,), data),)
 
 
 def _constant_of_shape(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -45,7 +49,7 @@ def _constant_of_shape(ctx: InferContext) -> tuple[Inferred, ...]:
     shape = ctx.data(0)
     if shape is None:
         n = ctx.shape(0)[0].value()
-        return (tensor(dt, None if n is None else [ctx.fresh() for _ in range(n)]),)
+        return (tensor(dt, None if n is None else ctx.fresh_shape(n)),)
     known = const_shape(shape)
     data = None
     if known is not None and fill is not None and dt.kind in "iub" and math.prod(known) <= MAX_DATA:

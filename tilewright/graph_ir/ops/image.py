@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tilewright.core import dtypes
 from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import is_channels_last, to_channels_first, to_channels_last
+from tilewright.reference.resize import scaled_size
 
 
 def _resize(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -36,16 +36,26 @@ def _resize(ctx: InferContext) -> tuple[Inferred, ...]:
             for a, s in zip(axes, _kept_ratio(ctx, [x[a] for a in axes], sizes), strict=True):
                 out[a] = s
     else:
-        scales = ctx.constant(2)
+        scales = _known_scales(ctx, len(axes))
         whole = ctx.data(2)
         for k, a in enumerate(axes):
             if scales is not None:
-                out[a] = _scaled(ctx, x[a], float(scales.reshape(-1)[k]))
+                out[a] = _scaled(ctx, x[a], scales[k])
             elif whole is not None:
                 out[a] = x[a] * whole[k]
             else:
                 out[a] = ctx.fresh()
     return (tensor(ctx.dtype(0), to_channels_last(tuple(out)) if last else out),)
+
+
+def _known_scales(ctx: InferContext, count: int) -> list[float] | None:
+    array = ctx.constant(2)
+    if array is None:
+        return None
+    scales = [float(v) for v in array.reshape(-1)]
+    ctx.require(len(scales) == count, f"{count} scales", len(scales))
+    ctx.require(all(0 < v < math.inf for v in scales), "finite scales > 0", scales)
+    return scales
 
 
 def _kept_ratio(ctx: InferContext, dims: list[IntExpr], sizes: Shape) -> Shape:
@@ -63,7 +73,8 @@ def _scaled(ctx: InferContext, d: IntExpr, scale: float) -> IntExpr:
     """``floor(d * scale)`` in float32 as the scales are, symbolically where the scale or its inverse is whole."""
     v = d.value()
     if v is not None:
-        return const(math.floor(np.float32(v) * np.float32(scale)))
+        ctx.require(v * scale <= MAX_ELEMENTS, f"scales that give sizes up to {MAX_ELEMENTS}", scale)
+        return const(scaled_size(v, scale))
     if scale == int(scale):
         return d * int(scale)
     if scale > 0 and 1 / scale == int(1 / scale):
@@ -81,7 +92,7 @@ def _affine_grid(ctx: InferContext) -> tuple[Inferred, ...]:
     size = ctx.data(1)
     if size is None:
         n = ctx.shape(1)[0].value()
-        size = tuple(ctx.fresh() for _ in range(n or 4))
+        size = tuple(ctx.fresh_shape(n or 4))
     return (tensor(ctx.dtype(0), (size[0], *size[2:], const(len(size) - 2))),)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.core import dtypes
 from tilewright.core.intexpr import ONE
 from tilewright.graph_ir.ir import Shape
@@ -28,11 +30,29 @@ def _matmul(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 def _matmul_integer(ctx: InferContext) -> tuple[Inferred, ...]:
+    _check_parameters(ctx, 0, -2, (2,))
+    _check_parameters(ctx, 1, -1, (3,))
     return (tensor(dtypes.int32, matmul_shape(ctx, 0, 1)),)
 
 
 def _qlinear_matmul(ctx: InferContext) -> tuple[Inferred, ...]:
+    _check_parameters(ctx, 0, -2, (1, 2, 6, 7))
+    _check_parameters(ctx, 3, -1, (4, 5))
     return (tensor(ctx.dtype(7), matmul_shape(ctx, 0, 3)),)
+
+
+def _check_parameters(ctx: InferContext, operand: int, axis: int, parameters: Sequence[int]) -> None:
+    """Scales and zero points of a matrix operand: one number, one an index of ``axis``, or those for each matrix."""
+    dims = dims_of(ctx, operand)
+    along = dims[axis] if len(dims) > 1 else None
+    for i in parameters:
+        own = dims_of(ctx, i) if ctx.has(i) else ()
+        across = [d for k, d in enumerate(own) if len(own) > 1 and k - len(own) == -3 - axis]
+        for d in across if along is not None else own:
+            merge_dims(ctx, d.size, ONE, broadcast=False)
+        if along is not None and own:
+            broadcast_onto(ctx, [own[axis if len(own) > 1 else 0]], [along])
+            broadcast_onto(ctx, own[:-2], dims[:-2])
 
 
 def _gemm(ctx: InferContext) -> tuple[Inferred, ...]:

@@ -126,8 +126,9 @@ def _split(ctx: InferContext) -> tuple[Inferred, ...]:
             ctx.require(whole == s[axis].const, f"split sizes that add up to {s[axis]}", whole)
     else:
         count = ctx.int_attr("num_outputs", n)
+        ctx.require(count >= n, f"at most num_outputs = {count} outputs", n)
         chunk = ceildiv(s[axis], count)
-        sizes = tuple(chunk if i < count - 1 else s[axis] - chunk * (count - 1) for i in range(count))
+        sizes = tuple(chunk if i < count - 1 else s[axis] - chunk * (count - 1) for i in range(n))
     outs, at = [], 0
     data = ctx.data(0) if len(s) == 1 else None
     for size in sizes:
@@ -182,7 +183,7 @@ def _expand(ctx: InferContext) -> tuple[Inferred, ...]:
         count = ctx.shape(1)[0].value()
         if count is None:
             return (tensor(ctx.dtype(0), None),)
-        return (tensor(ctx.dtype(0), [ctx.fresh() for _ in range(max(count, len(s)))]),)
+        return (tensor(ctx.dtype(0), ctx.fresh_shape(max(count, len(s)))),)
     out = broadcast_shapes(ctx, [target, s])
     return (tensor(ctx.dtype(0), out, _expanded(ctx.data(0), s, out)),)
 

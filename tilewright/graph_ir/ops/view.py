@@ -24,7 +24,7 @@ def _reshape(ctx: InferContext) -> tuple[Inferred, ...]:
         count = n[0].value()
         if count is None:
             return (tensor(dt, None),)
-        return (tensor(dt, _fit(ctx, [ctx.fresh() for _ in range(count)])),)
+        return (tensor(dt, _fit(ctx, ctx.fresh_shape(count))),)
     allow_zero = ctx.int_attr("allowzero")
     if ctx.tensor_type(0).shape is None:
         open_ = [t == -1 or (t == 0 and not allow_zero) for t in target]
@@ -50,9 +50,12 @@ def _reshape(ctx: InferContext) -> tuple[Inferred, ...]:
         if count_in.is_const and known.is_const and count_in.const % known.const:
             ctx.error(f"a shape for {count_in} elements", f"{[str(t) for t in target]}")
         rest = count_in // known
+        ctx.assume(rest * known, count_in)
         out = [rest if d is None else d for d in out]
     elif decide_equal(count_in, known) is False:
         ctx.error(f"a shape for {count_in} elements", f"{[str(t) for t in target]}")
+    else:
+        ctx.assume(known, count_in)
     return (tensor(dt, [d for d in out if d is not None], ctx.data(0)),)
 
 
@@ -81,6 +84,7 @@ def _squeeze(ctx: InferContext) -> tuple[Inferred, ...]:
     axes = {ctx.normal_axis(a, len(s)) for a in raw}
     for a in axes:
         ctx.require(not s[a].is_const or s[a] == 1, f"size 1 along axis {a}", s[a])
+        ctx.assume(s[a], ONE)
     return (tensor(ctx.dtype(0), [d for i, d in enumerate(s) if i not in axes], ctx.data(0)),)
 
 

@@ -4,9 +4,15 @@ Where more operands are known than when the graph was inferred, inference tells 
 of a Pad whose pads come from floating-point arithmetic. A whole cone of constant nodes is evaluated, and only the
 values that other nodes read are kept. A kept value may be larger than what it replaces by at most GROWTH_BYTES; shape
 arithmetic (integers with known elements) always folds. Transposes and views of a constant stay views of its memory.
+
+What is evaluated on the way is limited, too: a constant may be a number of elements, and the build should take neither
+the memory nor the time of a run. All of it together may have TRANSIENT_BYTES more than twice the graph's constants;
+operators whose definition goes through its elements in Python have a limit of their own (SLOW).
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -23,8 +29,14 @@ from tilewright.graph_ir.rules.base import fixed_shape, ints_attr, tensor_shape
 from tilewright.reference import evaluate
 
 GROWTH_BYTES = 1 << 20
-TRANSIENT_BYTES = 1 << 28
-_NEVER = frozenset({"QuantizeLinear", "DequantizeLinear", "Constant"})
+TRANSIENT_BYTES = 1 << 27
+SLOW = {
+    **dict.fromkeys(("DeformConv", "GridSample", "NonMaxSuppression", "RoiAlign", "MaxRoiPool", "Col2Im"), 1 << 12),
+    **dict.fromkeys(("LSTM", "GRU", "RNN", "Det", "STFT"), 1 << 16),
+    **dict.fromkeys(("GatherND", "ScatterND", "ScatterElements", "ReverseSequence", "TfIdfVectorizer"), 1 << 18),
+}
+"""Operands and results together that such an operator may have, to take a second or two."""
+_NEVER = frozenset({"QuantizeLinear", "DequantizeLinear", "Constant", "ImageDecoder"})
 _FAILURES = (
     TilewrightError,
     ValueError,
@@ -43,9 +55,10 @@ def fold_constants(graph: Graph, ctx: PassContext) -> Graph:
     ed = GraphEditor(graph, ctx)
     _fold_known_elements(ed, ctx)
     known: dict[str, np.ndarray] = {}
+    budget = TRANSIENT_BYTES + 2 * sum(c.array.nbytes for c in ed.constants.values())
     for node in [ed.nodes[k] for k in list(ed.nodes)]:
         _infer_again(ed, node, known, ctx)
-        _evaluate(ed, node, known, ctx)
+        budget -= _evaluate(ed, node, known, budget, ctx)
     wanted = [n for n in known if _is_read_outside(ed, n, known)]
     todo = list(wanted)
     tried: set[str] = set()
@@ -102,12 +115,14 @@ def _infer_again(ed: GraphEditor, node: Node, known: dict[str, np.ndarray], ctx:
             known[o] = array
 
 
-def _evaluate(ed: GraphEditor, node: Node, known: dict[str, np.ndarray], ctx: PassContext) -> None:
-    """Adds the outputs of ``node`` to ``known`` if it has only known operands."""
+def _evaluate(
+    ed: GraphEditor, node: Node, known: dict[str, np.ndarray], budget: int, ctx: PassContext
+) -> int:
+    """Adds the outputs of ``node`` to ``known`` if it has only known operands; gives the bytes that they take."""
     op = OPS.get(node.op)
     if op is None or node.op in _NEVER or not op.deterministic or op.kind is PatternKind.CONTROL:
-        return
-    arrays: list[object | None] = []
+        return 0
+    arrays: list[np.ndarray | None] = []
     for i in node.inputs:
         if not i:
             arrays.append(None)
@@ -116,20 +131,22 @@ def _evaluate(ed: GraphEditor, node: Node, known: dict[str, np.ndarray], ctx: Pa
         if array is None:
             array = ed.array(i)
         if array is None:
-            return
+            return 0
         arrays.append(array)
-    if not _is_small_tensor(ed, node):
-        ctx.log.refuse("fold_constants", node.name, "a result is not a tensor, or larger than the limit for transients")
-        return
+    nbytes, refusal = _result_bytes(ed, node, sum(a.size for a in arrays if a is not None))
+    if refusal or nbytes > budget:
+        reason = refusal or f"the result has {nbytes} bytes, more than the {budget} left for transients"
+        ctx.log.refuse("fold_constants", node.name, reason)
+        return 0
     if (found := first_outside(node.op, node.domain, dict(node.attrs), arrays)) is not None:
         ctx.log.refuse("fold_constants", node.name, f"{found[0].what} out of range: {found[1]}")
-        return
+        return 0
     try:
         with np.errstate(all="ignore"):
             results = _run(node, arrays)
     except _FAILURES as e:
         ctx.log.refuse("fold_constants", node.name, f"evaluation failed: {type(e).__name__}: {e}")
-        return
+        return 0
     for o, r in zip(node.outputs, results, strict=False):
         if o and isinstance(r, np.ndarray | np.generic):
             want = ed.value(o).dtype.numpy
@@ -137,9 +154,10 @@ def _evaluate(ed: GraphEditor, node: Node, known: dict[str, np.ndarray], ctx: Pa
             if array.dtype != want and want != np.dtype(object):
                 array = array.astype(want)
             known[o] = array
+    return nbytes
 
 
-def _run(node: Node, arrays: list[object | None]) -> list[object]:
+def _run(node: Node, arrays: list[np.ndarray | None]) -> list[object]:
     x = arrays[0] if arrays else None
     if node.op == "Transpose" and isinstance(x, np.ndarray):
         return [np.transpose(x, ints_attr(node, "perm"))]
@@ -151,22 +169,22 @@ def _run(node: Node, arrays: list[object | None]) -> list[object]:
     return evaluate(node.op, node.domain, dict(node.attrs), arrays, len(node.outputs))
 
 
-def _is_small_tensor(ed: GraphEditor, node: Node) -> bool:
-    total = 0
+def _result_bytes(ed: GraphEditor, node: Node, operands: int) -> tuple[int, str]:
+    """The memory of a node's results, 0 for views of its operands, and why it is not evaluated ("" if it is)."""
+    nbytes, elements = 0, operands
     for o in node.outputs:
         if not o:
             continue
         v = ed.value(o)
         if not isinstance(v.type, TensorType):
-            return False
+            return 0, "a result is not a tensor"
         shape = fixed_shape(v.type.shape)
-        if shape is None:
-            continue
-        size = v.dtype.itemsize
-        for d in shape:
-            size *= d
-        total += 0 if node.op in _VIEWS or node.op == "Transpose" else size
-    return total <= TRANSIENT_BYTES
+        if shape is not None:
+            elements += math.prod(shape)
+            nbytes += math.prod(shape) * v.dtype.itemsize
+    if elements > SLOW.get(node.op, elements):
+        return 0, f"{elements} operands and results are more than the {SLOW[node.op]} that {node.op} is evaluated for"
+    return (0 if node.op in _VIEWS or node.op == "Transpose" else nbytes), ""
 
 
 def _is_read_outside(ed: GraphEditor, name: str, known: dict[str, np.ndarray]) -> bool:

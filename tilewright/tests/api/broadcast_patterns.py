@@ -114,6 +114,13 @@ PATTERNS: dict[str, Pattern] = {
     "quantize": Pattern("(float[a,b] x, float[c] y) => (float[] z) { s = Abs(y) q = QuantizeLinear <axis=1> (x, s) "
                         "z = DequantizeLinear <axis=1> (q, s) }", {"a": 3, "b": 9, "c": 9},
                         lambda s: s["c"] in (1, s["b"]), tolerance=0.1),
+    "integer_product": Pattern(
+        "(uint8[n,a,4] x, int8[n,4,b] y, uint8[m,c,1] p, int8[d] q) => (int32[] z) { z = MatMulInteger(x, y, p, q) }",
+        {"n": 2, "m": 2, "a": 3, "b": 5, "c": 3, "d": 5},
+        lambda s: s["m"] in (1, s["n"]) and s["c"] in (1, s["a"]) and s["d"] in (1, s["b"])),
+    "integer_convolution": Pattern(
+        "(uint8[a,2,6,6] x, uint8[3,2,3,3] y, uint8 p, uint8[d] q) => (int32[] z) { z = ConvInteger(x, y, p, q) }",
+        {"a": 2, "d": 3}),
     "scaled_image": Pattern(
         "(float[a,2,h,w] x, float[b,c,1,1] y) => (float[] z) <float[3,2,1,1] k = {1, 2, 3, 4, 5, 6}> "
         "{ s = Mul(x, y) z = Conv(s, k) }", {"a": 2, "b": 2, "c": 2, "h": 5, "w": 6}),
@@ -152,6 +159,10 @@ PATTERNS: dict[str, Pattern] = {
         "(float[a] x, float[t,b] y, float[e] q) => (float[] z, float[] w) { z, w = Scan (x, y) <num_scan_inputs=1, "
         "body = body (float[] s, float[] r) => (float[] o, float[] u) { o = Add(s, r) u = Mul(r, q) }> }",
         {"a": 5, "b": 5, "e": 5, "t": 3}),
+    "branch_on_a_sum": Pattern(
+        "(float[a] x, float[b] y, float[e] q, bool k) => (float[] z) { h = Add(x, y) z = If (k) <then_branch = t () => "
+        "(float[] p) { p = Add(h, q) }, else_branch = e () => (float[] r) { r = Mul(h, h) }> }",
+        {"a": 5, "b": 5, "e": 5}),
     "branch_in_a_loop": Pattern(
         "(float[a] x, float[b] y, bool k, int64 n) => (float[] z) { z = Loop (n, , x) <body = body "
         "(int64 i, bool c, float[] s) => (bool d, float[] t) { d = Identity(c) t = If (k) <then_branch = f () => "

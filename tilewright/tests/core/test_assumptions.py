@@ -24,6 +24,12 @@ def test_verdicts(ones: Ones, verdicts: tuple[Sizes, ...]) -> None:
     assert tuple(a.met_by({"n": n, "m": m}) for n, m in pairs) == verdicts
 
 
+def test_a_division_by_a_size_of_zero_fits_nothing() -> None:
+    a = Assumption(var("n") // var("m"), var("n"), "view")
+    assert a.met_by({"n": 4, "m": 0}) is UNFIT
+    assert "got (n//m) = None and n = 4" in a.refusal({"n": 4, "m": 0})
+
+
 def test_refusal() -> None:
     a = Assumption(var("n") + 1, var("m"), "add")
     message = "node 'add': expected dimensions that agree, got n + 1 = 3 and m = 4 (m=4, n=2)"

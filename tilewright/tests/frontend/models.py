@@ -128,4 +128,45 @@ def resize() -> onnx.ModelProto:
     return model_of(nodes, {"x": [1, 2, 4, 4]}, ["y"], 9, constants=constants)
 
 
-MODELS = {"convnet": convnet, "shapes": shapes, "control": control, "functions": functions, "resize": resize}
+def quantized() -> onnx.ModelProto:
+    """onnxruntime's quantized operators: convolution, pools, products, packed weights, LSTM, attention."""
+    rng = np.random.default_rng(3)
+    ms = {"domain": "com.microsoft"}
+
+    def integers(*shape: int, dtype: type = np.uint8) -> np.ndarray:
+        return rng.integers(0, 100, shape).astype(dtype)
+
+    constants = {
+        "s": np.array(0.1, np.float32), "z": np.array(7, np.uint8), "i": np.array(0, np.int8), "zeros": integers(1) * 0,
+        "w": integers(4, 3, 3, 3, dtype=np.int8), "fc": integers(8, 16, dtype=np.int8), "bits": integers(6, 1, 8),
+        "steps": np.full((6, 1), 0.1, np.float32), "index": np.array([[1, 0]]),
+        "table": integers(5, 16), "rows": np.ones((5, 1), np.float32), "lw": integers(1, 16, 8),
+        "lr": integers(1, 2, 8), "one": np.array(1, np.float32), "rate": np.full(1, 1e-4, np.float32),
+        "qkv": integers(16, 12, dtype=np.int8), "bias": np.zeros(12, np.float32),
+    }  # fmt: skip
+    sz = ["s", "z"]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", *sz], ["q"], "in", **ms),
+        helper.make_node("QLinearConv", ["q", *sz, "w", "s", "i", *sz], ["c"], "conv", pads=[1] * 4, **ms),
+        helper.make_node("QLinearAveragePool", ["c", *sz, *sz], ["a"], "pool", kernel_shape=[3, 3], pads=[1] * 4, **ms),
+        helper.make_node("QLinearLeakyRelu", ["c", *sz, "one", "z"], ["l"], "leaky", **ms),
+        helper.make_node("QLinearAdd", ["a", *sz, "l", "one", "z", *sz], ["p"], "add", **ms),
+        helper.make_node("QLinearConcat", [*sz, "p", *sz, "c", "one", "z"], ["k"], "concat", axis=1, **ms),
+        helper.make_node("QLinearGlobalAveragePool", ["k", *sz, *sz], ["g"], "mean", **ms),
+        helper.make_node("Flatten", ["g"], ["f"]),
+        helper.make_node("QGemm", ["f", *sz, "fc", "s", "i", "", *sz], ["m"], "gemm", **ms),
+        helper.make_node("QLinearSoftmax", ["m", *sz, "s", "z"], ["t"], "softmax", opset=13, **ms),
+        helper.make_node("DequantizeLinear", ["t", *sz], ["d"], "out", **ms),
+        helper.make_node("MatMulNBits", ["d", "bits", "steps"], ["n"], "bits", K=16, N=6, block_size=16, **ms),
+        helper.make_node("GatherBlockQuantized", ["table", "index", "rows"], ["e"], "row", bits=8, block_size=16, **ms),
+        helper.make_node("DynamicQuantizeLSTM", ["e", "lw", "lr", "", "", "", "", "", "rate", "zeros", "rate", "zeros"],
+                         ["h"], "lstm", hidden_size=2, **ms),
+        helper.make_node("DynamicQuantizeLinear", ["e"], ["eq", "es", "ez"]),
+        helper.make_node("QAttention", ["eq", "qkv", "bias", "es", "s", "", "ez"], ["y"], "heads", num_heads=2, **ms),
+    ]  # fmt: skip
+    return model_of(nodes, {"x": ["n", 3, 4, 5]}, ["n", "h", "y"], 18, constants=constants,
+                    domains={"com.microsoft": 1})  # fmt: skip
+
+
+MODELS = {"convnet": convnet, "shapes": shapes, "control": control, "functions": functions, "resize": resize,
+          "quantized": quantized}  # fmt: skip

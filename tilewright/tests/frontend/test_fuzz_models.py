@@ -7,8 +7,9 @@ import pytest
 
 from tilewright.core.errors import ModelError
 from tilewright.frontend import from_onnx
-from tilewright.tests.frontend.fuzz_models import check, mutated
+from tilewright.tests.frontend.fuzz_models import check
 from tilewright.tests.frontend.models import MODELS
+from tilewright.tests.frontend.mutations import mutated
 
 
 @pytest.mark.parametrize("block", range(8))
@@ -18,7 +19,7 @@ def test_mutated_models_are_accepted_or_refused(block: int) -> None:
 
 
 def test_a_case_is_the_same_every_time() -> None:
-    assert mutated(3, 17) == mutated(3, 17)
+    assert mutated(MODELS, 3, 17) == mutated(MODELS, 3, 17)
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
