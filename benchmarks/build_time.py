@@ -19,7 +19,7 @@ from pathlib import Path
 
 _SIZES = {
     "chain": 1000, "random_dag": 1000, "convolutions": 200, "outputs": 20000, "concat": 20000, "split": 20000,
-    "maximum": 20000, "nested_ifs": 30, "nested_loops": 15, "shape_arithmetic": 6, "windowed_attention": 25,
+    "maximum": 20000, "nested_ifs": 30, "nested_loops": 15, "shape_arithmetic": 200, "windowed_attention": 25,
 }  # fmt: skip
 
 

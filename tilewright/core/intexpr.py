@@ -71,11 +71,13 @@ class Var(Atom):
 class Operation(Atom):
     """Base of the atoms that have argument expressions."""
 
-    __slots__ = ("_free", "_hash", "_text", "args")
+    __slots__ = ("_free", "_hash", "_text", "args", "size")
     symbol = ""
+    size: int
 
     def __init__(self, args: tuple[IntExpr, ...]) -> None:
         self.args = args
+        self.size = 1 + sum(a.size for a in args)
         self._hash = hash((self.symbol, args))
         self._free: frozenset[str] | None = None
         self._text: str | None = None

@@ -26,6 +26,11 @@ class Factor:
         """True if the values of the variables in it decide the value."""
         return False
 
+    @property
+    def size(self) -> int:
+        """How many variables and operations it is made of, each use counted."""
+        return 1
+
     def factor_text(self) -> str:
         """The text inside a product."""
         return str(self)
@@ -70,6 +75,11 @@ class Sum(Generic[F]):
         if self._plain is None:
             self._plain = all(a.is_plain for a in self.atoms())
         return self._plain
+
+    @property
+    def size(self) -> int:
+        """How many variables and operations it is made of, each use counted."""
+        return sum(a.size for a in self.atoms())
 
     def atoms(self) -> Iterator[F]:
         for mono, _ in self.terms:

@@ -28,6 +28,8 @@ from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, Shape, Tens
 from tilewright.graph_ir.kinds import PatternKind
 
 MAX_DATA = 64
+MAX_FORMULA = 128
+"""Variables and operations of an element that is followed; what follows one that is longer finds it when it runs."""
 Data: TypeAlias = tuple[IntExpr, ...]
 
 
@@ -44,13 +46,17 @@ class Inferred:
 
 
 def tensor(dtype: DType, shape: Sequence[IntExpr | int] | None, data: Sequence[IntExpr] | None = None) -> Inferred:
-    """A tensor output. ``data`` is dropped when its length does not match the shape or is too long."""
+    """A tensor output. ``data`` is dropped where it does not match the shape, or is too long, or an element is."""
     if shape is None:
         return Inferred(TensorType(dtype, None))
     dims = tuple(const(d) if isinstance(d, int) else d for d in shape)
-    if data is not None and (product(dims).value() != len(data) or len(data) > MAX_DATA):
+    if data is not None and (product(dims).value() != len(data) or not _is_followed(data)):
         data = None
     return Inferred(TensorType(dtype, dims), None if data is None else tuple(data))
+
+
+def _is_followed(data: Sequence[IntExpr]) -> bool:
+    return len(data) <= MAX_DATA and all(d.size <= MAX_FORMULA for d in data)
 
 
 InferRule: TypeAlias = "Callable[[InferContext], tuple[Inferred, ...]]"

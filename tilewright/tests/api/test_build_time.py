@@ -14,11 +14,12 @@ import pytest
 import tilewright
 from tilewright.compile import Stage
 from tilewright.core.plan import HostStep, Plan
-from tilewright.tests.api.large_models import MODELS, concat, maximum, split, windowed_attention
+from tilewright.graph_ir.ops.base import MAX_FORMULA
+from tilewright.tests.api.large_models import MODELS, concat, maximum, shape_arithmetic, split, windowed_attention
 
 SIZES = {
     "chain": 100, "random_dag": 60, "convolutions": 20, "outputs": 100, "concat": 200, "split": 200, "maximum": 200,
-    "nested_loops": 4, "windowed_attention": 3,
+    "nested_loops": 4, "shape_arithmetic": 20, "windowed_attention": 3,
 }  # fmt: skip
 GROWTH = 2.6
 
@@ -72,6 +73,20 @@ def test_an_image_padded_rolled_and_cropped_has_its_own_size_again() -> None:
 def test_blocks_of_one_kind_share_their_kernels() -> None:
     few, many = (len(tilewright.compile(windowed_attention(n), stop_after="lower").funcs) for n in (2, 6))
     assert few == many
+
+
+@pytest.mark.parametrize("levels", [2, 6, 40])
+def test_sizes_that_are_long_formulas_are_found_at_the_call(levels: int) -> None:
+    model = tilewright.compile(shape_arithmetic(levels))
+    for size in (1, 7, 90):
+        wanted = size
+        for k in range(levels):
+            wanted = min(max((wanted + 1) // (2 + k % 2), 3) * 2, wanted)
+        (y,) = model.run({"x": np.zeros((size, 2), np.float32)}).values()
+        assert y.shape == (wanted, 2)
+        np.testing.assert_array_equal(y, np.full((wanted, 2), 0.5, np.float32))
+    graph = tilewright.compile(shape_arithmetic(levels), stop_after="passes")
+    assert all(d.size <= MAX_FORMULA for v in graph.values.values() for d in v.data or ())
 
 
 def host_steps(plan: Plan) -> Iterator[str]:
