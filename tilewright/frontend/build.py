@@ -54,7 +54,8 @@ class Call:
         return v if isinstance(v, int) else self.error(f"an integer attribute {key}", v)
 
     def float_attr(self, key: str, default: float) -> float:
-        v = self.attrs.get(key, default)
+        """A float attribute; like one of a file, the standard's default is a float32."""
+        v = self.attrs.get(key, float(np.float32(default)))
         return float(v) if isinstance(v, int | float) else self.error(f"a number as attribute {key}", v)
 
     def str_attr(self, key: str, default: str) -> str:

@@ -1,8 +1,8 @@
 """Reductions over axes, ArgMax and ArgMin, and the running CumSum and CumProd.
 
-Narrow floats are reduced in float32. A mean is a sum times 1/n. ArgMax takes two stages: the extreme value, then the
-least (or greatest) position that holds it. Axes that only the run knows: each dimension of size d has a result of size
-n (1 or d, known at run time) and d / n steps, and result i at step k reads element i + k.
+Narrow floats are reduced in float32. A mean is a sum times 1/n. ArgMax takes two stages: the extreme value (a NaN is
+one), then the least (or greatest) position that holds it. Axes that only the run knows: each dimension of size d has a
+result of size n (1 or d, known at run time) and d / n steps, and result i at step k reads element i + k.
 """
 
 from __future__ import annotations
@@ -242,7 +242,10 @@ def _arg(largest: bool) -> Rule:
 
         def position(i: Sequence[IntExpr]) -> Val:
             v, b = widen(x[tuple(i)]), best[at_reduced(i, (axis,))]
-            return select(v < b if largest else v > b, constant(nowhere, dtypes.int64), index_value(i[axis]))
+            none = constant(nowhere, dtypes.int64)
+            if v.dtype.is_float:
+                none = select(op("is_nan", v), index_value(i[axis]), none)
+            return select(v >= b if largest else v <= b, index_value(i[axis]), none)
 
         def reducer(v: Val, *axes: object) -> Reduction:
             return reduce_over("max" if last else "min", v, axes, nowhere)  # type: ignore[arg-type]

@@ -123,7 +123,8 @@ class Match:
     def const(self, array: np.ndarray | float | list[int], like: str | None = None) -> str:
         """A new constant, of the element type of the value bound to ``like`` if given, else int64 for lists."""
         if like is not None:
-            array = np.asarray(array).astype(self.dtype(like).numpy)
+            with np.errstate(over="ignore"):
+                array = np.asarray(array).astype(self.dtype(like).numpy)
         elif isinstance(array, list):
             array = np.asarray(array, dtype=np.int64)
         return self.editor.add_constant(np.asarray(array), f"{self.output}.const")

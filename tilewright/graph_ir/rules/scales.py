@@ -10,13 +10,14 @@ from tilewright.graph_ir.passes.base import Exactness
 from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, P, Rule, fixed_shape, int_attr
 
 _CONVS = ("Conv", "ConvTranspose")
+_EPSILON = float(np.float32(1e-5))
 _PIXELS_A_CHANNEL = 16
 """An element of a weight that is scaled and packed when the model runs costs as much as so many of the input."""
 
 
 def _batchnorm_terms(m: Match) -> tuple[np.ndarray, np.ndarray]:
     """``(k, b)`` with ``BatchNormalization(x) == x * k + b`` per channel, in float64."""
-    eps = m.root.attr("epsilon", 1e-5)
+    eps = m.root.attr("epsilon", _EPSILON)
     scale, shift, mean, var = (m.array(k).astype(np.float64) for k in ("scale", "shift", "mean", "var"))
     k = scale / np.sqrt(var + float(eps))  # type: ignore[arg-type]
     return k, shift - mean * k

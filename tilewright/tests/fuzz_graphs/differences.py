@@ -33,6 +33,10 @@ class Case:
                 return helper.get_attribute_value(a)
         return default
 
+    def ints(self, key: str) -> list[int]:
+        value = self.attr(key, [])
+        return [int(v) for v in value] if isinstance(value, list) else []
+
     def input(self, k: int) -> np.ndarray | None:
         if k >= len(self.node.input) or not self.node.input[k]:
             return None
@@ -93,6 +97,11 @@ def _is_same_padded(c: Case) -> bool:
     return c.attr("auto_pad", b"") in (b"SAME_UPPER", b"SAME_LOWER") and "shape" in c.wrong
 
 
+def _is_dilated_beyond_images(c: Case) -> bool:
+    dilations = c.ints("dilations")
+    return len(dilations) != 2 and any(d > 1 for d in dilations)
+
+
 def _is_close(c: Case) -> bool:
     return c.largest_error() < 2e-5
 
@@ -126,6 +135,12 @@ RULES: tuple[Difference, ...] = (
     Difference("unpooled_into_a_shape", ("MaxUnpool",), lambda c: len(c.node.input) > 2,
                "indices are places in the input of the pool, from which the standard cuts or pads; onnxruntime takes "
                "them as places of the given shape"),
+    Difference("dilated_col2im", ("Col2Im",), _is_dilated_beyond_images,
+               "the window's elements lie a dilation apart, as in the reference; onnxruntime's code for other than two "
+               "dimensions takes the dilations for 1"),
+    Difference("ratio_of_negative_axes", ("Resize",),
+               lambda c: "shape" in c.wrong and any(a < 0 for a in c.ints("axes")),
+               "negative axes mean the same as positive ones; onnxruntime keeps the ratio of the positive ones only"),
     Difference("empty_means", ("ReduceMean", "MeanVarianceNormalization"), Case.is_empty,
                "the mean of nothing is NaN (numpy, the reference); onnxruntime gives zero"),
     Difference("quantized_nan", ("QuantizeLinear", "DynamicQuantizeLinear", "Cast"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import ml_dtypes
 import numpy as np
 
 from tilewright.core import dtypes
@@ -30,29 +31,34 @@ _ACCUMULATING = frozenset(
 
 
 def interpret_perturbed(
-    graph: Graph, feed: Mapping[str, object], samples: int, seed: int = 0
+    graph: Graph, feed: Mapping[str, object], samples: int, seed: int = 0, huge: bool = False
 ) -> list[dict[str, object]]:
     """Values of the outputs: exactly as the reference has them, then ``samples`` times perturbed.
 
-    A sample that the reference refuses (an index that a perturbed value made illegal) is left out.
+    A sample that the reference refuses (an index that a perturbed value made illegal) is left out. ``huge``: one sample
+    more, of an arithmetic that overflows sooner: what becomes infinite there may do so in another order of operations.
     """
     exact = _run(graph, feed, None)
     out = [exact]
     rng = np.random.default_rng(seed)
-    for _ in range(samples):
+    for k in range(samples + huge):
         try:
-            out.append(_run(graph, feed, rng))
+            out.append(_run(graph, feed, rng, overflows=k == samples))
         except TilewrightError:
             continue
     return out
 
 
-def _run(graph: Graph, feed: Mapping[str, object], rng: np.random.Generator | None) -> dict[str, object]:
+def _run(
+    graph: Graph, feed: Mapping[str, object], rng: np.random.Generator | None, overflows: bool = False
+) -> dict[str, object]:
     scope: dict[str, object] = {n: c.array for n, c in graph.constants.items()}
     scope.update(feed)
     for node in graph.nodes:
         seen: Mapping[str, object] = scope
-        if rng is not None and node.op in _ACCUMULATING:
+        if overflows:
+            seen = {**scope, **{i: _overflown(scope[i]) for i in node.inputs if i}}
+        elif rng is not None and node.op in _ACCUMULATING:
             seen = {**scope, **{i: _perturbed(scope[i], rng) for i in node.inputs if i}}
         outputs = evaluate_node(node, seen)
         if rng is not None and node.op in _TRANSFORMED:
@@ -91,12 +97,20 @@ def _perturbed(x: object, rng: np.random.Generator) -> object:
         return (wide * (1 + eps * rng.uniform(-1, 1, x.shape))).astype(x.dtype)
 
 
+def _overflown(x: object) -> object:
+    """Infinite where it is within a factor of 64 of the largest number."""
+    if not isinstance(x, np.ndarray) or unit(x.dtype) == 0.0 or x.dtype.kind == "c":
+        return x
+    top = x.dtype.type(float(ml_dtypes.finfo(x.dtype).max) / 64)
+    return np.where(np.abs(x) > top, np.copysign(x.dtype.type(np.inf), x), x)
+
+
 _TRANSFORMED = frozenset(("Conv", "DFT", "STFT"))
 """Transforms add and subtract whole tiles or signals: an error of a share of the result's root mean square."""
 
 
-_LESS_ONE = frozenset(("Selu", "Elu", "Celu"))
-"""exp(x) - 1: an error of a unit of 1 near zero."""
+_LESS_ONE = frozenset(("Selu", "Elu", "Celu", "LogSoftmax", "ReduceLogSumExp", "ReduceLogSum"))
+"""exp(x) - 1 near zero and the logarithm of a sum near 1: an error of a unit of 1."""
 
 
 def _blurred(x: object, rng: np.random.Generator, size: float | None = None) -> object:
