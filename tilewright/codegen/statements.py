@@ -218,6 +218,8 @@ class StatementEmitter:
         ctx = self.ctx
         code = ctx.code
         count = self._bound(s, extent)
+        if count <= 0:
+            return
         if count == 1 and isinstance(extent, int):
             self._with_value(s, 0)
             return

@@ -27,6 +27,8 @@ ELEMENT_TYPE_ATTRS = frozenset(
 MAX_NODES = 200_000
 
 _SUBGRAPH_OUTPUTS = {"If": ("then_branch", 0), "Loop": ("body", 1), "Scan": ("body", 0)}
+_COUNTED_OUTPUTS = frozenset((*_SUBGRAPH_OUTPUTS, "Split"))
+"""Operators whose number of outputs means something, also where nobody wants the last ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +220,12 @@ class GraphBuilder:
         return out
 
     def emit_to(self, op: str, inputs: Sequence[str], outputs: Sequence[str], attrs: Mapping[str, Attribute]) -> None:
-        """Add a node of the newest version that defines ``outputs``; trailing absent inputs are dropped."""
+        """Add a node of the newest version that defines ``outputs``. Trailing absent ones are dropped, and inputs."""
         ins = list(inputs)
         while ins and not ins[-1]:
             ins.pop()
         outs = list(outputs)
-        while op not in _SUBGRAPH_OUTPUTS and len(outs) > 1 and not outs[-1]:
+        while op not in _COUNTED_OUTPUTS and len(outs) > 1 and not outs[-1]:
             outs.pop()
         call = Call(op, "", NEWEST_OPSET, self._hint or op, tuple(ins), tuple(outs), attrs)
         self.state.nodes += 1

@@ -1,8 +1,8 @@
 """Which operators may run on the host when native code cannot take them, and the reason that listings show.
 
 The host is for what has no arithmetic weight: strings, sequences, sizes that depend on data, data movement steered by
-values known only at run time. Everything else is native or refused; but where not even a rank is known, no kernel can
-be written, and the host stands in.
+values known only at run time. Everything else is native or refused; but where not even a rank is known, or only running
+the operator tells the sizes of its result, no kernel can be written, and the host stands in.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ ARITHMETIC = frozenset(
     )
 )  # fmt: skip
 
+SIZED_BY_DATA = "the size of the result depends on data"
 
 _WIDE = 128
 _VARIADIC = frozenset({"Concat", "Split", "Sum", "Mean", "Max", "Min"})
@@ -55,12 +56,13 @@ class HostPolicy:
         return self._native[node.name]
 
     def _decide(self, node: Node) -> bool:
-        refusal = self._new_sizes(node) or _width(node)
+        sizes = self._new_sizes(node)
+        refusal = sizes or _width(node)
         if refusal is None and node_kind(node) is not PatternKind.VIEW:  # a view needs no code
             refusal = native_refusal(self._graph, node, self._target)
         if refusal is None:
             return True
-        if node.op in ARITHMETIC and not self._has_unknown_rank(node):
+        if node.op in ARITHMETIC and sizes is None and not self._has_unknown_rank(node):
             raise UnsupportedError(refusal)
         self._reasons[node.name] = refusal.partition(": ")[2] or refusal
         return False
@@ -75,7 +77,7 @@ class HostPolicy:
         new = new_symbols(node, values)
         if not new or is_sized_by_operands(node, values):
             return None
-        return f"node {node.name!r}: the size of the result depends on data ({', '.join(sorted(new))})"
+        return f"node {node.name!r}: {SIZED_BY_DATA} ({', '.join(sorted(new))})"
 
     def reason(self, node: Node) -> str:
         """Why the node runs on the host."""

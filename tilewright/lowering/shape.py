@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from tilewright.core.intbounds import interval
 from tilewright.core.intexpr import IntExpr, as_expr, ceildiv, const, product, var
 from tilewright.core.intextrema import maximum, minimum
+from tilewright.graph_ir.ops.movement import LONGEST_STEP
 from tilewright.lowering.context import LowerContext, Rule
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import choose, normal_axis, reshape_indices
@@ -54,11 +55,14 @@ def lower_slice(c: LowerContext) -> tuple[Tensor, ...]:
     x, out = c.input(0), c.output()
     where = c.where
     start_elements = c.elements(1)
-    count = len(start_elements) if start_elements is not None else int(c.input(1).shape[0])
+    count = len(start_elements) if start_elements is not None else c.input(1).shape[0].value()
+    if count is None:
+        raise c.unsupported("the number of starts (input 1) must be known at build time")
     starts = operand_elements(c, 1, count)
     axes = c.constant_ints(3, "axes")
     axes = list(range(count)) if axes is None else [normal_axis(a, x.ndim, where) for a in axes]
     steps = operand_elements(c, 4, count) if c.has_input(4) else tuple(const(1) for _ in axes)
+    steps = tuple(const(max(min(s.const, LONGEST_STEP), -LONGEST_STEP)) if s.is_const else s for s in steps)
     places = c.attr(BEGIN)
 
     def body(*index: IntExpr) -> Val:

@@ -26,6 +26,7 @@ from tilewright.reference import (
     resize,
     selection,
     sequences,
+    slicing,
     windows,
 )
 from tilewright.reference.onnx_ops import evaluate_onnx
@@ -44,6 +45,7 @@ OWN: Mapping[str, Definition] = {
     **resize.DEFINITIONS,
     **selection.DEFINITIONS,
     **sequences.DEFINITIONS,
+    **slicing.DEFINITIONS,
     **recurrent.DEFINITIONS,
     **reduction.DEFINITIONS,
 }

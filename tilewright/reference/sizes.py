@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.reference.resize import scaled_size
+from tilewright.reference.slicing import slice_ranges
 
 Attrs = Mapping[str, Any]
 Shape = tuple[int, ...]
@@ -91,19 +92,10 @@ def _range(_: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:
 
 
 def _slice(_: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:
-    out = list(inputs[0].shape)
-    starts, ends = _ints(inputs[1]), _ints(inputs[2])
-    axes, steps = _optional_ints(inputs, 3), _optional_ints(inputs, 4)
-    firsts, rests = [0] * len(out), [0] * len(out)
-    for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        a = k if axes is None else axes[k]
-        step = 1 if steps is None else steps[k]
-        if step < 0:  # unlike Python's, such a slice begins at the first element if it would begin before
-            start = max(start, -out[a])
-        taken = range(*slice(start, end, step).indices(out[a]))
-        rests[a] = max(out[a] - taken.start - len(taken), 0)
-        out[a], firsts[a] = len(taken), max(taken.start, 0)
-    return tuple(out), tuple(firsts), tuple(rests)
+    shape = inputs[0].shape
+    taken = slice_ranges(shape, inputs)
+    rests = (max(d - t.start - len(t), 0) for d, t in zip(shape, taken, strict=True))
+    return tuple(map(len, taken)), tuple(max(t.start, 0) for t in taken), tuple(rests)
 
 
 def _one_hot(attrs: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:

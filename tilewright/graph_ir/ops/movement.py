@@ -17,6 +17,8 @@ from tilewright.graph_ir.ops.shapes import (
 )
 
 _END = 1 << 31  # starts and ends at or beyond this mean "to the end"
+LONGEST_STEP = 1 << 40
+"""Longer steps of a Slice leave an axis just so; multiples of this one stay below 2**63."""
 
 
 def _transpose(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -51,7 +53,7 @@ def slice_bounds(dim: IntExpr, start: IntExpr, end: IntExpr, step: int) -> tuple
     else:
         first, last = _bound(first, 0, dim - 1), _bound(last, -1, dim - 1)
         span = first - last
-    return first, _nonnegative(ceildiv(span, abs(step)))
+    return first, _nonnegative(ceildiv(span, min(abs(step), LONGEST_STEP)))
 
 
 def _bound(e: IntExpr | None, low: int, high: IntExpr) -> IntExpr:
@@ -70,6 +72,8 @@ def _from_end(e: IntExpr, dim: IntExpr) -> IntExpr | None:
 
 
 def _nonnegative(e: IntExpr) -> IntExpr:
+    if decide_less(ZERO, e) is False:
+        return ZERO
     return maximum(e, 0) if decide_less(e, ZERO) is not False else e
 
 
@@ -77,12 +81,12 @@ def _slice(ctx: InferContext) -> tuple[Inferred, ...]:
     s = ctx.shape(0)
     starts, ends = ctx.data(1), ctx.data(2)
     axes = ctx.ints(3) if ctx.has(3) else None
-    n = ctx.count(1)
     if not ctx.has(3):
+        n = ctx.count(1)
         axes = None if n is None else tuple(range(n))
-    steps = ctx.ints(4) if ctx.has(4) else (1,) * (n or 0)
     if axes is None:
         return (tensor(ctx.dtype(0), [ctx.fresh() for _ in s]),)
+    steps = ctx.ints(4) if ctx.has(4) else (1,) * len(axes)
     out = list(s)
     firsts = []
     for k, a in enumerate(axes):

@@ -93,8 +93,8 @@ def _schedule(s: Schedule, reduction: str, consumer: str, flight: int, target: T
     s.compute_at(reduction, over)
     steps = reduce_loops(s.func, reduction)
     inner = [x.var for x in loops_of(s.func, reduction) if x.var not in (*outer, *steps)]
-    if not inner:
-        raise ScheduleError(f"outer_sums({reduction}): no loop over columns is left")
+    if not steps or not inner:
+        raise ScheduleError(f"outer_sums({reduction}): no loop over {'columns' if steps else 'steps'} is left")
     s.reorder(*steps, *inner)
     init = s.decompose_reduction(reduction, steps[0])
     rows, row = s.split(steps[-1], (None, flight))

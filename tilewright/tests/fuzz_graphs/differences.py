@@ -102,6 +102,13 @@ def _is_dilated_beyond_images(c: Case) -> bool:
     return len(dilations) != 2 and any(d > 1 for d in dilations)
 
 
+def _goes_back_to_the_largest_integer(c: Case) -> bool:
+    ends, steps = c.input(2), c.input(4)
+    if ends is None or steps is None:
+        return False
+    return bool(((steps < 0) & ((ends == 2**31 - 1) | (ends == 2**63 - 1))).any())
+
+
 def _is_close(c: Case) -> bool:
     return c.largest_error() < 2e-5
 
@@ -161,6 +168,9 @@ RULES: tuple[Difference, ...] = (
                "onnxruntime has no epsilon here, the standard's definition adds 1e-9 to the deviation"),
     Difference("double_by_float_tables", ("DFT", "BlackmanWindow", "HammingWindow", "HannWindow", "STFT"), _is_close,
                "onnxruntime takes sines and cosines in float32 for doubles too"),
+    Difference("backward_slice_to_the_largest_integer", ("Slice",), _goes_back_to_the_largest_integer,
+               "the standard clamps such an end to the last element, so that nothing is taken; onnxruntime goes to the "
+               "first element, as if no end were given"),
     Difference("products_of_infinities", _PRODUCTS, Case.has_huge,
                "infinities of both signs in one sum, or an overflow, that another order of summation meets or not"),
 )  # fmt: skip

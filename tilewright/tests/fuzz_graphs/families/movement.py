@@ -150,22 +150,26 @@ def split(d: Draft) -> object:
     return d.emit("Split", [x, *more], {**attrs, **extra}, used)
 
 
+_FAR = (2**31 - 1, -(2**31), 2**62, -(2**62), 2**63 - 1, -(2**63))
+
+
 def slice_(d: Draft) -> object:
     x = anything(d, range(1, 5))
     axes = d.axes(x.rank, 1) if d.opset >= 10 else [a % x.rank for a in d.axes(x.rank, 1)]
     starts, ends, steps = [], [], []
     for a in axes:
         n = max(x.dims[a])
-        step = d.one_of([1, 1, 1, 2, 3, -1, -1, -2, 7]) if d.opset >= 10 else 1
-        low, high = d.integer(-n - 2, n + 2), d.one_of([n, d.integer(-n - 2, n + 2), 2**31 - 1, 2**62])
+        step = d.one_of([1, 1, 1, 2, 3, -1, -1, -2, 7, 2**63 - 1, -(2**63)]) if d.opset >= 10 else 1
+        low, high = d.integer(-n - 2, n + 2), d.one_of([n, d.integer(-n - 2, n + 2), *_FAR])
         if step < 0:
-            low, high = d.one_of([n - 1, -1, 2**31 - 1, low]), d.one_of([-n - 1, -(2**62), 0, d.integer(-n - 2, n)])
+            low = d.one_of([n - 1, -1, low, d.one_of(_FAR)])
+            high = d.one_of([-n - 1, 0, d.integer(-n - 2, n), d.one_of(_FAR)])
         starts.append(low)
         ends.append(high)
         steps.append(step)
     if d.opset < 10:
         return d.emit("Slice", [x], {"starts": starts, "ends": ends, "axes": axes})
-    dtype = np.int64 if d.chance(0.8) or max(map(abs, ends)) > 2**31 - 1 else np.int32
+    dtype = np.int64 if d.chance(0.8) or max(map(abs, starts + ends + steps)) > 2**31 - 1 else np.int32
     lists = [d.ints(v, dtype) for v in (starts, ends)]
     if sorted(axes) == list(range(len(axes))) and axes == sorted(axes) and set(steps) == {1} and d.chance(0.5):
         return d.emit("Slice", [x, *lists])

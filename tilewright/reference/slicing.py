@@ -1,0 +1,40 @@
+"""Slices. Unlike Python's, a backward slice whose start lies before the first element begins at the first element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Attrs = Mapping[str, Any]
+
+
+def slice_ranges(shape: Sequence[int], inputs: Sequence[Any]) -> list[range]:
+    """The positions taken along each axis by a Slice with these operands (of the first one only the shape is read)."""
+    starts, ends, axes, steps = (_ints(inputs[i]) if i < len(inputs) else None for i in range(1, 5))
+    if starts is None or ends is None:
+        raise ValueError("expected starts and ends")
+    out = [range(d) for d in shape]
+    for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        a = k if axes is None else axes[k]
+        step = 1 if steps is None else steps[k]
+        if step < 0:
+            start = max(start, -shape[a])
+        out[a] = range(*slice(start, end, step).indices(shape[a]))
+    return out
+
+
+def _ints(x: Any) -> list[int] | None:
+    return None if x is None else [int(v) for v in np.asarray(x).reshape(-1)]
+
+
+def _slice(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    x = np.asarray(inputs[0])
+    for a, taken in enumerate(slice_ranges(x.shape, inputs)):
+        if taken != range(x.shape[a]):
+            x = np.take(x, np.array(taken, np.int64), a)
+    return [x]
+
+
+DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {"Slice": _slice}
