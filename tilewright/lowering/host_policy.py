@@ -1,8 +1,9 @@
 """Which operators may run on the host when native code cannot take them, and the reason that listings show.
 
 The host is for what has no arithmetic weight: strings, sequences, sizes that depend on data, data movement steered by
-values known only at run time. Everything else is native or refused; but where not even a rank is known, or only running
-the operator tells the sizes of its result, no kernel can be written, and the host stands in.
+values known only at run time, determinants of more than a few rows, regions with a number of samples of their own.
+Everything else is native or refused; but where not even a rank is known, or only running the operator tells the sizes
+of its result, no kernel can be written, and the host stands in.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ARITHMETIC = frozenset(
     (
         "Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv", "CausalConvWithState", "MatMul",
         "Gemm", "MatMulInteger", "QLinearMatMul", "Einsum", "FusedAttention", "LSTM", "GRU", "RNN", "DFT", "STFT",
-        "MelWeightMatrix", "Det", "AveragePool", "MaxPool", "LpPool", "MaxRoiPool", "RoiAlign", "GridSample", "LRN",
+        "AveragePool", "MaxPool", "LpPool", "GridSample", "LRN",
         "LayerNormalization", "BatchNormalization", "InstanceNormalization", "GroupNormalization", "Softmax",
         "LogSoftmax", "SwiGLU", "Resize", "CumSum", "CumProd", "Col2Im", "AffineGrid", "BlackmanWindow",
         "HammingWindow", "HannWindow", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",

@@ -14,7 +14,7 @@ from tilewright.core.intexpr import IntExpr, ceildiv, const
 from tilewright.core.intextrema import maximum, minimum
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names
-from tilewright.lowering.indexing import linear_index
+from tilewright.lowering.indexing import linear_index, split_index
 from tilewright.lowering.normalize import mean_stage
 from tilewright.lowering.padding import halves
 from tilewright.lowering.reduce import mapped, reduction_stage
@@ -132,7 +132,7 @@ def lower_max_pool(c: LowerContext) -> tuple[Tensor, ...]:
 
 
 def _positions(c: LowerContext, x: Tensor, w: Windows, best: Tensor, shape: Sequence[IntExpr]) -> Tensor:
-    """The least flat position that holds the maximum; ``storage_order`` 1 counts the last two dims column-first."""
+    """The place of the maximum (of a NaN), the first in row-major order; ``storage_order`` 1 counts column-first."""
     if w.spatial and w.spatial[0] != 2:
         raise c.unsupported("output 1 (Indices) exists only in NCHW layout")
     steps = _steps(c, w)
@@ -141,12 +141,22 @@ def _positions(c: LowerContext, x: Tensor, w: Windows, best: Tensor, shape: Sequ
 
     def body(*i: IntExpr) -> Reduction:
         place, inside = w.read(x, shape, i, steps)
-        order = [0, 1, *reversed(w.spatial)] if column_major else list(range(x.ndim))
-        flat = linear_index([place[d] for d in order], [x.shape[d] for d in order])
-        at = select(widen(x[place]) < best[i], nowhere, index_value(flat))
+        v = widen(x[place])
+        here = v.equal(best[i]) | op("is_nan", v) if v.dtype.is_float else v.equal(best[i])
+        at = select(here, index_value(linear_index(place, x.shape)), nowhere)
         return min_over(at if inside is None else select(inside, at, nowhere), *steps)
 
-    return compute(c.name("positions"), shape, body, axis_names=axis_names(x.ndim))
+    first = compute(c.name("positions"), shape, body, axis_names=axis_names(x.ndim))
+    if not column_major:
+        return first
+    c.stage(first)
+    order = [0, 1, *reversed(w.spatial)]
+
+    def turned(*i: IntExpr) -> Val:
+        place = split_index(first[i].as_index(), x.shape, {})
+        return index_value(linear_index([place[d] for d in order], [x.shape[d] for d in order]))
+
+    return compute(c.name("column_major"), shape, turned, axis_names=axis_names(x.ndim))
 
 
 def _window_sum(c: LowerContext, w: Windows, hint: str, term: Callable[[Val], Val]) -> Tensor:

@@ -166,7 +166,7 @@ def lower_affine_grid(c: LowerContext) -> tuple[Tensor, ...]:
     def axis_value(i: IntExpr, extent: IntExpr) -> Val:
         x, n = index_value(i).cast(real), index_value(extent).cast(real)
         if corners:
-            return select(n <= 1.0, 0.0 * x, x * 2.0 / op("max", n - 1.0, 1.0) - 1.0)
+            return x * 2.0 / op("max", n - 1.0, 1.0) - 1.0
         return (x * 2.0 + 1.0) / n - 1.0
 
     def body(*i: IntExpr) -> Val:

@@ -41,6 +41,11 @@ def _mish(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [np.asarray(x * np.tanh(np.logaddexp(x, np.zeros((), x.dtype))))]
 
 
+def _softsign(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    x = inputs[0]
+    return [np.asarray(x / (1 + np.abs(x)))]
+
+
 def _identity(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [inputs[0]]
 
@@ -56,5 +61,6 @@ DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] =
     "Identity": _identity,
     "Softplus": _softplus,
     "Mish": _mish,
+    "Softsign": _softsign,
     "Mean": _mean,
 }

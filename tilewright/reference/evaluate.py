@@ -19,10 +19,12 @@ from tilewright.reference import (
     broadcasting,
     deform_conv,
     elementwise,
+    grid_sample,
     matrix,
     quantize,
     recurrent,
     reduction,
+    regions,
     resize,
     selection,
     sequences,
@@ -38,6 +40,7 @@ Definition = Callable[[Attrs, Sequence[object], int], list[object]]
 OWN: Mapping[str, Definition] = {
     **windows.DEFINITIONS,
     **deform_conv.DEFINITIONS,
+    **grid_sample.DEFINITIONS,
     **matrix.DEFINITIONS,
     **quantize.DEFINITIONS,
     **elementwise.DEFINITIONS,
@@ -48,6 +51,7 @@ OWN: Mapping[str, Definition] = {
     **slicing.DEFINITIONS,
     **recurrent.DEFINITIONS,
     **reduction.DEFINITIONS,
+    **regions.DEFINITIONS,
 }
 
 CHANNELS_LAST = frozenset(

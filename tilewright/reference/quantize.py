@@ -13,16 +13,16 @@ Attrs = Mapping[str, Any]
 
 
 def saturate(v: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Rounded numbers as integers of a type, kept inside its range."""
+    """Rounded numbers as integers of a type, kept inside its range; NaN as 0."""
     info = np.iinfo(dtype)
-    inside: np.ndarray = np.clip(v, info.min, info.max)
+    inside: np.ndarray = np.nan_to_num(np.clip(v, info.min, info.max))
     return inside.astype(dtype)
 
 
 def _dynamic_quantize_linear(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     """Where all elements are 0, any scale would do; as in onnxruntime, it is 1."""
     x = inputs[0]
-    low, high = np.float32(min(0, x.min(initial=0))), np.float32(max(0, x.max(initial=0)))
+    low, high = np.float32(x.min(initial=0)), np.float32(x.max(initial=0))
     scale = np.float32(1) if low == high else (high - low) / np.float32(255)
     zero = saturate(np.rint(-low / scale), np.dtype(np.uint8))
     return [saturate(np.rint(x / scale) + zero.astype(np.float32), zero.dtype), np.asarray(scale), np.asarray(zero)]
@@ -51,12 +51,17 @@ _BEYOND = 2.0**24
 
 
 def _quantize_linear(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]:
-    """onnx.reference, with numbers that stay finite when they are divided by the scale: it wraps infinities."""
+    """onnx.reference, with numbers that stay finite when they are divided by the scale: it wraps infinities. An integer
+    for a NaN is 0, which the standard leaves open.
+    """
     x, scale = inputs[:2]
     if x.dtype.kind == "f" and x.size and scale.size:
         far = min(_BEYOND * float(np.abs(scale.astype(np.float64)).max()), float(np.finfo(x.dtype).max))
         x = np.clip(x, -far, far).astype(x.dtype)
-    return evaluate_onnx("QuantizeLinear", attrs, [x, *inputs[1:]], n_outputs)
+    out = evaluate_onnx("QuantizeLinear", attrs, [x, *inputs[1:]], n_outputs)
+    if x.dtype.kind != "f" or not isinstance(out[0], np.ndarray) or out[0].dtype.kind not in "iu":
+        return out
+    return [np.where(np.isnan(x), out[0].dtype.type(0), out[0])]
 
 
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {

@@ -10,6 +10,15 @@ import numpy as np
 Attrs = Mapping[str, Any]
 
 
+def _gather_elements(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    """The indices may be of smaller shape than the data, which onnx.reference refuses."""
+    x, indices = inputs
+    axis = attrs.get("axis", 0)
+    at = list(np.ogrid[tuple(map(slice, indices.shape))])
+    at[axis] = indices
+    return [x[tuple(at)]]
+
+
 def _compress(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     """What the condition says of elements beyond those of the axis does not count."""
     x, condition = np.asarray(inputs[0]), np.asarray(inputs[1])
@@ -46,6 +55,7 @@ def _unique(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]
 
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
     "Compress": _compress,
+    "GatherElements": _gather_elements,
     "NonZero": _non_zero,
     "Unique": _unique,
 }

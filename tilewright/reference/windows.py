@@ -170,6 +170,28 @@ def transpose_padding(
     return pairs, [f + e - a - b for f, e, (a, b) in zip(full, extra, pairs, strict=True)]
 
 
+def _col2im(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    """Columns of blocks added up where they overlap."""
+    x, size, block = inputs[0], inputs[1].tolist(), inputs[2].tolist()
+    n = len(size)
+    strides, dilations = _geometry(attrs, n)
+    pads = attrs.get("pads") or (0,) * (2 * n)
+    room = [s + a + b for s, a, b in zip(size, pads[:n], pads[n:], strict=True)]
+    steps = [(r - d * (k - 1) - 1) // s + 1 for r, d, k, s in zip(room, dilations, block, strides, strict=True)]
+    if min(steps) < 0 or x.shape[2] != np.prod(steps) or x.shape[1] % np.prod(block):
+        raise ValueError(f"expected columns of blocks {block} at {steps} places, got {x.shape[1:]}")
+    parts = x.reshape(x.shape[0], x.shape[1] // int(np.prod(block)), *block, *steps)
+    y = np.zeros((*parts.shape[:2], *room), x.dtype)
+    for offset in itertools.product(*map(range, block)):
+        at = (
+            slice(o * d, o * d + (c - 1) * s + 1, s) if c else slice(0)
+            for o, d, c, s in zip(offset, dilations, steps, strides, strict=True)
+        )
+        y[(slice(None), slice(None), *at)] += parts[(slice(None), slice(None), *offset)]
+    cut = (slice(a, a + s) for a, s in zip(pads[:n], size, strict=True))
+    return [np.ascontiguousarray(y[(slice(None), slice(None), *cut)])]
+
+
 def _pool_view(attrs: Attrs, x: np.ndarray, fill: Any) -> tuple[np.ndarray, list[tuple[int, int]], list[int]]:
     """Windows of ``x`` padded with ``fill`` (also where ceil_mode looks past the end): view, pads, window counts."""
     n = x.ndim - 2
@@ -205,8 +227,8 @@ def _max_pool(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[objec
         order = (0, 1, *range(x.ndim - 1, 1, -1))
         flat = np.arange(flat.size, dtype=np.int64).reshape([x.shape[i] for i in order]).transpose(np.argsort(order))
     places, _, _ = _pool_view(attrs, flat, -1)
-    values = view.reshape(*x.shape[:2], *counts, -1)
-    inside = places.reshape(*x.shape[:2], *counts, -1)
+    flat_view = (*x.shape[:2], *counts, int(np.prod(view.shape[2 + n :])))
+    values, inside = view.reshape(flat_view), places.reshape(flat_view)
     top = y[..., None]
     best = np.argmax(((values == top) | (np.isnan(values) & np.isnan(top))) & (inside >= 0), axis=-1)
     return [y, np.take_along_axis(inside, best[..., None], axis=-1)[..., 0]]
@@ -253,6 +275,7 @@ def _global_lp(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
 
 
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
+    "Col2Im": _col2im,
     "Conv": _conv,
     "ConvInteger": _conv_integer,
     "ConvTranspose": _conv_transpose,

@@ -25,7 +25,7 @@ HOST_OPERATORS = frozenset(
     SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence
     ConcatFromSequence Optional OptionalGetElement OptionalHasElement StringConcat StringNormalizer StringSplit
     RegexFullMatch TfIdfVectorizer LabelEncoder ImageDecoder Compress NonZero Unique NonMaxSuppression TopK
-    Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike Dropout
+    Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike Dropout MelWeightMatrix
     """.split()
 )
 # Operators that only move elements: on the host they are fine where the elements are strings or sizes depend on data.

@@ -109,6 +109,19 @@ def _goes_back_to_the_largest_integer(c: Case) -> bool:
     return bool(((steps < 0) & ((ends == 2**31 - 1) | (ends == 2**63 - 1))).any())
 
 
+def _is_one_place_between_corners(c: Case) -> bool:
+    size = c.input(1)
+    return bool(c.attr("align_corners", 0)) and size is not None and 1 in size[2:]
+
+
+def _is_empty_product(c: Case) -> bool:
+    return any(x.size == 0 and x.ndim > 1 for k in range(5) if (x := c.input(k)) is not None)
+
+
+def _is_cubic_at_the_border(c: Case) -> bool:
+    return c.attr("mode") in (b"cubic", b"bicubic") and c.attr("padding_mode") == b"border"
+
+
 def _is_close(c: Case) -> bool:
     return c.largest_error() < 2e-5
 
@@ -142,6 +155,14 @@ RULES: tuple[Difference, ...] = (
     Difference("unpooled_into_a_shape", ("MaxUnpool",), lambda c: len(c.node.input) > 2,
                "indices are places in the input of the pool, from which the standard cuts or pads; onnxruntime takes "
                "them as places of the given shape"),
+    Difference("one_place_between_corners", ("AffineGrid",), _is_one_place_between_corners,
+               "of the numbers from -1 to 1 a single place has the first one; onnxruntime gives the last"),
+    Difference("cubic_at_the_border", ("GridSample",), _is_cubic_at_the_border,
+               "the standard's reference moves a place beyond the border onto it; onnxruntime keeps its fraction and "
+               "weighs elements that are all the same or nearly"),
+    Difference("empty_integer_products", ("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"),
+               _is_empty_product,
+               "a sum of nothing is zero; onnxruntime returns its buffer as it was"),
     Difference("dilated_col2im", ("Col2Im",), _is_dilated_beyond_images,
                "the window's elements lie a dilation apart, as in the reference; onnxruntime's code for other than two "
                "dimensions takes the dilations for 1"),

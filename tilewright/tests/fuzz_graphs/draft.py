@@ -301,10 +301,10 @@ class Draft:
         arrays: list[list[object]] = []
         for k in range(self.variants):
             run = run_node(node, {v.name: v.arrays[k] for v in read}, self.opset, self.alone)
+            if run.finding or (k == 0 and not run.rejected):
+                self.root.runs.append(run)
             if run.rejected:
                 raise Rejected(run.rejected)
-            if k == 0 or run.finding:
-                self.root.runs.append(run)
             arrays.append(list(run.outputs))
         made = []
         for i, name in enumerate(n for n in node.output if n):

@@ -116,6 +116,48 @@ FINDINGS = (
     Finding("a transform along an axis that the run gives",
             """g (float[2,8,3,1] x, int64 a) => (float[?,?,?,?] y) { z = DFT<onesided = 1>(x, "", a)  y = Abs(z) }""",
             feed={"a": np.array(1)}),
+    Finding("doubles are sampled at places that are doubles",
+            "g (double[1,1,3,7] x, double[1,7,1,2] p) => (double[?,?,?,?] y)"
+            "{ y = GridSample<align_corners = 1>(x, p) }"),
+    Finding("one place between corners has the first number",
+            "g (float[2,2,3] t) => (float[?,?,?,?] y) { y = AffineGrid<align_corners = 1>(t, s) }",
+            constants={"s": np.array([2, 3, 1, 5])}),
+    Finding("places of maxima by columns are those of the first in the order of rows",
+            "g (uint8[n,2,4,4] x) => (uint8[?,?,?,?] y, int64[?,?,?,?] i)"
+            "{ y, i = MaxPool<kernel_shape = [2, 3], storage_order = 1>(x) }",
+            feed={"x": np.tile(np.array([3, 7, 7, 2], np.uint8), (3, 2, 4, 1))}, sizes=({"n": 3},)),
+    Finding("the place of a NaN is its own, not the first of its window",
+            "g (float[1,1,4,4] x) => (float[?,?,?,?] y, int64[?,?,?,?] i)"
+            "{ y, i = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x) }",
+            feed={"x": np.array([[1, 2, 3, 4], [5, np.nan, 7, 8], [9, np.nan, np.nan, 3], [4, 5, 6, 7]],
+                                np.float32).reshape(1, 1, 4, 4)}),
+    Finding("regions with a number of samples of their own",
+            "g (float[2,3,n,7] x, float[3,4] b) => (float[?,?,?,?] y)"
+            "{ y = RoiAlign<output_height = 2, output_width = 3>(x, b, w) }",
+            constants={"w": np.array([0, 1, 0])},
+            feed={"b": np.array([[0, 0, 6, 5], [1, 1, 1.5, 1.2], [-3, -2, 30, 20]], np.float32)},
+            sizes=({"n": 5}, {"n": 9})),
+    Finding("maxima of regions", "g (float[2,3,6,7] x, float[3,5] b) => (float[?,?,?,?] y)"
+            "{ y = MaxRoiPool<pooled_shape = [2, 3]>(x, b) }",
+            feed={"b": np.array([[0, 0, 0, 6, 5], [1, 1, 1, 1, 1], [1, -3, -2, 30, 20]], np.float32)}),
+    Finding("determinants of more than four rows", "g (float[2,n,n] x) => (float[2] y) { y = Det(x) }",
+            sizes=({"n": 3}, {"n": 7})),
+    Finding("weights of mel bins", "g (int64 n, float f) => (float[?,?] y) { y = MelWeightMatrix(n, d, r, f, t) }",
+            feed={"n": np.array(5), "f": np.array(100, np.float32)},
+            constants={"d": np.array(32), "r": np.array(8000), "t": np.array(3900, np.float32)}),
+    Finding("blocks of columns whose sizes the run gives",
+            "g (float[2,12,3] x, int64[2] s, int64[2] b) => (float[?,?,?,?] y)"
+            "{ y = Col2Im<strides = [2, 2], pads = [0, 1, 1, 1]>(x, s, b) }",
+            feed={"s": np.array([2, 5]), "b": np.array([3, 2])}),
+    Finding("limits of suppression are scalars",
+            "g (float[1,3,4] b, float[1,1,3] s, int64 m) => (int64[?,3] y) { y = NonMaxSuppression(b, s, m) }",
+            feed={"m": np.array(2)}),
+    Finding("a number that is none as an integer", "g (float[4] x) => (int8[4] y)"
+            "<float s = {0.5}, int8 z = {5}> { y = QuantizeLinear(x, s, z) }",
+            feed={"x": np.array([np.nan, 1, np.inf, np.nan], np.float32)}),
+    Finding("a scale of a NaN",
+            "g (float[4] x) => (uint8[4] y, float s, uint8 z) { y, s, z = DynamicQuantizeLinear(x) }",
+            feed={"x": np.array([np.nan, 1, 3, 2], np.float32)}),
 )  # fmt: skip
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.core.errors import UnsupportedError
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph
+from tilewright.lowering.host_policy import HostPolicy
 from tilewright.tensor_ir.interpreter import interpret
-from tilewright.tests.lowering.lowered import lower, require_twin
+from tilewright.tests.lowering.lowered import TARGET, lower, require_twin
 
 RNG = np.random.default_rng(3)
 
@@ -64,8 +64,9 @@ def test_det(n: int) -> None:
     require_twin(b.build(b.op("Det", b.input("x", "float32", x.shape))), {"x": x}, tolerance=1e-4)
 
 
-def test_large_determinants_are_refused() -> None:
+def test_large_determinants_run_on_the_host() -> None:
     b = GraphBuilder("g")
     g = b.build(b.op("Det", b.input("x", "float32", (5, 5))))
-    with pytest.raises(UnsupportedError, match="matrices of 5 rows; native code has up to 4"):
-        lower(g)
+    policy = HostPolicy(g, TARGET)
+    assert not policy.is_native(g.nodes[0])
+    assert policy.reason(g.nodes[0]) == "matrices of 5 rows; native code has up to 4"
