@@ -47,9 +47,10 @@ def _parameter(c: LowerContext, t: Tensor, index: Sequence[IntExpr], rank: int) 
 
 
 def saturate(v: Val, dtype: DType) -> Val:
-    """A rounded real ``v`` as an integer of ``dtype``, kept inside its range."""
+    """A rounded real ``v`` as an integer of ``dtype``, kept inside its range. NaN is the lowest, as in onnxruntime."""
     low, high = float(lowest(dtype)), float(highest(dtype))
-    return op("max", op("min", v, high), low).cast(dtypes.int32).cast(dtype)
+    raised = select(v > low, v, low)
+    return select(raised < high, raised, high).cast(dtypes.int32).cast(dtype)
 
 
 def quantized(v: Val, zero_point: Val | None, dtype: DType) -> Val:

@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from onnx import helper
 
+from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
 from tilewright.reference.onnx_ops import evaluate_onnx
 
 Attrs = Mapping[str, Any]
 
 
 def saturate(v: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Rounded numbers as integers of a type, kept inside its range; NaN as 0."""
+    """Rounded numbers as integers of a type, kept inside its range. NaN is the lowest number, as in onnxruntime."""
     info = np.iinfo(dtype)
-    inside: np.ndarray = np.nan_to_num(np.clip(v, info.min, info.max))
+    inside: np.ndarray = np.where(np.isnan(v), info.min, np.clip(v, info.min, info.max))
     return inside.astype(dtype)
 
 
@@ -46,22 +49,28 @@ def _qlinear_matmul(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [saturate(scaled + _rows(y_zero).astype(np.float32), y_zero.dtype)]
 
 
+def _quantized_type(attrs: Attrs, inputs: Sequence[Any]) -> DType:
+    """That of the zero point, else of the attribute, else uint8."""
+    if len(inputs) > 2 and inputs[2] is not None:
+        return dtypes.from_numpy(inputs[2].dtype)
+    number = int(attrs.get("output_dtype", 0))
+    return dtypes.from_numpy(helper.tensor_dtype_to_np_dtype(number)) if number else dtypes.uint8
+
+
 _BEYOND = 2.0**24
 """Steps from zero that every quantized type saturates at."""
 
 
 def _quantize_linear(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]:
-    """onnx.reference, with numbers that stay finite when they are divided by the scale: it wraps infinities. An integer
-    for a NaN is 0, which the standard leaves open.
-    """
+    """onnx.reference, with numbers that stay finite when they are divided by the scale: it wraps infinities. NaN
+    becomes the lowest number of an integer type, as in onnxruntime."""
     x, scale = inputs[:2]
     if x.dtype.kind == "f" and x.size and scale.size:
         far = min(_BEYOND * float(np.abs(scale.astype(np.float64)).max()), float(np.finfo(x.dtype).max))
+        if _quantized_type(attrs, inputs).is_integer:
+            x = np.where(np.isnan(x), -far, x)
         x = np.clip(x, -far, far).astype(x.dtype)
-    out = evaluate_onnx("QuantizeLinear", attrs, [x, *inputs[1:]], n_outputs)
-    if x.dtype.kind != "f" or not isinstance(out[0], np.ndarray) or out[0].dtype.kind not in "iu":
-        return out
-    return [np.where(np.isnan(x), out[0].dtype.type(0), out[0])]
+    return evaluate_onnx("QuantizeLinear", attrs, [x, *inputs[1:]], n_outputs)
 
 
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {

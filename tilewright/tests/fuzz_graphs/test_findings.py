@@ -152,7 +152,7 @@ FINDINGS = (
     Finding("limits of suppression are scalars",
             "g (float[1,3,4] b, float[1,1,3] s, int64 m) => (int64[?,3] y) { y = NonMaxSuppression(b, s, m) }",
             feed={"m": np.array(2)}),
-    Finding("a number that is none as an integer", "g (float[4] x) => (int8[4] y)"
+    Finding("a number that is none is quantized to the lowest integer", "g (float[4] x) => (int8[4] y)"
             "<float s = {0.5}, int8 z = {5}> { y = QuantizeLinear(x, s, z) }",
             feed={"x": np.array([np.nan, 1, np.inf, np.nan], np.float32)}),
     Finding("a scale of a NaN",

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import ml_dtypes
 import numpy as np
+from scipy import ndimage
 
 from tilewright.core import dtypes
 from tilewright.core.errors import TilewrightError
@@ -65,6 +66,8 @@ def _run(
             outputs = [_blurred(o, rng) for o in outputs]
         if rng is not None and node.op in _MIXED:
             outputs = [_undecided(o) for o in outputs]
+        if rng is not None and node.op in _INTERPOLATING:
+            outputs = [_where_taps_are_open(node, scope, outputs[0], rng)]
         if rng is not None and node.op in _LESS_ONE:
             outputs = [_blurred(o, rng, 0.25) for o in outputs]
         for name, value in zip(node.outputs, outputs, strict=False):
@@ -124,6 +127,26 @@ def _undecided(x: object) -> object:
     if not isinstance(x, np.ndarray) or np.isfinite(x).all():
         return x
     return np.full(x.shape, np.nan, x.dtype)
+
+
+_INTERPOLATING = frozenset(("Resize", "GridSample", "RoiAlign"))
+"""Which neighbours of weight zero are read is open (onnxruntime takes the one to the right of a coordinate that is a
+whole number, onnx.reference the one to the left), and zero times infinity is NaN."""
+
+
+def _where_taps_are_open(node: Node, scope: Mapping[str, object], out: object, rng: np.random.Generator) -> object:
+    """``out``, with NaN or 0 where an infinity or a NaN is near."""
+    x = scope[node.inputs[0]]
+    if not isinstance(x, np.ndarray) or not isinstance(out, np.ndarray) or unit(x.dtype) == 0.0:
+        return out
+    odd = ~np.isfinite(x)
+    if not odd.any():
+        return out
+    near = ndimage.binary_dilation(odd, np.ones((3,) * x.ndim, bool))
+    marked = np.where(near, x.dtype.type(np.nan), x.dtype.type(0))
+    (reached,) = evaluate_node(node, {**scope, node.inputs[0]: marked})
+    assert isinstance(reached, np.ndarray)
+    return np.where(np.isnan(reached), out.dtype.type(rng.choice([np.nan, 0.0])), out)
 
 
 def _blurred(x: object, rng: np.random.Generator, size: float | None = None) -> object:
