@@ -25,9 +25,11 @@ Roots = Callable[[IntExpr], tuple[Val, Val]]
 def _roots(c: LowerContext, n: IntExpr, real: DType) -> Roots:
     """``(cos, sin)`` of ``2 pi j / n``."""
     known = n.value()
+    if known == 0:
+        return lambda j: (constant(1, real), constant(0, real))
     if known is not None:
         require_makeable(c.where, "a table of roots of unity", known * 2 * np.dtype(np.float64).itemsize)
-        angles = 2 * math.pi * np.arange(max(known, 1)) / max(known, 1)
+        angles = 2 * math.pi * np.arange(known) / known
         cos, sin = (c.table(f(angles).astype(real.numpy), name) for f, name in ((np.cos, "cos"), (np.sin, "sin")))
         return lambda j: (cos[j % n], sin[j % n])
 
@@ -36,6 +38,15 @@ def _roots(c: LowerContext, n: IntExpr, real: DType) -> Roots:
 
     table = {f: c.stage(compute(c.name(f), (n,), lambda j, f=f: op(f, angle(j)))) for f in ("cos", "sin")}
     return lambda j: (table["cos"][j % n], table["sin"][j % n])
+
+
+def _imaginary(x: Tensor, at: tuple[IntExpr, ...], real: DType) -> Val | None:
+    """The second number of a sample, None where there is one only; ``at``: the place in the other dims."""
+    parts = x.shape[-1]
+    if parts == 1:
+        return None
+    v = x[(*at, minimum(parts - 1, 1))].cast(real)
+    return v if parts.is_const else select(index_value(parts).equal(1), constant(0, real), v)
 
 
 def lower_dft(c: LowerContext) -> tuple[Tensor, ...]:
@@ -52,26 +63,20 @@ def lower_dft(c: LowerContext) -> tuple[Tensor, ...]:
     half = bool(onesided and inverse)
     count = minimum(x.shape[axis], length // 2 + 1 if half else length)
     roots = _roots(c, length, real)
-    is_real = x.shape[-1] == 1
     k = c.axis(count, "n")
-
-    def sample(i: tuple[IntExpr, ...], part: int) -> Val:
-        at = [k.index if d == axis else e for d, e in enumerate(i)]
-        at[-1] = const(part)
-        return x[tuple(at)].cast(real)
 
     def term(*i: IntExpr) -> Val:
         cos, sin = roots(k.index * i[axis])
         sin = sin if inverse else -sin
-        a = sample(i, 0)
+        at = tuple(k.index if d == axis else e for d, e in enumerate(i[:-1]))
+        a, b = x[(*at, const(0))].cast(real), _imaginary(x, at, real)
         if half:
             edge = index_value(k.index).equal(0) | index_value(k.index * 2).equal(index_value(length))
-            b = constant(0, real) if is_real else sample(i, 1)
-            return (a * cos - b * sin) * select(edge, constant(1, real), constant(2, real))
+            both = a * cos if b is None else a * cos - b * sin
+            return both * select(edge, constant(1, real), constant(2, real))
         imaginary = index_value(i[-1]).equal(1)
-        if is_real:
+        if b is None:
             return a * select(imaginary, sin, cos)
-        b = sample(i, 1)
         return select(imaginary, a * sin + b * cos, a * cos - b * sin)
 
     names = axis_names(x.ndim)
@@ -99,11 +104,11 @@ def lower_stft(c: LowerContext) -> tuple[Tensor, ...]:
         at = frame * step[0] + n.index
         imaginary = index_value(part).equal(1)
         a = (x[b, at] if x.ndim == 2 else x[b, at, const(0)]).cast(real)
+        w = None if x.ndim == 2 else _imaginary(x, (b, at), real)
         if c.has_input(2):
             a = a * c.input(2)[n.index].cast(real)
-        if x.ndim == 2 or x.shape[-1] == 1:
+        if w is None:
             return a * select(imaginary, -sin, cos)
-        w = x[b, at, const(1)].cast(real)
         w = w * c.input(2)[n.index].cast(real) if c.has_input(2) else w
         return select(imaginary, w * cos - a * sin, a * cos + w * sin)
 

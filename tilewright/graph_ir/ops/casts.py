@@ -74,9 +74,12 @@ def _check_parameter(ctx: InferContext, i: int) -> None:
         return
     axis = ctx.axis(len(x), default=1)
     if block:
-        ctx.require(len(own) == len(x), f"a scale of rank {len(x)}", len(own))
-        merge_dims(ctx, own[axis].size, ceildiv(x[axis].size, block), broadcast=False)
-    elif len(own) == 1:
+        ctx.require(block > 0, "block_size >= 0", block)
+        ctx.require(len(own) == len(x), f"input {i} of rank {len(x)}", len(own))
+        for k, (d, whole) in enumerate(zip(own, x, strict=True)):
+            merge_dims(ctx, d.size, ceildiv(whole.size, block) if k == axis else whole.size, broadcast=False)
+    else:
+        ctx.require(len(own) == 1, f"input {i} of rank <= 1", len(own))
         broadcast_onto(ctx, own, [x[axis]])
 
 

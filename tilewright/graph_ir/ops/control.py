@@ -18,6 +18,7 @@ from tilewright.core.intexpr import IntExpr, as_expr
 from tilewright.graph_ir.ir import Constant, Graph, OptionalType, SequenceType, TensorType, Type, Value
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, OpDef, table
+from tilewright.graph_ir.ops.operands import require_single
 from tilewright.graph_ir.ops.shapes import merge_dims
 
 _ROUNDS = 4
@@ -50,6 +51,7 @@ def _output_types(graph: Graph) -> list[Type]:
 
 def _if(ctx: InferContext) -> tuple[Inferred, ...]:
     ctx.require(ctx.dtype(0) == dtypes.bool_, "a bool condition", ctx.dtype(0))
+    require_single(ctx, 0)
     decided = ctx.ints(0)
     branches: dict[str, Graph] = {}
     before = ctx.made_count()
@@ -172,6 +174,11 @@ def _after_loop(ctx: InferContext, initial: Type, carried: Type) -> Inferred:
 def _loop(ctx: InferContext) -> tuple[Inferred, ...]:
     body = ctx.graph_attr("body")
     n = len(ctx.inputs) - 2
+    if ctx.has(0):
+        ctx.require(ctx.dtype(0) == dtypes.int64, "an int64 trip count", ctx.dtype(0))
+    if ctx.has(1):
+        ctx.require(ctx.dtype(1) == dtypes.bool_, "a bool condition", ctx.dtype(1))
+    require_single(ctx, 0, 1)
     _require_body(ctx, body, n + 2, 1 + len(ctx.node.outputs))
     initial = [ctx.value(i + 2).type for i in range(n)]
     scalars = (TensorType(dtypes.int64, ()), TensorType(dtypes.bool_, ()))
@@ -191,11 +198,17 @@ def _loop(ctx: InferContext) -> tuple[Inferred, ...]:
 def _scan(ctx: InferContext) -> tuple[Inferred, ...]:
     body = ctx.graph_attr("body")
     n_scan = ctx.int_attr("num_scan_inputs")
+    ctx.require(1 <= n_scan <= len(ctx.inputs), f"num_scan_inputs in [1, {len(ctx.inputs)}]", n_scan)
     n_state = len(ctx.inputs) - n_scan
     n_out = len(ctx.node.outputs) - n_state
     _require_body(ctx, body, len(ctx.inputs), len(ctx.node.outputs))
     in_axes = ctx.ints_attr("scan_input_axes") or (0,) * n_scan
     out_axes = ctx.ints_attr("scan_output_axes") or (0,) * n_out
+    for key, n in (("scan_input_axes", n_scan), ("scan_input_directions", n_scan), ("scan_output_axes", n_out),
+                   ("scan_output_directions", n_out)):  # fmt: skip
+        given = ctx.ints_attr(key) or ()
+        ctx.require(len(given) in (0, n), f"{n} {key}", given)
+        ctx.require("axes" in key or set(given) <= {0, 1}, f"{key} 0 or 1", given)
     states = [ctx.value(i).type for i in range(n_state)]
     elements: list[Type] = []
     length: IntExpr | None = None

@@ -11,6 +11,7 @@ from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.broadcasting import broadcast_onto, dims_of
+from tilewright.graph_ir.ops.operands import match_operands, require_single
 from tilewright.graph_ir.ops.shapes import (
     is_channels_last,
     list_attr,
@@ -27,7 +28,7 @@ def _conv_result(ctx: InferContext, w_index: int, dtype: DType) -> tuple[Inferre
     x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0, len(w))
     ctx.require(len(x) >= 3, "an input of rank >= 3", f"rank {len(x)}")
     ctx.require(len(w) == len(x), f"a weight of rank {len(x)}", f"rank {len(w)}")
-    group = ctx.int_attr("group", 1)
+    group = _groups(ctx, w[0])
     merge_dims(ctx, x[1], w[1] * group, broadcast=False)
     kernel = w[2:]
     declared = ctx.ints_attr("kernel_shape")
@@ -39,22 +40,30 @@ def _conv_result(ctx: InferContext, w_index: int, dtype: DType) -> tuple[Inferre
     return (tensor(dtype, to_channels_last(out) if last else out),)
 
 
+def _groups(ctx: InferContext, channels: IntExpr) -> int:
+    """The attribute ``group``, of which these channels have a whole number each."""
+    group = ctx.int_attr("group", 1)
+    ctx.require(group >= 1, "group >= 1", group)
+    ctx.require(not channels.is_const or channels.const % group == 0, f"channels divisible by {group}", channels)
+    return group
+
+
 def _conv(ctx: InferContext) -> tuple[Inferred, ...]:
     ctx.require(ctx.dtype(0) == ctx.dtype(1), f"a weight of type {ctx.dtype(0)}", ctx.dtype(1))
-    if ctx.has(2):
-        merge_dims(ctx, ctx.shape(2)[0], ctx.shape(1)[0], broadcast=False)
+    match_operands(ctx, ", m ..., m")
     return _conv_result(ctx, 1, ctx.dtype(0))
 
 
 def _conv_integer(ctx: InferContext) -> tuple[Inferred, ...]:
+    require_single(ctx, 2)
     _check_parameters(ctx, 1, (3,))
     return _conv_result(ctx, 1, dtypes.int32)
 
 
 def _qlinear_conv(ctx: InferContext) -> tuple[Inferred, ...]:
     _check_parameters(ctx, 3, (4, 5))
-    if ctx.has(8):
-        merge_dims(ctx, ctx.shape(8)[0], ctx.shape(3)[0], broadcast=False)
+    require_single(ctx, 1, 2, 6, 7)
+    match_operands(ctx, ", , , m ..., , , , , m")
     return _conv_result(ctx, 3, ctx.dtype(7))
 
 
@@ -71,12 +80,17 @@ def _conv_transpose(ctx: InferContext) -> tuple[Inferred, ...]:
     x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0, len(w))
     ctx.require(len(x) >= 3 and len(w) == len(x), "an input and a weight of one rank >= 3", f"{len(x)} and {len(w)}")
     merge_dims(ctx, x[1], w[0], broadcast=False)
+    group = _groups(ctx, w[0])
+    match_operands(ctx, ", , m", m=w[1] * group)
     n = len(x) - 2
     strides, dilations = list_attr(ctx, "strides", n), list_attr(ctx, "dilations", n)
     extra = ctx.ints_attr("output_padding") or (0,) * n
     pads = ctx.ints_attr("pads") or (0,) * (2 * n)
     auto = ctx.str_attr("auto_pad", "NOTSET")
     given = ctx.ints_attr("output_shape")
+    ctx.require(len(extra) == n, f"{n} output_padding", len(extra))
+    ctx.require(len(pads) == 2 * n, f"{2 * n} pads", len(pads))
+    ctx.require(not given or len(given) >= n, f"an output_shape of {n} sizes", given)
     spatial: list[IntExpr] = []
     for i in range(n):
         if given:
@@ -87,27 +101,45 @@ def _conv_transpose(ctx: InferContext) -> tuple[Inferred, ...]:
             reach = (w[2 + i] - 1) * dilations[i] + 1
             trim = 0 if auto == "VALID" else pads[i] + pads[n + i]
             spatial.append((x[2 + i] - 1) * strides[i] + extra[i] + reach - trim)
-    out: Shape = (x[0], w[1] * ctx.int_attr("group", 1), *spatial)
+    out: Shape = (x[0], w[1] * group, *spatial)
     return (tensor(ctx.dtype(0), to_channels_last(out) if last else out),)
 
 
 def _deform_conv(ctx: InferContext) -> tuple[Inferred, ...]:
-    return _conv_result(ctx, 1, ctx.dtype(0))
+    out = _conv_result(ctx, 1, ctx.dtype(0))
+    shares = ctx.int_attr("offset_group", 1)
+    ctx.require(shares >= 1, "offset_group >= 1", shares)
+    if len(ctx.shape(1)) == 4:
+        m, _, high, wide = ctx.shape(1)
+        x = to_channels_first(ctx.shape(0)) if is_channels_last(ctx) else ctx.shape(0, 4)
+        y = window_sizes(ctx, x[2:], (high, wide))
+        ctx.require(not x[1].is_const or x[1].const % shares == 0, f"channels divisible by {shares}", x[1])
+        places = high * wide * shares
+        match_operands(ctx, ", , n o y x, m, n p y x", n=x[0], m=m, y=y[0], x=y[1], o=places * 2, p=places)
+    return out
 
 
 def _causal_conv(ctx: InferContext) -> tuple[Inferred, ...]:
     x, w = ctx.shape(0), ctx.shape(1)
+    ctx.require(len(x) >= 1 and len(w) >= 1, "an input and a weight of rank >= 1", f"{len(x)} and {len(w)}")
     return tensor(ctx.dtype(0), x), tensor(ctx.dtype(0), (*x[:-1], w[-1] - 1))
 
 
 def _col2im(ctx: InferContext) -> tuple[Inferred, ...]:
-    x = ctx.shape(0)
+    x = ctx.shape(0, 3)
+    match_operands(ctx, "n c l, d, d")
     image, block = ctx.data(1), ctx.data(2)
     if image is None or block is None:
         count = ctx.shape(1)[0].value()
         ctx.require(count is not None, "an image_shape of fixed length", "an unknown one")
         return (tensor(ctx.dtype(0), (x[0], ctx.fresh(), *ctx.fresh_shape(count or 0))),)
-    return (tensor(ctx.dtype(0), (x[0], x[1] // product(block), *image)),)
+    n = len(image)
+    ctx.require(all(not b.is_const or b.const >= 1 for b in block), "a block_shape of sizes >= 1", block)
+    whole = product(block)
+    ctx.require(not (x[1] % whole).is_const or (x[1] % whole) == 0, f"channels divisible by {whole}", x[1])
+    if len(block) == n:
+        match_operands(ctx, "n c l", l=product(window_sizes(ctx, image, block)))
+    return (tensor(ctx.dtype(0), (x[0], x[1] // whole, *image)),)
 
 
 OPS = table(

@@ -11,6 +11,7 @@ from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, InferRule, OpDef, table
 from tilewright.graph_ir.ops.broadcasting import broadcast_onto, dims_of
+from tilewright.graph_ir.ops.operands import require_single
 from tilewright.graph_ir.ops.shapes import decide_less
 
 _UNARY = (
@@ -57,10 +58,12 @@ def _prelu(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 def _clip(ctx: InferContext) -> tuple[Inferred, ...]:
+    require_single(ctx, 1, 2)
     return same(ctx)
 
 
 def _dropout(ctx: InferContext) -> tuple[Inferred, ...]:
+    require_single(ctx, 1, 2)
     return (Inferred(ctx.value(0).type, ctx.data(0)), Inferred(TensorType(dtypes.bool_, ctx.tensor_type(0).shape)))
 
 

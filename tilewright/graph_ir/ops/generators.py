@@ -12,6 +12,7 @@ from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, InferContext, Inferred, InferRule, OpDef, table, tensor
+from tilewright.graph_ir.ops.operands import match_operands, require_single
 from tilewright.graph_ir.ops.shapes import const_shape, decide_less
 
 _RANDOM = "random numbers"
@@ -19,6 +20,7 @@ _RANDOM = "random numbers"
 
 def _range(ctx: InferContext) -> tuple[Inferred, ...]:
     dt = ctx.dtype(0)
+    require_single(ctx, 0, 1, 2)
     arrays = [ctx.constant(i) for i in range(3)]
     numbers = [None if a is None else a.reshape(-1)[0] for a in arrays]
     if all(x is not None for x in numbers) and dt.is_float:
@@ -46,9 +48,10 @@ def _range(ctx: InferContext) -> tuple[Inferred, ...]:
 def _constant_of_shape(ctx: InferContext) -> tuple[Inferred, ...]:
     fill = ctx.array_attr("value")
     dt = dtypes.float32 if fill is None else dtypes.from_numpy(fill.dtype)
+    match_operands(ctx, "r")
     shape = ctx.data(0)
     if shape is None:
-        n = ctx.shape(0)[0].value()
+        n = ctx.shape(0, 1)[0].value()
         return (tensor(dt, None if n is None else ctx.fresh_shape(n)),)
     known = const_shape(shape)
     data = None
@@ -65,6 +68,11 @@ def _like(key: str = "dtype") -> InferRule:
     return infer
 
 
+def _eye_like(ctx: InferContext) -> tuple[Inferred, ...]:
+    match_operands(ctx, "n m")
+    return _like()(ctx)
+
+
 def _random(ctx: InferContext) -> tuple[Inferred, ...]:
     shape = ctx.ints_attr("shape") or ()
     return (tensor(ctx.dtype_attr("dtype") or dtypes.float32, [const(d) for d in shape]),)
@@ -72,10 +80,12 @@ def _random(ctx: InferContext) -> tuple[Inferred, ...]:
 
 def _multinomial(ctx: InferContext) -> tuple[Inferred, ...]:
     dt = ctx.dtype_attr("dtype") or dtypes.int32
-    return (tensor(dt, (ctx.shape(0)[0], const(ctx.int_attr("sample_size", 1)))),)
+    match_operands(ctx, "b c")
+    return (tensor(dt, (ctx.shape(0, 2)[0], const(ctx.int_attr("sample_size", 1)))),)
 
 
 def _scalar(ctx: InferContext, i: int) -> IntExpr:
+    require_single(ctx, i)
     data = ctx.data(i)
     return ctx.fresh() if data is None else data[0]
 
@@ -97,7 +107,7 @@ def _host(name: str, rule: InferRule, n: int) -> OpDef:
 OPS = table(
     OpDef("Range", PatternKind.INJECTIVE, _range, 3, 3),
     OpDef("ConstantOfShape", PatternKind.INJECTIVE, _constant_of_shape, 1, 1),
-    OpDef("EyeLike", PatternKind.INJECTIVE, _like(), 1, 1),
+    OpDef("EyeLike", PatternKind.INJECTIVE, _eye_like, 1, 1),
     _host("RandomNormal", _random, 0),
     _host("RandomUniform", _random, 0),
     _host("RandomNormalLike", _like(), 1),

@@ -14,6 +14,7 @@ from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
+from tilewright.graph_ir.ops.operands import match_operands
 from tilewright.graph_ir.ops.shapes import is_channels_last, to_channels_first, to_channels_last
 from tilewright.reference.resize import scaled_size
 
@@ -38,6 +39,7 @@ def _resize(ctx: InferContext) -> tuple[Inferred, ...]:
     else:
         scales = _known_scales(ctx, len(axes))
         whole = ctx.data(2)
+        ctx.require(whole is None or len(whole) == len(axes), f"{len(axes)} scales", whole)
         for k, a in enumerate(axes):
             if scales is not None:
                 out[a] = _scaled(ctx, x[a], scales[k])
@@ -84,15 +86,18 @@ def _scaled(ctx: InferContext, d: IntExpr, scale: float) -> IntExpr:
 
 def _grid_sample(ctx: InferContext) -> tuple[Inferred, ...]:
     x, grid = ctx.shape(0), ctx.shape(1)
-    ctx.require(len(grid) == len(x), f"a grid of rank {len(x)}", len(grid))
+    ctx.require(len(grid) == len(x) >= 3, "an input and a grid of one rank >= 3", f"ranks {len(x)} and {len(grid)}")
+    match_operands(ctx, "n c ..., n ... d", d=len(x) - 2)
     return (tensor(ctx.dtype(0), (*x[:2], *grid[1:-1])),)
 
 
 def _affine_grid(ctx: InferContext) -> tuple[Inferred, ...]:
     size = ctx.data(1)
     if size is None:
-        n = ctx.shape(1)[0].value()
+        n = ctx.shape(1, 1)[0].value()
         size = tuple(ctx.fresh_shape(n or 4))
+    ctx.require(len(size) in (4, 5), "a size of 4 or 5 numbers", len(size))
+    match_operands(ctx, "n r c, d", n=size[0], r=len(size) - 2, c=len(size) - 1)
     return (tensor(ctx.dtype(0), (size[0], *size[2:], const(len(size) - 2))),)
 
 

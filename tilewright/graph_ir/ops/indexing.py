@@ -8,7 +8,8 @@ from tilewright.core import dtypes
 from tilewright.core.intexpr import IntExpr, const
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
-from tilewright.graph_ir.ops.shapes import decide_less, total
+from tilewright.graph_ir.ops.operands import match_operands, match_same, require_at_most, require_single
+from tilewright.graph_ir.ops.shapes import decide_less, merge_dims, total
 
 _SIZE = "the size of the result depends on the data"
 
@@ -30,13 +31,24 @@ def _gather(ctx: InferContext) -> tuple[Inferred, ...]:
 def _gather_elements(ctx: InferContext) -> tuple[Inferred, ...]:
     s, idx = ctx.shape(0), ctx.shape(1)
     ctx.require(len(s) == len(idx), f"indices of rank {len(s)}", len(idx))
-    ctx.axis(len(s))
+    _require_inside(ctx, ctx.axis(len(s)))
     return (tensor(ctx.dtype(0), idx),)
+
+
+def _require_inside(ctx: InferContext, axis: int) -> None:
+    """The indices of input 1 must name places of input 0: along axes other than ``axis`` by where they stand."""
+    for k, (d, n) in enumerate(zip(ctx.shape(0), ctx.shape(1), strict=True)):
+        if k != axis:
+            require_at_most(ctx, f"indices of size (axis {k})", n, d)
 
 
 def _gather_nd(ctx: InferContext) -> tuple[Inferred, ...]:
     s, idx = ctx.shape(0), ctx.shape(1)
     batch = ctx.int_attr("batch_dims")
+    ctx.require(len(s) >= 1 and len(idx) >= 1, "data and indices of rank >= 1", f"ranks {len(s)} and {len(idx)}")
+    ctx.require(0 <= batch < min(len(s), len(idx)), f"batch_dims in [0, {min(len(s), len(idx))})", batch)
+    for k in range(batch):
+        merge_dims(ctx, s[k], idx[k], broadcast=False)
     last = idx[-1].value()
     if last is None:
         return (tensor(ctx.dtype(0), None),)
@@ -49,6 +61,29 @@ def _scatter(ctx: InferContext) -> tuple[Inferred, ...]:
     return (Inferred(ctx.value(0).type),)
 
 
+def _scatter_elements(ctx: InferContext) -> tuple[Inferred, ...]:
+    match_same(ctx, 2, 1)
+    if all(ctx.tensor_type(i).shape is not None for i in (0, 1)):
+        s, idx = ctx.shape(0), ctx.shape(1)
+        ctx.require(len(s) == len(idx), f"indices of rank {len(s)}", len(idx))
+        _require_inside(ctx, ctx.axis(len(s)))
+    return _scatter(ctx)
+
+
+def _scatter_nd(ctx: InferContext) -> tuple[Inferred, ...]:
+    if all(ctx.tensor_type(i).shape is not None for i in range(3)):
+        s, idx, new = (ctx.shape(i) for i in range(3))
+        ctx.require(len(idx) >= 1, "indices of rank >= 1", len(idx))
+        last = idx[-1].value()
+        if last is not None:
+            ctx.require(last <= len(s), f"at most {len(s)} indices a place", last)
+            want = (*idx[:-1], *s[last:])
+            ctx.require(len(new) == len(want), f"updates of rank {len(want)}", len(new))
+            for a, b in zip(want, new, strict=True):
+                merge_dims(ctx, a, b, broadcast=False)
+    return _scatter(ctx)
+
+
 def _tensor_scatter(ctx: InferContext) -> tuple[Inferred, ...]:
     return (Inferred(ctx.value(0).type),)
 
@@ -56,6 +91,8 @@ def _tensor_scatter(ctx: InferContext) -> tuple[Inferred, ...]:
 def _one_hot(ctx: InferContext) -> tuple[Inferred, ...]:
     idx = ctx.shape(0)
     axis = ctx.axis(len(idx) + 1, default=-1)
+    require_single(ctx, 1)
+    match_operands(ctx, ", , 2")
     depth = ctx.data(1)
     constant = ctx.constant(1)
     if constant is not None:
@@ -67,6 +104,7 @@ def _one_hot(ctx: InferContext) -> tuple[Inferred, ...]:
 def _top_k(ctx: InferContext) -> tuple[Inferred, ...]:
     s = ctx.shape(0)
     axis = ctx.axis(len(s), default=-1)
+    require_single(ctx, 1)
     k = ctx.data(1)
     size = ctx.fresh() if k is None else k[0]
     ctx.require(decide_less(s[axis], size) is not True, f"K <= {s[axis]}", size)
@@ -80,6 +118,7 @@ def _non_zero(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 def _compress(ctx: InferContext) -> tuple[Inferred, ...]:
+    match_operands(ctx, ", n")
     s = ctx.shape(0)
     if ctx.node.attr("axis") is None:
         return (tensor(ctx.dtype(0), (_chosen(ctx, total(s)),)),)
@@ -136,8 +175,8 @@ OPS = table(
     OpDef("Gather", PatternKind.INJECTIVE, _gather, 2, 2),
     OpDef("GatherElements", PatternKind.INJECTIVE, _gather_elements, 2, 2),
     OpDef("GatherND", PatternKind.INJECTIVE, _gather_nd, 2, 2),
-    OpDef("ScatterElements", PatternKind.OPAQUE, _scatter, 3, 3),
-    OpDef("ScatterND", PatternKind.OPAQUE, _scatter, 3, 3),
+    OpDef("ScatterElements", PatternKind.OPAQUE, _scatter_elements, 3, 3),
+    OpDef("ScatterND", PatternKind.OPAQUE, _scatter_nd, 3, 3),
     OpDef("TensorScatter", PatternKind.OPAQUE, _tensor_scatter, 2, 3),
     OpDef("OneHot", PatternKind.INJECTIVE, _one_hot, 3, 3, dtypes=_one_hot_types),
     OpDef("TopK", PatternKind.OPAQUE, _top_k, 2, 2, 2, 2, dtypes=_top_k_types),

@@ -8,6 +8,7 @@ from tilewright.core.intextrema import maximum, minimum, with_parts_joined
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, InferContext, Inferred, OpDef, table, tensor
+from tilewright.graph_ir.ops.operands import match_operands, require_single
 from tilewright.graph_ir.ops.shapes import (
     broadcast_index,
     broadcast_shapes,
@@ -78,6 +79,7 @@ def _nonnegative(e: IntExpr) -> IntExpr:
 
 
 def _slice(ctx: InferContext) -> tuple[Inferred, ...]:
+    match_operands(ctx, ", n, n, n, n")
     s = ctx.shape(0)
     starts, ends = ctx.data(1), ctx.data(2)
     axes = ctx.ints(3) if ctx.has(3) else None
@@ -130,7 +132,7 @@ def _split(ctx: InferContext) -> tuple[Inferred, ...]:
             ctx.require(whole == s[axis].const, f"split sizes that add up to {s[axis]}", whole)
     else:
         count = ctx.int_attr("num_outputs", n)
-        ctx.require(count >= n, f"at most num_outputs = {count} outputs", n)
+        ctx.require(count >= max(n, 1), f"at most num_outputs = {count} outputs", n)
         chunk = ceildiv(s[axis], count)
         sizes = tuple(chunk if i < count - 1 else s[axis] - chunk * (count - 1) for i in range(n))
     outs, at = [], 0
@@ -166,6 +168,7 @@ def _concat(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 def _tile(ctx: InferContext) -> tuple[Inferred, ...]:
+    match_operands(ctx, ", r")
     repeats = ctx.data(1)
     s = ctx.shape(0, ctx.shape(1, 1)[0].value())
     if repeats is None:
@@ -182,9 +185,10 @@ def _tile(ctx: InferContext) -> tuple[Inferred, ...]:
 
 def _expand(ctx: InferContext) -> tuple[Inferred, ...]:
     s = ctx.shape(0)
+    match_operands(ctx, ", r")
     target = ctx.data(1)
     if target is None:
-        count = ctx.shape(1)[0].value()
+        count = ctx.shape(1, 1)[0].value()
         if count is None:
             return (tensor(ctx.dtype(0), None),)
         return (tensor(ctx.dtype(0), ctx.fresh_shape(max(count, len(s)))),)
@@ -203,6 +207,7 @@ def _expanded(data: Data | None, shape: Shape, out: Shape) -> Data | None:
 
 
 def _pad(ctx: InferContext) -> tuple[Inferred, ...]:
+    require_single(ctx, 2)
     pads = ctx.data(1)
     s = ctx.shape(0, None if pads is None or ctx.has(3) else len(pads) // 2)
     axes = ctx.ints(3) if ctx.has(3) else tuple(range(len(s)))
@@ -221,7 +226,15 @@ def _same(ctx: InferContext) -> tuple[Inferred, ...]:
     return (Inferred(ctx.value(0).type),)
 
 
+def _reverse_sequence(ctx: InferContext) -> tuple[Inferred, ...]:
+    batch, time = ctx.int_attr("batch_axis", 1), ctx.int_attr("time_axis")
+    ctx.require({batch, time} == {0, 1}, "batch_axis and time_axis 0 and 1", f"{batch} and {time}")
+    match_operands(ctx, "t b ..., b" if batch else "b t ..., b")
+    return _same(ctx)
+
+
 def _trilu(ctx: InferContext) -> tuple[Inferred, ...]:
+    require_single(ctx, 1)
     t = ctx.tensor_type(0)
     ctx.require(t.shape is None or len(t.shape) >= 2, "an input of rank >= 2", t)
     return (Inferred(TensorType(t.dtype, t.shape)),)
@@ -231,6 +244,7 @@ def _center_crop_pad(ctx: InferContext) -> tuple[Inferred, ...]:
     s = ctx.shape(0)
     axes = ctx.ints_attr("axes") or tuple(range(len(s)))
     sizes = ctx.data(1) or tuple(ctx.fresh() for _ in axes)
+    ctx.require(len(sizes) == len(axes), f"{len(axes)} sizes", len(sizes))
     out = list(s)
     for a, d in zip(axes, sizes, strict=True):
         out[ctx.normal_axis(a, len(s))] = d
@@ -245,7 +259,7 @@ OPS = table(
     OpDef("Tile", PatternKind.INJECTIVE, _tile, 2, 2),
     OpDef("Expand", PatternKind.BROADCAST, _expand, 2, 2),
     OpDef("Pad", PatternKind.INJECTIVE, _pad, 2, 4),
-    OpDef("ReverseSequence", PatternKind.INJECTIVE, _same, 2, 2),
+    OpDef("ReverseSequence", PatternKind.INJECTIVE, _reverse_sequence, 2, 2),
     OpDef("Trilu", PatternKind.INJECTIVE, _trilu, 1, 2),
     OpDef("CenterCropPad", PatternKind.INJECTIVE, _center_crop_pad, 2, 2),
 )

@@ -8,6 +8,7 @@ from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.broadcasting import broadcast_onto, dims_of
+from tilewright.graph_ir.ops.operands import match_operands
 from tilewright.graph_ir.ops.shapes import is_channels_last, merge_dims
 
 
@@ -19,6 +20,18 @@ def _over_axis(ctx: InferContext) -> tuple[Inferred, ...]:
 
 def _same(ctx: InferContext) -> tuple[Inferred, ...]:
     return (Inferred(ctx.value(0).type),)
+
+
+def _mean_variance(ctx: InferContext) -> tuple[Inferred, ...]:
+    axes = ctx.ints_attr("axes") or (0, 2, 3)
+    for a in axes if ctx.tensor_type(0).shape is not None else ():
+        ctx.normal_axis(a, ctx.rank(0))
+    return _same(ctx)
+
+
+def _lrn(ctx: InferContext) -> tuple[Inferred, ...]:
+    match_operands(ctx, "n c ...")
+    return _same(ctx)
 
 
 def _layer_norm(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -52,12 +65,14 @@ def _per_channel(ctx: InferContext) -> tuple[Inferred, ...]:
 def _batch_norm(ctx: InferContext) -> tuple[Inferred, ...]:
     x = ctx.shape(0)
     if len(x) == 1:
+        match_operands(ctx, "n, 1, 1, 1, 1")
         return (tensor(ctx.dtype(0), x), tensor(ctx.dtype(3), ctx.shape(3)), tensor(ctx.dtype(4), ctx.shape(4)))
     return (*_per_channel(ctx), tensor(ctx.dtype(3), ctx.shape(3)), tensor(ctx.dtype(4), ctx.shape(4)))
 
 
 def _group_norm(ctx: InferContext) -> tuple[Inferred, ...]:
     x = ctx.shape(0)
+    match_operands(ctx, "n c ..., c, c")
     groups = ctx.int_attr("num_groups")
     ctx.require(groups >= 1, "num_groups >= 1", groups)
     c = x[1].value()
@@ -70,8 +85,8 @@ OPS = table(
     OpDef("LogSoftmax", PatternKind.OPAQUE, _over_axis, 1, 1),
     OpDef("Hardmax", PatternKind.OPAQUE, _over_axis, 1, 1),
     OpDef("LpNormalization", PatternKind.OPAQUE, _over_axis, 1, 1),
-    OpDef("MeanVarianceNormalization", PatternKind.OPAQUE, _same, 1, 1),
-    OpDef("LRN", PatternKind.OPAQUE, _same, 1, 1),
+    OpDef("MeanVarianceNormalization", PatternKind.OPAQUE, _mean_variance, 1, 1),
+    OpDef("LRN", PatternKind.OPAQUE, _lrn, 1, 1),
     OpDef("LayerNormalization", PatternKind.OPAQUE, _layer_norm, 2, 3, 1, 3),
     OpDef("RMSNormalization", PatternKind.OPAQUE, _rms_norm, 2, 2),
     OpDef("GroupNormalization", PatternKind.OPAQUE, _group_norm, 3, 3),

@@ -7,6 +7,7 @@ from tilewright.core.index_ranges import unpooled_shape
 from tilewright.core.intexpr import ONE, const
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
+from tilewright.graph_ir.ops.operands import match_operands, match_same
 from tilewright.graph_ir.ops.shapes import (
     decide_less,
     is_channels_last,
@@ -38,9 +39,12 @@ def _global(ctx: InferContext) -> tuple[Inferred, ...]:
 
 def _max_unpool(ctx: InferContext) -> tuple[Inferred, ...]:
     x = ctx.shape(0)
+    ctx.require(len(x) >= 3, "an input of rank >= 3", f"rank {len(x)}")
+    match_same(ctx, 1, 0)
     n = len(x) - 2
     kernel, strides = list_attr(ctx, "kernel_shape", n), list_attr(ctx, "strides", n)
     pads = ctx.ints_attr("pads") or (0,) * (2 * n)
+    ctx.require(len(pads) == 2 * n, f"{2 * n} pads", len(pads))
     whole = unpooled_shape({"kernel_shape": kernel, "strides": strides, "pads": pads}, x)
     if not ctx.has(2):
         return (tensor(ctx.dtype(0), whole),)
@@ -54,11 +58,14 @@ def _max_unpool(ctx: InferContext) -> tuple[Inferred, ...]:
 
 def _max_roi_pool(ctx: InferContext) -> tuple[Inferred, ...]:
     pooled = ctx.ints_attr("pooled_shape") or (1, 1)
+    ctx.require(len(pooled) == 2, "a pooled_shape of 2 sizes", pooled)
+    match_operands(ctx, "n c h w, r 5")
     return (tensor(ctx.dtype(0), (ctx.shape(1)[0], ctx.shape(0)[1], *map(const, pooled))),)
 
 
 def _roi_align(ctx: InferContext) -> tuple[Inferred, ...]:
     h, w = ctx.int_attr("output_height", 1), ctx.int_attr("output_width", 1)
+    match_operands(ctx, "n c h w, r 4, r")
     return (tensor(ctx.dtype(0), (ctx.shape(1)[0], ctx.shape(0)[1], const(h), const(w))),)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.core.intexpr import const
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, InferRule, OpDef, table, tensor
+from tilewright.graph_ir.ops.operands import match_operands
 from tilewright.graph_ir.ops.shapes import merge_dims
 
 
@@ -22,6 +23,9 @@ def _recurrent(gates: int) -> InferRule:
         merge_dims(ctx, x[2], w[2], broadcast=False)
         directions = const(2 if ctx.str_attr("direction", "forward") == "bidirectional" else 1)
         merge_dims(ctx, w[0], directions, broadcast=False)
+        state = "b d h" if batch_first else "d b h"
+        forms = f", d {gates}h i, d {gates}h h, d {2 * gates}h, b, {state}, {state}, d 3h"
+        match_operands(ctx, forms, b=batch, d=directions, h=hidden)
         dt = ctx.dtype(0)
         if batch_first:
             last = tensor(dt, (batch, directions, hidden))

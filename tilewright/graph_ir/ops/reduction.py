@@ -11,6 +11,7 @@ from tilewright.core.intextrema import maximum, minimum
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, InferRule, OpDef, table, tensor
+from tilewright.graph_ir.ops.operands import require_single
 
 Fold = Callable[[Data], IntExpr]
 
@@ -52,6 +53,7 @@ def _int64(_: InferContext) -> tuple[DType, ...]:
 
 
 def _running(ctx: InferContext) -> tuple[Inferred, ...]:
+    require_single(ctx, 1)
     axis = ctx.ints(1)
     if axis is not None and ctx.tensor_type(0).shape is not None:
         ctx.normal_axis(axis[0], ctx.rank(0))

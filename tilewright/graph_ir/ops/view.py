@@ -8,6 +8,7 @@ from tilewright.core.intexpr import ONE, IntExpr, const, product
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
+from tilewright.graph_ir.ops.operands import match_operands
 from tilewright.graph_ir.ops.shapes import decide_equal, total
 
 
@@ -16,12 +17,11 @@ def _identity(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 def _reshape(ctx: InferContext) -> tuple[Inferred, ...]:
+    match_operands(ctx, ", r")
     target = ctx.data(1)
     dt = ctx.dtype(0)
     if target is None:
-        n = ctx.shape(1)
-        ctx.require(len(n) == 1, "a vector as shape", f"rank {len(n)}")
-        count = n[0].value()
+        count = ctx.shape(1, 1)[0].value()
         if count is None:
             return (tensor(dt, None),)
         return (tensor(dt, _fit(ctx, ctx.fresh_shape(count))),)
