@@ -4,6 +4,7 @@ Every message says who, what was expected, what came, and where: ``split(i): fac
 """
 
 _LONGEST_LINE = 2000
+_LEFT_OUT = " ... "
 
 
 class TilewrightError(Exception):
@@ -11,12 +12,17 @@ class TilewrightError(Exception):
 
 
 def one_line(text: str) -> str:
-    """``text`` on one line: escapes for characters that do not print, as names in a model may have; not very long."""
-    if len(text) > _LONGEST_LINE:
-        text = f"{text[: _LONGEST_LINE // 2]} ... {text[-_LONGEST_LINE // 2 :]}"
+    """``text`` on one line: escapes for characters that do not print, as names in a model may have; its middle is left
+    out where it is very long."""
+    text = _shortened(text)
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return _shortened("".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text))
+
+
+def _shortened(text: str) -> str:
+    half = (_LONGEST_LINE - len(_LEFT_OUT)) // 2
+    return text if len(text) <= _LONGEST_LINE else text[:half] + _LEFT_OUT + text[-half:]
 
 
 class OneLineError(TilewrightError):
