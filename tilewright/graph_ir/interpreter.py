@@ -135,7 +135,8 @@ def _run_loop(
         for collected, value in zip(scans, out[1 + n :], strict=True):
             collected.append(value)
         i += 1
-    return [*carried, *(_stack(body, 1 + n + k, c, 0) for k, c in enumerate(scans))]
+    sizes = _sizes(body, [None, None, *inputs[2:]])
+    return [*carried, *(_stack(body, 1 + n + k, c, 0, sizes) for k, c in enumerate(scans))]
 
 
 def _run_scan(
@@ -163,17 +164,28 @@ def _run_scan(
         for collected, value in zip(scans, out[n_state:], strict=True):
             collected.append(value)
     ordered = [c[::-1] if d else c for c, d in zip(scans, out_back, strict=True)]
-    return [*state, *(_stack(body, n_state + k, c, out_axes[k]) for k, c in enumerate(ordered))]
+    sizes = _sizes(body, inputs[:n_state])
+    return [*state, *(_stack(body, n_state + k, c, out_axes[k], sizes) for k, c in enumerate(ordered))]
 
 
-def _stack(body: Graph, k: int, values: Sequence[object], axis: int) -> np.ndarray:
+def _sizes(body: Graph, args: Sequence[object]) -> dict[str, int]:
+    """The symbols that are dims of the body's inputs, for the first ``args`` of it."""
+    sizes: dict[str, int] = {}
+    for name, x in zip(body.inputs, args, strict=False):
+        t = body.values[name].type
+        if isinstance(x, np.ndarray) and isinstance(t, TensorType) and t.shape is not None:
+            sizes.update((str(d), n) for d, n in zip(t.shape, x.shape, strict=False) if d.free_vars() == {str(d)})
+    return sizes
+
+
+def _stack(body: Graph, k: int, values: Sequence[object], axis: int, sizes: Mapping[str, int]) -> np.ndarray:
     """A scan output from its slices; without any, an empty one of the inferred type (unknown sizes are 0)."""
     if values:
         return np.stack([np.asarray(v) for v in values], axis=axis)
     value = body.values.get(body.outputs[k])
     if value is None or not isinstance(value.type, TensorType):
         return np.zeros((0,), np.float32)
-    dims = [d.value() or 0 for d in value.type.shape or ()]
+    dims = [d.evaluate(sizes) if d.free_vars() <= sizes.keys() else 0 for d in value.type.shape or ()]
     dims.insert(axis if axis >= 0 else axis + len(dims) + 1, 0)
     return np.zeros(dims, value.type.dtype.numpy)
 

@@ -55,7 +55,16 @@ def _mean(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [(total / len(inputs)).astype(total.dtype)]
 
 
+def _clip(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    """As the standard's function body has it: a bound that is NaN bounds nothing."""
+    x, *bounds = inputs
+    low, high = ([None if v is None else v.reshape(()) for v in bounds] + [None, None])[:2]
+    x = x if low is None else np.where(x < low, low, x)
+    return [np.asarray(x if high is None else np.where(high < x, high, x))]
+
+
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
+    "Clip": _clip,
     "Erf": _erf,
     "Gelu": _gelu,
     "Identity": _identity,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -13,16 +12,12 @@ import numpy as np
 
 from tilewright.tests.forked import HANG, Note, run_forked
 
-OPEN = frozenset((105, 110, 173, 176,))
-"""Cases of seed 0 with a fault that is not mended yet; one that has none any more fails the test, too."""
-
 
 def test_mutated_files_compile_and_run_or_are_refused() -> None:
     """In a process of its own, since the cases are forked off one that has no threads."""
     command = [sys.executable, "-m", "tilewright.tests.api.fuzz_files", "--count", "200"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    failed = {int(n) for n in re.findall(r"^--seed 0 --only (\d+)", run.stdout + run.stderr, re.MULTILINE)}
-    assert failed == OPEN, run.stdout + run.stderr
+    assert run.returncode == 0, run.stdout + run.stderr
     assert "ok compared" in run.stdout
     assert "error ModelError" in run.stdout
 

@@ -68,8 +68,8 @@ def _run(
             outputs = [_undecided(o) for o in outputs]
         if rng is not None and node.op in _INTERPOLATING:
             outputs = [_where_taps_are_open(node, scope, outputs[0], rng)]
-        if rng is not None and node.op in _LESS_ONE:
-            outputs = [_blurred(o, rng, 0.25) for o in outputs]
+        if rng is not None and node.op in _ABSOLUTE:
+            outputs = [_blurred(o, rng, _ABSOLUTE[node.op]) for o in outputs]
         for name, value in zip(node.outputs, outputs, strict=False):
             if name:
                 scope[name] = value if rng is None or _keeps_values(node) else _perturbed(value, rng)
@@ -116,10 +116,10 @@ _TRANSFORMED = frozenset(("Conv", "DFT", "STFT"))
 
 _MIXED = frozenset(("DFT", "STFT"))
 """A fast transform and a sum by definition carry what is not finite to different places of the signal."""
-_LESS_ONE = frozenset(
-    """Selu Elu Celu LogSoftmax ReduceLogSumExp ReduceLogSum BlackmanWindow HammingWindow HannWindow""".split()
-)
-"""exp(x) - 1 near zero, the logarithm of a sum near 1, cosines that cancel: an error of a unit of 1."""
+_LESS_ONE = """Selu Elu Celu LogSoftmax ReduceLogSumExp ReduceLogSum BlackmanWindow HammingWindow HannWindow""".split()
+_ABSOLUTE = {**dict.fromkeys(_LESS_ONE, 0.25), "Gelu": 0.125}
+"""exp(x) - 1 near zero, the logarithm of a sum near 1, cosines that cancel: an error of a unit of 1. x / 2 *
+(1 + tanh(...)): one of 1 times x / 2 while that is not zero, which is for x > -9."""
 
 
 def _undecided(x: object) -> object:

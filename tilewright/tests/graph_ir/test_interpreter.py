@@ -51,6 +51,20 @@ def test_loop_sums_and_collects() -> None:
     assert empty.shape == (0, 2)
 
 
+def test_a_loop_without_a_turn_collects_nothing_of_the_sizes_that_are_known() -> None:
+    inner = GraphBuilder("body")
+    inner.input("i", "int64", ())
+    go = inner.input("go", "bool", ())
+    x = inner.input("x", "float32", ("n", 2))
+    part = inner.op("Slice", x, np.array([0]), np.array([1]))
+    body = inner.build(go, x, part)
+    b = GraphBuilder("g")
+    outs = b.ops("Loop", np.array(0), None, b.input("a", "float32", ("n", 2)), outputs=2, body=body)
+    for n in (0, 3):
+        got = interpret(b.build(*outs), {"a": np.zeros((n, 2), np.float32)})
+        assert np.shape(got[outs[1]]) == (0, min(n, 1), 2)
+
+
 @pytest.mark.parametrize("choice", [True, False])
 def test_if_runs_one_branch(choice: bool) -> None:
     b = GraphBuilder("g")

@@ -54,6 +54,13 @@ def test_optional_inputs() -> None:
     np.testing.assert_array_equal(y, [1, 2])  # type: ignore[arg-type]
 
 
+def test_a_bound_that_is_not_a_number_bounds_nothing() -> None:
+    x, nan = np.array([-1.0, 3.0, np.nan], np.float32), np.array(np.nan, np.float32)
+    for bounds in ((nan,), (None, nan), (nan, nan)):
+        (y,) = evaluate("Clip", "", {}, [x, *bounds], 1)
+        np.testing.assert_array_equal(y, x)  # type: ignore[arg-type]
+
+
 def test_sequences_are_lists() -> None:
     (s,) = evaluate("SequenceConstruct", "", {}, [np.array([1]), np.array([2, 3])], 1)
     assert isinstance(s, list)
