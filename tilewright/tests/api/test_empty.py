@@ -63,3 +63,13 @@ def test_pieces_of_nothing() -> None:
     }"""
     counts = [[np.array(k, np.int64)] for k in (0, 1, 2)]
     assert_outputs(read_model(text), [{"x": f32(2, n)} for n in (0, 9, 10)], counts)
+
+
+def test_a_slice_that_ends_before_it_begins() -> None:
+    text = """g (float[n, 3] x) => (y) {
+        from = Constant<value_ints = [100]>()
+        to = Constant<value_ints = [1]>()
+        y = Slice(x, from, to)
+    }"""
+    proto = read_model(text)
+    assert_outputs(proto, [{"x": f32(n, 3)} for n in (0, 5)], [[np.zeros((0, 3), np.float32)]] * 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.compute import (
     build_func,
     compute,
+    constant,
     in_range,
     index_value,
     op,
@@ -22,7 +25,7 @@ from tilewright.tensor_ir.compute import (
     sum_over,
 )
 from tilewright.tensor_ir.interpreter import interpret
-from tilewright.tensor_ir.ir import Func
+from tilewright.tensor_ir.ir import Func, Loop
 from tilewright.tensor_ir.verifier import verify
 from tilewright.tests.codegen.fuzz_jit import run_kernel
 
@@ -126,3 +129,15 @@ def test_casts_out_of_range_mean_the_same_everywhere(source: dtypes.DType, to: d
     for trace in ("", 'split("C_i", factors=(None, 8))\nvectorize("C_i_1")'):
         got = build(Trace.from_text(trace).apply(func), opt=1)([data])[0]
         np.testing.assert_array_equal(got, want)
+
+
+def test_lanes_of_a_loop_that_never_runs() -> None:
+    """A vectorized loop whose extent is negative for every size had no lanes, and a body without any."""
+    n = var("n")
+    func = build_func("nothing", [placeholder("X", (n,), F32)], [compute("C", (n,), lambda i: constant(0, F32))])
+    scheduled = Trace.from_text('split("C_i", factors=(None, 8))\nvectorize("C_i_1")').apply(func)
+    outer = scheduled.body
+    assert isinstance(outer, Loop)
+    never = replace(outer, body=replace(outer.body, extent=var("C_i_0") * -8))
+    kernel = build(replace(scheduled, body=never), opt=1)
+    run_kernel(kernel, [np.ones(20, np.float32)], {"n": 20}, 1)
