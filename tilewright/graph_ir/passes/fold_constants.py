@@ -3,11 +3,14 @@
 Where more operands are known than when the graph was inferred, inference tells again: sizes that it could not give, as
 of a Pad whose pads come from floating-point arithmetic. A whole cone of constant nodes is evaluated, and only the
 values that other nodes read are kept. A kept value may be larger than what it replaces by at most GROWTH_BYTES; shape
-arithmetic (integers with known elements) always folds. Transposes and views of a constant stay views of its memory.
+arithmetic (integers with known elements) always folds, and so do quantized weights, to as many numbers as are stored
+in 16 bits or fewer: kernels of integers read such a constant itself, and no run dequantizes one for the others.
+Transposes and views of a constant stay views of its memory.
 
 What is evaluated on the way is limited, too: a constant may be a number of elements, and the build should take neither
-the memory nor the time of a run. All of it together may have TRANSIENT_BYTES more than twice the graph's constants;
-operators whose definition goes through its elements in Python have a limit of their own (SLOW).
+the memory nor the time of a run. All of it together may have TRANSIENT_BYTES more than twice the graph's constants, and
+QUANTIZED_BYTES for each of their quantized numbers; operators whose definition goes through its elements in Python have
+a limit of their own (SLOW).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import math
 
 import numpy as np
 
+from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError, TilewrightError
 from tilewright.core.index_ranges import first_outside
@@ -30,13 +34,15 @@ from tilewright.reference import evaluate
 
 GROWTH_BYTES = 1 << 20
 TRANSIENT_BYTES = 1 << 27
+QUANTIZED_BYTES = 24
+"""A weight in float32, and five values of that size on the way to it."""
 SLOW = {
     **dict.fromkeys(("DeformConv", "GridSample", "NonMaxSuppression", "RoiAlign", "MaxRoiPool", "Col2Im"), 1 << 12),
     **dict.fromkeys(("LSTM", "GRU", "RNN", "Det", "STFT"), 1 << 16),
     **dict.fromkeys(("GatherND", "ScatterND", "ScatterElements", "ReverseSequence", "TfIdfVectorizer"), 1 << 18),
 }
 """Operands and results together that such an operator may have, to take a second or two."""
-_NEVER = frozenset({"QuantizeLinear", "DequantizeLinear", "Constant", "ImageDecoder"})
+_NEVER = frozenset({"Constant", "ImageDecoder"})
 _FAILURES = (
     TilewrightError,
     ValueError,
@@ -55,7 +61,7 @@ def fold_constants(graph: Graph, ctx: PassContext) -> Graph:
     ed = GraphEditor(graph, ctx)
     _fold_known_elements(ed, ctx)
     known: dict[str, np.ndarray] = {}
-    budget = TRANSIENT_BYTES + 2 * sum(c.array.nbytes for c in ed.constants.values())
+    budget = _transient_bytes(ed)
     for node in [ed.nodes[k] for k in list(ed.nodes)]:
         _infer_again(ed, node, known, ctx)
         budget -= _evaluate(ed, node, known, budget, ctx)
@@ -195,7 +201,7 @@ def _is_read_outside(ed: GraphEditor, name: str, known: dict[str, np.ndarray]) -
 
 
 def _growth(ed: GraphEditor, name: str, known: dict[str, np.ndarray]) -> int:
-    """Bytes that the value needs beyond those of the constants that it frees."""
+    """Bytes that the value needs beyond those of the constants that it frees; 0 for quantized weights."""
     array = known[name]
     producer = ed.producer(name)
     if producer is None or (array.base is not None and producer.op in (*_VIEWS, "Transpose")):
@@ -211,9 +217,23 @@ def _growth(ed: GraphEditor, name: str, known: dict[str, np.ndarray]) -> int:
             inner = ed.producer(i)
             if inner is not None:
                 todo.append(inner)
-            elif i in ed.constants and ed.use_count(i) == 1:
-                freed += ed.constants[i].array.nbytes
+            elif (stored := ed.array(i)) is not None:
+                if stored.size >= array.size and _is_quantized(stored):
+                    return 0
+                freed += stored.nbytes if i in ed.constants and ed.use_count(i) == 1 else 0
     return int(array.nbytes) - freed
+
+
+def _transient_bytes(ed: GraphEditor) -> int:
+    read = {i for node in ed.nodes.values() for i in node.inputs if i}
+    stored = [array for i in read if (array := ed.array(i)) is not None]
+    quantized = sum(array.size for array in stored if _is_quantized(array))
+    return TRANSIENT_BYTES + 2 * sum(array.nbytes for array in stored) + QUANTIZED_BYTES * quantized
+
+
+def _is_quantized(array: np.ndarray) -> bool:
+    dtype = dtypes.from_numpy(array.dtype)
+    return dtype.bits <= 8 if dtype.is_float else dtype.is_integer and dtype.bits <= 16
 
 
 FOLD_CONSTANTS = Pass("fold_constants", Level.BASIC, Exactness.BIT_EXACT, fold_constants)
