@@ -1,7 +1,8 @@
-"""Lowering: every operator's meaning as formulas, and fused groups as one function each.
+"""Lowering: every operator's meaning as formulas, fused groups as one function each, and the plan that calls them.
 
-Takes: a graph, one fused group of its nodes, and the target.
-Gives: a tensor IR function in canonical names, with the graph values and packed constants its parameters stand for.
+Takes: a graph after its passes, and the target.
+Gives: for each fused group a tensor IR function in canonical names, with the values and packed constants that its
+parameters stand for; the call plan: where every value lies, and which kernels, host and control steps run when.
 May import: graph_ir, tensor_ir, core.
 Never: decides loop order, tiling or threads (that is schedule's); reads ONNX files; evaluates a node's value.
 """

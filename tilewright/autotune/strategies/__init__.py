@@ -1,4 +1,10 @@
-"""Search strategies by name. Each is one file with ``make(space, score, rng, params)``; see :mod:`.base`."""
+"""Search strategies by name. Each is one file with ``make(space, score, rng, params)``; see :mod:`.base`.
+
+Takes: the space of traces of a function, a score for candidates, a random generator, parameters by name.
+Gives: a strategy, which proposes candidates and hears what was measured of them.
+May import: autotune, schedule, tensor_ir, core.
+Never: a measurement, a clock, a random number that is not drawn from the given generator.
+"""
 
 from __future__ import annotations
 

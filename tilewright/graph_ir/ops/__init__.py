@@ -1,7 +1,8 @@
 """The operator table: name -> definition. One file a family.
 
 Takes: nothing. Gives: ``OPS``, each operator's pattern kind, arity and inference rule.
-May import: core, graph_ir.ir, graph_ir.kinds. Never: an operator's arithmetic (that is ``reference``'s).
+May import: core, reference (the sizes that Resize rounds to), graph_ir.ir, graph_ir.kinds.
+Never: an operator's arithmetic (that is ``reference``'s).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Takes: a tensor_ir function and a primitive's arguments.
 Gives: an equivalent function, or a ScheduleError that says which precondition does not hold.
-May import: schedule.base and its neighbours, tensor_ir, core.
+May import: schedule.base, schedule.copies, schedule.moves, schedule.shrink, tensor_ir, core.
 Never: changes what a function computes; edits before everything is checked.
 """
 

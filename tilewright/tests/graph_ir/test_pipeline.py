@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,15 @@ from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.choose_algorithms import CHOOSE_ALGORITHMS
 from tilewright.graph_ir.pipeline import PASSES, Dump, Timing, Verify, run_passes
+from tilewright.graph_ir.rules import activations, algebra, attention, noops, norms, products, row_views, scales, views
 from tilewright.graph_ir.rules.base import P, Rule
 from tilewright.graph_ir.rules.driver import rewrite
 from tilewright.graph_ir.text import constants_of, parse_graph
 from tilewright.tests.graph_ir.rewriting import RULES, assert_same_numbers, ops
+from tilewright.tests.graph_ir.rules import test_arithmetic, test_noops_and_views, test_spellings
 
 F = np.float32
+RULE_MODULES = (activations, algebra, attention, noops, norms, products, row_views, scales, views)
 
 
 def mlp() -> Graph:
@@ -100,10 +104,23 @@ def test_approximate_rules_are_opt_in() -> None:
     assert "Relu" not in ops(rewrite(g, (rough,), PassContext.for_graph(g, enabled=("rough",))))
 
 
-def test_every_rule_is_tested_and_named_once() -> None:
-    names = [n for p in PASSES if p is not CHOOSE_ALGORITHMS for n in p.rules]  # its names are those of algorithms
-    assert set(names) <= set(RULES)
-    assert all(r.equation for r in RULES.values())
+def test_every_rule_is_named_once_and_says_its_equation() -> None:
+    rules = {id(r): r for m in RULE_MODULES for v in vars(m).values() if isinstance(v, tuple) for r in v
+             if isinstance(r, Rule)}.values()  # fmt: skip
+    names = [r.name for r in rules] + [p.name for p in set(PASSES)]
+    assert [n for n, count in Counter(names).items() if count > 1] == []
+    assert [r.name for r in rules if not r.equation] == []
+    assert set(RULES) == {r.name for r in rules}
+    algorithms = set(CHOOSE_ALGORITHMS.rules)  # what it picks goes by name too
+    assert {n for p in PASSES for n in p.rules} - algorithms == set(RULES)
+
+
+def test_every_rule_is_seen_to_fire() -> None:
+    """Each has a case whose test asserts that it fired and kept the numbers."""
+    fired = {n for n, *_ in test_noops_and_views.FIRES}
+    fired |= {n for names, *_ in (*test_arithmetic.FIRES, *test_spellings.FIRES) for n in names}
+    assert set(RULES) - fired == set()
+    assert fired <= set(RULES)
 
 
 def test_input_passed_through_keeps_output_name() -> None:

@@ -1,4 +1,4 @@
-"""Algebra, activations, norms, scales, products and row views: fires, refuses, keeps the numbers."""
+"""Algebra, scales, products and row views: fires, refuses, keeps the numbers."""
 
 from __future__ import annotations
 
@@ -50,53 +50,8 @@ def excited(
     return b.op("Conv", b.op("Mul", scale, x), w, *bias)
 
 
-def gelu_erf(b: GraphBuilder, form: int) -> str:
-    x = x2(b)
-    gate = b.op(
-        "Add", b.op("Erf", b.op("Div", x, f(np.sqrt(2))) if form % 2 else b.op("Mul", x, f(np.sqrt(0.5)))), f(1)
-    )
-    if form < 2:
-        return b.op("Mul", b.op("Mul", x, gate), f(0.5))
-    if form < 4:
-        return b.op("Mul", b.op("Mul", x, f(0.5)), gate)
-    return b.op("Mul", b.op("Mul", gate, f(0.5)), x)
-
-
-def gelu_tanh(b: GraphBuilder, cube: str) -> str:
-    x = x2(b)
-    x3 = b.op("Pow", x, f(3)) if cube == "pow" else b.op("Mul", b.op("Mul", x, x), x)
-    inner = b.op("Add", x, b.op("Mul", x3, f(0.044715)))
-    gate = b.op("Add", b.op("Tanh", b.op("Mul", inner, f(np.sqrt(2 / np.pi)))), f(1))
-    return b.op("Mul", b.op("Mul", x, f(0.5)), gate)
-
-
-def layer_norm(b: GraphBuilder, axis: int = -1, mul: bool = False) -> str:
-    x = b.input("x", "float32", ("n", 3, 6))
-    d = b.op("Sub", x, b.op("ReduceMean", x, i64(axis)))
-    sq = b.op("Mul", d, d) if mul else b.op("Pow", d, f(2))
-    std = b.op("Sqrt", b.op("Add", b.op("ReduceMean", sq, i64(axis)), f(1e-5)))
-    y = b.op("Div", d, std)
-    return b.op("Add", b.op("Mul", y, pos(6)), rand(6))
-
-
 def batchnorm(b: GraphBuilder, x: str, n: int) -> str:
     return b.op("BatchNormalization", x, pos(n), rand(n, seed=1), rand(n, seed=2), pos(n), epsilon=1e-3)
-
-
-def attention(
-    b: GraphBuilder, mask: bool = True, axis: int = -1, rows: int = 5, scale: float | None = 2.0,
-    instead: float | None = None, other: bool = False,
-) -> str:  # fmt: skip
-    q = b.input("q", "float32", ("n", 2, rows, 4))
-    k = b.input("k", "float32", ("n", 2, 4, 7))
-    v = b.input("v", "float32", ("n", 2, 7, 3))
-    s = b.op("Div", b.op("MatMul", q, k), rand(2, 1, 1) if scale is None else f(scale))
-    if mask:
-        s = b.op("Add", s, b.input("m", "float32", ("n", 1, 1, 7)))
-    weights = b.op("Softmax", s, axis=axis)
-    if instead is not None:  # of weights that are NaN
-        weights = b.op("Where", b.op("IsNaN", weights), f(instead), s if other else weights)
-    return b.op("MatMul", weights, v)
 
 
 FIRES: list[tuple[tuple[str, ...], Build, list[str]]] = [
@@ -121,16 +76,7 @@ FIRES: list[tuple[tuple[str, ...], Build, list[str]]] = [
     (("pow_two",), lambda b: b.op("Pow", x2(b), f(2)), ["Mul"]),
     (("pow_three",), lambda b: b.op("Pow", x2(b), f(3)), ["Mul", "Mul"]),
     (("pow_half",), lambda b: b.op("Pow", b.op("Abs", x2(b)), f(0.5)), ["Abs", "Sqrt"]),
-    *(((f"gelu_erf_{1 - k % 2}_{(0, 0, 2, 2, 1, 1)[k]}",), lambda b, k=k: gelu_erf(b, k), ["Gelu"]) for k in range(6)),
-    (("gelu_tanh_0_2",), lambda b: gelu_tanh(b, "pow"), ["Gelu"]),
-    (("gelu_tanh_2_2",), lambda b: gelu_tanh(b, "mul"), ["Gelu"]),
     (("hard_swish",), lambda b: b.op("Mul", x := x2(b), b.op("HardSigmoid", x, alpha=1 / 6, beta=0.5)), ["HardSwish"]),
-    (("layer_norm_div_pow", "layer_norm_scale", "layer_norm_bias"), layer_norm, ["LayerNormalization"]),
-    (
-        ("layer_norm_div_mul", "layer_norm_scale", "layer_norm_bias"),
-        lambda b: layer_norm(b, mul=True),
-        ["LayerNormalization"],
-    ),
     (("batchnorm_into_conv",), lambda b: batchnorm(b, b.op("Conv", image(b), rand(6, 4, 3, 3), rand(6)), 6), ["Conv"]),
     (("batchnorm_into_conv",), lambda b: batchnorm(b, b.op("Conv", image(b), rand(6, 2, 3, 3), group=2), 6), ["Conv"]),
     (
@@ -216,9 +162,6 @@ FIRES: list[tuple[tuple[str, ...], Build, list[str]]] = [
         ),
         ["Reshape", "MatMul", "Add"],
     ),
-    (("attention_div_mask",), attention, ["Transpose", "FusedAttention"]),
-    (("attention_div",), lambda b: attention(b, mask=False), ["Transpose", "FusedAttention"]),
-    (("attention_div_mask_guarded",), lambda b: attention(b, instead=0), ["Transpose", "FusedAttention"]),
 ]
 
 STAYS: list[tuple[str, Build, str]] = [
@@ -229,13 +172,7 @@ STAYS: list[tuple[str, Build, str]] = [
     ("mul_mul", lambda b: b.op("Add", y := b.op("Mul", x2(b), f(2)), b.op("Mul", y, f(3))), "also used elsewhere"),
     ("not_comparison", lambda b: b.op("Not", b.op("Less", x2(b), f(0))), "with NaN"),
     ("pow_two", lambda b: b.op("Pow", x2(b), f(2.5)), ""),
-    (
-        "gelu_erf_0_0",
-        lambda b: b.op("Mul", b.op("Mul", x := x2(b), b.op("Add", b.op("Erf", b.op("Div", x, f(2))), f(1))), f(0.5)),
-        "",
-    ),
     ("hard_swish", lambda b: b.op("Mul", x := x2(b), b.op("HardSigmoid", x)), ""),
-    ("layer_norm_div_pow", lambda b: layer_norm(b, axis=1), "not the last one only"),
     (
         "batchnorm_into_conv",
         lambda b: batchnorm(b, b.op("Conv", image(b), rand(6, 4, 3, 3), b.input("c", "float32", (6,))), 6),
@@ -257,11 +194,6 @@ STAYS: list[tuple[str, Build, str]] = [
         lambda b: b.op("MatMul", b.op("Reshape", b.input("x", "float32", ("n", 3, 2)), i64(-1, 6)), rand(6, 5)),
         "",
     ),
-    ("attention_div_mask", lambda b: attention(b, axis=2), "not over the last axis"),
-    ("attention_div", lambda b: attention(b, mask=False, scale=None), "not one number"),
-    ("attention_div_mask_guarded", lambda b: attention(b, instead=1), ""),
-    ("attention_div_mask_guarded", lambda b: attention(b, instead=0, other=True), ""),
-    ("attention_div", lambda b: attention(b, mask=False, rows=3), "3 queries are too few for a tile"),
 ]
 
 
