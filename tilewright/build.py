@@ -14,6 +14,7 @@ from tilewright.codegen.cache import ObjectCache, object_key
 from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.jit import assembly_text, compile_objects
 from tilewright.core import dtypes
+from tilewright.core.config import from_environment
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr
 from tilewright.core.intparse import parse
@@ -25,6 +26,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import print_func
+from tilewright.tensor_ir.verifier import verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +66,20 @@ def build_kernels(
     funcs: Mapping[str, Func], target: Target, cache: ObjectCache | None, traces: Mapping[str, Trace] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Kernel]:  # fmt: skip
-    """A kernel for every function, by name. ``traces`` overrides the default trace of some."""
+    """A kernel for every function, by name. ``traces`` overrides the default trace of some.
+
+    Where the environment says so (:mod:`tilewright.core.config`), raises VerifyError for a function that breaks an
+    invariant of the tensor IR, as it was lowered, or as it was scheduled unless its object is in the cache.
+    """
     traces = traces or {}
+    checked = from_environment().verify
     out: dict[str, Kernel] = {}
     missing: list[tuple[str, str, Schedule, str]] = []
 
     def texts() -> Iterator[tuple[str, Target]]:
         for name, func in funcs.items():
+            if checked:
+                verify(func)
             given = traces.get(name)
             key = _key(func, target, given)
             hit = _read(cache.get(key), name, func) if cache is not None else None
@@ -78,6 +87,8 @@ def build_kernels(
                 out[name] = hit
                 continue
             schedule = schedule_by_rule(func, target, DefaultDecider()) if given is None else Schedule(func, given)
+            if checked:
+                verify(schedule.func)
             symbol = f"tw_{key[:24]}"
             missing.append((name, key, schedule, symbol))
             yield emit_kernel(schedule.func, target, symbol), target

@@ -98,6 +98,9 @@ def test_settings() -> None:
     assert from_environment({"XDG_CACHE_HOME": "/x"}).cache_dir == Path("/x/tilewright")
     assert from_environment({"TILEWRIGHT_CACHE": "/y", "TILEWRIGHT_CACHE_BYTES": "5"}) == Config(Path("/y"), 5)
     assert from_environment({"TILEWRIGHT_CACHE": "off"}).cache_dir is None
+    assert [from_environment({"HOME": "/h", "TILEWRIGHT_VERIFY": v}).verify for v in "01"] == [False, True]
+    with pytest.raises(TilewrightError, match="TILEWRIGHT_VERIFY: expected 0 or 1, got 'yes'"):
+        from_environment({"TILEWRIGHT_VERIFY": "yes", "HOME": "/h"})
     with pytest.raises(TilewrightError, match="TILEWRIGHT_CACHE_BYTES: expected a number of bytes, got 'many'"):
         from_environment({"TILEWRIGHT_CACHE_BYTES": "many", "HOME": "/h"})
 
