@@ -60,7 +60,8 @@ def _run(
         if overflows:
             seen = {**scope, **{i: _overflown(scope[i]) for i in node.inputs if i}}
         elif rng is not None and node.op in _ACCUMULATING:
-            seen = {**scope, **{i: _perturbed(scope[i], rng) for i in node.inputs if i}}
+            summed = node.inputs[:1] if node.op == "Resize" else node.inputs  # scales are exact: sizes follow from them
+            seen = {**scope, **{i: _perturbed(scope[i], rng) for i in summed if i}}
         outputs = evaluate_node(node, seen)
         if rng is not None and node.op in _TRANSFORMED:
             outputs = [_blurred(o, rng) for o in outputs]
