@@ -94,8 +94,9 @@ def _nearest_weights(rule: str, ratio: np.ndarray) -> np.ndarray:
 
 def _cubic_kernel(x: np.ndarray, a: float) -> np.ndarray:
     x = np.abs(x)
-    near = (a + 2) * x**3 - (a + 3) * x**2 + 1
-    return np.where(x <= 1, near, np.where(x < 2, a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a, 0.0))
+    with np.errstate(all="ignore"):  # the coefficient is the file's: any number
+        near = (a + 2) * x**3 - (a + 3) * x**2 + 1
+        return np.where(x <= 1, near, np.where(x < 2, a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a, 0.0))
 
 
 def _reach(s: Spec, scale: float) -> tuple[int, float]:

@@ -19,8 +19,9 @@ def _batchnorm_terms(m: Match) -> tuple[np.ndarray, np.ndarray]:
     """``(k, b)`` with ``BatchNormalization(x) == x * k + b`` per channel, in float64."""
     eps = m.root.attr("epsilon", _EPSILON)
     scale, shift, mean, var = (m.array(k).astype(np.float64) for k in ("scale", "shift", "mean", "var"))
-    k = scale / np.sqrt(var + float(eps))  # type: ignore[arg-type]
-    return k, shift - mean * k
+    with np.errstate(all="ignore"):  # what a variance below zero gives, it gives in the run, too
+        k = scale / np.sqrt(var + float(eps))  # type: ignore[arg-type]
+        return k, shift - mean * k
 
 
 def _inference(m: Match) -> str | None:

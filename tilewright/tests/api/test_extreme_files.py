@@ -247,3 +247,21 @@ def test_a_message_does_not_repeat_very_long_names() -> None:
                           constants={"s": np.array([7])}))  # fmt: skip
     assert len(str(e.value)) < 2100
     assert str(e.value).endswith("expected a shape for 3 elements, got ['7']")
+
+
+def test_coefficients_that_are_no_numbers_are_compiled_without_a_warning() -> None:
+    """Warnings are errors in the tests."""
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="cubic", cubic_coeff_a=float("inf"))
+    resize = model_of([node], {"x": [1, 1, 4]}, ["y"], 21, constants={"s": np.array([1, 1, 1.5], np.float32)})
+    one, below = np.ones(2, np.float32), np.array([-1, 1], np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("BatchNormalization", ["c", "s", "s", "s", "v"], ["y"]),
+    ]
+    constants = {"w": np.ones((2, 1, 1), np.float32), "s": one, "v": below}
+    folded = model_of(nodes, {"x": [1, 1, 4]}, ["y"], 21, constants=constants)
+    x = np.arange(4, dtype=np.float32).reshape(1, 1, 4)
+    assert not np.isfinite(tilewright.compile(resize, progress=False).run({"x": x})["y"]).all()
+    y = tilewright.compile(folded, progress=False).run({"x": x})["y"]
+    assert np.isnan(y[0, 0]).all()
+    assert np.isfinite(y[0, 1]).all()
