@@ -208,7 +208,8 @@ def _infer_node(
     if ctx.new_attrs:
         node = node.with_attrs(**ctx.new_attrs)
     pairs = zip(node.outputs, inferred, strict=False)
-    return _Node(node, tuple(Value(o, r.type, _in_64_bits(r.data)) for o, r in pairs if o), ctx.repeated)
+    values = tuple(Value(o, r.type, _in_64_bits(r.data), r.known) for o, r in pairs if o)
+    return _Node(node, values, ctx.repeated)
 
 
 def _in_64_bits(data: Data | None) -> Data | None:

@@ -64,11 +64,15 @@ Type: TypeAlias = TensorType | SequenceType | OptionalType
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A name with its type and, for shape arithmetic, its symbolically known elements."""
+    """A name with its type and, for shape arithmetic, its symbolically known elements.
+
+    ``known``: the numbers in a list of integers of which other elements (None) are not known; text leaves it out.
+    """
 
     name: str
     type: Type
     data: tuple[IntExpr, ...] | None = None
+    known: tuple[int | None, ...] | None = None
 
     @property
     def dtype(self) -> DType:

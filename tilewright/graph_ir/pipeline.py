@@ -22,6 +22,7 @@ from tilewright.graph_ir.passes.base import Level, Pass, PassContext, PassLog, i
 from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
 from tilewright.graph_ir.passes.choose_algorithms import CHOOSE_ALGORITHMS
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
+from tilewright.graph_ir.passes.equal_ranks import EQUAL_RANKS
 from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
@@ -45,6 +46,7 @@ PASSES: tuple[Pass, ...] = (
     FOLD_CONSTANTS,  # shape arithmetic becomes constants, which the rules below read
     RESOLVE_IF,  # conditions are constants now
     SIMPLIFY,  # no-ops and views away: patterns below see neighbours
+    EQUAL_RANKS,  # before folding, which tells what follows from ranks
     SHARE_COMMON,  # exporters repeat subexpressions; a pattern that asks for one value sees one
     FOLD_CONSTANTS,  # what the rules made constant
     FOLD_SCALES,  # BatchNorm into the convolution before it, while it is still one node

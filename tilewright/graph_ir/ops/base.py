@@ -31,6 +31,7 @@ MAX_DATA = 64
 MAX_FORMULA = 128
 """Variables and operations of an element that is followed; what follows one that is longer finds it when it runs."""
 Data: TypeAlias = tuple[IntExpr, ...]
+Elements: TypeAlias = "tuple[IntExpr | None, ...]"
 
 
 class UnknownRank(Exception):
@@ -39,14 +40,22 @@ class UnknownRank(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """The type of one output and, if known, its elements."""
+    """The type of one output and, if known, its elements; ``known``: see :class:`Value`."""
 
     type: Type
     data: Data | None = None
+    known: tuple[int | None, ...] | None = None
 
 
-def tensor(dtype: DType, shape: Sequence[IntExpr | int] | None, data: Sequence[IntExpr] | None = None) -> Inferred:
-    """A tensor output. ``data`` is dropped where it does not match the shape, or is too long, or an element is."""
+def tensor(
+    dtype: DType, shape: Sequence[IntExpr | int] | None, data: Sequence[IntExpr] | None = None,
+    known: Elements | None = None,
+) -> Inferred:  # fmt: skip
+    """A tensor output. ``data`` is dropped where it does not match the shape, or is too long, or an element is.
+    ``known``: elements of a list, if not all of them are known."""
+    if known is not None and len(known) <= MAX_DATA and any(d is not None and d.is_const for d in known):
+        numbers = tuple(d.const if d is not None and d.is_const else None for d in known)
+        return Inferred(TensorType(dtype, (const(len(known)),)), None, numbers)
     if shape is None:
         return Inferred(TensorType(dtype, None))
     dims = tuple(const(d) if isinstance(d, int) else d for d in shape)
@@ -190,6 +199,18 @@ class InferContext:
         if v.data is None and isinstance(v.type, TensorType) and any(d == 0 for d in v.type.shape or ()):
             return ()
         return v.data
+
+    def elements(self, i: int) -> Elements | None:
+        """Elements of input ``i``, or of a list of integers those that are known and None for the others."""
+        data = self.data(i)
+        v = self.value(i)
+        if data is not None or not isinstance(v.type, TensorType) or not v.dtype.is_integer:
+            return data
+        if v.known is not None:
+            return tuple(None if k is None else const(k) for k in v.known)
+        shape = v.type.shape
+        count = shape[0].value() if shape is not None and len(shape) == 1 else None
+        return None if count is None or count > MAX_DATA else (None,) * count
 
     def ints(self, i: int) -> tuple[int, ...] | None:
         """Elements of an integer input when all are known numbers (also of large constants); else None."""

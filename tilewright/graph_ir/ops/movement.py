@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.core.intbounds import interval
-from tilewright.core.intexpr import ZERO, IntExpr, ceildiv, const
+from tilewright.core.intexpr import ONE, ZERO, IntExpr, ceildiv, const
 from tilewright.core.intextrema import maximum, minimum, with_parts_joined
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.kinds import PatternKind
@@ -160,11 +160,13 @@ def _concat(ctx: InferContext) -> tuple[Inferred, ...]:
             if k != axis:
                 out[k] = merge_dims(ctx, out[k], d, broadcast=False)
     out[axis] = with_parts_joined(sum((s[axis] for s in shapes[1:]), first[axis]))
-    data: Data | None = ()
-    for i in range(len(shapes)):
-        part = ctx.data(i)
-        data = None if part is None or data is None else data + part
-    return (tensor(ctx.dtype(0), out, data if axis == 0 else None),)
+    if axis:
+        return (tensor(ctx.dtype(0), out),)
+    parts = [ctx.elements(i) for i in range(len(shapes))]
+    joined = None if any(p is None for p in parts) else tuple(d for p in parts for d in p or ())
+    if joined is None or any(d is None for d in joined):
+        return (tensor(ctx.dtype(0), out, known=joined),)
+    return (tensor(ctx.dtype(0), out, [d for d in joined if d is not None]),)
 
 
 def _tile(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -186,13 +188,19 @@ def _tile(ctx: InferContext) -> tuple[Inferred, ...]:
 def _expand(ctx: InferContext) -> tuple[Inferred, ...]:
     s = ctx.shape(0)
     match_operands(ctx, ", r")
-    target = ctx.data(1)
-    if target is None:
+    sizes = ctx.elements(1)
+    if sizes is None:
         count = ctx.shape(1, 1)[0].value()
         if count is None:
             return (tensor(ctx.dtype(0), None),)
         return (tensor(ctx.dtype(0), ctx.fresh_shape(max(count, len(s)))),)
-    out = broadcast_shapes(ctx, [target, s])
+    rank = max(len(sizes), len(s))
+    ctx.require_rank(rank)
+    if any(d is None for d in sizes):
+        target, operand = (ONE,) * (rank - len(sizes)) + sizes, (ONE,) * (rank - len(s)) + s
+        dims = [ctx.fresh() if a is None else merge_dims(ctx, a, b) for a, b in zip(target, operand, strict=True)]
+        return (tensor(ctx.dtype(0), dims),)
+    out = broadcast_shapes(ctx, [tuple(d for d in sizes if d is not None), s])
     return (tensor(ctx.dtype(0), out, _expanded(ctx.data(0), s, out)),)
 
 

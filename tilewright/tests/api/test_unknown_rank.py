@@ -114,6 +114,19 @@ class TestSqueezeOfUnknownSizes:
         assert_outputs(read_model(text), feeds, [[y if len(y) != 1 else y.reshape(())] for y in expected])
 
 
+def test_sizes_of_which_some_are_known() -> None:
+    text = """g (float[m, 1] x, int64[1] n, float[3, 5] k) => (y) {
+        rest = Constant<value_ints = [2, 3]>()
+        s = Concat<axis = 0>(n, rest)
+        e = Expand(x, s)
+        a, b = Split<axis = 1, num_outputs = 2>(e)
+        t = Squeeze(a)
+        y = MatMul(t, k)
+    }"""
+    feeds = [{"x": f32(m, 1), "n": i64(n), "k": f32(3, 5)} for m, n in ((2, 4), (1, 3), (2, 1))]
+    assert_as_standard(text, feeds)
+
+
 @pytest.mark.parametrize("noop", [0, 1])
 @pytest.mark.parametrize("keep", [0, 1])
 @pytest.mark.parametrize("length", ["k", 0, 1])

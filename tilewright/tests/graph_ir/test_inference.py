@@ -62,6 +62,10 @@ CASES: list[tuple[str, Callable[[GraphBuilder], str], str]] = [
     ("compare", lambda b: b.op("Less", b.input("x", "float32", ("b",)), f32()), "bool[b]"),
     ("cast", lambda b: b.op("Cast", b.input("x", "float32", ("b",)), to=dtypes.float16), "float16[b]"),
     ("gather", lambda b: b.op("Gather", f32(10, 4), b.input("i", "int64", ("b", "s"))), "float32[b, s, 4]"),
+    ("expand_known_in_part", lambda b: b.op("Expand", b.input("x", "float32", (2, 1)), b.op(
+        "Concat", b.input("n", "int64", (1,)), i64(2, 3), axis=0)), "float32[u0, 2, 3]"),
+    ("expand_known_in_part_smaller", lambda b: b.op("Expand", b.input("x", "float32", (4, 2, "m")), b.op(
+        "Concat", i64(2), b.input("n", "int64", (1,)), axis=0)), "float32[4, 2, u0]"),
     ("expand", lambda b: b.op("Expand", b.input("x", "float32", ("b", 1)), i64(1, 5)), "float32[b, 5]"),
     ("top_k", lambda b: b.ops("TopK", b.input("x", "float32", ("b", 9)), i64(3), outputs=2)[1], "int64[b, 3]"),
     ("non_zero", lambda b: b.op("NonZero", b.input("x", "float32", ("b", 9))), "int64[2, u0]"),
