@@ -227,6 +227,14 @@ def lower_log_sum_exp(c: LowerContext) -> tuple[Tensor, ...]:
     return (compute(c.name("log_sum_exp"), shape, body, axis_names=axis_names(len(shape))),)
 
 
+def place_if(is_extreme: Val, v: Val, place: IntExpr, nowhere: int) -> Val:
+    """``place`` where ``v`` is the extreme or a NaN, which counts as one; else ``nowhere``."""
+    other = constant(nowhere, dtypes.int64)
+    if v.dtype.is_float:
+        other = select(op("is_nan", v), index_value(place), other)
+    return select(is_extreme, index_value(place), other)
+
+
 def _arg(largest: bool) -> Rule:
     def rule(c: LowerContext) -> tuple[Tensor, ...]:
         x = c.input(0)
@@ -242,10 +250,7 @@ def _arg(largest: bool) -> Rule:
 
         def position(i: Sequence[IntExpr]) -> Val:
             v, b = widen(x[tuple(i)]), best[at_reduced(i, (axis,))]
-            none = constant(nowhere, dtypes.int64)
-            if v.dtype.is_float:
-                none = select(op("is_nan", v), index_value(i[axis]), none)
-            return select(v >= b if largest else v <= b, index_value(i[axis]), none)
+            return place_if(v >= b if largest else v <= b, v, i[axis], nowhere)
 
         def reducer(v: Val, *axes: object) -> Reduction:
             return reduce_over("max" if last else "min", v, axes, nowhere)  # type: ignore[arg-type]

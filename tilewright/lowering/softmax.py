@@ -9,7 +9,7 @@ from tilewright.core.intexpr import IntExpr
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis
-from tilewright.lowering.reduce import at_reduced, reduction_stage
+from tilewright.lowering.reduce import at_reduced, place_if, reduction_stage
 from tilewright.tensor_ir.compute import (
     Tensor,
     Val,
@@ -75,8 +75,8 @@ def lower_hardmax(c: LowerContext) -> tuple[Tensor, ...]:
     top = c.stage(reduction_stage(c, "hardmax_max", x.shape, (axis,), lambda i: widen(x[tuple(i)]), max_over))
 
     def position(i: Sequence[IntExpr]) -> Val:
-        less = widen(x[tuple(i)]) < top[at_reduced(i, (axis,))]
-        return select(less, constant(highest(dtypes.int64), dtypes.int64), index_value(i[axis]))
+        v = widen(x[tuple(i)])
+        return place_if(v >= top[at_reduced(i, (axis,))], v, i[axis], highest(dtypes.int64))
 
     first = c.stage(reduction_stage(c, "hardmax_first", x.shape, (axis,), position, min_over))
 

@@ -73,7 +73,7 @@ _NOT_WIDENED = frozenset(
         "Unsqueeze", "Where",
     }
 )  # fmt: skip
-_STATISTICS = {"LayerNormalization": 1}  # outputs from here on keep float32
+_STATISTICS = {"LayerNormalization": 1}  # outputs from here on are float32
 
 
 def evaluate(
@@ -120,7 +120,9 @@ def _is_narrow(x: object) -> bool:
 
 def _typed(op: str, attrs: Attrs, inputs: Sequence[object], n_outputs: int) -> list[object]:
     if op in _NOT_WIDENED or not any(map(_is_narrow, inputs)):
-        return _dispatch(op, attrs, inputs, n_outputs)
+        outputs = _dispatch(op, attrs, inputs, n_outputs)
+        first = _STATISTICS.get(op, len(outputs))
+        return [o.astype(np.float32) if i >= first and isinstance(o, np.ndarray) else o for i, o in enumerate(outputs)]
     narrow = next(x.dtype for x in inputs if isinstance(x, np.ndarray) and _is_narrow(x))
     wide = [x.astype(np.float32) if isinstance(x, np.ndarray) and _is_narrow(x) else x for x in inputs]
     out = _dispatch(op, attrs, wide, n_outputs)

@@ -82,9 +82,12 @@ FINDINGS = (
             constants={"w": _random((6, 2, 3, 2))}),
     Finding("softplus far below zero", "g (float[4] x) => (float[4] y) { y = Softplus(x) }",
             feed={"x": np.array([-7.710656, -20, -80, 3], np.float32)}),
+    Finding("the statistics of a layer of doubles are float32",
+            "g (double[3,5] x, double[5] s) => (double[3,5] y, float[3,1] m, float[3,1] d)"
+            "{ y, m, d = LayerNormalization(x, s) }"),
     Finding("the first NaN is the largest and the least element",
-            "g (float[3,4] x) => (int64[?] y, int64[?] z)"
-            "{ y = ArgMax<keepdims = 0>(x) z = ArgMin<keepdims = 0, select_last_index = 1>(x) }",
+            "g (float[3,4] x) => (int64[?] y, int64[?] z, float[3,4] h)"
+            "{ y = ArgMax<keepdims = 0>(x) z = ArgMin<keepdims = 0, select_last_index = 1>(x) h = Hardmax(x) }",
             feed={"x": np.array([[1, np.nan, 3, 0], [np.nan, 5, 4, np.inf], [2, np.nan, -np.inf, 1]], np.float32)}),
     Finding("the default epsilon of a normalization is a float32 number, for doubles too",
             "g (double[1,2,4] x) => (double[1,2,4] y) { y = BatchNormalization(x, s, s, s, v) }",

@@ -68,7 +68,7 @@ def _run(
         if rng is not None and node.op in _MIXED:
             outputs = [_undecided(o) for o in outputs]
         if rng is not None and node.op in _INTERPOLATING:
-            outputs = [_where_taps_are_open(node, scope, outputs[0], rng)]
+            outputs = [_where_taps_are_open(node, seen, outputs[0], rng)]
         if rng is not None and node.op in _ABSOLUTE:
             outputs = [_blurred(o, rng, _ABSOLUTE[node.op]) for o in outputs]
         for name, value in zip(node.outputs, outputs, strict=False):
