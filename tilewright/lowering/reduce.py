@@ -227,7 +227,7 @@ def lower_log_sum_exp(c: LowerContext) -> tuple[Tensor, ...]:
     return (compute(c.name("log_sum_exp"), shape, body, axis_names=axis_names(len(shape))),)
 
 
-def place_if(is_extreme: Val, v: Val, place: IntExpr, nowhere: int) -> Val:
+def place_if(is_extreme: Val, v: Val, place: IntExpr, nowhere: float) -> Val:
     """``place`` where ``v`` is the extreme or a NaN, which counts as one; else ``nowhere``."""
     other = constant(nowhere, dtypes.int64)
     if v.dtype.is_float:
