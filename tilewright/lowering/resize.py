@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, const
 from tilewright.core.intextrema import maximum
 from tilewright.core.limits import require_makeable
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis
+from tilewright.lowering.quantize import saturate
 from tilewright.lowering.reduce import mapped
+from tilewright.lowering.resize_tables import Spec, reach, tap_tables
 from tilewright.tensor_ir.compute import (
     Tensor,
     Val,
@@ -37,101 +42,23 @@ _WORKING_BYTES = 64
 """Memory, with what lies in between, that the table of a tap needs while it is made."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """How one dimension is resized. ``roi``: its part of the region of interest (start, end). ``loaded``: the scale
-    that only the run knows."""
-
-    mode: str
-    transform: str
-    nearest: str
-    antialias: bool
-    exclude_outside: bool
-    cubic: float
-    scale: float | None
-    roi: tuple[float, float] = (0.0, 1.0)
-    loaded: Val | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Taps:
-    """What a dimension's outputs are made of: ``place(i, t)`` and ``weight(i, t)`` for taps t below ``count``."""
+    """What a dimension's outputs are made of: ``place(i, t)`` and ``weight(i, t)`` for taps t below ``count``.
+
+    ``guarded``: a tap of weight 0 is not read, whatever it holds: filters reach as far as the widest of them needs.
+    """
 
     count: IntLike
     place: Callable[[IntExpr, IntExpr], IntExpr]
     weight: Callable[[IntExpr, IntExpr], Val] | None
+    guarded: bool = False
 
 
 # -- tables, at build time -----------------------------------------------------------------------------------------
-def _coordinates(s: Spec, n: int, m: int, scale: float) -> np.ndarray:
-    """Where each of ``m`` outputs lies among ``n`` inputs."""
-    i = np.arange(m, dtype=np.float64)
-    width = scale * n
-    if s.transform == "align_corners":
-        return np.zeros(m) if width == 1 else i * (n - 1) / (width - 1)
-    if s.transform == "asymmetric":
-        return i / scale
-    if s.transform == "tf_crop_and_resize":
-        a, b = s.roi
-        if m == 1:
-            return np.full(1, 0.5 * (a + b) * (n - 1))
-        return i * (b - a) * (n - 1) / (width - 1) + a * (n - 1)
-    x = (i + 0.5) / scale - 0.5
-    if s.transform == "pytorch_half_pixel":
-        return np.full(m, -0.5) if width == 1 else x
-    if s.transform == "half_pixel_symmetric":
-        return (n / 2) * (1 - m / width) + x
-    return x
-
-
-def _nearest_weights(rule: str, ratio: np.ndarray) -> np.ndarray:
-    left = {
-        "round_prefer_floor": ratio <= 0.5, "round_prefer_ceil": ratio < 0.5, "floor": ratio < 1,
-        "ceil": np.zeros(ratio.shape, np.bool_),
-    }[rule]  # fmt: skip
-    return np.stack([left, ~left], axis=1).astype(np.float64)
-
-
-def _cubic_kernel(x: np.ndarray, a: float) -> np.ndarray:
-    x = np.abs(x)
-    with np.errstate(all="ignore"):  # the coefficient is the file's: any number
-        near = (a + 2) * x**3 - (a + 3) * x**2 + 1
-        return np.where(x <= 1, near, np.where(x < 2, a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a, 0.0))
-
-
-def _reach(s: Spec, scale: float) -> tuple[int, float]:
-    """Taps to each side of a coordinate, and by how much narrower than the output's steps the filter is."""
-    shrink = min(scale, 1.0) if s.antialias and s.mode != "nearest" else 1.0
-    return math.ceil((2 if s.mode == "cubic" else 1) / shrink), shrink
-
-
-def _weights(s: Spec, ratio: np.ndarray, scale: float) -> np.ndarray:
-    """The weights [outputs, taps] around coordinates, ``ratio`` in (0, 1] behind the tap at the middle's left."""
-    if s.mode == "nearest":
-        return _nearest_weights(s.nearest, ratio)
-    reach, shrink = _reach(s, scale)
-    offsets = (np.arange(1 - reach, 1 + reach) - ratio[:, None]) * shrink
-    w = np.clip(1 - np.abs(offsets), 0, 1) if s.mode == "linear" else _cubic_kernel(offsets, s.cubic)
-    total: np.ndarray = w / w.sum(axis=1, keepdims=True) if s.antialias else w
-    return total
-
-
-def tap_tables(s: Spec, n: int, m: int, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions int64 [m, taps], weights float32 [m, taps], and whether each output lies inside the region."""
-    x = _coordinates(s, n, m, scale)
-    base = np.ceil(x) - 1
-    weights = _weights(s, x - base, scale)
-    taps = weights.shape[1]
-    at = np.arange(taps) + base[:, None] - (taps // 2 - 1)
-    if s.exclude_outside:
-        weights = np.where((at < 0) | (at >= n), 0.0, weights)
-        weights = weights / weights.sum(axis=1, keepdims=True)
-    return np.clip(at, 0, n - 1).astype(np.int64), weights.astype(np.float32), (x >= 0) & (x <= n - 1)
-
-
 def _static_taps(c: LowerContext, s: Spec, n: int, m: int) -> tuple[Taps, np.ndarray]:
     scale = s.scale if s.scale is not None else m / n
-    require_makeable(c.where, "positions and weights", _WORKING_BYTES * m * 2 * _reach(s, scale)[0])
+    require_makeable(c.where, "positions and weights", _WORKING_BYTES * m * 2 * reach(s, scale)[0])
     places, weights, inside = tap_tables(s, n, m, scale)
     if s.mode == "nearest":
         chosen = np.take_along_axis(places, weights.argmax(axis=1)[:, None], axis=1)[:, 0]
@@ -139,7 +66,7 @@ def _static_taps(c: LowerContext, s: Spec, n: int, m: int) -> tuple[Taps, np.nda
     used = np.flatnonzero(np.any(weights != 0, axis=0))
     places, weights = places[:, used], weights[:, used]
     at, by = c.table(places.T.astype(np.int32), "resize_at"), c.table(weights.T, "resize_weight")
-    return Taps(len(used), lambda i, t: _index(at[t, i]), lambda i, t: by[t, i]), inside
+    return Taps(len(used), lambda i, t: _index(at[t, i]), lambda i, t: by[t, i], s.is_filter), inside
 
 
 def _position(c: LowerContext, chosen: np.ndarray, n: int) -> Callable[[IntExpr, IntExpr], IntExpr]:
@@ -163,25 +90,40 @@ def _index(position: Val) -> IntExpr:
 
 # -- formulas, at run time -----------------------------------------------------------------------------------------
 def _real(i: IntExpr) -> Val:
-    return index_value(i).cast(dtypes.float32)
+    """Places are computed in doubles, as the reference does: a rounding error of one would choose another element."""
+    return index_value(i).cast(dtypes.float64)
 
 
 def _symbolic_coordinate(c: LowerContext, s: Spec, i: IntExpr, n: IntExpr, m: IntExpr) -> Val:
     x, size, count = _real(i), _real(n), _real(m)
-    scale = s.loaded if s.loaded is not None else count / size if s.scale is None else constant(s.scale, dtypes.float32)
-    width = scale * size
+    scale = _scale(s, n, m)
+    if s.transform in ("align_corners", "tf_crop_and_resize"):
+        # a stage of its own, so that product and difference are not one operation with another rounding
+        width = c.stage(compute(c.name("resize_width"), (1,), lambda _: scale * size))[const(0)]
+    else:
+        width = scale * size
     if s.transform == "align_corners":
-        return select(width <= 1.0, 0.0 * x, x * (size - 1.0) / op("max", width - 1.0, 1.0))
+        return select(width.equal(1.0), 0.0 * x, x * (size - 1.0) / (width - 1.0))
     if s.transform == "asymmetric":
         return x / scale
     half = (x + 0.5) / scale - 0.5
     if s.transform == "half_pixel":
         return half
     if s.transform == "pytorch_half_pixel":
-        return select(width.equal(1.0), constant(-0.5, dtypes.float32), half)
+        return select(width.equal(1.0), constant(0.0, dtypes.float64), half)
     if s.transform == "half_pixel_symmetric":
         return size * 0.5 * (1.0 - count / width) + half
-    raise c.unsupported(f"attribute coordinate_transformation_mode = {s.transform!r} needs constant sizes")
+    if s.transform == "tf_crop_and_resize":
+        a, b = (constant(v, dtypes.float64) if isinstance(v, float) else v for v in s.roi)
+        inner = select(width.equal(1.0), (b - a) * (size - 1.0) * 0.5, x * (b - a) * (size - 1.0) / (width - 1.0))
+        return inner + a * (size - 1.0)
+    raise c.unsupported(f"attribute coordinate_transformation_mode: unknown value {s.transform!r}")
+
+
+def _scale(s: Spec, n: IntExpr, m: IntExpr) -> Val:
+    if s.loaded is not None:
+        return s.loaded.cast(dtypes.float64)
+    return _real(m) / _real(n) if s.scale is None else constant(s.scale, dtypes.float64)
 
 
 def _symbolic_weight(s: Spec, x: Val, tap: int) -> Val:
@@ -195,7 +137,7 @@ def _symbolic_weight(s: Spec, x: Val, tap: int) -> Val:
 
 
 def _symbolic_taps(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
-    if s.antialias and s.mode != "nearest":
+    if s.is_filter:
         return _symbolic_filter(c, s, n, m)
     if s.mode == "nearest" and (k := _whole_factor(s)) is not None:
         return Taps(1, lambda i, t: i // k, None)
@@ -246,7 +188,7 @@ def _symbolic_taps(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
             for k in range(1, count):
                 total = total + raw(i, k)
             v = v / total
-        return v
+        return v.cast(s.real)
 
     by = c.stage(compute(c.name("resize_weight"), (count, m), weight))
     return Taps(count, lambda i, t: _index(at[t, i]), lambda i, t: by[t, i])
@@ -259,15 +201,14 @@ def _symbolic_filter(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
     where one scale for all axes follows from sizes, nearest to it, at most a half above. Taps beyond the filter's reach
     have weight 0.
     """
-    reach = 1 if s.mode == "linear" else 2
+    side = 1 if s.mode == "linear" else 2
     if s.scale is not None:
-        wide = const(math.ceil(reach / min(s.scale, 1.0)))
+        wide = const(math.ceil(side / min(s.scale, 1.0)))
     else:
         twice = 2 * m if _policy(c) == "stretch" else 2 * m - 1
-        wide = maximum(reach, ceildiv(n * (2 * reach), maximum(twice, 1)))
+        wide = maximum(side, ceildiv(n * (2 * side), maximum(twice, 1)))
     count, start = 2 * wide, 1 - wide
-    scale = _real(m) / _real(n) if s.scale is None else constant(s.scale, dtypes.float32)
-    shrink = op("min", s.loaded if s.loaded is not None else scale, 1.0)
+    shrink = op("min", _scale(s, n, m), 1.0)
     where = c.stage(compute(c.name("resize_x"), (m,), lambda i: _symbolic_coordinate(c, s, i, n, m)))
 
     def spot(i: IntExpr, t: IntExpr) -> Val:
@@ -292,8 +233,8 @@ def _symbolic_filter(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
     k = c.axis(count, "filter")
     total = c.stage(compute(c.name("resize_total"), (m,), lambda i: sum_over(weights[k, i], k)))
     at = c.stage(compute(c.name("resize_at"), (count, m), place))
-    by = c.stage(compute(c.name("resize_weight"), (count, m), lambda t, i: weights[t, i] / total[i]))
-    return Taps(count, lambda i, t: _index(at[t, i]), lambda i, t: by[t, i])
+    by = c.stage(compute(c.name("resize_weight"), (count, m), lambda t, i: (weights[t, i] / total[i]).cast(s.real)))
+    return Taps(count, lambda i, t: _index(at[t, i]), lambda i, t: by[t, i], True)
 
 
 def _whole_factor(s: Spec) -> int | None:
@@ -315,7 +256,11 @@ def _apply(c: LowerContext, x: Tensor, d: int, size: IntExpr, taps: Taps) -> Ten
     def element(i: tuple[IntExpr, ...], t: IntExpr | int) -> Val:
         tap = as_expr(t)
         v = widen(x[(*i[:d], taps.place(i[d], tap), *i[d + 1 :])])
-        return v if taps.weight is None else v.cast(dtypes.float32) * taps.weight(i[d], tap)
+        if taps.weight is None:
+            return v
+        w = taps.weight(i[d], tap)
+        product = v.cast(w.dtype) * w
+        return select(w.equal(0.0), constant(0.0, w.dtype), product) if taps.guarded else product
 
     few = as_expr(taps.count).value()
     if few is None or few > _UNROLLED_TAPS:
@@ -371,7 +316,7 @@ def _loaded_scales(c: LowerContext, axes: list[int], n: list[IntExpr], scales: l
     ratios = []
     for k, a in enumerate(axes):
         size = c.input(3)[k] if given is None else index_value(given[k])
-        ratios.append(size.cast(dtypes.float32) / _real(n[a]))
+        ratios.append(size.cast(dtypes.float64) / _real(n[a]))
     one = ratios[0]
     for r in ratios[1:]:
         one = op("min" if _policy(c) == "not_larger" else "max", one, r)
@@ -393,7 +338,9 @@ def lower_resize(c: LowerContext) -> tuple[Tensor, ...]:
     if mode not in ("nearest", "linear", "cubic"):
         raise c.unsupported(f"attribute mode: unknown value {mode!r}")
     roi = _roi(c, axes, transform)
-    result, checks = x, []
+    wide = value.dtype == dtypes.float64 or (value.dtype.is_integer and value.dtype.bits > 16)
+    real = dtypes.float64 if wide else dtypes.float32
+    result, checks = x, list[Check]()
     scales = _scales(c, axes, rank, n, m)
     loaded = _loaded_scales(c, axes, n, scales)
     for a, scale in enumerate(scales):
@@ -404,47 +351,82 @@ def lower_resize(c: LowerContext) -> tuple[Tensor, ...]:
             continue
         s = Spec(
             mode, transform, c.attr_str("nearest_mode", "round_prefer_floor"), bool(c.attr_int("antialias", 0)),
-            bool(c.attr_int("exclude_outside", 0)), c.attr_float("cubic_coeff_a", -0.75), scale,
+            bool(c.attr_int("exclude_outside", 0)), c.attr_float("cubic_coeff_a", -0.75), scale, real,
             roi.get(a, (0.0, 1.0)), loaded.get(a),
         )  # fmt: skip
         size, count = n[a].value(), m[a].value()
-        if size is not None and count is not None and a not in loaded:
+        if size is not None and count is not None and a not in loaded and isinstance(s.roi[0], float):
             if size == 0:
                 raise c.unsupported(f"an axis of no elements cannot be resized to {count}")
             taps, inside = _static_taps(c, s, size, count)
             if crop and not inside.all():
-                checks.append((order[a], inside))
+                table = c.table(inside, "resize_inside")
+                checks.append((order[a], partial(_entry, table)))
         else:
             taps = _symbolic_taps(c, s, n[a], m[a])
+            # images and channels keep their number, even if only the run says so: nothing gets from one to another
+            taps = replace(taps, guarded=taps.guarded or a < 2)
+            if crop:
+                checks.append((order[a], _inside(c, s, n[a], m[a])))
         result = c.stage(_apply(c, result, order[a], m[a], taps))
     result = _extrapolated(c, result, checks)
     if result is x or result.dtype != value.dtype:
-        result = mapped(c, result, "resize_out", lambda v: v.cast(value.dtype))
+        result = mapped(c, result, "resize_out", lambda v: _as_element(v, value.dtype))
     return (result,)
 
 
-def _roi(c: LowerContext, axes: list[int], transform: str) -> dict[int, tuple[float, float]]:
+def _as_element(v: Val, dtype: DType) -> Val:
+    """An interpolated value as an element: integers are rounded and kept inside their range."""
+    if not dtype.is_integer or v.dtype.is_integer:
+        return v.cast(dtype)
+    rounded = op("round", v)
+    return saturate(rounded, dtype) if dtype.bits <= 16 else rounded.cast(dtype)
+
+
+def _roi(c: LowerContext, axes: list[int], transform: str) -> dict[int, tuple[float | Val, float | Val]]:
     """The region of interest of each axis."""
     if transform != "tf_crop_and_resize":
         return {}
-    array = c.constants[1] if len(c.constants) > 1 else None
-    if array is None or array.size != 2 * len(axes):
-        raise c.unsupported("roi (input 1) must be a constant")
+    if not c.has_input(1):
+        raise c.unsupported("roi (input 1) is missing")
+    array = c.constants[1]
+    if array is None:
+        loaded = [c.input(1)[k].cast(dtypes.float64) for k in range(2 * len(axes))]
+        return {a: (loaded[k], loaded[k + len(axes)]) for k, a in enumerate(axes)}
+    if array.size != 2 * len(axes):
+        raise c.unsupported(f"roi (input 1) must have {2 * len(axes)} elements, got {array.size}")
     flat = [float(v) for v in array.reshape(-1)]
     return {a: (flat[k], flat[k + len(axes)]) for k, a in enumerate(axes)}
 
 
-def _extrapolated(c: LowerContext, t: Tensor, checks: list[tuple[int, np.ndarray]]) -> Tensor:
+def _entry(table: Tensor, i: IntExpr) -> Val:
+    return table[i]
+
+
+Check: TypeAlias = tuple[int, Callable[[IntExpr], Val]]
+
+
+def _inside(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Callable[[IntExpr], Val]:
+    """Whether each output's place lies among the ``n`` inputs."""
+
+    def body(i: IntExpr) -> Val:
+        x = _symbolic_coordinate(c, s, i, n, m)
+        return (x >= 0.0) & (x <= _real(n) - 1.0)
+
+    inside = c.stage(compute(c.name("resize_inside"), (m,), body))
+    return lambda i: inside[i]
+
+
+def _extrapolated(c: LowerContext, t: Tensor, checks: list[Check]) -> Tensor:
     """``t`` with the extrapolation value where a coordinate lies outside the input."""
     if not checks:
         return t
-    tables = [(d, c.table(inside, "resize_inside")) for d, inside in checks]
     outside = c.attr_float("extrapolation_value", 0.0)
 
     def body(*i: IntExpr) -> Val:
-        ok = tables[0][1][i[tables[0][0]]]
-        for d, table in tables[1:]:
-            ok = ok & table[i[d]]
+        ok = checks[0][1](i[checks[0][0]])
+        for d, inside in checks[1:]:
+            ok = ok & inside(i[d])
         return select(ok, t[i], constant(outside, t.dtype))
 
     return c.stage(compute(c.name("extrapolate"), t.shape, body, axis_names=axis_names(t.ndim)))

@@ -55,7 +55,7 @@ def _coordinates(mode: str, n: int, m: int, scale: float, roi: tuple[float, floa
         return x * (end - start) * (n - 1) / (width - 1) + start * (n - 1)
     half = (x + 0.5) / scale - 0.5
     if mode == "pytorch_half_pixel":
-        return x * 0 - 0.5 if width == 1 else half
+        return x * 0 if width == 1 else half
     if mode == "half_pixel_symmetric":
         return n / 2 * (1 - m / width) + half
     if mode == "half_pixel":
@@ -107,7 +107,8 @@ def _along(attrs: Attrs, data: np.ndarray, axis: int, m: int, scale: float, roi:
     moved = np.moveaxis(data, axis, -1)
     out = np.zeros((*moved.shape[:-1], m))
     for k in range(places.shape[1]):
-        out += moved[..., clamped[:, k]] * weights[:, k]
+        terms = moved[..., clamped[:, k]] * weights[:, k]
+        out += np.where(weights[:, k] == 0, 0, terms) if attrs.get("antialias") else terms
     if transform == "tf_crop_and_resize":
         out[..., (x < 0) | (x > n - 1)] = attrs.get("extrapolation_value", 0.0)
     return np.moveaxis(out, -1, axis)

@@ -122,6 +122,21 @@ def _is_cubic_at_the_border(c: Case) -> bool:
     return c.attr("mode") in (b"cubic", b"bicubic") and c.attr("padding_mode") == b"border"
 
 
+def _is_resized_integer(c: Case) -> bool:
+    return c.is_integer() and c.attr("mode", b"nearest") != b"nearest"
+
+
+def _is_resized_by_a_fraction(c: Case) -> bool:
+    x, scales = c.input(0), c.input(2)
+    between = c.attr("coordinate_transformation_mode") in (b"align_corners", b"tf_crop_and_resize")
+    if not between or x is None:
+        return False
+    if scales is None or scales.size == 0:
+        return c.attr("keep_aspect_ratio_policy", b"stretch") != b"stretch"
+    axes = c.ints("axes") or tuple(range(x.ndim))
+    return any(float(s) * x.shape[a] % 1 for s, a in zip(scales, axes, strict=True))
+
+
 def _is_close(c: Case) -> bool:
     return c.largest_error() < 2e-5
 
@@ -155,6 +170,16 @@ RULES: tuple[Difference, ...] = (
     Difference("unpooled_into_a_shape", ("MaxUnpool",), lambda c: len(c.node.input) > 2,
                "indices are places in the input of the pool, from which the standard cuts or pads; onnxruntime takes "
                "them as places of the given shape"),
+    Difference("resized_integers", ("Resize",), _is_resized_integer,
+               "the standard's reference rounds to the nearest integer; onnxruntime cuts the fraction off, or "
+               "has fixed point numbers of few bits in filters"),
+    Difference("resized_by_a_fraction", ("Resize",), _is_resized_by_a_fraction,
+               "corners lie a scale times the size apart, which need not be whole (the standard's test cases have it "
+               "so); onnxruntime takes the whole number of elements"),
+    Difference("rounded_into_the_image", ("Resize",),
+               lambda c: c.attr("coordinate_transformation_mode") == b"tf_crop_and_resize"
+               and c.attr("mode", b"nearest") == b"nearest",
+               "a place outside the image gives the extrapolation value; onnxruntime asks that of the rounded place"),
     Difference("one_place_between_corners", ("AffineGrid",), _is_one_place_between_corners,
                "of the numbers from -1 to 1 a single place has the first one; onnxruntime gives the last"),
     Difference("cubic_at_the_border", ("GridSample",), _is_cubic_at_the_border,

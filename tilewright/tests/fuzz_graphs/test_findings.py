@@ -152,6 +152,31 @@ FINDINGS = (
             "g (float[2,12,3] x, int64[2] s, int64[2] b) => (float[?,?,?,?] y)"
             "{ y = Col2Im<strides = [2, 2], pads = [0, 1, 1, 1]>(x, s, b) }",
             feed={"s": np.array([2, 5]), "b": np.array([3, 2])}),
+    Finding("interpolated integers are rounded and stay in their range",
+            "g (uint8[1,1,9] x) => (uint8[?,?,?] y, uint8[?,?,?] z)"
+            "<float[3] s = {1, 1, 0.6}, float[3] u = {1, 1, 2.5}>"
+            """{ y = Resize<mode = "linear", antialias = 1>(x, "", s)  z = Resize<mode = "cubic">(x, "", u) }""",
+            feed={"x": np.array([0, 255, 255, 0, 0, 250, 7, 9, 255], np.uint8).reshape(1, 1, 9)}),
+    Finding("doubles are interpolated as doubles",
+            "g (double[1,1,n,7] x) => (double[?,?,?,?] y, double[?,?,?,?] z) <float[4] s = {1, 1, 1.5, 0.7}>"
+            """{ y = Resize<mode = "linear">(x, "", s)"""
+            """  z = Resize<mode = "cubic", coordinate_transformation_mode = "align_corners">(x, "", s) }""",
+            sizes=({"n": 3}, {"n": 8})),
+    Finding("a part of an image that the run gives, at any size",
+            "g (float[1,2,n,5] x, float[4] r, float[2] s) => (float[?,?,?,?] y, float[?,?,?,?] z)"
+            """{ y = Resize<mode = "linear", coordinate_transformation_mode = "tf_crop_and_resize", axes = [2, 3],"""
+            """    extrapolation_value = 7.0>(x, r, s)"""
+            """  z = Resize<coordinate_transformation_mode = "tf_crop_and_resize", axes = [2, 3]>(x, r, s) }""",
+            feed={"r": np.array([-0.1, 0.2, 0.8, 1.3], np.float32), "s": np.array([1.5, 2], np.float32)},
+            sizes=({"n": 3}, {"n": 8}, {"n": 1})),
+    Finding("nothing gets from one channel to another where all sizes are given by the run",
+            "g (float[1,2,3] x, int64[3] s) => (float[?,?,?] y)"
+            """{ y = Resize<mode = "linear", coordinate_transformation_mode = "align_corners">(x, "", "", s) }""",
+            feed={"x": np.array([[[np.nan, 1, 2], [3, 4, 5]]], np.float32), "s": np.array([1, 2, 5])}),
+    Finding("a filter does not read what it weighs with zero",
+            "g (float[1,1,n] x) => (float[?,?,?] y) <float[3] s = {1, 1, 0.7}>"
+            """{ y = Resize<mode = "cubic", antialias = 1>(x, "", s) }""",
+            feed={"x": np.array([1, 2, np.nan, 3, 4, 5, 6, 7, 8], np.float32).reshape(1, 1, 9)}, sizes=({"n": 9},)),
     Finding("limits of suppression are scalars",
             "g (float[1,3,4] b, float[1,1,3] s, int64 m) => (int64[?,3] y) { y = NonMaxSuppression(b, s, m) }",
             feed={"m": np.array(2)}),

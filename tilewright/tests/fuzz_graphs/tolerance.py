@@ -62,7 +62,11 @@ def _run(
         elif rng is not None and node.op in _ACCUMULATING:
             summed = node.inputs[:1] if node.op == "Resize" else node.inputs  # scales are exact: sizes follow from them
             seen = {**scope, **{i: _perturbed(scope[i], rng) for i in summed if i}}
+        if rng is not None and node.op == "Resize" and node.inputs[0]:
+            seen = {**seen, node.inputs[0]: _perturbed_integers(seen[node.inputs[0]], rng)}
         outputs = evaluate_node(node, seen)
+        if node.op == "Resize" and rng is not None:
+            outputs = [_as_integers(outputs[0], scope[node.inputs[0]])]
         if rng is not None and node.op in _TRANSFORMED:
             outputs = [_blurred(o, rng) for o in outputs]
         if rng is not None and node.op in _MIXED:
@@ -101,6 +105,27 @@ def _perturbed(x: object, rng: np.random.Generator) -> object:
             return (x * (1 + eps * rng.uniform(-1, 1, x.shape))).astype(x.dtype)
         wide = x.astype(np.float64 if x.dtype != np.float64 else np.longdouble)
         return (wide * (1 + eps * rng.uniform(-1, 1, x.shape))).astype(x.dtype)
+
+
+def _perturbed_integers(x: object, rng: np.random.Generator) -> object:
+    """Small integers as perturbed floats: interpolation rounds them, and in float32 a half may go either way."""
+    if not isinstance(x, np.ndarray) or x.dtype.kind not in "iu" or x.dtype.itemsize > 2:
+        return x
+    return _perturbed(x.astype(np.float32), rng)
+
+
+def _as_integers(x: object, like: object) -> object:
+    """Rounded and kept inside the range of the elements of ``like``, if those are integers; where it is not clear to
+    which side, an integer at an end of the range: samples disagree about it, so it is not compared."""
+    if not isinstance(x, np.ndarray) or not isinstance(like, np.ndarray) or like.dtype.kind not in "iu":
+        return x
+    info = np.iinfo(like.dtype)
+    rounded = np.clip(np.rint(x), info.min, info.max)
+    if x.dtype.kind != "f":
+        return rounded.astype(like.dtype)
+    is_tie = np.abs(np.abs(x - np.rint(x)) - 0.5) < 4 * unit(np.dtype(np.float32)) * np.abs(x).max(initial=1)
+    far = np.where(rounded * 2 < info.min + info.max, info.max, info.min)
+    return np.where(is_tie, far, rounded).astype(like.dtype)
 
 
 def _overflown(x: object) -> object:
