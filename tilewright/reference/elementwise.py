@@ -32,6 +32,18 @@ def _gelu(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     return [y.astype(x.dtype)]
 
 
+def _leaky_relu(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    """The slope has a part in results below zero alone, also one that is not finite."""
+    x = inputs[0]
+    scaled = x.astype(np.float64) * attrs.get("alpha", float(np.float32(0.01)))
+    return [np.where(x < 0, scaled.astype(x.dtype), x)]
+
+
+def _prelu(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    x, slope = inputs
+    return [np.where(x < 0, x * slope, x)]
+
+
 def _softplus(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [np.asarray(np.logaddexp(inputs[0], np.zeros((), inputs[0].dtype)))]
 
@@ -68,6 +80,8 @@ DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] =
     "Erf": _erf,
     "Gelu": _gelu,
     "Identity": _identity,
+    "LeakyRelu": _leaky_relu,
+    "PRelu": _prelu,
     "Softplus": _softplus,
     "Mish": _mish,
     "Softsign": _softsign,

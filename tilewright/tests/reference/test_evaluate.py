@@ -61,6 +61,16 @@ def test_a_bound_that_is_not_a_number_bounds_nothing() -> None:
         np.testing.assert_array_equal(y, x)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("slope", [np.nan, np.inf])
+def test_a_slope_counts_below_zero_alone(slope: float) -> None:
+    x = np.array([-1.0, 0.0, 3.0], np.float32)
+    want = np.where(x < 0, -np.float32(slope), x)
+    (leaky,) = evaluate("LeakyRelu", "", {"alpha": slope}, [x], 1)
+    (learned,) = evaluate("PRelu", "", {}, [x, np.array([slope, 0.5, 0.5], np.float32)], 1)
+    np.testing.assert_array_equal(leaky, want)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(learned, want)  # type: ignore[arg-type]
+
+
 def test_sequences_are_lists() -> None:
     (s,) = evaluate("SequenceConstruct", "", {}, [np.array([1]), np.array([2, 3])], 1)
     assert isinstance(s, list)
