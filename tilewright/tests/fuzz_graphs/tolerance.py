@@ -143,9 +143,9 @@ _TRANSFORMED = frozenset(("Conv", "DFT", "STFT"))
 _MIXED = frozenset(("DFT", "STFT"))
 """A fast transform and a sum by definition carry what is not finite to different places of the signal."""
 _LESS_ONE = """Selu Elu Celu LogSoftmax ReduceLogSumExp ReduceLogSum BlackmanWindow HammingWindow HannWindow""".split()
-_ABSOLUTE = {**dict.fromkeys(_LESS_ONE, 0.25), "Gelu": 0.125}
-"""exp(x) - 1 near zero, the logarithm of a sum near 1, cosines that cancel: an error of a unit of 1. x / 2 *
-(1 + tanh(...)): one of 1 times x / 2 while that is not zero, which is for x > -9."""
+_ABSOLUTE = {**dict.fromkeys((*_LESS_ONE, "LSTM", "GRU", "RNN"), 0.25), "Gelu": 0.125}
+"""exp(x) - 1 near zero, the logarithm of a sum near 1, cosines that cancel, states that are sums of gates up to 1: an
+error of a unit of 1. x / 2 * (1 + tanh(...)): one of 1 times x / 2 while that is not zero, which is for x > -9."""
 
 
 def _undecided(x: object) -> object:
