@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.core.intbounds import interval
 from tilewright.core.intexpr import IntExpr, const
 from tilewright.core.intextrema import maximum, minimum
 from tilewright.lowering.context import LowerContext, Rule
@@ -18,15 +19,19 @@ def lower_pad(c: LowerContext) -> tuple[Tensor, ...]:
         raise c.unsupported(f"attribute mode: unknown value {mode!r}")
     chosen = c.constant_ints(3, "axes")
     axes = list(range(x.ndim)) if chosen is None else [normal_axis(a, x.ndim, c.where) for a in chosen]
-    begin = operand_elements(c, 1, 2 * len(axes))[: len(axes)]
-    before = dict(zip(axes, begin, strict=True))
+    pads = operand_elements(c, 1, 2 * len(axes))
+    before = dict(zip(axes, pads[: len(axes)], strict=True))
+    after = dict(zip(axes, pads[len(axes) :], strict=True))
 
     def body(*index: IntExpr) -> Val:
         own = [i - before.get(d, const(0)) for d, i in enumerate(index)]
         moved = [d for d in range(x.ndim) if before.get(d, const(0)) != 0 or out.shape[d] != x.shape[d]]
         if mode != "constant":
             for d in moved:
-                own[d] = _inside(mode, own[d], x.shape[d])
+                first, last = (_removed(p.get(d, const(0))) for p in (before, after))
+                if mode == "edge":  # what is removed at one side is not repeated at the other
+                    first = last = const(0)
+                own[d] = first + _inside(mode, own[d] - first, x.shape[d] - first - last)
             return x[tuple(own)]
         if not moved:
             return x[tuple(own)]
@@ -37,6 +42,12 @@ def lower_pad(c: LowerContext) -> tuple[Tensor, ...]:
         return select(inside, x[tuple(own)], fill)
 
     return (compute(c.name("pad"), out.shape, body, axis_names=axis_names(x.ndim)),)
+
+
+def _removed(pad: IntExpr) -> IntExpr:
+    """How many elements a pad cuts off."""
+    low, _ = interval(pad, {})
+    return const(0) if low is not None and low >= 0 else maximum(-pad, 0)
 
 
 def _inside(mode: str, i: IntExpr, extent: IntExpr) -> IntExpr:

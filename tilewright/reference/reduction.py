@@ -58,6 +58,14 @@ def _reduce(f: Callable[[np.ndarray, tuple[int, ...] | None], np.ndarray]) -> Ca
     return definition
 
 
+def _log_softmax(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    """onnx.reference takes the logarithm of the softmax, which is zero where this is below -104."""
+    (x,) = inputs
+    axis = attrs.get("axis", -1)
+    shifted = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    return [np.asarray(shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))).astype(x.dtype)]
+
+
 def _lp_normalization(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     (x,) = inputs
     axis, p = attrs.get("axis", -1), attrs.get("p", 2)
@@ -87,6 +95,7 @@ DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] =
     "ReduceLogSumExp": _reduce(_log_sum_exp),
     "ReduceMean": _reduce(_mean),
     "ReduceProd": _reduce(lambda x, axes: np.multiply.reduce(x, axis=axes, dtype=x.dtype, keepdims=True)),
+    "LogSoftmax": _log_softmax,
     "LpNormalization": _lp_normalization,
     "LRN": _lrn,
 }

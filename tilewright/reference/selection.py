@@ -1,4 +1,4 @@
-"""Elements chosen by a condition or by being different: how many there are only the values tell."""
+"""Elements chosen by a condition, by being different or by an index: how many there are only the values tell."""
 
 from __future__ import annotations
 
@@ -53,9 +53,19 @@ def _unique(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]
     return out[: max(n_outputs, 1)]
 
 
+def _one_hot(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    """Exactly one of the two values each; onnx.reference computes them from their difference."""
+    indices, depth, (off, on) = np.asarray(inputs[0]), int(np.asarray(inputs[1]).reshape(-1)[0]), inputs[2]
+    axis = attrs.get("axis", -1) % (indices.ndim + 1)
+    wrapped = np.expand_dims(np.where(indices < 0, indices + depth, indices), axis)
+    places = np.arange(depth).reshape([-1 if k == axis else 1 for k in range(indices.ndim + 1)])
+    return [np.where(wrapped == places, on, off)]
+
+
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
     "Compress": _compress,
     "GatherElements": _gather_elements,
     "NonZero": _non_zero,
+    "OneHot": _one_hot,
     "Unique": _unique,
 }

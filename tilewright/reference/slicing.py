@@ -1,4 +1,7 @@
-"""Slices. Unlike Python's, a backward slice whose start lies before the first element begins at the first element."""
+"""Slices of tensors and of shapes.
+
+Unlike Python's, a backward slice whose start lies before the first element begins at the first element.
+"""
 
 from __future__ import annotations
 
@@ -37,4 +40,10 @@ def _slice(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [x]
 
 
-DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {"Slice": _slice}
+def _shape(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    """onnx.reference takes an end before the first axis for one counted from the last."""
+    start, end = attrs.get("start") or 0, attrs.get("end")
+    return [np.array(np.asarray(inputs[0]).shape[start:end], np.int64)]
+
+
+DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {"Shape": _shape, "Slice": _slice}

@@ -137,6 +137,16 @@ def _is_resized_by_a_fraction(c: Case) -> bool:
     return any(float(s) * x.shape[a] % 1 for s, a in zip(scales, axes, strict=True))
 
 
+def _is_power_out_of_range(c: Case) -> bool:
+    base, exponent = c.input(0), c.input(1)
+    if base is None or exponent is None or not c.is_integer():
+        return False
+    with np.errstate(all="ignore"):
+        power = np.power(base.astype(np.float64), exponent.astype(np.float64))
+    limits = np.iinfo(base.dtype)
+    return not bool(((power >= limits.min) & (power <= limits.max)).all())
+
+
 def _is_close(c: Case) -> bool:
     return c.largest_error() < 2e-5
 
@@ -152,6 +162,7 @@ _INTEGER_SUMS = tuple("ReduceSum ReduceSumSquare ReduceL1 ReduceL2 ReduceLogSum 
                       "Mean".split())  # fmt: skip
 _PRODUCTS = tuple("MatMul Gemm Einsum Conv ConvTranspose DFT STFT Attention DeformConv".split())
 _PARAMETERS = tuple("Shrink LeakyRelu Elu Selu ThresholdedRelu HardSigmoid Celu GridSample Resize Swish".split())
+_RECURRENT = ("LSTM", "GRU", "RNN")
 _WINDOWS = ("MaxPool", "AveragePool", "LpPool", "ConvTranspose")
 _SMOOTH = tuple("LogSoftmax Softmax Sigmoid Tanh Erf Gelu Softplus Mish Selu Elu Exp LSTM GRU RNN Swish HardSwish "
                 "Celu".split())  # fmt: skip
@@ -203,8 +214,20 @@ RULES: tuple[Difference, ...] = (
     Difference("order_with_nan", _ORDERED, lambda c: c.has_odd(),
                "numpy's and the reference's maximum hands a NaN on, and its argmax gives the first NaN's place; "
                "onnxruntime skips a NaN or not, depending on its place in a vector"),
-    Difference("recurrent_with_odd_values", ("LSTM", "GRU", "RNN"), lambda c: any(c.has_odd(k) for k in range(8)),
-               "onnxruntime clamps the arguments of its sigmoid and tanh, which makes a number of a NaN"),
+    Difference("recurrent_with_odd_values", _RECURRENT, lambda c: any(c.has_odd(k) for k in range(8)) or c.has_huge(),
+               "onnxruntime clamps the arguments of its sigmoid and tanh, which makes a number of a NaN, also of one "
+               "that comes of infinities of both signs in one sum"),
+    Difference("recurrent_without_steps", _RECURRENT, Case.is_empty,
+               "the last state of no steps is the first one; onnxruntime returns zeros or its buffer as it was"),
+    Difference("edges_of_nothing", ("Pad",), lambda c: c.is_empty() and c.attr("mode", b"constant") != b"constant",
+               "an axis of no elements has none to repeat, and is refused here; onnxruntime fills with something"),
+    Difference("clipped_cells", ("LSTM",), lambda c: c.attr("clip") is not None,
+               "clip applies to the input of activations, of the last one, too; onnxruntime leaves that as it is"),
+    Difference("normalized_by_shift", ("InstanceNormalization",), _is_close,
+               "onnxruntime adds the bias minus the scaled mean, which cancels; here the difference to the mean comes "
+               "first"),
+    Difference("power_out_of_range", ("Pow",), _is_power_out_of_range,
+               "an integer base to a float: the standard leaves numbers beyond the base's type open"),
     Difference("overflow_in_norms", (*_SQUARING, "AffineGrid"), Case.has_huge,
                "squares and differences overflow or vanish, at another step on each side"),
     Difference("integer_sums", _INTEGER_SUMS, Case.is_integer,

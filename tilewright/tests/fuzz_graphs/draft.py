@@ -94,6 +94,8 @@ class Draft:
     names: dict[str, Dim] = field(default_factory=dict)
     """Symbol -> its sizes."""
     input_dims: dict[str, tuple[int | str, ...]] = field(default_factory=dict)
+    explained: set[str] = field(default_factory=set)
+    """Operators on which onnxruntime differed by a rule."""
     alone: bool = False
     """Without onnxruntime."""
     outer: Draft | None = None
@@ -300,7 +302,9 @@ class Draft:
         read = [scope[n] for n in reads(node) if n in scope]
         arrays: list[list[object]] = []
         for k in range(self.variants):
-            run = run_node(node, {v.name: v.arrays[k] for v in read}, self.opset, self.alone)
+            run = run_node(node, {v.name: v.arrays[k] for v in read}, self.opset, self.alone, self.root.explained)
+            if run.rule:
+                self.root.explained.add(node.op_type)
             if run.finding or (k == 0 and not run.rejected):
                 self.root.runs.append(run)
             if run.rejected:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from tilewright.core.errors import InputError, ModelError, TilewrightError, Unsu
 from tilewright.frontend import from_onnx
 from tilewright.ort import OnnxRuntimeError, is_installed, translated_errors
 from tilewright.tests.fuzz_graphs.differences import explain_difference
-from tilewright.tests.fuzz_graphs.protos import DOMAINS, IR_VERSION, model_of, reads, value_info
+from tilewright.tests.fuzz_graphs.protos import DOMAINS, IR_VERSION, model_of, operators_within, reads, value_info
 from tilewright.tests.fuzz_graphs.tolerance import allowed, interpret_perturbed, mismatch
 
 
@@ -45,8 +45,14 @@ class NodeRun:
     """The name of the rule that says who is right, where the two differ."""
 
 
-def run_node(node: onnx.NodeProto, arrays: Mapping[str, object], opset: int, alone: bool = False) -> NodeRun:
-    """Evaluate ``node`` on these values by name; without onnxruntime if ``alone``."""
+def run_node(
+    node: onnx.NodeProto, arrays: Mapping[str, object], opset: int, alone: bool = False,
+    explained: Collection[str] = (),
+) -> NodeRun:  # fmt: skip
+    """Evaluate ``node`` on these values by name; without onnxruntime if ``alone``.
+
+    ``explained``: operators of this graph for which a rule said who is right; in a body of ``node`` they explain it.
+    """
     try:
         onnx.checker.check_node(node, _checker_context(opset))
     except onnx.checker.ValidationError as e:
@@ -73,6 +79,7 @@ def run_node(node: onnx.NodeProto, arrays: Mapping[str, object], opset: int, alo
             wrong = mismatch(got, ours[name], allowed(samples, name))
             if wrong:
                 rule = explain_difference(node, arrays, wrong, ours, theirs)
+                rule = rule or next((f"{op} in its body" for op in explained if op in operators_within(node)), "")
                 finding = "" if rule else f"onnxruntime differs from the reference, output {name!r}: {wrong}"
                 told = f"{finding}; {described(node, arrays, opset)}" if finding else ""
                 return NodeRun(node.op_type, outputs, finding=told, rule=rule)

@@ -25,6 +25,12 @@ def reads(node: onnx.NodeProto) -> list[str]:
     return list(out)
 
 
+def operators_within(node: onnx.NodeProto) -> set[str]:
+    """The operators of a node's bodies."""
+    inner = [n for a in node.attribute if a.type == onnx.AttributeProto.GRAPH for n in a.g.node]
+    return {n.op_type for n in inner}.union(*map(operators_within, inner))
+
+
 def model_of(graph: onnx.GraphProto, opset: int) -> onnx.ModelProto:
     opsets = [helper.make_opsetid(d, 1 if d else opset) for d in DOMAINS]
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)

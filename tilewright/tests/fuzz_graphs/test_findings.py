@@ -186,6 +186,33 @@ FINDINGS = (
     Finding("a scale of a NaN",
             "g (float[4] x) => (uint8[4] y, float s, uint8 z) { y, s, z = DynamicQuantizeLinear(x) }",
             feed={"x": np.array([np.nan, 1, 3, 2], np.float32)}),
+    Finding("the logarithm of a softmax that is too small for a number",
+            "g (float[2,3] x) => (float[2,3] y) { y = LogSoftmax(x) }",
+            feed={"x": np.array([[0, -150, -800], [3, 2, 1]], np.float32)}),
+    Finding("a shape up to before its first axis",
+            "g (float[n,16,5] x) => (int64[?] y, int64[?] z) { y = Shape<end = -4>(x)  z = Shape<start = -5>(x) }",
+            sizes=({"n": 3},)),
+    Finding("one-hot values that differ by more than their own rounding",
+            "g (int64[5] x) => (float[?,?] y) { y = OneHot(x, d, v) }",
+            constants={"d": np.array(3), "v": np.array([-0.01766202, -0.00017012283], np.float32)},
+            feed={"x": np.array([-4, -3, 0, 2, 3])}),
+    Finding("moves of no elements",
+            """g (int8[0,n,5] x, int32[0,4,7] z) => (int8[?,?] y, int32[?,?] w)"""
+            """{ y = Flatten(x)  w = GatherND(z, i) }""",
+            constants={"i": np.zeros((0, 2), np.int64)}, sizes=({"n": 3},)),
+    Finding("negative pads beside positive ones",
+            "g (float[2,5] x) => (float[?,?] y, float[?,?] z) { y = Pad(x, p, v)  z = Pad(x, q, v) }",
+            constants={"p": np.array([2, -1, -1, 3]), "q": np.array([3, 0, -4, -2]), "v": np.array(7, np.float32)}),
+    Finding("a slope that is no number, for what needs none",
+            "g (float[4] x) => (float[4] y) { y = PRelu(x, s) }",
+            constants={"s": np.array([np.nan], np.float32)}, feed={"x": np.array([0, 1, -0.0, -1], np.float32)}),
+    Finding("what pads repeat is what negative ones leave",
+            """g (float[5,4] x, float[n] z) => (float[?,?] y, float[?] w, float[?] v)"""
+            """{ y = Pad<mode = "wrap">(x, p)  w = Pad<mode = "wrap">(z, q)  v = Pad<mode = "reflect">(z, r) }""",
+            constants={"p": np.array([2, -2, -1, 3]), "q": np.array([3, -1]), "r": np.array([-1, 3])},
+            sizes=({"n": 5}, {"n": 4})),
+    Finding("indices of a part of the elements", "g (float[2,4,3] x, int64[1,4,2] i) => (float[?,?,?] y)"
+            "{ y = GatherElements<axis = -3>(x, i) }", feed={"i": np.array([[[0, -1], [1, 1], [-2, 0], [0, 1]]])}),
 )  # fmt: skip
 
 

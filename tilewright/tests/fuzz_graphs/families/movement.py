@@ -179,7 +179,7 @@ def slice_(d: Draft) -> object:
 def pad(d: Draft) -> object:
     mode = d.one_of(["constant", "constant", "reflect", "edge", *(["wrap"] if d.opset >= 19 else [])])
     x = d.tensor(d.type_of("Pad"), range(1, 5))
-    low = -1 if mode == "constant" and d.opset >= 11 else 0
+    low = -1 if d.opset >= 11 else 0
     pads = [d.one_of([0, 0, 1, 2, d.integer(low, 3)]) for _ in range(2 * x.rank)]
     if mode in ("reflect", "wrap"):
         least = [min(s) for s in x.dims]
