@@ -48,7 +48,9 @@ def _coerced(call: Call, build: GraphBuilder) -> None:
     flat = build.emit("Flatten", (x,), "flat", axis=axis)
     rows = build.emit(call.op, (flat,), "rows", axis=-1)
     shape = build.emit("Shape", (x,), "shape")
-    build.emit_to("Reshape", (rows, shape), call.outputs, {})
+    t = build.type(x)
+    has_zero = isinstance(t, TensorType) and t.shape is not None and any(d.value() == 0 for d in t.shape)
+    build.emit_to("Reshape", (rows, shape), call.outputs, {"allowzero": 1} if has_zero else {})
 
 
 def _top_k_attribute(call: Call, build: GraphBuilder) -> None:

@@ -209,8 +209,9 @@ RULES: tuple[Difference, ...] = (
                "the mean of nothing is NaN (numpy, the reference); onnxruntime gives zero"),
     Difference("quantized_nan", ("QuantizeLinear", "DynamicQuantizeLinear", "Cast"),
                lambda c: c.has_odd() or c.has_huge(), "the standard leaves NaN and numbers out of range open"),
-    Difference("shrink_of_integers", ("Shrink",), Case.is_integer,
-               "onnxruntime computes in float32 and converts, which wraps at the limits"),
+    Difference("shrink_in_float32", ("Shrink",), lambda c: c.is_integer() or c.has_huge(),
+               "onnxruntime computes integers and doubles in float32 and converts, which wraps or overflows at the "
+               "limits"),
     Difference("order_with_nan", _ORDERED, lambda c: c.has_odd(),
                "numpy's and the reference's maximum hands a NaN on, and its argmax gives the first NaN's place; "
                "onnxruntime skips a NaN or not, depending on its place in a vector"),

@@ -211,6 +211,8 @@ FINDINGS = (
             """{ y = Pad<mode = "wrap">(x, p)  w = Pad<mode = "wrap">(z, q)  v = Pad<mode = "reflect">(z, r) }""",
             constants={"p": np.array([2, -2, -1, 3]), "q": np.array([3, -1]), "r": np.array([-1, 3])},
             sizes=({"n": 5}, {"n": 4})),
+    Finding("a softmax of no elements, of rows from the second axis on",
+            "g (float[2,3,0] x) => (float[?,?,?] y) { y = LogSoftmax<axis = 1>(x) }", opset=11),
     Finding("indices of a part of the elements", "g (float[2,4,3] x, int64[1,4,2] i) => (float[?,?,?] y)"
             "{ y = GatherElements<axis = -3>(x, i) }", feed={"i": np.array([[[0, -1], [1, 1], [-2, 0], [0, 1]]])}),
 )  # fmt: skip
