@@ -22,16 +22,16 @@ from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.host import parse_target, why_foreign, with_threads
 from tilewright.codegen.team import team_code
 from tilewright.core.collector import paused_collector
-from tilewright.core.errors import ModelError, ResourceError
+from tilewright.core.errors import ResourceError
 from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
 from tilewright.core.options import require_choice, require_flag, require_names, require_number
-from tilewright.core.pages import changed_file, release_code, trim_heap
+from tilewright.core.pages import release_code, trim_heap
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan
 from tilewright.core.target import Target
 from tilewright.explain import explain_build
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.inference import with_broadcasts
-from tilewright.graph_ir.ir import Graph, walk_graphs
+from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.choose_algorithms import with_algorithms
 from tilewright.graph_ir.pipeline import Instrument, PassReport, run_passes
 from tilewright.graph_ir.text import print_graph
@@ -200,7 +200,7 @@ def compile(  # noqa: A001
         trim_heap()
         release_code("libllvmlite")
     general = partial(
-        _compile_again, graph, target=chosen, opt_level=opt_level, disabled_pass=disabled_pass,
+        compile, graph, target=chosen, opt_level=opt_level, disabled_pass=disabled_pass,
         enabled_pass=enabled_pass, cache=cache, progress=progress, database=records, policy=policy,
         near_misses=near_misses, broadcasting="only", out_of_range=out_of_range,
     )  # fmt: skip
@@ -235,16 +235,6 @@ def _told_limits() -> Iterator[None]:
         raise ResourceError(f"compile: out of memory: {e or 'a number in the model asks for too much'}") from e
     except RecursionError as e:
         raise ResourceError("compile: an expression of the model is nested deeper than Python's stack") from e
-
-
-def _compile_again(graph: Graph, **options: Any) -> CompiledModel:
-    """:func:`compile` later on, when the files that hold the weights may no longer be those of the model."""
-    for g in walk_graphs(graph):
-        for c in g.constants.values():
-            if (path := changed_file(c.array)) is not None:
-                raise ModelError(f"{path} has changed since it was compiled; broadcasting='ahead' builds all at once")
-    model: CompiledModel = compile(graph, **options)
-    return model
 
 
 class _Clock:

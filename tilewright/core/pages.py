@@ -1,4 +1,4 @@
-"""Pages of memory: large ones for what a model reads again and again, and those of mapped files given back.
+"""Pages of memory: large ones for what a model reads again and again, and those of the compiler given back.
 
 A page of 4 KiB ends what a processor fetches ahead, and each has to be looked up, in a virtual machine in two tables.
 So what is large asks for pages of 2 MiB (Linux: transparent huge pages; elsewhere nothing changes).
@@ -30,52 +30,26 @@ def whole_pages(nbytes: int) -> int:
     return -(-nbytes // unit) * unit
 
 
+def private_mapping(nbytes: int) -> mmap.mmap:
+    """At least ``nbytes`` of zeros that nobody shares. Raises MemoryError."""
+    kind = {} if os.name == "nt" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}  # shared pages are never huge
+    try:
+        return mmap.mmap(-1, max(1, nbytes), **kind)
+    except OSError as e:
+        raise MemoryError(f"{nbytes} bytes: {e}") from e
+
+
 def fresh_pages(nbytes: int) -> np.ndarray:
     """``nbytes`` of zeros (uint8) that begin at a page, with nothing else in their pages. Raises MemoryError."""
     size = whole_pages(nbytes)
     huge = nbytes >= LARGE and hasattr(mmap, "MADV_HUGEPAGE")
-    kind = {} if os.name == "nt" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}  # shared pages are never huge
-    try:
-        mapping = mmap.mmap(-1, max(1, size) + (_HUGE_PAGE if huge else 0), **kind)
-    except OSError as e:
-        raise MemoryError(f"{nbytes} bytes: {e}") from e
+    mapping = private_mapping(size + (_HUGE_PAGE if huge else 0))
     raw = np.frombuffer(mapping, np.uint8)
     start = -_address(raw) % _HUGE_PAGE if huge else 0
     if huge:
         with contextlib.suppress(OSError):  # a kernel without them
             mapping.madvise(mmap.MADV_HUGEPAGE, start, size)
     return raw[start : start + nbytes]
-
-
-class MappedFile(mmap.mmap):
-    """A file as a read-only mapping. What is in it changes with the file."""
-
-    path: Path
-    stamp: tuple[int, ...]
-
-    @classmethod
-    def of(cls, path: Path, number: int) -> MappedFile:
-        """The open file ``number``, which is not empty. Raises OSError."""
-        mapping = cls(number, 0, access=mmap.ACCESS_READ)
-        mapping.path, mapping.stamp = path.absolute(), _stamp(os.fstat(number))
-        return mapping
-
-    def has_changed(self) -> bool:
-        """True unless the file is there as it was."""
-        try:
-            return _stamp(self.path.stat()) != self.stamp
-        except OSError:
-            return True
-
-
-def _stamp(stat: os.stat_result) -> tuple[int, ...]:
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
-
-
-def changed_file(array: np.ndarray) -> Path | None:
-    """The file that ``array`` is a view of, if that has changed since it was mapped."""
-    mapping = _mapping(array)
-    return mapping.path if isinstance(mapping, MappedFile) and mapping.has_changed() else None
 
 
 class Pool:
@@ -105,24 +79,6 @@ def trim_heap() -> None:
         trim(0)
 
 
-def release_pages(array: np.ndarray) -> None:
-    """Drop the resident pages of an array that is a view of a mapped file. They come back from the file when read.
-
-    Does nothing for other arrays, small ones, and systems without ``madvise``.
-    """
-    mapping = _mapping(array)
-    if mapping is None or array.nbytes < 16 * _PAGE or not hasattr(mapping, "madvise"):
-        return
-    whole = np.frombuffer(mapping, np.uint8)
-    low, high = np.lib.array_utils.byte_bounds(array)
-    start = low - _address(whole)
-    first = -(-start // _PAGE) * _PAGE
-    length = (start + high - low) // _PAGE * _PAGE - first
-    if length > 0:
-        with contextlib.suppress(OSError, ValueError):
-            mapping.madvise(mmap.MADV_DONTNEED, first, length)
-
-
 def release_code(library: str) -> None:
     """Drop the resident pages of the code of a loaded library, named without its folder and ending: ``libllvmlite``.
 
@@ -142,13 +98,3 @@ def release_code(library: str) -> None:
 
 def _address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
-
-
-def _mapping(array: np.ndarray) -> mmap.mmap | None:
-    """The mapping that an array is a view of, if any."""
-    base: object = array
-    for _ in range(32):
-        if isinstance(base, mmap.mmap):
-            return base
-        base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
-    return None

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
-
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
 from tilewright.core.index_ranges import OutOfRange, out_of_range
 from tilewright.core.intexpr import IntExpr, const
 from tilewright.core.intextrema import maximum
+from tilewright.core.stored import Content
 
 SlotKind: TypeAlias = Literal["input", "output", "constant", "temp", "host"]
 
@@ -170,7 +169,7 @@ class Plan:
     outputs: tuple[str, ...]
     slots: Mapping[str, Slot]
     steps: tuple[Step, ...]
-    constants: Mapping[str, np.ndarray]
+    constants: Mapping[str, Content]
     bindings: tuple[Binding, ...] = ()
     captures: tuple[str, ...] = ()
     assumptions: tuple[Assumption, ...] = ()

@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError
+from tilewright.core.stored import Content
 from tilewright.frontend.lookahead import Lookahead
 from tilewright.frontend.schemas import NEWEST_OPSET, output_dtypes, signature
 from tilewright.graph_ir.inference import constant_value
@@ -160,8 +161,8 @@ class GraphBuilder:
 
     def is_empty_constant(self, name: str) -> bool:
         """True for a constant without elements: how old versions say that an input is absent."""
-        array = self.constant_value(name)
-        return array is not None and array.size == 0
+        c = self.state.constants.get(name)
+        return c is not None and c.size == 0
 
     # -- building ------------------------------------------------------------------------------------------------
     def begin(self, hint: str) -> None:
@@ -172,14 +173,14 @@ class GraphBuilder:
         """A fresh value name."""
         return self.state.value_name(f"{self._hint}_{hint}" if self._hint else hint)
 
-    def define_constant(self, name: str, array: np.ndarray) -> None:
+    def define_constant(self, name: str, content: Content) -> None:
         """Make ``name`` a constant of this graph."""
-        dtype = dtypes.from_numpy(array.dtype)
-        c = Constant(array)
+        c = Constant(content)
+        dtype = dtypes.from_numpy(c.dtype)
         self.constants[name] = c
         self.state.constants[name] = c
         self.state.dtypes[name] = dtype
-        self.define_value(constant_value(name, array))
+        self.define_value(constant_value(name, c))
 
     def define_value(self, value: Value) -> None:
         """Record the type of an input or constant of this graph."""
@@ -256,7 +257,7 @@ class GraphBuilder:
                 found = [explicit, *found[1:]]
             elif call.op == "ConstantOfShape":
                 value = call.attrs.get("value")
-                found = [dtypes.from_numpy(value.array.dtype) if isinstance(value, Constant) else dtypes.float32]
+                found = [dtypes.from_numpy(value.dtype) if isinstance(value, Constant) else dtypes.float32]
             elif call.op == "DequantizeLinear":
                 found = [self.dtype(call.input(1))]
         for name, dtype in zip(call.outputs, found, strict=False):

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from tilewright.core.errors import ModelError
-from tilewright.frontend.wire import Buffer, Span, map_file, split_payloads
+from tilewright.core.stored import LEAST, StoredBytes, StoredFile
+from tilewright.frontend.wire import Buffer, Span, open_file, split_payloads
 
 ModelLike: TypeAlias = "str | Path | bytes | memoryview | onnx.ModelProto"
 
@@ -24,7 +26,20 @@ class Source:
     spans: tuple[Span, ...] = ()
     directory: Path | None = None
     files: dict[str, Buffer] = field(default_factory=dict)
-    """Mappings of external data files, by location."""
+    """External data files, by location."""
+    parts: dict[tuple[int, int, int], StoredBytes] = field(default_factory=dict)
+
+    def part(self, buffer: Buffer, offset: int, nbytes: int) -> np.ndarray | StoredBytes:
+        """Some bytes of a buffer of this source (uint8, read-only). A large part of a file is not read yet, and is the
+        same object each time."""
+        if not isinstance(buffer, StoredFile):
+            return np.frombuffer(buffer, np.uint8, nbytes, offset)
+        if nbytes < LEAST:
+            return np.frombuffer(buffer.read(offset, nbytes), np.uint8)
+        key = id(buffer), offset, nbytes
+        if key not in self.parts:
+            self.parts[key] = StoredBytes(buffer, offset, nbytes)
+        return self.parts[key]
 
 
 def open_source(model: ModelLike) -> Source:
@@ -33,9 +48,10 @@ def open_source(model: ModelLike) -> Source:
         return Source(model)
     if isinstance(model, str | Path):
         path = Path(model)
-        return _parse(map_file(path), str(path), path.resolve().parent)
+        return _parse(open_file(path), str(path), path.resolve().parent)
     if isinstance(model, bytes | bytearray | memoryview):
-        return _parse(memoryview(model).cast("B"), "model", None)
+        held = model if isinstance(model, bytes) else bytes(model)  # others may be written to later
+        return _parse(memoryview(held), "model", None)
     raise ModelError(f"model: expected a path, bytes or an onnx.ModelProto, got {type(model).__name__}")
 
 

@@ -1,4 +1,5 @@
-"""Tensor messages as numpy arrays: views of the model's bytes wherever the stored form is the memory form.
+"""Tensor messages as numpy arrays: views of the model's bytes, or of a part of its file as it was read, wherever the
+stored form is the memory form.
 
 Every element type and every way to store it: ``raw_data``, typed fields, external files, packed sub-byte types
 (unpacked to a byte an element), strings, and sparse tensors (made dense). Sizes are checked before anything is
@@ -17,8 +18,9 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError
 from tilewright.core.limits import MAX_DIM, MAX_STORED_ELEMENTS, require_makeable, require_rank
+from tilewright.core.stored import Content, StoredArray, StoredBytes, loaded
 from tilewright.frontend.source import Source
-from tilewright.frontend.wire import DOUBLE_DATA, FLOAT_DATA, MARKER, RAW_DATA, Buffer, map_file
+from tilewright.frontend.wire import DOUBLE_DATA, FLOAT_DATA, MARKER, RAW_DATA, open_file
 
 # element type -> the typed field that holds it
 _FIELDS: dict[str, str] = {
@@ -42,8 +44,9 @@ def check_dims(dims: tuple[int, ...], who: str) -> int:
     return count
 
 
-def read_tensor(source: Source, tensor: onnx.TensorProto, who: str) -> np.ndarray:
-    """The array of a tensor message; a read-only view of the source where possible. Raises ModelError."""
+def read_tensor(source: Source, tensor: onnx.TensorProto, who: str) -> Content:
+    """The array of a tensor message; a read-only view of the source where possible. A large one of a file is described
+    and not read. Raises ModelError."""
     dtype = dtypes.from_onnx(tensor.data_type) if tensor.data_type else None
     if dtype is None:
         raise ModelError(f"{who}: tensor has no element type")
@@ -51,7 +54,10 @@ def read_tensor(source: Source, tensor: onnx.TensorProto, who: str) -> np.ndarra
     count = check_dims(dims, who)
     if tensor.HasField("segment"):
         raise ModelError(f"{who}: segmented tensors are not part of ONNX any more")
-    array = _read_flat(source, tensor, dtype, count, who).reshape(dims)
+    flat = _read_flat(source, tensor, dtype, count, who)
+    if isinstance(flat, StoredBytes):
+        return StoredArray.dense(flat, dtype.numpy, dims)
+    array = flat.reshape(dims)
     if array.flags.writeable:
         array.flags.writeable = False
     return array
@@ -61,8 +67,8 @@ def read_sparse(source: Source, sparse: onnx.SparseTensorProto, who: str) -> np.
     """The dense array of a sparse tensor message. Raises ModelError."""
     dims = tuple(sparse.dims)
     count = check_dims(dims, who)
-    values = read_tensor(source, sparse.values, who)
-    indices = read_tensor(source, sparse.indices, who)
+    values = loaded(read_tensor(source, sparse.values, who))
+    indices = loaded(read_tensor(source, sparse.indices, who))
     if values.ndim != 1 or indices.dtype != np.int64 or indices.shape[:1] != values.shape or indices.ndim > 2:
         raise ModelError(f"{who}: sparse tensor expects values [n] and int64 indices [n] or [n, {len(dims)}], "
                          f"got {list(values.shape)} and {indices.dtype}{list(indices.shape)}")  # fmt: skip
@@ -84,29 +90,38 @@ def read_sparse(source: Source, sparse: onnx.SparseTensorProto, who: str) -> np.
     return dense.reshape(dims)
 
 
-def _read_flat(source: Source, tensor: onnx.TensorProto, dtype: DType, count: int, who: str) -> np.ndarray:
+def _read_flat(
+    source: Source, tensor: onnx.TensorProto, dtype: DType, count: int, who: str
+) -> np.ndarray | StoredBytes:
+    """The elements; where a file has them in their memory form, the part of it."""
     entries = {e.key: e.value for e in tensor.external_data}
     marker = entries.pop(MARKER, None)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         if marker is not None or tensor.HasField("raw_data"):
             raise ModelError(f"{who}: tensor has both external and embedded data")
         nbytes = _stored_bytes(dtype, count)
-        buffer, offset = _external(source, entries, nbytes, who)
-        return _decode_raw(buffer, offset, nbytes, dtype, count, who)
+        _require_raw(nbytes, dtype, count, who)
+        return _decode_raw(_external(source, entries, nbytes, who), dtype, count, who)
     if marker is not None:
         if source.buffer is None or not marker.isdecimal() or not 0 <= int(marker[:9]) < len(source.spans):
             raise ModelError(f"{who}: tensor refers to data that the file does not have")
         span = source.spans[int(marker[:9])]
         if span.field == RAW_DATA:
-            return _decode_raw(source.buffer, span.offset, span.length, dtype, count, who)
+            _require_raw(span.length, dtype, count, who)
+            return _decode_raw(source.part(source.buffer, span.offset, span.length), dtype, count, who)
         stored = np.dtype(np.float32 if span.field == FLOAT_DATA else np.float64)
         if getattr(tensor, _SPAN_FIELDS[span.field]) or span.length % stored.itemsize:
             raise ModelError(f"{who}: tensor data is split or cut")
-        flat = np.frombuffer(source.buffer, stored, span.length // stored.itemsize, span.offset)
-        return _from_typed(flat, _SPAN_FIELDS[span.field], dtype, count, who)
+        part = source.part(source.buffer, span.offset, span.length)
+        if isinstance(part, StoredBytes):
+            if dtype.numpy == stored and span.length == count * stored.itemsize:
+                return part
+            part = part.array()
+        return _from_typed(part.view(stored), _SPAN_FIELDS[span.field], dtype, count, who)
     if tensor.HasField("raw_data"):
         raw = tensor.raw_data
-        return _decode_raw(memoryview(raw), 0, len(raw), dtype, count, who)
+        _require_raw(len(raw), dtype, count, who)
+        return _decode_raw(np.frombuffer(raw, np.uint8), dtype, count, who)
     return _decode_typed(tensor, dtype, count, who)
 
 
@@ -114,20 +129,28 @@ def _stored_bytes(dtype: DType, count: int) -> int:
     return -(-count * dtype.bits // 8)
 
 
-def _decode_raw(buffer: Buffer, offset: int, length: int, dtype: DType, count: int, who: str) -> np.ndarray:
+def _require_raw(length: int, dtype: DType, count: int, who: str) -> None:
     if dtype.kind == "s":
         raise ModelError(f"{who}: strings cannot be stored as raw data")
     expected = _stored_bytes(dtype, count)
     if length != expected:
         raise ModelError(f"{who}: {dtype} with {count} elements needs {expected} bytes of data, got {length}")
+
+
+def _decode_raw(
+    raw: np.ndarray | StoredBytes, dtype: DType, count: int, who: str
+) -> np.ndarray | StoredBytes:
+    if isinstance(raw, StoredBytes):
+        if dtype.bits >= 8 and dtype.kind != "b":
+            return raw
+        raw = raw.array()
     if dtype.bits < 8:
-        return _unpack(np.frombuffer(buffer, np.uint8, length, offset), dtype, count)
+        return _unpack(raw, dtype, count)
     if dtype.kind == "b":
-        flat = np.frombuffer(buffer, np.uint8, length, offset)
-        return flat.view(np.bool_) if not count or flat.max() <= 1 else flat != 0
+        return raw.view(np.bool_) if not count or raw.max() <= 1 else raw != 0
     if count == 0:
         return np.zeros(0, dtype.numpy)
-    return np.frombuffer(buffer, dtype.numpy, count, offset)
+    return raw.view(dtype.numpy)
 
 
 def _unpack(packed: np.ndarray, dtype: DType, count: int) -> np.ndarray:
@@ -181,8 +204,8 @@ def _from_typed(flat: np.ndarray, name: str, dtype: DType, count: int, who: str)
     return flat.astype(dtype.numpy, copy=False)
 
 
-def _external(source: Source, entries: dict[str, str], nbytes: int, who: str) -> tuple[Buffer, int]:
-    """The mapping of an external data file and the offset in it."""
+def _external(source: Source, entries: dict[str, str], nbytes: int, who: str) -> np.ndarray | StoredBytes:
+    """Bytes of an external data file."""
     location = entries.get("location", "")
     if source.directory is None:
         raise ModelError(f"{who}: its data is in file {location!r}: give the model by path")
@@ -196,11 +219,11 @@ def _external(source: Source, entries: dict[str, str], nbytes: int, who: str) ->
     if numbers["length"] != nbytes:
         raise ModelError(f"{who}: {nbytes} bytes of external data expected, got length {numbers['length']}")
     if location not in source.files:
-        source.files[location] = map_file(_external_path(source.directory, location, who))
+        source.files[location] = open_file(_external_path(source.directory, location, who))
     buffer = source.files[location]
     if offset + nbytes > len(buffer):
         raise ModelError(f"{who}: external data {location!r} needs {offset + nbytes} bytes, got {len(buffer)}")
-    return buffer, offset
+    return source.part(buffer, offset, nbytes)
 
 
 def _external_path(directory: Path, location: str, who: str) -> Path:

@@ -1,9 +1,10 @@
 """Large tensors out of a serialized model without copying them: a scanner of the protobuf wire format.
 
-A model file is mapped, not read. :func:`split_payloads` walks only messages that are large enough to hold a large
+A model file is not read as a whole. :func:`split_payloads` walks only messages that are large enough to hold a large
 tensor (graph, node, attribute, function, tensor), cuts the fields that hold the elements (``raw_data``, packed
 ``float_data`` and ``double_data``) out, and leaves a marker in their place. What remains is a small message that
-the onnx package parses; the cut fields are spans of the mapping, which numpy can view in place.
+the onnx package parses; the cut fields are spans of the file, which are read into place, or of the bytes that were
+given, which numpy can view.
 
 A marker is an ``external_data`` entry with the key :data:`MARKER` and the number of the span as value, so it stays
 with its tensor whatever the order of fields. Variable-length integer fields cannot be viewed and stay in the message.
@@ -11,7 +12,7 @@ with its tensor whatever the order of fields. Variable-length integer fields can
 
 from __future__ import annotations
 
-import mmap
+import io
 import os
 import stat
 from dataclasses import dataclass
@@ -19,9 +20,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tilewright.core.errors import ModelError
-from tilewright.core.pages import MappedFile
+from tilewright.core.stored import StoredFile
 
-Buffer: TypeAlias = "mmap.mmap | memoryview"
+Buffer: TypeAlias = "StoredFile | memoryview"
 
 MARKER = "tilewright.payload"
 THRESHOLD = 1024
@@ -51,17 +52,16 @@ class Span:
     length: int
 
 
-def map_file(path: Path) -> Buffer:
-    """The content of a file as a read-only mapping (an empty view for an empty file). Raises ModelError."""
+def open_file(path: Path) -> Buffer:
+    """A file to read from (an empty view for an empty file). Raises ModelError."""
     try:
-        with open(path, "rb", opener=_without_waiting) as f:
-            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-                raise ModelError(f"cannot read {path}: expected a regular file")
-            if os.fstat(f.fileno()).st_size == 0:
-                return memoryview(b"")
-            return MappedFile.of(path, f.fileno())
+        file = io.FileIO(path, opener=_without_waiting)
+        stored = StoredFile(path, file)
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ModelError(f"cannot read {path}: expected a regular file")
     except (OSError, ValueError) as e:
         raise ModelError(f"cannot read {path}: {getattr(e, 'strerror', None) or e}") from e
+    return stored if len(stored) else memoryview(b"")
 
 
 def _without_waiting(name: str, flags: int) -> int:
@@ -76,7 +76,11 @@ def split_payloads(buffer: Buffer, threshold: int = THRESHOLD) -> tuple[bytes, t
     """
     spans: list[Span] = []
     parts = _strip(buffer, 0, len(buffer), "model", spans, threshold, 0)
-    return (bytes(buffer[:]) if parts is None else b"".join(parts)), tuple(spans)
+    return (_copy(buffer, 0, len(buffer)) if parts is None else b"".join(parts)), tuple(spans)
+
+
+def _copy(buffer: Buffer, start: int, end: int) -> bytes:
+    return buffer.read(start, end - start) if isinstance(buffer, StoredFile) else bytes(buffer[start:end])
 
 
 def _varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:
@@ -144,7 +148,7 @@ def _strip(
                         size = sum(map(len, replacement))
                         replacement = [_encode_varint(tag) + _encode_varint(size), *replacement]
                 if replacement is not None:
-                    parts.append(bytes(buffer[kept_from:tag_at]))
+                    parts.append(_copy(buffer, kept_from, tag_at))
                     parts.extend(replacement)
                     kept_from = pos
         else:
@@ -153,7 +157,7 @@ def _strip(
             raise ModelError(f"model file: truncated {kind} at byte {tag_at}")
     if not parts:
         return None
-    parts.append(bytes(buffer[kept_from:end]))
+    parts.append(_copy(buffer, kept_from, end))
     for span in cut.values():
         entry = _field_bytes(1, MARKER.encode()) + _field_bytes(2, str(len(spans)).encode())
         parts.append(_field_bytes(13, entry))

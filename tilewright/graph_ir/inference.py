@@ -62,15 +62,16 @@ def infer_node(
     return _infer_node(node, values, constants, _Run(symbols)).outputs
 
 
-def constant_value(name: str, array: np.ndarray) -> Value:
+def constant_value(name: str, c: Constant) -> Value:
     """The value of a constant: its type, and its elements where small and whole."""
-    dims = tuple(const(d) for d in array.shape)
-    return Value(name, TensorType(dtypes.from_numpy(array.dtype), dims), _elements(array))
+    dims = tuple(const(d) for d in c.shape)
+    return Value(name, TensorType(dtypes.from_numpy(c.dtype), dims), _elements(c))
 
 
-def _elements(array: np.ndarray) -> Data | None:
-    if array.size > MAX_DATA or (array.size == 0 and array.ndim != 1):
+def _elements(c: Constant) -> Data | None:
+    if c.size > MAX_DATA or (c.size == 0 and len(c.shape) != 1):
         return None
+    array = c.array
     if array.dtype.kind in "iub":
         return _in_64_bits(tuple(const(int(x)) for x in array.reshape(-1)))
     if array.dtype in (np.float32, np.float64):
@@ -126,7 +127,7 @@ def _infer(
         else:
             raise ModelError(f"graph '{graph.name}': expected a type for input '{name}', got none")
     for name, c in graph.constants.items():
-        local[name] = constant_value(name, c.array)
+        local[name] = constant_value(name, c)
     scope: dict[str, Value] = {**outer, **local} if outer else local
     constants = {**outer_constants, **graph.constants} if outer_constants else dict(graph.constants)
     around, run.symbols.assumed = run.symbols.assumed, {}
@@ -182,21 +183,21 @@ def _infer_node(
     _require_count(node, "inputs", len(node.inputs), op.min_inputs, op.max_inputs)
     _require_count(node, "outputs", len(node.outputs), op.min_outputs, op.max_outputs)
     inputs: list[Value | None] = []
-    arrays: list[np.ndarray | None] = []
+    known: list[Constant | None] = []
     for i in node.inputs:
         if not i:
             inputs.append(None)
-            arrays.append(None)
+            known.append(None)
             continue
         if i not in scope:
             raise ModelError(f"node '{node.name}' ({node.op}): expected a definition of input '{i}', got none")
         inputs.append(scope[i])
-        arrays.append(constants[i].array if i in constants else None)
+        known.append(constants.get(i))
 
     def subgraph(g: Graph, types: Sequence[Type | None]) -> Graph:
         return _infer(g, scope, constants, run, types)
 
-    ctx = InferContext(node, tuple(inputs), arrays, run.symbols, subgraph)
+    ctx = InferContext(node, tuple(inputs), known, run.symbols, subgraph)
     try:
         inferred = op.infer(ctx)
     except UnknownRank:

@@ -20,6 +20,7 @@ dimension symbols: how shape arithmetic is followed. Constants are held by refer
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -29,6 +30,7 @@ import numpy as np
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr
+from tilewright.core.stored import Content, content_of, loaded
 
 Shape: TypeAlias = tuple[IntExpr, ...]
 
@@ -91,9 +93,35 @@ class Value:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """An array held by reference (possibly a view of a mapped file). Never written to; compared by identity."""
+    """An array held by reference. Never written to; compared by identity. A large one of a file is not held: it is read
+    whenever its elements are asked for, so that who needs its form only does not ask for them."""
 
-    array: np.ndarray
+    content: Content
+
+    def __post_init__(self) -> None:
+        if isinstance(self.content, np.ndarray):
+            object.__setattr__(self, "content", content_of(self.content))
+
+    @property
+    def array(self) -> np.ndarray:
+        """The elements. Raises ModelError if they have to be read from a file that has changed."""
+        return loaded(self.content)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.content.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.content.dtype
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.content.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.content.nbytes
 
 
 Attribute: TypeAlias = (

@@ -66,7 +66,7 @@ def digest(array: np.ndarray) -> str:
 
 def constants_of(graph: Graph) -> dict[str, Constant]:
     """Digest -> constant, for everything the text of ``graph`` leaves out; what :func:`parse_graph` needs."""
-    return {digest(c.array): c for c in _all_constants(graph) if not _is_inline(c.array)}
+    return {digest(c.array): c for c in _all_constants(graph) if not _is_inline(c)}
 
 
 def _all_constants(graph: Graph) -> Iterator[Constant]:
@@ -76,8 +76,8 @@ def _all_constants(graph: Graph) -> Iterator[Constant]:
             yield from (v for _, v in n.attrs if isinstance(v, Constant))
 
 
-def _is_inline(array: np.ndarray) -> bool:
-    return array.size <= _INLINE and array.dtype.kind != "c"
+def _is_inline(c: Constant) -> bool:
+    return c.size <= _INLINE and c.dtype.kind != "c"
 
 
 # -- printing ------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def _graph_lines(g: Graph, pad: str) -> list[str]:
     broadcasts = "broadcasts " if g.broadcasts else ""
     lines = [f"{pad}graph {_name(g.name)} {broadcasts}({inputs}) -> ({outputs}) {{"]
     for name, c in g.constants.items():
-        lines.append(f"{pad}  const {_name(name)}: {_array(c.array)}")
+        lines.append(f"{pad}  const {_name(name)}: {_array(c)}")
     for n in g.nodes:
         lines.extend(_node_lines(n, g.values, pad + "  "))
     lines.extend(f"{pad}  assume {_name(a.node)}: {a.left} {a.ones.value} {a.right};" for a in g.assumptions)
@@ -118,9 +118,9 @@ def _value(name: str, values: Mapping[str, Value]) -> str:
     return f"{_name(name)}: {v.type}{data}"
 
 
-def _array(a: np.ndarray) -> str:
-    head = f"{dtypes.from_numpy(a.dtype)}[{', '.join(map(str, a.shape))}]"
-    if not _is_inline(a):
+def _array(c: Constant) -> str:
+    head, a = f"{dtypes.from_numpy(c.dtype)}[{', '.join(map(str, c.shape))}]", c.array
+    if not _is_inline(c):
         return f"{head} = #{digest(a)}"
     return f"{head} = [{', '.join(_element(x, a.dtype) for x in a.reshape(-1))}]"
 
@@ -141,7 +141,7 @@ def _attr(v: Attribute, pad: str) -> str:
     if isinstance(v, Graph):
         return "\n".join(_graph_lines(v, pad + "    ")).lstrip()
     if isinstance(v, Constant):
-        return f"const {_array(v.array)}"
+        return f"const {_array(v)}"
     if isinstance(v, str):
         return json.dumps(v)
     if isinstance(v, tuple):
@@ -372,7 +372,7 @@ class _Reader:
                 name = self.name()
                 self.expect(":")
                 constants[name] = self.array()
-                values[name] = constant_value(name, constants[name].array)
+                values[name] = constant_value(name, constants[name])
             elif self.word("assume"):
                 assumptions.append(self.assumption())
             else:

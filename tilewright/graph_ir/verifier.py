@@ -121,9 +121,9 @@ def _check_constants(graph: Graph) -> None:
         for name, c in g.constants.items():
             t = g.values[name].type
             shape = t.shape if isinstance(t, TensorType) else None
-            same = shape is not None and tuple(d.value() for d in shape) == c.array.shape
-            if not isinstance(t, TensorType) or not same or t.dtype != dtypes.from_numpy(c.array.dtype):
-                _fail(8, f"constant '{name}'", f"expected {c.array.dtype}{list(c.array.shape)}, got {t}")
+            same = shape is not None and tuple(d.value() for d in shape) == c.shape
+            if not isinstance(t, TensorType) or not same or t.dtype != dtypes.from_numpy(c.dtype):
+                _fail(8, f"constant '{name}'", f"expected {c.dtype}{list(c.shape)}, got {t}")
 
 
 def _check_types(graph: Graph) -> None:

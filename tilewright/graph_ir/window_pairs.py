@@ -39,7 +39,7 @@ def _is_pointwise(graph: Graph, node: Node) -> bool:
     """True for a direct 1x1 convolution with a constant weight, of stride 1 and without padding."""
     if not _is_image_conv(graph, node) or int_attr(node, "group", 1) != 1 or node.attr("algorithm") is not None:
         return False
-    ones = {*(ints_attr(node, "strides") or ()), *graph.constants[node.inputs[1]].array.shape[2:]}
+    ones = {*(ints_attr(node, "strides") or ()), *graph.constants[node.inputs[1]].shape[2:]}
     return ones == {1} and not any(ints_attr(node, "pads") or ())
 
 
@@ -47,7 +47,7 @@ def _is_depthwise(graph: Graph, node: Node) -> bool:
     """True for one filter a channel, constant."""
     if not _is_image_conv(graph, node):
         return False
-    oc, ic = graph.constants[node.inputs[1]].array.shape[:2]
+    oc, ic = graph.constants[node.inputs[1]].shape[:2]
     return bool(ic == 1 and int_attr(node, "group", 1) == oc)
 
 
@@ -55,4 +55,4 @@ def _is_image_conv(graph: Graph, node: Node) -> bool:
     if node.op != "Conv" or node.domain or node.attr("data_layout") != "NHWC" or node.inputs[1] not in graph.constants:
         return False
     explicit = node.attr("auto_pad", "NOTSET") == "NOTSET"
-    return explicit and graph.constants[node.inputs[1]].array.ndim == 4
+    return explicit and len(graph.constants[node.inputs[1]].shape) == 4

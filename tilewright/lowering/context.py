@@ -20,6 +20,7 @@ from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, UnsupportedError
 from tilewright.core.intexpr import IntExpr, IntLike, as_expr, const
 from tilewright.core.intextrema import maximum, minimum
+from tilewright.core.stored import Scratch, loaded
 from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Attribute, Constant, Node, Value
 from tilewright.lowering.indexing import choose, linear_index
@@ -57,13 +58,13 @@ class PackedConstant:
     transform: Callable[[np.ndarray], np.ndarray] | None = None
     array: np.ndarray | None = None
 
-    def evaluate(self, constants: Mapping[str, Constant]) -> np.ndarray:
-        """The content as a contiguous array; ``constants`` are those of the graph."""
+    def evaluate(self, constants: Mapping[str, Constant], scratch: Scratch | None = None) -> np.ndarray:
+        """The content as a contiguous array; ``constants`` are those of the graph. ``scratch``: it may lie there."""
         if self.source is None:
             if self.array is None:
                 raise InternalError(f"{self.buffer}: a constant needs a source or an array")
             return np.ascontiguousarray(self.array, self.dtype.numpy)
-        array = constants[self.source].array
+        array = loaded(constants[self.source].content, scratch)
         return np.ascontiguousarray(array if self.transform is None else self.transform(array), self.dtype.numpy)
 
 
@@ -150,7 +151,7 @@ class FunctionParts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LowerContext:
-    """One node to lower. ``constants``: the arrays of constant inputs. ``output_values``: None for an absent output.
+    """One node to lower. ``constants``: what constant inputs stand for. ``output_values``: None for an absent output.
     ``clamps``: the formula alone decides what an index outside its range reads; else there is no such index, or what
     is computed is not used, and only memory must not be left."""
 
@@ -158,7 +159,7 @@ class LowerContext:
     target: Target
     inputs: tuple[Tensor | None, ...]
     input_values: tuple[Value | None, ...]
-    constants: tuple[np.ndarray | None, ...]
+    constants: tuple[Constant | None, ...]
     output_values: tuple[Value | None, ...]
     parts: FunctionParts
     clamps: bool = False
@@ -261,9 +262,9 @@ class LowerContext:
         """The integers of constant input ``i``; None if it is absent. Raises UnsupportedError if not constant."""
         if not self.has_input(i):
             return None
-        array = self.constants[i]
-        if array is not None:
-            return [int(x) for x in np.asarray(array).reshape(-1)]
+        constant = self.constants[i]
+        if constant is not None:
+            return [int(x) for x in constant.array.reshape(-1)]
         data = self.elements(i)
         if data is not None and all(d.is_const for d in data):
             return [int(d) for d in data]
@@ -273,9 +274,9 @@ class LowerContext:
         """The elements of a small integer input as expressions over dimension symbols, where they are known."""
         if not self.has_input(i):
             return None
-        array, value = self.constants[i], self.input_values[i]
-        if array is not None and array.dtype.kind in "iu" and array.size <= 4096:
-            return tuple(const(int(x)) for x in array.reshape(-1))
+        constant, value = self.constants[i], self.input_values[i]
+        if constant is not None and constant.dtype.kind in "iu" and constant.size <= 4096:
+            return tuple(const(int(x)) for x in constant.array.reshape(-1))
         if value is None:
             return None
         return () if value.data is None and any(d == 0 for d in value.shape) else value.data

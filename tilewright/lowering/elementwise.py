@@ -297,7 +297,7 @@ def lower_identity(c: LowerContext) -> tuple[Tensor, ...]:
 def lower_dropout(c: LowerContext) -> tuple[Tensor, ...]:
     if c.has_input(2):
         training = c.constant_ints(2, "training_mode")
-        ratio = None if c.constants[1] is None else float(c.constants[1].reshape(-1)[0])
+        ratio = None if c.constants[1] is None else float(c.constants[1].array.reshape(-1)[0])
         if training and training[0] and ratio != 0.0:
             raise c.unsupported("training_mode is true; random numbers have no native code")
     x = c.input(0)

@@ -89,7 +89,7 @@ def lower_compress(c: LowerContext) -> tuple[Tensor, ...]:
     axis = c.attr("axis")
     total = product(x.shape)
     most = (total if axis is None else x.shape[normal_axis(c.attr_int("axis", 0), x.ndim, c.where)]).value()
-    kept = np.flatnonzero(condition[:most]).astype(np.int64)  # conditions beyond the elements choose nothing
+    kept = np.flatnonzero(condition.array[:most]).astype(np.int64)  # conditions beyond the elements choose nothing
     positions = c.table(kept if kept.size else np.zeros(1, np.int64), "kept")
     if axis is None:
 

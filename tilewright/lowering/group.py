@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from tilewright.core import dtypes
 from tilewright.core.errors import InternalError, UnsupportedError
 from tilewright.core.intexpr import var
 from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import Group
-from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
+from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value
 from tilewright.lowering.context import (
     FunctionParts,
     KnownTensor,
@@ -58,9 +56,9 @@ def lower_group(graph: Graph, group: Group, target: Target, clamps: bool = False
 
     ``clamps``: nothing else makes sure that indices are in range.
     """
-    parts, env, arrays, params = _operands(graph, group.nodes, group.inputs)
+    parts, env, known, params = _operands(graph, group.nodes, group.inputs)
     for node in group.nodes:
-        _lower_node(graph, node, target, parts, env, arrays, clamps)
+        _lower_node(graph, node, target, parts, env, known, clamps)
     outputs = _separate_outputs(parts, env, group.outputs)
     return _finish(group.outputs, parts, params, outputs, _function_name(group.nodes))
 
@@ -68,8 +66,8 @@ def lower_group(graph: Graph, group: Group, target: Target, clamps: bool = False
 def native_refusal(graph: Graph, node: Node, target: Target) -> str | None:
     """Why ``node`` cannot be native code in this graph; None if it can. Packs nothing and builds no function."""
     try:
-        parts, env, arrays, _ = _operands(graph, (node,), tuple(i for i in node.inputs if i))
-        _lower_node(graph, node, target, parts, env, arrays)
+        parts, env, known, _ = _operands(graph, (node,), tuple(i for i in node.inputs if i))
+        _lower_node(graph, node, target, parts, env, known)
     except UnsupportedError as e:
         return str(e)
     return None
@@ -77,8 +75,8 @@ def native_refusal(graph: Graph, node: Node, target: Target) -> str | None:
 
 def _operands(
     graph: Graph, nodes: Sequence[Node], inputs: Sequence[str]
-) -> tuple[FunctionParts, dict[str, Tensor], dict[str, np.ndarray], dict[str, tuple[str, Tensor]]]:
-    """A fresh function, its operands as tensors, the arrays of constant ones, and the parameters by name."""
+) -> tuple[FunctionParts, dict[str, Tensor], dict[str, Constant], dict[str, tuple[str, Tensor]]]:
+    """A fresh function, its operands as tensors, the constant ones, and the parameters by name."""
     reserved: set[str] = set()
     for v in (graph.values[x] for n in nodes for x in (*n.inputs, *n.outputs) if x):
         if isinstance(v.type, TensorType) and v.type.shape is not None:
@@ -86,17 +84,17 @@ def _operands(
         reserved |= frozenset().union(*(d.free_vars() for d in v.data or ()))
     parts = FunctionParts(Names(sorted(reserved)))
     env: dict[str, Tensor] = {}
-    arrays: dict[str, np.ndarray] = {}
+    known: dict[str, Constant] = {}
     params: dict[str, tuple[str, Tensor]] = {}
     for name in dict.fromkeys((*inputs, *(i for n in nodes for i in n.inputs if i in graph.constants))):
         value = _require_tensor(graph, name, nodes[0])
         if name in graph.constants:
-            arrays[name] = graph.constants[name].array
-            env[name] = _constant_tensor(parts, value, arrays[name])
+            known[name] = graph.constants[name]
+            env[name] = _constant_tensor(parts, value, known[name])
         else:
             env[name] = placeholder(parts.names.unique(f"p{len(params)}"), value.shape, value.dtype)
             params[env[name].name] = name, env[name]
-    return parts, env, arrays, params
+    return parts, env, known, params
 
 
 def _function_name(nodes: Sequence[Node]) -> str:
@@ -116,10 +114,10 @@ def _require_tensor(graph: Graph, name: str, node: Node) -> Value:
     return value
 
 
-def _constant_tensor(parts: FunctionParts, value: Value, array: np.ndarray) -> Tensor:
+def _constant_tensor(parts: FunctionParts, value: Value, constant: Constant) -> Tensor:
     """A constant operand: a literal if it has one element, else a parameter."""
-    if array.size == 1 and value.dtype != dtypes.float8e8m0:
-        item = array.reshape(-1)[0]
+    if constant.size == 1 and value.dtype != dtypes.float8e8m0:
+        item = constant.array.reshape(-1)[0]
         literal = {"f": float, "b": bool}.get(value.dtype.kind, int)(item)
         return ScalarTensor(f"literal_{value.name}", value.shape, value.dtype, literal)
     return parts.constant(value.name, f"{value.dtype}", value.shape, value.dtype, None, None)
@@ -127,7 +125,7 @@ def _constant_tensor(parts: FunctionParts, value: Value, array: np.ndarray) -> T
 
 def _lower_node(
     graph: Graph, node: Node, target: Target, parts: FunctionParts, env: dict[str, Tensor],
-    arrays: Mapping[str, np.ndarray], clamps: bool = False,
+    known: Mapping[str, Constant], clamps: bool = False,
 ) -> None:  # fmt: skip
     if not can_lower(node):
         raise UnsupportedError(f"node {node.name or node.outputs[0]!r} ({node.op}): no lowering rule")
@@ -145,7 +143,7 @@ def _lower_node(
         target,
         tuple(env[i] if i else None for i in node.inputs),
         tuple(graph.values[i] if i else None for i in node.inputs),
-        tuple(arrays.get(i) for i in node.inputs),
+        tuple(known.get(i) for i in node.inputs),
         tuple(graph.values[o] if o else None for o in node.outputs),
         parts,
         clamps,

@@ -18,7 +18,7 @@ from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, ModelError
 from tilewright.core.index_ranges import OutOfRange
 from tilewright.core.intexpr import IntExpr, as_var, const, var
-from tilewright.core.pages import Pool, release_pages, trim_heap
+from tilewright.core.pages import Pool, trim_heap
 from tilewright.core.plan import (
     SIZES_DOMAIN,
     Binding,
@@ -33,6 +33,7 @@ from tilewright.core.plan import (
     needed_symbols,
     step_slots,
 )
+from tilewright.core.stored import Content, Scratch
 from tilewright.core.target import Target
 from tilewright.graph_ir.early_sizes import ONLY_SHAPES, contents, early_sizes
 from tilewright.graph_ir.fusion import FusionRefusal, Group, group_with_reasons
@@ -62,7 +63,7 @@ class LoweredModel:
 
 
 _SMALL = 1 << 20
-"""Bytes up to which a constant that is used as it is in the file is copied next to those that are packed."""
+"""Bytes up to which a constant that is used as it is in the model is copied next to those that are packed."""
 
 
 class _Kernels:
@@ -71,7 +72,7 @@ class _Kernels:
 
     def __init__(self, pack: bool, out_of_range: OutOfRange) -> None:
         self.pack, self.out_of_range = pack, out_of_range
-        self.pool = Pool()
+        self.pool, self.scratch = Pool(), Scratch()
         self.refusals: list[FusionRefusal] = []
         self.funcs: dict[str, Func] = {}
         self._names: dict[tuple[Func, tuple[str, ...]], str] = {}
@@ -127,7 +128,7 @@ class _PlanBuilder:
         self.outer = outer
         self.values: dict[str, Value] = {**{n: outer[n] for n in self.captures}, **graph.values}
         self.slots: dict[str, Slot] = {}
-        self.constants: dict[str, np.ndarray] = {}
+        self.constants: dict[str, Content] = {}
         self.steps: list[Step] = []
         self.requirements: dict[Requirement, None] = {}
         self.checked: set[tuple[str, int, IntExpr, IntExpr]] = set()
@@ -151,9 +152,9 @@ class _PlanBuilder:
     def _constant(self, name: str) -> str:
         """The slot of a graph constant."""
         if name not in self.slots:
-            array = self.graph.constants[name].array
-            small = self.kernels.pack and array.nbytes <= _SMALL
-            self.constants[name] = self.kernels.pool.place(array) if small else array
+            constant = self.graph.constants[name]
+            small = self.kernels.pack and constant.nbytes <= _SMALL
+            self.constants[name] = self.kernels.pool.place(constant.array) if small else constant.content
             self._slot(name, "constant")
         return name
 
@@ -438,11 +439,9 @@ class _PlanBuilder:
             return self._constant(packed.source)
         key = (packed.source or "", packed.key)
         if key not in self.packed:
-            pack = self.kernels.pack
-            content = packed.evaluate(self.graph.constants) if pack else np.empty(0, np.uint8)
+            pack, scratch = self.kernels.pack, self.kernels.scratch
+            content = packed.evaluate(self.graph.constants, scratch) if pack else np.empty(0, np.uint8)
             self.packed[key] = self.kernels.pool.place(content)
-            if pack and packed.source is not None and packed.source in self.graph.constants:
-                release_pages(self.graph.constants[packed.source].array)
         array = self.packed[key]
         for known, other in self.constants.items():
             if other is array:

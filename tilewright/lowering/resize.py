@@ -283,7 +283,7 @@ def _scales(c: LowerContext, axes: list[int], rank: int, n: list[IntExpr], m: li
     out: list[float | None] = [1.0] * rank
     scales = c.constants[2] if len(c.constants) > 2 else None
     if scales is not None and scales.size:
-        for a, v in zip(axes, scales.reshape(-1), strict=True):
+        for a, v in zip(axes, scales.array.reshape(-1), strict=True):
             out[a] = float(v)
         return out
     known = [(a, n[a].value(), m[a].value()) for a in axes]
@@ -389,13 +389,13 @@ def _roi(c: LowerContext, axes: list[int], transform: str) -> dict[int, tuple[fl
         return {}
     if not c.has_input(1):
         raise c.unsupported("roi (input 1) is missing")
-    array = c.constants[1]
-    if array is None:
+    roi = c.constants[1]
+    if roi is None:
         loaded = [c.input(1)[k].cast(dtypes.float64) for k in range(2 * len(axes))]
         return {a: (loaded[k], loaded[k + len(axes)]) for k, a in enumerate(axes)}
-    if array.size != 2 * len(axes):
-        raise c.unsupported(f"roi (input 1) must have {2 * len(axes)} elements, got {array.size}")
-    flat = [float(v) for v in array.reshape(-1)]
+    if roi.size != 2 * len(axes):
+        raise c.unsupported(f"roi (input 1) must have {2 * len(axes)} elements, got {roi.size}")
+    flat = [float(v) for v in roi.array.reshape(-1)]
     return {a: (flat[k], flat[k + len(axes)]) for k, a in enumerate(axes)}
 
 

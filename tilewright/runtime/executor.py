@@ -26,6 +26,7 @@ from tilewright.core.plan import (
     segments,
     step_slots,
 )
+from tilewright.core.stored import loaded
 from tilewright.runtime.arena import Values, conflicts, lifetimes, nbytes, place, size_of
 from tilewright.runtime.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.control import run_control_step
@@ -126,7 +127,7 @@ class Executor:
         self._sizes = {name: size_of(plan.slots[name]) for name in self._lives if plan.slots[name].shape is not None}
         outputs = [plan.slots[n] for n in plan.outputs]
         self._output_sizes = [size_of(s) for s in outputs if s.kind == "output" and s.shape is not None]
-        self._constants = {n: np.asarray(a, order="C") for n, a in plan.constants.items()}
+        self._constants = {n: np.asarray(loaded(c), order="C") for n, c in plan.constants.items()}
         self._constant_addresses = {n: address(a) for n, a in self._constants.items()}
         self._layouts: OrderedDict[tuple[int, ...], _Layout] = OrderedDict()
         self._arena = aligned_empty(0)

@@ -131,7 +131,7 @@ class InferContext:
         self,
         node: Node,
         inputs: tuple[Value | None, ...],
-        constants: Sequence[np.ndarray | None],
+        constants: Sequence[Constant | None],
         symbols: FreshSymbols,
         infer_subgraph: SubgraphRule,
     ) -> None:
@@ -224,7 +224,8 @@ class InferContext:
 
     def constant(self, i: int) -> np.ndarray | None:
         """The array of input ``i`` if it is a constant."""
-        return self._constants[i] if i < len(self._constants) else None
+        c = self._constants[i] if i < len(self._constants) else None
+        return None if c is None else c.array
 
     def count(self, i: int) -> int | None:
         """Number of elements of input ``i`` if it is fixed."""

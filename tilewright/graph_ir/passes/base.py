@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
-import numpy as np
-
 from tilewright.core.options import require_choice
 from tilewright.graph_ir.ir import Constant, Graph, Node, Value, captured
 from tilewright.graph_ir.names import NameSupply
@@ -108,10 +106,9 @@ class PassContext:
             {**self.outer_constants, **graph.constants},
         )
 
-    def array(self, graph: Graph, name: str) -> np.ndarray | None:
-        """The array of a constant of the graph or of the graphs around it."""
-        c = graph.constants.get(name) or self.outer_constants.get(name)
-        return None if c is None else c.array
+    def constant(self, graph: Graph, name: str) -> Constant | None:
+        """What ``name`` stands for if it is a constant of the graph or of the graphs around it."""
+        return graph.constants.get(name) or self.outer_constants.get(name)
 
 
 @dataclass(frozen=True, slots=True)

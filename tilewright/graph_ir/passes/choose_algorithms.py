@@ -21,7 +21,7 @@ import numpy as np
 
 from tilewright.core import dtypes, strassen, winograd
 from tilewright.core.winograd import WINOGRAD, Winograd
-from tilewright.graph_ir.ir import Graph, Node, Shape
+from tilewright.graph_ir.ir import Constant, Graph, Node, Shape
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.rules.base import int_attr, ints_attr, tensor_shape
 
@@ -137,7 +137,7 @@ def _error(work: _Work, node: Node, name: str, known: dict[tuple[str, str], floa
 class _Conv:
     """A convolution with a choice: its weight and stride, and the result's batch, height and width."""
 
-    weight: np.ndarray
+    weight: Constant
     stride: int
     batch: int
     height: int
@@ -154,7 +154,7 @@ class _Conv:
         return {name: a for name, a in WINOGRAD.items() if a.stride == self.stride}
 
     def error(self, name: str) -> float:
-        return winograd.estimated_error(self.weight, WINOGRAD[name])
+        return winograd.estimated_error(self.weight.array, WINOGRAD[name])
 
     def by_time(self) -> list[str]:
         """Algorithms that should be faster than the direct one, fastest first."""
@@ -177,7 +177,7 @@ class _Conv:
 class _Product:
     """A product of ``rows`` rows with a constant matrix."""
 
-    weight: np.ndarray
+    weight: Constant
     rows: int
 
     def is_worth_trying(self) -> bool:
@@ -192,7 +192,7 @@ class _Product:
         return []
 
     def error(self, name: str) -> float:
-        return strassen.estimated_error(self.weight)
+        return strassen.estimated_error(self.weight.array)
 
 
 def _eligible(graph: Graph, node: Node, ctx: PassContext) -> _Work | None:
@@ -204,8 +204,8 @@ def _eligible(graph: Graph, node: Node, ctx: PassContext) -> _Work | None:
 
 
 def _product(graph: Graph, node: Node, ctx: PassContext) -> _Product | None:
-    w, shape = ctx.array(graph, node.inputs[1]), tensor_shape(graph.values[node.inputs[0]])
-    if w is None or w.ndim != 2 or w.shape[0] % 2 or w.shape[1] % _WHOLE or shape is None or len(shape) < 2:
+    w, shape = ctx.constant(graph, node.inputs[1]), tensor_shape(graph.values[node.inputs[0]])
+    if w is None or len(w.shape) != 2 or w.shape[0] % 2 or w.shape[1] % _WHOLE or shape is None or len(shape) < 2:
         return None
     rows = [d.value() for d in shape[:-1]]
     return None if None in rows else _Product(w, math.prod(n for n in rows if n is not None))
@@ -216,7 +216,7 @@ def _conv(graph: Graph, node: Node, ctx: PassContext) -> _Conv | None:
         return None
     ones = (int_attr(node, "group", 1), *(ints_attr(node, "dilations") or ()))
     strides = set(ints_attr(node, "strides") or (1,))
-    w, y = ctx.array(graph, node.inputs[1]), graph.values[node.outputs[0]]
+    w, y = ctx.constant(graph, node.inputs[1]), graph.values[node.outputs[0]]
     shape = tensor_shape(y)
     if w is None or w.shape[2:] != (3, 3) or set(ones) != {1} or len(strides) != 1 or shape is None or len(shape) != 4:
         return None

@@ -83,8 +83,12 @@ class GraphEditor:
 
     def array(self, name: str) -> np.ndarray | None:
         """The array of ``name`` if it is a constant here or in a graph around this one."""
-        c = self.constants.get(name) or self.ctx.outer_constants.get(name)
+        c = self.constant(name)
         return None if c is None else c.array
+
+    def constant(self, name: str) -> Constant | None:
+        """What ``name`` stands for if it is a constant here or in a graph around this one."""
+        return self.constants.get(name) or self.ctx.outer_constants.get(name)
 
     # -- edits ---------------------------------------------------------------------------------------------------
     def add(
@@ -109,11 +113,11 @@ class GraphEditor:
         self.changed = True
         return outputs
 
-    def add_constant(self, array: np.ndarray, hint: str = "const") -> str:
+    def add_constant(self, array: np.ndarray | Constant, hint: str = "const") -> str:
         """A new constant; its name."""
         name = self.ctx.names.fresh(hint)
-        self.constants[name] = Constant(array)
-        self.values[name] = constant_value(name, array)
+        self.constants[name] = array if isinstance(array, Constant) else Constant(array)
+        self.values[name] = constant_value(name, self.constants[name])
         self.changed = True
         return name
 
@@ -230,7 +234,7 @@ class GraphEditor:
             near.update(self.user_ids(o))
         return near
 
-    def make_constant(self, name: str, array: np.ndarray) -> None:
+    def make_constant(self, name: str, array: np.ndarray | Constant) -> None:
         """``name`` becomes a constant; its node goes if that was its last used output."""
         self.replace_uses(name, self.add_constant(array, name))
         self.drop_if_dead(name)
@@ -285,9 +289,10 @@ class GraphEditor:
     def _infer(self, node: Node, more: Mapping[str, np.ndarray]) -> tuple[Value, ...]:
         reads = tuple(node_reads(node))
         scope = {i: self.value(i) for i in reads}
-        constants = {i: Constant(a) for i in reads if (a := self.array(i)) is not None}
+        constants = {i: c for i in reads if (c := self.constant(i)) is not None}
         for i, array in more.items():
-            scope[i], constants[i] = constant_value(i, array), Constant(array)
+            constants[i] = Constant(array)
+            scope[i] = constant_value(i, constants[i])
         return infer_node(node, scope, constants, self.ctx.names.symbols)
 
     def _merge_value(self, old: str, new: str) -> None:

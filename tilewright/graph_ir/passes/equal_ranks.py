@@ -73,9 +73,9 @@ def _with_leading_dims(branch: Graph, at: int, axes: Sequence[int], ctx: PassCon
     old = branch.outputs[at]
     new, places = ctx.names.fresh(f"{old}.raised"), ctx.names.fresh(f"{old}.axes")
     node = Node("Unsqueeze", (old, places), (new,), (), ctx.names.fresh(f"{new}.node"))
-    array = np.array(axes, np.int64)
-    values = {**branch.values, places: constant_value(places, array)}
-    constants = {**branch.constants, places: Constant(array)}
+    constant = Constant(np.array(axes, np.int64))
+    values = {**branch.values, places: constant_value(places, constant)}
+    constants = {**branch.constants, places: constant}
     (value,) = infer_node(node, values, constants, ctx.names.symbols)
     return branch.replace(
         nodes=(*branch.nodes, node), outputs=(*branch.outputs[:at], new, *branch.outputs[at + 1 :]),

@@ -23,7 +23,8 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError, TilewrightError
 from tilewright.core.index_ranges import first_outside
-from tilewright.graph_ir.ir import Graph, Node, TensorType, Value, node_reads
+from tilewright.core.stored import StoredArray
+from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, node_reads
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.ops.base import MAX_DATA
@@ -60,7 +61,7 @@ def fold_constants(graph: Graph, ctx: PassContext) -> Graph:
     """The graph with every foldable value a constant."""
     ed = GraphEditor(graph, ctx)
     _fold_known_elements(ed, ctx)
-    known: dict[str, np.ndarray] = {}
+    known: dict[str, Constant] = {}
     budget = _transient_bytes(ed)
     for node in [ed.nodes[k] for k in list(ed.nodes)]:
         _infer_again(ed, node, known, ctx)
@@ -93,7 +94,7 @@ def _fold_known_elements(ed: GraphEditor, ctx: PassContext) -> None:
             array = elements_array(ed.values[o]) if o and o in ed.values else None
             if array is not None and ed.use_count(o):
                 ctx.log.fire("fold_constants", node.name)
-                ed.make_constant(o, array)
+                ed.make_constant(o, Constant(array))
 
 
 def elements_array(v: Value) -> np.ndarray | None:
@@ -106,9 +107,10 @@ def elements_array(v: Value) -> np.ndarray | None:
     return np.array([d.const for d in v.data], dtype=np.int64).astype(v.dtype.numpy).reshape(shape)
 
 
-def _infer_again(ed: GraphEditor, node: Node, known: dict[str, np.ndarray], ctx: PassContext) -> None:
+def _infer_again(ed: GraphEditor, node: Node, known: dict[str, Constant], ctx: PassContext) -> None:
     """Inference of ``node`` where more is known of what it reads; elements that follow are added to ``known``."""
-    news = {i: known[i] for i in node.inputs if i in known and known[i].size <= MAX_DATA and ed.value(i).data is None}
+    small = (i for i in node.inputs if i in known and known[i].size <= MAX_DATA)
+    news = {i: known[i].array for i in small if ed.value(i).data is None}
     if (news or not ed.sharpened.isdisjoint(node.inputs)) and not any(True for _ in node.subgraphs()):
         try:
             ed.infer_again(node, news)
@@ -118,27 +120,19 @@ def _infer_again(ed: GraphEditor, node: Node, known: dict[str, np.ndarray], ctx:
             ctx.log.refuse("fold_constants", node.name, f"inference failed: {e}")  # perhaps a branch that never runs
     for o in node.outputs:
         if o and o in ed.sharpened and (array := elements_array(ed.values[o])) is not None:
-            known[o] = array
+            known[o] = Constant(array)
 
 
 def _evaluate(
-    ed: GraphEditor, node: Node, known: dict[str, np.ndarray], budget: int, ctx: PassContext
+    ed: GraphEditor, node: Node, known: dict[str, Constant], budget: int, ctx: PassContext
 ) -> int:
     """Adds the outputs of ``node`` to ``known`` if it has only known operands; gives the bytes that they take."""
     op = OPS.get(node.op)
     if op is None or node.op in _NEVER or not op.deterministic or op.kind is PatternKind.CONTROL:
         return 0
-    arrays: list[np.ndarray | None] = []
-    for i in node.inputs:
-        if not i:
-            arrays.append(None)
-            continue
-        array = known.get(i)
-        if array is None:
-            array = ed.array(i)
-        if array is None:
-            return 0
-        arrays.append(array)
+    if any(i and i not in known and ed.constant(i) is None for i in node.inputs):
+        return 0
+    arrays = [None if not i else known[i].array if i in known else ed.array(i) for i in node.inputs]
     nbytes, refusal = _result_bytes(ed, node, sum(a.size for a in arrays if a is not None))
     if refusal or nbytes > budget:
         reason = refusal or f"the result has {nbytes} bytes, more than the {budget} left for transients"
@@ -159,7 +153,7 @@ def _evaluate(
             array = np.asarray(r)
             if array.dtype != want and want != np.dtype(object):
                 array = array.astype(want)
-            known[o] = array
+            known[o] = Constant(array)
     return nbytes
 
 
@@ -193,18 +187,19 @@ def _result_bytes(ed: GraphEditor, node: Node, operands: int) -> tuple[int, str]
     return (0 if node.op in _VIEWS or node.op == "Transpose" else nbytes), ""
 
 
-def _is_read_outside(ed: GraphEditor, name: str, known: dict[str, np.ndarray]) -> bool:
+def _is_read_outside(ed: GraphEditor, name: str, known: dict[str, Constant]) -> bool:
     """True if a node that does not fold reads the value, or it is an output."""
     if ed.is_output(name):
         return True
     return any(not all(o in known for o in u.outputs if o) for u in ed.users(name))
 
 
-def _growth(ed: GraphEditor, name: str, known: dict[str, np.ndarray]) -> int:
+def _growth(ed: GraphEditor, name: str, known: dict[str, Constant]) -> int:
     """Bytes that the value needs beyond those of the constants that it frees; 0 for quantized weights."""
-    array = known[name]
+    constant = known[name]
     producer = ed.producer(name)
-    if producer is None or (array.base is not None and producer.op in (*_VIEWS, "Transpose")):
+    is_view = isinstance(constant.content, StoredArray) or constant.content.base is not None
+    if producer is None or (is_view and producer.op in (*_VIEWS, "Transpose")):
         return 0
     cone: set[str] = set()
     todo = [producer]
@@ -217,22 +212,22 @@ def _growth(ed: GraphEditor, name: str, known: dict[str, np.ndarray]) -> int:
             inner = ed.producer(i)
             if inner is not None:
                 todo.append(inner)
-            elif (stored := ed.array(i)) is not None:
-                if stored.size >= array.size and _is_quantized(stored):
+            elif (stored := ed.constant(i)) is not None:
+                if stored.size >= constant.size and _is_quantized(stored):
                     return 0
                 freed += stored.nbytes if i in ed.constants and ed.use_count(i) == 1 else 0
-    return int(array.nbytes) - freed
+    return constant.nbytes - freed
 
 
 def _transient_bytes(ed: GraphEditor) -> int:
     read = {i for node in ed.nodes.values() for i in node.inputs if i}
-    stored = [array for i in read if (array := ed.array(i)) is not None]
-    quantized = sum(array.size for array in stored if _is_quantized(array))
-    return TRANSIENT_BYTES + 2 * sum(array.nbytes for array in stored) + QUANTIZED_BYTES * quantized
+    stored = [c for i in read if (c := ed.constant(i)) is not None]
+    quantized = sum(c.size for c in stored if _is_quantized(c))
+    return TRANSIENT_BYTES + 2 * sum(c.nbytes for c in stored) + QUANTIZED_BYTES * quantized
 
 
-def _is_quantized(array: np.ndarray) -> bool:
-    dtype = dtypes.from_numpy(array.dtype)
+def _is_quantized(c: Constant) -> bool:
+    dtype = dtypes.from_numpy(c.dtype)
     return dtype.bits <= 8 if dtype.is_float else dtype.is_integer and dtype.bits <= 16
 
 

@@ -88,7 +88,7 @@ class Mover:
     def cheap_to_turn(self, name: str, out_shape: Shape) -> bool:
         """True for constants and for operands that broadcast (they are smaller than the result)."""
         shape = self.shape(name)
-        if self.ed.array(name) is not None or shape is None or len(shape) < len(out_shape):
+        if self.ed.constant(name) is not None or shape is None or len(shape) < len(out_shape):
             return True
         return any(a.value() == 1 and b.value() != 1 for a, b in zip(shape, out_shape, strict=True))
 
@@ -367,9 +367,9 @@ def _flatten_into_product(mover: Mover, node: Node, a: str, perm: Perm, source: 
     if not mover.eager or len(target) != 2 or len(readers) != 1 or readers[0].op != "MatMul" or ed.is_output(out):
         return reason
     product_node = readers[0]
-    w = ed.array(product_node.inputs[1])
+    w = ed.constant(product_node.inputs[1])
     sizes = [d.value() for d in source[1:]]
-    if w is None or w.ndim != 2 or product_node.inputs[0] != out or perm[0] != 0 or None in sizes:
+    if w is None or len(w.shape) != 2 or product_node.inputs[0] != out or perm[0] != 0 or None in sizes:
         return reason
     if source[0] != target[0] or w.nbytes > FLATTEN_WEIGHT_BYTES:
         return reason
@@ -379,7 +379,8 @@ def _flatten_into_product(mover: Mover, node: Node, a: str, perm: Perm, source: 
     if dims is None:
         return reason
     spatial = tuple(int(s) for s in sizes if s is not None)
-    rows = ed.add_constant(permuted_rows(w, spatial, tuple(p - 1 for p in perm[1:])), f"{product_node.inputs[1]}.rows")
+    turned = permuted_rows(w.array, spatial, tuple(p - 1 for p in perm[1:]))
+    rows = ed.add_constant(turned, f"{product_node.inputs[1]}.rows")
     flat = ed.add("Reshape", (a, _const_ints(mover, dims, f"{out}.shape")), hint=out)[0]
     ed.replace_uses(product_node.outputs[0], ed.add("MatMul", (flat, rows), hint=product_node.outputs[0])[0])
     ed.drop_if_dead(product_node.outputs[0])

@@ -16,13 +16,13 @@ def resolve_if(graph: Graph, ctx: PassContext) -> Graph:
     assumptions = dict.fromkeys(graph.assumptions)
     changed = False
     for n in graph.nodes:
-        condition = ctx.array(graph, n.inputs[0]) if n.op == "If" else None
+        condition = ctx.constant(graph, n.inputs[0]) if n.op == "If" else None
         if n.op != "If" or condition is None:
             if n.op == "If":
                 ctx.log.refuse("resolve_if", n.name, "the condition is not constant")
             nodes.append(n)
             continue
-        branch = n.attr("then_branch" if bool(condition.reshape(-1)[0]) else "else_branch")
+        branch = n.attr("then_branch" if bool(condition.array.reshape(-1)[0]) else "else_branch")
         if not isinstance(branch, Graph):
             nodes.append(n)
             continue

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-import numpy as np
-
+from tilewright.core.stored import StoredArray
 from tilewright.graph_ir.ir import Constant, Graph, Node
 from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
@@ -41,18 +40,20 @@ def share_common(graph: Graph, ctx: PassContext) -> Graph:
 def _share_constants(ed: GraphEditor) -> None:
     seen: dict[Hashable, str] = {}
     for name, c in list(ed.constants.items()):
-        key = array_key(c.array)
+        key = constant_key(c)
         first = seen.setdefault(key, name)
         if first != name and not ed.is_output(name):
             ed.replace_uses(name, first)
             ed.drop_constant(name)
 
 
-def array_key(array: np.ndarray) -> Hashable:
-    """Equal for arrays of one type, shape and content when small; else for views of the same memory only."""
-    if array.nbytes <= SMALL_BYTES and array.dtype.kind != "O":
-        return (array.dtype, array.shape, array.tobytes())
-    return (array.dtype, array.shape, array.strides, array.__array_interface__["data"][0])
+def constant_key(c: Constant) -> Hashable:
+    """Equal for constants of one type, shape and content when small; else for views of the same memory only."""
+    if isinstance(c.content, StoredArray):
+        return c.content.key()
+    if c.nbytes <= SMALL_BYTES and c.dtype.kind != "O":
+        return (c.dtype, c.shape, c.content.tobytes())
+    return (c.dtype, c.shape, c.content.strides, c.content.__array_interface__["data"][0])
 
 
 def _is_shareable(node: Node) -> bool:
@@ -61,7 +62,7 @@ def _is_shareable(node: Node) -> bool:
 
 
 def _node_key(node: Node) -> Hashable:
-    attrs = tuple((k, array_key(v.array) if isinstance(v, Constant) else v) for k, v in node.attrs)
+    attrs = tuple((k, constant_key(v) if isinstance(v, Constant) else v) for k, v in node.attrs)
     present = tuple(bool(o) for o in node.outputs)
     return (node.op, node.domain, node.inputs, attrs, present)
 

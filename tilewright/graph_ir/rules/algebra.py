@@ -30,10 +30,10 @@ def _float_same(m: Match) -> str | None:
 
 def _power_of_two(m: Match) -> str | None:
     """Guard: every divisor is a power of two whose inverse is a normal number, so that the product is exact."""
-    c = m.array("c")
+    c = m.constant("c")
     if not m.dtype("x").is_float or c.size == 0 or c.size > _SMALL or m.dtype("x").bits < 16:
         return NOT_HERE
-    mantissa, exponent = np.frexp(c.astype(np.float64))
+    mantissa, exponent = np.frexp(c.array.astype(np.float64))
     if not bool(np.all(np.abs(mantissa) == 0.5)):
         return "the divisor is not a power of two, so multiplying by its inverse would round differently"
     if bool(np.any(np.abs(exponent) > 14)):
@@ -76,7 +76,7 @@ def _casts(m: Match) -> str | None:
 def _merge_scalars(m: Match) -> str | None:
     if not m.dtype("x").is_float:
         return NOT_HERE
-    a, b = m.array("a"), m.array("b")
+    a, b = m.constant("a"), m.constant("b")
     if max(a.size, b.size) > _SMALL or np.broadcast_shapes(a.shape, b.shape) not in (a.shape, b.shape):
         return "the merged constant would be larger than both"
     return None

@@ -28,7 +28,7 @@ def _is_attention(m: Match) -> str | None:
             return NOT_HERE
     if int_attr(m.node("softmax"), "axis", -1) % len(scores.shape) != len(scores.shape) - 1:
         return "the Softmax is not over the last axis"
-    if "s" in m.names and m.array("s").size != 1:
+    if "s" in m.names and m.constant("s").size != 1:
         return "the scale is not one number"
     if scores.shape != m.editor.value(m.node("scores").outputs[0]).shape:
         return "the mask makes the scores larger"

@@ -23,7 +23,7 @@ import numpy as np
 
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
-from tilewright.graph_ir.ir import Attribute, Node, Shape, TensorType, Value
+from tilewright.graph_ir.ir import Attribute, Constant, Node, Shape, TensorType, Value
 from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.passes.base import Exactness
 from tilewright.graph_ir.passes.editor import GraphEditor
@@ -105,12 +105,16 @@ class Match:
     def out_shape(self) -> Shape | None:
         return tensor_shape(self.editor.value(self.output))
 
-    def array(self, key: str) -> np.ndarray:
-        """The array of a constant. Raises InternalError if the pattern did not ask for a constant."""
-        a = self.editor.array(self.names[key])
-        if a is None:
+    def constant(self, key: str) -> Constant:
+        """What a constant stands for. Raises InternalError if the pattern did not ask for a constant."""
+        c = self.editor.constant(self.names[key])
+        if c is None:
             raise InternalError(f"rule at '{self.root.name}': '{key}' is not bound to a constant")
-        return a
+        return c
+
+    def array(self, key: str) -> np.ndarray:
+        """The array of a constant."""
+        return self.constant(key).array
 
     def ints(self, name: str) -> tuple[int, ...] | None:
         """Elements of the integer value called ``name`` in the graph, if all are known numbers."""
@@ -213,8 +217,8 @@ def _match_operand(
             yield from _match_node(o, producer, ed, names, nodes, (*inner, producer))
         return
     if isinstance(o, C):
-        array = ed.array(name)
-        if array is None or not _all_equal(array, o):
+        c = ed.constant(name)
+        if c is None or not _all_equal(c, o):
             return
         o = o.name
     if o in names:
@@ -224,11 +228,12 @@ def _match_operand(
     yield {**names, o: name}, nodes, inner
 
 
-def _all_equal(array: np.ndarray, c: C) -> bool:
+def _all_equal(constant: Constant, c: C) -> bool:
     if c.value is None:
         return True
-    if array.size == 0 or array.size > 4096 or array.dtype.kind in "OSU":
+    if constant.size == 0 or constant.size > 4096 or constant.dtype.kind in "OSU":
         return False
+    array = constant.array
     if array.size > 1:
         first = array.reshape(-1)[0]
         if not bool(np.all(array == first)):

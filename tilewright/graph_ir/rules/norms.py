@@ -40,7 +40,7 @@ def _last_axis(m: Match) -> str | None:
             return f"the mean runs over axes {axes}, not the last one only"
         if int_attr(m.node(key), "keepdims", 1) != 1:
             return "a mean does not keep its axis"
-    if m.array("eps").size != 1:
+    if m.constant("eps").size != 1:
         return "epsilon is not one number"
     return None
 
@@ -56,7 +56,7 @@ def _row(m: Match) -> str | None:
     shape, ln = m.shape("x"), m.node("ln")
     if shape is None or int_attr(ln, "axis", -1) % len(shape) != len(shape) - 1:
         return NOT_HERE
-    c = m.array("c")
+    c = m.constant("c")
     if c.size != shape[-1].value() or c.shape[-1:] != (c.size,) or m.shape("x") != m.out_shape:
         return NOT_HERE
     return None

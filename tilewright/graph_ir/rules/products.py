@@ -53,7 +53,7 @@ def _whole_factors(m: Match) -> str | None:
 def _one_factor(m: Match) -> str | None:
     if m.dtype("x").name not in ("float32", "float64", "bfloat16"):
         return "the unscaled product could leave the range of the element type" if m.dtype("x").is_float else NOT_HERE
-    if m.array("c").size != 1:
+    if m.constant("c").size != 1:
         return "the factor is not one number"
     if m.shape("x") is None or m.shape("x") != m.editor.value(m.node("scaled").outputs[0]).shape:
         return NOT_HERE

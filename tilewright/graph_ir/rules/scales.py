@@ -46,7 +46,7 @@ def _scale_weight(m: Match, k: np.ndarray) -> np.ndarray:
 
 
 def _channels(m: Match) -> int:
-    node, w = m.node("dot"), m.array("w")
+    node, w = m.node("dot"), m.constant("w")
     if node.op == "Gemm":
         return int(w.shape[0 if int_attr(node, "transB", 0) else 1])
     if node.op == "Conv":
@@ -150,7 +150,7 @@ def _batchnorm_as_affine(m: Match) -> str:
 def _excited(m: Match) -> str | None:
     """Asks for a 1x1 convolution whose input is scaled by one number a channel, fewer weights than the input has
     elements, and one image, as each has a scale of its own."""
-    x, s, w = m.shape("x"), m.shape("s"), m.array("w").shape
+    x, s, w = m.shape("x"), m.shape("s"), m.constant("w").shape
     if x is None or s is None or not _is_plain(m) or int_attr(m.node("dot"), "group", 1) != 1:
         return NOT_HERE
     sizes, scales, ones = [d.value() for d in x], [d.value() for d in s], [1] * (len(w) - 2)

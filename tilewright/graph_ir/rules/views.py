@@ -102,7 +102,7 @@ def expand_target(source: Shape, target: Shape) -> list[int] | None:
 
 def _expand(m: Match) -> str | None:
     source, target = m.shape("x"), m.out_shape
-    if source is None or target is None or m.editor.array(m["shape"]) is not None:
+    if source is None or target is None or m.editor.constant(m["shape"]) is not None:
         return NOT_HERE
     return None if expand_target(source, target) is not None else f"{_show(target)} is known only at run time"
 

@@ -138,20 +138,20 @@ def test_a_build_that_fails_is_told_and_not_repeated() -> None:
 
 
 def test_it_is_not_built_from_a_file_that_has_changed(tmp_path: Path) -> None:
-    """What is mapped would be another model's weights by then, or nothing at all."""
-    wide = np.arange(3 * 5000, dtype=np.float32).reshape(3, 5000)
-    text = "(float[a,5000] x, float[3,b] v) => (float[] z) { s = Add(x, v) z = MatMul(w, s) }"
+    """What is read would be another model's weights by then."""
+    wide = np.arange(3 * 50000, dtype=np.float32).reshape(3, 50000)
+    text = "(float[a,50000] x, float[3,b] v) => (float[] z) { s = Add(x, v) z = MatMul(w, s) }"
     proto = onnx.parser.parse_model(HEAD + text.replace("{ s", "<float[1] w = {1}> { s").replace("MatMul", "Mul"))
     proto.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(wide, "w"))
     path = tmp_path / "m.onnx"
-    equal, repeated = ({"x": ones(n, 5000), "v": ones(3, 5000)} for n in (3, 1))
+    equal, repeated = ({"x": ones(n, 50000), "v": ones(3, 50000)} for n in (3, 1))
     for broadcasting in ("lazy", "ahead"):
         path.write_bytes(proto.SerializeToString())
         model = tilewright.compile(path, broadcasting=broadcasting)  # type: ignore[arg-type]
         path.write_bytes(proto.SerializeToString() + b" ")
         np.testing.assert_array_equal(model.run(equal)["z"], 2 * wide)
         if broadcasting == "lazy":
-            with pytest.raises(InputError, match=r"m\.onnx has changed since it was compiled"):
+            with pytest.raises(InputError, match=r"m\.onnx has changed since it was opened"):
                 model.run(repeated)
         else:
             np.testing.assert_array_equal(model.run(repeated)["z"], 2 * wide)
