@@ -24,6 +24,7 @@ from tilewright.codegen.team import team_code
 from tilewright.core.collector import paused_collector
 from tilewright.core.errors import ResourceError
 from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
+from tilewright.core.memo import forgotten_after
 from tilewright.core.options import require_choice, require_flag, require_names, require_number
 from tilewright.core.pages import release_code, trim_heap
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan
@@ -130,7 +131,7 @@ def compile(  # noqa: A001
     clock = _Clock()
     chosen = with_threads(parse_target(target), threads)
     records = None if stop_after in ("import", "passes", "lower") else database_of_build(database)
-    with Progress(progress) as bar, paused_collector(), _told_limits():
+    with Progress(progress) as bar, paused_collector(), forgotten_after(), _told_limits():
         bar.say("import")
         graph = model if isinstance(model, Graph) else from_onnx(model, input_shapes, is_taken)
         if broadcasting == "only":

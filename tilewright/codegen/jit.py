@@ -16,6 +16,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from tilewright.codegen.cache import ObjectCache, object_key
 from tilewright.core.errors import InternalError, TargetError
@@ -93,7 +94,11 @@ def _optimised(text: str, target: Target, opt: int) -> tuple[llvm.TargetMachine,
     tuning.loop_interleaving = False
     builder = llvm.create_pass_builder(machine, tuning)
     passes = builder.getModulePassManager()
-    _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+    try:
+        _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+    finally:  # llvmlite 0.50 never does it: of the two bases of a pass manager, the first frees nothing
+        NewPassManager._dispose(passes)
+        passes.detach()
     return machine, module
 
 

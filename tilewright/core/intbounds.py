@@ -7,7 +7,6 @@ All answers are sound and incomplete: ``False`` means "not proved".
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
@@ -15,6 +14,7 @@ from tilewright.core.intbroadcast import Broadcast
 from tilewright.core.intexpr import ONE, ZERO, Atom, FloorDiv, IntExpr, IntLike, Mod, Var, as_expr, const, of_atom, var
 from tilewright.core.intextrema import Max, Min, maximum, minimum
 from tilewright.core.intsamples import RangeItems, is_refuted
+from tilewright.core.memo import by_value
 
 Ranges: TypeAlias = Mapping[str, tuple[IntExpr, IntExpr]]
 Interval: TypeAlias = tuple[int | None, int | None]
@@ -113,7 +113,7 @@ def is_nonneg(e: IntExpr, ranges: Ranges) -> bool:
     return (hi is None or hi >= 0) and _is_proved(e, tuple(ranges.items()))
 
 
-@functools.lru_cache(maxsize=1 << 15)
+@by_value(1 << 15)
 def _is_proved(e: IntExpr, ranges: RangeItems) -> bool:
     """The search, remembered: the same is asked again and again as a schedule grows and code is written."""
     return not is_refuted(e, ranges) and _Proof(dict(ranges)).is_found(e, _DEPTH)

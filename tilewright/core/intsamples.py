@@ -6,12 +6,12 @@ shows it where a search for a proof tries every way to the end.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import TypeAlias
 from zlib import crc32
 
 from tilewright.core.intexpr import IntExpr
+from tilewright.core.memo import by_value
 
 RangeItems: TypeAlias = tuple[tuple[str, tuple[IntExpr, IntExpr]], ...]
 
@@ -36,7 +36,7 @@ def is_refuted(e: IntExpr, ranges: RangeItems) -> bool:
     return e.is_plain and any(_is_negative(e, p) for p in sample_points(ranges))
 
 
-@functools.lru_cache(maxsize=1 << 10)
+@by_value(1 << 10)
 def sample_points(ranges: RangeItems) -> tuple[Mapping[str, int], ...]:
     """Corners of the ranges at a few sizes; none in which a loop has no step."""
     if not all(x.is_plain for _, ends in ranges for x in ends):
