@@ -62,11 +62,6 @@ def _identity(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [inputs[0]]
 
 
-def _prelu(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
-    x, slope = inputs
-    return [np.where(x < 0, x * slope, x).astype(x.dtype)]
-
-
 def _mean(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     total = reduce(np.add, inputs)
     return [(total / len(inputs)).astype(total.dtype)]
@@ -91,5 +86,4 @@ DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] =
     "Mish": _mish,
     "Softsign": _softsign,
     "Mean": _mean,
-    "PRelu": _prelu,
 }
