@@ -307,11 +307,11 @@ def _join_div_mod(
     num, den = a.args
     quotient = a.quotient()
     if len(quotient.terms) != 1 or quotient.const or quotient.terms[0][1] != 1 or quotient.terms[0][0][0] not in atoms:
-        same = [q for q in atoms if isinstance(q, FloorDiv) and q.args[1] == den and _is_same_mod(q, a)]
+        same = [(q, x) for q in atoms if isinstance(q, FloorDiv) and (x := _dividend(q, a)) is not None]
         if not same:  # the usual case
             return None
-        found = min(same, key=str)
-        num, quotient = found.args[0], of_atom(found)
+        found, num = min(same, key=lambda pair: str(pair[0]))
+        quotient = of_atom(found)
     rest = mono[:i] + mono[i + 1 :]
     c = terms[mono]
     pair = IntExpr(((rest, 1),), 0) if rest else ONE
@@ -322,13 +322,17 @@ def _join_div_mod(
     return _make(left, constant) + pair * num * c
 
 
-def _is_same_mod(q: FloorDiv, a: Mod) -> bool:
-    """True if the dividends of ``x // d`` and ``y % d`` differ by a multiple of the constant ``d``."""
-    d = q.args[1].value()
-    if not d:
-        return False
-    apart = q.args[0] - a.args[0]
-    return apart.const % d == 0 and all(c % d == 0 for _, c in apart.terms)
+def _dividend(q: FloorDiv, a: Mod) -> IntExpr | None:
+    """``x`` if ``q`` is ``x // d`` and ``a`` is ``x % d``, or that of ``x`` less a multiple of the constant ``d``.
+
+    Splitting a loop turns ``z // k // d`` into ``z // (k*d)``: that is ``x // d`` too, with ``x = z // k``.
+    """
+    whole, d = q.args[1].value(), a.args[1].value()
+    if not whole or not d or whole % d or whole // d < 1:
+        return None
+    x = _floordiv(q.args[0], const(whole // d))
+    apart = x - a.args[0]
+    return x if apart.const % d == 0 and all(c % d == 0 for _, c in apart.terms) else None
 
 
 _SMALL = tuple(IntExpr((), n) for n in range(-16, 1025))

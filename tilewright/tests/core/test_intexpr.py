@@ -106,6 +106,8 @@ def test_ring_facts() -> None:
     assert (x // n) * n + x % n == x
     y = 16 * x + 8 * n + 3  # its remainder by 7 is that of 2*x + n + 3
     assert (y // 7) * 7 * n + (y % 7) * n == y * n
+    z = 384 * x + 12 * n + 5  # a loop of [7, 19, 3] elements in tiles: z // 3 // 19 is z // 57
+    assert (z // 57) * 57 + (z // 3 % 19) * 3 + z % 3 == z
     assert (2 * x + 4) // 2 == x + 2
     assert (16 * x + 5) // 16 == x
     assert (x % 16) % 4 == x % 4

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tilewright.core.intexpr import product
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.interpreter import interpret
+from tilewright.tensor_ir.ir import Alloc, walk
 from tilewright.tests.lowering.lowered import TARGET, require_twin
 
 RNG = np.random.default_rng(11)
@@ -70,3 +72,15 @@ def test_symbolic(name: str, sizes: tuple[int, int]) -> None:
     x = b.input("x", "float32", (x_shape[0], x_shape[1], "h", "w"))
     g = b.build(b.op("ConvTranspose", x, _weight(w_shape), **attrs))
     require_twin(g, {"x": _weight((*x_shape[:2], *sizes))}, {"h": sizes[0], "w": sizes[1]}, 1e-4)
+
+
+def test_tiles_of_rows_of_several_dimensions() -> None:
+    """12 rows of 7 x 19 x 3: a tile sums these rows, not all of those of the images that it touches."""
+    b = GraphBuilder("g")
+    x = b.input("x", "float32", (7, 7, 1, 4))
+    g = b.build(b.op("ConvTranspose", x, _weight((4, 3, 1, 3)), strides=(3, 1), data_layout="NHWC"))
+    low = require_twin(g, {"x": _weight((7, 7, 1, 4))}, tolerance=1e-4)
+    scheduled = default_trace(low.func, TARGET).apply(low.func)
+    sums = [s.buffer for s in walk(scheduled.body) if isinstance(s, Alloc) and s.buffer.name.startswith("acc")]
+    assert sums
+    assert all((product(buffer.shape).value() or 0) <= 16 * 8 for buffer in sums)
