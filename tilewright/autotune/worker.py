@@ -222,13 +222,16 @@ class Worker:
             self._steadiness[threads] = steadiness_of(threads)
         return self._steadiness[threads]
 
-    def _runner(self, kernel: LoadedKernel, config: EvaluatorConfig) -> Callable[[int], float]:
-        if not config.enable_cpu_cache_flush:
-            return kernel.run
-        if self._flusher is None:
+    def make_flusher(self, job: Job) -> None:
+        """Make what empties the caches, if ``job`` wants that. It is as large as they are: no candidate's memory."""
+        if isinstance(job, Time | Interleave) and job.config.enable_cpu_cache_flush and self._flusher is None:
             target = self._ready().subject.target
             self._flusher = cache_flusher(target, self._entries_of(target))
+
+    def _runner(self, kernel: LoadedKernel, config: EvaluatorConfig) -> Callable[[int], float]:
         flusher = self._flusher
+        if flusher is None or not config.enable_cpu_cache_flush:
+            return kernel.run
         return kernel.run_cold(lambda: flusher.run(1))
 
     def _entries_of(self, target: Target) -> Entries:
@@ -356,6 +359,7 @@ def main(modules: list[str]) -> None:
 def serve(worker: Worker, job: Job, memory: int | None) -> object:
     """The answer to one job under a memory cap."""
     try:
+        worker.make_flusher(job)
         with capped_memory(memory):
             return worker.do(job)
     except MemoryError as e:

@@ -445,6 +445,7 @@ class _Fuser:
                 for o in self.nodes[m].outputs
                 if o and (o in self.outputs or any(o in reads[r] for r in self.readers[m] if r not in inside))
             )
+            leaving = leaving or tuple(filter(None, nodes[-1].outputs))  # run for the sizes that it tells alone
             out.append(Group(nodes[-1].name, nodes, self._inputs(members), leaving, self._kind(members)))
         return tuple(out)
 
