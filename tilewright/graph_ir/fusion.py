@@ -13,12 +13,12 @@ and nothing else (:mod:`.early_sizes`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.core.intbounds import is_nonneg
-from tilewright.graph_ir.early_sizes import early_sizes, is_sized
+from tilewright.graph_ir.early_sizes import ONLY_SHAPES, early_sizes, is_sized
 from tilewright.graph_ir.ir import Graph, Node, Shape, TensorType, Value, node_reads, walk_graphs
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
@@ -135,8 +135,9 @@ def group_with_reasons(
     return fuser.groups(), tuple(dict.fromkeys(fuser.refusals))
 
 
-def shape_only_nodes(graph: Graph, is_native: IsNative | None = None) -> frozenset[str]:
-    """Names of nodes that nothing reads: all their readers are kernels that take known elements (see SHAPE_OPERANDS).
+def shape_only_nodes(graph: Graph, is_native: IsNative | None = None, early: Collection[str] = ()) -> frozenset[str]:
+    """Names of nodes that nothing reads: all their readers are kernels that take known elements (see SHAPE_OPERANDS),
+    or nodes in ``early`` that take shapes.
 
     A node whose sizes only running it tells is needed where those sizes are.
     """
@@ -150,6 +151,8 @@ def shape_only_nodes(graph: Graph, is_native: IsNative | None = None) -> frozens
         for name in (*n.inputs, *n.outputs):
             if name in graph.values:
                 sizes |= value_symbols(graph.values[name])
+        if n.op in ONLY_SHAPES and n.name in early:
+            continue
         by_value = SHAPE_OPERANDS.get(n.op, ()) if not n.domain and not is_sized(n, graph.values) else ()
         if by_value and kind_in(graph, n, is_native) is PatternKind.HOST:
             by_value = ()
@@ -187,7 +190,7 @@ class _Fuser:
         self.limits = limits
         early = early_sizes(graph)
         self.early = early.sized
-        skipped = shape_only_nodes(graph, is_native) | set(early.nodes)
+        skipped = shape_only_nodes(graph, is_native, early.nodes) | set(early.nodes)
         self.nodes = [n for n in graph.nodes if n.name not in skipped]
         self.kinds = [kind_in(graph, n, is_native) for n in self.nodes]
         self.place = {o: k for k, n in enumerate(self.nodes) for o in n.outputs if o}
@@ -321,8 +324,12 @@ class _Fuser:
             n = self.nodes[m]
             scattered = kind is not PatternKind.REDUCTION and not self.limits.injective_epilogue
             crops = node.op in _SAMPLED and n.op == "Slice"
-            if self.kinds[m] is PatternKind.INJECTIVE and scattered and not crops and not _keeps_rows(n) and (
-                self._depends(m, anchor, nodes)
+            if (
+                self.kinds[m] is PatternKind.INJECTIVE
+                and scattered
+                and not crops
+                and not _keeps_rows(n)
+                and (self._depends(m, anchor, nodes))
             ):
                 return f"{n.op} after {node.op} would scatter its stores"
             if crops:

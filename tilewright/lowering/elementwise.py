@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TypeAlias
 
+import numpy as np
+
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, const
@@ -19,6 +21,8 @@ from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, op, sel
 from tilewright.tensor_ir.ir import Cast, Const
 
 Formula: TypeAlias = Callable[..., Val]
+_SIXTH = float(np.float32(1 / 6))
+"""The standard's attributes are float32 numbers, for doubles too."""
 
 
 # -- broadcasting --------------------------------------------------------------------------------------------------
@@ -124,7 +128,7 @@ def _unary_float_activations() -> dict[str, Callable[[LowerContext], Formula]]:
         ),
         "Celu": lambda c: lambda x: celu(x, c.attr_float("alpha", 1.0)),
         "HardSigmoid": lambda c: lambda x: hard_sigmoid(x, c.attr_float("alpha", 0.2), c.attr_float("beta", 0.5)),
-        "HardSwish": lambda c: lambda x: x * hard_sigmoid(x, 1.0 / 6.0, 0.5),
+        "HardSwish": lambda c: lambda x: x * hard_sigmoid(x, _SIXTH, 0.5),
         "LeakyRelu": lambda c: lambda x: leaky_relu(x, c.attr_float("alpha", 0.01)),
         "ThresholdedRelu": lambda c: lambda x: select(x > c.attr_float("alpha", 1.0), x, 0.0),
         "Shrink": lambda c: lambda x: shrink(x, c.attr_float("lambd", 0.5), c.attr_float("bias", 0.0)),

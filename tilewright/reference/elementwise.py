@@ -75,6 +75,22 @@ def _clip(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [np.asarray(x if high is None else np.where(high < x, high, x))]
 
 
+def _pow(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    """In the base's type. Powers of integers wrap, and those to negative numbers are cut off (0 gives 0)."""
+    x, exponent = inputs
+    if x.dtype.kind not in "iu" or exponent.dtype.kind not in "iu":
+        return [np.power(x, exponent).astype(x.dtype)]
+    left = exponent.astype(x.dtype)
+    square, left = np.broadcast_arrays(x, left)
+    below = left < 0
+    out = np.where(below & (np.abs(x) != 1), np.zeros_like(x), np.ones_like(x))
+    left = np.where(below, left & 1, left)
+    while left.any():
+        out = np.where(left & 1 == 1, out * square, out)
+        square, left = square * square, left >> 1
+    return [out]
+
+
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
     "Clip": _clip,
     "Erf": _erf,
@@ -82,6 +98,7 @@ DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] =
     "Identity": _identity,
     "LeakyRelu": _leaky_relu,
     "PRelu": _prelu,
+    "Pow": _pow,
     "Softplus": _softplus,
     "Mish": _mish,
     "Softsign": _softsign,

@@ -130,9 +130,10 @@ def _col2im(ctx: InferContext) -> tuple[Inferred, ...]:
     match_operands(ctx, "n c l, d, d")
     image, block = ctx.data(1), ctx.data(2)
     if image is None or block is None:
-        count = ctx.shape(1)[0].value()
-        ctx.require(count is not None, "an image_shape of fixed length", "an unknown one")
-        return (tensor(ctx.dtype(0), (x[0], ctx.fresh(), *ctx.fresh_shape(count or 0))),)
+        lengths = [d.const for d in (ctx.shape(1)[0], ctx.shape(2)[0]) if d.is_const]
+        if not lengths:
+            return (tensor(ctx.dtype(0), None),)
+        return (tensor(ctx.dtype(0), (x[0], ctx.fresh(), *ctx.fresh_shape(lengths[0]))),)
     n = len(image)
     ctx.require(all(not b.is_const or b.const >= 1 for b in block), "a block_shape of sizes >= 1", block)
     whole = product(block)

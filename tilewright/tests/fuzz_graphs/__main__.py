@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", action="store_true", help="every level with one and two threads for each seed")
     parser.add_argument("--ops", default="", help="mostly these operators, with commas between")
     parser.add_argument("--only", type=int, nargs="+", help="these seeds alone, in this process, reduced to a script")
+    parser.add_argument("--alone", action="store_true", help="with --only: without onnxruntime, where that crashes")
     parser.add_argument("--scripts", type=Path, help="a folder for the scripts of --only (default: print)")
     args = parser.parse_args(argv)
     operators = tuple(o for o in args.ops.split(",") if o)
@@ -56,7 +57,7 @@ def _told(v: Verdict) -> str:
 
 def _show(seed: int, args: argparse.Namespace, operators: Sequence[str]) -> int:
     """One seed in this process: the verdict, and the smallest graph that fails in the same way as a script."""
-    verdict, sample = check_seed(seed, args.every, operators)
+    verdict, sample = check_seed(seed, args.every, operators, args.alone)
     print(f"seed {seed}: {_told(verdict)}")
     if not verdict.is_fault:
         return 0

@@ -82,6 +82,14 @@ FINDINGS = (
             constants={"w": _random((6, 2, 3, 2))}),
     Finding("softplus far below zero", "g (float[4] x) => (float[4] y) { y = Softplus(x) }",
             feed={"x": np.array([-7.710656, -20, -80, 3], np.float32)}),
+    Finding("an image's rank that the block tells, or nothing",
+            "g (float[1,6,16] x, int64[n] i, int64[n] j) => (float[?,?,?,?] y, float[?,?,?,?] z)"
+            "<int64[2] b = {3, 1}> { y = Col2Im<pads = [0,0,1,1]>(x, i, b) z = Col2Im<pads = [0,0,1,1]>(x, i, j) }",
+            feed={"i": np.array([3, 7]), "j": np.array([3, 1])}, sizes=({"n": 2},)),
+    Finding("powers of integers wrap", "g (int64[4] x, uint64[4] e) => (int64[4] y) { y = Pow(x, e) }",
+            feed={"x": np.array([2**40 + 7, 3, -7, -1]), "e": np.array([3, 21, 64, 7], np.uint64)}),
+    Finding("a sixth is a float32 number, for doubles too",
+            "g (double[9] x) => (double[9] y) { y = HardSwish(x) }", opset=17),
     Finding("the statistics of a layer of doubles are float32",
             "g (double[3,5] x, double[5] s) => (double[3,5] y, float[3,1] m, float[3,1] d)"
             "{ y, m, d = LayerNormalization(x, s) }"),

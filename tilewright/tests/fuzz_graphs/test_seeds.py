@@ -10,9 +10,10 @@ import pytest
 from tilewright.tests.sources import ROOT
 
 SEEDS = 25
+COUNT = 300
 
 
-@pytest.mark.parametrize("first", range(0, 50, SEEDS))
+@pytest.mark.parametrize("first", range(0, COUNT, SEEDS))
 def test_random_graphs(first: int) -> None:
     command = [sys.executable, "-m", "tilewright.tests.fuzz_graphs", "--processes", "1"]
     done = subprocess.run(

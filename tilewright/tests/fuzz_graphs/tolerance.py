@@ -67,7 +67,7 @@ def _run(
         outputs = evaluate_node(node, seen)
         if node.op == "Resize" and rng is not None:
             outputs = [_as_integers(outputs[0], scope[node.inputs[0]])]
-        if rng is not None and node.op in _TRANSFORMED:
+        if rng is not None and (node.op in _TRANSFORMED or _is_placed_in_doubles(node, outputs)):
             outputs = [_blurred(o, rng) for o in outputs]
         if rng is not None and node.op in _MIXED:
             outputs = [_undecided(o) for o in outputs]
@@ -138,6 +138,11 @@ def _overflown(x: object) -> object:
 
 _TRANSFORMED = frozenset(("Conv", "DFT", "STFT"))
 """Transforms add and subtract whole tiles or signals: an error of a share of the result's root mean square."""
+
+
+def _is_placed_in_doubles(node: Node, outputs: Sequence[object]) -> bool:
+    """Places in a Resize are doubles: beside elements of doubles, their rounding counts."""
+    return node.op == "Resize" and isinstance(outputs[0], np.ndarray) and outputs[0].dtype == np.float64
 
 
 _MIXED = frozenset(("DFT", "STFT"))

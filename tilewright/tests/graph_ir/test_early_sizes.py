@@ -64,3 +64,13 @@ def test_known_sizes_need_nothing() -> None:
     x = b.input("x", "float32", ("n", 6))
     g = b.build(b.op("Reshape", b.op("Neg", x), b.op("Shape", x)))
     assert early_sizes(g).nodes == ()
+
+
+def test_what_gives_a_shape_alone_is_not_run() -> None:
+    b = GraphBuilder("g")
+    x = b.input("x", "float32", ("n", "m"))
+    wide = b.op("Cast", b.op("Shape", b.op("Reshape", x, np.array([-1, 3]))), to=dtypes.float32)
+    half = b.op("Cast", b.op("Mul", wide, np.array(0.5, np.float32)), to=dtypes.int64)
+    g = b.build(b.op("Expand", np.ones(1, np.float32), half))
+    assert ops(g) == ["Shape", "Cast", "Mul", "Cast"]
+    assert [[n.op for n in k.nodes] for k in group_graph(g)] == [["Expand"]]
