@@ -85,12 +85,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``ops``: the operators it is about. ``when``: whether it explains a case. ``why``: who is right."""
+    """``ops``: the operators it is about. ``when``: whether it explains a case. ``why``: who is right. ``types``: it is
+    about shapes and element types, or about what one side refuses, too; else about values alone."""
 
     name: str
     ops: tuple[str, ...]
     when: Callable[[Case], bool]
     why: str
+    types: bool = False
 
 
 def _is_same_padded(c: Case) -> bool:
@@ -172,16 +174,19 @@ RULES: tuple[Difference, ...] = (
     Difference("approximate_functions", _SMOOTH, _is_close,
                "onnxruntime's polynomials are off by up to 1e-5 of 1; ours and numpy's are exact to a few units"),
     Difference("power_of_mixed_types", ("Pow",), lambda c: "element type" in c.wrong,
-               "the standard gives the base's type; onnxruntime computes float16 in float32 and returns that"),
+               "the standard gives the base's type; onnxruntime computes float16 in float32 and returns that",
+               types=True),
     Difference("attributes_in_doubles", _PARAMETERS, _is_close,
                "the standard's defaults are float32 numbers and so are they here; onnxruntime computes some doubles in "
                "float32"),
     Difference("same_padding_of_dilated_windows", _WINDOWS, _is_same_padded,
                "with auto_pad = SAME the standard gives ceil(size / stride); onnxruntime pads for the window as if it "
-               "were not dilated"),
+               "were not dilated",
+               types=True),
     Difference("unpooled_into_a_shape", ("MaxUnpool",), lambda c: len(c.node.input) > 2,
                "indices are places in the input of the pool, from which the standard cuts or pads; onnxruntime takes "
-               "them as places of the given shape"),
+               "them as places of the given shape",
+               types=True),
     Difference("resized_integers", ("Resize",), _is_resized_integer,
                "the standard's reference rounds to the nearest integer; onnxruntime cuts the fraction off, or "
                "has fixed point numbers of few bits in filters"),
@@ -205,7 +210,8 @@ RULES: tuple[Difference, ...] = (
                "dimensions takes the dilations for 1"),
     Difference("ratio_of_negative_axes", ("Resize",),
                lambda c: "shape" in c.wrong and any(a < 0 for a in c.ints("axes")),
-               "negative axes mean the same as positive ones; onnxruntime keeps the ratio of the positive ones only"),
+               "negative axes mean the same as positive ones; onnxruntime keeps the ratio of the positive ones only",
+               types=True),
     Difference("empty_means", ("ReduceMean", "MeanVarianceNormalization"), Case.is_empty,
                "the mean of nothing is NaN (numpy, the reference); onnxruntime gives zero"),
     Difference("quantized_nan", ("QuantizeLinear", "DynamicQuantizeLinear", "Cast"),
@@ -222,7 +228,8 @@ RULES: tuple[Difference, ...] = (
     Difference("recurrent_without_steps", _RECURRENT, Case.is_empty,
                "the last state of no steps is the first one; onnxruntime returns zeros or its buffer as it was"),
     Difference("edges_of_nothing", ("Pad",), lambda c: c.is_empty() and c.attr("mode", b"constant") != b"constant",
-               "an axis of no elements has none to repeat, and is refused here; onnxruntime fills with something"),
+               "an axis of no elements has none to repeat, and is refused here; onnxruntime fills with something",
+               types=True),
     Difference("clipped_cells", ("LSTM",), lambda c: c.attr("clip") is not None,
                "clip applies to the input of activations, of the last one, too; onnxruntime leaves that as it is"),
     Difference("normalized_by_shift", ("InstanceNormalization",), _is_close,
@@ -242,7 +249,8 @@ RULES: tuple[Difference, ...] = (
                "onnxruntime takes sines and cosines in float32 for doubles too"),
     Difference("backward_slice_to_the_largest_integer", ("Slice",), _goes_back_to_the_largest_integer,
                "the standard clamps such an end to the last element, so that nothing is taken; onnxruntime goes to the "
-               "first element, as if no end were given"),
+               "first element, as if no end were given",
+               types=True),
     Difference("products_of_infinities", _PRODUCTS, Case.has_huge,
                "infinities of both signs in one sum, or an overflow, that another order of summation meets or not"),
 )  # fmt: skip
@@ -253,4 +261,6 @@ def explain_difference(
 ) -> str:
     """The name of the rule that explains why onnxruntime differs from the reference on this node, or ""."""
     case = Case(node, arrays, wrong, ours, theirs)
-    return next((r.name for r in RULES if node.op_type in r.ops and r.when(case)), "")
+    of_values = "differ, first at" in wrong
+    rules = (r for r in RULES if node.op_type in r.ops and (r.types or of_values))
+    return next((r.name for r in rules if r.when(case)), "")
