@@ -271,6 +271,8 @@ def _simplify_atom(a: Atom, ranges: Ranges) -> IntExpr:
         num, den = (simplify(x, ranges) for x in a.args)
         lo, hi = interval(num, ranges)
         d = den.value()
+        if d == 0:  # in a loop that never runs
+            return of_atom(a)
         if d is not None and d > 0 and lo is not None and hi is not None and lo // d == hi // d:
             q = lo // d
             return const(q) if isinstance(a, FloorDiv) else num - q * d

@@ -105,6 +105,9 @@ def lower_max_unpool(c: LowerContext) -> tuple[Tensor, ...]:
         compute(c.name("unpooled"), out.shape, lambda *i: constant(0, x.dtype), axis_names=axis_names(x.ndim))
     )
 
+    if product(shape) == 0:
+        return (result,)
+
     def body(*i: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
         at = clamped_index(places[i].cast(dtypes.int64), product(shape))
         place = split_index(at, shape, {})

@@ -365,6 +365,8 @@ def _violation(index: IntExpr, extent: IntExpr, ranges: Ranges) -> str | None:
         return None
     if any(interval(high, ranges)[1] is not None and not is_nonneg(high, ranges) for _, high in ranges.values()):
         return None  # in a loop that may not run at all
+    if extent == 0 and not all(high.is_const for _, high in ranges.values()):
+        return None  # in one that does not, or there would be something to index
     ends = extremes(index, rectangular)
     if ends is None:
         return None

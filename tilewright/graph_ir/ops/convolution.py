@@ -90,6 +90,7 @@ def _conv_transpose(ctx: InferContext) -> tuple[Inferred, ...]:
     given = ctx.ints_attr("output_shape")
     ctx.require(len(extra) == n, f"{n} output_padding", len(extra))
     ctx.require(len(pads) == 2 * n, f"{2 * n} pads", len(pads))
+    ctx.require(all(p >= 0 for p in pads), "pads >= 0", pads)
     ctx.require(not given or len(given) >= n, f"an output_shape of {n} sizes", given)
     spatial: list[IntExpr] = []
     for i in range(n):

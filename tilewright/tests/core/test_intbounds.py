@@ -138,3 +138,8 @@ def test_whole_tiles_of_a_symbolic_size_are_inside_it(size: IntExpr) -> None:
         n = size.evaluate({"w": w})
         assert (n + 5) // 6 >= n // 6
         assert all(n - o * 6 >= 6 for o in range(n // 6))
+
+
+def test_a_divisor_that_turns_out_to_be_zero_stays_one() -> None:
+    e = var("f") // minimum(var("n"), 0)
+    assert simplify(e, {}) == e

@@ -86,6 +86,8 @@ FINDINGS = (
             "g (float[1,6,16] x, int64[n] i, int64[n] j) => (float[?,?,?,?] y, float[?,?,?,?] z)"
             "<int64[2] b = {3, 1}> { y = Col2Im<pads = [0,0,1,1]>(x, i, b) z = Col2Im<pads = [0,0,1,1]>(x, i, j) }",
             feed={"i": np.array([3, 7]), "j": np.array([3, 1])}, sizes=({"n": 2},)),
+    Finding("a pool of nothing is undone", "g (float[1,2,0] x, int64[1,2,0] i) => (float[1,2,?] y)"
+            "{ y = MaxUnpool<kernel_shape = [2], strides = [2]>(x, i) }"),
     Finding("powers of integers wrap", "g (int64[4] x, uint64[4] e) => (int64[4] y) { y = Pow(x, e) }",
             feed={"x": np.array([2**40 + 7, 3, -7, -1]), "e": np.array([3, 21, 64, 7], np.uint64)}),
     Finding("a sixth is a float32 number, for doubles too",
