@@ -92,7 +92,11 @@ def checked_operands(
 
 
 def _of_values(op: str, domain: str, attrs: Attrs, operands: Sequence[object]) -> tuple[IndexRange, ...]:
-    return index_ranges(op, domain, attrs, [_shape(x) for x in operands]) if has_indices(op, domain) else ()
+    """The ranges of operands that are arrays; a sequence in the place of one is refused by the operator itself."""
+    if not has_indices(op, domain):
+        return ()
+    ranges = index_ranges(op, domain, attrs, [_shape(x) for x in operands])
+    return tuple(r for r in ranges if not isinstance(operands[r.operand], list))
 
 
 def _shape(x: object) -> tuple[int, ...] | None:

@@ -64,5 +64,7 @@ def test_sequences_and_conditions() -> None:
         checked_operands("here", "error", "SequenceAt", "", {}, [items, np.array(2)])
     assert checked_operands("here", "clamp", "SequenceAt", "", {}, [items, np.array(2)])[1] == 1
     checked_operands("here", "error", "SequenceInsert", "", {}, [items, np.ones(1), np.array(2)])
+    ragged: list[object] = [np.zeros(1), np.ones(2)]
+    checked_operands("here", "error", "SequenceAt", "", {}, [items, ragged])  # the operator itself refuses it
     # conditions beyond the axis choose nothing, as in ONNX Runtime
     checked_operands("here", "error", "Compress", "", {"axis": 0}, [np.zeros((3, 9)), np.ones(4, bool)])
