@@ -326,8 +326,9 @@ def _tile_height(extent: int | None, limit: int) -> int:
         return max(1, extent)
 
     def cycles(height: int) -> float:
-        tiles = [height] * (extent // height) + [extent % height] * (extent % height > 0)
-        return sum(max(_LATENCY, h) + _PANEL_READ for h in tiles)
+        whole, rest = divmod(extent, height)
+        last = max(_LATENCY, rest) + _PANEL_READ if rest else 0
+        return whole * (max(_LATENCY, height) + _PANEL_READ) + last
 
     heights = range(limit, max(1, (2 * limit) // 3) - 1, -1)
     even = next((h for h in heights if extent % h == 0), min(heights, key=cycles))

@@ -332,3 +332,8 @@ def test_the_partial_tile_of_a_row_of_symbolic_size_is_separated(threads: int):
     after = check(func, trace, None, [{"m": m, "n": n} for m, n in ((1, 1), (2, 11), (3, 12), (1, 26), (0, 4), (2, 0))])
     (rows,) = (s for s in walk(after.body) if isinstance(s, Loop) and s.var == "acc_j")
     assert rows.extent == 6
+
+
+def test_very_many_rows_are_counted_not_listed():
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 20, 1 << 23, 1)
+    assert "split" in default_trace(packed_matmul(1 << 40, 32, 8), target).to_text()
