@@ -79,7 +79,8 @@ def _pow(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     """In the base's type. Powers of integers wrap, and those to negative numbers are cut off (0 gives 0)."""
     x, exponent = inputs
     if x.dtype.kind not in "iu" or exponent.dtype.kind not in "iu":
-        return [np.power(x, exponent).astype(x.dtype)]
+        real = [v if v.dtype.kind in "iu" or v.dtype == np.float64 else v.astype(np.float32) for v in inputs]
+        return [np.power(*real).astype(x.dtype)]
     left = exponent.astype(x.dtype)
     square, left = np.broadcast_arrays(x, left)
     below = left < 0

@@ -63,13 +63,13 @@ CHANNELS_LAST = frozenset(
     }
 )  # fmt: skip
 
-# operators whose result type does not follow their (narrow float) inputs, or which only move elements
+# operators whose result type does not follow their (narrow float) inputs, or which only move elements, or see to it
 _NOT_WIDENED = frozenset(
     {
         "BitCast", "BroadcastTo", "Cast", "CastLike", "CommonSizes", "Compress", "Concat", "ConcatFromSequence",
         "ConstantOfShape", "DepthToSpace", "DequantizeLinear", "Expand", "EyeLike", "Flatten", "Gather",
-        "GatherElements", "GatherND", "Identity",
-        "OneHot", "Optional", "OptionalGetElement", "OptionalHasElement", "QLinearMatMul", "QuantizeLinear", "Reshape",
+        "GatherElements", "GatherND", "Identity", "OneHot", "Optional", "OptionalGetElement", "OptionalHasElement",
+        "Pow", "QLinearMatMul", "QuantizeLinear", "Reshape",
         "ReverseSequence", "SequenceAt", "SequenceConstruct", "SequenceErase", "SequenceInsert", "SequenceLength",
         "Shape", "Size", "Slice", "SpaceToDepth", "Split", "SplitToSequence", "Squeeze", "Tile", "Transpose", "Trilu",
         "Unsqueeze", "Where",

@@ -88,6 +88,9 @@ FINDINGS = (
             feed={"i": np.array([3, 7]), "j": np.array([3, 1])}, sizes=({"n": 2},)),
     Finding("a pool of nothing is undone", "g (float[1,2,0] x, int64[1,2,0] i) => (float[1,2,?] y)"
             "{ y = MaxUnpool<kernel_shape = [2], strides = [2]>(x, i) }"),
+    Finding("a power has the base's type", "g (float[3] x, float16[3] e) => (float[3] y, float16[3] z)"
+            "{ y = Pow(x, e) z = Pow(e, x) }",
+            feed={"x": np.array([2, 3, 0.5], np.float32), "e": np.array([0.5, 2, 3], np.float16)}),
     Finding("powers of integers wrap", "g (int64[4] x, uint64[4] e) => (int64[4] y) { y = Pow(x, e) }",
             feed={"x": np.array([2**40 + 7, 3, -7, -1]), "e": np.array([3, 21, 64, 7], np.uint64)}),
     Finding("a sixth is a float32 number, for doubles too",
