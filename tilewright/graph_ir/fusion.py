@@ -324,12 +324,8 @@ class _Fuser:
             n = self.nodes[m]
             scattered = kind is not PatternKind.REDUCTION and not self.limits.injective_epilogue
             crops = node.op in _SAMPLED and n.op == "Slice"
-            if (
-                self.kinds[m] is PatternKind.INJECTIVE
-                and scattered
-                and not crops
-                and not _keeps_rows(n)
-                and (self._depends(m, anchor, nodes))
+            if self.kinds[m] is PatternKind.INJECTIVE and scattered and not crops and not _keeps_rows(n) and (
+                self._depends(m, anchor, nodes)
             ):
                 return f"{n.op} after {node.op} would scatter its stores"
             if crops:

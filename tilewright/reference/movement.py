@@ -1,4 +1,4 @@
-"""Moves of elements that onnx.reference refuses: of no elements, by negative pads, from part of an axis."""
+"""Moves of elements that onnx.reference refuses: of no elements, by negative pads."""
 
 from __future__ import annotations
 
@@ -46,17 +46,8 @@ def _gather_nd(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     return [x[(*batch, *np.moveaxis(indices, -1, 0))]]
 
 
-def _gather_elements(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
-    """Beside the axis the indices may be fewer than the elements."""
-    x, indices = (np.asarray(i) for i in inputs)
-    axis = attrs.get("axis", 0) % x.ndim
-    part = x[tuple(slice(None) if k == axis else slice(n) for k, n in enumerate(indices.shape))]
-    return [np.take_along_axis(part, indices.astype(np.int64), axis)]
-
-
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
     "Flatten": _flatten,
-    "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
     "Pad": _pad,
 }

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+
 import ml_dtypes
 import numpy as np
 import pytest
 
+from tilewright import reference
 from tilewright.core import dtypes
 from tilewright.core.errors import UnsupportedError
 from tilewright.reference import evaluate
@@ -83,3 +87,10 @@ def test_unknown_operator_is_refused() -> None:
         evaluate("Frobnicate", "", {}, [], 1)
     with pytest.raises(UnsupportedError, match=r"com\.example\.Relu: no reference definition of this domain"):
         evaluate("Relu", "com.example", {}, [], 1)
+
+
+def test_no_operator_is_defined_twice() -> None:
+    names = (f"{reference.__name__}.{m.name}" for m in pkgutil.iter_modules(reference.__path__))
+    modules = [importlib.import_module(n) for n in names]
+    defined = [op for m in modules for op in getattr(m, "DEFINITIONS", ())]
+    assert sorted(defined) == sorted(set(defined))
