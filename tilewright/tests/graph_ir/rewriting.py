@@ -113,3 +113,20 @@ def ops(graph: Graph) -> list[str]:
 def reasons(ctx: PassContext) -> str:
     """All refusals, a line each."""
     return "\n".join(r.reason for r in ctx.log.refused)
+
+
+def require_fires(
+    build: Callable[[GraphBuilder], str | Sequence[str]], names: Sequence[str], want: Sequence[str]
+) -> None:
+    """The rules ``names`` all fire, and leave the operators ``want``."""
+    new, ctx = apply(built(build), *names)
+    assert {f.what for f in ctx.log.fired} == set(names)
+    assert ops(new) == want
+
+
+def require_refused(build: Callable[[GraphBuilder], str | Sequence[str]], name: str, reason: str) -> None:
+    """The rule ``name`` leaves the graph as it is, and says so with ``reason``."""
+    graph = built(build)
+    new, ctx = apply(graph, name)
+    assert new is graph
+    assert reason in reasons(ctx)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright.graph_ir.builder import GraphBuilder
-from tilewright.tests.graph_ir.rewriting import apply, built, ops, reasons
+from tilewright.tests.graph_ir.rewriting import require_fires, require_refused
 
 F = np.float32
 Build = Callable[[GraphBuilder], str]
@@ -126,14 +126,9 @@ STAYS: list[tuple[str, Build, str]] = [
 
 @pytest.mark.parametrize(("names", "build", "want"), FIRES, ids=[c[0][0] for c in FIRES])
 def test_rule_fires(names: tuple[str, ...], build: Build, want: list[str]) -> None:
-    new, ctx = apply(built(build), *names)
-    assert {f.what for f in ctx.log.fired} == set(names)
-    assert ops(new) == want
+    require_fires(build, names, want)
 
 
 @pytest.mark.parametrize(("name", "build", "reason"), STAYS, ids=[f"{k}-{c[0]}" for k, c in enumerate(STAYS)])
 def test_rule_refuses(name: str, build: Build, reason: str) -> None:
-    graph = built(build)
-    new, ctx = apply(graph, name)
-    assert new is graph
-    assert reason in reasons(ctx)
+    require_refused(build, name, reason)
