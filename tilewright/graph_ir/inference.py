@@ -9,14 +9,15 @@ broadcast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.errors import InternalError, ModelError, ResourceError
-from tilewright.core.intexpr import const
+from tilewright.core.intexpr import IntExpr, as_var, const
 from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.explicit_broadcasts import Repeated, repeat_operands
 from tilewright.graph_ir.ir import (
@@ -198,6 +199,7 @@ def _infer_node(
         return _infer(g, scope, constants, run, types)
 
     ctx = InferContext(node, tuple(inputs), known, run.symbols, subgraph)
+    before = ctx.made_count()
     try:
         inferred = op.infer(ctx)
     except UnknownRank:
@@ -206,11 +208,32 @@ def _infer_node(
     if len(inferred) < len(node.outputs):
         ctx.error(f"at most {len(inferred)} outputs", str(len(node.outputs)))
     _require_sizes(ctx, inferred)
+    if made := ctx.made_since(before):
+        inferred = _with_readable_sizes(inferred, made, run.symbols)
     if ctx.new_attrs:
         node = node.with_attrs(**ctx.new_attrs)
     pairs = zip(node.outputs, inferred, strict=False)
     values = tuple(Value(o, r.type, _in_64_bits(r.data), r.known) for o, r in pairs if o)
     return _Node(node, values, ctx.repeated)
+
+
+def _with_readable_sizes(
+    inferred: Sequence[Inferred], made: Set[str], symbols: FreshSymbols
+) -> tuple[Inferred, ...]:
+    """With a symbol of its own for each size that is a formula of symbols ``made`` here which no size or element is by
+    itself: a run reads symbols from values, and from ``u // 2 + 1`` it cannot tell ``u``."""
+    shapes = [r.type.shape or () for r in inferred if isinstance(r.type, TensorType)]
+    read = {as_var(d) for d in (*chain(*shapes), *chain(*(r.data or () for r in inferred)))}
+    hidden = made - read
+    own: dict[IntExpr, IntExpr] = {}
+    for d in chain(*shapes):
+        if not hidden.isdisjoint(d.free_vars()) and d not in own:
+            own[d] = symbols.fresh()
+    return tuple(
+        replace(r, type=TensorType(r.type.dtype, tuple(own.get(d, d) for d in r.type.shape)))
+        if own and isinstance(r.type, TensorType) and r.type.shape else r
+        for r in inferred
+    )  # fmt: skip
 
 
 def _in_64_bits(data: Data | None) -> Data | None:
