@@ -74,7 +74,10 @@ def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
 
     def result(*i: IntExpr) -> Val:
         n = i[-1]
-        return (mixed[(*i[:-1], n // width, n % width)] / total[(*i[:-1], const(0))]).cast(out.dtype)
+        weight = total[(*i[:-1], const(0))]
+        if not keys.value():  # rows of no weights: a sum of nothing, not 0 / 0
+            weight = select(index_value(keys).equal(0), 1.0, weight)
+        return (mixed[(*i[:-1], n // width, n % width)] / weight).cast(out.dtype)
 
     return (compute(c.name("attention"), out.shape, result, axis_names=names),)
 

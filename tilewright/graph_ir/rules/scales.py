@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
 import numpy as np
 
 from tilewright.graph_ir.passes.base import Exactness
@@ -80,8 +81,22 @@ def _foldable(m: Match) -> str | None:
     return None
 
 
+def _overflow(m: Match, like: str, *terms: np.ndarray, weight: np.ndarray | None = None) -> str | None:
+    """Why ``terms`` cannot be constants of the type of ``like``, nor the first of them times a weight: they leave its
+    range, which the unfolded sum need not."""
+    limit = float(ml_dtypes.finfo(m.dtype(like).numpy).max)  # type: ignore[no-untyped-call]
+    sizes = [float(np.abs(t).max(initial=0)) for t in terms]
+    if weight is not None and weight.size:
+        sizes.append(sizes[0] * max(float(weight.max()), -float(weight.min())))
+    return None if all(n <= limit for n in sizes) else f"a factor or a shift leaves the range of {m.dtype(like)}"
+
+
 def _bn_foldable(m: Match) -> str | None:
-    return _inference(m) or _foldable(m)
+    if (why := _inference(m) or _foldable(m)) is not None:
+        return why
+    k, b = _batchnorm_terms(m)
+    old = _old_bias(m)
+    return _overflow(m, "w", k, b if old is None else old * k + b, weight=m.array("w"))
 
 
 def _rebuild(m: Match, k: np.ndarray | None, b: np.ndarray) -> str:
@@ -113,9 +128,14 @@ def _per_channel(m: Match) -> np.ndarray | None:
 
 def _channelwise(m: Match) -> str | None:
     m.names["dotted"] = m.node("dot").outputs[0]
-    if _per_channel(m) is None:
+    c, old = _per_channel(m), _old_bias(m)
+    if c is None:
         return NOT_HERE
-    return _foldable(m)
+    if (why := _foldable(m)) is not None or old is None:
+        return why
+    if m.root.op == "Add":
+        return _overflow(m, "w", old + c)
+    return _overflow(m, "w", c, old * c, weight=m.array("w"))
 
 
 def _fold_scale(m: Match) -> str:
@@ -136,7 +156,7 @@ def _fold_shift(m: Match) -> str:
 def _spatial(m: Match) -> str | None:
     if m.shape("x") is None or fixed_shape(m.shape("scale")) is None:
         return NOT_HERE
-    return _inference(m)
+    return _inference(m) or _overflow(m, "x", *_batchnorm_terms(m))
 
 
 def _batchnorm_as_affine(m: Match) -> str:

@@ -28,6 +28,10 @@ def pos(*shape: int) -> np.ndarray:
     return np.abs(rand(*shape, seed=9)) + F(0.5)
 
 
+def huge(*shape: int) -> np.ndarray:
+    return np.full(shape, 1e30, F)
+
+
 def i64(*xs: int) -> np.ndarray:
     return np.array(xs, dtype=np.int64)
 
@@ -184,6 +188,19 @@ STAYS: list[tuple[str, Build, str]] = [
         "also used elsewhere",
     ),
     ("scale_into_conv", lambda b: b.op("Mul", b.op("Conv", image(b), rand(6, 4, 3, 3)), rand(1, 6, 5, 3)), ""),
+    ("scale_into_conv", lambda b: b.op("Mul", b.op("Conv", image(b), rand(6, 4, 3, 3)), f(3e38)), "leaves the range"),
+    (
+        "batchnorm_into_conv",
+        lambda b: b.op(
+            "BatchNormalization", b.op("Conv", image(b), rand(2, 4, 1, 1)), huge(2), rand(2), huge(2), pos(2)
+        ),
+        "leaves the range",
+    ),
+    (
+        "batchnorm_as_affine",
+        lambda b: b.op("BatchNormalization", image(b), huge(4), rand(4), huge(4), pos(4)),
+        "leaves the range",
+    ),
     ("scale_of_input_into_weight", lambda b: excited(b, 9, rand(6, 4, 1, 1)), "takes longer than 81 pixels"),
     ("scale_of_input_into_weight", lambda b: excited(b, 10, rand(6, 4, 3, 3)), ""),
     ("scale_of_input_into_weight", lambda b: excited(b, 10, rand(6, 4, 1, 1), images=2), ""),
