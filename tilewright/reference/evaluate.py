@@ -29,6 +29,7 @@ from tilewright.reference import (
     resize,
     selection,
     sequences,
+    signal,
     slicing,
     windows,
 )
@@ -54,6 +55,7 @@ OWN: Mapping[str, Definition] = {
     **recurrent.DEFINITIONS,
     **reduction.DEFINITIONS,
     **regions.DEFINITIONS,
+    **signal.DEFINITIONS,
 }
 
 CHANNELS_LAST = frozenset(

@@ -17,6 +17,11 @@ from tilewright.core.plan import SIZES_DOMAIN, HostStep
 from tilewright.runtime.suppression import non_max_suppression
 from tilewright.runtime.top_k import top_k
 
+_REFUSALS = (
+    ValueError, TypeError, LookupError, RuntimeError, AttributeError, ArithmeticError,
+    OSError, EOFError, SyntaxError,  # Pillow's, for bytes that are no image or not all of one
+)  # fmt: skip
+
 
 class HostStepError(OneLineError):
     """A host operator failed on the values it was given; the message names the node."""
@@ -63,7 +68,7 @@ def run_host_step(step: HostStep, inputs: Sequence[object], out_of_range: OutOfR
             return quick(dict(step.attrs), inputs)
         reference = importlib.import_module("tilewright.reference")
         outputs = reference.evaluate(step.op, step.domain, dict(step.attrs), list(inputs), len(step.outputs))
-    except (ValueError, TypeError, LookupError, RuntimeError, AttributeError, ArithmeticError) as e:
+    except _REFUSALS as e:
         raise HostStepError(f"{where}: {e}") from e
     return [_kept(o) for o in outputs]
 

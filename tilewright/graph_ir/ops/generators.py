@@ -68,6 +68,13 @@ def _like(key: str = "dtype") -> InferRule:
     return infer
 
 
+def _random_like(ctx: InferContext) -> tuple[Inferred, ...]:
+    (result,) = _like()(ctx)
+    dt = ctx.dtype_attr("dtype") or ctx.dtype(0)
+    ctx.require(dt.is_float, "a float element type (attribute dtype, or that of the input)", dt)
+    return (result,)
+
+
 def _eye_like(ctx: InferContext) -> tuple[Inferred, ...]:
     match_operands(ctx, "n m")
     return _like()(ctx)
@@ -110,8 +117,8 @@ OPS = table(
     OpDef("EyeLike", PatternKind.INJECTIVE, _eye_like, 1, 1),
     _host("RandomNormal", _random, 0),
     _host("RandomUniform", _random, 0),
-    _host("RandomNormalLike", _like(), 1),
-    _host("RandomUniformLike", _like(), 1),
+    _host("RandomNormalLike", _random_like, 1),
+    _host("RandomUniformLike", _random_like, 1),
     _host("Bernoulli", _like(), 1),
     _host("Multinomial", _multinomial, 1),
     OpDef("BlackmanWindow", PatternKind.OPAQUE, _window, 1, 1),

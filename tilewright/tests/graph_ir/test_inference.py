@@ -213,6 +213,7 @@ REFUSALS: list[tuple[str, Callable[[GraphBuilder], str], str]] = [
     ("arity", lambda b: b.op("Relu"), "expected 1 inputs, got 0"),
     ("undefined", lambda b: b.op("Relu", "nowhere"), "expected a definition of input 'nowhere', got none"),
     ("window", lambda b: b.op("Conv", b.input("x", "float32", (1, 1, 2, 2)), f32(1, 1, 3, 3)), "a window that fits"),
+    ("random", lambda b: b.op("RandomNormalLike", i64(1, 2)), "expected a float element type .*got int64"),
     ("negative", lambda b: b.op("Pad", b.input("x", "float32", (2,)), i64(-3, 0)), "pads that leave a size >= 0"),
 ]  # fmt: skip
 
