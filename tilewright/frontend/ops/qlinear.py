@@ -74,7 +74,7 @@ def _softmax(call: Call, build: GraphBuilder) -> None:
         y = build.emit("Softmax", (real,), axis=axis)
     else:
         rows = build.emit("Softmax", (build.emit("Flatten", (real,), "flat", axis=axis),), "rows", axis=-1)
-        y = build.emit("Reshape", (rows, build.emit("Shape", (x,), "shape")), "softmax")
+        y = build.emit("Reshape", (rows, build.emit("Shape", (x,), "shape")), "softmax", allowzero=1)
     rounded(build, build.emit("Mul", (y, steps), "scaled"), zero_point(build, y_zero, x), call.outputs)
 
 

@@ -49,8 +49,8 @@ def _coerced(call: Call, build: GraphBuilder) -> None:
     rows = build.emit(call.op, (flat,), "rows", axis=-1)
     shape = build.emit("Shape", (x,), "shape")
     t = build.type(x)
-    has_zero = isinstance(t, TensorType) and t.shape is not None and any(d.value() == 0 for d in t.shape)
-    build.emit_to("Reshape", (rows, shape), call.outputs, {"allowzero": 1} if has_zero else {})
+    has_elements = isinstance(t, TensorType) and t.shape is not None and all(d.value() for d in t.shape)
+    build.emit_to("Reshape", (rows, shape), call.outputs, {} if has_elements else {"allowzero": 1})
 
 
 def _top_k_attribute(call: Call, build: GraphBuilder) -> None:

@@ -58,7 +58,8 @@ def _asymmetric(
 
 def _resize_11(call: Call, build: GraphBuilder) -> None:
     """Resize 11 and 12 (and later by custom): an empty constant stands for an absent input."""
-    inputs = tuple("" if i and build.is_empty_constant(i) else i for i in call.inputs)
+    x, *options = call.inputs
+    inputs = (x, *("" if i and build.is_empty_constant(i) else i for i in options))
     attrs = dict(call.attrs)
     if attrs.get("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
         if attrs.get("mode", "nearest") != "nearest" or attrs.get("nearest_mode") != "floor":
