@@ -71,12 +71,13 @@ class Var(Atom):
 class Operation(Atom):
     """Base of the atoms that have argument expressions."""
 
-    __slots__ = ("_free", "_hash", "_size", "_text", "args")
+    __slots__ = ("_free", "_hash", "_text", "args", "size")
     symbol = ""
+    size: int
 
     def __init__(self, args: tuple[IntExpr, ...]) -> None:
         self.args = args
-        self._size: int | None = None
+        self.size = 1 + sum(a.size for a in args)
         self._hash = hash((self.symbol, args))
         self._free: frozenset[str] | None = None
         self._text: str | None = None
@@ -102,13 +103,7 @@ class Operation(Atom):
 
     @property
     def is_plain(self) -> bool:
-        return all([a.is_plain for a in self.args])
-
-    @property
-    def size(self) -> int:
-        if self._size is None:
-            self._size = 1 + sum(a.size for a in self.args)
-        return self._size
+        return all(a.is_plain for a in self.args)
 
     def children(self) -> tuple[IntExpr, ...]:
         return self.args
@@ -197,7 +192,7 @@ class IntExpr(Sum[Atom]):
     def __add__(self, other: IntLike) -> IntExpr:
         if type(other) is not IntExpr and not hasattr(other, "__index__"):
             return NotImplemented
-        o = other if type(other) is IntExpr else as_expr(other)
+        o = as_expr(other)
         if not o.terms:
             return self if o.const == 0 else IntExpr(self.terms, self.const + o.const)
         if not self.terms and self.const == 0:
@@ -215,7 +210,7 @@ class IntExpr(Sum[Atom]):
     def __sub__(self, other: IntLike) -> IntExpr:
         if type(other) is not IntExpr and not hasattr(other, "__index__"):
             return NotImplemented
-        o = other if type(other) is IntExpr else as_expr(other)
+        o = as_expr(other)
         if not o.terms:
             return self if o.const == 0 else IntExpr(self.terms, self.const - o.const)
         return self + (-o)
@@ -226,7 +221,7 @@ class IntExpr(Sum[Atom]):
     def __mul__(self, other: IntLike) -> IntExpr:
         if type(other) is not IntExpr and not hasattr(other, "__index__"):
             return NotImplemented
-        o = other if type(other) is IntExpr else as_expr(other)
+        o = as_expr(other)
         if not o.terms:
             if o.const == 0:
                 return ZERO
@@ -259,12 +254,10 @@ class IntExpr(Sum[Atom]):
         terms: dict[Monomial, int] = {}
         constant = self.const
         for mono, c in self.terms:
-            if all([a.name not in env if type(a) is Var else a.free_vars().isdisjoint(env) for a in mono]):
+            if all(a.name not in env if type(a) is Var else a.free_vars().isdisjoint(env) for a in mono):
                 terms[mono] = terms.get(mono, 0) + c
                 continue
-            term = mono[0].substitute(env)
-            for a in mono[1:]:
-                term = term * a.substitute(env)
+            term = product([a.substitute(env) for a in mono])
             for m, k in term.terms:
                 terms[m] = terms.get(m, 0) + k * c
             constant += term.const * c
@@ -287,8 +280,7 @@ def _paren(e: IntExpr) -> str:
 
 def _make(terms: dict[Monomial, int], constant: int) -> IntExpr:
     """The canonical expression: no zero terms, terms sorted by text, div-mod pairs joined."""
-    if 0 in terms.values():
-        terms = {m: c for m, c in terms.items() if c}
+    terms = {m: c for m, c in terms.items() if c}
     remainders = [(mono, i, a) for mono in terms for i, a in enumerate(mono) if isinstance(a, Mod)]
     if remainders:
         atoms = {a for mono in terms for a in mono}

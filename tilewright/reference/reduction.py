@@ -35,8 +35,8 @@ def _mean(x: np.ndarray, axes: tuple[int, ...] | None) -> np.ndarray:
     count = x.size // max(total.size, 1)
     if x.dtype.kind == "f":
         return np.asarray(np.mean(x, axis=axes, keepdims=True)) if x.size else np.full(total.shape, np.nan, x.dtype)
-    sign = np.where(total < 0, -1, 1).astype(x.dtype) if x.dtype.kind == "i" else np.ones((), x.dtype)
-    return np.asarray(sign * ((sign * total) // x.dtype.type(max(count, 1))))
+    whole, rest = np.divmod(total, x.dtype.type(max(count, 1)))
+    return np.asarray(whole + ((whole < 0) & (rest != 0)).astype(x.dtype))
 
 
 def _log_sum_exp(x: np.ndarray, axes: tuple[int, ...] | None) -> np.ndarray:

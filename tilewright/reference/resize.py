@@ -33,7 +33,7 @@ def _geometry(
         if scales is None:
             raise ValueError("expected scales or sizes, got neither")
         return [(scaled_size(shape[a], s), float(s)) for a, s in zip(axes, scales.reshape(-1), strict=True)]
-    ratios = [int(m) / shape[a] for a, m in zip(axes, sizes.reshape(-1), strict=True)]
+    ratios = [int(m) / shape[a] if shape[a] else 1.0 for a, m in zip(axes, sizes.reshape(-1), strict=True)]
     if policy == "stretch":
         return [(int(m), r) for m, r in zip(sizes.reshape(-1), ratios, strict=True)]
     r = min(ratios) if policy == "not_larger" else max(ratios)

@@ -128,15 +128,45 @@ def _is_resized_integer(c: Case) -> bool:
     return c.is_integer() and c.attr("mode", b"nearest") != b"nearest"
 
 
+def _has_one_place(c: Case) -> bool:
+    """True if some axis of the result has one element and more than one in the input."""
+    x = c.input(0)
+    y = c.ours.get(c.node.output[0])
+    return isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and any(
+        n > 1 and m == 1 for n, m in zip(x.shape, y.shape, strict=False)
+    )  # fmt: skip
+
+
 def _is_resized_by_a_fraction(c: Case) -> bool:
     x, scales = c.input(0), c.input(2)
-    between = c.attr("coordinate_transformation_mode") in (b"align_corners", b"tf_crop_and_resize")
-    if not between or x is None:
+    way = c.attr("coordinate_transformation_mode")
+    if way not in (b"align_corners", b"tf_crop_and_resize", b"pytorch_half_pixel") or x is None:
+        return False
+    if way == b"pytorch_half_pixel" and not _has_one_place(c):
         return False
     if scales is None or scales.size == 0:
         return c.attr("keep_aspect_ratio_policy", b"stretch") != b"stretch"
     axes = c.ints("axes") or tuple(range(x.ndim))
     return any(float(s) * x.shape[a] % 1 for s, a in zip(scales, axes, strict=True))
+
+
+def _is_cut_at_scale_one(c: Case) -> bool:
+    x, roi, y = c.input(0), c.input(1), c.ours.get(c.node.output[0])
+    if c.attr("coordinate_transformation_mode") != b"tf_crop_and_resize" or x is None or roi is None:
+        return False
+    axes = c.ints("axes") or list(range(x.ndim))
+    same = isinstance(y, np.ndarray) and [x.shape[a] == y.shape[a] for a in axes]
+    return bool(same) and any(s and (b, e) != (0, 1) for s, (b, e) in zip(same, roi.reshape(2, -1).T, strict=True))
+
+
+def _is_shorter_than_strides(c: Case) -> bool:
+    """True if windows of SAME leave gaps."""
+    if c.attr("auto_pad", b"") not in (b"SAME_UPPER", b"SAME_LOWER"):
+        return False
+    kernel = c.ints("kernel_shape")
+    dilations = c.ints("dilations") or [1] * len(kernel)
+    spans = ((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    return any(span < s for span, s in zip(spans, c.ints("strides"), strict=False))
 
 
 def _is_power_out_of_range(c: Case) -> bool:
@@ -150,8 +180,18 @@ def _is_power_out_of_range(c: Case) -> bool:
     return not bool(((power > low) & (power < high)).all()) or bool((np.abs(power) > 2.0**53).any())
 
 
+def _hands_on_its_number(c: Case) -> bool:
+    body = c.attr("body")
+    return isinstance(body, onnx.GraphProto) and body.input[0].name in [o.name for o in body.output]
+
+
 def _is_close(c: Case) -> bool:
     return c.largest_error() < 2e-5
+
+
+def _is_close_in_each_step(c: Case) -> bool:
+    x = c.input(0)
+    return x is not None and c.largest_error() < 2e-5 * max(x.shape[c.attr("layout", 0) == 1], 1)
 
 
 _ORDERED = tuple("MaxPool GlobalMaxPool ReduceMax ReduceMin ArgMax ArgMin TopK Max Min Hardmax Relu PRelu Clip Unique "
@@ -167,12 +207,13 @@ _PRODUCTS = tuple("MatMul Gemm Einsum Conv ConvTranspose DFT STFT Attention Defo
 _PARAMETERS = tuple("Shrink LeakyRelu Elu Selu ThresholdedRelu HardSigmoid Celu GridSample Resize Swish".split())
 _RECURRENT = ("LSTM", "GRU", "RNN")
 _WINDOWS = ("MaxPool", "AveragePool", "LpPool", "ConvTranspose")
-_SMOOTH = tuple("LogSoftmax Softmax Sigmoid Tanh Erf Gelu Softplus Mish Selu Elu Exp LSTM GRU RNN Swish HardSwish "
-                "Celu".split())  # fmt: skip
+_SMOOTH = tuple("LogSoftmax Softmax Sigmoid Tanh Erf Gelu Softplus Mish Selu Elu Exp Swish HardSwish Celu".split())
 
 RULES: tuple[Difference, ...] = (
     Difference("approximate_functions", _SMOOTH, _is_close,
                "onnxruntime's polynomials are off by up to 1e-5 of 1; ours and numpy's are exact to a few units"),
+    Difference("approximate_gates", _RECURRENT, _is_close_in_each_step,
+               "likewise, and each step begins with the error of the one before"),
     Difference("power_of_mixed_types", ("Pow",), lambda c: "element type" in c.wrong,
                "the standard gives the base's type; onnxruntime computes float16 in float32 and returns that",
                types=True),
@@ -192,11 +233,16 @@ RULES: tuple[Difference, ...] = (
                "has fixed point numbers of few bits in filters"),
     Difference("resized_by_a_fraction", ("Resize",), _is_resized_by_a_fraction,
                "corners lie a scale times the size apart, which need not be whole (the standard's test cases have it "
-               "so); onnxruntime takes the whole number of elements"),
+               "so), nor 1 where one element comes out; onnxruntime takes the whole number of elements"),
     Difference("rounded_into_the_image", ("Resize",),
                lambda c: c.attr("coordinate_transformation_mode") == b"tf_crop_and_resize"
                and c.attr("mode", b"nearest") == b"nearest",
                "a place outside the image gives the extrapolation value; onnxruntime asks that of the rounded place"),
+    Difference("cut_at_scale_one", ("Resize",), _is_cut_at_scale_one,
+               "a region of an axis that keeps its size is cut out like others; onnxruntime leaves such an axis alone"),
+    Difference("same_padding_of_short_windows", _WINDOWS[:3], _is_shorter_than_strides,
+               "windows shorter than their stride need no padding; onnxruntime's pools pad by a negative number then, "
+               "which cuts the image (its convolutions do not)"),
     Difference("one_place_between_corners", ("AffineGrid",), _is_one_place_between_corners,
                "of the numbers from -1 to 1 a single place has the first one; onnxruntime gives the last"),
     Difference("cubic_at_the_border", ("GridSample",), _is_cubic_at_the_border,
@@ -219,6 +265,12 @@ RULES: tuple[Difference, ...] = (
     Difference("shrink_in_float32", ("Shrink",), lambda c: c.is_integer() or c.has_huge(),
                "onnxruntime computes integers and doubles in float32 and converts, which wraps or overflows at the "
                "limits"),
+    Difference("unique_nan", ("Unique",), Case.has_odd,
+               "a NaN is another element than all numbers (numpy); onnxruntime's order finds it equal to every one and "
+               "drops slices",
+               types=True),
+    Difference("handed_on_iteration", ("Loop",), _hands_on_its_number,
+               "a body that returns its iteration number returns just that; onnxruntime counts on in the same buffer"),
     Difference("order_with_nan", _ORDERED, lambda c: c.has_odd(),
                "numpy's and the reference's maximum hands a NaN on, and its argmax gives the first NaN's place; "
                "onnxruntime skips a NaN or not, depending on its place in a vector"),

@@ -226,6 +226,29 @@ FINDINGS = (
             sizes=({"n": 5}, {"n": 4})),
     Finding("a softmax of no elements, of rows from the second axis on",
             "g (float[2,3,0] x) => (float[?,?,?] y) { y = LogSoftmax<axis = 1>(x) }", opset=11),
+    Finding("a size that is a formula of what only the run knows",
+            "g (int64 n, float[1,33,1] x, int64 s) => (float[?,?] y, float[?,?,?] z, float[?,?,?,?] u)"
+            "<int64[2] a = {3, 16}, int64[2] b = {2, 4}> { m = MelWeightMatrix(d, n, r, f, t)"
+            "  w = ConstantOfShape(a)  v = ConstantOfShape(b)  y = Gemm(m, w)"
+            """  q = DFT<onesided = 1>(x, n, o)  z = MatMul(q, v)  p = STFT(x, s, "", n)  u = MatMul(p, v) }""",
+            constants={"d": np.array(3), "r": np.array(16000), "f": np.array(100, np.float32),
+                       "t": np.array(3900, np.float32), "o": np.array(1)},
+            feed={"n": np.array(16), "s": np.array(3)}),
+    Finding("an error function of integers", "g (int32[14] x) => (int32[14] y) { y = Erf(x) }", opset=9,
+            feed={"x": np.array([-(2**31), *range(-6, 7)], np.int32)}),
+    Finding("attention to nothing",
+            "g (float[2,8,8] q, float[2,8,0] k, float[2,0,8] v) => (float[?,?,?] y) <float c = {2}>"
+            "{ r = MatMul(q, k)  s = Mul(r, c)  p = Softmax(s)  y = MatMul(p, v) }"),
+    Finding("the mean of integers whose sum is the least one", "g (int32[3] x) => (int32[1] y) { y = ReduceMean(x) }",
+            feed={"x": np.array([-2, 2**31 - 1, 3], np.int32)}),
+    Finding("an image of nothing in the form of another",
+            "g (float[0,3,4,1] x) => (float[?,?,?,?] y)"
+            """{ y = Resize<mode = "linear">(x, "", "", s) }""", constants={"s": np.array([0, 3, 2, 5])}),
+    Finding("a constant image of nothing", """g () => (float[?,?,?,?] y) { y = Resize(x, "", s) }""",
+            constants={"x": np.zeros((0, 2, 2, 5), np.float32), "s": np.array([1, 1, 1, 0.5], np.float32)}),
+    Finding("a softmax of rows from the second axis on, where a symbolic size is zero",
+            "g (float16[3,2,n] x) => (float16[?,?,?] y) { y = LogSoftmax(x) }", opset=11,
+            sizes=({"n": 0}, {"n": 4})),
     Finding("indices of a part of the elements", "g (float[2,4,3] x, int64[1,4,2] i) => (float[?,?,?] y)"
             "{ y = GatherElements<axis = -3>(x, i) }", feed={"i": np.array([[[0, -1], [1, 1], [-2, 0], [0, 1]]])}),
 )  # fmt: skip

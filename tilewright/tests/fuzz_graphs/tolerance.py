@@ -62,6 +62,8 @@ def _run(
         elif rng is not None and node.op in _ACCUMULATING:
             summed = node.inputs[:1] if node.op == "Resize" else node.inputs  # scales are exact: sizes follow from them
             seen = {**scope, **{i: _perturbed(scope[i], rng) for i in summed if i}}
+        if rng is not None and node.op == "DeformConv":
+            seen = {**seen, node.inputs[2]: _moved(seen[node.inputs[2]], scope[node.inputs[0]], rng)}
         if rng is not None and node.op == "Resize" and node.inputs[0]:
             seen = {**seen, node.inputs[0]: _perturbed_integers(seen[node.inputs[0]], rng)}
         outputs = evaluate_node(node, seen)
@@ -69,8 +71,10 @@ def _run(
             outputs = [_as_integers(outputs[0], scope[node.inputs[0]])]
         if rng is not None and (node.op in _TRANSFORMED or _is_placed_in_doubles(node, outputs)):
             outputs = [_blurred(o, rng) for o in outputs]
-        if rng is not None and node.op in _MIXED:
+        if rng is not None and (node.op in _MIXED or _is_chain(node)):
             outputs = [_undecided(o) for o in outputs]
+        if rng is not None and node.op == "ConvTranspose":
+            outputs = [_where_taps_are_padded(node, outputs[0], rng)]
         if rng is not None and node.op in _INTERPOLATING:
             outputs = [_where_taps_are_open(node, seen, outputs[0], rng)]
         if rng is not None and node.op in _ABSOLUTE:
@@ -158,6 +162,30 @@ def _undecided(x: object) -> object:
     if not isinstance(x, np.ndarray) or np.isfinite(x).all():
         return x
     return np.full(x.shape, np.nan, x.dtype)
+
+
+def _is_chain(node: Node) -> bool:
+    """True for a product of several matrices: in which order they are multiplied is open."""
+    return node.op == "Einsum" and len(node.inputs) > 2
+
+
+def _moved(offsets: object, image: object, rng: np.random.Generator) -> object:
+    """Offsets as they are in the sum of a place and an offset, which is rounded as the place is."""
+    if not isinstance(offsets, np.ndarray) or not isinstance(image, np.ndarray):
+        return offsets
+    largest = float(max(image.shape[2:], default=0))
+    return (offsets + unit(offsets.dtype) * largest * rng.uniform(-1, 1, offsets.shape)).astype(offsets.dtype)
+
+
+def _where_taps_are_padded(node: Node, out: object, rng: np.random.Generator) -> object:
+    """``out``, with NaN or as it is beside what is not finite: where the kernel is no multiple of the stride, some
+    outputs have fewer taps, and the others are weights of zero (docs/architecture.md)."""
+    strides = node.attr("strides")
+    if not isinstance(out, np.ndarray) or not isinstance(strides, tuple) or np.isfinite(out).all():
+        return out
+    odd = ~np.isfinite(out).all(axis=1, keepdims=True)
+    near = ndimage.binary_dilation(odd, np.ones((1, 1, *(2 * int(s) - 1 for s in strides)), bool))  # type: ignore[call-overload]
+    return np.where(near, out.dtype.type(rng.choice([np.nan, 0.0])), out)
 
 
 _INTERPOLATING = frozenset(("Resize", "GridSample", "RoiAlign"))
