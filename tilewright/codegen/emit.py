@@ -462,7 +462,8 @@ def _uses(s: Stmt) -> tuple[set[str], set[str]]:
         reads.update(x.buffer for x in loads(e))
 
     def index(i: IntExpr) -> None:
-        reads.update(x.buffer for x in walk_index(i) if isinstance(x, Load))
+        if not i.is_plain:
+            reads.update(x.buffer for x in walk_index(i) if isinstance(x, Load))
 
     for x in walk(s):
         if isinstance(x, (Block, Store)):

@@ -177,6 +177,9 @@ class IntExpr(Sum[Atom]):
         terms: dict[Monomial, int] = {}
         constant = 0
         for mono, c in self.terms:
+            if len(mono) == 1 and isinstance(mono[0], Var):
+                constant += c if mono[0].name == name else 0
+                continue
             hits = [i for i, a in enumerate(mono) if a == target]
             rest = mono if not hits else mono[: hits[0]] + mono[hits[0] + 1 :]
             if any(name in a.free_vars() for a in rest):
@@ -190,6 +193,8 @@ class IntExpr(Sum[Atom]):
 
     # -- ring ----------------------------------------------------------------------------------------------------
     def __add__(self, other: IntLike) -> IntExpr:
+        if type(other) is int:
+            return IntExpr(self.terms, self.const + other) if other else self
         if type(other) is not IntExpr and not hasattr(other, "__index__"):
             return NotImplemented
         o = as_expr(other)
@@ -208,6 +213,8 @@ class IntExpr(Sum[Atom]):
         return IntExpr(tuple((m, -c) for m, c in self.terms), -self.const)
 
     def __sub__(self, other: IntLike) -> IntExpr:
+        if type(other) is int:
+            return IntExpr(self.terms, self.const - other) if other else self
         if type(other) is not IntExpr and not hasattr(other, "__index__"):
             return NotImplemented
         o = as_expr(other)

@@ -46,15 +46,16 @@ def places(root: Stmt) -> Places:
     while todo:
         s, trail = todo.pop()
         trail = (*trail, s)
-        if isinstance(s, Block):
+        if isinstance(s, Loop):
+            out.loops.setdefault(s.var, trail)
+            todo.append((s.body, trail))
+        elif isinstance(s, Block):
             out.blocks.setdefault(s.name, trail)
             out.axes.update([a.name for a in s.axes])
         elif isinstance(s, Seq):
             todo += [(c, trail) for c in reversed(s.stmts)]
-        elif isinstance(s, (Loop, Alloc, Guard)):
-            if isinstance(s, Loop):
-                out.loops.setdefault(s.var, trail)
-            elif isinstance(s, Alloc):
+        elif isinstance(s, (Alloc, Guard)):
+            if isinstance(s, Alloc):
                 out.buffers.append(s.buffer)
             todo.append((s.body, trail))
     return out
