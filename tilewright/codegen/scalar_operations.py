@@ -12,6 +12,7 @@ from typing import TypeAlias
 from tilewright.codegen.builder import Code, Value, helper
 from tilewright.codegen.casts import cast, wrap
 from tilewright.codegen.math_functions import MATH
+from tilewright.codegen.remainder import emit_fmod
 from tilewright.core.dtypes import DType, float32
 from tilewright.core.errors import InternalError
 
@@ -92,48 +93,7 @@ def _nonzero_literal(v: Value) -> bool:
 def _trunc_mod(code: Code, t: DType, a: Sequence[Value]) -> Value:
     if t.kind != "f":
         return _integer_divide(code, t, a, remainder=True)
-    return helper(code, "fmod", a, a[0].type, _fmod)
-
-
-def _fmod(code: Code, a: Sequence[Value]) -> Value:
-    """Remainder with the sign of the dividend, computed in float64; exact for quotients below 2**150.
-
-    One step subtracts the rounded quotient exactly and leaves less than 2**-52 of the dividend, with either
-    sign; ``flipped`` remembers that what is left counts downwards from a multiple of the divisor.
-    """
-    narrow = a[0].type == "float"
-    x, y = (code.convert("fpext", v, "double") for v in a) if narrow else a
-    whole, ay = code.intrinsic("fabs", x), code.intrinsic("fabs", y)
-    rest = whole
-    flipped = code.const(False, code.compare("oeq", x, x))
-    for _ in range(3):
-        q = code.intrinsic("trunc", code.fdiv(rest, ay))
-        left = _minus_product(code, rest, q, ay)
-        flipped = code.binary("xor", flipped, code.compare("olt", left, code.const(0.0, left)))
-        rest = code.intrinsic("fabs", left)
-    turn = code.binary("and", flipped, code.compare("one", rest, code.const(0.0, rest)))
-    rest = code.select(turn, code.fsub(ay, rest), rest)
-    out = code.intrinsic("copysign", code.select(code.compare("olt", whole, ay), whole, rest), x)
-    return code.convert("fptrunc", out, "float") if narrow else out
-
-
-def _minus_product(code: Code, rest: Value, q: Value, y: Value) -> Value:
-    """``rest - q * y`` without rounding, where that is a float64: one FMA, else Dekker's product (below 2**996)."""
-    if code.target.has_fma:
-        return code.fma(code.fneg(q), y, rest)
-    product = code.fmul(q, y)
-    (q_high, q_low), (y_high, y_low) = (_halves(code, v) for v in (q, y))
-    error = code.fsub(code.fmul(q_high, y_high), product)
-    error = code.fadd(code.fadd(error, code.fmul(q_high, y_low)), code.fmul(q_low, y_high))
-    error = code.fadd(error, code.fmul(q_low, y_low))
-    return code.fsub(code.fsub(rest, product), error)
-
-
-def _halves(code: Code, v: Value) -> tuple[Value, Value]:
-    """A float64 as the sum of two with at most 26 bits each (Veltkamp)."""
-    scaled = code.fmul(v, code.const(134217729.0, v))
-    high = code.fsub(scaled, code.fsub(scaled, v))
-    return high, code.fsub(v, high)
+    return helper(code, "fmod", a, a[0].type, emit_fmod)
 
 
 def _floor_mod(code: Code, t: DType, a: Sequence[Value]) -> Value:

@@ -58,7 +58,8 @@ def apply_cast(
 
 
 def apply_binary(
-    name: str, a: np.ndarray, b: np.ndarray, dtype: DType, out: DType | None = None, vector: int | None = 8
+    name: str, a: np.ndarray, b: np.ndarray, dtype: DType, out: DType | None = None, vector: int | None = 8,
+    target: Target | None = None,
 ) -> np.ndarray:
     """A binary scalar operation on two arrays."""
     n = const(a.size)
@@ -66,4 +67,4 @@ def apply_binary(
     buffers = (Buffer("A", dtype, (n,)), Buffer("B", dtype, (n,)), Buffer("C", result, (n,)))
     value = Op(name, (Load("A", (var("x"),), dtype), Load("B", (var("x"),), dtype)), result)
     func = Func("binary", buffers, 1, (), nest(value, buffers[2], vector))
-    return build(func)([a, b])[0]
+    return build(func, target)([a, b])[0]

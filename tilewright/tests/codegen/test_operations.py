@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.math_functions import MATH
 from tilewright.codegen.scalar_operations import OPERATIONS
 from tilewright.core import dtypes
@@ -57,6 +58,35 @@ def test_float_division(name: str, reference: np.ufunc, t: DType) -> None:
         expected = reference(a, b)
     got = apply_binary(name, a, b, t)
     np.testing.assert_array_equal(got, expected)
+
+
+def any_floats(t: DType) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of any magnitude, and the extreme ones in pairs."""
+    rng = np.random.default_rng(6)
+    info = np.finfo(t.numpy)
+    ends = [info.max, -info.max, info.max / 3, info.tiny, info.tiny * 1.7, info.smallest_subnormal, 0, np.inf, np.nan]
+    pairs = np.stack([x.ravel() for x in np.meshgrid(ends, ends)]).astype(t.numpy)
+    bits = rng.integers(0, 2**t.bits, (2, 3000), np.uint32 if t.bits == 32 else np.uint64)
+    divisors = rng.integers(1, 2**20, (1, 500)).astype(t.numpy)
+    below = np.concatenate([np.nextafter(divisors * 3, np.zeros_like(divisors)), divisors])
+    return tuple(np.concatenate([pairs, bits.view(t.numpy), below], axis=1))
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.parametrize("vector", [None, 8])
+@pytest.mark.parametrize("t", FLOATS, ids=str)
+@pytest.mark.parametrize(("name", "reference"), [("trunc_mod", np.fmod), ("floor_mod", np.mod)])
+def test_remainders_of_any_numbers(name: str, reference: np.ufunc, t: DType, vector: int | None, is_old: bool) -> None:
+    """``is_old``: on a CPU without FMA."""
+    host = detect_host()
+    target = parse_target("llvm -mcpu=x86-64") if is_old and host.triple.startswith("x86_64") else host
+    a, b = any_floats(t)
+    with np.errstate(all="ignore"):
+        expected = reference(a, b)
+    got = apply_binary(name, a, b, t, vector=vector, target=target)
+    np.testing.assert_array_equal(got, expected)
+    known = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(got[known]), np.signbit(expected[known]))
 
 
 @pytest.mark.parametrize("t", INTEGERS, ids=str)

@@ -58,6 +58,8 @@ def _random(shape: tuple[int, ...], dtype: type = np.float32) -> np.ndarray:
     return np.random.default_rng(1).standard_normal(shape).astype(dtype)
 
 
+_NAN, _INF = np.nan, np.inf
+
 FINDINGS = (
     Finding("packed weights of a narrow type are converted to the type that the kernel reads",
             "g (float16[7,16,3,1] x) => (float16[?,?,?,?] y) { y = Conv<group = 16>(x, w) }",
@@ -251,6 +253,120 @@ FINDINGS = (
             sizes=({"n": 0}, {"n": 4})),
     Finding("indices of a part of the elements", "g (float[2,4,3] x, int64[1,4,2] i) => (float[?,?,?] y)"
             "{ y = GatherElements<axis = -3>(x, i) }", feed={"i": np.array([[[0, -1], [1, 1], [-2, 0], [0, 1]]])}),
+    Finding("transposed windows with every attribute at once",
+            "g (float[2,4,5,3] x, float[1,4,n,7] z) => (float[?,?,?,?] y, float[?,?,?,?] v)"
+            "{ y = ConvTranspose<strides = [3,2], dilations = [2,2], group = 2, pads = [1,0,0,2],"
+            "    output_padding = [2,1]>(x, w, b)"
+            """  v = ConvTranspose<strides = [3,2], dilations = [2,2], group = 2, auto_pad = "SAME_UPPER","""
+            "    output_padding = [1,1]>(z, w, b) }",
+            constants={"w": _random((4, 3, 3, 2)), "b": _random((6,))}, sizes=({"n": 1}, {"n": 6})),
+    Finding("transposed windows that are shorter than their strides, padded by rule",
+            "g (float[1,3,n,5] x) => (float[?,?,?,?] y)"
+            """{ y = ConvTranspose<strides = [3,3], auto_pad = "SAME_LOWER">(x, w) }""",
+            constants={"w": _random((3, 17, 2, 1))}, sizes=({"n": 1}, {"n": 7})),
+    Finding("different pads at the ends of dilated windows",
+            "g (float[2,6,n,9] x, float[2,6,7,9] z) => (float[?,?,?,?] y, float[?,?,?,?] v)"
+            "{ y = Conv<strides = [2,1], dilations = [2,3], pads = [3,0,1,4]>(x, w)"
+            "  v = Conv<strides = [1,2], dilations = [3,2], pads = [0,4,5,1], group = 3>(z, u) }",
+            constants={"w": _random((17, 6, 3, 2)), "u": _random((9, 2, 3, 2))}, sizes=({"n": 3}, {"n": 8})),
+    Finding("means and norms of windows that stick out at the end",
+            "g (float[1,2,n,8] x, float[1,2,6,8] z)"
+            "  => (float[?,?,?,?] y, float[?,?,?,?] v, float[?,?,?,?] u, float[?,?,?,?] t, float[?,?,?,?] s)"
+            "{ y = AveragePool<kernel_shape = [3,3], strides = [2,3], pads = [1,0,0,1], ceil_mode = 1,"
+            "    count_include_pad = 1>(x)"
+            "  v = AveragePool<kernel_shape = [3,2], strides = [2,3], pads = [1,1,1,0], dilations = [2,1],"
+            "    ceil_mode = 1>(x)"
+            "  u = LpPool<kernel_shape = [3,3], strides = [2,3], pads = [1,0,0,1], ceil_mode = 1, p = 3>(x)"
+            "  t = AveragePool<kernel_shape = [3,3], strides = [2,3], pads = [1,0,0,1], ceil_mode = 1,"
+            "    count_include_pad = 1>(z)"
+            "  s = LpPool<kernel_shape = [3,3], strides = [2,3], pads = [1,0,0,1], dilations = [1,2],"
+            "    ceil_mode = 1>(z) }",
+            sizes=({"n": 6}, {"n": 7}, {"n": 3})),
+    Finding("places of maxima of dilated windows that stick out",
+            "g (float[2,3,n,7] x, float[2,3,6,7] z)"
+            "  => (float[?,?,?,?] y, int64[?,?,?,?] i, float[?,?,?,?] v, int64[?,?,?,?] j)"
+            "{ y, i = MaxPool<kernel_shape = [3,2], strides = [2,3], pads = [1,0,1,1], dilations = [2,2],"
+            "    ceil_mode = 1, storage_order = 1>(x)"
+            "  v, j = MaxPool<kernel_shape = [3,2], strides = [2,3], pads = [1,0,1,1], dilations = [2,2],"
+            "    ceil_mode = 1>(z) }",
+            sizes=({"n": 5}, {"n": 8})),
+    Finding("the largest of all, where some are no numbers and all are infinite",
+            "g (float[2,2,3] x) => (float[?,?,?] y, float[?,?] z)"
+            "{ y = GlobalMaxPool(x)  z = ReduceMax<keepdims = 0>(x, a) }", constants={"a": np.array([2])},
+            feed={"x": np.array([[[1, _NAN, 3], [-_INF] * 3], [[_NAN] * 3, [_INF, -_INF, 2]]], np.float32)}),
+    Finding("the first of infinite numbers",
+            "g (float[3,5] x) => (float[?,?] v, int64[?,?] i, float[?,?] w, int64[?,?] j)"
+            "{ v, i = TopK(x, k)  w, j = TopK<largest = 0>(x, k) }", constants={"k": np.array([3])},
+            feed={"x": np.array([[1, _INF, -_INF, _INF, 0], [-_INF] * 5, [3, -_INF, 2, 2, _INF]], np.float32)}),
+    Finding("between numbers of which some are none or infinite",
+            "g (float[1,1,n,4] x, float[1,2,4,2] p) => (float[?,?,?,?] a, float[?,?,?,?] b, float[?,?,?,?] c,"
+            "  float[?,?,?,?] d, float[?,?,?,?] e, float[?,?,?,?] f) <float[4] s = {1, 1, 2, 1.5}>"
+            """{ a = Resize<mode = "linear">(x, "", s)  b = Resize(x, "", s)"""
+            """  c = Resize<mode = "linear", coordinate_transformation_mode = "align_corners">(x, "", s)"""
+            """  d = GridSample<mode = "linear">(x, p)"""
+            """  e = GridSample<mode = "nearest", padding_mode = "border">(x, p)"""
+            """  f = GridSample<mode = "linear", padding_mode = "reflection", align_corners = 1>(x, p) }""",
+            feed={"x": np.array([[1, _INF, 2, 3], [_NAN, 4, 5, 6], [7, 8, 9, -_INF]], np.float32).reshape(1, 1, 3, 4)},
+            sizes=({"n": 3},)),
+    Finding("samples at places that are infinite",
+            "g (float[1,1,3,4] x, float[1,1,4,2] p) => (float[?,?,?,?] y, float[?,?,?,?] z)"
+            """{ y = GridSample<mode = "linear">(x, p)  z = GridSample<mode = "nearest">(x, p) }""",
+            feed={"p": np.array([[_INF, 0], [0, -_INF], [1e30, -1e30], [-1.2, 0.3]], np.float32).reshape(1, 1, 4, 2)}),
+    Finding("an even number of neighbouring channels",
+            "g (float[2,n,3,3] x, float[2,7,3,3] w) => (float[?,?,?,?] y, float[?,?,?,?] z, float[?,?,?,?] v)"
+            "{ y = LRN<size = 4, alpha = 0.5>(x)  z = LRN<size = 2, alpha = 2.0, beta = 0.5, bias = 2.0>(x)"
+            "  v = LRN<size = 4, alpha = 0.5>(w) }", sizes=({"n": 1}, {"n": 7})),
+    Finding("one-hot values that are infinite or no numbers",
+            "g (int64[5] x) => (float[?,?] y, float[?,?] z) { y = OneHot(x, d, v)  z = OneHot<axis = 0>(x, d, w) }",
+            constants={"d": np.array(3), "v": np.array([-_INF, _INF], np.float32),
+                       "w": np.array([_NAN, 1], np.float32)},
+            feed={"x": np.array([-3, 0, 2, 1, -1])}),
+    Finding("pools of all of one axis, without their last dimension",
+            "g (float[2,3,n] x, float[1,3,5] w) => (float[?,?,?] y, float[?,?] z, float[?] u, float[?] v, float[?,?] t)"
+            "{ y = GlobalAveragePool(x)  z = Squeeze(y, a)  m = GlobalMaxPool(x)  f = Squeeze(m, a)"
+            "  u = ReduceSum<keepdims = 0>(f, b)  p = GlobalLpPool(w)  v = Squeeze(p)  t = Squeeze(p, c) }",
+            constants={"a": np.array([2]), "b": np.array([1]), "c": np.array([-3])}, sizes=({"n": 1}, {"n": 5})),
+    Finding("powers of the least and the greatest numbers",
+            "g (float[6] x, float[6] e, double[6] d, double[6] h)"
+            "  => (float[6] y, float[6] z, double[6] u, double[6] v, float[6] w)"
+            "{ y = Pow(x, q)  z = Pow(x, e)  u = Pow(d, t)  v = Pow(d, h)  w = Pow(x, m) }",
+            constants={"q": np.array(0.25, np.float32), "t": np.array(0.3), "m": np.array(-0.5, np.float32)},
+            feed={"x": np.array([1e-45, 1e-40, 2, 2, 0, 3e38], np.float32),
+                  "e": np.array([0.5, 0.9, -140, -149, 128, 1], np.float32),
+                  "d": np.array([5e-324, 1e-310, 2, 2, 1e300, 1.7e308]),
+                  "h": np.array([0.5, 0.3, -1074, -1060, 1.02, 1])}),
+    Finding("remainders of the least and the greatest numbers",
+            "g (double[8] x, double[8] m, float[8] a, float[8] b) => (double[8] y, float[8] z)"
+            "{ y = Mod<fmod = 1>(x, m)  z = Mod<fmod = 1>(a, b) }",
+            feed={"x": np.array([1e300, -1e300, 5e-324, 1e308, 1e-310, -7, _INF, 1e308]),
+                  "m": np.array([3, 0.7, 1e-323, 1e-5, 3e-320, 1e-310, 2, 1e-322]),
+                  "a": np.array([1e38, -1e38, 1e-45, 3e38, 1e-40, -7, _INF, 1e38], np.float32),
+                  "b": np.array([3, 0.7, 3e-45, 1e-5, 3e-42, 1e-42, 2, 4e-45], np.float32)}),
+    Finding("filters of symbolic sizes without what lies outside",
+            "g (float[1,2,n,9] x) => (float[?,?,?,?] y, float[?,?,?,?] z, float[?,?,?,?] u)"
+            """{ y = Resize<mode = "cubic", antialias = 1, exclude_outside = 1, axes = [2,3]>(x, "", s)"""
+            """  z = Resize<mode = "linear", antialias = 1, axes = [-1,-2]>(x, "", "", t)"""
+            """  u = Resize<mode = "cubic", exclude_outside = 1, cubic_coeff_a = -0.5, axes = [3]>(x, "", r) }""",
+            constants={"s": np.array([0.6, 0.4], np.float32), "t": np.array([3, 5]), "r": np.array([1.7], np.float32)},
+            sizes=({"n": 5}, {"n": 8})),
+    Finding("a product that wraps, divided",
+            "g (int64[2,n] x, int64[2] d) => (int64[2] y) { p = ReduceProd<keepdims = 0>(x, a)  y = Div(p, d) }",
+            constants={"a": np.array([1])}, sizes=({"n": 3},),
+            feed={"x": np.array([[2**40 + 7, 2**30 + 1, 3], [-(2**62), 7, 5]]), "d": np.array([3, -7])}),
+    Finding("half-precision numbers next to the largest",
+            "g (float16[2,3] x, float16[3,2] w) => (float16[2,3] y, float16[?,?] z, float16[?,?] u, float16[?] m)"
+            "{ a = Mul(x, x)  y = Div(a, x)  z = MatMul(x, w)  u = Softmax(x)  m = ReduceMean<keepdims = 0>(x, r) }",
+            constants={"r": np.array([1])},
+            feed={"x": np.array([[300, 65504, -65504], [60000, 60000, 6e-8]], np.float16),
+                  "w": np.array([[200, 1], [1, 1], [1, 0.5]], np.float16)}),
+    Finding("negative pads that the run gives",
+            "g (float[n,5] x, int64[4] p) => (float[?,?] y, float[?,?] z)"
+            """{ y = Pad(x, p)  r = Relu(x)  z = Pad<mode = "edge">(r, p) }""",
+            feed={"p": np.array([-1, 2, 0, -3])}, sizes=({"n": 3}, {"n": 2})),
+    Finding("what is kept of other sizes than those of the first run",
+            "g (float[n,4] x, bool[k] c, bool[m] f) => (float[?,?] y, float[?] z)"
+            "{ y = Compress<axis = 0>(x, c)  r = Compress(x, f)  z = Relu(r) }",
+            sizes=({"n": 5, "k": 3, "m": 7}, {"n": 2, "k": 2, "m": 1}, {"n": 8, "k": 8, "m": 32})),
 )  # fmt: skip
 
 
