@@ -94,15 +94,18 @@ def _rnn(attrs: Attrs, own: Sequence[Any], f: Sequence[Activation]) -> Step:
 def _lstm(attrs: Attrs, own: Sequence[Any], f: Sequence[Activation]) -> Step:
     w, r, b, p = own
     bias = sum(np.split(b, 2))
-    pi, po, pf = np.split(p, 3)
+    pi, po, pf = (None,) * 3 if p is None else np.split(p, 3)
+
+    def seen(gate: Array, weight: Array | None, cell: Array) -> Array:
+        return gate if weight is None else gate + weight * cell
 
     def step(x: Array, states: list[Array]) -> list[Array]:
         h, c = states
         i, o, forget, new = np.split(x @ w.T + h @ r.T + bias, 4, axis=-1)
-        i = f[0](i + pi * c)
-        forget = 1 - i if attrs.get("input_forget") else f[0](forget + pf * c)
+        i = f[0](seen(i, pi, c))
+        forget = 1 - i if attrs.get("input_forget") else f[0](seen(forget, pf, c))
         cell = forget * c + i * f[1](new)
-        return [f[0](o + po * cell) * f[2](cell), cell]
+        return [f[0](seen(o, po, cell)) * f[2](cell), cell]
 
     return step
 
@@ -119,7 +122,7 @@ def _recurrent(gates: int, states: int, defaults: Sequence[str], cell: Callable[
         directions, hidden = w.shape[0], r.shape[2]
         steps, batch = x.shape[:2]
         b = np.zeros((directions, 2 * gates * hidden), x.dtype) if b is None else b
-        p = given[7] if given[7] is not None and states == 2 else np.zeros((directions, 3 * hidden), x.dtype)
+        p = given[7] if given[7] is not None and states == 2 else [None] * directions
         starts = [np.zeros((directions, batch, hidden), x.dtype) if s is None else s for s in starts]
         ends = np.full(batch, steps) if lengths is None else np.asarray(lengths)
         functions = _activations(attrs, defaults, directions)

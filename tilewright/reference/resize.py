@@ -33,10 +33,10 @@ def _geometry(
         if scales is None:
             raise ValueError("expected scales or sizes, got neither")
         return [(scaled_size(shape[a], s), float(s)) for a, s in zip(axes, scales.reshape(-1), strict=True)]
-    ratios = [int(m) / shape[a] if shape[a] else 1.0 for a, m in zip(axes, sizes.reshape(-1), strict=True)]
+    given = [(shape[a], int(m)) for a, m in zip(axes, sizes.reshape(-1), strict=True)]
     if policy == "stretch":
-        return [(int(m), r) for m, r in zip(sizes.reshape(-1), ratios, strict=True)]
-    r = min(ratios) if policy == "not_larger" else max(ratios)
+        return [(m, m / n if n else 1.0) for n, m in given]
+    r = (min if policy == "not_larger" else max)((m / n for n, m in given if n), default=1.0)
     return [(math.floor(r * shape[a] + 0.5), r) for a in axes]
 
 

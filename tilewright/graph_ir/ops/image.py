@@ -69,8 +69,8 @@ def _kept_ratio(ctx: InferContext, dims: list[IntExpr], sizes: Shape) -> Shape:
         return sizes
     if any(not d.is_const for d in (*dims, *sizes)):
         return tuple(ctx.fresh() for _ in sizes)
-    ratios = [s.const / d.const for s, d in zip(sizes, dims, strict=True)]
-    scale = min(ratios) if policy == "not_larger" else max(ratios)
+    ratios = [s.const / d.const for s, d in zip(sizes, dims, strict=True) if d.const]
+    scale = (min if policy == "not_larger" else max)(ratios, default=1.0)
     return tuple(const(math.floor(scale * d.const + 0.5)) for d in dims)
 
 
@@ -97,8 +97,9 @@ def _grid_sample(ctx: InferContext) -> tuple[Inferred, ...]:
 def _affine_grid(ctx: InferContext) -> tuple[Inferred, ...]:
     size = ctx.data(1)
     if size is None:
-        n = ctx.shape(1, 1)[0].value()
-        size = tuple(ctx.fresh_shape(n or 4))
+        theta = ctx.tensor_type(0).shape
+        columns = theta[2].value() if theta is not None and len(theta) == 3 else None
+        size = tuple(ctx.fresh_shape(ctx.shape(1, 1)[0].value() or (columns or 3) + 1))
     ctx.require(len(size) in (4, 5), "a size of 4 or 5 numbers", len(size))
     match_operands(ctx, "n r c, d", n=size[0], r=len(size) - 2, c=len(size) - 1)
     return (tensor(ctx.dtype(0), (size[0], *size[2:], const(len(size) - 2))),)

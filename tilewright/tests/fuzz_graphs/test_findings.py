@@ -246,6 +246,18 @@ FINDINGS = (
     Finding("an image of nothing in the form of another",
             "g (float[0,3,4,1] x) => (float[?,?,?,?] y)"
             """{ y = Resize<mode = "linear">(x, "", "", s) }""", constants={"s": np.array([0, 3, 2, 5])}),
+    Finding("a ratio is kept of the axes that have elements",
+            """g (float[1,3,0,4] x) => (float[?,?,?,?] y) { y = Resize<mode = "linear", axes = [2, 3],"""
+            """ keep_aspect_ratio_policy = "not_smaller">(x, "", "", s) }""", opset=19,
+            constants={"s": np.array([5, 2])}),
+    Finding("a grid of as many axes as its matrices have rows",
+            "g (float[1,3,4] t, int64[n] s) => (float[?,?,?,?,?] y) { y = AffineGrid(t, s) }",
+            feed={"s": np.array([1, 3, 3, 2, 2])}, sizes=({"n": 5},)),
+    Finding("a cell that is infinite, where no gate looks at it",
+            """g (float[2,1,2] x, float[1,1,2] c) => (float[?,?,?,?] y) { y = LSTM<hidden_size = 2>"""
+            """(x, w, r, "", "", "", c) }""",
+            constants={"w": _random((1, 8, 2)), "r": _random((1, 8, 2))},
+            feed={"c": np.array([[[-np.inf, 1]]], np.float32)}),
     Finding("a constant image of nothing", """g () => (float[?,?,?,?] y) { y = Resize(x, "", s) }""",
             constants={"x": np.zeros((0, 2, 2, 5), np.float32), "s": np.array([1, 1, 1, 0.5], np.float32)}),
     Finding("a softmax of rows from the second axis on, where a symbolic size is zero",

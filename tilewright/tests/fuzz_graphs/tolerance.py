@@ -145,8 +145,8 @@ _TRANSFORMED = frozenset(("Conv", "DFT", "STFT"))
 
 
 def _is_placed_in_doubles(node: Node, outputs: Sequence[object]) -> bool:
-    """Places in a Resize are doubles: beside elements of doubles, their rounding counts."""
-    return node.op == "Resize" and isinstance(outputs[0], np.ndarray) and outputs[0].dtype == np.float64
+    """Places between elements are doubles: beside elements of doubles, their rounding counts."""
+    return node.op in _INTERPOLATING and isinstance(outputs[0], np.ndarray) and outputs[0].dtype == np.float64
 
 
 _MIXED = frozenset(("DFT", "STFT"))
