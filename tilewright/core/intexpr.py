@@ -454,7 +454,11 @@ def ceildiv(a: IntLike, b: IntLike) -> IntExpr:
 
 def product(args: Iterable[IntLike]) -> IntExpr:
     """The product of ``args`` (one for none)."""
-    out = ONE
+    out, number = ONE, 1
     for a in args:
-        out = out * a
-    return out
+        e = as_expr(a)
+        if e.terms:
+            out = out * e
+        else:
+            number *= e.const
+    return out * number

@@ -144,6 +144,10 @@ class StoredArray:
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
+    def transposed(self) -> StoredArray:
+        """The array with its axes in reverse order."""
+        return StoredArray(self.source, self.dtype, self.shape[::-1], self.strides[::-1], self.offset)
+
     def array(self, scratch: Scratch | None = None) -> np.ndarray:
         """The elements (read-only). ``scratch``: they may lie there. Raises ModelError and MemoryError."""
         return np.ndarray(self.shape, self.dtype, self.source.array(scratch), self.offset, self.strides)

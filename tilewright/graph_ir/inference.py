@@ -32,7 +32,7 @@ from tilewright.graph_ir.ir import (
 from tilewright.graph_ir.names import NameSupply
 from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, FreshSymbols, InferContext, Inferred, UnknownRank
-from tilewright.graph_ir.symbols import symbols_in, type_symbols
+from tilewright.graph_ir.symbols import type_symbols, value_symbols
 
 _EXACT_IN_FLOAT32 = 1 << 24
 _END = 1 << 63
@@ -59,7 +59,7 @@ def infer_node(
 ) -> tuple[Value, ...]:
     """Values of one node's outputs from its inputs'. Fresh symbols are from ``symbols``, or avoid the inputs'."""
     if symbols is None:
-        symbols = FreshSymbols(symbols_in(values))
+        symbols = FreshSymbols(s for v in values.values() for s in value_symbols(v))
     return _infer_node(node, values, constants, _Run(symbols)).outputs
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr
-from tilewright.core.stored import Content, content_of, loaded
+from tilewright.core.stored import Content, StoredArray, content_of, loaded
 
 Shape: TypeAlias = tuple[IntExpr, ...]
 
@@ -106,6 +106,11 @@ class Constant:
     def array(self) -> np.ndarray:
         """The elements. Raises ModelError if they have to be read from a file that has changed."""
         return loaded(self.content)
+
+    def transposed(self) -> Constant:
+        """The constant with its axes in reverse order: the same memory, or the same part of the file."""
+        c = self.content
+        return Constant(c.transposed() if isinstance(c, StoredArray) else c.T)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ accepted too. Attributes that hold a tensor are ``Constant``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
@@ -97,11 +97,11 @@ class OpDef:
 class FreshSymbols:
     """Gives ``u0, u1, ...`` and skips names that the model itself uses. One per inference, so it is deterministic.
 
-    ``made``: all that it gave. ``broadcasts``: see :class:`Graph`. ``assumed``: by the nodes so far of the graph that
-    is being inferred.
+    ``taken``: these names, looked at when the first symbol is asked for. ``made``: all that it gave. ``broadcasts``:
+    see :class:`Graph`. ``assumed``: by the nodes so far of the graph that is being inferred.
     """
 
-    def __init__(self, taken: set[str], broadcasts: bool = False) -> None:
+    def __init__(self, taken: Iterable[str], broadcasts: bool = False) -> None:
         self._taken = taken
         self._next = 0
         self.made: list[str] = []
@@ -109,6 +109,8 @@ class FreshSymbols:
         self.assumed: dict[Assumption, None] = {}
 
     def fresh(self) -> IntExpr:
+        if not isinstance(self._taken, set):
+            self._taken = set(self._taken)
         while (name := f"u{self._next}") in self._taken:
             self._next += 1
         self._next += 1

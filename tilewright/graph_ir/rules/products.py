@@ -17,9 +17,9 @@ def _matrix(m: Match, key: str, transposed: bool) -> str:
     """The operand as it enters MatMul. A constant is turned by a view, never by a copy."""
     if not transposed:
         return m[key]
-    array = m.editor.array(m[key])
-    if array is not None:
-        return m.editor.add_constant(array.T, f"{m[key]}.T")
+    constant = m.editor.constant(m[key])
+    if constant is not None:
+        return m.editor.add_constant(constant.transposed(), f"{m[key]}.T")
     return m.op("Transpose", m[key], perm=(1, 0))
 
 

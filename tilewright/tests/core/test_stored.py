@@ -75,6 +75,17 @@ def test_views_are_described_and_keep_nothing(path: Path) -> None:
         np.testing.assert_array_equal(c.array(), w)
 
 
+def test_a_transposed_description_reads_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = words(path)
+    with monkeypatch.context() as m:
+        m.setattr(StoredFile, "read_into", None)
+        turned = stored.transposed()
+    wanted = content_of(stored.array().T)
+    assert isinstance(wanted, StoredArray)
+    assert turned.key() == wanted.key()
+    np.testing.assert_array_equal(turned.array(), WORDS.reshape(200, 300).T)
+
+
 def test_copies_and_arrays_of_other_memory_are_themselves(path: Path) -> None:
     stored = words(path)
     for a in (stored.array().copy(), stored.array() + 1, WORDS, WORDS[3:], stored.array()[:0]):
