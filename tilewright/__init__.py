@@ -12,6 +12,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from tilewright.core.collector import paused_collector
+
 if TYPE_CHECKING:
     from tilewright.autotune.database import JSONDatabase, MemoryDatabase, UnionDatabase
     from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
@@ -69,7 +71,8 @@ def __getattr__(name: str) -> object:
     """Public names load their room when first used: importing the package costs next to nothing."""
     if name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    with paused_collector():  # what a module defines lives on
+        value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

@@ -8,7 +8,6 @@ that was merged, copied or written by several processes gives the same builds.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import warnings
@@ -345,6 +344,8 @@ def _existing(path: str | os.PathLike[str]) -> JSONDatabase:
     given, folder = Path(path), database.path.parent
     names = [p.name for p in sorted(folder.iterdir())] if folder.is_dir() else []
     if database.path == given.expanduser():
+        import difflib  # for a message alone
+
         found, near = "no such file", difflib.get_close_matches(given.name, names, 3)
     else:
         found, near = f"a directory without {LOG_NAME}", [n for n in names if n.endswith(Path(LOG_NAME).suffix)][:3]

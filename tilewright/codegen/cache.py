@@ -41,13 +41,20 @@ ROOMS = ("core", "tensor_ir", "codegen")
 @functools.cache
 def sources_version(rooms: tuple[str, ...] = ROOMS) -> str:
     """A hash of the sources of ``rooms``, with the versions of llvmlite and LLVM."""
-    package = Path(__file__).parent.parent
     digest = hashlib.sha256(f"{llvmlite.__version__} {llvm.llvm_version_info}".encode())
     for room in rooms:
-        for path in sorted((package / room).rglob("*.py")):
-            digest.update(path.relative_to(package).as_posix().encode())
-            digest.update(path.read_bytes())
+        digest.update(_room_digest(room))
     return digest.hexdigest()[:16]
+
+
+@functools.cache
+def _room_digest(room: str) -> bytes:
+    package = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for path in sorted((package / room).rglob("*.py")):
+        digest.update(path.relative_to(package).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.digest()
 
 
 def object_key(text: str, target: Target, opt: int = 3, rooms: tuple[str, ...] = ROOMS) -> str:

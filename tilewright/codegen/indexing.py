@@ -96,7 +96,8 @@ class Indexer:
 
     def level_of(self, *operands: str) -> int:
         """The deepest level among operands (literals are at 0)."""
-        return max((self.levels.get(o, 0) for o in operands), default=0)
+        known = self.levels
+        return max([known.get(o, 0) for o in operands], default=0)
 
     def linear(self, e: IntExpr) -> Linear:
         """``e`` under the current bindings."""
@@ -131,7 +132,7 @@ class Indexer:
                 for f in factors[1:]:
                     ssa = self.pure(self.level_of(ssa, f), f"mul nsw i64 {ssa}, {f}")
                 terms[ssa] = terms.get(ssa, 0) + c
-        return Linear(constant, {k: v for k, v in terms.items() if v})
+        return Linear(constant, {k: v for k, v in terms.items() if v} if 0 in terms.values() else terms)
 
     def operand(self, e: IntExpr | Linear) -> str:
         """``e`` as an i64 operand."""
@@ -174,6 +175,8 @@ class Indexer:
         return interval(e, self.ranges)
 
     def _sorted(self, terms: dict[str, int]) -> list[tuple[str, int]]:
+        if len(terms) < 2:
+            return list(terms.items())
         return sorted(terms.items(), key=lambda t: (self.levels[t[0]], self._order[t[0]]))
 
     def _sum(self, items: list[tuple[str, int]]) -> str | None:

@@ -255,7 +255,7 @@ def upper_bound(e: IntExpr, ranges: Ranges) -> int | None:
 
 def simplify(e: IntExpr, ranges: Ranges) -> IntExpr:
     """``e`` with every division, remainder, minimum and maximum removed that the ranges decide."""
-    if not any(isinstance(a, (FloorDiv, Mod, Min, Max)) for a in e.atoms()):
+    if not any([isinstance(a, (FloorDiv, Mod, Min, Max)) for mono, _ in e.terms for a in mono]):
         return e
     out = const(e.const)
     for mono, c in e.terms:

@@ -71,13 +71,12 @@ class Var(Atom):
 class Operation(Atom):
     """Base of the atoms that have argument expressions."""
 
-    __slots__ = ("_free", "_hash", "_text", "args", "size")
+    __slots__ = ("_free", "_hash", "_size", "_text", "args")
     symbol = ""
-    size: int
 
     def __init__(self, args: tuple[IntExpr, ...]) -> None:
         self.args = args
-        self.size = 1 + sum(a.size for a in args)
+        self._size: int | None = None
         self._hash = hash((self.symbol, args))
         self._free: frozenset[str] | None = None
         self._text: str | None = None
@@ -103,7 +102,13 @@ class Operation(Atom):
 
     @property
     def is_plain(self) -> bool:
-        return all(a.is_plain for a in self.args)
+        return all([a.is_plain for a in self.args])
+
+    @property
+    def size(self) -> int:
+        if self._size is None:
+            self._size = 1 + sum(a.size for a in self.args)
+        return self._size
 
     def children(self) -> tuple[IntExpr, ...]:
         return self.args
@@ -197,7 +202,7 @@ class IntExpr(Sum[Atom]):
             return IntExpr(self.terms, self.const + other) if other else self
         if type(other) is not IntExpr and not hasattr(other, "__index__"):
             return NotImplemented
-        o = as_expr(other)
+        o = other if type(other) is IntExpr else as_expr(other)
         if not o.terms:
             return self if o.const == 0 else IntExpr(self.terms, self.const + o.const)
         if not self.terms and self.const == 0:
@@ -217,7 +222,7 @@ class IntExpr(Sum[Atom]):
             return IntExpr(self.terms, self.const - other) if other else self
         if type(other) is not IntExpr and not hasattr(other, "__index__"):
             return NotImplemented
-        o = as_expr(other)
+        o = other if type(other) is IntExpr else as_expr(other)
         if not o.terms:
             return self if o.const == 0 else IntExpr(self.terms, self.const - o.const)
         return self + (-o)
@@ -228,7 +233,7 @@ class IntExpr(Sum[Atom]):
     def __mul__(self, other: IntLike) -> IntExpr:
         if type(other) is not IntExpr and not hasattr(other, "__index__"):
             return NotImplemented
-        o = as_expr(other)
+        o = other if type(other) is IntExpr else as_expr(other)
         if not o.terms:
             if o.const == 0:
                 return ZERO
@@ -261,10 +266,12 @@ class IntExpr(Sum[Atom]):
         terms: dict[Monomial, int] = {}
         constant = self.const
         for mono, c in self.terms:
-            if all(a.name not in env if type(a) is Var else a.free_vars().isdisjoint(env) for a in mono):
+            if all([a.name not in env if type(a) is Var else a.free_vars().isdisjoint(env) for a in mono]):
                 terms[mono] = terms.get(mono, 0) + c
                 continue
-            term = product([a.substitute(env) for a in mono])
+            term = mono[0].substitute(env)
+            for a in mono[1:]:
+                term = term * a.substitute(env)
             for m, k in term.terms:
                 terms[m] = terms.get(m, 0) + k * c
             constant += term.const * c
@@ -287,7 +294,8 @@ def _paren(e: IntExpr) -> str:
 
 def _make(terms: dict[Monomial, int], constant: int) -> IntExpr:
     """The canonical expression: no zero terms, terms sorted by text, div-mod pairs joined."""
-    terms = {m: c for m, c in terms.items() if c}
+    if 0 in terms.values():
+        terms = {m: c for m, c in terms.items() if c}
     remainders = [(mono, i, a) for mono in terms for i, a in enumerate(mono) if isinstance(a, Mod)]
     if remainders:
         atoms = {a for mono in terms for a in mono}

@@ -66,14 +66,14 @@ class Sum(Generic[F]):
     def free_vars(self) -> frozenset[str]:
         """Names of all variables that occur anywhere in the sum."""
         if self._free is None:
-            self._free = frozenset().union(*[a.free_vars() for a in self.atoms()])
+            self._free = frozenset().union(*[a.free_vars() for mono, _ in self.terms for a in mono])
         return self._free
 
     @property
     def is_plain(self) -> bool:
         """True if the values of its variables decide its value."""
         if self._plain is None:
-            self._plain = all(a.is_plain for a in self.atoms())
+            self._plain = all([a.is_plain for mono, _ in self.terms for a in mono])
         return self._plain
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -10,7 +9,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'skylake'?`` for the end of a message, or nothing where no known name is near."""
     names = sorted(known)
     near = [n for n in names if n.lower() == name.lower()] or [n for n in names if name and n.startswith(name)]
-    near = near or difflib.get_close_matches(name, names, 3)
+    if not near:
+        import difflib  # for a message alone
+
+        near = difflib.get_close_matches(name, names, 3)
     if not near:
         return ""
     return f"; did you mean {' or '.join(map(repr, near[:3]))}?"

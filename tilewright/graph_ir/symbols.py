@@ -19,13 +19,13 @@ Known = Mapping[str, IntExpr]
 def type_symbols(t: Type | None) -> set[str]:
     """Symbols in the sizes of a type."""
     if isinstance(t, TensorType):
-        return {s for d in t.shape or () for s in d.free_vars()}
+        return {s for d in t.shape or () if d.terms for s in d.free_vars()}
     return type_symbols(t.element) if isinstance(t, (SequenceType, OptionalType)) else set()
 
 
 def value_symbols(v: Value) -> set[str]:
     """Symbols in the sizes and known elements of a value."""
-    return type_symbols(v.type) | {s for d in v.data or () for s in d.free_vars()}
+    return type_symbols(v.type) | {s for d in v.data or () if d.terms for s in d.free_vars()}
 
 
 def symbols_in(values: Mapping[str, Value]) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tilewright.core.intbounds import is_nonneg
 from tilewright.core.intexpr import IntExpr, const, product
 from tilewright.core.intextrema import minimum
@@ -35,9 +37,9 @@ def func_traffic(func: Func) -> IntExpr:
     for s in walk(func.body):
         if isinstance(s, Block):
             points = product(a.extent for a in s.axes)
-            for name in {s.buffer, *(x.buffer for x in loads_of(s))}:
-                times = sum(x.buffer == name for x in loads_of(s)) or 1
-                touched[name] = touched.get(name, const(0)) + points * times
+            times = {s.buffer: 1} | Counter(x.buffer for x in loads_of(s))
+            for name, count in times.items():
+                touched[name] = touched.get(name, const(0)) + points * count
     total = const(0)
     for b in func.params:
         whole, accesses = product(b.shape), touched.get(b.name, const(0))

@@ -289,10 +289,10 @@ def walk(s: Stmt) -> Iterator[Stmt]:
     while todo:
         s = todo.pop()
         yield s
-        if isinstance(s, Seq):
-            todo.extend(reversed(s.stmts))
-        elif isinstance(s, (Loop, Alloc, Guard)):
+        if isinstance(s, (Loop, Alloc, Guard)):
             todo.append(s.body)
+        elif isinstance(s, Seq):
+            todo.extend(reversed(s.stmts))
 
 
 def map_children(s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:

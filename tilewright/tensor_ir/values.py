@@ -212,11 +212,12 @@ def op(name: str, *args: ValLike) -> Val:
     vals = [lift(a, like) for a in args]
     if len(vals) != info.arity:
         raise TypeError(f"{name}: expected {info.arity} arguments, got {len(vals)}")
-    if any(v.dtype != vals[0].dtype for v in vals):
+    own = vals[0].dtype
+    if any([v.dtype != own for v in vals[1:]]):
         raise TypeError(f"{name}: element types differ: {', '.join(str(v.dtype) for v in vals)}")
-    if vals[0].dtype.kind not in info.kinds:
-        raise TypeError(f"{name}: element type {vals[0].dtype} is not accepted")
-    return Val(Op(name, tuple(v.expr for v in vals), dtypes.bool_ if info.result == "bool" else vals[0].dtype))
+    if own.kind not in info.kinds:
+        raise TypeError(f"{name}: element type {own} is not accepted")
+    return Val(Op(name, tuple([v.expr for v in vals]), dtypes.bool_ if info.result == "bool" else own))
 
 
 def constant(value: float | bool, dtype: DType) -> Val:
@@ -231,10 +232,10 @@ def index_value(i: IndexLike, dtype: DType = dtypes.int64) -> Val:
 
 def _type_of(args: Sequence[ValLike]) -> DType:
     """The element type that operands without one take: that of the first value, else that of indices."""
-    given = next((a.dtype for a in args if isinstance(a, Val)), None)
-    if given is not None:
-        return given
-    indices = any(isinstance(a, IntExpr | ReduceAxis) for a in args)
+    for a in args:
+        if isinstance(a, Val):
+            return a.dtype
+    indices = any(isinstance(a, (IntExpr, ReduceAxis)) for a in args)
     return dtypes.int64 if indices and not any(isinstance(a, float) for a in args) else dtypes.float32
 
 
@@ -307,7 +308,7 @@ def minimum(first: ValLike, *others: ValLike) -> Val | IntExpr:
 
 
 def _extremum(name: str, of_indices: Callable[..., IntExpr], args: tuple[ValLike, ...]) -> Val | IntExpr:
-    if not any(isinstance(a, Val | float) for a in args):
+    if not any(isinstance(a, (Val, float)) for a in args):
         return of_indices(*map(index_of, args))  # type: ignore[arg-type]  # the rest is
     like = _type_of(args)
     return functools.reduce(lambda a, b: op(name, a, b), (lift(a, like) for a in args))

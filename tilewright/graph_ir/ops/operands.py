@@ -52,10 +52,9 @@ def match_operands(ctx: InferContext, forms: str, **sizes: IntExpr | int) -> Non
 def _match(
     ctx: InferContext, i: int, t: TensorType, shape: Shape, allowed: tuple[_Dims, ...], known: dict[str, IntExpr]
 ) -> None:
-    expected = f"a shape [{' or '.join(' '.join(d) for d in allowed)}] of input {i}"
     dims = next((d for d in allowed if len(d) == len(shape) or (_REST in d and len(d) - 1 <= len(shape))), None)
     if dims is None:
-        ctx.error(expected, str(t))
+        ctx.error(_expected(i, allowed), str(t))
     if _REST in dims:
         at = dims.index(_REST)
         after = len(dims) - at - 1
@@ -66,20 +65,29 @@ def _match(
         if want is None:
             known[dim] = size
         elif want.is_const and size.is_const and want != size:
-            ctx.error(expected + f" with {_told(dims, known)}", str(t))
+            ctx.error(f"{_expected(i, allowed)} with {_told(dims, known)}", str(t))
         else:
             ctx.assume(want, size, Ones.NEITHER)
 
 
+def _expected(i: int, allowed: tuple[_Dims, ...]) -> str:
+    return f"a shape [{' or '.join(' '.join(d) for d in allowed)}] of input {i}"
+
+
 def _wanted(dim: str, known: Mapping[str, IntExpr]) -> IntExpr | None:
     """The size of a dim, or None for a name that occurs the first time."""
-    parts = re.fullmatch(r"(\d*)([a-z]*)", dim)
-    if parts is None or not dim:
-        raise ValueError(f"expected a number, a name or both as a dim, got {dim!r}")
-    factor, name = parts.groups()
+    factor, name = _factor_and_name(dim)
     if not name:
         return const(int(factor))
     return known[name] * int(factor) if factor else known.get(name)
+
+
+@lru_cache(maxsize=256)
+def _factor_and_name(dim: str) -> tuple[str, str]:
+    parts = re.fullmatch(r"(\d*)([a-z]*)", dim)
+    if parts is None or not dim:
+        raise ValueError(f"expected a number, a name or both as a dim, got {dim!r}")
+    return parts[1], parts[2]
 
 
 def _told(dims: _Dims, known: Mapping[str, IntExpr]) -> str:
@@ -93,8 +101,8 @@ def match_same(ctx: InferContext, i: int, j: int) -> None:
         return
     own, other = ctx.shape(i), ctx.shape(j)
     unlike = any(a.is_const and b.is_const and a != b for a, b in zip(own, other, strict=False))
-    ctx.require(len(own) == len(other) and not unlike, f"input {i} like input {j}, {ctx.value(j).type}",
-                str(ctx.value(i).type))  # fmt: skip
+    if len(own) != len(other) or unlike:
+        ctx.error(f"input {i} like input {j}, {ctx.value(j).type}", str(ctx.value(i).type))
     for a, b in zip(own, other, strict=True):
         ctx.assume(b, a)
 
@@ -105,7 +113,8 @@ def require_single(ctx: InferContext, *inputs: int) -> None:
         if not ctx.has(i) or ctx.tensor_type(i).shape is None:
             continue
         count = product(ctx.shape(i))
-        ctx.require(not count.is_const or count == 1, f"one element as input {i}", str(ctx.value(i).type))
+        if count.is_const and count != 1:
+            ctx.error(f"one element as input {i}", str(ctx.value(i).type))
         ctx.assume(count, const(1))
 
 
