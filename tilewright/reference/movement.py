@@ -1,4 +1,4 @@
-"""Moves of elements that onnx.reference refuses: of no elements, by negative pads."""
+"""Moves of elements that onnx.reference refuses, of no elements and by negative pads, or where it loses a NaN."""
 
 from __future__ import annotations
 
@@ -46,8 +46,25 @@ def _gather_nd(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     return [x[(*batch, *np.moveaxis(indices, -1, 0))]]
 
 
+_COMBINED = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _scatter_elements(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
+    x, indices, updates = (np.asarray(i) for i in inputs)
+    axis, out = attrs.get("axis", 0) % x.ndim, np.array(x)
+    places = list(np.indices(indices.shape))
+    places[axis] = np.where(indices < 0, indices + x.shape[axis], indices)
+    combine = _COMBINED.get(attrs.get("reduction") or "none")
+    if combine is None:
+        out[tuple(places)] = updates
+    else:
+        combine.at(out, tuple(places), updates)
+    return [out]
+
+
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
     "Flatten": _flatten,
     "GatherND": _gather_nd,
     "Pad": _pad,
+    "ScatterElements": _scatter_elements,
 }
