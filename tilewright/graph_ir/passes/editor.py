@@ -127,31 +127,34 @@ class GraphEditor:
 
     def replace_uses(self, old: str, new: str) -> None:
         """Readers of ``old``, and graph outputs, read ``new`` instead. ``old`` stays defined while its node lives."""
-        if old == new:
-            return
-        self._merge_value(old, new)
-        for k in self.user_ids(old):
-            node = self.nodes[k]
+        if old != new:
+            self.replace_all_uses({old: new})
+
+    def replace_all_uses(self, renames: Mapping[str, str]) -> None:
+        """As :meth:`replace_uses` for each old name, none of which is a new one; each reader is rewritten once."""
+        readers: dict[int, None] = {}
+        for old, new in renames.items():
+            self._merge_value(old, new)
+            readers |= dict.fromkeys(self.user_ids(old))
+        for k in readers:
             self.touched.append(k)
-            if not any(True for _ in node.subgraphs()):
-                self._replace_inputs(k, old, new)
+            if len(renames) == 1 and not any(True for _ in self.nodes[k].subgraphs()):
+                self._replace_inputs(k, *next(iter(renames.items())))
                 continue
-            changes: dict[str, Attribute] = {}
-            for key, g in node.subgraphs():
-                renamed = rename_captures(g, {old: new})
-                if renamed is not g:
-                    changes[key] = renamed
+            node = self.nodes[k]
+            subgraphs = {key: (g, rename_captures(g, renames)) for key, g in node.subgraphs()}
+            changes: dict[str, Attribute] = {key: new for key, (g, new) in subgraphs.items() if new is not g}
             self._forget_reads(k)
             node = node.with_attrs(**changes) if changes else node
-            node = with_inputs(node, tuple(new if i == old else i for i in node.inputs))
-            self.nodes[k] = node
+            self.nodes[k] = with_inputs(node, tuple(renames.get(i, i) for i in node.inputs))
             self._record_reads(k)
-        places = self._output_places.pop(old, None)
-        if places is not None:
-            self._output_places.setdefault(new, []).extend(places)
-            for i in places:
-                self._outputs[i] = new
-        self.changed = True
+        for old, new in renames.items():
+            places = self._output_places.pop(old, None)
+            if places is not None:
+                self._output_places.setdefault(new, []).extend(places)
+                for i in places:
+                    self._outputs[i] = new
+        self.changed |= bool(renames)
 
     def replace_node(self, old: Node, new: Node) -> None:
         """``new`` defines the same outputs in ``old``'s place (other operator, inputs or attributes)."""
@@ -168,17 +171,17 @@ class GraphEditor:
             self.drop_if_dead(name)
         self.changed = True
 
-    def drop_if_dead(self, name: str) -> None:
-        """Removes the node that defines ``name`` if none of its outputs is used, then its now unused producers."""
-        todo = [name]
+    def drop_if_dead(self, *names: str) -> None:
+        """Removes the nodes that define ``names`` if none of their outputs is used, then their now unused producers."""
+        todo = [*names]
+        kept: dict[int, None] = {}
         while todo:
             k = self._producer.get(todo.pop())
             if k is None:
                 continue
             node = self.nodes[k]
             if any(self.use_count(o) for o in node.outputs if o):
-                for o in node.outputs:
-                    self.touched.extend(self.user_ids(o))
+                kept[k] = None
                 continue
             reads = set(node_reads(node))
             self._forget_reads(k)
@@ -189,6 +192,9 @@ class GraphEditor:
                 self.values.pop(o, None)
             self.changed = True
             todo.extend(sorted(reads))
+        for k in kept:
+            for o in self.nodes[k].outputs if k in self.nodes else ():
+                self.touched.extend(self.user_ids(o))
 
     def refine(self, name: str, known: str, perm: tuple[int, ...]) -> None:
         """``name`` is ``known`` transposed by ``perm``: what is known of the dims of one holds for the other."""

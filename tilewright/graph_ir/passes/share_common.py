@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 from tilewright.core.stored import StoredArray
 from tilewright.graph_ir.ir import Constant, Graph, Node
@@ -18,33 +18,34 @@ def share_common(graph: Graph, ctx: PassContext) -> Graph:
     ed = GraphEditor(graph, ctx)
     _share_constants(ed)
     seen: dict[Hashable, Node] = {}
-    for k in list(ed.nodes):
-        node = ed.nodes.get(k)
-        if node is None or not _is_shareable(node):
+    renames: dict[str, str] = {}
+    for node in ed.nodes.values():
+        if not _is_shareable(node):
             continue
-        key = _node_key(node)
+        key = _node_key(node, renames)
         first = seen.setdefault(key, node)
         if first is node:
             continue
         if any(ed.is_output(o) for o in node.outputs):
             ctx.log.refuse("share_common", node.name, "an output of the graph keeps its own node")
             continue
-        for a, b in zip(node.outputs, first.outputs, strict=True):
-            if a and b:
-                ed.replace_uses(a, b)
-        ed.drop_if_dead(node.outputs[0])
+        renames |= {a: b for a, b in zip(node.outputs, first.outputs, strict=True) if a and b}
         ctx.log.fire("share_common", node.name)
+    ed.replace_all_uses(renames)
+    ed.drop_if_dead(*renames)
     return ed.finish()
 
 
 def _share_constants(ed: GraphEditor) -> None:
     seen: dict[Hashable, str] = {}
-    for name, c in list(ed.constants.items()):
-        key = constant_key(c)
-        first = seen.setdefault(key, name)
+    renames: dict[str, str] = {}
+    for name, c in ed.constants.items():
+        first = seen.setdefault(constant_key(c), name)
         if first != name and not ed.is_output(name):
-            ed.replace_uses(name, first)
-            ed.drop_constant(name)
+            renames[name] = first
+    ed.replace_all_uses(renames)
+    for name in renames:
+        ed.drop_constant(name)
 
 
 def constant_key(c: Constant) -> Hashable:
@@ -61,10 +62,10 @@ def _is_shareable(node: Node) -> bool:
     return op is not None and op.deterministic and not any(True for _ in node.subgraphs())
 
 
-def _node_key(node: Node) -> Hashable:
+def _node_key(node: Node, renames: Mapping[str, str]) -> Hashable:
     attrs = tuple((k, constant_key(v) if isinstance(v, Constant) else v) for k, v in node.attrs)
     present = tuple(bool(o) for o in node.outputs)
-    return (node.op, node.domain, node.inputs, attrs, present)
+    return (node.op, node.domain, tuple(renames.get(i, i) for i in node.inputs), attrs, present)
 
 
 SHARE_COMMON = Pass("share_common", Level.BASIC, Exactness.BIT_EXACT, share_common)

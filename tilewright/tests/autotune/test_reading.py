@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tilewright.autotune.reading import LineReader, TornLine, from_line
 from tilewright.autotune.records import Record, RecordWarning, to_line
 from tilewright.autotune.workload import workload_of
 from tilewright.core.errors import ParseError
+from tilewright.tests.api.test_build_time import calls_of
 from tilewright.tests.autotune.log_helper import HERE, candidates, dense, record, verdict, with_threads, wrong
 from tilewright.tests.autotune.test_log_versions import SAMPLE
 
@@ -197,6 +199,28 @@ def test_only_what_is_asked_for_is_decoded(tmp_path: Path, counting: type[Counti
     assert counting.count == eager + 6, "once"
     assert list(map(to_line, database.lines())) == list(map(to_line, map(from_line, lines)))  # type: ignore[arg-type]
     assert counting.count == len(lines)
+
+
+def test_a_line_that_nobody_asks_for_costs_little(tmp_path: Path) -> None:
+    """50,000 records took 16 s and 1.5 GB to open: counted are the calls of Python and the bytes kept for each line."""
+    path = tmp_path / "log"
+    found = [to_line(record(dense(), c, 1.0 + n)) for n, c in enumerate(candidates(dense(), HERE, 50))]
+
+    def opened(times: int) -> tuple[int, int]:
+        path.write_text("\n".join(found * times) + "\n")
+        database = JSONDatabase(path)
+        calls = calls_of(database.targets)
+        again = JSONDatabase(path)
+        tracemalloc.start()
+        again.targets()
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return calls, kept
+
+    small, large = opened(2), opened(12)
+    calls, kept = ((b - a) / (10 * len(found)) for a, b in zip(small, large, strict=True))
+    assert calls < 20
+    assert kept < 400, f"of {len(found[0])} bytes"
 
 
 def test_a_union_decodes_what_is_asked_for(tmp_path: Path, counting: type[Counting]) -> None:

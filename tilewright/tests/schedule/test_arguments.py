@@ -43,6 +43,7 @@ def test_a_plain_argument_stays_the_same_object() -> None:
         (lambda s: s.split("k", (None, True)), r"split\(k\): factors: .* got \(None, True\)"),
         (lambda s: s.split("k", (None, "4")), r"split\(k\): factors: .* got \(None, '4'\)"),
         (lambda s: s.split("k", 4), r"split\(k\): factors: expected whole numbers or None, got 4"),
+        (lambda s: s.split("k", True), r"split\(k\): factors: expected whole numbers or None, got True"),
         (lambda s: s.split("k", (None, 2**70)), r"split\(k\): factors: expected whole numbers or None"),
         (lambda s: s.split(3, (None, 4)), r"split\(3\): loop: expected text, got 3"),
         (lambda s: s.fuse(["C_i", "C_j"]), r"loops: expected text, got \(\['C_i', 'C_j'\],\)"),
