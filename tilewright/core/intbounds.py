@@ -13,6 +13,7 @@ from typing import TypeAlias
 from tilewright.core.intbroadcast import Broadcast
 from tilewright.core.intexpr import ONE, ZERO, Atom, FloorDiv, IntExpr, IntLike, Mod, Var, as_expr, const, of_atom, var
 from tilewright.core.intextrema import Max, Min, maximum, minimum
+from tilewright.core.intnamed import Named, innermost_first
 from tilewright.core.intsamples import RangeItems, is_refuted
 from tilewright.core.memo import by_value
 
@@ -66,6 +67,15 @@ def _atom_interval(a: Atom, ranges: Ranges) -> Interval:
             return lo.const, hi.const
         inner = _without(ranges, a.name)
         return interval(lo, inner)[0], interval(hi, inner)[1]
+    return _size_interval(a) if a.free_vars().isdisjoint(ranges) else _operation_interval(a, ranges)
+
+
+@by_value(1 << 13)
+def _size_interval(a: Atom) -> Interval:
+    return _operation_interval(a, {})
+
+
+def _operation_interval(a: Atom, ranges: Ranges) -> Interval:
     if isinstance(a, Mod):
         n, d = (interval(x, ranges) for x in a.args)
         top = None if d[1] is None else d[1] - 1
@@ -92,7 +102,15 @@ def _atom_interval(a: Atom, ranges: Ranges) -> Interval:
     if isinstance(a, Broadcast):
         lows, highs = zip(*(interval(x, ranges) for x in a.args), strict=True)
         return None if None in lows else min(lows), None if None in highs else max(highs)
-    return None, None
+    return _named_interval(a) if isinstance(a, Named) else (None, None)
+
+
+def _named_interval(a: Named) -> Interval:
+    """That of its formula, but a size is at least 0."""
+    for x in innermost_first(a, lambda x: x.bounds is not None):
+        low, high = interval(x.formula, {})
+        x.bounds = max(low or 0, 0), high
+    return a.bounds or (0, None)
 
 
 def _without(ranges: Ranges, name: str) -> Ranges:
@@ -261,9 +279,15 @@ def simplify(e: IntExpr, ranges: Ranges) -> IntExpr:
     for mono, c in e.terms:
         term = const(c)
         for a in mono:
-            term = term * _simplify_atom(a, ranges)
+            term = term * (_simplify_size(a) if a.free_vars().isdisjoint(ranges) else _simplify_atom(a, ranges))
         out = out + term
     return out
+
+
+@by_value(1 << 13)
+def _simplify_size(a: Atom) -> IntExpr:
+    """What dimension symbols alone decide comes again in every index and every extent."""
+    return _simplify_atom(a, {})
 
 
 def _simplify_atom(a: Atom, ranges: Ranges) -> IntExpr:

@@ -15,8 +15,8 @@ class Broadcast(Operation):
     __slots__ = ()
     symbol = "broadcast"
 
-    def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
-        return broadcasted(*(a.substitute(env) for a in self.args))
+    def rebuilt(self, *children: IntExpr) -> IntExpr:
+        return broadcasted(*children)
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         return next((v for a in self.args if (v := a.evaluate(env)) != 1), 1)

@@ -8,6 +8,7 @@ Grammar (also the text form, which :func:`tilewright.core.intparse.parse` reads 
               | (IntExpr) % (IntExpr)       Euclidean remainder for a positive divisor, as in Python
               | min(IntExpr, ...) | max(IntExpr, ...)      (:mod:`tilewright.core.intextrema`)
               | broadcast(IntExpr, ...)     that argument which is not 1 (:mod:`tilewright.core.intbroadcast`)
+              | size_DIGEST                 a long formula under a name (:mod:`tilewright.core.intnamed`)
               | any subclass of Atom that another room defines (tensor_ir: a value loaded from memory)
 
 Because an expression is always in canonical form, two expressions that differ only by ring arithmetic compare
@@ -17,7 +18,7 @@ Facts that need the ranges of variables live in :mod:`tilewright.core.intbounds`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import gcd
 from typing import NoReturn, TypeAlias
 
@@ -35,6 +36,10 @@ class Atom(Factor):
 
     def children(self) -> tuple[IntExpr, ...]:
         return ()
+
+    def rebuilt(self, *children: IntExpr) -> IntExpr:
+        """The expression that the atom is with other children."""
+        return of_atom(self)
 
 
 class Var(Atom):
@@ -110,6 +115,9 @@ class Operation(Atom):
             self._size = 1 + sum(a.size for a in self.args)
         return self._size
 
+    def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
+        return self.rebuilt(*[a.substitute(env) for a in self.args])
+
     def children(self) -> tuple[IntExpr, ...]:
         return self.args
 
@@ -129,8 +137,8 @@ class FloorDiv(Operation):
     def factor_text(self) -> str:
         return f"({self})"
 
-    def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
-        return self.args[0].substitute(env) // self.args[1].substitute(env)
+    def rebuilt(self, *children: IntExpr) -> IntExpr:
+        return children[0] // children[1]
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         return self.args[0].evaluate(env) // self.args[1].evaluate(env)
@@ -156,8 +164,8 @@ class Mod(Operation):
     def factor_text(self) -> str:
         return f"({self})"
 
-    def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
-        return self.args[0].substitute(env) % self.args[1].substitute(env)
+    def rebuilt(self, *children: IntExpr) -> IntExpr:
+        return children[0] % children[1]
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         return self.args[0].evaluate(env) % self.args[1].evaluate(env)
@@ -452,6 +460,14 @@ def _mod(num: IntExpr, den: IntExpr) -> IntExpr:
     if num == den or divide_exact(num, den) is not None or num.value() == 0:
         return ZERO
     return of_atom(Mod((num, den)))
+
+
+def with_atoms(e: IntExpr, value: Callable[[Atom], IntExpr]) -> IntExpr:
+    """``e`` with ``value`` of each atom in its place, canonical again."""
+    out = const(e.const)
+    for mono, c in e.terms:
+        out = out + product(map(value, mono)) * c
+    return out
 
 
 def ceildiv(a: IntLike, b: IntLike) -> IntExpr:

@@ -11,8 +11,8 @@ class Min(Operation):
     __slots__ = ()
     symbol = "min"
 
-    def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
-        return minimum(*(a.substitute(env) for a in self.args))
+    def rebuilt(self, *children: IntExpr) -> IntExpr:
+        return minimum(*children)
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         return min(a.evaluate(env) for a in self.args)
@@ -22,8 +22,8 @@ class Max(Operation):
     __slots__ = ()
     symbol = "max"
 
-    def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
-        return maximum(*(a.substitute(env) for a in self.args))
+    def rebuilt(self, *children: IntExpr) -> IntExpr:
+        return maximum(*children)
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         return max(a.evaluate(env) for a in self.args)

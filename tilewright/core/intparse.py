@@ -13,12 +13,14 @@ from tilewright.core.intextrema import maximum, minimum
 _FUNCTIONS: Mapping[str, Callable[..., IntExpr]] = {"min": minimum, "max": maximum, "broadcast": broadcasted}
 
 
-def parse(text: str) -> IntExpr:
-    """Read the text form back: ``parse(str(e)) == e``. Raises ParseError."""
+def parse(text: str, names: Mapping[str, IntExpr] | None = None) -> IntExpr:
+    """Read the text form back: ``parse(str(e)) == e``. ``names``: what stands for more than a variable. Raises
+    ParseError."""
     try:
-        return from_ast(ast.parse(text, mode="eval").body)
+        read = from_ast(ast.parse(text, mode="eval").body)
     except SyntaxError as e:
         raise ParseError(f"integer expression {text!r} does not parse: {e.msg}") from e
+    return read.substitute(names) if names else read
 
 
 def from_ast(node: ast.expr, read_other: Callable[[ast.expr], IntExpr] | None = None) -> IntExpr:

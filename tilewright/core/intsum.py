@@ -95,8 +95,10 @@ class Sum(Generic[F]):
         return total
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if isinstance(other, Sum):
-            return self.const == other.const and self.terms == other.terms
+            return self.const == other.const and hash(self) == hash(other) and self.terms == other.terms
         if not self.terms:
             return self.const == other
         if isinstance(other, int) or hasattr(other, "__index__"):

@@ -18,6 +18,7 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.errors import InternalError, ModelError, ResourceError
 from tilewright.core.intexpr import IntExpr, as_var, const
+from tilewright.core.intnamed import short
 from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.explicit_broadcasts import Repeated, repeat_operands
 from tilewright.graph_ir.ir import (
@@ -213,7 +214,7 @@ def _infer_node(
     if ctx.new_attrs:
         node = node.with_attrs(**ctx.new_attrs)
     pairs = zip(node.outputs, inferred, strict=False)
-    values = tuple(Value(o, r.type, _in_64_bits(r.data), r.known) for o, r in pairs if o)
+    values = tuple(Value(o, _with_short_sizes(r.type), _in_64_bits(r.data), r.known) for o, r in pairs if o)
     return _Node(node, values, ctx.repeated)
 
 
@@ -234,6 +235,14 @@ def _with_readable_sizes(
         if own and isinstance(r.type, TensorType) and r.type.shape else r
         for r in inferred
     )  # fmt: skip
+
+
+def _with_short_sizes(t: Type) -> Type:
+    """The type with names for sizes that are long formulas."""
+    if not isinstance(t, TensorType) or t.shape is None:
+        return t
+    shape = tuple(map(short, t.shape))
+    return t if all(a is b for a, b in zip(shape, t.shape, strict=True)) else TensorType(t.dtype, shape)
 
 
 def _in_64_bits(data: Data | None) -> Data | None:

@@ -7,7 +7,7 @@ came from goes, or its operands become constants. Then the symbol becomes what i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tilewright.core.assumptions import Assumption, Ones
 from tilewright.core.intexpr import IntExpr
@@ -18,14 +18,24 @@ Known = Mapping[str, IntExpr]
 
 def type_symbols(t: Type | None) -> set[str]:
     """Symbols in the sizes of a type."""
+    return {s for d in type_sizes(t) if d.terms for s in d.free_vars()}
+
+
+def type_sizes(t: Type | None) -> tuple[IntExpr, ...]:
+    """The sizes of a tensor, or of those in a sequence or an optional."""
     if isinstance(t, TensorType):
-        return {s for d in t.shape or () if d.terms for s in d.free_vars()}
-    return type_symbols(t.element) if isinstance(t, (SequenceType, OptionalType)) else set()
+        return t.shape or ()
+    return type_sizes(t.element) if isinstance(t, (SequenceType, OptionalType)) else ()
 
 
 def value_symbols(v: Value) -> set[str]:
     """Symbols in the sizes and known elements of a value."""
-    return type_symbols(v.type) | {s for d in v.data or () if d.terms for s in d.free_vars()}
+    return {s for d in value_sizes(v) if d.terms for s in d.free_vars()}
+
+
+def value_sizes(v: Value) -> tuple[IntExpr, ...]:
+    """The sizes and known elements of a value."""
+    return (*type_sizes(v.type), *(v.data or ()))
 
 
 def symbols_in(values: Mapping[str, Value]) -> set[str]:
@@ -37,8 +47,12 @@ def value_with(v: Value, known: Known) -> Value:
     """The value with the symbols of ``known`` replaced; the same object if it has none of them."""
     if not known or value_symbols(v).isdisjoint(known):
         return v
-    data = None if v.data is None else tuple(d.substitute(known) for d in v.data)
-    return dataclasses.replace(v, type=_type_with(v.type, known), data=data)
+    return map_sizes(v, lambda d: d.substitute(known))
+
+
+def map_sizes(v: Value, f: Callable[[IntExpr], IntExpr]) -> Value:
+    """The value with ``f`` of its sizes and known elements."""
+    return dataclasses.replace(v, type=_map_type(v.type, f), data=None if v.data is None else tuple(map(f, v.data)))
 
 
 def graph_with(graph: Graph, known: Known) -> Graph:
@@ -70,7 +84,7 @@ def _holds(a: Assumption) -> bool:
     return (a.left - a.right).value() not in (None, 0) if a.ones is Ones.APART else a.left == a.right
 
 
-def _type_with(t: Type, known: Known) -> Type:
+def _map_type(t: Type, f: Callable[[IntExpr], IntExpr]) -> Type:
     if isinstance(t, TensorType):
-        return TensorType(t.dtype, None if t.shape is None else tuple(d.substitute(known) for d in t.shape))
-    return dataclasses.replace(t, element=None if t.element is None else _type_with(t.element, known))
+        return TensorType(t.dtype, None if t.shape is None else tuple(map(f, t.shape)))
+    return dataclasses.replace(t, element=None if t.element is None else _map_type(t.element, f))

@@ -2,6 +2,7 @@
 
 Grammar::
 
+    text    ::= (size NAME = expression;)* graph     names of sizes that have long formulas
     graph   ::= graph NAME [broadcasts] (input, ...) -> (NAME, ...) { line* }
     input   ::= NAME: type
     line    ::= const NAME: type = array
@@ -33,7 +34,8 @@ from tilewright.core import dtypes
 from tilewright.core.assumptions import Assumption, Ones
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError, ParseError
-from tilewright.core.intexpr import IntExpr
+from tilewright.core.intexpr import IntExpr, of_atom
+from tilewright.core.intnamed import Named, definitions
 from tilewright.core.intparse import parse as parse_expr
 from tilewright.graph_ir.inference import constant_value
 from tilewright.graph_ir.ir import (
@@ -49,6 +51,7 @@ from tilewright.graph_ir.ir import (
     make_attrs,
     walk_graphs,
 )
+from tilewright.graph_ir.symbols import value_sizes
 
 _INLINE = 16
 _PLAIN = re.compile(r"[A-Za-z0-9_./:\-]+")
@@ -83,7 +86,15 @@ def _is_inline(c: Constant) -> bool:
 # -- printing ------------------------------------------------------------------------------------------------------
 def print_graph(graph: Graph) -> str:
     """The graph as text."""
-    return "\n".join(_graph_lines(graph, ""))
+    sizes = definitions(e for g in walk_graphs(graph) for e in _expressions(g))
+    return "\n".join((*(f"size {x} = {x.formula};" for x in sizes), *_graph_lines(graph, "")))
+
+
+def _expressions(g: Graph) -> Iterator[IntExpr]:
+    for v in g.values.values():
+        yield from value_sizes(v)
+    for a in g.assumptions:
+        yield from (a.left, a.right)
 
 
 def _graph_lines(g: Graph, pad: str) -> list[str]:
@@ -154,6 +165,8 @@ def parse_graph(text: str, constants: Mapping[str, Constant] | None = None) -> G
     """Read the text form back. ``constants``: digest -> constant (see :func:`constants_of`). Raises ParseError."""
     reader = _Reader(text, constants or {})
     reader.skip_comments()
+    while reader.word("size"):
+        reader.size()
     graph = reader.graph({})
     reader.skip()
     if reader.at < len(text):
@@ -180,6 +193,7 @@ class _Reader:
         self.text = text
         self.at = 0
         self.constants = constants
+        self.sizes: dict[str, IntExpr] = {}
 
     def fail(self, expected: str) -> NoReturn:
         line = self.text.count("\n", 0, self.at) + 1
@@ -265,7 +279,13 @@ class _Reader:
                 break
             depth += (c == "(") - (c == ")")
             self.at += 1
-        return parse_expr(self.text[start : self.at].strip())
+        return parse_expr(self.text[start : self.at].strip(), self.sizes)
+
+    def size(self) -> None:
+        name = self.name()
+        self.expect("=")
+        self.sizes[name] = of_atom(Named(self.expression(";")))
+        self.expect(";")
 
     def type(self) -> Type:
         if self.take("seq("):
@@ -392,7 +412,8 @@ class _Reader:
             self.fail("'expression == expression;'")
         self.at = end + 1
         left, _, right = text.partition(ones.value)
-        return Assumption(parse_expr(left.strip()), parse_expr(right.strip()), node, ones)
+        left_size, right_size = (parse_expr(side.strip(), self.sizes) for side in (left, right))
+        return Assumption(left_size, right_size, node, ones)
 
     def node(self, scope: Mapping[str, Value], values: dict[str, Value]) -> Node:
         names = []

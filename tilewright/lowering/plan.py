@@ -17,7 +17,7 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, ModelError
 from tilewright.core.index_ranges import OutOfRange
-from tilewright.core.intexpr import IntExpr, as_var, const, var
+from tilewright.core.intexpr import IntExpr, as_var, const
 from tilewright.core.pages import Pool, trim_heap
 from tilewright.core.plan import (
     SIZES_DOMAIN,
@@ -46,6 +46,7 @@ from tilewright.lowering.checks import IndexUse, index_uses, known_indices, requ
 from tilewright.lowering.flops import func_flops, func_traffic
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.host_policy import HostPolicy
+from tilewright.lowering.kernel_sizes import KernelSizes, with_parameters
 from tilewright.lowering.run_time_slices import with_places
 from tilewright.lowering.storage import Window, plan_storage
 from tilewright.lowering.within import border_func, within
@@ -402,6 +403,7 @@ class _PlanBuilder:
         self._add_checks(group, inside=False)
         group, values = with_places(group, self.values)
         clamps = self.kernels.out_of_range == "clamp"
+        sizes, values = with_parameters(group, values)
         lowered = lower_group(self.graph.replace(values=values), group, self.target, clamps)
         args = [self._use(i) for i in lowered.inputs]
         args += [self._packed_constant(lowered, i) for i in range(len(lowered.constants))]
@@ -410,7 +412,7 @@ class _PlanBuilder:
         for k, name in enumerate(args):
             if (window := self.windows.get(name)) is not None:
                 args[k] = window.root
-                func = within(func, func.params[k].name, self._type(window.root)[1] or (), window.offsets)
+                func = within(func, func.params[k].name, sizes.shape(self._type(window.root)[1] or ()), window.offsets)
         for root in args[len(args) - func.outputs :]:
             if root not in self.slots and root in self.borders:
                 self._fill_border(root, group)
@@ -418,8 +420,8 @@ class _PlanBuilder:
         kernel = self.kernels.name_of(func, "_".join(n.op for n in group.nodes))
         self.steps.append(
             KernelStep(
-                kernel, tuple(args), tuple(map(var, func.dims)), tuple(n.name for n in group.nodes), False,
-                func_flops(lowered.func), func_traffic(lowered.func),
+                kernel, tuple(args), sizes.arguments(func), tuple(n.name for n in group.nodes), False,
+                sizes.at_the_call(func_flops(lowered.func)), sizes.at_the_call(func_traffic(lowered.func)),
             )
         )  # fmt: skip
         self._add_checks(group, inside=True)
@@ -427,11 +429,12 @@ class _PlanBuilder:
     def _fill_border(self, root: str, group: Group) -> None:
         """A step that writes zeros around what ``group`` and others compute in the middle of ``root``."""
         dtype, shape = self._type(root)
-        func = border_func(dtype, shape or (), *self.borders[root])
+        offsets, inner = self.borders[root]
+        sizes = KernelSizes((*(shape or ()), *inner))
+        func = border_func(dtype, sizes.shape(shape or ()), offsets, sizes.shape(inner))
         kernel = self.kernels.name_of(func, "border")
-        nodes = (group.nodes[-1].name,)
-        dims = tuple(map(var, func.dims))
-        self.steps.append(KernelStep(kernel, (root,), dims, nodes, False, const(0), const(0)))
+        call = sizes.arguments(func), (group.nodes[-1].name,)
+        self.steps.append(KernelStep(kernel, (root,), *call, False, const(0), const(0)))
 
     def _packed_constant(self, lowered: LoweredGroup, i: int) -> str:
         packed = lowered.constants[i]

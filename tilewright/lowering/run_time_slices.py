@@ -12,8 +12,9 @@ from collections.abc import Mapping
 
 from tilewright.core.intexpr import IntExpr, as_var
 from tilewright.graph_ir.fusion import Group
-from tilewright.graph_ir.ir import Node, TensorType, Value
+from tilewright.graph_ir.ir import Node, Value
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, slice_places
+from tilewright.graph_ir.symbols import value_with
 
 BEGIN = "begin"
 """Attribute of such a Slice (ours): for each dimension the symbol of the first element's place, or ""."""
@@ -26,7 +27,7 @@ def with_places(group: Group, values: Mapping[str, Value]) -> tuple[Group, Mappi
     sums: dict[str, IntExpr] = {}
     nodes = tuple(_with_begin(n, values, sums) for n in group.nodes)
     named = {x for n in nodes for x in (*n.inputs, *n.outputs) if x} if sums else set()
-    changed = {x: _substituted(values[x], sums) for x in named if x in values}
+    changed = {x: value_with(values[x], sums) for x in named if x in values}
     return dataclasses.replace(group, nodes=nodes), {**values, **changed} if changed else values
 
 
@@ -43,11 +44,3 @@ def _with_begin(node: Node, values: Mapping[str, Value], sums: dict[str, IntExpr
             new = {symbol: first + part + rest}
             sums.update({k: v.substitute(new) for k, v in sums.items()} | new)
     return node.with_attrs(**{BEGIN: tuple("" if f.is_const else str(f) for f in firsts)})
-
-
-def _substituted(value: Value, sums: Mapping[str, IntExpr]) -> Value:
-    t = value.type
-    if isinstance(t, TensorType) and t.shape is not None:
-        t = dataclasses.replace(t, shape=tuple(d.substitute(sums) for d in t.shape))
-    data = None if value.data is None else tuple(d.substitute(sums) for d in value.data)
-    return dataclasses.replace(value, type=t, data=data)

@@ -40,7 +40,8 @@ def within(func: Func, param: str, shape: Sequence[IntExpr], offsets: Sequence[i
         parts = ", ".join(sorted({*partial_outputs(func), param}))
         func = dataclasses.replace(func, attrs=tuple(sorted({**dict(func.attrs), "parts": parts}.items())))
     params = tuple(dataclasses.replace(b, shape=tuple(shape)) if b.name == param else b for b in func.params)
-    return dataclasses.replace(func, params=params, body=_moved(func.body, param, offsets))
+    more = sorted({v for d in shape for v in d.free_vars()}.difference(func.dims))
+    return dataclasses.replace(func, params=params, dims=(*func.dims, *more), body=_moved(func.body, param, offsets))
 
 
 def _is_written_once(func: Func, buffer: str) -> bool:

@@ -394,7 +394,7 @@ class Executor:
             self._check(self._assumptions, full, frozenset(env))
             known, values = frozenset(full), Values(full)
             sizes = {
-                name: nbytes(tuple(values[d] for d in dims), fixed)
+                name: nbytes(_require_sizes(name, tuple(values[d] for d in dims)), fixed)
                 for name, (fixed, dims, symbols) in self._sizes.items() if symbols <= known
             }  # fmt: skip
             offsets, size = place(sizes, self._lives, self._conflicts)
@@ -498,9 +498,7 @@ class Executor:
         """Shape and element type of the array that a kernel gets for a slot outside the arena, if it has to be made."""
         slot = self.plan.slots[name]
         shape = () if slot.kind in ("input", "host") else slot.shape_values(env)
-        if any(d < 0 for d in shape):
-            raise InputError(f"the input shapes give a tensor of negative size {shape}")
-        return shape, slot.dtype.numpy
+        return _require_sizes(name, shape), slot.dtype.numpy
 
     def _run_step(self, i: int, arrays: dict[str, object], env: Mapping[str, int], layout: _Layout) -> None:
         step = self.plan.steps[i]
@@ -550,3 +548,10 @@ class Executor:
 def _seen_as(array: np.ndarray, slot: Slot, env: Mapping[str, int]) -> np.ndarray:
     """The same bytes under a slot's shape and element type."""
     return array.reshape(slot.shape_values(env)).view(slot.dtype.numpy)
+
+
+def _require_sizes(name: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """``sizes``. Raises InputError for negative ones; code takes for granted that there are none."""
+    if any(d < 0 for d in sizes):
+        raise InputError(f"tensor {name!r}: the input shapes give it a negative size, {sizes}")
+    return sizes

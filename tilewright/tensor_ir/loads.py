@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Mod, const, of_atom, product
-from tilewright.core.intextrema import Max, Min, maximum, minimum
+from tilewright.core.intexpr import Atom, IntExpr, of_atom, with_atoms
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,
@@ -33,24 +32,14 @@ def map_index_loads(i: IntExpr, f: Callable[[Load], Expr]) -> IntExpr:
     """``i`` with every load inside it replaced by ``f`` of it; the same object if it reads nothing."""
     if next(walk_index(i), None) is None:
         return i
-    out = const(i.const)
-    for mono, c in i.terms:
-        out = out + product(_map_atom(a, f) for a in mono) * c
-    return out
+    return with_atoms(i, lambda a: _map_atom(a, f))
 
 
 def _map_atom(a: Atom, f: Callable[[Load], Expr]) -> IntExpr:
     if isinstance(a, Dyn):
         value = map_loads(a.value, f)
         return value.expr if isinstance(value, Index) else of_atom(Dyn(value))
-    args = [map_index_loads(x, f) for x in a.children()]
-    if isinstance(a, FloorDiv):
-        return args[0] // args[1]
-    if isinstance(a, Mod):
-        return args[0] % args[1]
-    if isinstance(a, (Min, Max)):
-        return (minimum if isinstance(a, Min) else maximum)(*args)
-    return of_atom(a)
+    return a.rebuilt(*[map_index_loads(x, f) for x in a.children()])
 
 
 def map_block_loads(block: Block, f: Callable[[Load], Expr]) -> Block:

@@ -150,6 +150,15 @@ def shape_arithmetic(n: int) -> onnx.ModelProto:
     return model_of(nodes, {"x": ["h", "w"]}, ["y"], 17, constants=constants)
 
 
+def pooled(n: int) -> onnx.ModelProto:
+    """Levels that pool an image and join the result with the image: the size of each reads the one before twice."""
+    nodes: list[NodeProto] = []
+    for i in range(n):
+        nodes.append(helper.make_node("MaxPool", [f"v{i}"], [f"p{i}"], kernel_shape=[16, 1], strides=[16, 1]))
+        nodes.append(helper.make_node("Concat", [f"p{i}", f"v{i}"], [f"v{i + 1}"], axis=2))
+    return model_of(nodes, {"v0": [1, 2, "h", 3]}, [f"v{n}"], 17)
+
+
 def windowed_attention(n: int) -> onnx.ModelProto:
     """``n`` blocks of attention in windows of 4x4 over an image of symbolic size: padded, rolled, cut, joined again."""
     rng = np.random.default_rng(0)
@@ -207,4 +216,5 @@ MODELS: Mapping[str, Callable[[int], onnx.ModelProto]] = {
     "chain": chain, "random_dag": random_dag, "convolutions": convolutions, "outputs": outputs, "concat": concat,
     "split": split, "maximum": maximum, "nested_ifs": nested_ifs, "nested_loops": nested_loops,
     "shape_arithmetic": shape_arithmetic, "windowed_attention": windowed_attention,
+    "pooled": pooled,
 }  # fmt: skip

@@ -13,13 +13,23 @@ import pytest
 
 import tilewright
 from tilewright.compile import Stage
+from tilewright.core.intnamed import MAX_SIZE
 from tilewright.core.plan import HostStep, Plan
 from tilewright.graph_ir.ops.base import MAX_FORMULA
-from tilewright.tests.api.large_models import MODELS, concat, maximum, shape_arithmetic, split, windowed_attention
+from tilewright.tests.api.large_models import (
+    MODELS,
+    concat,
+    maximum,
+    pooled,
+    shape_arithmetic,
+    split,
+    windowed_attention,
+)
 
 SIZES = {
     "chain": 100, "random_dag": 60, "convolutions": 20, "outputs": 100, "concat": 200, "split": 200, "maximum": 200,
     "nested_loops": 4, "shape_arithmetic": 20, "windowed_attention": 3,
+    "pooled": 40,
 }  # fmt: skip
 GROWTH = 2.6
 
@@ -87,6 +97,25 @@ def test_sizes_that_are_long_formulas_are_found_at_the_call(levels: int) -> None
         np.testing.assert_array_equal(y, np.full((wanted, 2), 0.5, np.float32))
     graph = tilewright.compile(shape_arithmetic(levels), stop_after="passes")
     assert all(d.size <= MAX_FORMULA for v in graph.values.values() for d in v.data or ())
+
+
+@pytest.mark.parametrize("levels", [1, 7, 40])
+def test_sizes_made_of_sizes(levels: int) -> None:
+    model = tilewright.compile(pooled(levels))
+    for size in (16, 33, 100):
+        x = np.random.default_rng(size).standard_normal((1, 2, size, 3)).astype(np.float32)
+        wanted = x
+        for _ in range(levels):
+            n = wanted.shape[2] // 16
+            part = wanted[:, :, : n * 16].reshape(1, 2, n, 16, 3).max(axis=3)
+            wanted = np.concatenate([part, wanted], axis=2)
+        np.testing.assert_array_equal(model.run({"v0": x})[f"v{levels}"], wanted)
+
+
+def test_sizes_made_of_sizes_stay_short() -> None:
+    graph = tilewright.compile(pooled(500), stop_after="import")
+    assert max(d.size for v in graph.values.values() for d in v.shape) <= MAX_SIZE
+    assert len(tilewright.compile(pooled(500), stop_after="lower").funcs) < 20
 
 
 def host_steps(plan: Plan) -> Iterator[str]:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
+import tilewright
+from tilewright.core.errors import InputError
 from tilewright.reference import evaluate
 from tilewright.tests.api.standard import assert_outputs
 from tilewright.tests.frontend.models import model_of
@@ -79,3 +81,19 @@ def _resized(mode: str, policy: str, antialias: int, sizes: list[np.ndarray], gi
     plain = {**attrs, "axes": (2, 3)}
     expected = [evaluate("Resize", "", plain, [f["x"], None, None, m], 1) for f, m in zip(feeds, sizes, strict=True)]
     assert_outputs(proto, feeds, expected, 1e-4)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_no_tensor_has_a_negative_size(n: int) -> None:
+    """Neither one that only other kernels see."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[5, 1]),
+        helper.make_node("Concat", ["x", "p"], ["y"], axis=2),
+    ]
+    model = tilewright.compile(model_of(nodes, {"x": [1, 1, "n", 2]}, ["y"], 17))
+    x = np.ones((1, 1, n, 2), np.float32)
+    if n > 3:
+        assert model.run({"x": x})["y"].shape == (1, 1, 2 * n - 4, 2)
+        return
+    with pytest.raises(InputError, match="tensor 'p': the input shapes give it a negative size"):
+        model.run({"x": x})

@@ -33,6 +33,23 @@ def _model() -> Graph:
     return b.build(z, big, fill, i, h, p)
 
 
+def test_long_sizes_are_defined_before_the_graph() -> None:
+    b = GraphBuilder("g")
+    x = b.input("x", "float32", (1, 1, "n"))
+    for _ in range(9):
+        x = b.op("Concat", b.op("MaxPool", x, kernel_shape=(2,), strides=(2,)), x, axis=2)
+    graph = b.build(x, b.op("Add", x, b.input("z", "float32", ("m",))))
+    text = print_graph(graph)
+    read = parse_graph(text)
+    assert text.startswith("size size_")
+    assert len(text) < 6000
+    assert print_graph(read) == text
+    assert read.values == graph.values
+    assert read.assumptions == graph.assumptions
+    with pytest.raises(ParseError, match="';'"):
+        parse_graph("size s = n + 1\n")
+
+
 def test_golden() -> None:
     b = GraphBuilder("g")
     x = b.input("x", "float32", ("n", 2))
