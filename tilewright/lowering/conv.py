@@ -50,6 +50,9 @@ _LANE_STEPS = 32
 _LONG_ROW = 8
 """Tiles in a row of the image from which on the rest of the row hardly counts."""
 
+_MOST_PHASES = 64
+"""Taps of all phases of a transposed kernel, zeros included, for each of its own."""
+
 
 @dataclass(frozen=True)
 class ConvShape:
@@ -424,11 +427,14 @@ def lower_conv(ctx: LowerContext) -> tuple[Tensor, ...]:
 
 
 def lower_conv_transpose(ctx: LowerContext) -> tuple[Tensor, ...]:
-    """``ConvTranspose`` (X, W [, B]): a convolution a phase of the strides over the input, or, where it is dilated or
-    which phase comes first depends on a symbolic size, one over the input with zeros between its elements."""
+    """``ConvTranspose`` (X, W [, B]): a convolution a phase of the strides over the input. Where it is dilated, where most
+    phases have no tap, or where the first one depends on a symbolic size, it is one over the input with zeros between
+    its elements."""
     shape = _transposed_shape(ctx)
     dtype = wide(ctx.output().dtype)
     plain = all(d == 1 for d in shape.dilations) and all(b.is_const for b in shape.pads_begin)
+    taps = math.prod(-(-k // s) * s for k, s in zip(shape.kernel, shape.strides, strict=True))
+    plain &= taps <= _MOST_PHASES * math.prod(shape.kernel)
     return (_with_bias(ctx, shape, dtype, (_phases if plain else _stuffed)(ctx, shape, dtype)),)
 
 

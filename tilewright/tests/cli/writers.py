@@ -23,6 +23,7 @@ import tilewright
 from tilewright.autotune.cost_model import XGBoostConfig, XGBoostModel
 from tilewright.autotune.database import JSONDatabase
 from tilewright.autotune.features import COLUMNS
+from tilewright.autotune.measure import TableMeasurer
 from tilewright.cli import main
 from tilewright.codegen.cache import ObjectCache
 from tilewright.core.errors import InputError
@@ -87,6 +88,14 @@ def _merge(folder: Path) -> None:
     _command("db", "merge", folder / "more.jsonl", "-o", place)
 
 
+def _tune(folder: Path) -> None:
+    """One candidate that is not in the log yet."""
+    tilewright.tune(
+        str(folder / "model.onnx"), database=folder / "tuned.jsonl", measurer=TableMeasurer(lambda c: 1.0),
+        time_budget_s=None, max_trials=1, check_network=False, cache=False,
+    )  # fmt: skip
+
+
 WRITERS: Mapping[str, Writer] = {
     "report": Writer(
         "page.html", lambda d: _command("report", d / "log.jsonl", "-o", d / "page.html", "--no-peaks")
@@ -102,6 +111,7 @@ WRITERS: Mapping[str, Writer] = {
     "db prune": Writer("small.jsonl", lambda d: _command("db", "prune", d / "small.jsonl")),
     "db merge": Writer("merged.jsonl", _merge, appends=True),
     "append": Writer("kept.jsonl", _append, appends=True),
+    "tune": Writer("tuned.jsonl", _tune, appends=True),
 }  # fmt: skip
 
 

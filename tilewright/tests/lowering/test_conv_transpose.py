@@ -74,6 +74,16 @@ def test_symbolic(name: str, sizes: tuple[int, int]) -> None:
     require_twin(g, {"x": _weight((*x_shape[:2], *sizes))}, {"h": sizes[0], "w": sizes[1]}, 1e-4)
 
 
+@pytest.mark.parametrize("strides", [(2**20, 2**20), (1, 200), (300, 2)])
+def test_strides_far_above_the_kernel(strides: tuple[int, int]) -> None:
+    """A phase for each place between two taps would be terabytes of zeros."""
+    x, w = _weight((1, 2, 1, 2 if strides[1] < 9 else 1)), _weight((2, 3, 3, 2))
+    b = GraphBuilder("g")
+    g = b.build(b.op("ConvTranspose", b.input("x", "float32", x.shape), w, strides=strides))
+    low = require_twin(g, {"x": x}, tolerance=1e-4)
+    assert all(p.evaluate(g.constants).nbytes <= 16 * w.nbytes for p in low.constants)
+
+
 def test_tiles_of_rows_of_several_dimensions() -> None:
     """12 rows of 7 x 19 x 3: a tile sums these rows, not all of those of the images that it touches."""
     b = GraphBuilder("g")
