@@ -15,6 +15,7 @@ from tilewright.frontend.schemas import Signature
 from tilewright.frontend.scope import Scope
 from tilewright.frontend.source import Source
 from tilewright.frontend.tensors import read_sparse, read_tensor
+from tilewright.frontend.words import check_word
 from tilewright.graph_ir.ir import Attribute, Constant, Graph
 
 # the field that holds the value, by attribute type
@@ -74,6 +75,8 @@ def check_attributes(sig: Signature, bound: Mapping[str, BoundAttr], who: str) -
         if b.proto.type != spec.type:
             raise ModelError(f"{who}: attribute {name!r} expected {type_name(spec.type)}, "
                              f"got {type_name(b.proto.type)}")  # fmt: skip
+        if spec.type == AttributeProto.STRING and not sig.domain:
+            check_word(sig.op, name, b.proto.s.decode(errors="replace"), who)
     for name, spec in sig.attrs.items():
         if spec.required and name not in bound:
             raise ModelError(f"{who}: attribute {name!r} expected, got none")
