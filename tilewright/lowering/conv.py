@@ -427,9 +427,11 @@ def lower_conv(ctx: LowerContext) -> tuple[Tensor, ...]:
 
 
 def lower_conv_transpose(ctx: LowerContext) -> tuple[Tensor, ...]:
-    """``ConvTranspose`` (X, W [, B]): a convolution a phase of the strides over the input. Where it is dilated, where most
-    phases have no tap, or where the first one depends on a symbolic size, it is one over the input with zeros between
-    its elements."""
+    """``ConvTranspose`` (X, W [, B]): a convolution a phase of the strides over the input.
+
+    Where it is dilated, most phases have no tap, or the first one depends on a symbolic size, it is one over the input
+    with zeros between its elements.
+    """
     shape = _transposed_shape(ctx)
     dtype = wide(ctx.output().dtype)
     plain = all(d == 1 for d in shape.dilations) and all(b.is_const for b in shape.pads_begin)
