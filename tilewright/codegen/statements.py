@@ -17,7 +17,7 @@ from tilewright.codegen.llvm_types import memory_type
 from tilewright.codegen.memory import any_lane, prefetch, store
 from tilewright.codegen.register_use import fills_registers
 from tilewright.core.errors import InternalError
-from tilewright.core.intbounds import interval, loop_range, simplify
+from tilewright.core.intbounds import loop_range, simplify, upper_bound
 from tilewright.core.intexpr import IntExpr, const, product
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
 from tilewright.tensor_ir.analysis.prefetching import Prefetch
@@ -209,7 +209,7 @@ class StatementEmitter:
     def _bound(self, s: Loop, extent: int | str) -> int:
         if isinstance(extent, int):
             return extent
-        bound = self.ctx.indexer.bounds(s.extent)[1]
+        bound = upper_bound(s.extent, self.ctx.indexer.ranges)
         if bound is None:
             raise InternalError(f"codegen: {s.kind} loop {s.var} has no constant upper bound of its extent {s.extent}")
         return bound
@@ -330,7 +330,7 @@ class StatementEmitter:
         ctx = self.ctx
         sizes: list[int] = []
         for d in b.shape:
-            bound = ctx.indexer.bounds(simplify(d, ctx.indexer.ranges))[1]
+            bound = upper_bound(simplify(d, ctx.indexer.ranges), ctx.indexer.ranges)
             if bound is None:
                 raise InternalError(f"codegen: local buffer {b.name} has no constant upper bound of its shape ({d})")
             sizes.append(max(bound, 0))
@@ -371,5 +371,5 @@ def vector_pad(body: Stmt) -> int:
         if isinstance(s, Loop):
             ranges[s.var] = loop_range(s.extent)
             if s.kind == "vectorized":
-                widest = max(widest, interval(simplify(s.extent, ranges), ranges)[1] or 0)
+                widest = max(widest, upper_bound(simplify(s.extent, ranges), ranges) or 0)
     return widest

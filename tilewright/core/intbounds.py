@@ -267,8 +267,19 @@ def is_less(a: IntLike, b: IntLike, ranges: Ranges) -> bool:
 
 
 def upper_bound(e: IntExpr, ranges: Ranges) -> int | None:
-    """An integer that ``e`` never exceeds, or None."""
-    return interval(e, ranges)[1]
+    """An integer that ``e`` never exceeds, or None. ``min(q, n) - q`` never exceeds 0, whatever ``q`` is."""
+    top = interval(e, ranges)[1]
+    for mono, c in e.terms if top is None else ():
+        a = mono[0]
+        if len(mono) > 1 or not isinstance(a, (Min, Max)):
+            continue
+        rest = e - of_atom(a) * c
+        tops = [upper_bound(rest + x * c, ranges) for x in a.args]
+        known = [t for t in tops if t is not None]
+        if (c > 0) == isinstance(a, Min):
+            return min(known, default=None)
+        return max(known) if len(known) == len(tops) else None
+    return top
 
 
 def simplify(e: IntExpr, ranges: Ranges) -> IntExpr:

@@ -26,6 +26,9 @@ def _pad(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     low, high = [0] * x.ndim, [0] * x.ndim
     for k, a in enumerate(places):
         low[a], high[a] = pads[k], pads[len(pads) // 2 + k]
+    sizes = [n + p + q for n, p, q in zip(x.shape, low, high, strict=True)]
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"expected pads that leave sizes >= 0, got {sizes}")
     mode = attrs.get("mode", "constant")
     if mode == "constant":
         return [_padded_by(x, low, high, np.zeros((), x.dtype) if fill is None else np.asarray(fill).reshape(()))]

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.reference.onnx_ops import evaluate_onnx
+
 Attrs = Mapping[str, Any]
 
 
@@ -86,6 +88,21 @@ def _lrn(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     return [(x / (bias + alpha / size * square) ** beta).astype(x.dtype)]
 
 
+def _arg(op: str) -> Callable[..., list[object]]:
+    """The place of an extreme; onnx.reference refuses arrays of no elements, which have no places to tell."""
+
+    def definition(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]:
+        x, axis = np.asarray(inputs[0]), attrs.get("axis", 0)
+        if x.size:
+            return evaluate_onnx(op, attrs, inputs, n_outputs)
+        shape = [n if k != axis % x.ndim else 1 for k, n in enumerate(x.shape)]
+        if 0 not in shape:
+            raise ValueError(f"expected elements along axis {axis}, got none")
+        return [np.zeros(shape if attrs.get("keepdims", 1) else np.delete(shape, axis), np.int64)]
+
+    return definition
+
+
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
     "ReduceSum": _reduce(_sum),
     "ReduceSumSquare": _reduce(lambda x, axes: _sum(x * x, axes)),
@@ -93,6 +110,8 @@ DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] =
     "ReduceL2": _reduce(lambda x, axes: _through_float64(np.sqrt, _sum(x * x, axes))),
     "ReduceLogSum": _reduce(lambda x, axes: _through_float64(np.log, _sum(x, axes))),
     "ReduceLogSumExp": _reduce(_log_sum_exp),
+    "ArgMax": _arg("ArgMax"),
+    "ArgMin": _arg("ArgMin"),
     "ReduceMean": _reduce(_mean),
     "ReduceProd": _reduce(lambda x, axes: np.multiply.reduce(x, axis=axes, dtype=x.dtype, keepdims=True)),
     "LogSoftmax": _log_softmax,

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from tilewright.core.errors import VerifyError
-from tilewright.core.intbounds import Ranges, extremes, interval, is_nonneg, loop_range, simplify
+from tilewright.core.intbounds import Ranges, extremes, interval, is_nonneg, loop_range, simplify, upper_bound
 from tilewright.core.intexpr import FloorDiv, IntExpr, Mod
 from tilewright.core.intextrema import Max, Min
 from tilewright.tensor_ir.analysis.intrinsic_match import broken_intrinsics
@@ -277,7 +277,7 @@ def check_constant_bounds(func: Func) -> None:
     for s, above in _paths(func.body):
         if isinstance(s, Loop) and s.kind in ("vectorized", "unrolled"):
             ranges = {a.var: loop_range(a.extent) for a in above if isinstance(a, Loop)}
-            if interval(s.extent, ranges)[1] is None:
+            if upper_bound(s.extent, ranges) is None:
                 _fail(8, func, s.var, f"a {s.kind} loop needs a constant upper bound, got {s.extent}", s)
 
 

@@ -262,6 +262,11 @@ FINDINGS = (
             """g (float[4] x, float[4] u) => (float[4] y) { y = ScatterElements<reduction = "max">(x, i, u) }""",
             opset=18, constants={"i": np.array([0, 1, 2, 2]), "u": np.array([1, np.nan, 5, np.nan], np.float32)},
             feed={"x": np.array([np.nan, 1, 2, np.nan], np.float32)}),
+    Finding("a block of a fused loop over symbolic sizes has a bound",
+            """g (float[m,3,n] x) => (float[?,?,?] y) { y = Einsum<equation = "abc,abd->acd">(x, w) }""",
+            constants={"w": _random((3, 3, 1))}, sizes=({"m": 3, "n": 2}, {"m": 3, "n": 40})),
+    Finding("the places of no extremes", "g (uint8[2,3,0,0] x) => (int64[?,?,?] y, int64[?,?,?,?] z)"
+            "{ y = ArgMax<axis = 2, keepdims = 0>(x)  z = ArgMin<axis = -1>(x) }"),
     Finding("a constant image of nothing", """g () => (float[?,?,?,?] y) { y = Resize(x, "", s) }""",
             constants={"x": np.zeros((0, 2, 2, 5), np.float32), "s": np.array([1, 1, 1, 0.5], np.float32)}),
     Finding("a softmax of rows from the second axis on, where a symbolic size is zero",
