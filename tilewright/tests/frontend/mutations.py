@@ -214,7 +214,7 @@ def odd_float(model: onnx.ModelProto, rng: Rng) -> None:
 
 def change_attribute(model: onnx.ModelProto, rng: Rng) -> None:
     a = _pick(_attributes(model), rng)
-    match int(rng.integers(0, 5)):
+    match int(rng.integers(0, 6)):
         case 0:
             a.type = int(rng.integers(0, 15))
         case 1:
@@ -223,6 +223,9 @@ def change_attribute(model: onnx.ModelProto, rng: Rng) -> None:
             a.i = _pick(_HUGE, rng)
         case 3:
             a.i = _pick(_SMALL, rng)
+        case 4:
+            words = [a for a in _attributes(model) if a.type == onnx.AttributeProto.STRING]
+            _pick(words, rng).s = _pick((b"nearest", b"SAME_UPPER", b"none", b"", b"\xff", b"x" * 10**5, b"a\nb"), rng)
         case _:
             a.ints[int(rng.integers(0, len(a.ints)))] = _pick(_HUGE if rng.random() < 0.5 else _SMALL, rng)
 
