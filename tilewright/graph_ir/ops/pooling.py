@@ -63,8 +63,14 @@ def _max_roi_pool(ctx: InferContext) -> tuple[Inferred, ...]:
     return (tensor(ctx.dtype(0), (ctx.shape(1)[0], ctx.shape(0)[1], *map(const, pooled))),)
 
 
+_MOST_SAMPLES = 1024
+"""Along each side of a bin: no image has more of them, and a run takes the square of them a bin."""
+
+
 def _roi_align(ctx: InferContext) -> tuple[Inferred, ...]:
     h, w = ctx.int_attr("output_height", 1), ctx.int_attr("output_width", 1)
+    ratio = ctx.int_attr("sampling_ratio")
+    ctx.require(0 <= ratio <= _MOST_SAMPLES, f"a sampling_ratio from 0 to {_MOST_SAMPLES}", ratio)
     match_operands(ctx, "n c h w, r 4, r")
     return (tensor(ctx.dtype(0), (ctx.shape(1)[0], ctx.shape(0)[1], const(h), const(w))),)
 

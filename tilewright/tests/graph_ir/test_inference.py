@@ -214,6 +214,8 @@ REFUSALS: list[tuple[str, Callable[[GraphBuilder], str], str]] = [
     ("undefined", lambda b: b.op("Relu", "nowhere"), "expected a definition of input 'nowhere', got none"),
     ("window", lambda b: b.op("Conv", b.input("x", "float32", (1, 1, 2, 2)), f32(1, 1, 3, 3)), "a window that fits"),
     ("random", lambda b: b.op("RandomNormalLike", i64(1, 2)), "expected a float element type .*got int64"),
+    ("samples", lambda b: b.op("RoiAlign", b.input("x", "float32", (1, 1, 4, 4)), f32(2, 4), i64(0, 0),
+                               sampling_ratio=2**31), "expected a sampling_ratio from 0 to 1024, got 2147483648"),
     ("negative", lambda b: b.op("Pad", b.input("x", "float32", (2,)), i64(-3, 0)), "pads that leave a size >= 0"),
 ]  # fmt: skip
 
