@@ -263,6 +263,8 @@ def _lp_pool(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
 def _global(reduce: Callable[..., np.ndarray]) -> Callable[[Attrs, Sequence[Any], int], list[object]]:
     def run(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
         x = inputs[0]
+        if 0 in x.shape[:2]:  # no channels, whatever the images: numpy has no maximum of nothing, for nobody either
+            return [np.zeros((*x.shape[:2], *[1] * (x.ndim - 2)), x.dtype)]
         return [reduce(x, axis=tuple(range(2, x.ndim)), keepdims=True).astype(x.dtype)]
 
     return run

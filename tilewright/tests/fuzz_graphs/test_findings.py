@@ -267,6 +267,7 @@ FINDINGS = (
             constants={"w": _random((3, 3, 1))}, sizes=({"m": 3, "n": 2}, {"m": 3, "n": 40})),
     Finding("the places of no extremes", "g (uint8[2,3,0,0] x) => (int64[?,?,?] y, int64[?,?,?,?] z)"
             "{ y = ArgMax<axis = 2, keepdims = 0>(x)  z = ArgMin<axis = -1>(x) }"),
+    Finding("the maxima of no images", "g (float[0,2,0] x) => (float[?,?,?] y) { y = GlobalMaxPool(x) }"),
     Finding("a constant image of nothing", """g () => (float[?,?,?,?] y) { y = Resize(x, "", s) }""",
             constants={"x": np.zeros((0, 2, 2, 5), np.float32), "s": np.array([1, 1, 1, 0.5], np.float32)}),
     Finding("a softmax of rows from the second axis on, where a symbolic size is zero",

@@ -149,8 +149,9 @@ def _is_placed_in_doubles(node: Node, outputs: Sequence[object]) -> bool:
     return node.op in _INTERPOLATING and isinstance(outputs[0], np.ndarray) and outputs[0].dtype == np.float64
 
 
-_MIXED = frozenset(("DFT", "STFT"))
-"""A fast transform and a sum by definition carry what is not finite to different places of the signal."""
+_MIXED = frozenset(("DFT", "STFT", "AffineGrid"))
+"""A fast transform and a sum by definition carry what is not finite to different places of the signal. The place in the
+middle of a grid is 0 or nearly, and 0 times infinity is NaN."""
 _LESS_ONE = """Selu Elu Celu LogSoftmax ReduceLogSumExp ReduceLogSum BlackmanWindow HammingWindow HannWindow""".split()
 _ABSOLUTE = {**dict.fromkeys((*_LESS_ONE, "LSTM", "GRU", "RNN"), 0.25), "Gelu": 0.125}
 """exp(x) - 1 near zero, the logarithm of a sum near 1, cosines that cancel, states that are sums of gates up to 1: an
@@ -158,10 +159,10 @@ error of a unit of 1. x / 2 * (1 + tanh(...)): one of 1 times x / 2 while that i
 
 
 def _undecided(x: object) -> object:
-    """All NaN, if anything is not finite."""
+    """Everywhere something else than it is, if anything is not finite."""
     if not isinstance(x, np.ndarray) or np.isfinite(x).all():
         return x
-    return np.full(x.shape, np.nan, x.dtype)
+    return np.where(np.isnan(x), x.dtype.type(0), x.dtype.type(np.nan))
 
 
 def _is_chain(node: Node) -> bool:
