@@ -299,11 +299,13 @@ class Code:
 
 
 def helper(
-    code: Code, name: str, args: Sequence[Value], result: str, body: Callable[[Code, Sequence[Value]], Value]
-) -> Value:
+    code: Code, name: str, args: Sequence[Value], result: str, body: Callable[[Code, Sequence[Value]], Value],
+    inlined: bool = True,
+) -> Value:  # fmt: skip
     """Call helper ``name`` of this type and lane count; its body is written into the module on first use.
 
-    Helpers are always inlined by LLVM; they only keep the text small and its generation quick.
+    Helpers are always inlined by LLVM; they only keep the text small and its generation quick. Not ``inlined``: a body
+    with a loop, many copies of which take LLVM longer than all else, and beside which a call costs nothing.
     """
     lanes = max(a.lanes for a in args)
     args = [code.splat(a, lanes) for a in args]
@@ -314,6 +316,7 @@ def helper(
         params = [Value(a.type, lanes, f"%a{i}") for i, a in enumerate(args)]
         out = body(inner, params)
         inner.block.terminator = f"ret {out.typed}"
-        head = f"define internal {full_type(result, lanes)} @{full}({', '.join(p.typed for p in params)}) alwaysinline"
+        head = f"define internal {full_type(result, lanes)} @{full}({', '.join(p.typed for p in params)})"
+        head += " alwaysinline" if inlined else " noinline nounwind"
         code.module.helpers[full] = f"{head} {{\n{inner.text()}\n}}"
     return code.call(full, result, lanes, *args)

@@ -93,7 +93,7 @@ def _nonzero_literal(v: Value) -> bool:
 def _trunc_mod(code: Code, t: DType, a: Sequence[Value]) -> Value:
     if t.kind != "f":
         return _integer_divide(code, t, a, remainder=True)
-    return helper(code, "fmod", a, a[0].type, emit_fmod)
+    return helper(code, "fmod", a, a[0].type, emit_fmod, inlined=False)
 
 
 def _floor_mod(code: Code, t: DType, a: Sequence[Value]) -> Value:

@@ -17,6 +17,7 @@ from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import (
     Access,
     block_accesses,
+    expr_size,
     is_spatial,
     loops_of,
     nanoseconds,
@@ -30,6 +31,9 @@ from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
 _VECTORS = 4
 _VECTOR_COUNTS = (1, 2, 4, 8)
 _ROW_COUNTS = (1, 2, 4, 8)
+_WRITTEN_OUT = 4096
+"""Nodes of an expression that are written out side by side by default: a sample of cubic interpolation has 1,400 to
+2,800, which are independent enough for one vector to keep the CPU busy, and take LLVM long enough."""
 _ALTERNATE = 4
 """Planes that are stored as one (:mod:`tilewright.codegen.interleaved`)."""
 
@@ -167,6 +171,9 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
         return None
     count = vectors
     while count > 1 and extent is not None and extent < 2 * lanes * count:
+        count //= 2
+    size = expr_size(find_block(s.func, block).value)
+    while count > 1 and count * size > _WRITTEN_OUT:
         count //= 2
     count = whole_vectors(s, loop, count, lanes)
     count = int(s.sample_categorical(f"{block}.vectors", _VECTOR_COUNTS, count))
