@@ -14,14 +14,9 @@ from dataclasses import dataclass
 from tilewright.core.intexpr import product
 from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, shape_symbols
 
-ONLY_SHAPES = frozenset({"Shape", "Size"})
-_FIRST_IS_READ = frozenset(
-    {"ConstantOfShape", "Range", "BlackmanWindow", "HammingWindow", "HannWindow", "AffineGrid", "OneHot"}
-)
-"""Operators in ``SIZED`` whose first operand is no large one that gives only its shape."""
 _MOST_ELEMENTS = 64
 
 
@@ -58,7 +53,7 @@ def early_sizes(graph: Graph) -> EarlySizes:
         maker = early.get(todo.pop())
         if maker is not None and maker.name not in needed:
             needed.add(maker.name)
-            todo.extend(() if maker.op in ONLY_SHAPES else maker.inputs)
+            todo.extend(() if op_def(maker).queries_shape else maker.inputs)
     return EarlySizes(tuple(n.name for n in graph.nodes if n.name in needed), frozenset(n.name for n in sized))
 
 
@@ -67,18 +62,18 @@ def is_sized(node: Node, values: Mapping[str, Value]) -> bool:
     return all(x in values for x in (*node.inputs, *node.outputs) if x) and is_sized_by_operands(node, values)
 
 
-def contents(node: Node) -> range:
+def contents(node: Node) -> tuple[int, ...]:
     """Positions of the operands whose contents a node with sizes known at run time takes its sizes from."""
-    return range(0 if node.op in _FIRST_IS_READ else 1, len(node.inputs))
+    return tuple(k for k in op_def(node).shape_operands if k < len(node.inputs))
 
 
 def _is_early(graph: Graph, node: Node, early: Mapping[str, Node], known: set[str]) -> bool:
-    op = OPS.get(node.op) if not node.domain else None
-    if op is None or op.kind is PatternKind.CONTROL or not op.deterministic or any(True for _ in node.subgraphs()):
+    op = op_def(node)
+    if op.kind is PatternKind.CONTROL or not op.deterministic or any(True for _ in node.subgraphs()):
         return False
     if any(not o or o in graph.outputs or not _is_small(graph.values.get(o)) for o in node.outputs):
         return False
-    if node.op in ONLY_SHAPES:
+    if op.queries_shape:
         v = graph.values.get(node.inputs[0])
         return v is not None and isinstance(v.type, TensorType) and v.type.shape is not None and (
             shape_symbols(v) <= known

@@ -18,46 +18,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.core.intbounds import is_nonneg
-from tilewright.graph_ir.early_sizes import ONLY_SHAPES, early_sizes, is_sized
+from tilewright.graph_ir.early_sizes import early_sizes, is_sized
 from tilewright.graph_ir.ir import Graph, Node, Shape, TensorType, Value, node_reads, walk_graphs
-from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.kinds import ElementCost, PatternKind
+from tilewright.graph_ir.ops import OpDef, op_def
 from tilewright.graph_ir.run_time_sizes import new_symbols
 from tilewright.graph_ir.symbols import symbols_in, value_symbols
 from tilewright.graph_ir.window_pairs import HALO, halo_between
 
-SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
-    "Reshape": (1,),
-    "Expand": (1,),
-    "BroadcastTo": (1,),
-    "ConstantOfShape": (0,),
-    "Slice": (1, 2, 3, 4),
-    "Range": (0, 1, 2),
-    "Tile": (1,),
-    "Pad": (1, 3),
-    "Squeeze": (1,),
-    "Unsqueeze": (1,),
-    "Resize": (1, 2, 3),
-    "Split": (1,),
-    "TopK": (1,),
-    "CenterCropPad": (1,),
-}
-"""Operands that a lowering rule takes as known elements, not as an array, when all of them are known."""
-
 _ANCHORS = frozenset({PatternKind.REDUCTION, PatternKind.OUT_FUSABLE, PatternKind.OPAQUE})
 _PLAIN = frozenset({PatternKind.BROADCAST, PatternKind.INJECTIVE})
-_ALONE = frozenset({"Concat", "Split"})
-_CHEAP_PROLOGUE = frozenset({"Transpose", "Slice", "Cast", "Expand", "BroadcastTo"})
-_SOFT_OPAQUE = frozenset({"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"})
-_SAMPLED = frozenset({"Resize"})
-_WINDOWS = frozenset({"Conv", "ConvTranspose", "ConvInteger", "QLinearConv"})
-# fmt: off
-_EXPENSIVE = frozenset({
-    "Exp", "Log", "Sqrt", "Pow", "Erf", "Tanh", "Sigmoid", "Gelu", "Softplus", "Sin", "Cos", "Tan", "Asin", "Acos",
-    "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Mish", "Selu", "Celu", "Elu", "Swish", "HardSwish", "Mod",
-    "Div",
-})
-# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +67,9 @@ class FusionRefusal:
 IsNative: TypeAlias = Callable[[Node], bool]
 
 
-def node_kind(node: Node) -> PatternKind:
-    """The pattern kind of a node; HOST for what the operator table does not know."""
-    op = OPS.get(node.op) if not node.domain else None
-    return PatternKind.HOST if op is None else op.kind
-
-
 def kind_in(graph: Graph, node: Node, is_native: IsNative | None = None) -> PatternKind:
     """The kind of a node in this graph: HOST also where strings, sequences, complex numbers or unknown ranks occur."""
-    kind = node_kind(node)
+    kind = op_def(node).kind
     if kind in (PatternKind.HOST, PatternKind.CONTROL):
         return kind
     if is_native is not None and not is_native(node):
@@ -136,8 +100,8 @@ def group_with_reasons(
 
 
 def shape_only_nodes(graph: Graph, is_native: IsNative | None = None, early: Collection[str] = ()) -> frozenset[str]:
-    """Names of nodes that nothing reads: all their readers are kernels that take known elements (see SHAPE_OPERANDS),
-    or nodes in ``early`` that take shapes.
+    """Names of nodes that nothing reads: all their readers are kernels that take known elements (of operands in
+    ``OpDef.shape_operands``), or nodes in ``early`` that take shapes.
 
     A node whose sizes only running it tells is needed where those sizes are.
     """
@@ -151,9 +115,9 @@ def shape_only_nodes(graph: Graph, is_native: IsNative | None = None, early: Col
         for name in (*n.inputs, *n.outputs):
             if name in graph.values:
                 sizes |= value_symbols(graph.values[name])
-        if n.op in ONLY_SHAPES and n.name in early:
+        if op_def(n).queries_shape and n.name in early:
             continue
-        by_value = SHAPE_OPERANDS.get(n.op, ()) if not n.domain and not is_sized(n, graph.values) else ()
+        by_value = () if is_sized(n, graph.values) else op_def(n).shape_operands
         if by_value and kind_in(graph, n, is_native) is PatternKind.HOST:
             by_value = ()
         for k, i in enumerate(n.inputs):
@@ -183,6 +147,11 @@ def _keeps_rows(node: Node) -> bool:
     return node.op == "Transpose" and isinstance(perm, tuple) and len(perm) > 0 and perm[-1] == len(perm) - 1
 
 
+def _is_alone(op: OpDef) -> bool:
+    """True for what copies one tensor from or to any number of others (Concat, Split)."""
+    return op.kind is PatternKind.INJECTIVE and (op.max_inputs is None or op.max_outputs is None)
+
+
 class _Fuser:
     def __init__(self, graph: Graph, limits: FusionLimits, is_native: IsNative | None) -> None:
         self.graph = graph
@@ -192,6 +161,7 @@ class _Fuser:
         self.early = early.sized
         skipped = shape_only_nodes(graph, is_native, early.nodes) | set(early.nodes)
         self.nodes = [n for n in graph.nodes if n.name not in skipped]
+        self.defs = [op_def(n) for n in self.nodes]
         self.kinds = [kind_in(graph, n, is_native) for n in self.nodes]
         self.place = {o: k for k, n in enumerate(self.nodes) for o in n.outputs if o}
         made = {n.name for n in self.nodes} | set(early.nodes)
@@ -292,11 +262,11 @@ class _Fuser:
                 return "it runs on the host"
             if kind is PatternKind.VIEW:
                 return "" if len(between) == 1 else "a view lies between"
-            if self.nodes[b].op in _ALONE:
+            if _is_alone(self.defs[b]):
                 return f"{self.nodes[b].op} is a kernel of its own"
             if self.nodes[b].name not in self.early and is_sized(self.nodes[b], self.graph.values):
                 return f"the size of the result of {self.nodes[b].op} depends on its operands"
-        if any(self.nodes[m].op in _ALONE for m in self.members[group]):
+        if any(_is_alone(self.defs[m]) for m in self.members[group]):
             return ""
         anchors = [m for m in nodes if self.kinds[m] in _ANCHORS]
         if len(anchors) > 1:
@@ -323,7 +293,7 @@ class _Fuser:
         for m in behind:
             n = self.nodes[m]
             scattered = kind is not PatternKind.REDUCTION and not self.limits.injective_epilogue
-            crops = node.op in _SAMPLED and n.op == "Slice"
+            crops = node.op == "Resize" and n.op == "Slice"
             if self.kinds[m] is PatternKind.INJECTIVE and scattered and not crops and not _keeps_rows(n) and (
                 self._depends(m, anchor, nodes)
             ):
@@ -340,21 +310,21 @@ class _Fuser:
             return None
         if len(before) > self.limits.max_prologue:
             return f"more than {self.limits.max_prologue} nodes before {node.op}"
-        ops = [self.nodes[m].op for m in before]
-        costly = [op for op in ops if op in _EXPENSIVE]
-        if node.op in _WINDOWS:
+        op = op_def(node)
+        ops = [self.defs[m] for m in before]
+        odd = [d.name for d in ops if d.cost is not ElementCost.LOAD]
+        if op.window:
             return f"{node.op} reads each element many times"
         if kind is PatternKind.OUT_FUSABLE:
-            odd = [op for op in ops if op not in _CHEAP_PROLOGUE]
             return f"{node.op} reads each element many times, so {odd[0]} would be repeated" if odd else None
         if kind is PatternKind.OPAQUE:
-            if node.op in _SAMPLED:
-                odd = [op for op in ops if op not in _CHEAP_PROLOGUE]
+            if node.op == "Resize":
                 if odd or self._is_enlarged(node):
-                    return f"{node.op} reads each element several times, so {(odd or ops)[0]} would be repeated"
+                    return f"{node.op} reads each element several times, so {[*odd, ops[0].name][0]} would be repeated"
                 return None
-            if node.op not in _SOFT_OPAQUE:
+            if not op.rowwise:
                 return f"{node.op} reads each element several times"
+            costly = [d.name for d in ops if d.cost is ElementCost.EXPENSIVE]
             return f"{node.op} reads each element several times, so {costly[0]} would be repeated" if costly else None
         return None
 
@@ -395,7 +365,7 @@ class _Fuser:
         anchors = [m for m in before if self.kinds[m] in _ANCHORS]
         if len(anchors) != 1 or max(before) != source or self.nodes[source].outputs[0] in self.outputs:
             return
-        if any(self.nodes[m].op in _EXPENSIVE for m in before):
+        if any(self.defs[m].cost is ElementCost.EXPENSIVE for m in before):
             return  # computed again where bands of rows overlap, and under a test for the border
         halo = halo_between(self.graph, self.nodes[anchors[0]], self.nodes[window])
         joined = [*before, *self.members[self.group_of[window]]]
@@ -415,7 +385,7 @@ class _Fuser:
         """An expensive member whose result is broadcast by another member that is no anchor."""
         inside = set(nodes)
         for m in nodes:
-            if self.nodes[m].op not in _EXPENSIVE or self.kinds[m] in _ANCHORS:
+            if self.defs[m].cost is not ElementCost.EXPENSIVE or self.kinds[m] in _ANCHORS:
                 continue
             for r in self.readers[m]:
                 if r not in inside or self.kinds[r] is not PatternKind.BROADCAST:

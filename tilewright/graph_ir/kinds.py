@@ -1,4 +1,4 @@
-"""Pattern kinds: what fusion needs to know of an operator, in the way of TVM's operator patterns."""
+"""Kinds that traits of an operator are made of; pattern kinds are in the way of TVM's operator patterns."""
 
 from __future__ import annotations
 
@@ -19,3 +19,18 @@ class PatternKind(Enum):
     OPAQUE = "opaque"  # lowered natively, alone (softmax, norms, pools, ...)
     HOST = "host"  # runs on the host in numpy: strings, sequences, data-dependent sizes
     CONTROL = "control"  # has subgraphs
+
+
+class ElementCost(Enum):
+    """What it costs to compute an element again instead of storing it."""
+
+    LOAD = "load"  # no more than loading it: element moves and conversions
+    ARITHMETIC = "arithmetic"  # a few cheap instructions
+    EXPENSIVE = "expensive"  # division and transcendental functions: fusion does not repeat them
+
+
+class DataLayout(Enum):
+    """How an operator with our attribute ``data_layout`` takes a channels-last operand."""
+
+    PREFERRED = "preferred"  # fast enough with it to pay for Transposes around the operator
+    SUPPORTED = "supported"  # where the operand lies so already

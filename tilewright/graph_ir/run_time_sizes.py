@@ -1,8 +1,8 @@
 """Nodes whose result has sizes that inference could not give: only the contents of an operand at run time tell.
 
-For the operators in ``SIZED`` the sizes follow from the contents of small operands by a simple rule (the reference
-room's ``sizes``), so the runtime asks for the sizes first and then runs native code. What is not in the list has to
-run before its sizes are known.
+For the operators in ``reference.sizes.SIZES`` the sizes follow from the contents of small operands by a simple rule, so
+the runtime asks for the sizes first and then runs native code. What has no rule there has to run before its sizes are
+known.
 """
 
 from __future__ import annotations
@@ -11,15 +11,7 @@ from collections.abc import Mapping
 
 from tilewright.core.intexpr import IntExpr, as_var, const, var
 from tilewright.graph_ir.ir import Node, TensorType, Value, node_reads
-
-SIZED = frozenset(
-    (
-        "AffineGrid", "BlackmanWindow", "CenterCropPad", "ConstantOfShape", "Expand", "HammingWindow", "HannWindow",
-        "OneHot", "Pad", "Range", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
-        "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Reshape", "Resize", "Slice",
-        "Squeeze", "Tile", "Unsqueeze",
-    )
-)  # fmt: skip
+from tilewright.reference.sizes import SIZES
 
 
 def shape_symbols(value: Value) -> set[str]:
@@ -39,7 +31,7 @@ def new_symbols(node: Node, values: Mapping[str, Value]) -> set[str]:
 
 def is_sized_by_operands(node: Node, values: Mapping[str, Value]) -> bool:
     """True for a node with new symbols, all of which can be read off the sizes that its operands tell."""
-    if node.domain or node.op not in SIZED:
+    if node.domain or node.op not in SIZES:
         return False
     types = [values[o].type for o in node.outputs if o] + [values[i].type for i in node.inputs if i]
     if any(not isinstance(t, TensorType) or t.shape is None for t in types):

@@ -10,36 +10,22 @@ from __future__ import annotations
 
 from tilewright.core.errors import UnsupportedError
 from tilewright.core.target import Target
-from tilewright.graph_ir.fusion import node_kind
 from tilewright.graph_ir.ir import Graph, Node, TensorType
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.ops import OPS, op_def
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, new_symbols
 from tilewright.lowering.group import native_refusal
 from tilewright.lowering.table import RULES
 
-ARITHMETIC = frozenset(
-    (
-        "Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv", "CausalConvWithState", "MatMul",
-        "Gemm", "MatMulInteger", "QLinearMatMul", "Einsum", "FusedAttention", "LSTM", "GRU", "RNN", "DFT", "STFT",
-        "AveragePool", "MaxPool", "LpPool", "GridSample", "LRN",
-        "LayerNormalization", "BatchNormalization", "InstanceNormalization", "GroupNormalization", "Softmax",
-        "LogSoftmax", "SwiGLU", "Resize", "CumSum", "CumProd", "Col2Im", "AffineGrid", "BlackmanWindow",
-        "HammingWindow", "HannWindow", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
-        "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
-    )
-)  # fmt: skip
-
 SIZED_BY_DATA = "the size of the result depends on data"
 
 _WIDE = 128
-_VARIADIC = frozenset({"Concat", "Split", "Sum", "Mean", "Max", "Min"})
-"""Operators of any number of operands. Native code of more than ``_WIDE`` would take longer to build than all else."""
+"""Native code of more operands (of a Concat, Split, Sum, ...) would take longer to build than all else."""
 
 
 def is_taken(op: str) -> bool:
     """True for an operator that a plan can hold as it is; others are taken apart where the standard says how."""
-    return op in RULES or (op in OPS and op not in ARITHMETIC)
+    return op in RULES or (op in OPS and not OPS[op].arithmetic)
 
 
 class HostPolicy:
@@ -59,11 +45,11 @@ class HostPolicy:
     def _decide(self, node: Node) -> bool:
         sizes = self._new_sizes(node)
         refusal = sizes or _width(node)
-        if refusal is None and node_kind(node) is not PatternKind.VIEW:  # a view needs no code
+        if refusal is None and op_def(node).kind is not PatternKind.VIEW:  # a view needs no code
             refusal = native_refusal(self._graph, node, self._target)
         if refusal is None:
             return True
-        if node.op in ARITHMETIC and sizes is None and not self._has_unknown_rank(node):
+        if op_def(node).arithmetic and sizes is None and not self._has_unknown_rank(node):
             raise UnsupportedError(refusal)
         self._reasons[node.name] = refusal.partition(": ")[2] or refusal
         return False
@@ -82,15 +68,13 @@ class HostPolicy:
 
     def reason(self, node: Node) -> str:
         """Why the node runs on the host."""
-        info = OPS.get(node.op) if not node.domain else None
-        if info is not None and info.kind is PatternKind.HOST and info.host:
-            return info.host
-        return self._reasons.get(node.name, "string, sequence or complex values, or an unknown rank")
+        untyped = "string, sequence or complex values, or an unknown rank"
+        return op_def(node).host or self._reasons.get(node.name, untyped)
 
 
 def _width(node: Node) -> str | None:
-    """Set where the node has too many operands for a kernel."""
+    """Set where the node has too many operands for a kernel, and the host may take it."""
     operands = max(len(node.inputs), len(node.outputs))
-    if node.op not in _VARIADIC or operands <= _WIDE:
+    if operands <= _WIDE or op_def(node).arithmetic:
         return None
     return f"node {node.name!r}: {operands} operands are more than the {_WIDE} of a kernel"

@@ -35,11 +35,11 @@ from tilewright.core.plan import (
 )
 from tilewright.core.stored import Content, Scratch
 from tilewright.core.target import Target
-from tilewright.graph_ir.early_sizes import ONLY_SHAPES, contents, early_sizes
+from tilewright.graph_ir.early_sizes import contents, early_sizes
 from tilewright.graph_ir.fusion import FusionRefusal, Group, group_with_reasons
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, captured, make_attrs
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, slice_places
 from tilewright.graph_ir.symbols import symbols_in
 from tilewright.lowering.checks import IndexUse, index_uses, known_indices, requirements
@@ -208,8 +208,8 @@ class _PlanBuilder:
         """Groups that copy outputs which are inputs, constants, captures or repeated, so that each owns its storage."""
         graph, outputs, values = self.graph, [], dict(self.graph.values)
         not_owned = {*graph.inputs, *graph.constants, *self.captures}
-        views = {o: n.inputs[0] for n in graph.nodes for o in n.outputs if OPS[n.op].kind is PatternKind.VIEW}
-        host = {o for n in graph.nodes for o in n.outputs if OPS[n.op].kind in (PatternKind.HOST, PatternKind.CONTROL)}
+        views = {o: n.inputs[0] for n in graph.nodes for o in n.outputs if op_def(n).kind is PatternKind.VIEW}
+        host = {o for n in graph.nodes for o in n.outputs if op_def(n).kind in (PatternKind.HOST, PatternKind.CONTROL)}
         late = {o for n in graph.nodes if is_sized_by_operands(n, self.values) for o in n.outputs}
         taken: set[str] = set()
         copies: list[Group] = []
@@ -274,8 +274,9 @@ class _PlanBuilder:
             if node.name in self.early.nodes:
                 for o in node.outputs:
                     self._slot(o, "host")
-                inputs = tuple("" if node.op in ONLY_SHAPES or not i else self._use(i) for i in node.inputs)
-                once = tuple(self.values[i].shape if node.op in ONLY_SHAPES else None for i in node.inputs)
+                by_shape = op_def(node).queries_shape
+                inputs = tuple("" if by_shape or not i else self._use(i) for i in node.inputs)
+                once = tuple(self.values[i].shape if by_shape else None for i in node.inputs)
                 reason = "a size depends on it, and it on the sizes of the inputs alone"
                 step = HostStep(node.op, node.domain, _plain_attrs(node), inputs, node.outputs, node.name, reason, once)
                 self.steps.append(step)
@@ -288,7 +289,7 @@ class _PlanBuilder:
             if node.name not in self.early.sized and is_sized_by_operands(node, self.values):
                 self._ask_sizes_of(node, None)
 
-    def _ask_sizes_of(self, node: Node, read: range | None) -> None:
+    def _ask_sizes_of(self, node: Node, read: tuple[int, ...] | None) -> None:
         """``read``: the operands that are read, of a node whose sizes follow from those of the inputs."""
         outputs = []
         known = [(f"{o}__sizes", self.values[o].shape) for o in node.outputs]

@@ -58,15 +58,8 @@ OWN: Mapping[str, Definition] = {
     **signal.DEFINITIONS,
 }
 
-CHANNELS_LAST = frozenset(
-    {
-        "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DepthToSpace", "GlobalAveragePool",
-        "GlobalLpPool", "GlobalMaxPool", "InstanceNormalization", "LpPool", "MaxPool", "Resize", "SpaceToDepth",
-    }
-)  # fmt: skip
-
 # operators whose result type does not follow their (narrow float) inputs, or which only move elements, or see to it
-_NOT_WIDENED = frozenset(
+NOT_WIDENED = frozenset(
     {
         "BitCast", "BroadcastTo", "Cast", "CastLike", "CommonSizes", "Compress", "Concat", "ConcatFromSequence",
         "ConstantOfShape", "DepthToSpace", "DequantizeLinear", "Expand", "EyeLike", "Flatten", "Gather",
@@ -93,16 +86,14 @@ def evaluate(
         raise UnsupportedError(f"{domain}.{op}: no reference definition of this domain")
     plain = {k: _plain(v) for k, v in attrs.items() if v is not None}
     arrays = [_as_array(x) for x in inputs]
-    if op in CHANNELS_LAST:
-        layout = plain.pop("data_layout", "NCHW")
-        plain.pop("algorithm", None)  # how, not what
-        if layout == "NHWC":
-            first = arrays[0]
-            if not isinstance(first, np.ndarray):
-                raise TypeError(f"{op}: expected an array as input 0, got {type(first).__name__}")
-            arrays[0] = np.ascontiguousarray(np.moveaxis(first, -1, 1))
-            out = _typed(op, plain, arrays, n_outputs)
-            return [np.ascontiguousarray(np.moveaxis(o, 1, -1)) if isinstance(o, np.ndarray) else o for o in out]
+    plain.pop("algorithm", None)  # how, not what
+    if plain.pop("data_layout", "NCHW") == "NHWC":
+        first = arrays[0]
+        if not isinstance(first, np.ndarray):
+            raise TypeError(f"{op}: expected an array as input 0, got {type(first).__name__}")
+        arrays[0] = np.ascontiguousarray(np.moveaxis(first, -1, 1))
+        out = _typed(op, plain, arrays, n_outputs)
+        return [np.ascontiguousarray(np.moveaxis(o, 1, -1)) if isinstance(o, np.ndarray) else o for o in out]
     return _typed(op, plain, arrays, n_outputs)
 
 
@@ -123,7 +114,7 @@ def _is_narrow(x: object) -> bool:
 
 
 def _typed(op: str, attrs: Attrs, inputs: Sequence[object], n_outputs: int) -> list[object]:
-    if op in _NOT_WIDENED or not any(map(_is_narrow, inputs)):
+    if op in NOT_WIDENED or not any(map(_is_narrow, inputs)):
         outputs = _dispatch(op, attrs, inputs, n_outputs)
         first = _STATISTICS.get(op, len(outputs))
         return [o.astype(np.float32) if i >= first and isinstance(o, np.ndarray) else o for i, o in enumerate(outputs)]

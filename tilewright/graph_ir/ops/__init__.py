@@ -1,6 +1,6 @@
 """The operator table: name -> definition. One file a family.
 
-Takes: nothing. Gives: ``OPS``, each operator's pattern kind, arity and inference rule.
+Takes: nothing. Gives: ``OPS``, each operator's pattern kind, arity, inference rule and traits; ``op_def`` of a node.
 May import: core, reference (the sizes that Resize rounds to), graph_ir.ir, graph_ir.kinds.
 Never: an operator's arithmetic (that is ``reference``'s).
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.graph_ir.ir import Node
+from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import (
     arithmetic,
     casts,
@@ -54,4 +56,12 @@ OPS: Mapping[str, OpDef] = {
     **own.OPS,
 }
 
-__all__ = ["OPS", "OpDef"]
+_UNKNOWN = OpDef("", PatternKind.HOST, elementwise.same, 0, None, deterministic=False, fold_limit=0)
+
+
+def op_def(node: Node) -> OpDef:
+    """The definition of a node's operator; of one that the table does not know, a host operator without traits."""
+    return _UNKNOWN if node.domain else OPS.get(node.op, _UNKNOWN)
+
+
+__all__ = ["OPS", "OpDef", "op_def"]

@@ -13,7 +13,7 @@ from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, const
 from tilewright.core.intextrema import maximum, minimum
 from tilewright.graph_ir.ir import Shape
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, InferContext, Inferred, InferRule, OpDef, table, tensor
 from tilewright.graph_ir.ops.broadcasting import broadcast_inputs
 from tilewright.graph_ir.ops.shapes import broadcast_index, const_shape, decide_equal, decide_less
@@ -157,8 +157,11 @@ def _bool_dtype(_: InferContext) -> tuple[DType, ...]:
     return (dtypes.bool_,)
 
 
-def _op(name: str, rule: InferRule, commutative: bool = False, n: int | None = 2) -> OpDef:
-    return OpDef(name, PatternKind.BROADCAST, rule, 2 if n else 1, n, commutative=commutative)
+def _op(
+    name: str, rule: InferRule, commutative: bool = False, n: int | None = 2,
+    cost: ElementCost = ElementCost.ARITHMETIC,
+) -> OpDef:  # fmt: skip
+    return OpDef(name, PatternKind.BROADCAST, rule, 2 if n else 1, n, commutative=commutative, cost=cost)
 
 
 def _compare(name: str, fold: Fold | None, commutative: bool = False) -> OpDef:
@@ -170,9 +173,9 @@ OPS = table(
     _op("Add", _broadcast(lambda a, b: a + b), commutative=True),
     _op("Sub", _broadcast(lambda a, b: a - b)),
     _op("Mul", _broadcast(lambda a, b: a * b), commutative=True),
-    _op("Div", _broadcast(_divide)),
-    _op("Mod", _mod),
-    _op("Pow", _broadcast(_power, uniform=False)),
+    _op("Div", _broadcast(_divide), cost=ElementCost.EXPENSIVE),
+    _op("Mod", _mod, cost=ElementCost.EXPENSIVE),
+    _op("Pow", _broadcast(_power, uniform=False), cost=ElementCost.EXPENSIVE),
     _op("Min", _broadcast(minimum), commutative=True, n=None),
     _op("Max", _broadcast(maximum), commutative=True, n=None),
     _op("Sum", _broadcast(lambda *a: sum(a[1:], a[0])), commutative=True, n=None),
@@ -181,7 +184,7 @@ OPS = table(
     _op("BitwiseAnd", _broadcast(), commutative=True),
     _op("BitwiseOr", _broadcast(), commutative=True),
     _op("BitwiseXor", _broadcast(), commutative=True),
-    _op("SwiGLU", _broadcast()),
+    OpDef("SwiGLU", PatternKind.BROADCAST, _broadcast(), 2, 2, arithmetic=True),
     _compare("Equal", lambda a, b: _bool(decide_equal(a, b)), commutative=True),
     _compare("Less", lambda a, b: _bool(decide_less(a, b))),
     _compare("Greater", lambda a, b: _bool(decide_less(b, a))),

@@ -2,7 +2,7 @@
 
 Grammar::
 
-    OpDef    ::= name, kind, infer, arity, facts
+    OpDef    ::= name, kind, infer, arity, traits
     infer    ::= InferContext -> tuple of Inferred, one per output of the node
     Inferred ::= Type [with data]           data: known elements as expressions (see Value.data)
 
@@ -25,7 +25,7 @@ from tilewright.core.errors import ModelError
 from tilewright.core.intexpr import IntExpr, const, product, var
 from tilewright.core.limits import require_rank
 from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, Shape, TensorType, Type, Value
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.kinds import DataLayout, ElementCost, PatternKind
 
 MAX_DATA = 64
 MAX_FORMULA = 128
@@ -78,6 +78,21 @@ class OpDef:
 
     ``max_inputs``/``max_outputs`` None: any number. ``host``: why it runs on the host, or None. ``dtypes`` gives the
     outputs' element types when ranks are unknown (default: the first input's). ``own``: not an ONNX operator.
+
+    Traits, which passes, fusion and the choice of the host read instead of names:
+
+    ``shape_operands``: positions of operands that give sizes, axes or places. A kernel takes their elements as
+    expressions where all are known; a result whose size inference cannot give is sized by their contents.
+    ``queries_shape``: reads the shape of its operand and no element.
+    ``mixed_operands``: of kind BROADCAST, but some operand or result has other dims than the rest: numbers for one
+    axis, a shape, a type.
+    ``cost``: of computing an element of the result again.
+    ``window``: reads each element once for every place of a sliding window over it.
+    ``rowwise``: reads the rows along ``axis`` (-1 if not given) two or three times, each by itself.
+    ``layout``: has the attribute ``data_layout``.
+    ``arithmetic``: has arithmetic weight; where native code cannot take it, it is refused and not run on the host.
+    ``fold_limit``: operands and results together, in elements, for which constant folding evaluates it (a second or
+    two where the reference definition goes through elements in Python); 0: never; None: any number.
     """
 
     name: str
@@ -92,6 +107,20 @@ class OpDef:
     deterministic: bool = True
     dtypes: DTypeRule | None = None
     own: bool = False
+    shape_operands: tuple[int, ...] = ()
+    queries_shape: bool = False
+    mixed_operands: bool = False
+    cost: ElementCost = ElementCost.ARITHMETIC
+    window: bool = False
+    rowwise: bool = False
+    layout: DataLayout | None = None
+    arithmetic: bool = False
+    fold_limit: int | None = None
+
+    @property
+    def is_elementwise(self) -> bool:
+        """True if every operand broadcasts to the one result, and layouts and row views pass through."""
+        return self.kind is PatternKind.BROADCAST and not self.mixed_operands
 
 
 class FreshSymbols:

@@ -6,7 +6,7 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, ceildiv
 from tilewright.graph_ir.ir import TensorType
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.broadcasting import broadcast_onto, dims_of
 from tilewright.graph_ir.ops.shapes import decide_equal, decide_less, merge_dims
@@ -114,10 +114,10 @@ def _dynamic_quantize(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 OPS = table(
-    OpDef("Cast", PatternKind.BROADCAST, _cast, 1, 1),
-    OpDef("CastLike", PatternKind.BROADCAST, _cast_like, 2, 2),
+    OpDef("Cast", PatternKind.BROADCAST, _cast, 1, 1, cost=ElementCost.LOAD),
+    OpDef("CastLike", PatternKind.BROADCAST, _cast_like, 2, 2, mixed_operands=True),
     OpDef("BitCast", PatternKind.VIEW, _bit_cast, 1, 1),
-    OpDef("QuantizeLinear", PatternKind.BROADCAST, _quantize, 2, 3),
-    OpDef("DequantizeLinear", PatternKind.BROADCAST, _dequantize, 2, 3),
+    OpDef("QuantizeLinear", PatternKind.BROADCAST, _quantize, 2, 3, mixed_operands=True),
+    OpDef("DequantizeLinear", PatternKind.BROADCAST, _dequantize, 2, 3, mixed_operands=True),
     OpDef("DynamicQuantizeLinear", PatternKind.OPAQUE, _dynamic_quantize, 1, 1, 3, 3),
 )

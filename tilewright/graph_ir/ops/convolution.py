@@ -8,7 +8,7 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.intexpr import IntExpr, product
 from tilewright.graph_ir.ir import Shape
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.kinds import DataLayout, PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.broadcasting import broadcast_onto, dims_of
 from tilewright.graph_ir.ops.operands import match_operands, require_single
@@ -145,11 +145,14 @@ def _col2im(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 OPS = table(
-    OpDef("Conv", PatternKind.OUT_FUSABLE, _conv, 2, 3),
-    OpDef("ConvTranspose", PatternKind.OUT_FUSABLE, _conv_transpose, 2, 3),
-    OpDef("ConvInteger", PatternKind.OUT_FUSABLE, _conv_integer, 2, 4),
-    OpDef("QLinearConv", PatternKind.OUT_FUSABLE, _qlinear_conv, 8, 9),
-    OpDef("DeformConv", PatternKind.OPAQUE, _deform_conv, 3, 5),
-    OpDef("CausalConvWithState", PatternKind.OPAQUE, _causal_conv, 2, 4, 1, 2),
-    OpDef("Col2Im", PatternKind.OPAQUE, _col2im, 3, 3),
+    OpDef("Conv", PatternKind.OUT_FUSABLE, _conv, 2, 3, layout=DataLayout.PREFERRED, window=True, arithmetic=True),
+    OpDef(
+        "ConvTranspose", PatternKind.OUT_FUSABLE, _conv_transpose, 2, 3,
+        layout=DataLayout.PREFERRED, window=True, arithmetic=True,
+    ),
+    OpDef("ConvInteger", PatternKind.OUT_FUSABLE, _conv_integer, 2, 4, window=True, arithmetic=True),
+    OpDef("QLinearConv", PatternKind.OUT_FUSABLE, _qlinear_conv, 8, 9, window=True, arithmetic=True),
+    OpDef("DeformConv", PatternKind.OPAQUE, _deform_conv, 3, 5, window=True, arithmetic=True, fold_limit=1 << 12),
+    OpDef("CausalConvWithState", PatternKind.OPAQUE, _causal_conv, 2, 4, 1, 2, window=True, arithmetic=True),
+    OpDef("Col2Im", PatternKind.OPAQUE, _col2im, 3, 3, arithmetic=True, fold_limit=1 << 12),
 )

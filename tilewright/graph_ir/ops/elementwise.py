@@ -8,16 +8,18 @@ from tilewright.core import dtypes
 from tilewright.core.intexpr import IntExpr
 from tilewright.core.intextrema import maximum
 from tilewright.graph_ir.ir import TensorType
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, InferRule, OpDef, table
 from tilewright.graph_ir.ops.broadcasting import broadcast_onto, dims_of
 from tilewright.graph_ir.ops.operands import require_single
 from tilewright.graph_ir.ops.shapes import decide_less
 
-_UNARY = (
-    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Celu", "Cos", "Cosh", "Elu", "Erf", "Exp",
-    "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Reciprocal", "Relu", "Selu", "Shrink",
-    "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu",
+_CHEAP = (
+    "BitwiseNot", "HardSigmoid", "LeakyRelu", "Reciprocal", "Relu", "Shrink", "Sign", "Softsign", "ThresholdedRelu",
+)  # fmt: skip
+_EXPENSIVE = (
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cos", "Cosh", "Elu", "Erf", "Exp", "Gelu",
+    "HardSwish", "Log", "Mish", "Selu", "Sigmoid", "Sin", "Sinh", "Softplus", "Sqrt", "Swish", "Tan", "Tanh",
 )  # fmt: skip
 
 
@@ -67,14 +69,15 @@ def _dropout(ctx: InferContext) -> tuple[Inferred, ...]:
     return (Inferred(ctx.value(0).type, ctx.data(0)), Inferred(TensorType(dtypes.bool_, ctx.tensor_type(0).shape)))
 
 
-def _unary(name: str, rule: InferRule = same) -> OpDef:
-    return OpDef(name, PatternKind.BROADCAST, rule, 1, 1)
+def _unary(name: str, rule: InferRule = same, cost: ElementCost = ElementCost.ARITHMETIC) -> OpDef:
+    return OpDef(name, PatternKind.BROADCAST, rule, 1, 1, cost=cost)
 
 
 _IDENTITY_ON_INTEGERS = _mapped(lambda d: d)
 
 OPS = table(
-    *(_unary(name) for name in _UNARY),
+    *(_unary(name) for name in _CHEAP),
+    *(_unary(name, cost=ElementCost.EXPENSIVE) for name in _EXPENSIVE),
     _unary("Abs", _mapped(_abs)),
     _unary("Neg", _mapped(lambda d: -d)),
     _unary("Not", _mapped(lambda d: 1 - d if d.is_const else None)),
@@ -85,5 +88,5 @@ OPS = table(
     _unary("IsNaN", _test),
     OpDef("PRelu", PatternKind.BROADCAST, _prelu, 2, 2),
     OpDef("Clip", PatternKind.BROADCAST, _clip, 1, 3),
-    OpDef("Dropout", PatternKind.BROADCAST, _dropout, 1, 3, 1, 2),
+    OpDef("Dropout", PatternKind.BROADCAST, _dropout, 1, 3, 1, 2, mixed_operands=True),
 )

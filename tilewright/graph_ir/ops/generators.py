@@ -112,8 +112,8 @@ def _host(name: str, rule: InferRule, n: int) -> OpDef:
 
 
 OPS = table(
-    OpDef("Range", PatternKind.INJECTIVE, _range, 3, 3),
-    OpDef("ConstantOfShape", PatternKind.INJECTIVE, _constant_of_shape, 1, 1),
+    OpDef("Range", PatternKind.INJECTIVE, _range, 3, 3, shape_operands=(0, 1, 2)),
+    OpDef("ConstantOfShape", PatternKind.INJECTIVE, _constant_of_shape, 1, 1, shape_operands=(0,)),
     OpDef("EyeLike", PatternKind.INJECTIVE, _eye_like, 1, 1),
     _host("RandomNormal", _random, 0),
     _host("RandomUniform", _random, 0),
@@ -121,8 +121,8 @@ OPS = table(
     _host("RandomUniformLike", _random_like, 1),
     _host("Bernoulli", _like(), 1),
     _host("Multinomial", _multinomial, 1),
-    OpDef("BlackmanWindow", PatternKind.OPAQUE, _window, 1, 1),
-    OpDef("HammingWindow", PatternKind.OPAQUE, _window, 1, 1),
-    OpDef("HannWindow", PatternKind.OPAQUE, _window, 1, 1),
+    OpDef("BlackmanWindow", PatternKind.OPAQUE, _window, 1, 1, shape_operands=(0,), arithmetic=True),
+    OpDef("HammingWindow", PatternKind.OPAQUE, _window, 1, 1, shape_operands=(0,), arithmetic=True),
+    OpDef("HannWindow", PatternKind.OPAQUE, _window, 1, 1, shape_operands=(0,), arithmetic=True),
     OpDef("MelWeightMatrix", PatternKind.OPAQUE, _mel, 5, 5),
 )

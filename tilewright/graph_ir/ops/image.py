@@ -12,7 +12,7 @@ from tilewright.core import dtypes
 from tilewright.core.intexpr import IntExpr, const
 from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.ir import Shape
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.kinds import DataLayout, PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.operands import match_operands
 from tilewright.graph_ir.ops.shapes import is_channels_last, to_channels_first, to_channels_last
@@ -133,10 +133,13 @@ def _image_decoder(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 OPS = table(
-    OpDef("Resize", PatternKind.OPAQUE, _resize, 1, 4),
-    OpDef("GridSample", PatternKind.OPAQUE, _grid_sample, 2, 2),
-    OpDef("AffineGrid", PatternKind.OPAQUE, _affine_grid, 2, 2),
-    OpDef("DepthToSpace", PatternKind.INJECTIVE, _depth_to_space, 1, 1),
-    OpDef("SpaceToDepth", PatternKind.INJECTIVE, _space_to_depth, 1, 1),
-    OpDef("ImageDecoder", PatternKind.HOST, _image_decoder, 1, 1, host="decodes a compressed image"),
+    OpDef(
+        "Resize", PatternKind.OPAQUE, _resize, 1, 4,
+        shape_operands=(1, 2, 3), layout=DataLayout.SUPPORTED, arithmetic=True,
+    ),
+    OpDef("GridSample", PatternKind.OPAQUE, _grid_sample, 2, 2, arithmetic=True, fold_limit=1 << 12),
+    OpDef("AffineGrid", PatternKind.OPAQUE, _affine_grid, 2, 2, shape_operands=(1,), arithmetic=True),
+    OpDef("DepthToSpace", PatternKind.INJECTIVE, _depth_to_space, 1, 1, layout=DataLayout.SUPPORTED),
+    OpDef("SpaceToDepth", PatternKind.INJECTIVE, _space_to_depth, 1, 1, layout=DataLayout.SUPPORTED),
+    OpDef("ImageDecoder", PatternKind.HOST, _image_decoder, 1, 1, host="decodes a compressed image", fold_limit=0),
 )

@@ -124,10 +124,10 @@ def _det(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 OPS = table(
-    OpDef("MatMul", PatternKind.OUT_FUSABLE, _matmul, 2, 2),
-    OpDef("Gemm", PatternKind.OUT_FUSABLE, _gemm, 2, 3),
-    OpDef("MatMulInteger", PatternKind.OUT_FUSABLE, _matmul_integer, 2, 4),
-    OpDef("QLinearMatMul", PatternKind.OUT_FUSABLE, _qlinear_matmul, 8, 8),
-    OpDef("Einsum", PatternKind.OUT_FUSABLE, _einsum, 1, None),
-    OpDef("Det", PatternKind.OPAQUE, _det, 1, 1),
+    OpDef("MatMul", PatternKind.OUT_FUSABLE, _matmul, 2, 2, arithmetic=True),
+    OpDef("Gemm", PatternKind.OUT_FUSABLE, _gemm, 2, 3, arithmetic=True),
+    OpDef("MatMulInteger", PatternKind.OUT_FUSABLE, _matmul_integer, 2, 4, arithmetic=True),
+    OpDef("QLinearMatMul", PatternKind.OUT_FUSABLE, _qlinear_matmul, 8, 8, arithmetic=True),
+    OpDef("Einsum", PatternKind.OUT_FUSABLE, _einsum, 1, None, arithmetic=True),
+    OpDef("Det", PatternKind.OPAQUE, _det, 1, 1, fold_limit=1 << 16),
 )

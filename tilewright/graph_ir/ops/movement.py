@@ -6,7 +6,7 @@ from tilewright.core.intbounds import interval
 from tilewright.core.intexpr import ONE, ZERO, IntExpr, ceildiv, const
 from tilewright.core.intextrema import maximum, minimum, with_parts_joined
 from tilewright.graph_ir.ir import Shape, TensorType
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.operands import match_operands, require_single
 from tilewright.graph_ir.ops.shapes import (
@@ -260,14 +260,17 @@ def _center_crop_pad(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 OPS = table(
-    OpDef("Transpose", PatternKind.INJECTIVE, _transpose, 1, 1),
-    OpDef("Slice", PatternKind.INJECTIVE, _slice, 3, 5),
-    OpDef("Split", PatternKind.INJECTIVE, _split, 1, 2, 1, None),
+    OpDef("Transpose", PatternKind.INJECTIVE, _transpose, 1, 1, cost=ElementCost.LOAD),
+    OpDef("Slice", PatternKind.INJECTIVE, _slice, 3, 5, shape_operands=(1, 2, 3, 4), cost=ElementCost.LOAD),
+    OpDef("Split", PatternKind.INJECTIVE, _split, 1, 2, 1, None, shape_operands=(1,)),
     OpDef("Concat", PatternKind.INJECTIVE, _concat, 1, None),
-    OpDef("Tile", PatternKind.INJECTIVE, _tile, 2, 2),
-    OpDef("Expand", PatternKind.BROADCAST, _expand, 2, 2),
-    OpDef("Pad", PatternKind.INJECTIVE, _pad, 2, 4),
-    OpDef("ReverseSequence", PatternKind.INJECTIVE, _reverse_sequence, 2, 2),
+    OpDef("Tile", PatternKind.INJECTIVE, _tile, 2, 2, shape_operands=(1,)),
+    OpDef(
+        "Expand", PatternKind.BROADCAST, _expand, 2, 2,
+        shape_operands=(1,), mixed_operands=True, cost=ElementCost.LOAD,
+    ),
+    OpDef("Pad", PatternKind.INJECTIVE, _pad, 2, 4, shape_operands=(1, 3)),
+    OpDef("ReverseSequence", PatternKind.INJECTIVE, _reverse_sequence, 2, 2, fold_limit=1 << 18),
     OpDef("Trilu", PatternKind.INJECTIVE, _trilu, 1, 2),
-    OpDef("CenterCropPad", PatternKind.INJECTIVE, _center_crop_pad, 2, 2),
+    OpDef("CenterCropPad", PatternKind.INJECTIVE, _center_crop_pad, 2, 2, shape_operands=(1,)),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.core import dtypes
 from tilewright.core.intexpr import ONE
 from tilewright.graph_ir.ir import TensorType
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.kinds import DataLayout, PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.broadcasting import broadcast_onto, dims_of
 from tilewright.graph_ir.ops.operands import match_operands
@@ -81,15 +81,21 @@ def _group_norm(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 OPS = table(
-    OpDef("Softmax", PatternKind.OPAQUE, _over_axis, 1, 1),
-    OpDef("LogSoftmax", PatternKind.OPAQUE, _over_axis, 1, 1),
+    OpDef("Softmax", PatternKind.OPAQUE, _over_axis, 1, 1, rowwise=True, arithmetic=True),
+    OpDef("LogSoftmax", PatternKind.OPAQUE, _over_axis, 1, 1, rowwise=True, arithmetic=True),
     OpDef("Hardmax", PatternKind.OPAQUE, _over_axis, 1, 1),
     OpDef("LpNormalization", PatternKind.OPAQUE, _over_axis, 1, 1),
     OpDef("MeanVarianceNormalization", PatternKind.OPAQUE, _mean_variance, 1, 1),
-    OpDef("LRN", PatternKind.OPAQUE, _lrn, 1, 1),
-    OpDef("LayerNormalization", PatternKind.OPAQUE, _layer_norm, 2, 3, 1, 3),
-    OpDef("RMSNormalization", PatternKind.OPAQUE, _rms_norm, 2, 2),
-    OpDef("GroupNormalization", PatternKind.OPAQUE, _group_norm, 3, 3),
-    OpDef("InstanceNormalization", PatternKind.OPAQUE, _per_channel, 3, 3),
-    OpDef("BatchNormalization", PatternKind.BROADCAST, _batch_norm, 5, 5, 1, 3),
+    OpDef("LRN", PatternKind.OPAQUE, _lrn, 1, 1, arithmetic=True),
+    OpDef("LayerNormalization", PatternKind.OPAQUE, _layer_norm, 2, 3, 1, 3, rowwise=True, arithmetic=True),
+    OpDef("RMSNormalization", PatternKind.OPAQUE, _rms_norm, 2, 2, rowwise=True),
+    OpDef("GroupNormalization", PatternKind.OPAQUE, _group_norm, 3, 3, arithmetic=True),
+    OpDef(
+        "InstanceNormalization", PatternKind.OPAQUE, _per_channel, 3, 3,
+        layout=DataLayout.SUPPORTED, arithmetic=True,
+    ),
+    OpDef(
+        "BatchNormalization", PatternKind.BROADCAST, _batch_norm, 5, 5, 1, 3,
+        layout=DataLayout.SUPPORTED, mixed_operands=True, arithmetic=True,
+    ),
 )

@@ -12,15 +12,14 @@ CommonSizes(x0, x1, ...) {axes, operands, dims}
 BroadcastTo(x, sizes)
     ``x`` repeated along each axis whose element of ``sizes`` (one for each axis of ``x``) is not 1.
 
-The attribute ``data_layout`` ("NCHW", the default, or "NHWC") is ours too; it is known to Conv, ConvTranspose, the
-pools, BatchNormalization, InstanceNormalization, Resize, DepthToSpace and SpaceToDepth.
+The attribute ``data_layout`` ("NCHW", the default, or "NHWC") is ours too; operators with the trait ``layout`` know it.
 """
 
 from __future__ import annotations
 
 from tilewright.core import dtypes
 from tilewright.core.intexpr import IntExpr
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import broadcast_shapes, common_size, merge_dims
 
@@ -54,7 +53,10 @@ def _broadcast_to(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 OPS = table(
-    OpDef("FusedAttention", PatternKind.OUT_FUSABLE, _attention, 3, 4, own=True),
+    OpDef("FusedAttention", PatternKind.OUT_FUSABLE, _attention, 3, 4, own=True, arithmetic=True),
     OpDef("CommonSizes", PatternKind.HOST, _common_sizes, 1, None, host="reads sizes only", own=True),
-    OpDef("BroadcastTo", PatternKind.BROADCAST, _broadcast_to, 2, 2, own=True),
+    OpDef(
+        "BroadcastTo", PatternKind.BROADCAST, _broadcast_to, 2, 2, own=True,
+        shape_operands=(1,), mixed_operands=True, cost=ElementCost.LOAD,
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.core import dtypes
 from tilewright.core.index_ranges import unpooled_shape
 from tilewright.core.intexpr import ONE, const
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.kinds import DataLayout, PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.operands import match_operands, match_same
 from tilewright.graph_ir.ops.shapes import (
@@ -80,13 +80,13 @@ def _lp_pool(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 OPS = table(
-    OpDef("MaxPool", PatternKind.OPAQUE, _pool, 1, 1, 1, 2),
-    OpDef("AveragePool", PatternKind.OPAQUE, _lp_pool, 1, 1),
-    OpDef("LpPool", PatternKind.OPAQUE, _lp_pool, 1, 1),
-    OpDef("GlobalAveragePool", PatternKind.REDUCTION, _global, 1, 1),
-    OpDef("GlobalMaxPool", PatternKind.REDUCTION, _global, 1, 1),
-    OpDef("GlobalLpPool", PatternKind.REDUCTION, _global, 1, 1),
+    OpDef("MaxPool", PatternKind.OPAQUE, _pool, 1, 1, 1, 2, layout=DataLayout.SUPPORTED, window=True, arithmetic=True),
+    OpDef("AveragePool", PatternKind.OPAQUE, _lp_pool, 1, 1, layout=DataLayout.SUPPORTED, window=True, arithmetic=True),
+    OpDef("LpPool", PatternKind.OPAQUE, _lp_pool, 1, 1, layout=DataLayout.SUPPORTED, window=True, arithmetic=True),
+    OpDef("GlobalAveragePool", PatternKind.REDUCTION, _global, 1, 1, layout=DataLayout.SUPPORTED),
+    OpDef("GlobalMaxPool", PatternKind.REDUCTION, _global, 1, 1, layout=DataLayout.SUPPORTED),
+    OpDef("GlobalLpPool", PatternKind.REDUCTION, _global, 1, 1, layout=DataLayout.SUPPORTED),
     OpDef("MaxUnpool", PatternKind.OPAQUE, _max_unpool, 2, 3),
-    OpDef("MaxRoiPool", PatternKind.OPAQUE, _max_roi_pool, 2, 2),
-    OpDef("RoiAlign", PatternKind.OPAQUE, _roi_align, 3, 3),
+    OpDef("MaxRoiPool", PatternKind.OPAQUE, _max_roi_pool, 2, 2, fold_limit=1 << 12),
+    OpDef("RoiAlign", PatternKind.OPAQUE, _roi_align, 3, 3, fold_limit=1 << 12),
 )

@@ -37,7 +37,7 @@ def _recurrent(gates: int) -> InferRule:
 
 
 OPS = table(
-    OpDef("LSTM", PatternKind.OPAQUE, _recurrent(4), 3, 8, 1, 3),
-    OpDef("GRU", PatternKind.OPAQUE, _recurrent(3), 3, 6, 1, 2),
-    OpDef("RNN", PatternKind.OPAQUE, _recurrent(1), 3, 6, 1, 2),
+    OpDef("LSTM", PatternKind.OPAQUE, _recurrent(4), 3, 8, 1, 3, arithmetic=True, fold_limit=1 << 16),
+    OpDef("GRU", PatternKind.OPAQUE, _recurrent(3), 3, 6, 1, 2, arithmetic=True, fold_limit=1 << 16),
+    OpDef("RNN", PatternKind.OPAQUE, _recurrent(1), 3, 6, 1, 2, arithmetic=True, fold_limit=1 << 16),
 )

@@ -61,7 +61,7 @@ def _running(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 def _op(name: str, fold: Fold | None = None) -> OpDef:
-    return OpDef(name, PatternKind.REDUCTION, _reduce(fold), 1, 2)
+    return OpDef(name, PatternKind.REDUCTION, _reduce(fold), 1, 2, shape_operands=(1,), arithmetic=True)
 
 
 OPS = table(
@@ -77,6 +77,6 @@ OPS = table(
     _op("ReduceSumSquare"),
     OpDef("ArgMax", PatternKind.REDUCTION, _arg, 1, 1, dtypes=_int64),
     OpDef("ArgMin", PatternKind.REDUCTION, _arg, 1, 1, dtypes=_int64),
-    OpDef("CumSum", PatternKind.OPAQUE, _running, 2, 2),
-    OpDef("CumProd", PatternKind.OPAQUE, _running, 2, 2),
+    OpDef("CumSum", PatternKind.OPAQUE, _running, 2, 2, arithmetic=True),
+    OpDef("CumProd", PatternKind.OPAQUE, _running, 2, 2, arithmetic=True),
 )

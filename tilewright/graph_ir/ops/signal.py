@@ -59,6 +59,6 @@ def _stft(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 OPS = table(
-    OpDef("DFT", PatternKind.OPAQUE, _dft, 1, 3),
-    OpDef("STFT", PatternKind.OPAQUE, _stft, 2, 4),
+    OpDef("DFT", PatternKind.OPAQUE, _dft, 1, 3, arithmetic=True),
+    OpDef("STFT", PatternKind.OPAQUE, _stft, 2, 4, arithmetic=True, fold_limit=1 << 16),
 )

@@ -43,5 +43,5 @@ OPS = table(
     OpDef("StringNormalizer", PatternKind.HOST, _normalize, 1, 1, host=_HOST),
     OpDef("StringSplit", PatternKind.HOST, _split, 1, 1, 2, 2, host=_HOST),
     OpDef("RegexFullMatch", PatternKind.HOST, _match, 1, 1, host=_HOST),
-    OpDef("TfIdfVectorizer", PatternKind.HOST, _tfidf, 1, 1, host="a dictionary of n-grams"),
+    OpDef("TfIdfVectorizer", PatternKind.HOST, _tfidf, 1, 1, host="a dictionary of n-grams", fold_limit=1 << 18),
 )

@@ -135,11 +135,11 @@ def _constant(ctx: InferContext) -> tuple[Inferred, ...]:
 
 OPS = table(
     OpDef("Identity", PatternKind.VIEW, _identity, 1, 1),
-    OpDef("Reshape", PatternKind.VIEW, _reshape, 2, 2),
+    OpDef("Reshape", PatternKind.VIEW, _reshape, 2, 2, shape_operands=(1,)),
     OpDef("Flatten", PatternKind.VIEW, _flatten, 1, 1),
-    OpDef("Squeeze", PatternKind.VIEW, _squeeze, 1, 2),
-    OpDef("Unsqueeze", PatternKind.VIEW, _unsqueeze, 2, 2),
-    OpDef("Shape", PatternKind.HOST, _shape, 1, 1, host="reads sizes only"),
-    OpDef("Size", PatternKind.HOST, _size, 1, 1, host="reads sizes only"),
-    OpDef("Constant", PatternKind.HOST, _constant, 0, 0, host="becomes a graph constant"),
+    OpDef("Squeeze", PatternKind.VIEW, _squeeze, 1, 2, shape_operands=(1,)),
+    OpDef("Unsqueeze", PatternKind.VIEW, _unsqueeze, 2, 2, shape_operands=(1,)),
+    OpDef("Shape", PatternKind.HOST, _shape, 1, 1, host="reads sizes only", queries_shape=True),
+    OpDef("Size", PatternKind.HOST, _size, 1, 1, host="reads sizes only", queries_shape=True),
+    OpDef("Constant", PatternKind.HOST, _constant, 0, 0, host="becomes a graph constant", fold_limit=0),
 )

@@ -7,32 +7,17 @@ Every such operator gets ``data_layout`` NHWC between two Transposes, and the mo
 from __future__ import annotations
 
 from tilewright.graph_ir.ir import Graph, Node
+from tilewright.graph_ir.kinds import DataLayout
+from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
 from tilewright.graph_ir.passes.layout_moves import Mover, channels_last_perm, is_tensor_of_rank
 from tilewright.graph_ir.passes.sink_transposes import install, sink_one
 
-STARTS = frozenset({"Conv", "ConvTranspose"})
-FOLLOWS = frozenset(
-    {
-        "MaxPool",
-        "AveragePool",
-        "LpPool",
-        "GlobalAveragePool",
-        "GlobalMaxPool",
-        "GlobalLpPool",
-        "Resize",
-        "DepthToSpace",
-        "SpaceToDepth",
-        "BatchNormalization",
-        "InstanceNormalization",
-    }
-)
-
 
 def channels_last(graph: Graph, ctx: PassContext) -> Graph:
     """The graph with its convolution regions in channels-last layout."""
-    if not any(n.op in STARTS for n in graph.nodes):
+    if not any(op_def(n).layout is DataLayout.PREFERRED for n in graph.nodes):
         return graph
     ed = GraphEditor(graph, ctx)
     mover = Mover(ed, eager=True)
@@ -40,7 +25,7 @@ def channels_last(graph: Graph, ctx: PassContext) -> Graph:
         node = ed.nodes.get(k)
         if node is None:
             continue
-        if node.op in STARTS or node.op in FOLLOWS:
+        if op_def(node).layout is not None:
             _convert(mover, node, k)
         else:
             sink_one(mover, node, k, "channels_last")
@@ -55,7 +40,7 @@ def _convert(mover: Mover, node: Node, k: int) -> None:
         return
     if not is_tensor_of_rank(ed, x, 3):
         reason = "the input's rank is unknown or below 3"
-    elif node.op in FOLLOWS and not _is_channels_last(mover, x):
+    elif op_def(node).layout is DataLayout.SUPPORTED and not _is_channels_last(mover, x):
         reason = "the input is not channels-last, and this operator alone does not pay for a Transpose"
     elif any(o and ed.use_count(o) for o in node.outputs[1:]):
         reason = "a second output counts positions in the original layout"

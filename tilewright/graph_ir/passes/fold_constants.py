@@ -10,7 +10,7 @@ Transposes and views of a constant stay views of its memory.
 What is evaluated on the way is limited, too: a constant may be a number of elements, and the build should take neither
 the memory nor the time of a run. All of it together may have TRANSIENT_BYTES more than twice the graph's constants, and
 QUANTIZED_BYTES for each of their quantized numbers; operators whose definition goes through its elements in Python have
-a limit of their own (SLOW).
+a limit of their own (``OpDef.fold_limit``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilewright.core.index_ranges import first_outside
 from tilewright.core.stored import StoredArray
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, node_reads
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.ops.base import MAX_DATA
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
@@ -37,13 +37,6 @@ GROWTH_BYTES = 1 << 20
 TRANSIENT_BYTES = 1 << 27
 QUANTIZED_BYTES = 24
 """A weight in float32, and five values of that size on the way to it."""
-SLOW = {
-    **dict.fromkeys(("DeformConv", "GridSample", "NonMaxSuppression", "RoiAlign", "MaxRoiPool", "Col2Im"), 1 << 12),
-    **dict.fromkeys(("LSTM", "GRU", "RNN", "Det", "STFT"), 1 << 16),
-    **dict.fromkeys(("GatherND", "ScatterND", "ScatterElements", "ReverseSequence", "TfIdfVectorizer"), 1 << 18),
-}
-"""Operands and results together that such an operator may have, to take a second or two."""
-_NEVER = frozenset({"Constant", "ImageDecoder"})
 _FAILURES = (
     TilewrightError,
     ValueError,
@@ -54,7 +47,6 @@ _FAILURES = (
     RuntimeError,
     ArithmeticError,
 )
-_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 
 
 def fold_constants(graph: Graph, ctx: PassContext) -> Graph:
@@ -127,8 +119,8 @@ def _evaluate(
     ed: GraphEditor, node: Node, known: dict[str, Constant], budget: int, ctx: PassContext
 ) -> int:
     """Adds the outputs of ``node`` to ``known`` if it has only known operands; gives the bytes that they take."""
-    op = OPS.get(node.op)
-    if op is None or node.op in _NEVER or not op.deterministic or op.kind is PatternKind.CONTROL:
+    op = op_def(node)
+    if op.fold_limit == 0 or not op.deterministic or op.kind is PatternKind.CONTROL:
         return 0
     if any(i and i not in known and ed.constant(i) is None for i in node.inputs):
         return 0
@@ -182,9 +174,15 @@ def _result_bytes(ed: GraphEditor, node: Node, operands: int) -> tuple[int, str]
         if shape is not None:
             elements += math.prod(shape)
             nbytes += math.prod(shape) * v.dtype.itemsize
-    if elements > SLOW.get(node.op, elements):
-        return 0, f"{elements} operands and results are more than the {SLOW[node.op]} that {node.op} is evaluated for"
-    return (0 if node.op in _VIEWS or node.op == "Transpose" else nbytes), ""
+    limit = op_def(node).fold_limit
+    if limit is not None and elements > limit:
+        return 0, f"{elements} operands and results are more than the {limit} that {node.op} is evaluated for"
+    return (0 if _is_view(node) else nbytes), ""
+
+
+def _is_view(node: Node) -> bool:
+    """True if the result of numpy is a view of the operand's memory."""
+    return op_def(node).kind is PatternKind.VIEW or node.op == "Transpose"
 
 
 def _is_read_outside(ed: GraphEditor, name: str, known: dict[str, Constant]) -> bool:
@@ -199,7 +197,7 @@ def _growth(ed: GraphEditor, name: str, known: dict[str, Constant]) -> int:
     constant = known[name]
     producer = ed.producer(name)
     is_view = isinstance(constant.content, StoredArray) or constant.content.base is not None
-    if producer is None or (is_view and producer.op in (*_VIEWS, "Transpose")):
+    if producer is None or (is_view and _is_view(producer)):
         return 0
     cone: set[str] = set()
     todo = [producer]

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.core.intexpr import product
 from tilewright.graph_ir.ir import Node, Shape, TensorType
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.passes.editor import GraphEditor
 from tilewright.graph_ir.rules.base import int_attr, ints_attr, known_ints, tensor_shape
 from tilewright.graph_ir.rules.views import reshape_target
@@ -24,8 +24,6 @@ from tilewright.graph_ir.rules.views import reshape_target
 Perm: TypeAlias = tuple[int, ...]
 Moved: TypeAlias = "list[tuple[str, Perm]] | str"
 
-_NOT_ELEMENTWISE = frozenset({"BatchNormalization", "BroadcastTo", "Expand", "Dropout", "BitCast", "CastLike"})
-_REDUCTIONS = frozenset(n for n in OPS if n.startswith("Reduce"))
 FLATTEN_WEIGHT_BYTES = 1 << 30
 
 
@@ -110,11 +108,10 @@ def move(mover: Mover, node: Node) -> Moved:
     handler = _HANDLERS.get(node.op)
     if handler is not None:
         return handler(mover, node)
-    if node.op in _REDUCTIONS:
+    op = op_def(node)
+    if op.kind is PatternKind.REDUCTION and op.shape_operands:
         return _reduce(mover, node)
-    op = OPS.get(node.op)
-    elementwise = op is not None and op.kind is PatternKind.BROADCAST and node.op not in _NOT_ELEMENTWISE
-    if elementwise and len(node.outputs) == 1:
+    if op.is_elementwise and len(node.outputs) == 1:
         return _elementwise(mover, node)
     return ""
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 
 from tilewright.core.stored import StoredArray
 from tilewright.graph_ir.ir import Constant, Graph, Node
-from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
 
@@ -58,8 +58,7 @@ def constant_key(c: Constant) -> Hashable:
 
 
 def _is_shareable(node: Node) -> bool:
-    op = OPS.get(node.op)
-    return op is not None and op.deterministic and not any(True for _ in node.subgraphs())
+    return op_def(node).deterministic and not any(True for _ in node.subgraphs())
 
 
 def _node_key(node: Node, renames: Mapping[str, str]) -> Hashable:

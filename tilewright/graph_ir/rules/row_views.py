@@ -5,19 +5,12 @@ Exporters flatten ``[B, S, E]`` to ``[B*S, E]`` around each matrix product; a pr
 
 from __future__ import annotations
 
-from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.ops import OPS, op_def
 from tilewright.graph_ir.rules.base import NOT_HERE, Match, P, Rule, int_attr, tensor_shape
 from tilewright.graph_ir.rules.views import reshape, reshape_target
 
-_ROWWISE_AXIS = {"LayerNormalization": -1, "RMSNormalization": -1, "Softmax": -1, "LogSoftmax": -1}
-_SPECIAL = frozenset(
-    {
-        "BatchNormalization", "BroadcastTo", "Expand", "Dropout", "BitCast", "CastLike", "QuantizeLinear",
-        "DequantizeLinear",
-    }
-)  # fmt: skip
-_ELEMENTWISE = tuple(n for n, d in OPS.items() if d.kind is PatternKind.BROADCAST and n not in _SPECIAL)
+_ROWWISE = tuple(n for n, d in OPS.items() if d.rowwise)
+_ELEMENTWISE = tuple(n for n, d in OPS.items() if d.is_elementwise)
 
 
 def _row_view(m: Match) -> str | None:
@@ -68,7 +61,7 @@ def _rowwise(m: Match) -> str | None:
     x, out = m.shape("x") or (), m.out_shape
     if out is None or m.root.inputs[0] != m.node("view").outputs[0] or reshape_target(x, out) is None:
         return NOT_HERE
-    axis = int_attr(m.root, "axis", _ROWWISE_AXIS[m.root.op])
+    axis = int_attr(m.root, "axis", -1)
     return None if axis in (-1, len(out) - 1) else NOT_HERE
 
 
@@ -76,7 +69,7 @@ def _below(m: Match) -> str:
     view, root = m.node("view").outputs[0], m.root
     inputs = [m["x"] if i == view else i for i in root.inputs]
     attrs = dict(root.attrs)
-    if root.op in _ROWWISE_AXIS:
+    if op_def(root).rowwise:
         attrs["axis"] = -1
     new = m.op(root.op, *inputs, **attrs)
     return reshape(m, new, m.shape("x") or (), m.out_shape or ())
@@ -148,7 +141,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "norm_of_rows",
         "f(Reshape(x)) --> Reshape(f(x)) for Softmax and norms over the last axis",
-        P(tuple(_ROWWISE_AXIS), _VIEW, rest=True),
+        P(_ROWWISE, _VIEW, rest=True),
         _below,
         _rowwise,
     ),

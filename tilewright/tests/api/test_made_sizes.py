@@ -63,6 +63,30 @@ def test_the_host_reads_elements_that_kernels_know() -> None:
     assert_as_standard(text, [{"x": f32(3, 4)}, {"x": f32(1, 4)}, {"x": f32(7, 4)}])
 
 
+@pytest.mark.parametrize(
+    "size", ["d = Identity(n)", "f = Cast<to = 1>(n)  h = Mul(f, v)  d = Cast<to = 7>(h)"], ids=["known", "early"]
+)
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "b = Concat<axis = 0>(z, z)  y = OneHot(i, d, b)",
+        "k = Reshape(d, ends)  p = Concat<axis = 0>(ends, k)  s = Squeeze(z)  y = Pad(x, p, s)",
+        "k = Reshape(d, ends)  p = Concat<axis = 0>(ends, ends, k, ends)  y = AffineGrid(t, p)",
+        "y = HannWindow(d)",
+        "r = Sub(d, d)  k = Reshape(r, ends)  y = ReduceSum(x, k)",
+    ],
+    ids=["one_hot", "pad", "affine_grid", "window", "reduction"],
+)
+def test_operands_that_give_sizes_follow_from_the_sizes_of_the_inputs(rest: str, size: str) -> None:
+    """The other operands are computed when the model runs."""
+    text = f"""g (float[m] x, int64[3] i, float[1] z, float[1, 2, 3] t) => (y)
+        <int64[1] ends = {{1}}, float v = {{0.5}}> {{
+            n = Size(x)  {size}  {rest}
+    }}"""
+    others = {"i": i64(0, 2, 1), "z": f32(1), "t": f32(1, 2, 3)}
+    assert_as_standard(text, [{"x": f32(m), **others} for m in (4, 7, 2)])
+
+
 @pytest.mark.parametrize("branch", ["y", "n"])
 def test_a_body_uses_sizes_of_the_graph_around_it(branch: str) -> None:
     """A body reads no tensor that has the size as one of its dimensions."""

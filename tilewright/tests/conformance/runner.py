@@ -11,7 +11,8 @@ import numpy as np
 import tilewright
 from tilewright.core.errors import UnsupportedError
 from tilewright.core.plan import SIZES_DOMAIN, ControlStep, HostStep, Plan
-from tilewright.lowering.host_policy import ARITHMETIC, SIZED_BY_DATA
+from tilewright.graph_ir.ops import OPS
+from tilewright.lowering.host_policy import SIZED_BY_DATA
 from tilewright.tests.conformance.cases import Case
 
 STATUSES = ("native", "host", "unsupported", "failing")  # from best to worst
@@ -77,7 +78,7 @@ def host_operators(plan: Plan) -> Iterator[str]:
             if step.domain == SIZES_DOMAIN or step.once is not None:
                 yield f"sizes of {step.op}"
             else:
-                heavy = step.op in ARITHMETIC and step.reason.startswith(SIZED_BY_DATA)
+                heavy = OPS[step.op].arithmetic and step.reason.startswith(SIZED_BY_DATA)
                 yield step.op + (_SIZED if heavy else "")
         elif isinstance(step, ControlStep):
             for body in step.bodies:

@@ -74,3 +74,13 @@ def test_what_gives_a_shape_alone_is_not_run() -> None:
     g = b.build(b.op("Expand", np.ones(1, np.float32), half))
     assert ops(g) == ["Shape", "Cast", "Mul", "Cast"]
     assert [[n.op for n in k.nodes] for k in group_graph(g)] == [["Expand"]]
+
+
+def test_only_the_depth_of_a_one_hot_has_to_be_early() -> None:
+    b = GraphBuilder("g")
+    x = b.input("x", "float32", ("n", "m"))
+    half = b.op("Mul", b.op("Cast", b.op("Shape", x, start=0, end=1), to=dtypes.float32), np.array([0.5], np.float32))
+    depth = b.op("Cast", half, to=dtypes.int64)
+    g = b.build(b.op("OneHot", b.input("i", "int64", (3,)), depth, np.array([0, 1], np.float32)))
+    assert ops(g) == ["Shape", "Cast", "Mul", "Cast"]
+    assert {n.op for n in g.nodes if n.name in early_sizes(g).sized} == {"OneHot"}

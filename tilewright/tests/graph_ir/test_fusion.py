@@ -137,7 +137,7 @@ REFUSALS: list[tuple[str, Build, str]] = [
     ("softmax", lambda b: b.op("Softmax", b.op("Exp", x2(b))), "Exp would be repeated"),
     ("resize", lambda b: resize(b, b.op("Neg", image(b)), 5), "so Neg would be repeated"),
     ("enlarge", lambda b: resize(b, b.op("Cast", image(b), to=10), 9), "so Cast would be repeated"),
-    ("pool", lambda b: b.op("MaxPool", b.op("Neg", image(b)), kernel_shape=(2, 2)), "reads each element several times"),
+    ("pool", lambda b: b.op("MaxPool", b.op("Neg", image(b)), kernel_shape=(2, 2)), "reads each element many times"),
     (
         "concat",
         lambda b: b.op("Relu", b.op("Concat", b.op("Neg", x2(b)), x2(b, "z"), axis=0)),
@@ -180,6 +180,18 @@ def test_shape_arithmetic_is_in_no_group() -> None:
     graph = built(build)
     assert {n.split("_")[1] for n in shape_only_nodes(graph)} == {"Shape", "Gather"}
     assert names(group_graph(graph)) == ["Exp", "Reshape"]
+
+
+def test_known_axes_and_depths_are_never_run() -> None:
+    def build(b: GraphBuilder) -> list[str]:
+        x = b.input("x", "float32", (4, "n", 2))
+        total = b.op("ReduceSum", x, b.op("Size", b.op("Unsqueeze", np.float32(1), i64(0))), keepdims=0)
+        hot = b.op("OneHot", b.input("i", "int64", (3,)), b.op("Size", x), np.array([0, 1], F))
+        return [total, hot]
+
+    graph = built(build)
+    assert {n.op for n in graph.nodes if n.name in shape_only_nodes(graph)} == {"Size", "Unsqueeze"}
+    assert names(group_graph(graph)) == ["ReduceSum", "OneHot"]
 
 
 def test_host_nodes_and_predicate() -> None:
