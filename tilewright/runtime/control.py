@@ -6,11 +6,11 @@ Loops whose body is one native call run natively (:mod:`tilewright.runtime.repea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from tilewright.core.errors import InternalError
+from tilewright.core.errors import InputError, InternalError
 from tilewright.core.plan import ControlStep
 from tilewright.runtime.repeat import NativeLoop
 
@@ -29,7 +29,7 @@ def run_control_step(
 ) -> list[object]:
     """The outputs of a control step. ``captures[k]`` are the outer values that body ``k`` reads."""
     if step.op == "If":
-        k = 0 if bool(np.asarray(inputs[0]).reshape(-1)[0]) else 1
+        k = 0 if bool(_single(step, "condition", inputs[0])) else 1
         return _own(bodies[k].run(captures[k]))
     if step.op == "Loop":
         return _run_loop(step, inputs, captures[0], bodies[0])
@@ -43,9 +43,17 @@ def _own(values: Sequence[object]) -> list[object]:
     return [v.copy() if isinstance(v, np.ndarray) and not v.flags.owndata else v for v in values]
 
 
+def _single(step: ControlStep, what: str, value: object) -> Any:
+    """The one element of a condition or a count. Raises InputError if there is none or more."""
+    array = np.asarray(value)
+    if array.size != 1:
+        raise InputError(f"node {step.node!r} ({step.op}): expected a {what} of one element, got {list(array.shape)}")
+    return array.reshape(-1)[0]
+
+
 def _run_loop(step: ControlStep, inputs: Sequence[object], captures: Sequence[object], body: Body) -> list[object]:
-    trips = None if inputs[0] is None else int(np.asarray(inputs[0]).reshape(-1)[0])
-    go = True if inputs[1] is None else bool(np.asarray(inputs[1]).reshape(-1)[0])
+    trips = None if inputs[0] is None else int(_single(step, "trip count", inputs[0]))
+    go = True if inputs[1] is None else bool(_single(step, "condition", inputs[1]))
     carried = list(inputs[2:])
     n = len(carried)
     states = [np.array(go), *carried]
@@ -57,7 +65,7 @@ def _run_loop(step: ControlStep, inputs: Sequence[object], captures: Sequence[ob
     i = 0
     while go and (trips is None or i < trips):
         out = _own(body.run([np.array(i, np.int64), np.array(go), *carried, *captures]))
-        go = bool(np.asarray(out[0]).reshape(-1)[0])
+        go = bool(_single(step, "condition", out[0]))
         carried = out[1 : 1 + n]
         for acc, value in zip(scans, out[1 + n :], strict=True):
             acc.append(value)

@@ -27,6 +27,8 @@ def _resize(ctx: InferContext) -> tuple[Inferred, ...]:
     has_sizes = ctx.has(3) and ctx.count(3) != 0
     has_scales = ctx.has(2) and ctx.count(2) != 0
     ctx.require(has_sizes or has_scales, "scales or sizes", "neither")
+    both = has_sizes and ctx.has(2) and ctx.count(2) not in (0, None)
+    ctx.require(not both, "scales or sizes", "both")
     match_operands(ctx, ", , , k" if has_sizes else ", , k", k=len(axes))
     if ctx.str_attr("coordinate_transformation_mode", "") == "tf_crop_and_resize":
         match_operands(ctx, ", r", r=2 * len(axes))

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import parser
 from onnx.reference import ReferenceEvaluator
 
 import tilewright
+from tilewright.core.errors import InputError
 from tilewright.runtime.repeat import NativeLoop
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
@@ -285,3 +287,15 @@ def test_room_for_large_scan_outputs_is_not_made_in_advance() -> None:
     _, rows, steps = model.run(None, feed)
     np.testing.assert_array_equal(rows[:, 0], np.arange(2, 8))
     np.testing.assert_array_equal(steps, np.arange(6))
+
+
+def test_a_condition_of_no_elements_is_an_error_of_the_loop() -> None:
+    model = parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
+        g (int64 m, bool go, float[n] s, bool[k] c) => (float[n] y) {
+            [turn] y = Loop(m, go, s) <body = b (int64 i, bool was, float[n] a) => (bool[k] on, float[n] z)
+                { on = Identity(c)  z = Abs(a) }> }""")
+    compiled = tilewright.compile(model, cache=False, progress=False)
+    feed = {"m": np.array(3), "go": np.array(True), "s": np.ones(2, np.float32)}
+    assert compiled.run({**feed, "c": np.array([True])})["y"].tolist() == [1, 1]
+    with pytest.raises(InputError, match=r"node 'turn' \(Loop\): expected a condition of one element, got \[0\]"):
+        compiled.run({**feed, "c": np.zeros(0, bool)})

@@ -216,6 +216,8 @@ REFUSALS: list[tuple[str, Callable[[GraphBuilder], str], str]] = [
     ("random", lambda b: b.op("RandomNormalLike", i64(1, 2)), "expected a float element type .*got int64"),
     ("samples", lambda b: b.op("RoiAlign", b.input("x", "float32", (1, 1, 4, 4)), f32(2, 4), i64(0, 0),
                                sampling_ratio=2**31), "expected a sampling_ratio from 0 to 1024, got 2147483648"),
+    ("resize", lambda b: b.op("Resize", b.input("x", "float32", (2, 3)), "", f32(2), i64(4, 5)),
+     "expected scales or sizes, got both"),
     ("negative", lambda b: b.op("Pad", b.input("x", "float32", (2,)), i64(-3, 0)), "pads that leave a size >= 0"),
 ]  # fmt: skip
 
