@@ -18,6 +18,10 @@ from tilewright.graph_ir.ops.shapes import const_shape, decide_less
 _RANDOM = "random numbers"
 
 
+_LARGE = 1 << 31
+"""Steps from which on a formula of the size leaves 64 bits where it is multiplied; the run computes it instead."""
+
+
 def _range(ctx: InferContext) -> tuple[Inferred, ...]:
     dt = ctx.dtype(0)
     require_single(ctx, 0, 1, 2)
@@ -41,6 +45,8 @@ def _range(ctx: InferContext) -> tuple[Inferred, ...]:
     if decide_less(steps, const(0)) is not False:
         steps = maximum(steps, 0)
     n = steps.value()
+    if n is None and abs(step) >= _LARGE:
+        return (tensor(dt, (ctx.fresh(),)),)
     data = [first + i * step for i in range(n)] if n is not None and n <= MAX_DATA else None
     return (tensor(dt, (steps,), data),)
 

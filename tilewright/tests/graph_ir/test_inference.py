@@ -265,3 +265,12 @@ def test_decisions_on_sizes_are_followed_through_logic() -> None:
     heads = b.op("Equal", b.op("Shape", b.input("x", "float32", (4, "n")), end=1), i64(2))
     repeats = b.op("Where", b.op("Not", heads), i64(2), i64(1))
     assert b.build(repeats).values[repeats].data == (const(2),)
+
+
+def test_a_size_by_a_step_near_the_end_of_64_bits_is_found_when_it_runs() -> None:
+    def made(b: GraphBuilder, step: int) -> str:
+        n = b.op("Gather", b.op("Shape", b.input("x", "float32", ("n", 3))), np.array(0))
+        return b.op("Range", np.array(0), n, np.array(step))
+
+    assert "n + 3" in _type(lambda b: made(b, 4))
+    assert _type(lambda b: made(b, 1 << 62)) == "int64[u0]"
