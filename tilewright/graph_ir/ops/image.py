@@ -23,6 +23,7 @@ def _resize(ctx: InferContext) -> tuple[Inferred, ...]:
     last = is_channels_last(ctx)
     x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0)
     axes = tuple(ctx.normal_axis(a, len(x)) for a in ctx.ints_attr("axes") or range(len(x)))
+    ctx.require(len(set(axes)) == len(axes), "axes that differ", ctx.ints_attr("axes"))
     out = list(x)
     has_sizes = ctx.has(3) and ctx.count(3) != 0
     has_scales = ctx.has(2) and ctx.count(2) != 0

@@ -218,6 +218,7 @@ REFUSALS: list[tuple[str, Callable[[GraphBuilder], str], str]] = [
                                sampling_ratio=2**31), "expected a sampling_ratio from 0 to 1024, got 2147483648"),
     ("resize", lambda b: b.op("Resize", b.input("x", "float32", (2, 3)), "", f32(2), i64(4, 5)),
      "expected scales or sizes, got both"),
+    ("axes", lambda b: b.op("Resize", b.input("x", "float32", (2, 3)), "", f32(2), axes=(1, -1)), "axes that differ"),
     ("negative", lambda b: b.op("Pad", b.input("x", "float32", (2,)), i64(-3, 0)), "pads that leave a size >= 0"),
 ]  # fmt: skip
 
