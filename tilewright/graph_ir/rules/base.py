@@ -79,6 +79,7 @@ class Match:
     names: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     inner: tuple[Node, ...] = ()
+    _arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> str:
         """The name of the value bound to ``key``."""
@@ -113,8 +114,10 @@ class Match:
         return c
 
     def array(self, key: str) -> np.ndarray:
-        """The array of a constant."""
-        return self.constant(key).array
+        """The array of a constant: a weight of a file is read once for the condition and the replacement."""
+        if key not in self._arrays:
+            self._arrays[key] = self.constant(key).array
+        return self._arrays[key]
 
     def ints(self, name: str) -> tuple[int, ...] | None:
         """Elements of the integer value called ``name`` in the graph, if all are known numbers."""

@@ -128,10 +128,11 @@ def _per_channel(m: Match) -> np.ndarray | None:
 
 def _channelwise(m: Match) -> str | None:
     m.names["dotted"] = m.node("dot").outputs[0]
-    c, old = _per_channel(m), _old_bias(m)
+    c = _per_channel(m)
     if c is None:
         return NOT_HERE
-    if (why := _foldable(m)) is not None or old is None:
+    old, why = _old_bias(m), _foldable(m)
+    if old is None or why is not None:
         return why
     if m.root.op == "Add":
         return _overflow(m, "w", old + c)
