@@ -29,7 +29,7 @@ from onnx import ModelProto, helper, numpy_helper
 import tilewright
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.codegen.host import detect_host
-from tilewright.core.files import begins_with, require_replaceable, write_file
+from tilewright.core.io.files import begins_with, require_replaceable, write_file
 
 ROWS = begins_with("rows of this benchmark", b'{\n "limits": {')
 _ROUNDS = 8

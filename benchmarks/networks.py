@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from accuracy import _QUANTIZED, light_models, materialize
 
-from tilewright.core.files import begins_with, require_replaceable, write_file
+from tilewright.core.io.files import begins_with, require_replaceable, write_file
 
 ROWS = begins_with("rows of this benchmark", b'{\n "machine": {')
 

@@ -44,7 +44,7 @@ from tilewright.autotune.strategies import STRATEGIES
 from tilewright.autotune.strategies.base import seconds_of
 from tilewright.autotune.task import Task
 from tilewright.autotune.tuner import Budget, tune_task
-from tilewright.core.files import begins_with, require_replaceable, write_file
+from tilewright.core.io.files import begins_with, require_replaceable, write_file
 from tilewright.tuned import workload_hashes
 from tilewright.tuning import TuneOptions, prepare
 

@@ -14,10 +14,10 @@ from tilewright.codegen.cache import ObjectCache, object_key
 from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.jit import assembly_text, compile_objects
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr
+from tilewright.core.arith.parse import parse
 from tilewright.core.config import from_environment
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr
-from tilewright.core.intparse import parse
 from tilewright.core.target import Target
 from tilewright.lowering.workspaces import Scheduled
 from tilewright.schedule.decisions import DefaultDecider

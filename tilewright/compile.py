@@ -24,9 +24,9 @@ from tilewright.codegen.team import team_code
 from tilewright.core.collector import paused_collector
 from tilewright.core.errors import ResourceError
 from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
+from tilewright.core.io.pages import release_code, trim_heap
 from tilewright.core.memo import forgotten_after
 from tilewright.core.options import require_choice, require_flag, require_names, require_number
-from tilewright.core.pages import release_code, trim_heap
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan
 from tilewright.core.target import Target
 from tilewright.explain import explain_build

@@ -13,8 +13,8 @@ import numpy as np
 
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import InputError
-from tilewright.core.files import TEXT, create_file, marked, require_replaceable, write_file
 from tilewright.core.index_ranges import OutOfRange
+from tilewright.core.io.files import TEXT, create_file, marked, require_replaceable, write_file
 from tilewright.core.options import as_whole, require_choice, require_flag, require_mapping, require_whole, shown
 from tilewright.graph_ir.text import print_graph
 from tilewright.runtime.signature import TensorSpec

@@ -20,7 +20,7 @@ import numpy as np
 from tilewright.autotune.features import COLUMNS, CYCLES_COLUMN, SCHEMA
 from tilewright.autotune.models import CostModel, HeuristicModel, require_rows
 from tilewright.core.errors import InputError
-from tilewright.core.files import begins_with, write_file
+from tilewright.core.io.files import begins_with, write_file
 
 _TIE = 0.02
 """Times closer than this (relative) count as equal: the noise of a measurement."""

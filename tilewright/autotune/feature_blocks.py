@@ -24,7 +24,7 @@ from tilewright.autotune.feature_memory import (
     nearest_reuse,
     traffic_beyond,
 )
-from tilewright.core.intexpr import IntExpr
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.memo import by_identity
 from tilewright.core.target import Target
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of

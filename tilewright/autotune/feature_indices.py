@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.core.arith.expr import Atom, FloorDiv, IntExpr, Mod, Var
+from tilewright.core.arith.minmax import Max, Min
 from tilewright.core.errors import InputError
-from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Mod, Var
-from tilewright.core.intextrema import Max, Min
 from tilewright.tensor_ir.ir import Dyn
 
 Strides = dict[str, float]

@@ -11,7 +11,7 @@ import mmap
 
 import numpy as np
 
-from tilewright.core.pages import fresh_pages, whole_pages
+from tilewright.core.io.pages import fresh_pages, whole_pages
 from tilewright.runtime.arrays import address
 
 _MARGIN = 256

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tilewright.core.filelock import lock, unlock
+from tilewright.core.io.filelock import lock, unlock
 
 
 def default_path() -> Path:

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr
 from tilewright.tensor_ir.analysis.scopes import buffers
 from tilewright.tensor_ir.ir import (
     Block,

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import IO
 
 from tilewright.core.errors import InputError
-from tilewright.core.filelock import HAS_LOCKS, lock, unlock
-from tilewright.core.files import beside
+from tilewright.core.io.filelock import HAS_LOCKS, lock, unlock
+from tilewright.core.io.files import beside
 
 _BUFFER = 1 << 20
 _MARK = 64

@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.target import Target
 from tilewright.runtime.profile import Peaks
 from tilewright.schedule.default import default_trace

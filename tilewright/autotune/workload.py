@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.core.intexpr import IntExpr, var
+from tilewright.core.arith.expr import IntExpr, var
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,

@@ -20,7 +20,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from tilewright.core.config import Config, from_environment
-from tilewright.core.files import TEMPORARY, beside
+from tilewright.core.io.files import TEMPORARY, beside
 from tilewright.core.target import Target
 
 _SUFFIX = ".o"

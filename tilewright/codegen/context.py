@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tilewright.codegen.builder import BasicBlock, Code, Value
 from tilewright.codegen.flatten import BufferInfo, Flattener
 from tilewright.codegen.indexing import HERE, Indexer
-from tilewright.core.intexpr import IntExpr
+from tilewright.core.arith.expr import IntExpr
 from tilewright.tensor_ir.ir import Expr
 
 

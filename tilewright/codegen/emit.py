@@ -28,10 +28,10 @@ from tilewright.codegen.expressions import evaluate
 from tilewright.codegen.flatten import BufferInfo
 from tilewright.codegen.private import Private, most_chunks, own_copy, private_buffers
 from tilewright.codegen.statements import StatementEmitter, vector_pad
+from tilewright.core.arith.bounds import loop_range, simplify
+from tilewright.core.arith.expr import IntExpr, const
+from tilewright.core.arith.minmax import maximum
 from tilewright.core.errors import InternalError
-from tilewright.core.intbounds import loop_range, simplify
-from tilewright.core.intexpr import IntExpr, const
-from tilewright.core.intextrema import maximum
 from tilewright.core.target import Target
 from tilewright.tensor_ir.analysis.access import in_place_buffers
 from tilewright.tensor_ir.analysis.prefetching import prefetches

@@ -14,9 +14,9 @@ from tilewright.codegen.context import Context
 from tilewright.codegen.llvm_types import literal, register_type
 from tilewright.codegen.memory import index_uniform, index_vector, load, reads_memory
 from tilewright.codegen.scalar_operations import operation
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import int64
 from tilewright.core.errors import InternalError
-from tilewright.core.intexpr import IntExpr
 from tilewright.tensor_ir.ir import Cast, Const, Expr, Index, Load, Op, Select, expr_children, walk_index
 
 _COMPARISONS = {

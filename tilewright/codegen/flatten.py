@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.core import dtypes
+from tilewright.core.arith.bounds import Ranges, is_nonneg, simplify
+from tilewright.core.arith.expr import ZERO, IntExpr, IntLike, var
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
-from tilewright.core.intbounds import Ranges, is_nonneg, simplify
-from tilewright.core.intexpr import ZERO, IntExpr, IntLike, var
 from tilewright.tensor_ir.ir import Block, Cast, Const, Expr, Index, Load, Op, Select, Store
 
 _TRUE = Const(True, dtypes.bool_)

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from tilewright.codegen.builder import BasicBlock, Code
 from tilewright.codegen.digits import Counter, Digit, Digits
+from tilewright.core.arith.bounds import Interval, interval, is_nonneg, simplify
+from tilewright.core.arith.broadcast import Broadcast
+from tilewright.core.arith.expr import Atom, FloorDiv, IntExpr, Mod, Var, of_atom
+from tilewright.core.arith.minmax import Max, Min
 from tilewright.core.errors import InternalError
-from tilewright.core.intbounds import Interval, interval, is_nonneg, simplify
-from tilewright.core.intbroadcast import Broadcast
-from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Mod, Var, of_atom
-from tilewright.core.intextrema import Max, Min
 from tilewright.tensor_ir.ir import Dyn, Expr
 
 _NEAR = 8

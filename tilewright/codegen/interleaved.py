@@ -14,7 +14,7 @@ from tilewright.codegen.expressions import evaluate
 from tilewright.codegen.flatten import FlatStore
 from tilewright.codegen.joined import is_independent
 from tilewright.codegen.memory import store
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.tensor_ir.ir import Block, Loop
 
 _MOST = 4

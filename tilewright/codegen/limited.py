@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from tilewright.codegen.builder import Value
 from tilewright.codegen.context import Context, Lanes
-from tilewright.core.intexpr import IntExpr, of_atom
-from tilewright.core.intextrema import Min, maximum, minimum
+from tilewright.core.arith.expr import IntExpr, of_atom
+from tilewright.core.arith.minmax import Min, maximum, minimum
 
 
 class Limited(NamedTuple):

@@ -16,9 +16,9 @@ from tilewright.codegen.flatten import BufferInfo
 from tilewright.codegen.indexing import Linear
 from tilewright.codegen.limited import Limited, lanes_below, limited_index
 from tilewright.codegen.llvm_types import full_type, memory_type, register_type, suffix
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
-from tilewright.core.intexpr import IntExpr
 from tilewright.tensor_ir.ir import walk_index
 
 _MAX_SHUFFLE_STRIDE = 4

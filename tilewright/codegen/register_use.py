@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.core.intbounds import Ranges, loop_range, upper_bound
+from tilewright.core.arith.bounds import Ranges, loop_range, upper_bound
 from tilewright.core.target import Target
 from tilewright.tensor_ir.ir import Block, Buffer, Loop, Seq, Stmt
 

@@ -16,9 +16,9 @@ from tilewright.codegen.joined import Nest, copies_of, joined_nest, joined_value
 from tilewright.codegen.llvm_types import memory_type
 from tilewright.codegen.memory import any_lane, prefetch, store
 from tilewright.codegen.register_use import fills_registers
+from tilewright.core.arith.bounds import loop_range, simplify, upper_bound
+from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.core.errors import InternalError
-from tilewright.core.intbounds import loop_range, simplify, upper_bound
-from tilewright.core.intexpr import IntExpr, const, product
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
 from tilewright.tensor_ir.analysis.prefetching import Prefetch
 from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Guard, Loop, Seq, Stmt, Store, expr_free_vars, walk

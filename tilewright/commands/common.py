@@ -11,10 +11,10 @@ from typing import Any, get_args
 import numpy as np
 
 from tilewright.compile import Broadcasting, compile  # noqa: A004 - the name that users of compilers know
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InputError
 from tilewright.core.index_ranges import OUT_OF_RANGE
-from tilewright.core.intexpr import IntExpr
 from tilewright.core.plan import Plan
 from tilewright.graph_ir.ir import Graph
 from tilewright.runtime.model import CompiledModel

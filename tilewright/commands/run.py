@@ -19,7 +19,7 @@ from tilewright.commands.common import (
     milliseconds,
     table,
 )
-from tilewright.core.files import Kind, replacing, require_replaceable
+from tilewright.core.io.files import Kind, replacing, require_replaceable
 
 _COMMENT = b"outputs of tilewright run"
 

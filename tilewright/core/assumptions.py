@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from tilewright.core.intexpr import IntExpr
+from tilewright.core.arith.expr import IntExpr
 
 
 class Ones(Enum):

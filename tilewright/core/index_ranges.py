@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, const, product
 from tilewright.core.errors import InputError
-from tilewright.core.intexpr import IntExpr, IntLike, as_expr, const, product
 
 OutOfRange: TypeAlias = Literal["error", "clamp"]
 OUT_OF_RANGE: tuple[OutOfRange, ...] = ("error", "clamp")

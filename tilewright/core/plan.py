@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from tilewright.core.arith.expr import IntExpr, const
+from tilewright.core.arith.minmax import maximum
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
 from tilewright.core.index_ranges import OutOfRange, out_of_range
-from tilewright.core.intexpr import IntExpr, const
-from tilewright.core.intextrema import maximum
-from tilewright.core.stored import Content
+from tilewright.core.io.stored import Content
 
 SlotKind: TypeAlias = Literal["input", "output", "constant", "temp", "host"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError
-from tilewright.core.stored import Content
+from tilewright.core.io.stored import Content
 from tilewright.frontend.lookahead import Lookahead
 from tilewright.frontend.schemas import NEWEST_OPSET, output_dtypes, signature
 from tilewright.graph_ir.inference import constant_value

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, const, var
 from tilewright.core.errors import InputError, ModelError, UnsupportedError
-from tilewright.core.intexpr import IntExpr, const, var
 from tilewright.core.limits import MAX_DIM, require_rank
 from tilewright.core.options import as_whole, require_mapping, shown
 from tilewright.frontend.tensors import check_dims

@@ -11,7 +11,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from tilewright.core.errors import ModelError
-from tilewright.core.stored import LEAST, StoredBytes, StoredFile
+from tilewright.core.io.stored import LEAST, StoredBytes, StoredFile
 from tilewright.frontend.wire import Buffer, Span, open_file, split_payloads
 
 ModelLike: TypeAlias = "str | Path | bytes | memoryview | onnx.ModelProto"

@@ -17,8 +17,8 @@ import onnx
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError
+from tilewright.core.io.stored import Content, StoredArray, StoredBytes, loaded
 from tilewright.core.limits import MAX_DIM, MAX_STORED_ELEMENTS, require_makeable, require_rank
-from tilewright.core.stored import Content, StoredArray, StoredBytes, loaded
 from tilewright.frontend.source import Source
 from tilewright.frontend.wire import DOUBLE_DATA, FLOAT_DATA, MARKER, RAW_DATA, open_file
 

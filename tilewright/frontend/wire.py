@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tilewright.core.errors import ModelError
-from tilewright.core.stored import StoredFile
+from tilewright.core.io.stored import StoredFile
 
 Buffer: TypeAlias = "StoredFile | memoryview"
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, as_expr
+from tilewright.core.arith.parse import parse
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, as_expr
-from tilewright.core.intparse import parse
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, TensorType, Type, Value, make_attrs
 

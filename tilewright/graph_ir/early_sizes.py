@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.core.intexpr import product
+from tilewright.core.arith.expr import product
 from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import op_def

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tilewright.core.intbounds import is_nonneg
+from tilewright.core.arith.bounds import is_nonneg
 from tilewright.graph_ir.early_sizes import early_sizes, is_sized
 from tilewright.graph_ir.ir import Graph, Node, Shape, TensorType, Value, node_reads, walk_graphs
 from tilewright.graph_ir.kinds import ElementCost, PatternKind

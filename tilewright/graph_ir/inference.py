@@ -16,9 +16,9 @@ from itertools import chain
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, as_var, const
+from tilewright.core.arith.named import short
 from tilewright.core.errors import InternalError, ModelError, ResourceError
-from tilewright.core.intexpr import IntExpr, as_var, const
-from tilewright.core.intnamed import short
 from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.explicit_broadcasts import Repeated, repeat_operands
 from tilewright.graph_ir.ir import (

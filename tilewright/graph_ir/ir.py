@@ -6,7 +6,7 @@ Grammar (the text form; :mod:`tilewright.graph_ir.text` prints and parses it)::
     Node      ::= outputs = op(inputs) {attributes}        an absent optional input or output is ""
     Value     ::= name : Type                              every name that a node, input or constant defines has one
     Type      ::= TensorType(dtype, shape) | SequenceType(element) | OptionalType(element)
-    shape     ::= tuple of core.intexpr.IntExpr over dimension symbols; None: rank unknown (host values only)
+    shape     ::= tuple of core.arith.expr.IntExpr over dimension symbols; None: rank unknown (host values only)
     Attribute ::= int | float | str | DType | tuple of those | Graph (a subgraph) | Constant | None
 
 Operators carry the names and the semantics of the newest ONNX version known to the frontend, which normalises older
@@ -27,10 +27,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr
-from tilewright.core.stored import Content, StoredArray, content_of, loaded
+from tilewright.core.io.stored import Content, StoredArray, content_of, loaded
 
 Shape: TypeAlias = tuple[IntExpr, ...]
 

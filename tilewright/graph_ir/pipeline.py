@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tilewright.core.errors import InputError, VerifyError
-from tilewright.core.files import TEXT, marked, write_file
+from tilewright.core.io.files import TEXT, marked, write_file
 from tilewright.core.options import require_names, shown
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, walk_graphs

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.core.intexpr import IntExpr, as_var, const, var
+from tilewright.core.arith.expr import IntExpr, as_var, const, var
 from tilewright.graph_ir.ir import Node, TensorType, Value, node_reads
 from tilewright.reference.sizes import SIZES
 

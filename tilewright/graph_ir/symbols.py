@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.assumptions import Assumption, Ones
-from tilewright.core.intexpr import IntExpr
 from tilewright.graph_ir.ir import Graph, OptionalType, SequenceType, TensorType, Type, Value
 
 Known = Mapping[str, IntExpr]

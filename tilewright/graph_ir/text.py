@@ -31,12 +31,12 @@ from typing import NoReturn
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, of_atom
+from tilewright.core.arith.named import Named, definitions
+from tilewright.core.arith.parse import parse as parse_expr
 from tilewright.core.assumptions import Assumption, Ones
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError, ParseError
-from tilewright.core.intexpr import IntExpr, of_atom
-from tilewright.core.intnamed import Named, definitions
-from tilewright.core.intparse import parse as parse_expr
 from tilewright.graph_ir.inference import constant_value
 from tilewright.graph_ir.ir import (
     Attribute,

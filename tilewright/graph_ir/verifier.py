@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import product
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError, VerifyError
-from tilewright.core.intexpr import product
 from tilewright.graph_ir.inference import infer_node
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Type, Value, walk_graphs
 from tilewright.graph_ir.kinds import PatternKind

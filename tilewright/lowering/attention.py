@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.core.intexpr import IntExpr, ceildiv, const
+from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.lowering.context import LowerContext, Rule, wide, widen
 from tilewright.lowering.contraction import clamped, packed_stage, whole_tiles
 from tilewright.lowering.elementwise import axis_names, broadcast_load

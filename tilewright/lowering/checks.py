@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tilewright.core.arith.bounds import is_nonneg
+from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.core.index_ranges import IndexRange, OutOfRange, has_indices, index_ranges
-from tilewright.core.intbounds import is_nonneg
-from tilewright.core.intexpr import IntExpr, const, product
 from tilewright.core.plan import CheckStep, Requirement
 from tilewright.graph_ir.ir import Constant, Node, TensorType, Value
 

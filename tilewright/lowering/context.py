@@ -16,11 +16,11 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, const
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, UnsupportedError
-from tilewright.core.intexpr import IntExpr, IntLike, as_expr, const
-from tilewright.core.intextrema import maximum, minimum
-from tilewright.core.stored import Scratch, loaded
+from tilewright.core.io.stored import Scratch, loaded
 from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Attribute, Constant, Node, Value
 from tilewright.lowering.indexing import choose, linear_index

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, ceildiv, const
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, const
-from tilewright.core.intextrema import minimum
 from tilewright.core.target import Target
 from tilewright.lowering.context import LowerContext
 from tilewright.tensor_ir.compute import Tensor, Val, compute, index_value, select

@@ -18,9 +18,9 @@ from functools import cached_property
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, ceildiv, const, product
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, const, product
-from tilewright.core.intextrema import maximum, minimum
 from tilewright.core.winograd import WINOGRAD
 from tilewright.graph_ir.window_pairs import HALO
 from tilewright.lowering.context import LowerContext, Rule, wide

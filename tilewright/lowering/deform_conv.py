@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext, Rule, clamped_index, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, index_value, op, select, sum_over

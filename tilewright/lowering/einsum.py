@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.core.intexpr import IntExpr, as_expr, const, product
+from tilewright.core.arith.expr import IntExpr, as_expr, const, product
 from tilewright.graph_ir.ops.linear import parse_equation
 from tilewright.lowering.context import LowerContext, Rule, wide
 from tilewright.lowering.contraction import unflatten

@@ -13,9 +13,9 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, const
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, const
-from tilewright.core.intextrema import minimum
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, op, select
 from tilewright.tensor_ir.ir import Cast, Const

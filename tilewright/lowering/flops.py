@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tilewright.core.intbounds import is_nonneg
-from tilewright.core.intexpr import IntExpr, const, product
-from tilewright.core.intextrema import minimum
+from tilewright.core.arith.bounds import is_nonneg
+from tilewright.core.arith.expr import IntExpr, const, product
+from tilewright.core.arith.minmax import minimum
 from tilewright.tensor_ir.analysis.scopes import loads_of
 from tilewright.tensor_ir.ir import Block, Func, Op, walk, walk_expr
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr, const, product
+from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.lowering.context import LowerContext, Rule
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis, ranges_of, split_index

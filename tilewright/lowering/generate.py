@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr
+from tilewright.core.arith.expr import IntExpr
 from tilewright.graph_ir.ir import Constant
 from tilewright.lowering.context import LowerContext, Rule, wide, widen
 from tilewright.lowering.elementwise import axis_names

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import var
 from tilewright.core.errors import InternalError, UnsupportedError
-from tilewright.core.intexpr import var
 from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import Group
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value

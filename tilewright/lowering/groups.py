@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tilewright.core.intexpr import IntExpr, ceildiv
+from tilewright.core.arith.expr import IntExpr, ceildiv
 from tilewright.core.target import Target
 from tilewright.lowering.contraction import panel_width
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tilewright.core.arith.bounds import Ranges, loop_range, simplify
+from tilewright.core.arith.expr import IntExpr, as_var, const, product
 from tilewright.core.errors import ModelError
-from tilewright.core.intbounds import Ranges, loop_range, simplify
-from tilewright.core.intexpr import IntExpr, as_var, const, product
 from tilewright.tensor_ir.compute import Val, index_value, select
 
 

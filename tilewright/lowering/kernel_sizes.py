@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 
-from tilewright.core.intexpr import IntExpr, of_atom, var
-from tilewright.core.intnamed import MAX_SIZE, Named, named_in, with_named
+from tilewright.core.arith.expr import IntExpr, of_atom, var
+from tilewright.core.arith.named import MAX_SIZE, Named, named_in, with_named
 from tilewright.graph_ir.fusion import Group
 from tilewright.graph_ir.ir import Value
 from tilewright.graph_ir.symbols import map_sizes, value_sizes, value_symbols

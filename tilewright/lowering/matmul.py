@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
+from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const, product
 from tilewright.core.dtypes import DType, float32
-from tilewright.core.intexpr import IntExpr, as_expr, ceildiv, const, product
 from tilewright.lowering.context import LowerContext, Rule, wide
 from tilewright.lowering.contraction import (
     clamped,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.core.intexpr import IntExpr, const, product
+from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names, broadcast_load
 from tilewright.lowering.indexing import normal_axis

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.core.intbounds import interval
-from tilewright.core.intexpr import IntExpr, const
-from tilewright.core.intextrema import maximum, minimum
+from tilewright.core.arith.bounds import interval
+from tilewright.core.arith.expr import IntExpr, const
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.lowering.context import LowerContext, Rule
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.core.intexpr import IntExpr
-from tilewright.core.intextrema import maximum
+from tilewright.core.arith.expr import IntExpr
+from tilewright.core.arith.minmax import maximum
 
 
 def halves(total: IntExpr, more_behind: bool) -> tuple[IntExpr, IntExpr]:

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, as_var, const
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, ModelError
 from tilewright.core.index_ranges import OutOfRange
-from tilewright.core.intexpr import IntExpr, as_var, const
-from tilewright.core.pages import Pool, trim_heap
+from tilewright.core.io.pages import Pool, trim_heap
+from tilewright.core.io.stored import Content, Scratch
 from tilewright.core.plan import (
     SIZES_DOMAIN,
     Binding,
@@ -33,7 +34,6 @@ from tilewright.core.plan import (
     needed_symbols,
     step_slots,
 )
-from tilewright.core.stored import Content, Scratch
 from tilewright.core.target import Target
 from tilewright.graph_ir.early_sizes import contents, early_sizes
 from tilewright.graph_ir.fusion import FusionRefusal, Group, group_with_reasons

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr, ceildiv, const
-from tilewright.core.intextrema import maximum, minimum
+from tilewright.core.arith.expr import IntExpr, ceildiv, const
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import linear_index, split_index

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, const
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names, broadcast_load
 from tilewright.lowering.indexing import normal_axis

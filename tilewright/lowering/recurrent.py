@@ -14,8 +14,8 @@ from functools import partial
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, ceildiv, const
 from tilewright.lowering.context import LowerContext, Rule, wide, widen
 from tilewright.lowering.contraction import clamped, pack_columns, packed_stage, panel_width, unflatten, whole_tiles
 from tilewright.lowering.elementwise import elu, hard_sigmoid, leaky_relu, sigmoid, softplus

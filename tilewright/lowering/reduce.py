@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, const, product
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, const, product
-from tilewright.core.intextrema import maximum, minimum
 from tilewright.lowering.context import LowerContext, Rule, wide, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axes, normal_axis

@@ -16,9 +16,9 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, ceildiv, const
+from tilewright.core.arith.minmax import maximum
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, const
-from tilewright.core.intextrema import maximum
 from tilewright.core.limits import require_makeable
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tilewright.core.intexpr import IntExpr, as_var
+from tilewright.core.arith.expr import IntExpr, as_var
 from tilewright.graph_ir.fusion import Group
 from tilewright.graph_ir.ir import Node, Value
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, slice_places

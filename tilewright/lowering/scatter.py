@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import copy_of
 from tilewright.lowering.indexing import normal_axis

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.core.intbounds import interval
-from tilewright.core.intexpr import IntExpr, as_expr, ceildiv, const, product, var
-from tilewright.core.intextrema import maximum, minimum
+from tilewright.core.arith.bounds import interval
+from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const, product, var
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.graph_ir.ops.movement import LONGEST_STEP
 from tilewright.lowering.context import LowerContext, Rule
 from tilewright.lowering.elementwise import axis_names

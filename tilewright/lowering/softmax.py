@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr
+from tilewright.core.arith.expr import IntExpr
 from tilewright.lowering.context import LowerContext, Rule, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis

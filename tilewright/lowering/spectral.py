@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tilewright.core.arith.expr import IntExpr, as_expr, const
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, as_expr, const
-from tilewright.core.intextrema import minimum
 from tilewright.core.limits import require_makeable
 from tilewright.lowering.context import LowerContext, Rule, wide
 from tilewright.lowering.elementwise import axis_names

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.graph_ir.fusion import Group
 from tilewright.graph_ir.ir import Graph, Node, TensorType, Value, make_attrs
 from tilewright.graph_ir.kinds import PatternKind

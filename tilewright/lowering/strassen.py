@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tilewright.core.arith.expr import IntExpr, const
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, const
-from tilewright.core.intextrema import minimum
 from tilewright.core.strassen import LEFT, PRODUCTS, RESULT, combined_weight, signed_sum
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.contraction import pack_columns, panel_width

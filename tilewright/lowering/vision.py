@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, const, product
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.index_ranges import unpooled_shape
-from tilewright.core.intexpr import IntExpr, const, product
-from tilewright.core.intextrema import maximum, minimum
 from tilewright.lowering.context import LowerContext, Rule, clamped_index, widen
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis, split_index

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr
+from tilewright.core.arith.expr import IntExpr
 from tilewright.lowering.context import LowerContext, Rule
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, index_value, op
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.core.intexpr import IntExpr, as_expr, ceildiv, const
+from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const
 from tilewright.core.winograd import WINOGRAD, transformed_weight
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.contraction import panel_width, unflatten

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from tilewright.core.arith.expr import IntExpr, const, var
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, const, var
 from tilewright.tensor_ir.ir import (
     Alloc,
     Axis,

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr
 from tilewright.core.plan import ControlStep, KernelStep, Plan, Slot, Step
 
 

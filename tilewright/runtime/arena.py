@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.core.intexpr import IntExpr
-from tilewright.core.pages import ALIGN
+from tilewright.core.arith.expr import IntExpr
+from tilewright.core.io.pages import ALIGN
 from tilewright.core.plan import Plan, Slot, root_slot, step_slots
 
 

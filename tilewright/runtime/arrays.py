@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from tilewright.core.pages import ALIGN, LARGE, fresh_pages
+from tilewright.core.io.pages import ALIGN, LARGE, fresh_pages
 from tilewright.runtime.memory import require_memory
 
 _NOTHING = ctypes.c_char * 0

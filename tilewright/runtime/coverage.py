@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tilewright.core.intexpr import IntExpr
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.plan import ControlStep, KernelStep, Plan
 
 _FLOPS_A_BYTE = 8.0

@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.core.assumptions import Assumption, Sizes
 from tilewright.core.errors import BroadcastError, InputError, InternalError, ResourceError
 from tilewright.core.index_ranges import out_of_range
+from tilewright.core.io.stored import loaded
 from tilewright.core.plan import (
     CheckStep,
     ControlStep,
@@ -26,7 +27,6 @@ from tilewright.core.plan import (
     segments,
     step_slots,
 )
-from tilewright.core.stored import loaded
 from tilewright.runtime.arena import Values, conflicts, lifetimes, nbytes, place, size_of
 from tilewright.runtime.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.control import run_control_step

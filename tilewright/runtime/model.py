@@ -11,7 +11,7 @@ from typing import overload
 import numpy as np
 
 from tilewright.core.errors import BroadcastError, InputError, ResourceError, TilewrightError
-from tilewright.core.files import TEXT, marked, require_replaceable, write_file
+from tilewright.core.io.files import TEXT, marked, require_replaceable, write_file
 from tilewright.core.options import require_names, require_path, require_whole
 from tilewright.core.plan import KernelStep, Plan, Segment, segments
 from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.core.arith.expr import IntExpr, as_var
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InputError
-from tilewright.core.intexpr import IntExpr, as_var
 from tilewright.core.options import shown
 from tilewright.core.plan import Plan
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
+from tilewright.core.arith.bounds import Ranges, loop_range, simplify, upper_bound
+from tilewright.core.arith.expr import IntExpr, IntLike, as_expr
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intbounds import Ranges, loop_range, simplify, upper_bound
-from tilewright.core.intexpr import IntExpr, IntLike, as_expr
 from tilewright.schedule.arguments import Unfit, plain_arguments
 from tilewright.tensor_ir.analysis import scopes
 from tilewright.tensor_ir.analysis.intrinsic_match import broken_intrinsics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilewright.core.intexpr import IntExpr, var
+from tilewright.core.arith.expr import IntExpr, var
 from tilewright.schedule.base import substitute_stmt
 from tilewright.tensor_ir.ir import Alloc, Block, Loop, Stmt, map_children, walk
 from tilewright.tensor_ir.loads import rename_buffers

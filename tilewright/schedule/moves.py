@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.core.intbounds import is_nonneg
-from tilewright.core.intexpr import ZERO, IntExpr, as_var, product
+from tilewright.core.arith.bounds import is_nonneg
+from tilewright.core.arith.expr import ZERO, IntExpr, as_var, product
 from tilewright.core.memo import by_identity
 from tilewright.schedule.base import Primitive, find_block, refuse, replace_stmt, require_no_threads
 from tilewright.tensor_ir.analysis.dependence import is_injective

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.core.intbounds import Ranges, extremes, is_nonneg, simplify, upper_bound
-from tilewright.core.intexpr import ZERO, IntExpr, as_var, const, product, var
-from tilewright.core.intextrema import maximum, minimum
+from tilewright.core.arith.bounds import Ranges, extremes, is_nonneg, simplify, upper_bound
+from tilewright.core.arith.expr import ZERO, IntExpr, as_var, const, product, var
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.tensor_ir.ir import Axis, Block, Buffer, Load
 from tilewright.tensor_ir.loads import map_block_loads
 from tilewright.tensor_ir.names import fresh_in

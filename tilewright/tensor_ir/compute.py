@@ -20,9 +20,9 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, const, var
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import IntExpr, IntLike, as_expr, const, var
 from tilewright.tensor_ir.ir import (
     Alloc,
     Axis,

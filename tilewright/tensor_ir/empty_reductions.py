@@ -18,9 +18,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from tilewright.core.intbounds import is_nonneg, simplify
-from tilewright.core.intexpr import ZERO, IntExpr, var
-from tilewright.core.intextrema import maximum, minimum
+from tilewright.core.arith.bounds import is_nonneg, simplify
+from tilewright.core.arith.expr import ZERO, IntExpr, var
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.tensor_ir.analysis.scopes import block_path
 from tilewright.tensor_ir.ir import (
     Alloc,

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.core.arith.broadcast import Broadcast
+from tilewright.core.arith.expr import Atom, FloorDiv, IntExpr, Mod, Var
+from tilewright.core.arith.minmax import Max, Min
 from tilewright.core.dtypes import DType, int64
 from tilewright.core.errors import InputError, InternalError, TilewrightError
-from tilewright.core.intbroadcast import Broadcast
-from tilewright.core.intexpr import Atom, FloorDiv, IntExpr, Mod, Var
-from tilewright.core.intextrema import Max, Min
 from tilewright.tensor_ir.empty_reductions import store_empty_inits
 from tilewright.tensor_ir.ir import (
     Alloc,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilewright.core.intexpr import as_var
+from tilewright.core.arith.expr import as_var
 from tilewright.tensor_ir.ir import (
     Block,
     Cast,

@@ -10,7 +10,7 @@ Grammar (the text form; :mod:`tilewright.tensor_ir.text` prints and parses it)::
              | Guard(condition, body)            body runs only where the condition holds
              | Store(buffer, indices, value)     only inside codegen-level forms and hand-written functions
     Expr   ::= Const | Load | Index | Cast | Op | Select
-    index  ::= core.intexpr.IntExpr over loop vars, block axes, dims, and Dyn atoms (values loaded from memory)
+    index  ::= core.arith.expr.IntExpr over loop vars, block axes, dims, and Dyn atoms (values loaded from memory)
 
 A :class:`Block` writes ``buffer[indices] = value`` once for each point of its axes. ``axes`` are the block's own
 variables; ``bindings`` gives each axis as an expression of the surrounding loop variables, so that transforming loops
@@ -42,8 +42,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from tilewright.core.arith.expr import Atom, IntExpr, IntLike, of_atom
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import Atom, IntExpr, IntLike, of_atom
 from tilewright.core.memo import by_identity
 
 LoopKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled", "opaque"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from tilewright.core.intexpr import Atom, IntExpr, of_atom, with_atoms
+from tilewright.core.arith.expr import Atom, IntExpr, of_atom, with_atoms
 from tilewright.tensor_ir.ir import (
     Alloc,
     Block,

@@ -31,10 +31,10 @@ from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, of_atom
+from tilewright.core.arith.parse import from_ast
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, ModelError, ParseError
-from tilewright.core.intexpr import IntExpr, of_atom
-from tilewright.core.intparse import from_ast
 from tilewright.tensor_ir.ir import (
     Alloc,
     Axis,

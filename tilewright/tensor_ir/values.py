@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias, overload
 
-from tilewright.core import dtypes, intextrema
+from tilewright.core import dtypes
+from tilewright.core.arith import minmax
+from tilewright.core.arith.expr import IntExpr, IntLike, Var, as_expr, of_atom
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, IntLike, Var, as_expr, of_atom
 from tilewright.tensor_ir.ir import Cast, Const, Dyn, Expr, Index, Op, Select
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
@@ -295,7 +296,7 @@ def maximum(first: IntLike | ReduceAxis, *others: IntLike | ReduceAxis) -> IntEx
 def maximum(first: ValLike, *others: ValLike) -> Val: ...
 def maximum(first: ValLike, *others: ValLike) -> Val | IntExpr:
     """The greatest argument: an index if all are, else a value."""
-    return _extremum("max", intextrema.maximum, (first, *others))
+    return _extremum("max", minmax.maximum, (first, *others))
 
 
 @overload
@@ -304,7 +305,7 @@ def minimum(first: IntLike | ReduceAxis, *others: IntLike | ReduceAxis) -> IntEx
 def minimum(first: ValLike, *others: ValLike) -> Val: ...
 def minimum(first: ValLike, *others: ValLike) -> Val | IntExpr:
     """The least argument: an index if all are, else a value."""
-    return _extremum("min", intextrema.minimum, (first, *others))
+    return _extremum("min", minmax.minimum, (first, *others))
 
 
 def _extremum(name: str, of_indices: Callable[..., IntExpr], args: tuple[ValLike, ...]) -> Val | IntExpr:

@@ -24,10 +24,10 @@ import keyword
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
+from tilewright.core.arith.bounds import Ranges, extremes, interval, is_nonneg, loop_range, simplify, upper_bound
+from tilewright.core.arith.expr import FloorDiv, IntExpr, Mod
+from tilewright.core.arith.minmax import Max, Min
 from tilewright.core.errors import VerifyError
-from tilewright.core.intbounds import Ranges, extremes, interval, is_nonneg, loop_range, simplify, upper_bound
-from tilewright.core.intexpr import FloorDiv, IntExpr, Mod
-from tilewright.core.intextrema import Max, Min
 from tilewright.tensor_ir.analysis.intrinsic_match import broken_intrinsics
 from tilewright.tensor_ir.ir import (
     Alloc,

@@ -1,4 +1,4 @@
-"""Files are written by ``core/files.py`` and, logs, by ``autotune/logfile.py``: nothing else writes or deletes."""
+"""Files are written by ``core/io/files.py`` and, logs, by ``autotune/logfile.py``: nothing else writes or deletes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.tests.sources import PACKAGE, parsed, source_files
 
-WRITERS = {"core/files.py", "autotune/logfile.py"}
+WRITERS = {"core/io/files.py", "autotune/logfile.py"}
 OTHERS: dict[str, set[str]] = {
     "autotune/hostlock.py": {"open"},  # a lock, always empty
     "autotune/process.py": {"truncate"},  # a temporary file without a name
@@ -47,7 +47,7 @@ def test_nothing_else_writes(path: Path) -> None:
     name = path.relative_to(PACKAGE).as_posix()
     if name not in WRITERS:
         found = [(line, call) for line, call in changes(parsed(path)) if call not in OTHERS.get(name, set())]
-        assert not found, f"{name}: writes files by itself: {found}; use core/files.py"
+        assert not found, f"{name}: writes files by itself: {found}; use core/io/files.py"
 
 
 def test_it_sees_writers() -> None:

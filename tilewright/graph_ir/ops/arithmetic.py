@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, const
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, const
-from tilewright.core.intextrema import maximum, minimum
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, InferContext, Inferred, InferRule, OpDef, table, tensor

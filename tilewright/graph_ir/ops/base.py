@@ -19,10 +19,10 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, const, product, var
 from tilewright.core.assumptions import Assumption, Ones
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError
-from tilewright.core.intexpr import IntExpr, const, product, var
 from tilewright.core.limits import require_rank
 from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, Shape, TensorType, Type, Value
 from tilewright.graph_ir.kinds import DataLayout, ElementCost, PatternKind

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.assumptions import Ones
-from tilewright.core.intexpr import IntExpr
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.ops.base import InferContext
 from tilewright.graph_ir.ops.shapes import broadcast_shapes, merge_dims

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, ceildiv
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, ceildiv
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, OpDef, table, tensor

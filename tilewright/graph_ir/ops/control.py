@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, as_expr
 from tilewright.core.errors import ModelError
-from tilewright.core.intexpr import IntExpr, as_expr
 from tilewright.graph_ir.ir import Constant, Graph, OptionalType, SequenceType, TensorType, Type, Value
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, OpDef, table

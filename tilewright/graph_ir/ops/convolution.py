@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, product
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, product
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import DataLayout, PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor

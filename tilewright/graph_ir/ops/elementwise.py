@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr
-from tilewright.core.intextrema import maximum
+from tilewright.core.arith.expr import IntExpr
+from tilewright.core.arith.minmax import maximum
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, InferRule, OpDef, table

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, ceildiv, const
+from tilewright.core.arith.minmax import maximum
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, ceildiv, const
-from tilewright.core.intextrema import maximum
 from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import DataLayout, PatternKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.operands import match_operands, match_same, require_at_most, require_single

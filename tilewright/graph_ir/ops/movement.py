@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.core.intbounds import interval
-from tilewright.core.intexpr import ONE, ZERO, IntExpr, ceildiv, const
-from tilewright.core.intextrema import maximum, minimum, with_parts_joined
+from tilewright.core.arith.bounds import interval
+from tilewright.core.arith.expr import ONE, ZERO, IntExpr, ceildiv, const
+from tilewright.core.arith.minmax import maximum, minimum, with_parts_joined
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, InferContext, Inferred, OpDef, table, tensor

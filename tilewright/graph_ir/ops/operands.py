@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
+from tilewright.core.arith.expr import IntExpr, const, product
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.assumptions import Ones
-from tilewright.core.intexpr import IntExpr, const, product
-from tilewright.core.intextrema import minimum
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.ops.base import InferContext
 from tilewright.graph_ir.ops.shapes import decide_less

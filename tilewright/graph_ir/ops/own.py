@@ -18,7 +18,7 @@ The attribute ``data_layout`` ("NCHW", the default, or "NHWC") is ours too; oper
 from __future__ import annotations
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr
+from tilewright.core.arith.expr import IntExpr
 from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.shapes import broadcast_shapes, common_size, merge_dims

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import ONE, const
 from tilewright.core.index_ranges import unpooled_shape
-from tilewright.core.intexpr import ONE, const
 from tilewright.graph_ir.kinds import DataLayout, PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.operands import match_operands, match_same

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.core.intexpr import const
+from tilewright.core.arith.expr import const
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, InferRule, OpDef, table, tensor
 from tilewright.graph_ir.ops.operands import match_operands

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import ONE, IntExpr, product
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import ONE, IntExpr, product
-from tilewright.core.intextrema import maximum, minimum
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, InferRule, OpDef, table, tensor

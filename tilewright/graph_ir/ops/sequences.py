@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import const
+from tilewright.core.arith.expr import const
 from tilewright.graph_ir.ir import OptionalType, SequenceType, TensorType, Type
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, InferRule, OpDef, table, tensor

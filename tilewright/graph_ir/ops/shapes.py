@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.core.arith.bounds import interval, is_nonneg
+from tilewright.core.arith.broadcast import broadcasted
+from tilewright.core.arith.expr import ONE, IntExpr, product
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.assumptions import Ones
-from tilewright.core.intbounds import interval, is_nonneg
-from tilewright.core.intbroadcast import broadcasted
-from tilewright.core.intexpr import ONE, IntExpr, product
-from tilewright.core.intextrema import minimum
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.ops.base import InferContext
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.core.intexpr import IntExpr, const
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.graph_ir.ir import Shape
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import const
+from tilewright.core.arith.expr import const
 from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import ONE, IntExpr, const, product
 from tilewright.core.assumptions import Ones
-from tilewright.core.intexpr import ONE, IntExpr, const, product
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from tilewright.core.arith.expr import IntExpr, as_var
 from tilewright.core.errors import InternalError, VerifyError
-from tilewright.core.intexpr import IntExpr, as_var
 from tilewright.graph_ir.inference import constant_value, infer_node
 from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, TensorType, Value, make_attrs, node_reads
 from tilewright.graph_ir.ops.shapes import is_fresh

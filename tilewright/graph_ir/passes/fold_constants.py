@@ -23,7 +23,7 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError, TilewrightError
 from tilewright.core.index_ranges import first_outside
-from tilewright.core.stored import StoredArray
+from tilewright.core.io.stored import StoredArray
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, node_reads
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import op_def

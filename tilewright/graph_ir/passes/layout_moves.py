@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tilewright.core.intexpr import product
+from tilewright.core.arith.expr import product
 from tilewright.graph_ir.ir import Node, Shape, TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import op_def

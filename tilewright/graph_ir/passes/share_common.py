@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from tilewright.core.stored import StoredArray
+from tilewright.core.io.stored import StoredArray
 from tilewright.graph_ir.ir import Constant, Graph, Node
 from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.core.intexpr import IntExpr, product
+from tilewright.core.arith.expr import IntExpr, product
 from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.rules.base import NOT_HERE, Match, P, Rule, ints_attr
 from tilewright.graph_ir.rules.noops import can_pass_through

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar, get_args
 
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.base import Primitive, find_buffer, refuse
 from tilewright.schedule.moves import (
     alloc_of,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.intbounds import Ranges, is_nonneg, simplify, upper_bound
-from tilewright.core.intexpr import ZERO, FloorDiv, IntExpr, Mod, const
-from tilewright.core.intextrema import maximum, minimum
+from tilewright.core.arith.bounds import Ranges, is_nonneg, simplify, upper_bound
+from tilewright.core.arith.expr import ZERO, FloorDiv, IntExpr, Mod, const
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt, require_no_threads
 from tilewright.schedule.moves import (
     Site,

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.intbounds import loop_range
+from tilewright.core.arith.bounds import loop_range
 from tilewright.schedule.base import Primitive, refuse, replace_stmt, require_open, simplify_expr
 from tilewright.schedule.moves import (
     block_and_path,

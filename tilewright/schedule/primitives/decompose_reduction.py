@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.intbounds import interval, simplify, upper_bound
-from tilewright.core.intexpr import IntExpr, const, var
+from tilewright.core.arith.bounds import interval, simplify, upper_bound
+from tilewright.core.arith.expr import IntExpr, const, var
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt
 from tilewright.schedule.moves import (
     block_and_path,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from tilewright.core.intbounds import loop_range
-from tilewright.core.intexpr import ZERO, IntExpr, product, var
+from tilewright.core.arith.bounds import loop_range
+from tilewright.core.arith.expr import ZERO, IntExpr, product, var
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt, simplify_stmt, substitute_stmt
 from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_path, loop_ranges, loops_in
 from tilewright.tensor_ir.empty_reductions import may_be_empty, reduce_vars

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.core import dtypes
+from tilewright.core.arith.bounds import is_nonneg
+from tilewright.core.arith.expr import ZERO, IntExpr, as_expr, as_var, ceildiv, var
 from tilewright.core.dtypes import DType
-from tilewright.core.intbounds import is_nonneg
-from tilewright.core.intexpr import ZERO, IntExpr, as_expr, as_var, ceildiv, var
 from tilewright.schedule.base import Primitive, find_buffer, refuse, replace_stmt
 from tilewright.schedule.moves import block_and_path, has_reduction, neutral_value, plain_axes, reduction_update
 from tilewright.tensor_ir.analysis.scopes import blocks_in, loops_in

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.intbounds import Ranges, extremes, loop_range, simplify, upper_bound
-from tilewright.core.intexpr import ZERO, FloorDiv, IntExpr, of_atom, var
-from tilewright.core.intextrema import Max, Min, maximum, minimum
+from tilewright.core.arith.bounds import Ranges, extremes, loop_range, simplify, upper_bound
+from tilewright.core.arith.expr import ZERO, FloorDiv, IntExpr, of_atom, var
+from tilewright.core.arith.minmax import Max, Min, maximum, minimum
 from tilewright.schedule.base import (
     Primitive,
     find_nested_loop,

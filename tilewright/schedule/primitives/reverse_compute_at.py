@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.intbounds import Ranges, is_nonneg, loop_range, simplify
-from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var, of_atom, var
+from tilewright.core.arith.bounds import Ranges, is_nonneg, loop_range, simplify
+from tilewright.core.arith.expr import FloorDiv, IntExpr, Mod, as_var, of_atom, var
 from tilewright.schedule.base import Primitive, find_buffer, find_loop, refuse, replace_stmt, require_no_threads
 from tilewright.schedule.moves import (
     alloc_of,

@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.intbounds import Ranges, loop_range
-from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var, of_atom
+from tilewright.core.arith.bounds import Ranges, loop_range
+from tilewright.core.arith.expr import FloorDiv, IntExpr, Mod, as_var, of_atom
 from tilewright.schedule.base import Primitive, refuse, replace_stmt, simplify_expr
 from tilewright.schedule.moves import (
     alloc_of,

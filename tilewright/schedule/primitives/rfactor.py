@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.intbounds import Ranges, simplify, upper_bound
-from tilewright.core.intexpr import IntExpr, as_expr, var
+from tilewright.core.arith.bounds import Ranges, simplify, upper_bound
+from tilewright.core.arith.expr import IntExpr, as_expr, var
 from tilewright.schedule.base import Primitive, find_buffer, find_loop, refuse
 from tilewright.schedule.moves import (
     block_and_path,

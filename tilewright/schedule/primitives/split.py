@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from tilewright.core.intbounds import loop_range, simplify, upper_bound
-from tilewright.core.intexpr import ZERO, IntExpr, ceildiv, const, var
-from tilewright.core.intextrema import maximum, minimum
+from tilewright.core.arith.bounds import loop_range, simplify, upper_bound
+from tilewright.core.arith.expr import ZERO, IntExpr, ceildiv, const, var
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.schedule.base import Primitive, find_nested_loop, refuse, replace_stmt, simplify_stmt, substitute_stmt
 from tilewright.tensor_ir.analysis.scopes import loop_ranges
 from tilewright.tensor_ir.ir import Func, Loop, Stmt

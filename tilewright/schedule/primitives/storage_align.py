@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.intexpr import IntExpr, ceildiv, product
+from tilewright.core.arith.expr import IntExpr, ceildiv, product
 from tilewright.schedule.base import Primitive, find_buffer, refuse, replace_stmt, require_intrinsics
 from tilewright.schedule.moves import alloc_of
 from tilewright.tensor_ir.ir import Alloc, Func

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tilewright.core.arith.bounds import Ranges, is_nonneg, loop_range, simplify
+from tilewright.core.arith.expr import FloorDiv, IntExpr, Mod
+from tilewright.core.arith.minmax import maximum
+from tilewright.core.arith.parse import from_ast
 from tilewright.core.errors import ParseError
-from tilewright.core.intbounds import Ranges, is_nonneg, loop_range, simplify
-from tilewright.core.intexpr import FloorDiv, IntExpr, Mod
-from tilewright.core.intextrema import maximum
-from tilewright.core.intparse import from_ast
 from tilewright.schedule.base import Primitive, find_buffer, refuse, require_intrinsics
 from tilewright.schedule.moves import alloc_of
 from tilewright.tensor_ir.analysis.dependence import is_injective

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.intbounds import upper_bound
+from tilewright.core.arith.bounds import upper_bound
 from tilewright.schedule.base import Primitive, find_nested_loop, refuse, replace_stmt, require_no_threads
 from tilewright.tensor_ir.analysis.scopes import loop_ranges
 from tilewright.tensor_ir.ir import Func

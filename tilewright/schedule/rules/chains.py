@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tilewright.core.arith.expr import product
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import product
 from tilewright.core.target import Target
 from tilewright.schedule.primitives.sample_compute_location import ROOT
 from tilewright.schedule.rules.facts import (

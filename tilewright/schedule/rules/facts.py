@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tilewright.core.arith.bounds import upper_bound
+from tilewright.core.arith.expr import ZERO, IntExpr, as_var, const, product
 from tilewright.core.dtypes import DType
-from tilewright.core.intbounds import upper_bound
-from tilewright.core.intexpr import ZERO, IntExpr, as_var, const, product
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.access import address, stride
 from tilewright.tensor_ir.analysis.scopes import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tilewright.core.arith.expr import FloorDiv, Mod
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import FloorDiv, Mod
 from tilewright.schedule.rules.facts import (
     all_blocks,
     expr_cost,

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from tilewright.core.arith.expr import as_var
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import as_var
 from tilewright.core.target import Target
 from tilewright.schedule.rules.choices import choose_number, divisors
 from tilewright.schedule.rules.facts import (

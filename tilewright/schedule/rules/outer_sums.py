@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from math import prod
 
+from tilewright.core.arith.expr import product
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import product
 from tilewright.core.target import Target
 from tilewright.schedule.rules.choices import choose_number, divisors, spread_out
 from tilewright.schedule.rules.facts import (

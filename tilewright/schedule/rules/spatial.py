@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import IntExpr
 from tilewright.core.target import Target
 from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import (

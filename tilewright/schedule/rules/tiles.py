@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
+from tilewright.core.arith.bounds import simplify
+from tilewright.core.arith.expr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intbounds import simplify
-from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.target import Target
 from tilewright.schedule.primitives.sample_compute_location import INLINE, ROOT
 from tilewright.schedule.rules.ahead import fetch_ahead, large_inputs

@@ -23,9 +23,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tilewright.core.arith.bounds import simplify
+from tilewright.core.arith.expr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intbounds import simplify
-from tilewright.core.intexpr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.target import Target
 from tilewright.schedule.rules.ahead import fetch_ahead
 from tilewright.schedule.rules.choices import divisors

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.core.intbounds import Ranges, simplify
-from tilewright.core.intexpr import ZERO, IntExpr
+from tilewright.core.arith.bounds import Ranges, simplify
+from tilewright.core.arith.expr import ZERO, IntExpr
 from tilewright.tensor_ir.ir import Func, Load, Store
 
 

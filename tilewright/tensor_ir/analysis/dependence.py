@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.core.intbounds import Ranges, extremes, interval, is_less, upper_bound
-from tilewright.core.intexpr import ZERO, Atom, FloorDiv, IntExpr, Mod, Var, const, of_atom
-from tilewright.core.intextrema import Max, Min, maximum
+from tilewright.core.arith.bounds import Ranges, extremes, interval, is_less, upper_bound
+from tilewright.core.arith.expr import ZERO, Atom, FloorDiv, IntExpr, Mod, Var, const, of_atom
+from tilewright.core.arith.minmax import Max, Min, maximum
 from tilewright.tensor_ir.analysis.scopes import block_environment, loads_of, loop_ranges, loops_in
 from tilewright.tensor_ir.ir import (
     Alloc,

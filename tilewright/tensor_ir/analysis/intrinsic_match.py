@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tilewright.core.intbounds import Ranges, loop_range, simplify
-from tilewright.core.intexpr import ZERO, IntExpr, as_var, product
+from tilewright.core.arith.bounds import Ranges, loop_range, simplify
+from tilewright.core.arith.expr import ZERO, IntExpr, as_var, product
 from tilewright.tensor_ir.analysis.access import in_place_buffers, linear_address
 from tilewright.tensor_ir.analysis.dependence import carried_dependences
 from tilewright.tensor_ir.analysis.scopes import block_environment, buffers

@@ -23,9 +23,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.core.intbounds import Ranges, simplify
-from tilewright.core.intexpr import ZERO, IntExpr, var
-from tilewright.core.intextrema import minimum
+from tilewright.core.arith.bounds import Ranges, simplify
+from tilewright.core.arith.expr import ZERO, IntExpr, var
+from tilewright.core.arith.minmax import minimum
 from tilewright.tensor_ir.analysis.access import address, stride
 from tilewright.tensor_ir.analysis.scopes import block_environment, blocks_in, loop_path, loop_ranges, loops_in
 from tilewright.tensor_ir.ir import Func, Loop, loads, walk

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.core.intbounds import Interval, interval, simplify
-from tilewright.core.intexpr import IntExpr
+from tilewright.core.arith.bounds import Interval, interval, simplify
+from tilewright.core.arith.expr import IntExpr
 from tilewright.tensor_ir.analysis.access import bound_indices, linear_address
 from tilewright.tensor_ir.analysis.scopes import block_environment, loop_ranges
 from tilewright.tensor_ir.ir import Block, Loop, Stmt, Store, walk

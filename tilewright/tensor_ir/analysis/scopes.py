@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from tilewright.core.arith.bounds import loop_range
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intbounds import loop_range
-from tilewright.core.intexpr import IntExpr
 from tilewright.core.memo import by_identity
 from tilewright.tensor_ir.ir import (
     Alloc,
@@ -136,7 +136,7 @@ def loops_around(func: Func, block: str) -> list[Loop]:
 
 
 def loop_ranges(loops: Iterable[Loop]) -> dict[str, tuple[IntExpr, IntExpr]]:
-    """The intervals of the variables of ``loops`` (outermost first), for :mod:`tilewright.core.intbounds`."""
+    """The intervals of the variables of ``loops`` (outermost first), for :mod:`tilewright.core.arith.bounds`."""
     return {s.var: loop_range(s.extent) for s in loops}
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from tilewright.core.intbounds import Ranges, extremes, is_nonneg, simplify, upper_bound
-from tilewright.core.intexpr import IntExpr, as_var, ceildiv, var
-from tilewright.core.intextrema import minimum
+from tilewright.core.arith.bounds import Ranges, extremes, is_nonneg, simplify, upper_bound
+from tilewright.core.arith.expr import IntExpr, as_var, ceildiv, var
+from tilewright.core.arith.minmax import minimum
 from tilewright.tensor_ir.ir import Loop
 
 Bounds: TypeAlias = tuple[IntExpr, IntExpr]

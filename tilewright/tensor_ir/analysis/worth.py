@@ -7,8 +7,8 @@ parallel loop is always shared. The results are the same.
 
 from __future__ import annotations
 
-from tilewright.core.intexpr import IntExpr
-from tilewright.core.intparse import parse
+from tilewright.core.arith.expr import IntExpr
+from tilewright.core.arith.parse import parse
 from tilewright.tensor_ir.ir import Func, Loop
 
 KEY = "worth"

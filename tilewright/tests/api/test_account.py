@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.core.files import MARK
+from tilewright.core.io.files import MARK
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
 from tilewright.tensor_ir.text import parse_func, print_func
 from tilewright.tests.api.models import convolution, perceptron

@@ -14,7 +14,7 @@ from onnx import parser
 
 import tilewright
 from tilewright.compile import Stage
-from tilewright.core.intnamed import MAX_SIZE
+from tilewright.core.arith.named import MAX_SIZE
 from tilewright.core.plan import HostStep, Plan
 from tilewright.graph_ir.ops.base import MAX_FORMULA
 from tilewright.tensor_ir.ir import Loop, walk

@@ -17,7 +17,7 @@ import pytest
 
 import tilewright
 from tilewright.core.errors import InputError, ModelError
-from tilewright.core.stored import StoredFile
+from tilewright.core.io.stored import StoredFile
 
 _ROWS, _WIDTH = 1500, 256
 

@@ -10,9 +10,9 @@ import pytest
 import tilewright
 from tilewright import scheduling
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import var
 from tilewright.core.config import terminal
 from tilewright.core.errors import InputError, MeasurementError
-from tilewright.core.intexpr import var
 from tilewright.schedule.colour import coloured
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.ir import Func

@@ -17,9 +17,9 @@ from tilewright.autotune.features import (
     features,
 )
 from tilewright.autotune.space import Space
+from tilewright.core.arith.expr import ceildiv, var
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.errors import InputError
-from tilewright.core.intexpr import ceildiv, var
-from tilewright.core.intextrema import minimum
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.schedule import Schedule
 from tilewright.tests.autotune.synthetic import TARGET

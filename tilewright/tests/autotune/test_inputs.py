@@ -7,8 +7,8 @@ import pytest
 
 from tilewright.autotune.inputs import FLAVOURS, index_limits, make_inputs
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import var
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import var
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder
 from tilewright.tensor_ir.ir import Func
 

@@ -24,8 +24,8 @@ from tilewright.autotune.worker import naive
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import var
 from tilewright.core.errors import InputError
-from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.split import Split
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder

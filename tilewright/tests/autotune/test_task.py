@@ -7,8 +7,8 @@ import pytest
 from tilewright.autotune.task import Task
 from tilewright.codegen.host import detect_host
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import var
 from tilewright.core.errors import InputError
-from tilewright.core.intexpr import var
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.ir import Func
 from tilewright.tests.autotune.measuring import matmul, task

@@ -6,7 +6,7 @@ import dataclasses
 
 from tilewright.autotune.workload import canonical, differences, distance, workload_of
 from tilewright.core import dtypes
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.text import parse_func, print_func
 from tilewright.tensor_ir.verifier import verify

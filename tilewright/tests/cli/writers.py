@@ -27,7 +27,7 @@ from tilewright.autotune.measure import TableMeasurer
 from tilewright.cli import main
 from tilewright.codegen.cache import ObjectCache
 from tilewright.core.errors import InputError
-from tilewright.core.files import TEMPORARY
+from tilewright.core.io.files import TEMPORARY
 from tilewright.graph_ir.pipeline import Dump
 from tilewright.tests.autotune.log_helper import HERE, candidates, dense, mlp_model, record
 

@@ -32,9 +32,9 @@ from tilewright.codegen.emit import emit_kernel
 from tilewright.codegen.host import detect_host, parse_target, runs_here
 from tilewright.codegen.jit import Library, compile_object
 from tilewright.codegen.kernel import CallableKernel
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import IntExpr
 from tilewright.core.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.rules import parallelism

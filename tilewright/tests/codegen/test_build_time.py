@@ -17,8 +17,8 @@ from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.indexing import Indexer
 from tilewright.codegen.jit import Library, compile_object, compile_objects
 from tilewright.core import dtypes
-from tilewright.core.intbounds import upper_bound
-from tilewright.core.intexpr import Atom, ceildiv, var
+from tilewright.core.arith.bounds import upper_bound
+from tilewright.core.arith.expr import Atom, ceildiv, var
 from tilewright.core.target import Target
 from tilewright.schedule.decisions import DefaultDecider
 from tilewright.schedule.default import schedule_by_rule

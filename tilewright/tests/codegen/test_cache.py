@@ -14,7 +14,7 @@ from tilewright.codegen.host import detect_host
 from tilewright.codegen.jit import cached_object
 from tilewright.core.config import Config, from_environment
 from tilewright.core.errors import TilewrightError
-from tilewright.core.files import TEMPORARY
+from tilewright.core.io.files import TEMPORARY
 
 KEY = object_key("kernel", detect_host())
 

@@ -16,8 +16,8 @@ from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.jit import Library, assembly_text, compile_object, compile_objects
 from tilewright.codegen.team import team_code, team_text
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import var
 from tilewright.core.errors import InternalError
-from tilewright.core.intexpr import var
 from tilewright.runtime.team import TEAMS, Crew, Team
 from tilewright.tensor_ir.ir import Buffer, Const, Func, Load, Loop, LoopKind, Op, Store
 

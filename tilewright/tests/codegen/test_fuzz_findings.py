@@ -10,7 +10,7 @@ import pytest
 from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.compute import (
     build_func,

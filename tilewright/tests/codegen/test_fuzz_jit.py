@@ -15,7 +15,7 @@ from tilewright.codegen.host import detect_host, parse_target, runs_here
 from tilewright.codegen.jit import Library, compile_objects
 from tilewright.codegen.kernel import CallableKernel, build
 from tilewright.core import dtypes
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import build_func, compute, max_over, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret

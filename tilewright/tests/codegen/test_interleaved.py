@@ -11,8 +11,8 @@ from tilewright.codegen.emit import emit_kernel
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import const, var
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import const, var
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.interpreter import interpret

@@ -14,8 +14,8 @@ from tilewright.codegen.intrinsics import IMPLEMENTATIONS, implementation
 from tilewright.codegen.jit import assembly_text
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntLike, var
 from tilewright.core.errors import InternalError, TargetError
-from tilewright.core.intexpr import IntLike, var
 from tilewright.core.target import Target
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace

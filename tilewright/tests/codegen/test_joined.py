@@ -11,7 +11,7 @@ from tilewright.codegen.emit import emit_kernel
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
-from tilewright.core.intexpr import const, var
+from tilewright.core.arith.expr import const, var
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import (
     Axis,

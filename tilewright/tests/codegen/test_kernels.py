@@ -11,9 +11,9 @@ from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.jit import assembly_text
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, ceildiv, const, of_atom, var
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.errors import InputError, InternalError
-from tilewright.core.intexpr import IntExpr, ceildiv, const, of_atom, var
-from tilewright.core.intextrema import minimum
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.compute import Reduction, build_func, compute, op, placeholder, reduce_axis, sum_over

@@ -9,9 +9,9 @@ from tilewright.codegen.emit import emit_kernel
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, const, var
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, const, var
-from tilewright.core.intextrema import minimum
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Buffer, Func, Load
 from tilewright.tests.codegen.helpers import nest

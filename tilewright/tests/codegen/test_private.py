@@ -9,7 +9,7 @@ from tilewright.codegen.emit import emit_kernel, workspaces
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.interpreter import interpret

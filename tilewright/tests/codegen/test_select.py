@@ -12,8 +12,8 @@ from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.jit import compile_object
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import const, var
 from tilewright.core.errors import InternalError
-from tilewright.core.intexpr import const, var
 from tilewright.tensor_ir.ir import Buffer, Const, Func, Index, Load, Loop, Op, Select, Store
 from tilewright.tests.codegen.helpers import nest
 

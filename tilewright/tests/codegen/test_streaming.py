@@ -11,7 +11,7 @@ from tilewright.codegen.emit import emit_kernel
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntLike, var
+from tilewright.core.arith.expr import IntLike, var
 from tilewright.runtime.arrays import aligned_empty
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import schedule_by_rule

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tilewright.core.arith.expr import var
 from tilewright.core.assumptions import Assumption, Ones, Sizes
-from tilewright.core.intexpr import var
 
 EQUAL, BROADCAST, UNFIT = Sizes.EQUAL, Sizes.BROADCAST, Sizes.UNFIT
 

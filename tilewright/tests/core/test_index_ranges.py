@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.core.arith.expr import var
 from tilewright.core.errors import InputError
 from tilewright.core.index_ranges import checked_operands, first_outside, index_ranges
-from tilewright.core.intexpr import var
 
 
 @pytest.mark.parametrize(("op", "attrs", "shapes", "expected"), [

@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tilewright.core.arith.parse import parse
 from tilewright.core.errors import InputError, ModelError, UnsupportedError
-from tilewright.core.intparse import parse
 from tilewright.frontend import from_onnx
 from tilewright.frontend.importer import has_operator
 from tilewright.graph_ir.interpreter import interpret

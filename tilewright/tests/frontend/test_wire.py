@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tilewright.core.errors import ModelError
-from tilewright.core.stored import StoredArray, loaded
+from tilewright.core.io.stored import StoredArray, loaded
 from tilewright.frontend import from_onnx
 from tilewright.frontend.source import Source, open_source
 from tilewright.frontend.tensors import read_tensor

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
+from tilewright.core.arith.expr import var
 from tilewright.core.errors import InputError, ModelError
-from tilewright.core.intexpr import var
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.interpreter import interpret

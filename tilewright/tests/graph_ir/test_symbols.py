@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import const, var
 from tilewright.core.assumptions import Assumption
 from tilewright.core.errors import ModelError
-from tilewright.core.intexpr import const, var
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Constant, Graph, walk_graphs
 from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import const
 from tilewright.core.errors import VerifyError
-from tilewright.core.intexpr import const
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value
 from tilewright.graph_ir.verifier import verify_graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.ir import Attribute, Graph
 from tilewright.lowering.group import LoweredGroup

@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.group import LoweredGroup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.core.intexpr import product
+from tilewright.core.arith.expr import product
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.interpreter import interpret

@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 import pytest
 
-from tilewright.core.intexpr import const, var
-from tilewright.core.intparse import parse
+from tilewright.core.arith.expr import const, var
+from tilewright.core.arith.parse import parse
 from tilewright.lowering.indexing import reshape_indices
 
 

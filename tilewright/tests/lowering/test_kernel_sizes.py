@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.core.intexpr import IntExpr, var
-from tilewright.core.intnamed import MAX_SIZE, named_in
+from tilewright.core.arith.expr import IntExpr, var
+from tilewright.core.arith.named import MAX_SIZE, named_in
 from tilewright.core.plan import KernelStep
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 
 import tilewright
 from tilewright.core import dtypes
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.core.plan import KernelStep
 from tilewright.lowering.flops import func_bytes, func_traffic
 from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduce_axis, sum_over

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import const
+from tilewright.core.arith.expr import const
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Attribute, Constant, TensorType

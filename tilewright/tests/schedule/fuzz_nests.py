@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntLike, as_expr, var
+from tilewright.core.arith.expr import IntLike, as_expr, var
 from tilewright.tensor_ir.compute import (
     Recurrence,
     Val,

@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from tilewright.core.arith.expr import as_var
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import as_var
 from tilewright.schedule.base import Primitive
 from tilewright.schedule.primitives import PRIMITIVES
 from tilewright.schedule.primitives.tensorize import Tensorize

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntLike
+from tilewright.core.arith.expr import var as ir_var
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import IntLike
-from tilewright.core.intexpr import var as ir_var
 from tilewright.schedule.base import substitute_stmt
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.compute import (

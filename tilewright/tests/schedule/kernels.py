@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntLike, as_expr, ceildiv
+from tilewright.core.arith.expr import IntLike, as_expr, ceildiv
 from tilewright.tensor_ir.compute import (
     Recurrence,
     build_func,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tilewright.core.arith.expr import var
 from tilewright.core.errors import ParseError, ScheduleError
-from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.compute_at import ComputeAt
 from tilewright.schedule.primitives.reorder import Reorder
 from tilewright.schedule.primitives.split import Split

@@ -1,7 +1,7 @@
 import pytest
 
+from tilewright.core.arith.expr import var
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.blockize import Blockize
 from tilewright.schedule.trace import Trace
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise, matmul, matmul_relu

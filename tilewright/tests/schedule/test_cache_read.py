@@ -1,4 +1,4 @@
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.primitives.cache_read import CacheRead
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import blur, check, check_refusals, matmul, row_max

@@ -1,8 +1,8 @@
 import numpy as np
 
+from tilewright.core.arith.expr import ceildiv, var
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import int64
-from tilewright.core.intexpr import ceildiv, var
-from tilewright.core.intextrema import minimum
 from tilewright.schedule.moves import alloc_of
 from tilewright.schedule.primitives.compute_at import ComputeAt
 from tilewright.schedule.schedule import Schedule

@@ -1,7 +1,7 @@
 import numpy as np
 
+from tilewright.core.arith.expr import var
 from tilewright.core.dtypes import int64
-from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.compute_inline import ComputeInline
 from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret

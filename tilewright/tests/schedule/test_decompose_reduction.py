@@ -1,6 +1,6 @@
 import numpy as np
 
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.primitives.decompose_reduction import DecomposeReduction
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.text import parse_func

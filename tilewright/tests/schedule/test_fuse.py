@@ -1,5 +1,5 @@
+from tilewright.core.arith.expr import var
 from tilewright.core.dtypes import float32
-from tilewright.core.intexpr import var
 from tilewright.schedule.primitives.fuse import Fuse
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.text import print_func

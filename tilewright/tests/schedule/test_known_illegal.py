@@ -11,8 +11,8 @@ import textwrap
 
 import pytest
 
+from tilewright.core.arith.expr import var
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import var
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import parse_func

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pytest
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntLike, var
+from tilewright.core.arith.expr import IntLike, var
 from tilewright.core.target import Target
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import schedule_by_rule

@@ -1,7 +1,7 @@
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.primitives.pad_einsum import PadEinsum
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace

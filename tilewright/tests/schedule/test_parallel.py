@@ -1,7 +1,7 @@
 import pytest
 
+from tilewright.core.arith.expr import IntLike, var
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import IntLike, var
 from tilewright.schedule.primitives.parallel import Parallel
 from tilewright.schedule.trace import Trace
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise, matmul, matmul_relu, row_max

@@ -1,4 +1,4 @@
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.primitives.peel import Peel
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise, matmul

@@ -1,4 +1,4 @@
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.primitives.reorder import Reorder
 from tilewright.schedule.trace import Trace
 from tilewright.tests.schedule.helper import (

@@ -1,4 +1,4 @@
-from tilewright.core.intexpr import ceildiv, var
+from tilewright.core.arith.expr import ceildiv, var
 from tilewright.schedule.primitives.reverse_compute_at import ReverseComputeAt
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.compute import (

@@ -1,4 +1,4 @@
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.primitives.reverse_compute_inline import ReverseComputeInline
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder
 from tilewright.tests.schedule.helper import check, check_refusals, f32, row_max

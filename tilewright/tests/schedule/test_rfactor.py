@@ -1,4 +1,4 @@
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.primitives.rfactor import RFactor
 from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.text import parse_func

@@ -1,4 +1,4 @@
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.primitives.set_scope import SetScope
 from tilewright.tests.schedule.helper import check, check_refusals, row_max
 from tilewright.tests.schedule.stages import PRIVATE

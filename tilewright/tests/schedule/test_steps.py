@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntLike, as_expr, var
+from tilewright.core.arith.expr import IntLike, as_expr, var
 from tilewright.core.target import Target
 from tilewright.schedule.rules.steps import steps_rule
 from tilewright.schedule.schedule import Schedule

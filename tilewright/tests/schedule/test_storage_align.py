@@ -1,6 +1,6 @@
 import math
 
-from tilewright.core.intexpr import as_expr, var
+from tilewright.core.arith.expr import as_expr, var
 from tilewright.schedule.primitives.storage_align import StorageAlign
 from tilewright.tensor_ir.analysis.scopes import find_buffer
 from tilewright.tensor_ir.intrinsics import with_intrinsics

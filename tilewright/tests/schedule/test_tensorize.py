@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntLike, var
+from tilewright.core.arith.expr import IntLike, var
 from tilewright.schedule.primitives.tensorize import Tensorize
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.kernel import build
+from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, ceildiv, var
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import float32
-from tilewright.core.intexpr import IntExpr, IntLike, as_expr, ceildiv, var
-from tilewright.core.intextrema import minimum
 from tilewright.core.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.trace import Trace

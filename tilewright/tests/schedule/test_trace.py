@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.core.arith.expr import var
 from tilewright.core.errors import ParseError, ScheduleError
-from tilewright.core.intexpr import var
 from tilewright.schedule import primitives
 from tilewright.schedule.primitives import PRIMITIVES
 from tilewright.schedule.primitives.split import Split

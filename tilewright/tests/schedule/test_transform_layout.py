@@ -1,8 +1,8 @@
 import itertools
 import random
 
-from tilewright.core.intexpr import IntExpr, as_expr, var
-from tilewright.core.intparse import parse
+from tilewright.core.arith.expr import IntExpr, as_expr, var
+from tilewright.core.arith.parse import parse
 from tilewright.schedule.primitives.transform_layout import TransformLayout
 from tilewright.tensor_ir.analysis.dependence import is_injective
 from tilewright.tensor_ir.intrinsics import with_intrinsics

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntLike, as_expr, ceildiv, var
+from tilewright.core.arith.expr import IntLike, as_expr, ceildiv, var
 from tilewright.core.target import Target
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.schedule.decisions import DefaultDecider

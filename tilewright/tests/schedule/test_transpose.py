@@ -8,8 +8,8 @@ import pytest
 
 from tilewright.codegen.host import detect_host
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntLike, var
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntLike, var
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
 from tilewright.tensor_ir.analysis.prefetching import prefetches

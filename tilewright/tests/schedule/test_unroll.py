@@ -1,4 +1,4 @@
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.primitives.unroll import Unroll
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise
 from tilewright.tests.schedule.kernels import stepped

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.tensor_ir.compute import (
     build_func,
     compute,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, as_expr, var
 from tilewright.core.dtypes import DType
-from tilewright.core.intexpr import IntExpr, as_expr, var
 from tilewright.tensor_ir.compute import (
     Reduction,
     Tensor,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tilewright.core.arith.expr import ZERO, const
+from tilewright.core.arith.parse import parse
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import ZERO, const
-from tilewright.core.intparse import parse
 from tilewright.tensor_ir.analysis import scopes
 from tilewright.tensor_ir.analysis.access import address, linear_address, stride
 from tilewright.tensor_ir.ir import Store

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import var
 from tilewright.core.errors import ScheduleError
-from tilewright.core.intexpr import var
 from tilewright.tensor_ir.compute import (
     Tensor,
     build_func,

@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 
-from tilewright.core.intexpr import var
+from tilewright.core.arith.expr import var
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.dependence import carried_dependences
 from tilewright.tensor_ir.analysis.scopes import loop_path, loop_ranges, loops_in

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import const, var
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InputError
-from tilewright.core.intexpr import const, var
 from tilewright.tensor_ir.interpreter import InterpreterError, interpret, prepare
 from tilewright.tensor_ir.ir import Alloc, Buffer, Const, Func, Guard, Index, Load, Loop, Op, Select, Stmt, Store, seq
 from tilewright.tensor_ir.scalar_eval import caster, operation

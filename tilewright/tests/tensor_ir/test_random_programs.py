@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tilewright.core.intexpr import IntExpr, var
+from tilewright.core.arith.expr import IntExpr, var
 from tilewright.tensor_ir.analysis.dependence import carried_dependences
 from tilewright.tensor_ir.analysis.scopes import block_environment, loads_of, loop_path, loop_ranges, loops_in
 from tilewright.tensor_ir.analysis.sweeps import bounds

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import const, of_atom, var
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.errors import ParseError
-from tilewright.core.intexpr import const, of_atom, var
-from tilewright.core.intextrema import maximum, minimum
 from tilewright.tensor_ir.ir import Alloc, Buffer, Cast, Const, Dyn, Func, Guard, Index, Load, Loop, Op, Seq, Store, seq
 from tilewright.tensor_ir.text import parse_func, print_func
 from tilewright.tests.tensor_ir.programs import PROGRAMS

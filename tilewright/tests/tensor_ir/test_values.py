@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright.core import dtypes
-from tilewright.core.intexpr import IntExpr, const, var
+from tilewright.core.arith.expr import IntExpr, const, var
 from tilewright.tensor_ir.compute import (
     Tensor,
     Val,

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import const, of_atom
 from tilewright.core.errors import VerifyError
-from tilewright.core.intexpr import const, of_atom
 from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Cast, Const, Dyn, Func, Load, Loop, Op, Seq, Stmt, Store, seq
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tensor_ir.verifier import CHECKS, unproved_accesses, verify

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.core.arith.expr import IntExpr, as_var, ceildiv, const, product, var
+from tilewright.core.arith.minmax import maximum, minimum
+from tilewright.core.arith.parse import parse
 from tilewright.core.errors import ParseError
-from tilewright.core.intexpr import IntExpr, as_var, ceildiv, const, product, var
-from tilewright.core.intextrema import maximum, minimum
-from tilewright.core.intparse import parse
 
 NAMES = ("a", "b", "c")
 RING = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod}

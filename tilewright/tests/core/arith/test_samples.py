@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.core import intbounds
-from tilewright.core.intbounds import is_nonneg, loop_range
-from tilewright.core.intexpr import IntExpr, ceildiv, const, var
-from tilewright.core.intextrema import maximum, minimum, with_parts_joined
-from tilewright.core.intsamples import is_refuted, sample_points
-from tilewright.tests.core.test_intexpr import build, trees
+from tilewright.core.arith import bounds
+from tilewright.core.arith.bounds import is_nonneg, loop_range
+from tilewright.core.arith.expr import IntExpr, ceildiv, const, var
+from tilewright.core.arith.minmax import maximum, minimum, with_parts_joined
+from tilewright.core.arith.samples import is_refuted, sample_points
+from tilewright.tests.core.arith.test_expr import build, trees
 
 W, TILE, ROW = var("w"), var("tile"), var("row")
 TILES = (("tile", loop_range(ceildiv(W, 6))), ("row", loop_range(6)))
@@ -20,7 +20,7 @@ TILES = (("tile", loop_range(ceildiv(W, 6))), ("row", loop_range(6)))
 def test_that_the_last_tile_is_whole_is_refuted_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = W - TILE * 6 - ROW - 1
     assert is_refuted(whole, TILES)
-    monkeypatch.setattr(intbounds, "_Proof", None)
+    monkeypatch.setattr(bounds, "_Proof", None)
     assert not is_nonneg(whole, dict(TILES))
 
 
@@ -54,15 +54,15 @@ def nested(levels: int) -> IntExpr:
 @pytest.mark.parametrize("levels", [4, 8])
 def test_a_search_ends_after_so_many_goals(levels: int, monkeypatch: pytest.MonkeyPatch) -> None:
     goals = 0
-    follows = intbounds._Proof._follows
+    follows = bounds._Proof._follows
 
-    def counted(self: intbounds._Proof, e: IntExpr, depth: int) -> bool:
+    def counted(self: bounds._Proof, e: IntExpr, depth: int) -> bool:
         nonlocal goals
         goals += 1
         return follows(self, e, depth)
 
-    monkeypatch.setattr(intbounds._Proof, "_follows", counted)
-    monkeypatch.setattr(intbounds, "is_refuted", lambda e, ranges: False)
+    monkeypatch.setattr(bounds._Proof, "_follows", counted)
+    monkeypatch.setattr(bounds, "is_refuted", lambda e, ranges: False)
     assert not is_nonneg(nested(levels) * 3 - nested(levels - 1) - TILE * 5 - ROW, dict(TILES))
     assert 0 < goals <= 256
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tilewright.core.intexpr import IntExpr, IntLike, Operation, as_expr, of_atom
+from tilewright.core.arith.expr import IntExpr, IntLike, Operation, as_expr, of_atom
 
 
 class Min(Operation):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 from zlib import crc32
 
-from tilewright.core.intexpr import IntExpr
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.memo import by_value
 
 RangeItems: TypeAlias = tuple[tuple[str, tuple[IntExpr, IntExpr]], ...]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 
-from tilewright.core.intexpr import Atom, IntExpr, IntLike, as_expr, of_atom, with_atoms
+from tilewright.core.arith.expr import Atom, IntExpr, IntLike, as_expr, of_atom, with_atoms
 
 MAX_SIZE = 12
 """Variables and operations of a tensor's size that has no name."""

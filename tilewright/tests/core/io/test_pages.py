@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from llvmlite import binding
 
-from tilewright.core import pages
-from tilewright.core.pages import LARGE, Pool, fresh_pages, release_code, trim_heap, whole_pages
+from tilewright.core.io import pages
+from tilewright.core.io.pages import LARGE, Pool, fresh_pages, release_code, trim_heap, whole_pages
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 4096, LARGE - 1, LARGE, 3 * LARGE + 5])

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from tilewright.core.intbounds import interval
-from tilewright.core.intbroadcast import broadcasted
-from tilewright.core.intexpr import IntExpr, const, var
-from tilewright.core.intparse import parse
+from tilewright.core.arith.bounds import interval
+from tilewright.core.arith.broadcast import broadcasted
+from tilewright.core.arith.expr import IntExpr, const, var
+from tilewright.core.arith.parse import parse
 
 A, B, C = var("a"), var("b"), var("c")
 

@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.core.errors import ModelError
-from tilewright.core.pages import private_mapping
+from tilewright.core.io.pages import private_mapping
 
 LEAST = 64 << 10
 """Bytes from which an array is read when it is needed; smaller ones are read once and stay."""

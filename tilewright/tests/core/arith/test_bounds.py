@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.core.intbounds import (
+from tilewright.core.arith.bounds import (
     Ranges,
     extremes,
     interval,
@@ -20,10 +20,10 @@ from tilewright.core.intbounds import (
     spread,
     upper_bound,
 )
-from tilewright.core.intexpr import IntExpr, ceildiv, const, var
-from tilewright.core.intextrema import maximum, minimum
-from tilewright.core.intparse import parse
-from tilewright.tests.core.test_intexpr import build, trees
+from tilewright.core.arith.expr import IntExpr, ceildiv, const, var
+from tilewright.core.arith.minmax import maximum, minimum
+from tilewright.core.arith.parse import parse
+from tilewright.tests.core.arith.test_expr import build, trees
 
 extents = st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5))
 

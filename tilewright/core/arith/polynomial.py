@@ -1,7 +1,7 @@
 """Sums of products with integer coefficients, whatever the factors are: the data of an integer expression.
 
 Nothing here makes an expression; what an expression of given terms is in canonical form is the business of
-:mod:`tilewright.core.intexpr`. A term is a monomial (a tuple of factors) with its coefficient.
+:mod:`tilewright.core.arith.expr`. A term is a monomial (a tuple of factors) with its coefficient.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.core.intbounds import interval, is_nonneg
-from tilewright.core.intexpr import IntExpr, const, of_atom, var
-from tilewright.core.intnamed import MAX_SIZE, definitions, named_in, short, with_named
-from tilewright.core.intparse import parse
+from tilewright.core.arith.bounds import interval, is_nonneg
+from tilewright.core.arith.expr import IntExpr, const, of_atom, var
+from tilewright.core.arith.named import MAX_SIZE, definitions, named_in, short, with_named
+from tilewright.core.arith.parse import parse
 
 N = var("n")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.core.intexpr import ONE, IntExpr, IntLike, Operation, as_expr, of_atom
+from tilewright.core.arith.expr import ONE, IntExpr, IntLike, Operation, as_expr, of_atom
 
 
 class Broadcast(Operation):

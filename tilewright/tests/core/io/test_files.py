@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.core.errors import InputError
-from tilewright.core.files import (
+from tilewright.core.io.files import (
     TEMPORARY,
     TEXT,
     begins_with,

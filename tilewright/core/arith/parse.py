@@ -1,14 +1,14 @@
-"""The text form of integer expressions, read back. The grammar is in :mod:`tilewright.core.intexpr`."""
+"""The text form of integer expressions, read back. The grammar is in :mod:`tilewright.core.arith.expr`."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
 
+from tilewright.core.arith.broadcast import broadcasted
+from tilewright.core.arith.expr import IntExpr, const, var
+from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.errors import ParseError
-from tilewright.core.intbroadcast import broadcasted
-from tilewright.core.intexpr import IntExpr, const, var
-from tilewright.core.intextrema import maximum, minimum
 
 _FUNCTIONS: Mapping[str, Callable[..., IntExpr]] = {"min": minimum, "max": maximum, "broadcast": broadcasted}
 

@@ -10,11 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from tilewright.core.intbroadcast import Broadcast
-from tilewright.core.intexpr import ONE, ZERO, Atom, FloorDiv, IntExpr, IntLike, Mod, Var, as_expr, const, of_atom, var
-from tilewright.core.intextrema import Max, Min, maximum, minimum
-from tilewright.core.intnamed import Named, innermost_first
-from tilewright.core.intsamples import RangeItems, is_refuted
+from tilewright.core.arith.broadcast import Broadcast
+from tilewright.core.arith.expr import (
+    ONE,
+    ZERO,
+    Atom,
+    FloorDiv,
+    IntExpr,
+    IntLike,
+    Mod,
+    Var,
+    as_expr,
+    const,
+    of_atom,
+    var,
+)
+from tilewright.core.arith.minmax import Max, Min, maximum, minimum
+from tilewright.core.arith.named import Named, innermost_first
+from tilewright.core.arith.samples import RangeItems, is_refuted
 from tilewright.core.memo import by_value
 
 Ranges: TypeAlias = Mapping[str, tuple[IntExpr, IntExpr]]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tilewright.core.errors import ModelError
-from tilewright.core.stored import Scratch, StoredArray, StoredBytes, StoredFile, content_of, loaded
+from tilewright.core.io.stored import Scratch, StoredArray, StoredBytes, StoredFile, content_of, loaded
 
 WORDS = np.arange(60_000, dtype=np.uint32)
 CHANGED = r"words has changed since it was opened"

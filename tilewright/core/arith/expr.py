@@ -1,19 +1,19 @@
 """Integer expressions: the one language of tensor dimensions, loop extents and buffer indices.
 
-Grammar (also the text form, which :func:`tilewright.core.intparse.parse` reads back)::
+Grammar (also the text form, which :func:`tilewright.core.arith.parse.parse` reads back)::
 
     IntExpr ::= sum of  coefficient * Atom * Atom * ...   + constant      (kept canonical at all times)
     Atom    ::= name                        a dimension symbol or a loop variable
               | (IntExpr) // (IntExpr)      floor division, as in Python
               | (IntExpr) % (IntExpr)       Euclidean remainder for a positive divisor, as in Python
-              | min(IntExpr, ...) | max(IntExpr, ...)      (:mod:`tilewright.core.intextrema`)
-              | broadcast(IntExpr, ...)     that argument which is not 1 (:mod:`tilewright.core.intbroadcast`)
-              | size_DIGEST                 a long formula under a name (:mod:`tilewright.core.intnamed`)
+              | min(IntExpr, ...) | max(IntExpr, ...)      (:mod:`tilewright.core.arith.minmax`)
+              | broadcast(IntExpr, ...)     that argument which is not 1 (:mod:`tilewright.core.arith.broadcast`)
+              | size_DIGEST                 a long formula under a name (:mod:`tilewright.core.arith.named`)
               | any subclass of Atom that another room defines (tensor_ir: a value loaded from memory)
 
 Because an expression is always in canonical form, two expressions that differ only by ring arithmetic compare
 equal, the stride of a loop variable is a dictionary look-up, and ``(x // c) * c + x % c`` is ``x``.
-Facts that need the ranges of variables live in :mod:`tilewright.core.intbounds`.
+Facts that need the ranges of variables live in :mod:`tilewright.core.arith.bounds`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import gcd
 from typing import NoReturn, TypeAlias
 
-from tilewright.core.intsum import Factor, Sum, divide_exact, multiply
+from tilewright.core.arith.polynomial import Factor, Sum, divide_exact, multiply
 
 
 class Atom(Factor):
