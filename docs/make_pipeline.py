@@ -26,10 +26,10 @@ from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.host import parse_target
 from tilewright.codegen.jit import assembly_text
 from tilewright.compile import plan_text
-from tilewright.core.target import Target
 from tilewright.graph_ir.text import print_graph
 from tilewright.lowering.plan import lower_graph_to_plan
 from tilewright.lowering.workspaces import Scheduled, with_scheduled
+from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.text import print_func
 

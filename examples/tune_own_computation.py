@@ -22,7 +22,7 @@ from tilewright.autotune.tuner import Budget, TaskTuner, tune_task
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Func

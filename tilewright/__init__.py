@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         TilewrightError,
         UnsupportedError,
     )
-    from tilewright.core.target import Target
+    from tilewright.machine.target import Target
     from tilewright.runtime.model import CompiledModel
     from tilewright.schedule.trace import Trace
     from tilewright.scheduling import Schedule
@@ -48,7 +48,7 @@ _HOMES = {
     "CompiledModel": "tilewright.runtime.model",
     "Schedule": "tilewright.scheduling",
     "Trace": "tilewright.schedule.trace",
-    "Target": "tilewright.core.target",
+    "Target": "tilewright.machine.target",
     "TilewrightError": "tilewright.core.errors",
     "ModelError": "tilewright.core.errors",
     "UnsupportedError": "tilewright.core.errors",

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from tilewright.autotune.database import Database
 from tilewright.core.index_ranges import OutOfRange
-from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.choose_algorithms import algorithm_of, algorithms_of, with_algorithms
 from tilewright.lowering.plan import lower_graph_to_plan
+from tilewright.machine.target import Target
 from tilewright.tuned import kernel_of_node, workload_hashes
 
 _WORTH = 0.97

@@ -18,8 +18,8 @@ from tilewright.core.arith.expr import IntExpr
 from tilewright.core.arith.parse import parse
 from tilewright.core.config import from_environment
 from tilewright.core.dtypes import DType
-from tilewright.core.target import Target
 from tilewright.lowering.workspaces import Scheduled
+from tilewright.machine.target import Target
 from tilewright.schedule.decisions import DefaultDecider
 from tilewright.schedule.default import schedule_by_rule
 from tilewright.schedule.schedule import Schedule
@@ -109,7 +109,8 @@ def build_kernels(
 
 def _key(func: Func, target: Target, trace: Trace | None) -> str:
     schedule = "default" if trace is None else trace.to_text()
-    return object_key(f"{schedule}\0{print_func(func)}", target, rooms=("core", "tensor_ir", "schedule", "codegen"))
+    rooms = ("core", "machine", "tensor_ir", "schedule", "codegen")
+    return object_key(f"{schedule}\0{print_func(func)}", target, rooms=rooms)
 
 
 def _write(kernel: Kernel) -> bytes:

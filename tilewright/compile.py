@@ -28,7 +28,6 @@ from tilewright.core.io.pages import release_code, trim_heap
 from tilewright.core.memo import forgotten_after
 from tilewright.core.options import require_choice, require_flag, require_names, require_number
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan
-from tilewright.core.target import Target
 from tilewright.explain import explain_build
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.inference import with_broadcasts
@@ -41,6 +40,7 @@ from tilewright.link import link_plan
 from tilewright.lowering.host_policy import is_taken
 from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan, require_bound
 from tilewright.lowering.workspaces import with_scheduled
+from tilewright.machine.target import Target
 from tilewright.progress import Progress
 from tilewright.runtime.coverage import estimated_coverage
 from tilewright.runtime.foreign import Foreign

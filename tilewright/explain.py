@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tilewright.build import Kernel
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan, Step
-from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import FusionRefusal
 from tilewright.graph_ir.pipeline import PassReport
+from tilewright.machine.target import Target
 
 _OUT_OF_RANGE = {"error": "an error of the run", "clamp": "the nearest element is taken"}
 

@@ -22,10 +22,10 @@ from tilewright.autotune.steadiness import STORED, steadiness_of
 from tilewright.build import build_kernels
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.team import team_code
-from tilewright.core.target import Target
 from tilewright.link import link_plan
 from tilewright.lowering.plan import LoweredModel, require_bound
 from tilewright.lowering.workspaces import with_scheduled
+from tilewright.machine.target import Target
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.team import Crew
 from tilewright.tuned import (

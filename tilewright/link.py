@@ -14,7 +14,7 @@ from tilewright.codegen.jit import Library, cached_object
 from tilewright.codegen.repeat import repeat_text
 from tilewright.core.dtypes import DType
 from tilewright.core.plan import CheckStep, ControlStep, KernelStep, NativeStep, Plan, Segment, segments
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.runtime.executor import PlanCode
 
 _REPEAT = "repeat_entry"

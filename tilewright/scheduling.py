@@ -27,7 +27,7 @@ from tilewright.autotune.task import Task
 from tilewright.codegen.host import parse_target, require_runs_here
 from tilewright.codegen.kernel import CallableKernel, build
 from tilewright.core.errors import MeasurementError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule import schedule
 from tilewright.tensor_ir.ir import Func
 

@@ -13,9 +13,9 @@ from tilewright.autotune.workload import canonical, workload_of
 from tilewright.codegen.host import runs_here
 from tilewright.core.errors import CoverageError
 from tilewright.core.plan import ControlStep, KernelStep, Plan
-from tilewright.core.target import Target
 from tilewright.lowering.flops import func_bytes
 from tilewright.lowering.plan import LoweredModel
+from tilewright.machine.target import Target
 from tilewright.runtime.coverage import KernelTuning, Status, estimated_coverage
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.trace import Trace

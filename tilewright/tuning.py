@@ -57,11 +57,11 @@ from tilewright.core.options import (
     shown,
 )
 from tilewright.core.plan import Plan
-from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.choose_algorithms import with_algorithms
 from tilewright.in_place import NetworkCheck, Variant, assemble, check_in_place
 from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan
+from tilewright.machine.target import Target
 from tilewright.runtime.coverage import Coverage, measured_coverage
 from tilewright.runtime.model import CompiledModel
 from tilewright.tuned import choose_schedules, kernel_steps, network_of, workload_hashes

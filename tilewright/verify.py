@@ -23,7 +23,6 @@ from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.team import team_code
 from tilewright.core.index_ranges import OutOfRange
 from tilewright.core.options import require_names, require_number
-from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import group_graph
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph, TensorType
@@ -31,6 +30,7 @@ from tilewright.graph_ir.kinds import PatternKind
 from tilewright.link import link_plan
 from tilewright.lowering.plan import lower_graph_to_plan, require_bound
 from tilewright.lowering.workspaces import with_scheduled
+from tilewright.machine.target import Target
 from tilewright.ort import OnnxRuntimeError, open_session, translated_errors
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.team import Crew

@@ -22,7 +22,7 @@ from tilewright.codegen.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.jit import Library, compile_object
 from tilewright.codegen.team import team_code
 from tilewright.core import dtypes
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.runtime.arrays import address
 from tilewright.runtime.team import Crew
 from tilewright.schedule.default import default_trace

@@ -34,7 +34,7 @@ from tilewright.autotune.records import (
 )
 from tilewright.autotune.workload import Workload
 from tilewright.core.errors import InputError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 
 Policy: TypeAlias = Literal["exact", "compatible", "any"]
 POLICIES: tuple[Policy, ...] = ("exact", "compatible", "any")

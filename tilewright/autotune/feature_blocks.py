@@ -26,7 +26,7 @@ from tilewright.autotune.feature_memory import (
 )
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.memo import by_identity
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
 from tilewright.tensor_ir.ir import (
     Alloc,

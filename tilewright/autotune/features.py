@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.autotune.feature_arithmetic import KINDS
 from tilewright.autotune.feature_blocks import BlockFacts, FunctionFacts, FunctionWalk
 from tilewright.core.memo import by_identity
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.ir import Func
 

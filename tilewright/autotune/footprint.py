@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from math import prod
 
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.scopes import block_environment
 from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Loop, Stmt, loads, stmt_children
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from tilewright.autotune.records import Choice, Line, Record, Verdict, isa_class, machine_of, target_differences
 from tilewright.autotune.workload import Workload, distance
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 
 Wanted: TypeAlias = Callable[[Workload], bool]
 """Which workloads a look-up is about."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tilewright.autotune.evaluator import EvaluatorConfig
 from tilewright.autotune.inputs import Flavour
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tilewright.autotune.records import Record, isa_class, target_differences
 from tilewright.autotune.space import Space
 from tilewright.autotune.workload import Workload, canonical, differences, workload_of
 from tilewright.core.errors import ParseError, ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.runtime.coverage import Status
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.trace import Trace

@@ -14,7 +14,7 @@ import numpy as np
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.runtime.profile import Peaks
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import Val, build_func, compute, placeholder, reduce_axis, sum_over

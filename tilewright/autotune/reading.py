@@ -18,7 +18,7 @@ from tilewright.autotune.records import SCHEMA_VERSION, Choice, Line, Record, Ve
 from tilewright.autotune.space import candidate_key
 from tilewright.autotune.workload import Workload
 from tilewright.core.errors import ParseError, ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.primitives import PRIMITIVES
 from tilewright.schedule.trace import Trace, make_step
 

@@ -20,7 +20,7 @@ from tilewright.autotune.outcome import Failed, FailureKind, Ok, Outcome
 from tilewright.autotune.space import Candidate
 from tilewright.autotune.task import Task
 from tilewright.autotune.workload import Workload
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import parse_func, print_func

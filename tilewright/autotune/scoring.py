@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.autotune.features import COLUMNS, TaskFeatures
 from tilewright.autotune.models import CostModel
 from tilewright.autotune.space import Candidate
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Func
 
 Score: TypeAlias = Callable[[Sequence[Candidate]], np.ndarray]

@@ -23,7 +23,7 @@ import numpy as np
 
 from tilewright.autotune.footprint import local_bytes, tile_bytes, tile_vectors, written_out
 from tilewright.core.errors import ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.decisions import Choice, Decider, DefaultDecider, FixedDecider, RandomDecider
 from tilewright.schedule.default import DEFAULT_RULES, Rule, schedule_by_rule
 from tilewright.schedule.memory import StepMemory

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tilewright.autotune.workload import Workload, canonical, described
 from tilewright.core.errors import InputError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Func
 
 

@@ -12,7 +12,7 @@ from tilewright.autotune.database import Database
 from tilewright.autotune.dataset import dataset_of
 from tilewright.autotune.learner import Learner
 from tilewright.autotune.records import Record, target_differences
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 
 _MOST = 160
 _A_TASK = 32

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from tilewright.autotune.inputs import make_inputs
 from tilewright.codegen.kernel import build
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 

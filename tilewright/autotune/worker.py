@@ -36,7 +36,7 @@ from tilewright.autotune.outcome import Failed, FailureKind
 from tilewright.autotune.steadiness import Steadiness, steadiness_of
 from tilewright.codegen.team import team_code
 from tilewright.core.errors import ParseError, ScheduleError, TilewrightError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.memory import StepMemory
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace

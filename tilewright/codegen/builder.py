@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tilewright.codegen.llvm_types import bits_of, float_literal, full_type, suffix
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 
 
 class Value(NamedTuple):

@@ -21,7 +21,7 @@ import llvmlite.binding as llvm
 
 from tilewright.core.config import Config, from_environment
 from tilewright.core.io.files import TEMPORARY, beside
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 
 _SUFFIX = ".o"
 _DIGEST_BYTES = 32
@@ -34,7 +34,7 @@ _UNFINISHED_SECONDS = 3600.0
 """After this long whoever was writing a file was killed."""
 
 
-ROOMS = ("core", "tensor_ir", "codegen")
+ROOMS = ("core", "machine", "tensor_ir", "codegen")
 """The rooms whose code stands between a scheduled function and its machine code."""
 
 

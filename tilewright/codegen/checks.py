@@ -19,7 +19,7 @@ from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.jit import Library, cached_object
 from tilewright.core.dtypes import DType
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 
 CHECKS: dict[str, str] = {"int64": "check_i64", "int32": "check_i32"}
 """Element type -> symbol of its check."""

@@ -32,7 +32,7 @@ from tilewright.core.arith.bounds import loop_range, simplify
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.arith.minmax import maximum
 from tilewright.core.errors import InternalError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.access import in_place_buffers
 from tilewright.tensor_ir.analysis.prefetching import prefetches
 from tilewright.tensor_ir.analysis.regions import Shapes, write_apart

@@ -13,7 +13,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 
 _STEPS = 1000
 """Calls of one function, at most."""

@@ -1,8 +1,8 @@
-"""The CPU this process runs on, and CPUs named by the user, as :class:`tilewright.core.target.Target`.
+"""The CPU this process runs on, and CPUs named by the user, as :class:`tilewright.machine.target.Target`.
 
-Names are LLVM's, and so is what a named CPU has (:mod:`tilewright.codegen.llvm_names`). Vector width and register
-count follow from the features; caches from sysfs, with the sizes of a small server core where it says nothing; threads
-from :mod:`tilewright.runtime.threads`.
+Names are LLVM's, and so is what a named CPU has (:mod:`tilewright.codegen.llvm_names`). What follows from the features,
+and what the system says of the caches, is in :mod:`tilewright.machine`; threads are counted in
+:mod:`tilewright.runtime.threads`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import functools
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import llvmlite.binding as llvm
 
@@ -20,10 +19,11 @@ from tilewright.codegen.llvm_names import ask_llvm
 from tilewright.core.errors import TargetError
 from tilewright.core.options import require_whole, shown
 from tilewright.core.suggestions import did_you_mean
-from tilewright.core.target import Target
+from tilewright.machine.caches import read_caches
+from tilewright.machine.target import Target
+from tilewright.machine.vectors import is_x86, with_vectors
 from tilewright.runtime.threads import count_threads
 
-_FALLBACK_CACHES = (32 * 1024, 512 * 1024, 0)
 _NOT_COMPUTING = frozenset({
     "aes", "cldemote", "clflushopt", "clwb", "clzero", "cx16", "cx8", "enqcmd", "fsgsbase", "fxsr", "hreset", "invpcid",
     "kl", "lwp", "movdir64b", "movdiri", "mwaitx", "pclmul", "pconfig", "pku", "ptwrite", "rdpid", "rdpru", "rdrnd",
@@ -41,8 +41,8 @@ def detect_host() -> Target:
     initialize()
     triple = llvm.get_process_triple()
     features = ",".join(("+" if on else "-") + name for name, on in sorted(llvm.get_host_cpu_features().items()))
-    l1, l2, l3 = read_caches(Path("/sys/devices/system/cpu/cpu0/cache"))
-    return _with_vectors(Target(triple, llvm.get_host_cpu_name(), features, 128, 16, l1, l2, l3, count_threads().count))
+    l1, l2, l3 = read_caches()
+    return with_vectors(Target(triple, llvm.get_host_cpu_name(), features, 128, 16, l1, l2, l3, count_threads().count))
 
 
 def parse_target(text: str | Target | None) -> Target:
@@ -91,7 +91,7 @@ def parse_target(text: str | Target | None) -> Target:
         if not number.isdigit() or int(number) < 1:
             raise TargetError(f"target {text!r}: -num-threads must be a number >= 1, got {number!r}")
         out = replace(out, threads=int(number))
-    return _with_vectors(out)
+    return with_vectors(out)
 
 
 def with_threads(target: Target, threads: int | None) -> Target:
@@ -154,7 +154,7 @@ def _features_of(triple: str, cpu: str, attributes: str, text: str) -> str:
     given = ask_llvm(triple, cpu, attributes) if words else plain
     if given.has is None or plain.has is None:
         raise TargetError(f"target {text!r}: LLVM cannot compile for this CPU: {given.complaint or plain.complaint}")
-    if not _is_x86(triple) and not given.has:
+    if not is_x86(triple) and not given.has:
         return _merge("+neon" if triple.split("-")[0] in ("aarch64", "arm64") else "", attributes)
     on = [f"+{f}" for f in sorted(given.has - _NOT_COMPUTING)]
     return ",".join([*on, *(f"-{f}" for f in sorted(plain.has - given.has - _NOT_COMPUTING))])
@@ -182,40 +182,4 @@ def _merge(features: str, attributes: str) -> str:
     return ",".join(words)
 
 
-def _is_x86(triple: str) -> bool:
-    return triple.split("-")[0] in ("x86_64", "amd64", "i686", "i386")
-
-
-def _with_vectors(target: Target) -> Target:
-    """``target`` with the vector facts that its features imply."""
-    on = {f[1:] for f in target.features.split(",") if f.startswith("+")}
-    if not _is_x86(target.triple):
-        arm = target.triple.split("-")[0] in ("aarch64", "arm64")
-        return replace(target, vector_bits=128, vector_registers=32, has_fma=arm)
-    if "avx512f" in on:
-        return replace(target, vector_bits=512, vector_registers=32, has_fma=True)
-    bits = 256 if "avx" in on else 128
-    return replace(target, vector_bits=bits, vector_registers=16, has_fma="fma" in on)
-
-
-def read_caches(directory: Path) -> tuple[int, int, int]:
-    """``(l1 data, l2, l3)`` in bytes from a sysfs cache directory."""
-    found: dict[int, int] = {}
-    for index in sorted(directory.glob("index*")) if directory.is_dir() else ():
-        try:
-            level = int((index / "level").read_text())
-            kind = (index / "type").read_text().strip()
-            size = (index / "size").read_text().strip()
-        except (OSError, ValueError):
-            continue
-        unit = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(size[-1:], 1)
-        digits = size.rstrip("KMG")
-        if kind != "Instruction" and digits.isdigit():
-            found[level] = int(digits) * unit
-    l1, l2, l3 = (found.get(i + 1, default) for i, default in enumerate(_FALLBACK_CACHES))
-    return l1, l2, l3
-
-
-__all__ = [
-    "count_threads", "detect_host", "parse_target", "read_caches", "require_runs_here", "runs_here", "why_foreign",
-]  # fmt: skip
+__all__ = ["count_threads", "detect_host", "parse_target", "require_runs_here", "runs_here", "why_foreign"]

@@ -10,7 +10,7 @@ from tilewright.codegen.context import Context
 from tilewright.codegen.llvm_types import memory_type
 from tilewright.core.arith.bounds import loop_range
 from tilewright.core.errors import InternalError, TargetError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.intrinsic_match import Mismatch, intrinsic_of, match_intrinsic
 from tilewright.tensor_ir.intrinsics import find_intrinsic
 from tilewright.tensor_ir.ir import Func, Loop, MachineCode, TensorIntrin, walk

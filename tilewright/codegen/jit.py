@@ -20,7 +20,7 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 
 from tilewright.codegen.cache import ObjectCache, object_key
 from tilewright.core.errors import InternalError, TargetError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 
 _initialize_lock = threading.Lock()
 

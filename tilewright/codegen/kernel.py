@@ -17,7 +17,7 @@ from tilewright.codegen.jit import Library, compile_object
 from tilewright.codegen.team import team_code
 from tilewright.core.errors import InputError
 from tilewright.core.options import require_mapping, require_whole, shown
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.runtime.arrays import aligned_array
 from tilewright.runtime.team import TEAMS
 from tilewright.tensor_ir.ir import Buffer, Func

@@ -17,7 +17,7 @@ from tilewright.codegen.memory import reads_memory
 from tilewright.core.arith.bounds import Ranges, loop_range, simplify, upper_bound
 from tilewright.core.arith.expr import IntExpr, ceildiv, const, product
 from tilewright.core.arith.minmax import minimum
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.runtime.team import CHUNKS_PER_THREAD
 from tilewright.tensor_ir.ir import Alloc, Buffer, Func, Loop, Stmt, stmt_children
 

@@ -18,7 +18,7 @@ import numpy as np
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.jit import Library, compile_object
 from tilewright.codegen.team import TeamCode, fill_in
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.runtime.arrays import address, aligned_empty
 from tilewright.runtime.team import CHUNKS_PER_THREAD
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.core.arith.bounds import Ranges, loop_range, upper_bound
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Block, Buffer, Loop, Seq, Stmt
 
 _OPERANDS = 8

@@ -10,7 +10,7 @@ step. A step whose entry gives another result than 0 is the last; the result is 
 
 from __future__ import annotations
 
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 
 
 def repeat_text(name: str, target: Target) -> str:

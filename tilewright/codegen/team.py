@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.host import detect_host
 from tilewright.codegen.jit import Library, cached_object
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 
 _POLLS = 512
 _SPIN_WAIT = 1024

@@ -10,7 +10,7 @@ from pathlib import Path
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.codegen.host import detect_host
 from tilewright.core.config import from_environment
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.runtime.threads import count_threads
 
 _PACKAGES = ("tilewright", "numpy", "ml_dtypes", "onnx", "llvmlite", "xgboost", "scipy", "onnxruntime")

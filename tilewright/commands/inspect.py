@@ -11,10 +11,10 @@ from tilewright.codegen.jit import assembly_text
 from tilewright.commands.common import add_broadcasting_option, add_build_options, add_shape_options, compile_with
 from tilewright.compile import plan_text
 from tilewright.core.errors import InputError
-from tilewright.core.target import Target
 from tilewright.graph_ir.text import print_graph
 from tilewright.lowering.plan import LoweredModel
 from tilewright.lowering.workspaces import Scheduled, with_scheduled
+from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import print_func

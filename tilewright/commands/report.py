@@ -8,7 +8,7 @@ from functools import partial
 from tilewright.autotune.peaks import measure_peaks
 from tilewright.codegen.host import detect_host
 from tilewright.core.io.files import require_replaceable, write_file
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.report.page import PAGE, report
 from tilewright.runtime.profile import Peaks
 

@@ -1,7 +1,7 @@
 """Room ``core``: the small leaf that every other room stands on.
 
 Takes: nothing from other rooms.
-Gives: element types, integer expressions with their bounds, errors, the target, the call plan, configuration, files
+Gives: element types, integer expressions with their bounds, errors, the call plan, configuration, files
 that are written whole.
 May import: the standard library, numpy, ml_dtypes.
 Never: an IR, LLVM, ONNX, a clock or a random number.

@@ -21,9 +21,9 @@ from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, UnsupportedError
 from tilewright.core.io.stored import Scratch, loaded
-from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Attribute, Constant, Node, Value
 from tilewright.lowering.indexing import choose, linear_index
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.compute import (
     IndexLike,
     Recurrence,

@@ -15,8 +15,8 @@ import numpy as np
 from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, ceildiv, const
 from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
-from tilewright.core.target import Target
 from tilewright.lowering.context import LowerContext
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.compute import Tensor, Val, compute, index_value, select
 
 _MAX_VECTORS = 8

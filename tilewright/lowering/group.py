@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var
 from tilewright.core.errors import InternalError, UnsupportedError
-from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import Group
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value
 from tilewright.lowering.context import (
@@ -27,6 +26,7 @@ from tilewright.lowering.context import (
 )
 from tilewright.lowering.elementwise import axis_names
 from tilewright.lowering.table import RULES
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.compute import Recurrence, Reduction, Tensor, Update, Val, build_func, compute, placeholder
 from tilewright.tensor_ir.ir import Axis, Expr, Func, Load, loads, substitute_expr, walk_index
 from tilewright.tensor_ir.loads import rename_in_expr, rename_in_index

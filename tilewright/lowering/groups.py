@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from tilewright.core.arith.expr import IntExpr, ceildiv
-from tilewright.core.target import Target
 from tilewright.lowering.contraction import panel_width
+from tilewright.machine.target import Target
 
 
 @dataclass(frozen=True)

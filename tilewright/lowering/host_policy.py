@@ -9,13 +9,13 @@ of its result, no kernel can be written, and the host stands in.
 from __future__ import annotations
 
 from tilewright.core.errors import UnsupportedError
-from tilewright.core.target import Target
 from tilewright.graph_ir.ir import Graph, Node, TensorType
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS, op_def
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, new_symbols
 from tilewright.lowering.group import native_refusal
 from tilewright.lowering.table import RULES
+from tilewright.machine.target import Target
 
 SIZED_BY_DATA = "the size of the result depends on data"
 

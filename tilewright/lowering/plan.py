@@ -34,7 +34,6 @@ from tilewright.core.plan import (
     needed_symbols,
     step_slots,
 )
-from tilewright.core.target import Target
 from tilewright.graph_ir.early_sizes import contents, early_sizes
 from tilewright.graph_ir.fusion import FusionRefusal, Group, group_with_reasons
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, captured, make_attrs
@@ -50,6 +49,7 @@ from tilewright.lowering.kernel_sizes import KernelSizes, with_parameters
 from tilewright.lowering.run_time_slices import with_places
 from tilewright.lowering.storage import Window, plan_storage
 from tilewright.lowering.within import border_func, within
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Block, Const, Func, walk, walk_expr
 
 

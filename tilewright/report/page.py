@@ -12,7 +12,7 @@ from tilewright.autotune.pruning import recorded_default
 from tilewright.autotune.records import Machine, Verdict, machine_of
 from tilewright.autotune.space import Candidate
 from tilewright.core.io.files import begins_with
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.report.charts import Work
 from tilewright.report.facts import TaskFacts, costs, task_facts, total_speedup, weights_of
 from tilewright.report.rows import Log, Row, read_log

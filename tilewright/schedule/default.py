@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.memory import StepMemory
 from tilewright.schedule.rules.chains import chain_rule

@@ -19,6 +19,7 @@ MODULES = {
     "core.intparse": "core.arith.parse",
     "core.intsamples": "core.arith.samples",
     "core.intsum": "core.arith.polynomial",
+    "core.target": "machine.target",
 }
 """Modules by what they were called, without the package's own name."""
 

@@ -10,7 +10,7 @@ those that compute: one that takes long fetches the next row meanwhile. Decision
 
 from __future__ import annotations
 
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import buffer_bytes, expr_cost, is_spatial, loops_of, reduce_loops
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.prefetching import KEY, LINE_BYTES, prefetch_of

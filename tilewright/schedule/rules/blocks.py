@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.choices import choose_number, divisors, spread_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_loop

@@ -15,7 +15,7 @@ from functools import partial
 
 from tilewright.core.arith.expr import product
 from tilewright.core.errors import ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.primitives.sample_compute_location import ROOT
 from tilewright.schedule.rules.facts import (
     all_blocks,

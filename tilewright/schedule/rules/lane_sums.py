@@ -13,7 +13,7 @@ from functools import partial
 
 from tilewright.core.arith.expr import as_var
 from tilewright.core.errors import ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.choices import choose_number, divisors
 from tilewright.schedule.rules.facts import (
     is_multiply_add,

@@ -14,7 +14,7 @@ from math import prod
 
 from tilewright.core.arith.expr import product
 from tilewright.core.errors import ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.choices import choose_number, divisors, spread_out
 from tilewright.schedule.rules.facts import (
     block_accesses,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import loops_of, picoseconds_inside
 from tilewright.schedule.schedule import Schedule

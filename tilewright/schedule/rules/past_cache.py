@@ -5,7 +5,7 @@ Decision: ``<block>.stream``, 1 to do so, asked only of results that are large e
 
 from __future__ import annotations
 
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import buffer_bytes, output_buffers
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer

@@ -10,7 +10,7 @@ it is read, ``<consumer>.rows``, how many rows go through the stages together, a
 from __future__ import annotations
 
 from tilewright.core.errors import ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.ahead import fetch_next_row, row_to_fetch
 from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import (

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 
 from tilewright.core.errors import ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import (
     block_accesses,
     is_reduction,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.errors import ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import (
     Access,

@@ -25,7 +25,7 @@ from math import prod
 from tilewright.core.arith.bounds import simplify
 from tilewright.core.arith.expr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.errors import ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.primitives.sample_compute_location import INLINE, ROOT
 from tilewright.schedule.rules.ahead import fetch_ahead, large_inputs
 from tilewright.schedule.rules.blocks import TileLoops, choose_vectors, order_of_loops, split_columns

@@ -26,7 +26,7 @@ from functools import partial
 from tilewright.core.arith.bounds import simplify
 from tilewright.core.arith.expr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.errors import ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.ahead import fetch_ahead
 from tilewright.schedule.rules.choices import divisors
 from tilewright.schedule.rules.facts import (

@@ -17,7 +17,7 @@ from functools import partial
 
 from tilewright.core.dtypes import float32
 from tilewright.core.errors import ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.ahead import fetch_next_row
 from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import block_accesses, buffer_bytes, is_spatial, loops_of, nanoseconds

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tilewright.core.errors import ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import (
     all_blocks,

@@ -14,7 +14,7 @@ import time
 from tilewright.autotune import bench
 from tilewright.codegen.emit import emit_kernel
 from tilewright.codegen.jit import compile_object
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Func, Loop, walk
 
 KEY = "fault"

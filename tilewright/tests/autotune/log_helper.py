@@ -14,7 +14,7 @@ from tilewright.autotune.space import Candidate, Space
 from tilewright.autotune.task import Task
 from tilewright.autotune.workload import canonical
 from tilewright.core import dtypes
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Func
 

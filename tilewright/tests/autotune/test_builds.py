@@ -20,8 +20,8 @@ from tilewright.autotune.records import Record, RecordWarning, Verdict
 from tilewright.autotune.task import Task
 from tilewright.build import Kernel
 from tilewright.core.errors import CoverageError, InputError, TargetError, TilewrightError
-from tilewright.core.target import Target
 from tilewright.lowering.plan import LoweredModel
+from tilewright.machine.target import Target
 from tilewright.runtime.coverage import Status
 from tilewright.tests.autotune.log_helper import mlp_model
 from tilewright.tuning import TuneOptions, extract_tasks, make_tasks, tune_model

@@ -22,7 +22,7 @@ from tilewright.autotune.database import (
 from tilewright.autotune.records import Record, RecordWarning, to_line
 from tilewright.autotune.workload import workload_of
 from tilewright.core.errors import InputError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.tests.autotune.log_helper import HERE, candidates, dense, record, verdict, with_threads, wrong
 
 FOREIGN = Target("x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512f", 512, 32, 32 << 10, 1 << 20, 0, 2)

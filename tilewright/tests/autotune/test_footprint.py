@@ -1,7 +1,7 @@
 """Registers, code and bytes read off the loops."""
 
 from tilewright.autotune.footprint import local_bytes, tile_bytes, tile_vectors, written_out
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.schedule import Schedule
 from tilewright.tests.schedule.kernels import packed_matmul
 

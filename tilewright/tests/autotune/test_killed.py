@@ -20,8 +20,8 @@ from tilewright.autotune.measure import Measurable, TableMeasurer
 from tilewright.autotune.outcome import Failed, FailureKind, Ok, Outcome
 from tilewright.autotune.station import Report
 from tilewright.autotune.task import Task
-from tilewright.core.target import Target
 from tilewright.lowering.plan import LoweredModel
+from tilewright.machine.target import Target
 from tilewright.tests.autotune.log_helper import mlp_model
 from tilewright.tuning import TuneOptions, make_tasks
 

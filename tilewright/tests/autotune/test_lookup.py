@@ -10,7 +10,7 @@ from tilewright.autotune.outcome import Ok
 from tilewright.autotune.records import make_record
 from tilewright.autotune.space import Space
 from tilewright.autotune.task import Task
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.runtime.coverage import Status
 from tilewright.tests.autotune.log_helper import HERE, candidates, dense, record, verdict, with_threads
 

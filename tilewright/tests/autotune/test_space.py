@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.autotune.space import Space
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.default import DEFAULT_RULES, default_trace
 from tilewright.schedule.schedule import Schedule
 from tilewright.tests.schedule.kernels import conv, packed_matmul, softmax_like

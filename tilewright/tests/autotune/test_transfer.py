@@ -10,7 +10,7 @@ from tilewright.autotune.records import make_record
 from tilewright.autotune.space import Space
 from tilewright.autotune.task import Task
 from tilewright.autotune.transfer import chosen_records, learn_from_others
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.tests.schedule.kernels import packed_matmul, softmax_like
 
 TARGET = Target("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx2,+fma", 256, 16, 32 << 10, 512 << 10, 32 << 20, 2)

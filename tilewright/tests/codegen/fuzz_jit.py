@@ -35,7 +35,7 @@ from tilewright.codegen.kernel import CallableKernel
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ScheduleError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.rules import parallelism
 from tilewright.schedule.trace import Trace
@@ -219,7 +219,7 @@ def reproducer(case: Case, problem: str) -> str:
             "import numpy as np",
             "from tilewright.codegen.kernel import build",
             "from tilewright.core import dtypes",
-            "from tilewright.core.target import Target",
+            "from tilewright.machine.target import Target",
             "from tilewright.schedule.trace import Trace",
             "from tilewright.tensor_ir.interpreter import interpret",
             "from tilewright.tensor_ir.text import parse_func",

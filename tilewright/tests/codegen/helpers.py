@@ -8,7 +8,7 @@ from tilewright.codegen.kernel import build
 from tilewright.core.arith.expr import IntExpr, const, var
 from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Axis, Block, Buffer, Cast, Expr, Func, Load, Loop, LoopKind, Op, Stmt
 
 

@@ -19,7 +19,7 @@ from tilewright.codegen.jit import Library, compile_object, compile_objects
 from tilewright.core import dtypes
 from tilewright.core.arith.bounds import upper_bound
 from tilewright.core.arith.expr import Atom, ceildiv, var
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.decisions import DefaultDecider
 from tilewright.schedule.default import schedule_by_rule
 from tilewright.tensor_ir.analysis.scopes import block_path, loop_ranges, loops_in

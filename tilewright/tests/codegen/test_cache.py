@@ -81,7 +81,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
 def test_key_depends_on_everything() -> None:
     host = detect_host()
     other = dataclasses.replace(host, features=host.features + ",+new")
-    rooms = ("core", "tensor_ir", "schedule", "codegen")
+    rooms = ("core", "machine", "tensor_ir", "schedule", "codegen")
     keys = {
         KEY,
         object_key("kernel2", host),

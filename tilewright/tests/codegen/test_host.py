@@ -11,7 +11,6 @@ from tilewright import Schedule
 from tilewright.codegen.host import (
     detect_host,
     parse_target,
-    read_caches,
     require_runs_here,
     runs_here,
     why_foreign,
@@ -19,7 +18,7 @@ from tilewright.codegen.host import (
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.errors import TargetError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.runtime.threads import count_threads
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 
@@ -122,14 +121,6 @@ def write(root: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-
-
-def test_caches(tmp_path: Path) -> None:
-    write(tmp_path, {"index0/level": "1", "index0/type": "Data\n", "index0/size": "48K",
-                     "index1/level": "1", "index1/type": "Instruction", "index1/size": "32K",
-                     "index2/level": "2", "index2/type": "Unified", "index2/size": "2M"})  # fmt: skip
-    assert read_caches(tmp_path)[:2] == (48 * 1024, 2 * 1024**2)
-    assert read_caches(tmp_path / "absent")[0] == 32 * 1024
 
 
 def test_quota_of_cgroup_2(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntLike, var
 from tilewright.core.errors import InternalError, TargetError
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduce_axis, sum_over

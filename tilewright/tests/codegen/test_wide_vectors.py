@@ -17,7 +17,7 @@ from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.jit import assembly_text
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret

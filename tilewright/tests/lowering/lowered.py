@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.target import Target
 from tilewright.graph_ir.fusion import Group
 from tilewright.graph_ir.interpreter import interpret as interpret_graph
 from tilewright.graph_ir.ir import Graph, Node
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.lowering.group import LoweredGroup, lower_group
+from tilewright.machine.target import Target
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.text import parse_func, print_func
 

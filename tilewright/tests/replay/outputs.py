@@ -14,7 +14,7 @@ import onnx
 
 import tilewright
 from tilewright.codegen.emit import emit_kernel
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.decisions import DefaultDecider
 from tilewright.schedule.default import schedule_by_rule
 from tilewright.tensor_ir.text import print_func

@@ -10,7 +10,7 @@ from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntLike, var
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
 from tilewright.schedule.rules.tiles import _tile_height

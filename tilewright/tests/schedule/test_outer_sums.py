@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntLike, var
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import schedule_by_rule
 from tilewright.tensor_ir.compute import build_func, compute, max_over, op, placeholder, reduce_axis, sum_over

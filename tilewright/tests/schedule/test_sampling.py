@@ -3,7 +3,7 @@
 import numpy as np
 
 from tilewright.core.arith.expr import var
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.decisions import DefaultDecider, FixedDecider, RandomDecider
 from tilewright.schedule.default import schedule_by_rule
 from tilewright.schedule.primitives.sample_categorical import SampleCategorical

@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntLike, as_expr, var
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.rules.steps import steps_rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.compute import Recurrence, build_func, compute, placeholder, reduce_axis, sum_over, update

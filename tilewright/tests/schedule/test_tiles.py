@@ -9,7 +9,7 @@ from tilewright.codegen.kernel import build
 from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, ceildiv, var
 from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import float32
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import loops_around

@@ -11,8 +11,8 @@ import pytest
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntLike, as_expr, ceildiv, var
-from tilewright.core.target import Target
 from tilewright.graph_ir.builder import GraphBuilder
+from tilewright.machine.target import Target
 from tilewright.schedule.decisions import DefaultDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
 from tilewright.schedule.rules import transformed_tiles

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright.core import dtypes
-from tilewright.core.target import Target
+from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace, schedule_by_rule
 from tilewright.schedule.rules import windows
 from tilewright.schedule.rules.inlining import inline_stages

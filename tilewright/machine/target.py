@@ -1,6 +1,6 @@
 """The CPU a build is for, as data: what makes code legal (triple, features) and what makes it fast (caches, threads).
 
-Detection of the host and parsing of ``"llvm -mcpu=..."`` are in ``codegen.host``; this file only holds the facts.
+Detection of the host and parsing of ``"llvm -mcpu=..."`` are in ``codegen.host``; this room only holds the facts.
 """
 
 from __future__ import annotations

@@ -1,0 +1,23 @@
+"""The vector registers that a CPU's features imply."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.machine.target import Target
+
+
+def is_x86(triple: str) -> bool:
+    return triple.split("-")[0] in ("x86_64", "amd64", "i686", "i386")
+
+
+def with_vectors(target: Target) -> Target:
+    """``target`` with the vector facts that its features imply."""
+    on = {f[1:] for f in target.features.split(",") if f.startswith("+")}
+    if not is_x86(target.triple):
+        arm = target.triple.split("-")[0] in ("aarch64", "arm64")
+        return replace(target, vector_bits=128, vector_registers=32, has_fma=arm)
+    if "avx512f" in on:
+        return replace(target, vector_bits=512, vector_registers=32, has_fma=True)
+    bits = 256 if "avx" in on else 128
+    return replace(target, vector_bits=bits, vector_registers=16, has_fma="fma" in on)
