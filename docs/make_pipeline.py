@@ -22,9 +22,9 @@ from llvmlite import binding
 from onnx import helper, numpy_helper
 
 import tilewright
-from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
+from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.host import parse_target
-from tilewright.codegen.jit import assembly_text
+from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.compile import plan_text
 from tilewright.graph_ir.text import print_graph
 from tilewright.lowering.plan import lower_graph_to_plan

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tilewright.codegen.cache import ObjectCache, object_key
-from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
-from tilewright.codegen.jit import assembly_text, compile_objects
+from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
+from tilewright.codegen.llvm.jit import assembly_text, compile_objects
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.arith.parse import parse

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from tilewright.build import Kernel
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.checks import CHECKS, check_imports
-from tilewright.codegen.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.host import require_runs_here
-from tilewright.codegen.jit import Library, cached_object
+from tilewright.codegen.llvm.jit import Library, cached_object
+from tilewright.codegen.native.checks import CHECKS, check_imports
+from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.repeat import repeat_text
 from tilewright.core.dtypes import DType
 from tilewright.core.plan import CheckStep, ControlStep, KernelStep, NativeStep, Plan, Segment, segments

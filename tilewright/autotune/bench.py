@@ -1,7 +1,7 @@
 """Runs inside a worker: a candidate loaded next to its data, called as a compiled model would call it.
 
-The call goes through an entry function (:mod:`tilewright.codegen.entry`), so a time contains what it contains in a
-network: one native call and a team of threads that is already there. Short kernels run several times in one call, one
+The call goes through an entry function (:mod:`tilewright.codegen.native.entry`), so a time contains what it contains in
+a network: one native call and a team of threads that is already there. Short kernels run several times in one call, one
 after the other like the kernels of a network. What a network streams through, its weights, comes from several copies in
 turn, so that a kernel does not find all of it in the caches where the network would not either.
 """
@@ -17,9 +17,9 @@ import numpy as np
 
 from tilewright.autotune.guarded import Guarded
 from tilewright.autotune.jobs import Built
-from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
-from tilewright.codegen.entry import EntryStep, emit_entry, entry_imports
-from tilewright.codegen.jit import Library, compile_object
+from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
+from tilewright.codegen.llvm.jit import Library, compile_object
+from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.team import team_code
 from tilewright.core import dtypes
 from tilewright.machine.target import Target

@@ -1,6 +1,6 @@
 """The CPU this process runs on, and CPUs named by the user, as :class:`tilewright.machine.target.Target`.
 
-Names are LLVM's, and so is what a named CPU has (:mod:`tilewright.codegen.llvm_names`). What follows from the features,
+Names are LLVM's, and so is what a named CPU has (:mod:`tilewright.codegen.llvm.names`). What follows from the features,
 and what the system says of the caches, is in :mod:`tilewright.machine`; threads are counted in
 :mod:`tilewright.runtime.threads`.
 """
@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import llvmlite.binding as llvm
 
-from tilewright.codegen.jit import initialize
-from tilewright.codegen.llvm_names import ask_llvm
+from tilewright.codegen.llvm.jit import initialize
+from tilewright.codegen.llvm.names import ask_llvm
 from tilewright.core.errors import TargetError
 from tilewright.core.options import require_whole, shown
 from tilewright.core.suggestions import did_you_mean

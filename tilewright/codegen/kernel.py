@@ -1,7 +1,7 @@
 """One function compiled and callable on numpy arrays: for tests, tuning and users' own kernels.
 
 The compiled model does not go through here; it calls all its kernels from one entry function
-(:mod:`tilewright.codegen.entry`).
+(:mod:`tilewright.codegen.native.entry`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
+from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.host import detect_host, parse_target, require_runs_here
-from tilewright.codegen.jit import Library, compile_object
+from tilewright.codegen.llvm.jit import Library, compile_object
 from tilewright.codegen.team import team_code
 from tilewright.core.errors import InputError
 from tilewright.core.options import require_mapping, require_whole, shown

@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from tilewright.codegen.host import detect_host
-from tilewright.codegen.jit import Library, compile_object
+from tilewright.codegen.llvm.jit import Library, compile_object
 from tilewright.codegen.team import TeamCode, fill_in
 from tilewright.machine.target import Target
 from tilewright.runtime.arrays import address, aligned_empty

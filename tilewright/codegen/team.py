@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.host import detect_host
-from tilewright.codegen.jit import Library, cached_object
+from tilewright.codegen.llvm.jit import Library, cached_object
 from tilewright.machine.target import Target
 
 _POLLS = 512

@@ -1,4 +1,5 @@
-"""The built-in tensor intrinsics: what each computes. Their machine code is in :mod:`tilewright.codegen.intrinsics`.
+"""The built-in tensor intrinsics: what each computes. Their machine code is in
+:mod:`tilewright.codegen.emit.intrinsics`.
 
 An intrinsic of one's own needs no entry here: :func:`with_intrinsics` lets a function bring it along, through traces,
 texts, caches and worker processes.

@@ -20,10 +20,21 @@ MODULES = {
     "core.intsamples": "core.arith.samples",
     "core.intsum": "core.arith.polynomial",
     "core.target": "machine.target",
+    "codegen.joined": "codegen.emit.slp_calls",
+    "codegen.interleaved": "codegen.emit.interleaved_stores",
+    "codegen.private": "codegen.emit.privatize",
+    "codegen.register_use": "codegen.emit.register_pressure",
+    "codegen.math_functions": "codegen.math.functions",
+    "codegen.math_float64": "codegen.math.float64",
+    "codegen.llvm_types": "codegen.llvm.types",
+    "codegen.llvm_names": "codegen.llvm.names",
+    "codegen.llvm_child": "codegen.llvm.child",
 }
 """Modules by what they were called, without the package's own name."""
 
-WORDS: set[str] = {name.rpartition(".")[2] for name in MODULES if name.startswith("core.int")}
+WORDS: set[str] = {name.rpartition(".")[2] for name in MODULES if name.startswith("core.int")} | {
+    "joined_nest", "joined_values", "register_use",
+}  # fmt: skip
 """Words that were nothing but our own: nobody says them any more."""
 
 

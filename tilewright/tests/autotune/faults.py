@@ -12,8 +12,8 @@ import sys
 import time
 
 from tilewright.autotune import bench
-from tilewright.codegen.emit import emit_kernel
-from tilewright.codegen.jit import compile_object
+from tilewright.codegen.emit.function import emit_kernel
+from tilewright.codegen.llvm.jit import compile_object
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Func, Loop, walk
 

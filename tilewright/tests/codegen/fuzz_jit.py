@@ -28,10 +28,10 @@ from unittest import mock
 
 import numpy as np
 
-from tilewright.codegen.emit import emit_kernel
+from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.host import detect_host, parse_target, runs_here
-from tilewright.codegen.jit import Library, compile_object
 from tilewright.codegen.kernel import CallableKernel
+from tilewright.codegen.llvm.jit import Library, compile_object
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ScheduleError

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tilewright.codegen import jit
-from tilewright.codegen.emit import emit_kernel
-from tilewright.codegen.entry import EntryStep, emit_entry, entry_imports
+from tilewright.codegen.emit.function import emit_kernel
+from tilewright.codegen.emit.indexing import Indexer
 from tilewright.codegen.host import detect_host, parse_target
-from tilewright.codegen.indexing import Indexer
-from tilewright.codegen.jit import Library, compile_object, compile_objects
+from tilewright.codegen.llvm import jit
+from tilewright.codegen.llvm.jit import Library, compile_object, compile_objects
+from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
 from tilewright.core import dtypes
 from tilewright.core.arith.bounds import upper_bound
 from tilewright.core.arith.expr import Atom, ceildiv, var
@@ -25,7 +25,7 @@ from tilewright.schedule.default import schedule_by_rule
 from tilewright.tensor_ir.analysis.scopes import block_path, loop_ranges, loops_in
 from tilewright.tensor_ir.compute import Tensor, build_func, compute, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Block, Expr, Func, walk_expr
-from tilewright.tests.codegen.test_entry import ENTRY, step
+from tilewright.tests.codegen.native.test_entry import ENTRY, step
 
 TARGET = parse_target("llvm -mcpu=x86-64-v3").with_threads(2)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.codegen import jit
 from tilewright.codegen.cache import ObjectCache, object_key, sources_version
 from tilewright.codegen.host import detect_host
-from tilewright.codegen.jit import cached_object
+from tilewright.codegen.llvm import jit
+from tilewright.codegen.llvm.jit import cached_object
 from tilewright.core.config import Config, from_environment
 from tilewright.core.errors import TilewrightError
 from tilewright.core.io.files import TEMPORARY

@@ -10,10 +10,10 @@ import signal
 import numpy as np
 import pytest
 
-from tilewright.codegen.emit import emit_kernel
+from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.host import detect_host, parse_target, runs_here
-from tilewright.codegen.jit import Library, compile_objects
 from tilewright.codegen.kernel import CallableKernel, build
+from tilewright.codegen.llvm.jit import Library, compile_objects
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var
 from tilewright.schedule.default import default_trace

@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.codegen.emit import emit_kernel, is_parallel, workspaces
+from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.host import detect_host, parse_target
-from tilewright.codegen.jit import assembly_text
 from tilewright.codegen.kernel import build
+from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv, const, of_atom, var
 from tilewright.core.arith.minmax import minimum

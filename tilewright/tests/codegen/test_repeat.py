@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.host import detect_host, parse_target
-from tilewright.codegen.jit import Library, compile_object
+from tilewright.codegen.llvm.jit import Library, compile_object
 from tilewright.codegen.repeat import repeat_text
 from tilewright.runtime.repeat import REPEAT_TYPE
 

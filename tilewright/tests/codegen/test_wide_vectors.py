@@ -12,10 +12,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tilewright.codegen.emit import emit_kernel
+from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.host import detect_host, parse_target
-from tilewright.codegen.jit import assembly_text
 from tilewright.codegen.kernel import build
+from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.core import dtypes
 from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace

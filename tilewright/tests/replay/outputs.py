@@ -13,7 +13,7 @@ from pathlib import Path
 import onnx
 
 import tilewright
-from tilewright.codegen.emit import emit_kernel
+from tilewright.codegen.emit.function import emit_kernel
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import DefaultDecider
 from tilewright.schedule.default import schedule_by_rule

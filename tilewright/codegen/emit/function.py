@@ -1,0 +1,483 @@
+"""A function as LLVM IR: the kernel that the runtime calls, and inside it the nests that threads share.
+
+``void kernel(ptr args, ptr dims, ptr team)`` runs phase after phase. A phase is a run of nests that may go on at
+once: a new one begins between two nests of which at least one is parallel if one writes what the other uses (two that
+only write a buffer share a phase if they write other parts of it, as a peeled loop and its tail do). A serial loop
+around parallel ones is run by the kernel itself, with the phases of its body in each iteration. A phase with a parallel
+loop is handed to the team (:mod:`tilewright.codegen.team`) as ``void phase(ptr args, ptr dims, i64 chunk, i64
+chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0 the other
+nests. Without a team (null), for other phases, and where it is not worth it
+(:mod:`tilewright.tensor_ir.analysis.worth`), the one call is chunk 0 of 1. A team of more chunks than have copies of
+the local buffers in workspaces (:mod:`tilewright.codegen.emit.privatize`) is not used.
+
+The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets a kernel
+touch an element through two arguments unless the function says so with the attribute ``inplace = "out:in, ..."``).
+Phases are functions of their own because such facts must not reach from one to the next, where other threads have
+written the same buffers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
+
+from tilewright.codegen.emit.context import Context
+from tilewright.codegen.emit.expressions import evaluate
+from tilewright.codegen.emit.flatten import BufferInfo
+from tilewright.codegen.emit.privatize import Privatized, most_chunks, own_copy, privatized_buffers
+from tilewright.codegen.emit.statements import StatementEmitter, vector_pad
+from tilewright.codegen.llvm.builder import Code, ModuleText
+from tilewright.core.arith.bounds import loop_range, simplify
+from tilewright.core.arith.expr import IntExpr, const
+from tilewright.core.arith.minmax import maximum
+from tilewright.core.errors import InternalError
+from tilewright.machine.target import Target
+from tilewright.tensor_ir.analysis.access import in_place_buffers
+from tilewright.tensor_ir.analysis.prefetching import prefetches
+from tilewright.tensor_ir.analysis.regions import Shapes, write_apart
+from tilewright.tensor_ir.analysis.scopes import parallel_loops_in
+from tilewright.tensor_ir.analysis.streaming import streamed_blocks
+from tilewright.tensor_ir.analysis.worth import worth_of
+from tilewright.tensor_ir.empty_reductions import store_empty_inits
+from tilewright.tensor_ir.ir import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    Func,
+    Guard,
+    Load,
+    Loop,
+    Seq,
+    Stmt,
+    Store,
+    loads,
+    walk,
+    walk_index,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """Nests that go on at once, inside the loops ``around``."""
+
+    index: int
+    nests: tuple[Stmt, ...]
+    around: tuple[Loop, ...]
+
+    def is_shared(self) -> bool:
+        return any(_is_parallel_loop(s) for s in self.nests)
+
+    def worth(self, func: Func) -> IntExpr | None:
+        """Above 0 where a parallel loop of the phase is worth handing out; None if one always is."""
+        found = [worth_of(func, s) for s in self.nests if isinstance(s, Loop) and _is_parallel_loop(s)]
+        known = [w for w in found if w is not None]
+        return maximum(*known) if known and len(known) == len(found) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """A serial loop around parallel ones: its iterations, phase after phase."""
+
+    index: int
+    loop: Loop
+    around: tuple[Loop, ...]
+    body: tuple[_Phase | _Steps, ...]
+
+
+def emit_kernel(func: Func, target: Target, symbol: str) -> str:
+    """The LLVM IR module of one kernel, exported as ``symbol``."""
+    module = ModuleText(target)
+    nests, allocs = root_nests(func)
+    buffers = [*func.params, *(b for b in allocs if b.scope == "global")]
+    local = [b for b in allocs if b.scope == "local"]
+    order = _order(nests, _shapes(func, allocs))
+    phases = _phases_in(order)
+    _require_private([list(p.nests) for p in phases], {b.name for b in local})
+    pad = vector_pad(func.body)
+    private = privatized_buffers(func, nests, target, pad)
+    judged: set[int] = set()
+    for p in phases:
+        module.functions.append(_phase_function(module, p, func, buffers, local, private, pad))
+        module.functions.append(_phase_table_function(func, p, len(buffers) + len(private)))
+        if (worth := p.worth(func)) is not None:
+            judged.add(p.index)
+            module.functions.append(_integer_function(module, f"worth{p.index}", worth, func))
+            module.functions.append(_integer_table_function(f"gain{p.index}", f"worth{p.index}", len(func.dims)))
+    for steps in _steps_in(order):
+        i, integers = steps.index, len(func.dims) + len(steps.around)
+        module.functions.append(_integer_function(module, f"extent{i}", steps.loop.extent, func, steps.around))
+        module.functions.append(_integer_table_function(f"count{i}", f"extent{i}", integers))
+    chunks = most_chunks(target) if any(p.loop is not None for p in private) else None
+    module.functions.append(_kernel_function(symbol, len(func.dims), order, judged, chunks))
+    return module.text()
+
+
+def workspaces(func: Func, target: Target) -> tuple[Buffer, ...]:
+    """What the pointers that follow the parameters in ``args`` point to: the root-level global allocations in order of
+    appearance, then the copies of local buffers of open size."""
+    nests, allocs = root_nests(func)
+    private = privatized_buffers(func, nests, target, vector_pad(func.body))
+    return (*(b for b in allocs if b.scope == "global"), *(p.workspace() for p in private))
+
+
+def is_parallel(func: Func) -> bool:
+    """True if more than one thread has work in the kernel."""
+    return any(parallel_loops_in(s) for s in root_nests(func)[0])
+
+
+def root_nests(func: Func) -> tuple[list[Stmt], list[Buffer]]:
+    """The statements at the root in order, and the buffers allocated around them.
+
+    A local buffer that several phases use, all on thread 0, is a global one here: a stack frame ends with its phase.
+    """
+    nests: list[Stmt] = []
+    allocs: list[Buffer] = []
+
+    def visit(s: Stmt) -> None:
+        if isinstance(s, Seq):
+            for c in s.stmts:
+                visit(c)
+        elif isinstance(s, Alloc):
+            allocs.append(s.buffer)
+            visit(s.body)
+        else:
+            nests.append(s)
+
+    visit(store_empty_inits(func).body)
+    phases = _phases_in(_order(nests, _shapes(func, allocs)))
+    uses = [[(_is_parallel_loop(s), set().union(*_uses(s))) for s in p.nests] for p in phases]
+    team = {name for phase in uses for parallel, used in phase if parallel for name in used}
+    shared = {b.name for b in allocs if sum(any(b.name in used for _, used in p) for p in uses) > 1} - team
+    return nests, [replace(b, scope="global") if b.name in shared else b for b in allocs]
+
+
+def _is_parallel_loop(s: Stmt) -> bool:
+    return isinstance(s, Loop) and s.kind == "parallel"
+
+
+def _strides(b: Buffer) -> tuple[IntExpr, ...]:
+    out: list[IntExpr] = []
+    step = const(1)
+    for d in reversed(b.shape):
+        out.append(step)
+        step = step * d
+    return tuple(reversed(out))
+
+
+# -- functions -------------------------------------------------------------------------------------------------------
+def _phase_function(
+    module: ModuleText, phase: _Phase, func: Func, buffers: list[Buffer], local: list[Buffer],
+    private: Sequence[Privatized], pad: int,
+) -> str:  # fmt: skip
+    """The internal function that runs the nests of a phase."""
+    name, nests = f"phase{phase.index}", phase.nests
+    code = Code(module)
+    ctx = Context(code, evaluate)
+    shared = in_place_buffers(func)
+    uses = [_uses(s) for s in nests]
+    read = {b for r, _ in uses for b in r}
+    written = {b for _, w in uses for b in w}
+    params: list[str] = []
+    for i, b in enumerate(buffers):
+        ctx.buffers[b.name] = BufferInfo(b.name, b.dtype, f"%p{i}", _strides(b))
+        facts = ["ptr"]
+        if b.name not in shared:
+            facts.append("noalias")
+        if b.name not in written:
+            facts.append("readonly")
+        if b.name in read | written and (size := _bytes(b)):
+            facts.append(f"dereferenceable({size})")
+        params.append(f"{' '.join(facts)} %p{i}")
+    params += [f"ptr noalias %p{len(buffers) + i}" for i in range(len(private))]
+    params += _integers(ctx, func, phase.around)
+    copies = {
+        p.buffer.name: own_copy(ctx, p, f"%p{i}", _strides(p.buffer))
+        for i, p in enumerate(private, len(buffers))
+        if p.buffer.name in read | written
+    }
+    emitter = StatementEmitter(ctx, func, pad, prefetches(func), streamed_blocks(func), copies)
+    for b in local:
+        if b.name in read | written:
+            emitter.allocate(b)
+    for s in nests:
+        if isinstance(s, Loop) and _is_parallel_loop(s):
+            _parallel(ctx, emitter, s)
+        else:
+            _alone(ctx, emitter, s)
+    if ctx.has_streamed:
+        code.line("fence seq_cst")  # stores past the caches are not ordered with what tells other threads of them
+    code.block.terminator = "ret void"
+    params += ["i64 %chunk", "i64 %chunks"]
+    return f"define internal void @{name}({', '.join(params)}) noinline nounwind {{\n{code.text()}\n}}"
+
+
+def _bytes(b: Buffer) -> int | None:
+    total = b.dtype.itemsize
+    for d in b.shape:
+        n = d.value()
+        if n is None:
+            return None
+        total *= n
+    return total
+
+
+def _integers(ctx: Context, func: Func, around: Sequence[Loop]) -> list[str]:
+    """Parameters for the dims and for the variables of the loops around, known to ``ctx`` by name."""
+    for x in around:
+        ctx.indexer.ranges[x.var] = loop_range(x.extent)
+    names = [*func.dims, *(x.var for x in around)]
+    for i, name in enumerate(names):
+        ctx.indexer.env[name] = f"%d{i}"
+        ctx.indexer.define(f"%d{i}", 0)
+    return [f"i64 %d{i}" for i in range(len(names))]
+
+
+def _integer_function(module: ModuleText, name: str, e: IntExpr, func: Func, around: Sequence[Loop] = ()) -> str:
+    """The internal function that gives the value of ``e``: the extent of a loop around phases, or a phase's worth."""
+    code = Code(module)
+    ctx = Context(code, evaluate)
+    params = _integers(ctx, func, around)
+    value = ctx.indexer.operand(simplify(e, ctx.indexer.ranges))
+    code.block.terminator = f"ret i64 {value}"
+    return f"define internal i64 @{name}({', '.join(params)}) nounwind {{\n{code.text()}\n}}"
+
+
+def _phase_table_function(func: Func, phase: _Phase, pointers: int) -> str:
+    """A phase in the form in which a team calls it: pointers and integers are read from their tables."""
+    lines: list[str] = []
+    operands: list[str] = []
+    for i in range(pointers):
+        lines.append(f"  %s{i} = getelementptr ptr, ptr %args, i64 {i}")
+        lines.append(f"  %p{i} = load ptr, ptr %s{i}, align 8")
+        operands.append(f"ptr %p{i}")
+    more, integers = _from_table(len(func.dims) + len(phase.around))
+    operands += [*integers, "i64 %chunk", "i64 %chunks"]
+    call = f"  call void @phase{phase.index}({', '.join(operands)})"
+    head = f"define internal void @chunk{phase.index}(ptr %args, ptr %dims, i64 %chunk, i64 %chunks) nounwind"
+    return "\n".join([head + " {", "entry:", *lines, *more, call, "  ret void", "}"])
+
+
+def _integer_table_function(name: str, of: str, integers: int) -> str:
+    """The integer function ``of`` as one of the table of the integers."""
+    lines, operands = _from_table(integers)
+    lines += [f"  %n = call i64 @{of}({', '.join(operands)})", "  ret i64 %n"]
+    return "\n".join([f"define internal i64 @{name}(ptr %dims) nounwind {{", "entry:", *lines, "}"])
+
+
+def _from_table(integers: int) -> tuple[list[str], list[str]]:
+    """The lines that read the dims and loop variables from ``%dims``, and the operands they are then."""
+    lines: list[str] = []
+    for i in range(integers):
+        lines.append(f"  %t{i} = getelementptr i64, ptr %dims, i64 {i}")
+        lines.append(f"  %d{i} = load i64, ptr %t{i}, align 8")
+    return lines, [f"i64 %d{i}" for i in range(integers)]
+
+
+def _kernel_function(
+    symbol: str, dims: int, order: Sequence[_Phase | _Steps], judged: Set[int], chunks: int | None
+) -> str:
+    """The kernel. ``judged``: the phases that have a worth; ``chunks``: the largest number of chunks of a team that it
+    may use, None for any."""
+    lines: list[str] = ["  %alone = icmp eq ptr %team, null"] if chunks is None else _alone_or_large(chunks)
+    depth = max((len(p.around) for p in _phases_in(order)), default=0)
+    table = "%dims"
+    if depth:  # the variables of loops around phases follow the dims in a table of this call
+        table = "%table"
+        lines.append(f"  %table = alloca [{dims + depth} x i64], align 8")
+        for i in range(dims):
+            lines.append(f"  %from{i} = getelementptr i64, ptr %dims, i64 {i}")
+            lines.append(f"  %dim{i} = load i64, ptr %from{i}, align 8")
+            lines.append(f"  %to{i} = getelementptr i64, ptr %table, i64 {i}")
+            lines.append(f"  store i64 %dim{i}, ptr %to{i}, align 8")
+    for item in order:
+        lines += _calls(item, table, dims, judged)
+    lines.append("  ret void")
+    head = f"define void @{symbol}(ptr %args, ptr %dims, ptr %team) nounwind"
+    return "\n".join([head + " {", "entry:", *lines, "}"])
+
+
+def _alone_or_large(chunks: int) -> list[str]:
+    return [
+        "  %nobody = icmp eq ptr %team, null\n  br i1 %nobody, label %counted, label %count",
+        "count:\n  %size.at = getelementptr i8, ptr %team, i64 8\n  %size = load i64, ptr %size.at, align 8",
+        f"  %large = icmp ugt i64 %size, {chunks}\n  br label %counted",
+        "counted:\n  %alone = phi i1 [ true, %entry ], [ %large, %count ]",
+    ]
+
+
+def _calls(item: _Phase | _Steps, table: str, dims: int, judged: Set[int]) -> list[str]:
+    """The calls that run a phase, or the loop over those that run the phases of its steps."""
+    i = item.index
+    if isinstance(item, _Steps):
+        place = dims + len(item.around)
+        return [
+            f"  %n{i} = call i64 @count{i}(ptr {table})",
+            f"  %at{i} = getelementptr i64, ptr {table}, i64 {place}",
+            f"  store i64 0, ptr %at{i}, align 8\n  br label %more{i}",
+            f"more{i}:\n  %step{i} = load i64, ptr %at{i}, align 8\n  %left{i} = icmp slt i64 %step{i}, %n{i}",
+            f"  br i1 %left{i}, label %body{i}, label %done{i}\nbody{i}:",
+            *(line for x in item.body for line in _calls(x, table, dims, judged)),
+            f"  %last{i} = load i64, ptr %at{i}, align 8\n  %following{i} = add i64 %last{i}, 1",
+            f"  store i64 %following{i}, ptr %at{i}, align 8\n  br label %more{i}",
+            f"done{i}:",
+        ]
+    call = f"  call void @chunk{i}(ptr %args, ptr {table}, i64 0, i64 1)"
+    if not item.is_shared():
+        return [call]
+    alone, lines = "%alone", []
+    if i in judged:
+        alone = f"%few{i}"
+        lines.append(f"  %gain{i} = call i64 @gain{i}(ptr {table})\n  %small{i} = icmp slt i64 %gain{i}, 1")
+        lines.append(f"  {alone} = or i1 %alone, %small{i}")
+    return [
+        *lines,
+        f"  br i1 {alone}, label %one{i}, label %many{i}",
+        f"one{i}:\n{call}\n  br label %next{i}",
+        f"many{i}:\n  %for{i} = load ptr, ptr %team, align 8",
+        f"  call void %for{i}(ptr %team, ptr @chunk{i}, ptr %args, ptr {table})\n  br label %next{i}",
+        f"next{i}:",
+    ]
+
+
+# -- nests and threads -----------------------------------------------------------------------------------------------
+def _shapes(func: Func, allocs: Sequence[Buffer]) -> Shapes:
+    return {b.name: b.shape for b in (*func.params, *allocs)}
+
+
+def _order(nests: Sequence[Stmt], shapes: Shapes) -> list[_Phase | _Steps]:
+    """The phases in the order in which they run, those inside a serial loop as its steps; indices count up."""
+    count = itertools.count()
+
+    def ordered(stmts: Sequence[Stmt], around: tuple[Loop, ...]) -> list[_Phase | _Steps]:
+        out: list[_Phase | _Steps] = []
+        for run in _phases(stmts, shapes):
+            if isinstance(loop := run[0], Loop) and _is_around_threads(loop):
+                index = next(count)
+                out.append(_Steps(index, loop, around, tuple(ordered(_flat(loop.body), (*around, loop)))))
+            else:
+                out.append(_Phase(next(count), tuple(run), around))
+        return out
+
+    return ordered(nests, ())
+
+
+def _flat(s: Stmt) -> list[Stmt]:
+    return [x for c in s.stmts for x in _flat(c)] if isinstance(s, Seq) else [s]
+
+
+def _phases_in(order: Iterable[_Phase | _Steps]) -> list[_Phase]:
+    return [p for x in order for p in ([x] if isinstance(x, _Phase) else _phases_in(x.body))]
+
+
+def _steps_in(order: Iterable[_Phase | _Steps]) -> list[_Steps]:
+    return [s for x in order if isinstance(x, _Steps) for s in (x, *_steps_in(x.body))]
+
+
+def _is_around_threads(s: Stmt) -> bool:
+    return not _is_parallel_loop(s) and bool(parallel_loops_in(s))
+
+
+def _phases(nests: Sequence[Stmt], shapes: Shapes) -> list[list[Stmt]]:
+    """Nests in runs such that each needs the one before it to be complete; a loop around parallel ones is alone."""
+    phases: list[list[Stmt]] = []
+    pending: list[_Used] = []
+    apart = False
+    for s in nests:
+        around = _is_around_threads(s)
+        used = _Used(s, *_uses(s))
+        clash = any(_clash(p, used, shapes) for p in pending)
+        if clash or around or apart or not phases:
+            phases.append([])
+            pending = []
+        phases[-1].append(s)
+        pending.append(used)
+        apart = around
+    return phases
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """A nest, and the names of the buffers that it reads and writes."""
+
+    nest: Stmt
+    reads: set[str]
+    writes: set[str]
+
+
+def _clash(a: _Used, b: _Used, shapes: Shapes) -> bool:
+    """True if threads may be at work in one of the nests, and one writes what the other uses."""
+    if not (_is_parallel_loop(a.nest) or _is_parallel_loop(b.nest)):
+        return False
+    if a.writes & b.reads or b.writes & a.reads:
+        return True
+    return not all(write_apart(a.nest, b.nest, name, shapes) for name in a.writes & b.writes)
+
+
+def _require_private(phases: list[list[Stmt]], local: set[str]) -> None:
+    """A local buffer at the root belongs to one phase, and no parallel loop shares it."""
+    seen: dict[str, int] = {}
+    for i, phase in enumerate(phases):
+        for s in phase:
+            reads, writes = _uses(s)
+            for name in sorted(local & (reads | writes)):
+                parallel = _is_parallel_loop(s)
+                if parallel or seen.setdefault(name, i) != i:
+                    raise InternalError(f"codegen: local buffer {name} at the root is used across threads")
+
+
+def _alone(ctx: Context, emitter: StatementEmitter, s: Stmt) -> None:
+    """A nest that chunk 0 runs."""
+    code = ctx.code
+    first, after = code.new_block("alone"), code.new_block("together")
+    alone = code.emit("i1", 0, "icmp eq i64 %chunk, 0")
+    code.branch_if(alone.text, first, after)
+    code.start(first)
+    ctx.indexer.push(first)
+    emitter.emit(s)
+    ctx.indexer.pop()
+    code.branch(after)
+    code.start(after)
+
+
+def _parallel(ctx: Context, emitter: StatementEmitter, s: Loop) -> None:
+    """The contiguous iterations of this chunk."""
+    code, indexer = ctx.code, ctx.indexer
+    indexer.ranges[s.var] = loop_range(s.extent)
+    n = indexer.operand(simplify(s.extent, indexer.ranges))
+    low = code.emit("i64", 0, f"mul nsw i64 %chunk, {n}")
+    start = code.emit("i64", 0, f"udiv i64 {low.text}, %chunks")
+    high = code.emit("i64", 0, f"add nsw i64 {low.text}, {n}")
+    stop = code.emit("i64", 0, f"udiv i64 {high.text}, %chunks")
+    emitter.counted(s.var, start.text, stop.text, s.extent, lambda: emitter.emit(s.body))
+
+
+def _uses(s: Stmt) -> tuple[set[str], set[str]]:
+    """Names of the buffers read and written anywhere in ``s``."""
+    reads: set[str] = set()
+    writes: set[str] = set()
+
+    def value(e: Expr) -> None:
+        reads.update(x.buffer for x in loads(e))
+
+    def index(i: IntExpr) -> None:
+        if not i.is_plain:
+            reads.update(x.buffer for x in walk_index(i) if isinstance(x, Load))
+
+    for x in walk(s):
+        if isinstance(x, (Block, Store)):
+            writes.add(x.buffer)
+            value(x.value)
+            for i in x.indices:
+                index(i)
+            if isinstance(x, Block):
+                for i in x.bindings:
+                    index(i)
+                if x.init is not None:
+                    value(x.init)
+        elif isinstance(x, Guard):
+            value(x.condition)
+        elif isinstance(x, Loop):
+            index(x.extent)
+    return reads, writes

@@ -1,0 +1,190 @@
+"""Tensor intrinsics as machine code: the call of one in the place of its nest, and the bodies of the built-in ones.
+
+Each becomes a function of its own that LLVM inlines: ``void @intrinsic.NAME(ptr %A, i64 %A_0, ...)``, as
+:class:`tilewright.tensor_ir.ir.MachineCode` says.
+"""
+
+from __future__ import annotations
+
+from tilewright.codegen.emit.context import Context
+from tilewright.codegen.llvm.types import memory_type
+from tilewright.core.arith.bounds import loop_range
+from tilewright.core.errors import InternalError, TargetError
+from tilewright.machine.target import Target
+from tilewright.tensor_ir.analysis.intrinsic_match import Mismatch, intrinsic_of, match_intrinsic
+from tilewright.tensor_ir.intrinsics import find_intrinsic
+from tilewright.tensor_ir.ir import Func, Loop, MachineCode, TensorIntrin, walk
+
+
+def call_intrinsic(ctx: Context, func: Func, nest: Loop) -> None:
+    """Emit the call of the intrinsic that runs ``nest``. Raises TargetError if the target can run none of its
+    implementations."""
+    intrinsic = find_intrinsic(func, intrinsic_of(nest) or "")
+    if intrinsic is None:
+        raise InternalError(f"codegen: loop {nest.var} names an unknown intrinsic")
+    for loop in walk(nest):
+        if isinstance(loop, Loop):
+            ctx.indexer.ranges[loop.var] = loop_range(loop.extent)
+    regions = match_intrinsic(func, nest, intrinsic, ctx.indexer.ranges, ctx.flattener.offset)
+    if isinstance(regions, Mismatch):
+        raise InternalError(f"codegen: loop {nest.var} is not {intrinsic.name}: {regions.reason}")
+    symbol = _define(ctx, intrinsic)
+    operands: list[str] = []
+    for b in intrinsic.description.params:
+        region = regions[b.name]
+        info = ctx.buffers[region.buffer]
+        first = ctx.indexer.pointer(info.pointer, memory_type(info.dtype), ctx.indexer.linear(region.start))
+        operands += [f"ptr {first}", *(f"i64 {ctx.indexer.operand(n)}" for n in region.strides[:-1])]
+    ctx.code.line(f"call void @{symbol}({', '.join(operands)})")
+
+
+def _define(ctx: Context, intrinsic: TensorIntrin) -> str:
+    """The name of the intrinsic's function, which the module has from now on."""
+    module = ctx.code.module
+    symbol = f"intrinsic.{intrinsic.name}"
+    if symbol not in module.helpers:
+        code = implementation(intrinsic, module.target)
+        for line in code.declares:
+            module.declare_text(line)
+        params: list[str] = []
+        for b in intrinsic.description.params:
+            params += [f"ptr %{b.name}", *(f"i64 %{b.name}_{d}" for d in range(len(b.shape) - 1))]
+        head = f"define internal void @{symbol}({', '.join(params)}) alwaysinline nounwind"
+        module.helpers[symbol] = f"{head} {{\n{code.body.strip()}\n  ret void\n}}"
+    return symbol
+
+
+def implementation(intrinsic: TensorIntrin, target: Target) -> MachineCode:
+    """The first implementation that ``target`` can run. Raises TargetError if there is none."""
+    codes = intrinsic.code or IMPLEMENTATIONS.get(intrinsic.name, ())
+    have = {f[1:] for f in target.features.split(",") if f.startswith("+")}
+    for code in codes:
+        if have.issuperset(code.features):
+            return code
+    wanted = " or ".join("+".join(c.features) for c in codes) or "an implementation"
+    raise TargetError(f"intrinsic {intrinsic.name}: expected a target with {wanted}, got {target.cpu}")
+
+
+# -- bodies ----------------------------------------------------------------------------------------------------------
+class _Body:
+    """Lines of LLVM IR with numbered results."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def let(self, text: str) -> str:
+        name = f"%x{len(self.lines)}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def do(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def element(self, base: str, scalar: str, row: int, stride: str, column: int) -> str:
+        """The address of ``base[row, column]``."""
+        if row:
+            offset = self.let(f"mul nsw i64 {stride}, {row}")
+            base = self.let(f"getelementptr {scalar}, ptr {base}, i64 {offset}")
+        return self.let(f"getelementptr {scalar}, ptr {base}, i64 {column}") if column else base
+
+    def shuffle(self, kind: str, a: str, b: str, lanes: list[int]) -> str:
+        picks = ", ".join(f"i32 {n}" for n in lanes)
+        return self.let(f"shufflevector {kind} {a}, {kind} {b}, <{len(lanes)} x i32> <{picks}>")
+
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+def _transpose_8x8() -> str:
+    """Rows ``r`` and ``r + 4`` share a register, loaded in halves; then 4x4 transposes in each half."""
+    f = _Body()
+    half, full = "<4 x float>", "<8 x float>"
+    result: list[str] = []
+    for column in (0, 4):
+        rows: list[str] = []
+        for r in range(4):
+            places = [f.element("%A", "float", row, "%A_0", column) for row in (r, r + 4)]
+            low, high = (f.let(f"load {half}, ptr {p}, align 4") for p in places)
+            rows.append(f.shuffle(half, low, high, list(range(8))))
+        pairs = [
+            f.shuffle(full, rows[r], rows[r + 1], lanes)
+            for r in (0, 2)
+            for lanes in ([0, 8, 1, 9, 4, 12, 5, 13], [2, 10, 3, 11, 6, 14, 7, 15])
+        ]
+        for low, high in ((pairs[0], pairs[2]), (pairs[1], pairs[3])):
+            result.append(f.shuffle(full, low, high, [0, 1, 8, 9, 4, 5, 12, 13]))
+            result.append(f.shuffle(full, low, high, [2, 3, 10, 11, 6, 7, 14, 15]))
+    for row, value in enumerate(result):
+        f.do(f"store {full} {value}, ptr {f.element('%B', 'float', row, '%B_0', 0)}, align 4")
+    return f.text()
+
+
+def _outer_6x16() -> str:
+    """Two vectors of B times a broadcast element of A, six times."""
+    f = _Body()
+    full = "<8 x float>"
+    b = [f.let(f"load {full}, ptr {f.element('%B', 'float', 0, '0', column)}, align 4") for column in (0, 8)]
+    for row in range(6):
+        one = f.let(f"load float, ptr {f.element('%A', 'float', row, '%A_0', 0)}, align 4")
+        first = f.let(f"insertelement {full} poison, float {one}, i64 0")
+        a = f.let(f"shufflevector {full} {first}, {full} poison, <8 x i32> zeroinitializer")
+        for n, column in enumerate((0, 8)):
+            place = f.element("%C", "float", row, "%C_0", column)
+            old = f.let(f"load {full}, ptr {place}, align 4")
+            new = f.let(f"call {full} @llvm.fmuladd.v8f32({full} {a}, {full} {b[n]}, {full} {old})")
+            f.do(f"store {full} {new}, ptr {place}, align 4")
+    return f.text()
+
+
+def _dot_vnni() -> str:
+    """One instruction for 32 products."""
+    f = _Body()
+    four = f.let("load i32, ptr %A, align 1")
+    first = f.let(f"insertelement <8 x i32> poison, i32 {four}, i64 0")
+    a = f.let(f"shufflevector <8 x i32> {first}, <8 x i32> poison, <8 x i32> zeroinitializer")
+    b = f.let("load <8 x i32>, ptr %B, align 1")
+    old = f.let("load <8 x i32>, ptr %C, align 4")
+    new = f.let(f"call <8 x i32> @{_VPDPBUSD}(<8 x i32> {old}, <8 x i32> {a}, <8 x i32> {b})")
+    f.do(f"store <8 x i32> {new}, ptr %C, align 4")
+    return f.text()
+
+
+def _dot_widened() -> str:
+    """Products in 16 bits would not all fit (255 * -128 * 2); operands widened to 16 bits and products to 32 do."""
+    f = _Body()
+    four = f.let("load <4 x i8>, ptr %A, align 1")
+    words = f.let(f"zext <4 x i8> {four} to <4 x i16>")
+    a = f.shuffle("<4 x i16>", words, "poison", [0, 1, 2, 3] * 4)
+    sums: list[str] = []
+    for start in (0, 16):
+        bytes_ = f.let(f"load <16 x i8>, ptr {f.element('%B', 'i8', 0, '0', start)}, align 1")
+        b = f.let(f"sext <16 x i8> {bytes_} to <16 x i16>")
+        sums.append(f.let(f"call <8 x i32> @{_PMADDWD}(<16 x i16> {a}, <16 x i16> {b})"))
+    even, odd = (f.shuffle("<8 x i32>", sums[0], sums[1], list(range(first, 16, 2))) for first in (0, 1))
+    added = f.let(f"add <8 x i32> {even}, {odd}")
+    old = f.let("load <8 x i32>, ptr %C, align 4")
+    new = f.let(f"add <8 x i32> {old}, {added}")
+    f.do(f"store <8 x i32> {new}, ptr %C, align 4")
+    return f.text()
+
+
+_VPDPBUSD = "llvm.x86.avx512.vpdpbusd.256"
+_PMADDWD = "llvm.x86.avx2.pmadd.wd"
+_DECLARE_VNNI = f"declare <8 x i32> @{_VPDPBUSD}(<8 x i32>, <8 x i32>, <8 x i32>)"
+
+IMPLEMENTATIONS: dict[str, tuple[MachineCode, ...]] = {
+    "transpose_8x8_f32": (MachineCode(_transpose_8x8()),),
+    "outer_6x16_f32": (
+        MachineCode(
+            _outer_6x16(), declares=("declare <8 x float> @llvm.fmuladd.v8f32(<8 x float>, <8 x float>, <8 x float>)",)
+        ),
+    ),
+    "dot_8x4_u8s8s32": (
+        MachineCode(_dot_vnni(), ("avxvnni",), (_DECLARE_VNNI,)),
+        MachineCode(_dot_vnni(), ("avx512vnni", "avx512vl"), (_DECLARE_VNNI,)),
+        MachineCode(
+            _dot_widened(), ("avx2",), (f"declare <8 x i32> @{_PMADDWD}(<16 x i16>, <16 x i16>)",)
+        ),
+    ),
+}
+"""The built-in intrinsics' code, best first; a test compares its names with ``TENSOR_INTRINSICS``."""

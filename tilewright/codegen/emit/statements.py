@@ -1,0 +1,375 @@
+"""Statements: loops of every kind, guards, allocations and stores of one function body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from tilewright.codegen.emit.context import Context, Lanes
+from tilewright.codegen.emit.digits import CountedLoop
+from tilewright.codegen.emit.expressions import evaluate
+from tilewright.codegen.emit.flatten import BufferInfo
+from tilewright.codegen.emit.interleaved_stores import interleaved_nest, store_interleaved
+from tilewright.codegen.emit.intrinsics import call_intrinsic
+from tilewright.codegen.emit.memory import prefetch, store
+from tilewright.codegen.emit.register_pressure import fills_registers
+from tilewright.codegen.emit.slp_calls import Nest, copies_of, slp_nest, slp_values
+from tilewright.codegen.llvm.builder import Value
+from tilewright.codegen.llvm.types import memory_type
+from tilewright.core.arith.bounds import loop_range, simplify, upper_bound
+from tilewright.core.arith.expr import IntExpr, const, product
+from tilewright.core.errors import InternalError
+from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
+from tilewright.tensor_ir.analysis.prefetching import Prefetch
+from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Guard, Loop, Seq, Stmt, Store, expr_free_vars, walk
+
+STACK_LIMIT = 512 * 1024
+
+
+class StatementEmitter:
+    """Writes statements of ``func`` into a context. ``vector_pad``: elements by which local buffers are longer than
+    their shape; ``prefetches``: the lines that loops fetch ahead; ``streamed``: blocks that store past the caches;
+    ``copies``: where the local buffers are that have no place on the stack."""
+
+    def __init__(
+        self, ctx: Context, func: Func, vector_pad: int, prefetches: Mapping[str, Prefetch], streamed: frozenset[str],
+        copies: Mapping[str, BufferInfo],
+    ) -> None:  # fmt: skip
+        self.ctx = ctx
+        self.func = func
+        self.vector_pad = vector_pad
+        self.prefetches = prefetches
+        self.streamed = streamed
+        self.copies = copies
+        self.stack_bytes = 0
+        self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
+        self._loops = 0  # written so far
+        self._slots: dict[tuple[str, int], BufferInfo] = {}
+        self._locals: dict[str, Buffer] = {}
+        self._in_lanes: dict[str, bool] = {}  # loops that were looked at
+        self._nests: dict[str, Nest | None] = {}  # likewise
+
+    def emit(self, s: Stmt) -> None:
+        """Write one statement."""
+        if isinstance(s, (Block, Store)):
+            self._store(s)
+        elif isinstance(s, Seq):
+            for c in s.stmts:
+                self.emit(c)
+        elif isinstance(s, Loop):
+            self._loop(s)
+        elif isinstance(s, Alloc):
+            self.allocate(s.buffer)
+            self.emit(s.body)
+        else:
+            self._guard(s)
+
+    # -- stores --------------------------------------------------------------------------------------------------
+    def _store(self, s: Block | Store) -> None:
+        ctx = self.ctx
+        flat = ctx.flattener.store(s)
+        ctx.streaming = isinstance(s, Block) and s.name in self.streamed
+        for ctx.lanes in self.parts or (None,):
+            ctx.memo = {}
+            ctx.stored = (flat.buffer, flat.offset)
+            value = evaluate(ctx, flat.value)
+            ctx.stored = None
+            store(ctx, flat.buffer, flat.offset, value)
+        ctx.lanes, ctx.memo, ctx.streaming = None, {}, False
+
+    # -- loops ---------------------------------------------------------------------------------------------------
+    def _loop(self, s: Loop) -> None:
+        ctx = self.ctx
+        if s.var not in ctx.indexer.ranges:
+            ctx.indexer.ranges[s.var] = loop_range(s.extent)
+        extent = ctx.indexer.value(simplify(s.extent, ctx.indexer.ranges))
+        if isinstance(extent, int) and extent <= 0:
+            return
+        if intrinsic_of(s) is not None:
+            call_intrinsic(ctx, self.func, s)
+        elif s.kind == "vectorized" and not self.parts and self._goes_in_lanes(s):
+            self._vectorized(s, extent)
+        elif s.kind == "unrolled" and not self.parts and self._interleaved(s):
+            pass
+        elif s.kind == "unrolled" and not self.parts and (nest := self._nest_to_join(s)) is not None:
+            self._slp_calls(*nest)
+        elif s.kind == "unrolled" or (s.kind == "vectorized" and self.parts):
+            self._unrolled(s, extent)
+        elif extent == 1:
+            self._with_value(s, 0)
+        else:
+            full = fills_registers(s, self._locals, ctx.indexer.ranges, ctx.target)
+            if full and extent == 2 and s.var not in self.prefetches:
+                # of a counter of two values LLVM makes a flag, and reads a whole operand before it overwrites that
+                self._unrolled(s, extent)
+            else:
+                self.counted(s.var, "0", extent, s.extent, lambda: self._step(s), unroll=not full)
+
+    def _step(self, s: Loop) -> None:
+        """One step of a counted loop: what it fetches ahead, then its body."""
+        if s.var in self.prefetches:
+            p = self.prefetches[s.var]
+            prefetch(self.ctx, p.buffer, simplify(p.offset, self.ctx.indexer.ranges), p.lines)
+        self.emit(s.body)
+
+    def _with_value(self, s: Loop, value: int) -> None:
+        env = self.ctx.indexer.env
+        env[s.var] = value
+        self.emit(s.body)
+        del env[s.var]
+
+    def counted(
+        self, var: str, start: str, stop: int | str, extent: IntExpr, body: Callable[[], None], unroll: bool = True
+    ) -> None:
+        """A loop of ``var`` from operand ``start`` up to ``stop``, one scope deeper.
+
+        With ``unroll``, LLVM may write out the steps of an innermost one. Of one around others it must not: the taps of
+        a window would become one piece of code, in which what overlaps is loaded once and kept, in more registers than
+        there are.
+        """
+        ctx = self.ctx
+        code, indexer = ctx.code, ctx.indexer
+        before = code.block
+        head, latch, after = code.new_block("loop"), code.new_block("latch"), code.new_block("after")
+        runs = isinstance(stop, int) or (start == "0" and indexer.nonneg(extent - 1))
+        if runs:
+            code.branch(head)
+        else:
+            some = code.emit("i1", 0, f"icmp slt i64 {start}, {stop}")
+            code.branch_if(some.text, head, after)
+        code.start(head)
+        level = indexer.push(head)
+        i, following = code.name(), code.name()
+        head.lines.append(f"  {i} = phi i64 [ {start}, %{before.label} ], [ {following}, %{latch.label} ]")
+        indexer.define(i, level)
+        indexer.digits.add_loop(CountedLoop(before, head, latch, level), i, start)
+        indexer.env[var] = i
+        loops = self._loops
+        body()
+        is_innermost, self._loops = self._loops == loops, loops + 1
+        del indexer.env[var]
+        code.branch(latch)
+        code.start(latch)
+        code.line(f"{following} = add nuw nsw i64 {i}, 1")
+        more = code.emit("i1", 0, f"icmp slt i64 {following}, {stop}")
+        remark = "" if unroll and is_innermost else code.module.rolled()
+        code.branch_if(more.text, head, after, remark)
+        indexer.pop()
+        code.start(after)
+
+    def _interleaved(self, s: Loop) -> bool:
+        """Store the copies of ``s`` at once, if they alternate in memory and may be read all before."""
+        nest = interleaved_nest(s)
+        if nest is None or nest[1].name in self.streamed or not self._goes_in_lanes(nest[0]):
+            return False
+        for x in (s, nest[0]):
+            self.ctx.indexer.ranges.setdefault(x.var, loop_range(x.extent))
+        lanes = Lanes(nest[0].var, nest[0].extent.value() or 0)
+        return store_interleaved(self.ctx, self.ctx.flattener.store(nest[1]), s, lanes)
+
+    def _nest_to_join(self, s: Loop) -> Nest | None:
+        """:func:`slp_nest` where the vectors go in lanes, asked once for all copies of a loop."""
+        if s.var not in self._nests:
+            nest = slp_nest(s)
+            self._nests[s.var] = nest if nest is not None and self._goes_in_lanes(nest[1]) else None
+        return self._nests[s.var]
+
+    def _slp_calls(self, unrolled: Sequence[Loop], vectorized: Loop, block: Block) -> None:
+        """Copies of a block that computes a long function, several at once."""
+        ctx = self.ctx
+        for x in (*unrolled, vectorized):
+            ctx.indexer.ranges.setdefault(x.var, loop_range(x.extent))
+        flat = ctx.flattener.store(block)
+        lanes = Lanes(vectorized.var, vectorized.extent.value() or 0)
+        for copies in copies_of(unrolled):
+            values = slp_values(ctx, flat, lanes, copies)
+            ctx.streaming = block.name in self.streamed
+            for at, value in zip(copies, values, strict=True):
+                ctx.indexer.env.update(at)
+                ctx.lanes = lanes
+                store(ctx, flat.buffer, flat.offset, value)
+            ctx.lanes, ctx.streaming = None, False
+        for x in unrolled:
+            del ctx.indexer.env[x.var]
+
+    def _unrolled(self, s: Loop, extent: int | str) -> None:
+        code = self.ctx.code
+        for i in range(self._bound(s, extent)):
+            if isinstance(extent, int):
+                self._with_value(s, i)
+                continue
+            inside = code.emit("i1", 0, f"icmp sgt i64 {extent}, {i}")
+            body, after = code.new_block("copy"), code.new_block("next")
+            code.branch_if(inside.text, body, after)
+            code.start(body)
+            self._with_value(s, i)
+            code.branch(after)
+            code.start(after)
+
+    def _bound(self, s: Loop, extent: int | str) -> int:
+        if isinstance(extent, int):
+            return extent
+        bound = upper_bound(s.extent, self.ctx.indexer.ranges)
+        if bound is None:
+            raise InternalError(f"codegen: {s.kind} loop {s.var} has no constant upper bound of its extent {s.extent}")
+        return bound
+
+    def _vectorized(self, s: Loop, extent: int | str) -> None:
+        ctx = self.ctx
+        code = ctx.code
+        count = self._bound(s, extent)
+        if count <= 0:
+            return
+        if count == 1 and isinstance(extent, int):
+            self._with_value(s, 0)
+            return
+        pieces = _pieces(count)
+        if isinstance(extent, int):
+            self._body_in_lanes(s, tuple(Lanes(s.var, n, first) for first, n in pieces))
+            return
+        after = None
+        if not ctx.indexer.nonneg(s.extent - 1):
+            body, after = code.new_block("some"), code.new_block("none")
+            some = code.emit("i1", 0, f"icmp sgt i64 {extent}, 0")
+            code.branch_if(some.text, body, after)
+            code.start(body)
+        narrow = code.convert("trunc", Value("i64", 0, extent), "i32")
+        parts = []
+        for first, n in pieces:
+            mask = code.compare("slt", code.lane_numbers(n, "i32", first), narrow)
+            parts.append(Lanes(s.var, n, first, mask, extent=s.extent))
+        self._body_in_lanes(s, tuple(parts))
+        if after is not None:
+            code.branch(after)
+            code.start(after)
+
+    def _body_in_lanes(self, s: Loop, parts: tuple[Lanes, ...]) -> None:
+        self.parts = parts
+        self.emit(s.body)
+        self.parts = ()
+
+    def _goes_in_lanes(self, s: Loop) -> bool:
+        """:meth:`_can_vectorize`, asked once for all copies of a loop."""
+        if s.var not in self._in_lanes:
+            self._in_lanes[s.var] = self._can_vectorize(s)
+        return self._in_lanes[s.var]
+
+    def _can_vectorize(self, s: Loop) -> bool:
+        """False where lanes cannot run at once (a reduction or an ordered axis over the loop, an inner extent that
+        depends on it, a local buffer outside the stack, a store to one place by all lanes): such a loop runs in order
+        instead."""
+        private = {a.buffer.name for a in walk(s.body) if isinstance(a, Alloc)}
+        for inner in walk(s.body):
+            if isinstance(inner, Loop) and s.var in inner.extent.free_vars():
+                return False
+            if isinstance(inner, Alloc) and (
+                inner.buffer.name in self.copies or any(s.var in d.free_vars() for d in inner.buffer.shape)
+            ):
+                return False
+            if isinstance(inner, Block):
+                env = dict(zip((a.name for a in inner.axes), inner.bindings, strict=True))
+                if any(a.kind != "spatial" and s.var in env[a.name].free_vars() for a in inner.axes):
+                    return False
+                indices = tuple(i.substitute(env) for i in inner.indices)
+            elif isinstance(inner, Store):
+                indices = inner.indices
+            else:
+                continue
+            if inner.buffer not in private and not any(s.var in i.free_vars() for i in indices):
+                return False
+        return True
+
+    # -- guards --------------------------------------------------------------------------------------------------
+    def _guard(self, s: Guard) -> None:
+        ctx = self.ctx
+        code = ctx.code
+        ctx.memo = {}
+        condition = ctx.flattener.value(s.condition)
+        body, after = code.new_block("guarded"), code.new_block("unguarded")
+        parts = self.parts
+        if parts and parts[0].var in expr_free_vars(condition):
+            narrowed = []
+            on: Value | None = None
+            for ctx.lanes in parts:
+                ctx.memo = {}
+                mask = code.splat(evaluate(ctx, condition), ctx.lanes.count)
+                mask = mask if ctx.lanes.mask is None else code.binary("and", ctx.lanes.mask, mask)
+                narrowed.append(replace(ctx.lanes, mask=mask, tail=False))
+                some = code.any_lane(mask)
+                on = some if on is None else code.binary("or", on, some)
+            self.parts = tuple(narrowed)
+        else:
+            on = evaluate(ctx, condition)
+        ctx.lanes, ctx.memo = None, {}
+        if on is None:
+            raise InternalError("codegen: a guard without lanes")
+        code.branch_if(on.text, body, after)
+        code.start(body)
+        self.emit(s.body)
+        self.parts = parts
+        code.branch(after)
+        code.start(after)
+
+    # -- local buffers -------------------------------------------------------------------------------------------
+    def allocate(self, b: Buffer) -> None:
+        """Make a local buffer accessible: a stack slot in the entry block, shared by all copies of the allocation."""
+        ctx = self.ctx
+        if b.name in self.copies:
+            ctx.buffers[b.name] = self.copies[b.name]
+            return
+        key = (b.name, self._lane_count())
+        if key not in self._slots:
+            self._slots[key] = self._slot(b)
+        self._locals[b.name] = b
+        ctx.buffers[b.name] = self._slots[key]
+
+    def _lane_count(self) -> int:
+        return sum(p.count for p in self.parts)
+
+    def _slot(self, b: Buffer) -> BufferInfo:
+        ctx = self.ctx
+        sizes: list[int] = []
+        for d in b.shape:
+            bound = upper_bound(simplify(d, ctx.indexer.ranges), ctx.indexer.ranges)
+            if bound is None:
+                raise InternalError(f"codegen: local buffer {b.name} has no constant upper bound of its shape ({d})")
+            sizes.append(max(bound, 0))
+        copies = max(1, self._lane_count())
+        elements = copies * int(product(sizes)) + self.vector_pad
+        self.stack_bytes += elements * b.dtype.itemsize
+        if self.stack_bytes > STACK_LIMIT:
+            raise InternalError(f"codegen: local buffers take {self.stack_bytes} bytes of stack, limit {STACK_LIMIT}")
+        t = memory_type(b.dtype)
+        name = ctx.code.name()
+        ctx.code.entry.lines.insert(0, f"  {name} = alloca [{elements} x {t}], align 64")
+        strides: list[IntExpr] = [const(1)] * len(sizes)
+        for i in range(len(sizes) - 2, -1, -1):
+            strides[i] = strides[i + 1] * sizes[i + 1]
+        private = self.parts[0].var if self.parts else None
+        return BufferInfo(b.name, b.dtype, name, tuple(strides), True, private, copies, elements)
+
+
+def _pieces(count: int) -> list[tuple[int, int]]:
+    """``(first lane, lanes)``: vectors of powers of two, at least 2 and at most 64 lanes, that cover ``count``
+    lanes."""
+    out: list[tuple[int, int]] = []
+    first = 0
+    while first < count:
+        size = min(64, max(2, 1 << ((count - first).bit_length() - 1)))
+        if size > count - first:  # an odd lane at the end is its own
+            size = count - first
+        out.append((first, size))
+        first += size
+    return out
+
+
+def vector_pad(body: Stmt) -> int:
+    """How far an access with all lanes may reach beyond a valid element: the lanes of the widest vectorized loop."""
+    ranges: dict[str, tuple[IntExpr, IntExpr]] = {}
+    widest = 0
+    for s in walk(body):
+        if isinstance(s, Loop):
+            ranges[s.var] = loop_range(s.extent)
+            if s.kind == "vectorized":
+                widest = max(widest, upper_bound(simplify(s.extent, ranges), ranges) or 0)
+    return widest

@@ -1,0 +1,7 @@
+"""Native code around the kernels: the entry that calls them in order, and checks of indices before them.
+
+Takes: what a call plan says.
+Gives: objects, found in the cache by their text.
+May import: codegen.cache, codegen.host, codegen.llvm, core, machine.
+Never: computes a tensor.
+"""

@@ -1,0 +1,103 @@
+"""The entry function of a native segment: all its kernels in one call.
+
+``i64 entry(ptr table, ptr dims, ptr team, ptr times)``. ``table`` holds the argument pointers of every step one after
+the other, ``dims`` their integers. ``team``: null, or the threads that help with parallel kernels. ``times``: null, or
+one more float64 than there are steps, filled with a monotonic clock in seconds before the first step and after each.
+The result is 0, or one more than the number of the check (:mod:`tilewright.codegen.native.checks`) that failed; no step
+after that one runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.machine.target import Target
+
+_STEPS = 1000
+"""Calls of one function, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryStep:
+    """One call of a kernel, or of a check: the symbol, how many pointers and integers it takes."""
+
+    symbol: str
+    args: int
+    dims: int
+    is_check: bool = False
+
+
+def emit_entry(name: str, steps: Sequence[EntryStep], target: Target) -> str:
+    """The LLVM IR module of an entry function."""
+    symbols = sorted({(s.symbol, "i1" if s.is_check else "void") for s in steps})
+    out = [f'target triple = "{target.triple}"', "declare i32 @clock_gettime(i32, ptr)"]
+    out += [f"declare {result} @{s}(ptr, ptr, ptr)" for s, result in symbols]
+    return "\n".join([*out, _CLOCK, _entry(name, steps)])
+
+
+def entry_imports() -> dict[str, int]:
+    """The addresses of the outside functions that entry code calls."""
+    process = ctypes.CDLL(None)
+    clock = ctypes.cast(process.clock_gettime, ctypes.c_void_p).value
+    return {"clock_gettime": int(clock or 0)}
+
+
+_CLOCK = """define internal void @stamp(ptr %times, i64 %index) noinline {
+entry:
+  %none = icmp eq ptr %times, null
+  br i1 %none, label %done, label %read
+read:
+  %spec = alloca [2 x i64], align 8
+  %status = call i32 @clock_gettime(i32 1, ptr %spec)
+  %s = load i64, ptr %spec, align 8
+  %np = getelementptr i64, ptr %spec, i64 1
+  %n = load i64, ptr %np, align 8
+  %sf = sitofp i64 %s to double
+  %nf = sitofp i64 %n to double
+  %scaled = fmul double %nf, 1.000000e-09
+  %sum = fadd double %sf, %scaled
+  %slot = getelementptr double, ptr %times, i64 %index
+  store double %sum, ptr %slot, align 8
+  br label %done
+done:
+  ret void
+}"""
+
+
+def _entry(name: str, steps: Sequence[EntryStep]) -> str:
+    """The entry function; long ones call parts, because LLVM's time grows faster than the length of a function."""
+    calls: list[str] = []
+    arg = dim = 0
+    for i, s in enumerate(steps):
+        lines = [f"  %a{i} = getelementptr ptr, ptr %table, i64 {arg}"]
+        lines.append(f"  %d{i} = getelementptr i64, ptr %dims, i64 {dim}")
+        if s.is_check:
+            lines.append(f"  %bad{i} = call i1 @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %team)")
+            lines.append(f"  br i1 %bad{i}, label %out{i}, label %good{i}\nout{i}:\n  ret i64 {i + 1}\ngood{i}:")
+        else:
+            lines.append(f"  call void @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %team)")
+        lines.append(f"  call void @stamp(ptr %times, i64 {i + 1})")
+        calls.append("\n".join(lines))
+        arg += s.args
+        dim += s.dims
+    parts = [calls[k : k + _STEPS] for k in range(0, len(calls), _STEPS)]
+    functions: list[str] = []
+    if len(parts) > 1:
+        functions = [_function(f"internal i64 @part{k}", lines, " noinline") for k, lines in enumerate(parts)]
+        calls = [_call_part(k) for k in range(len(parts))]
+    return "\n".join([*functions, _function(f"i64 @{name}", ["  call void @stamp(ptr %times, i64 0)", *calls])])
+
+
+def _call_part(k: int) -> str:
+    return "\n".join([
+        f"  %r{k} = call i64 @part{k}(ptr %table, ptr %dims, ptr %team, ptr %times)",
+        f"  %bad{k} = icmp ne i64 %r{k}, 0",
+        f"  br i1 %bad{k}, label %out{k}, label %good{k}\nout{k}:\n  ret i64 %r{k}\ngood{k}:",
+    ])  # fmt: skip
+
+
+def _function(head: str, lines: Sequence[str], attributes: str = "") -> str:
+    head = f"define {head}(ptr %table, ptr %dims, ptr %team, ptr %times){attributes} {{"
+    return "\n".join([head, "entry:", *lines, "  ret i64 0", "}"])

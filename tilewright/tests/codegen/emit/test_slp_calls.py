@@ -1,0 +1,100 @@
+"""Copies of a long function whose operations alternate: which are joined, and that they compute the same."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.emit.function import emit_kernel
+from tilewright.codegen.host import detect_host
+from tilewright.codegen.kernel import build
+from tilewright.core import dtypes
+from tilewright.core.arith.expr import const, var
+from tilewright.tensor_ir.interpreter import interpret
+from tilewright.tensor_ir.ir import (
+    Axis,
+    Block,
+    Buffer,
+    Cast,
+    Const,
+    Expr,
+    Func,
+    Index,
+    Load,
+    Loop,
+    LoopKind,
+    Op,
+    Select,
+)
+
+F32 = dtypes.float32
+Y, X = var("y"), var("x")
+ELEMENT = Load("A", (Y, X), F32)
+ROW = Load("B", (Y,), F32)
+
+
+def exp(e: Expr) -> Expr:
+    return Op("exp", (e,), F32)
+
+
+def less(a: Expr, b: Expr) -> Expr:
+    return Op("less", (a, b), dtypes.bool_)
+
+
+def kernel(rows: int, value: Expr, lanes: int = 8, kind: LoopKind = "unrolled") -> Func:
+    """``C[y, x] = value`` with the rows written out."""
+    a, b = Buffer("A", F32, (const(rows), const(lanes))), Buffer("B", F32, (const(rows),))
+    c = Buffer("C", F32, (const(rows), const(lanes)))
+    axes = (Axis("y", const(rows)), Axis("x", const(lanes)))
+    block = Block("C", axes, (var("i"), var("j")), "C", (Y, X), value)
+    body = Loop("i", const(rows), Loop("j", const(lanes), block, "vectorized"), kind)
+    return Func("f", (a, b, c), 1, (), body)
+
+
+def widths(func: Func) -> list[int]:
+    """Lanes of the calls of exp, in order."""
+    text = emit_kernel(func, detect_host(), "f")
+    return [int(n) for n in re.findall(r"call <(\d+) x float> @tw.exp", text)]
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(1, [8]), (2, [16]), (3, [16, 8]), (4, [32]), (7, [32, 16, 8])])
+def test_copies_are_joined_by_powers_of_two(rows: int, expected: list[int]) -> None:
+    assert widths(kernel(rows, exp(ELEMENT))) == expected
+    assert widths(kernel(rows, exp(ELEMENT), kind="serial")) == [8]
+
+
+VALUES: dict[str, Expr] = {
+    "one for each row": exp(ROW),
+    "the same for all": exp(Const(0.5, F32)),
+    "used twice": Op("mul", (ELEMENT, exp(ELEMENT)), F32),
+    "added to a product": Op("add", (exp(ELEMENT), Op("mul", (ROW, ELEMENT), F32)), F32),
+    "of an index": exp(Cast(Index(Y * 8 + X, dtypes.int64), F32)),
+    "of a select": exp(Select(less(ELEMENT, ROW), ELEMENT, Const(-np.inf, F32))),
+    "of a function": exp(Op("neg", (exp(ELEMENT),), F32)),
+    "compared": Cast(less(exp(ELEMENT), ROW), F32),
+}
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=list(VALUES))
+@pytest.mark.parametrize("rows", [3, 4, 6])
+@pytest.mark.parametrize("lanes", [4, 8, 12])
+def test_they_compute_the_same(value: Expr, rows: int, lanes: int) -> None:
+    func = kernel(rows, value, lanes)
+    rng = np.random.default_rng(0)
+    data = [rng.standard_normal((rows, lanes)).astype(np.float32), rng.standard_normal(rows).astype(np.float32)]
+    np.testing.assert_allclose(build(func)(data)[0], interpret(func, data, {})[0], rtol=1e-6)
+
+
+def test_what_may_not_be_read_is_not_read() -> None:
+    outside = Load("A", (Y - 1, X), F32)
+    value = Select(less(Index(Y, dtypes.int64), Const(1, dtypes.int64)), ROW, exp(outside))
+    func = kernel(4, value)
+    assert set(widths(func)) <= {8}
+    data = [np.ones((4, 8), np.float32), np.ones(4, np.float32)]
+    np.testing.assert_allclose(build(func)(data)[0], interpret(func, data, {})[0], rtol=1e-6)
+
+
+def test_a_copy_that_reads_what_another_writes_waits() -> None:
+    assert widths(kernel(4, exp(Load("C", (Y, X), F32)))) == [8] * 4

@@ -1,0 +1,145 @@
+"""Entry functions: several kernels in one call, on one or two threads, with clocks; loading and unloading of code."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import multiprocessing
+import time
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.emit.function import emit_kernel
+from tilewright.codegen.host import detect_host, parse_target
+from tilewright.codegen.llvm.jit import Library, assembly_text, compile_object, compile_objects
+from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
+from tilewright.codegen.team import team_code, team_text
+from tilewright.core import dtypes
+from tilewright.core.arith.expr import var
+from tilewright.core.errors import InternalError
+from tilewright.runtime.team import TEAMS, Crew, Team
+from tilewright.tensor_ir.ir import Buffer, Const, Func, Load, Loop, LoopKind, Op, Store
+
+ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+N = 1000
+
+
+def step(name: str, kind: LoopKind) -> Func:
+    """``C[i] = A[n-1-i] * 2 + 1``: reads what another thread wrote."""
+    a, c = (Buffer(x, dtypes.float32, (var("n"),)) for x in "AC")
+    doubled = Op(
+        "mul", (Load("A", (var("n") - 1 - var("i"),), dtypes.float32), Const(2.0, dtypes.float32)), dtypes.float32
+    )
+    value = Op("add", (doubled, Const(1.0, dtypes.float32)), dtypes.float32)
+    return Func(name, (a, c), 1, ("n",), Loop("i", var("n"), Store("C", (var("i"),), value), kind))
+
+
+def entry_library() -> Library:
+    host = detect_host()
+    texts = [emit_kernel(step("f", "parallel"), host, "f"), emit_kernel(step("g", "serial"), host, "g")]
+    steps = [EntryStep(s, 2, 1) for s in ("f", "g", "f", "f")]
+    texts.append(emit_entry("entry", steps, host))
+    return Library(compile_objects([(t, host) for t in texts]), ["entry"], entry_imports())
+
+
+def run(library: Library, threads: int, repeat: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    chain = [np.arange(N, dtype=np.float32), *(np.zeros(N, np.float32) for _ in range(4))]
+    pointers = [a.ctypes.data for pair in itertools.pairwise(chain) for a in pair]
+    table = (ctypes.c_void_p * len(pointers))(*pointers)
+    dims = (ctypes.c_int64 * 4)(*[N] * 4)
+    times = np.zeros(5)
+    call = ENTRY(library.addresses["entry"])
+    with Crew(threads, team_code()).borrowed(True) as team:
+        for _ in range(repeat):
+            call(ctypes.addressof(table), ctypes.addressof(dims), team, times.ctypes.data)
+            call(ctypes.addressof(table), ctypes.addressof(dims), team, None)
+    return chain[-1], times
+
+
+EXPECTED = np.arange(N, dtype=np.float32) * 16 + 15
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_four_steps(threads: int) -> None:
+    before = time.monotonic()
+    got, times = run(entry_library(), threads, 20)
+    np.testing.assert_array_equal(got, EXPECTED)
+    assert (np.diff(times) >= 0).all()
+    assert before <= times[0] <= times[-1] <= time.monotonic()
+
+
+def test_a_busy_team_leaves_the_work_to_the_caller() -> None:
+    crew = Crew(2, team_code())
+    with crew.borrowed(True) as first, crew.borrowed(True) as second:
+        assert first is not None
+        assert second is None
+    with crew.borrowed(False) as serial:
+        assert serial is None
+
+
+def test_workers_sleep_wake_and_end() -> None:
+    team = Team(team_code(), 3)
+    library = entry_library()
+    for pause in (0.0, 0.05, 0.0):
+        time.sleep(pause)  # long enough for workers to fall asleep, so that a job must wake them
+        source, result = np.arange(N, dtype=np.float32), np.zeros(N, np.float32)
+        pointers = [source.ctypes.data, result.ctypes.data] * 4
+        table, dims = (ctypes.c_void_p * 8)(*pointers), (ctypes.c_int64 * 4)(*[N] * 4)
+        ENTRY(library.addresses["entry"])(ctypes.addressof(table), ctypes.addressof(dims), team.address, None)
+        np.testing.assert_array_equal(result, source[::-1] * 2 + 1)
+    team.close()
+
+
+def _child(queue: multiprocessing.SimpleQueue[bool]) -> None:
+    queue.put(bool((run(entry_library(), 2)[0] == EXPECTED).all()))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_makes_a_team_of_its_own() -> None:
+    TEAMS.get(team_code(), 2)
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=_child, args=(queue,))
+    child.start()
+    child.join(20)
+    assert queue.get() is True
+
+
+def test_the_team_compiles_for_other_cpus() -> None:
+    arm = parse_target("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1")
+    assert "yield" in assembly_text(team_text(arm), arm)
+
+
+def test_code_is_freed() -> None:
+    host = detect_host()
+    blob = compile_object(emit_kernel(step("f", "serial"), host, "f"), host)
+    for _ in range(30):
+        library = Library([blob], ["f"])
+        assert library.addresses["f"]
+        library.close()
+        library.close()
+        assert library.addresses == {}
+
+
+def test_objects_are_deterministic() -> None:
+    host = detect_host()
+    text = emit_kernel(step("f", "parallel"), host, "f")
+    assert text == emit_kernel(step("f", "parallel"), host, "f")
+    assert len(set(compile_objects([(text, host)] * 4))) == 1
+
+
+def test_other_cpus_compile() -> None:
+    arm = parse_target("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1")
+    assert "fmadd" in assembly_text(emit_kernel(step("f", "serial"), arm, "f"), arm)
+    wide = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4")
+    assert compile_object(emit_kernel(step("f", "serial"), wide, "f"), wide)
+
+
+def test_llvm_errors_name_the_line() -> None:
+    with pytest.raises(InternalError, match="LLVM rejects the module"):
+        compile_object("define void @f() {\n  %x = nonsense\n}", detect_host())
+    with pytest.raises(InternalError, match="linking failed"):
+        Library([compile_object("declare void @missing()\ndefine void @f() {\n  call void @missing()\n  ret void\n}",
+                                detect_host())], ["f"])  # fmt: skip
