@@ -27,9 +27,9 @@ from tilewright.machine.target import Target
 from tilewright.schedule.decisions import Choice, Decider, DefaultDecider, FixedDecider, RandomDecider
 from tilewright.schedule.default import DEFAULT_RULES, Rule, schedule_by_rule
 from tilewright.schedule.memory import StepMemory
-from tilewright.schedule.primitives.sample_categorical import SampleCategorical
-from tilewright.schedule.primitives.sample_compute_location import SampleComputeLocation
-from tilewright.schedule.primitives.sample_perfect_tile import SamplePerfectTile
+from tilewright.schedule.primitives.sampling.sample_categorical import SampleCategorical
+from tilewright.schedule.primitives.sampling.sample_compute_location import SampleComputeLocation
+from tilewright.schedule.primitives.sampling.sample_perfect_tile import SamplePerfectTile
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func

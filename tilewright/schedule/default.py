@@ -1,11 +1,12 @@
 """The default schedule: a trace by rule for each class of function, taken from its structure and the target alone.
 
-``default_trace(func, target)`` is deterministic, never fails, and gives a trace that replays like any other. Classes:
-chains (two products with a softmax between), lane sums (products with few columns), outer sums (large reductions over
-leading axes), windows over products (depthwise after pointwise convolutions), register tiles (matrix products,
-convolutions, pooling, small outer reductions), rows (softmax, norms, inner reductions), sampled rows (image resizing),
-spatial (elementwise, data movement, gathers), steps (stages that share loops: recurrences); other blocks with ordered
-axes stay as they were declared.
+``default_trace(func, target)`` is deterministic, never fails, and gives a trace that replays like any other. Classes, a
+module of :mod:`tilewright.schedule.rules` each: recurrence (stages that share a loop over steps), winograd (tiles that
+are transformed, multiplied and transformed back), gemm_chain (two products with a softmax between), vectorized
+reduction axis (products with few columns), resample (image resizing), column reduction (large reductions over leading
+axes), fused depthwise (depthwise after pointwise convolutions), register tiles (matrix products, convolutions, pooling,
+small outer reductions), row reduction (softmax, norms, inner reductions), transpose, elementwise (data movement and
+gathers, too). Other blocks with ordered axes stay as they were declared.
 
 A rule is a function ``rule(schedule, block, target) -> bool``: it schedules the nest of ``block``, and as much of what
 feeds it as it takes in, or leaves the schedule as it was and returns False. ``DEFAULT_RULES`` are tried in order on
@@ -19,19 +20,19 @@ from collections.abc import Callable, Sequence
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.memory import StepMemory
-from tilewright.schedule.rules.chains import chain_rule
+from tilewright.schedule.rules.auto_inline import inline_stages
+from tilewright.schedule.rules.elementwise import elementwise_rule
 from tilewright.schedule.rules.facts import all_blocks
-from tilewright.schedule.rules.inlining import inline_stages
-from tilewright.schedule.rules.lane_sums import lane_sums_rule
-from tilewright.schedule.rules.outer_sums import outer_sums_rule
-from tilewright.schedule.rules.rows import reduction_rule, rows_rule
-from tilewright.schedule.rules.sampled_rows import sampled_rows_rule
-from tilewright.schedule.rules.spatial import spatial_rule
-from tilewright.schedule.rules.steps import steps_rule
-from tilewright.schedule.rules.tiles import tile_rule
-from tilewright.schedule.rules.transformed_tiles import find_chains, transformed_tiles_rule
+from tilewright.schedule.rules.fused_depthwise import fused_depthwise_rule
+from tilewright.schedule.rules.gemm_chain import gemm_chain_rule
+from tilewright.schedule.rules.recurrence import recurrence_rule
+from tilewright.schedule.rules.reductions.column_reduction import column_reduction_rule
+from tilewright.schedule.rules.reductions.row_reduction import reduction_rule, row_reduction_rule
+from tilewright.schedule.rules.reductions.vectorized_reduction_axis import vectorized_reduction_axis_rule
+from tilewright.schedule.rules.resample import resample_rule
+from tilewright.schedule.rules.tiling.register_tiles import register_tiles_rule
 from tilewright.schedule.rules.transpose import transpose_rule
-from tilewright.schedule.rules.windows import windows_rule
+from tilewright.schedule.rules.winograd import find_chains, winograd_rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import blocks_in
@@ -40,8 +41,9 @@ from tilewright.tensor_ir.ir import Alloc, Block, Func, Seq, Stmt
 Rule = Callable[[Schedule, str, Target], bool]
 
 DEFAULT_RULES: tuple[Rule, ...] = (
-    steps_rule, transformed_tiles_rule, chain_rule, lane_sums_rule, sampled_rows_rule, outer_sums_rule, windows_rule,
-    tile_rule, rows_rule, reduction_rule, transpose_rule, spatial_rule,
+    recurrence_rule, winograd_rule, gemm_chain_rule, vectorized_reduction_axis_rule, resample_rule,
+    column_reduction_rule, fused_depthwise_rule, register_tiles_rule, row_reduction_rule, reduction_rule,
+    transpose_rule, elementwise_rule,
 )  # fmt: skip
 
 

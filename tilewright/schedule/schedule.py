@@ -28,32 +28,32 @@ from tilewright.schedule.base import Primitive
 from tilewright.schedule.colour import coloured
 from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.memory import StepMemory
-from tilewright.schedule.primitives.annotate import Annotate
-from tilewright.schedule.primitives.blockize import Blockize
-from tilewright.schedule.primitives.cache_read import CacheRead
-from tilewright.schedule.primitives.cache_write import CacheWrite
-from tilewright.schedule.primitives.compute_at import ComputeAt
-from tilewright.schedule.primitives.compute_inline import ComputeInline
-from tilewright.schedule.primitives.decompose_reduction import DecomposeReduction
-from tilewright.schedule.primitives.fuse import Fuse
-from tilewright.schedule.primitives.pad_einsum import PadEinsum
-from tilewright.schedule.primitives.parallel import Parallel
-from tilewright.schedule.primitives.peel import Peel
-from tilewright.schedule.primitives.reorder import Reorder
-from tilewright.schedule.primitives.reverse_compute_at import ReverseComputeAt
-from tilewright.schedule.primitives.reverse_compute_inline import ReverseComputeInline
-from tilewright.schedule.primitives.rfactor import RFactor
-from tilewright.schedule.primitives.sample_categorical import SampleCategorical
-from tilewright.schedule.primitives.sample_compute_location import ROOT, SampleComputeLocation
-from tilewright.schedule.primitives.sample_perfect_tile import SamplePerfectTile, perfect_tiles
-from tilewright.schedule.primitives.set_scope import SetScope
-from tilewright.schedule.primitives.split import Split
-from tilewright.schedule.primitives.storage_align import StorageAlign
-from tilewright.schedule.primitives.tensorize import Tensorize
-from tilewright.schedule.primitives.transform_layout import TransformLayout
-from tilewright.schedule.primitives.unannotate import Unannotate
-from tilewright.schedule.primitives.unroll import Unroll
-from tilewright.schedule.primitives.vectorize import Vectorize
+from tilewright.schedule.primitives.buffers.cache_read import CacheRead
+from tilewright.schedule.primitives.buffers.cache_write import CacheWrite
+from tilewright.schedule.primitives.buffers.set_scope import SetScope
+from tilewright.schedule.primitives.buffers.storage_align import StorageAlign
+from tilewright.schedule.primitives.buffers.transform_layout import TransformLayout
+from tilewright.schedule.primitives.loops.annotate import Annotate
+from tilewright.schedule.primitives.loops.blockize import Blockize
+from tilewright.schedule.primitives.loops.fuse import Fuse
+from tilewright.schedule.primitives.loops.parallel import Parallel
+from tilewright.schedule.primitives.loops.peel import Peel
+from tilewright.schedule.primitives.loops.reorder import Reorder
+from tilewright.schedule.primitives.loops.split import Split
+from tilewright.schedule.primitives.loops.tensorize import Tensorize
+from tilewright.schedule.primitives.loops.unannotate import Unannotate
+from tilewright.schedule.primitives.loops.unroll import Unroll
+from tilewright.schedule.primitives.loops.vectorize import Vectorize
+from tilewright.schedule.primitives.sampling.sample_categorical import SampleCategorical
+from tilewright.schedule.primitives.sampling.sample_compute_location import ROOT, SampleComputeLocation
+from tilewright.schedule.primitives.sampling.sample_perfect_tile import SamplePerfectTile, perfect_tiles
+from tilewright.schedule.primitives.stages.compute_at import ComputeAt
+from tilewright.schedule.primitives.stages.compute_inline import ComputeInline
+from tilewright.schedule.primitives.stages.decompose_reduction import DecomposeReduction
+from tilewright.schedule.primitives.stages.pad_einsum import PadEinsum
+from tilewright.schedule.primitives.stages.reverse_compute_at import ReverseComputeAt
+from tilewright.schedule.primitives.stages.reverse_compute_inline import ReverseComputeInline
+from tilewright.schedule.primitives.stages.rfactor import RFactor
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import blocks_in, find_loop, loops_around
 from tilewright.tensor_ir.ir import Func, Scope

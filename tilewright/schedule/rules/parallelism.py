@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tilewright.machine.target import Target
-from tilewright.schedule.rules.choices import choose_number
 from tilewright.schedule.rules.facts import loops_of, picoseconds_inside
+from tilewright.schedule.rules.sampling import choose_number
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_loop
 from tilewright.tensor_ir.analysis.worth import KEY

@@ -8,7 +8,7 @@ a few are transposed, those beside them are fetched.
 
 Decisions: ``<block>.squares``, how many squares lie side by side in the direction of reading (two use up a cache line);
 ``<block>.run``, elements of a run that goes out of such a buffer, 0 for none, and ``<block>.depth``, how many runs it
-holds, ``<block>.ahead``, 1 to fetch rows ahead; and those of :mod:`.parallelism` and :mod:`.past_cache`.
+holds, ``<block>.ahead``, 1 to fetch rows ahead; and those of :mod:`.parallelism` and :mod:`.streaming_stores`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from functools import partial
 from tilewright.core.dtypes import float32
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
-from tilewright.schedule.rules.ahead import fetch_next_row
-from tilewright.schedule.rules.choices import choose_number
+from tilewright.schedule.rules.elementwise import fuse_linear, vectorize_inner
 from tilewright.schedule.rules.facts import block_accesses, buffer_bytes, is_spatial, loops_of, nanoseconds
 from tilewright.schedule.rules.parallelism import parallelize
-from tilewright.schedule.rules.past_cache import stream_if_large
-from tilewright.schedule.rules.spatial import fuse_linear, vectorize_inner
+from tilewright.schedule.rules.prefetch import fetch_next_row
+from tilewright.schedule.rules.sampling import choose_number
+from tilewright.schedule.rules.streaming_stores import stream_if_large
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_block, find_buffer
 from tilewright.tensor_ir.ir import Load

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.autotune.outcome import Failed, FailureKind, Ok, Outcome
 from tilewright.autotune.space import Candidate, Decision
 from tilewright.machine.target import Target
-from tilewright.schedule.primitives.sample_categorical import SampleCategorical
+from tilewright.schedule.primitives.sampling.sample_categorical import SampleCategorical
 from tilewright.schedule.trace import Trace
 from tilewright.tests.schedule.helper import elementwise
 

@@ -26,7 +26,7 @@ from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var
 from tilewright.core.errors import InputError
-from tilewright.schedule.primitives.split import Split
+from tilewright.schedule.primitives.loops.split import Split
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder
 from tilewright.tensor_ir.ir import Loop, walk

@@ -21,7 +21,7 @@ from tilewright.core.arith.expr import as_var
 from tilewright.core.errors import ScheduleError
 from tilewright.schedule.base import Primitive
 from tilewright.schedule.primitives import PRIMITIVES
-from tilewright.schedule.primitives.tensorize import Tensorize
+from tilewright.schedule.primitives.loops.tensorize import Tensorize
 from tilewright.schedule.trace import Trace, make_step
 from tilewright.tensor_ir.analysis.scopes import blocks_in, buffers, loads_of, loops_around
 from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Loop, Stmt, Store, stmt_children, walk

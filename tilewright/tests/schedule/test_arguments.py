@@ -9,10 +9,10 @@ import pytest
 
 from tilewright.core.arith.expr import var
 from tilewright.core.errors import ParseError, ScheduleError
-from tilewright.schedule.primitives.compute_at import ComputeAt
-from tilewright.schedule.primitives.reorder import Reorder
-from tilewright.schedule.primitives.split import Split
-from tilewright.schedule.primitives.storage_align import StorageAlign
+from tilewright.schedule.primitives.buffers.storage_align import StorageAlign
+from tilewright.schedule.primitives.loops.reorder import Reorder
+from tilewright.schedule.primitives.loops.split import Split
+from tilewright.schedule.primitives.stages.compute_at import ComputeAt
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tests.schedule.helper import matmul

@@ -60,7 +60,7 @@ def _result(step: Primitive, func: Func) -> Func | None:
 
 def test_a_wrong_primitive_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A primitive that checks no dependences goes wrong soon, and is reported with its seed and its trace."""
-    monkeypatch.setattr("tilewright.schedule.primitives.parallel.carried_dependences", lambda *args: [])
+    monkeypatch.setattr("tilewright.schedule.primitives.loops.parallel.carried_dependences", lambda *args: [])
     assert main(["--count", "120", "--seed", "0"]) == 1
     shown = capsys.readouterr().out
     assert "seed " in shown

@@ -8,7 +8,7 @@ from tilewright.core.arith.expr import var
 from tilewright.core.errors import ParseError, ScheduleError
 from tilewright.schedule import primitives
 from tilewright.schedule.primitives import PRIMITIVES
-from tilewright.schedule.primitives.split import Split
+from tilewright.schedule.primitives.loops.split import Split
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tests.schedule.helper import elementwise, matmul
@@ -67,7 +67,7 @@ def test_an_error_says_the_number_of_the_step():
 
 
 def test_every_primitive_is_listed_under_its_name_and_file():
-    files = {p.stem for p in Path(primitives.__file__).parent.glob("*.py")} - {"__init__"}
+    files = {p.stem for p in Path(primitives.__file__).parent.glob("*/*.py")} - {"__init__"}
     assert set(PRIMITIVES) == files
     for name, cls in PRIMITIVES.items():
         assert cls.name == name

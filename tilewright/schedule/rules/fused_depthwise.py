@@ -1,0 +1,126 @@
+"""A window over the results of a product (a depthwise convolution after a 1x1 one): both in one nest.
+
+``out[h, w, c] = f(sum over taps of P[h*s + i, w*s + j, c] * W[i, j, c])`` where ``P[h, w, c] = g(sum over k of
+A[h, w, k] * B[k, c])``. A panel of channels and a band of rows of ``out`` need that panel and a few more rows of ``P``:
+a local buffer that stays in the second-level cache. Threads share bands and panels. Both reductions are register tiles
+as in :mod:`tilewright.schedule.rules.tiling.register_tiles`. Decisions: ``<window>.band`` (rows of a band),
+``<window>.rows`` and ``<product>.rows`` (of the tiles), and those of :mod:`.parallelism`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tilewright.core.errors import ScheduleError
+from tilewright.machine.target import Target
+from tilewright.schedule.compact_buffer import LOCAL_BYTES
+from tilewright.schedule.rules.elementwise import peel_if_ragged
+from tilewright.schedule.rules.facts import (
+    all_blocks,
+    is_multiply_add,
+    is_spatial,
+    loops_of,
+    reduction_feeders,
+    total_nanoseconds,
+    widest_itemsize,
+)
+from tilewright.schedule.rules.parallelism import parallelize
+from tilewright.schedule.rules.sampling import choose_number
+from tilewright.schedule.rules.tiling.register_tiles import decide_height, tile_axes, write_out, write_reduction
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer
+from tilewright.tensor_ir.ir import loads
+
+_MOST_BANDS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Names of blocks: the product, the stage that finishes it, and the window over that; the width of a panel."""
+
+    product: str
+    stage: str
+    window: str
+    width: int
+
+
+def find_pair(s: Schedule, consumer: str) -> Pair | None:
+    """The product and the window over its results that ``consumer`` finishes, or None."""
+    for window in reduction_feeders(s, consumer) if is_spatial(find_block(s.func, consumer)) else ():
+        block = find_block(s.func, window)
+        if not is_multiply_add(block):
+            continue
+        read = {x.buffer for x in loads(block.value)}
+        for stage in (b for b in all_blocks(s.func) if b.buffer in read and is_spatial(b)):
+            if [u.name for u in consumers(s.func, stage.buffer)] != [window]:
+                continue
+            for product in reduction_feeders(s, stage.name):
+                axes = tile_axes(s, product, stage.name)
+                if axes is not None and axes.panel is not None:
+                    return Pair(product, stage.name, window, axes.panel)
+    return None
+
+
+def fused_depthwise_rule(s: Schedule, block: str, target: Target) -> bool:
+    """The schedule of a pair that ``block`` finishes."""
+    pair = find_pair(s, block)
+    return pair is not None and s.attempt(partial(_schedule, pair=pair, consumer=block, target=target))
+
+
+def _schedule(s: Schedule, pair: Pair, consumer: str, target: Target) -> None:
+    work = total_nanoseconds(s.func, (pair.product, pair.stage, pair.window))
+    lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (pair.product, pair.stage, pair.window, consumer)))
+    limit = target.tile_rows(max(1, pair.width // lanes))
+    extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
+    rank = len(find_buffer(s.func, find_block(s.func, pair.stage).buffer).shape)
+    if len(extents) != 4 or rank != 4 or None in extents.values() or tile_axes(s, pair.window, consumer) is None:
+        raise ScheduleError(f"{consumer}: expected a batch, rows, columns and channels of known size")
+    *batch, row, column, channel = extents
+    panel, channel = s.split(channel, (None, pair.width))
+    bands, row = s.split(row, (None, _decide_band(s, pair, extents[row] or 1, target)))
+    columns, column = s.split(column, (None, decide_height(s, pair.window, extents[column], limit)))
+    s.reorder(*batch, bands, panel, row, columns, column, channel)
+    around = [*batch, bands, panel]
+    s.compute_at(pair.window, columns)
+    write_reduction(s, pair.window, lanes, {*around, row, columns})
+    write_out(s, consumer, [column, channel], lanes)
+    s.compute_at(pair.stage, panel)
+    columns_of_stage = _write_product(s, pair, around, lanes, limit)
+    for name, block in ((columns, consumer), (columns_of_stage, pair.stage), (panel, consumer)):
+        peel_if_ragged(s, block, name)
+    parallelize(s, consumer, around, work, target)
+
+
+def _decide_band(s: Schedule, pair: Pair, rows: int, target: Target) -> int:
+    """Rows of a band: by default as many as leave the rows of the stage below them in half of the second-level cache.
+
+    A band repeats the rows of the stage that the windows of the next one reach into.
+    """
+    stage = find_buffer(s.func, find_block(s.func, pair.stage).buffer)
+    _, high, wide, _ = (d.value() or 1 for d in stage.shape)
+    room = min(LOCAL_BYTES, target.l2_bytes // 2) // (wide * pair.width * stage.dtype.itemsize)
+    sizes = sorted({-(-rows // n) for n in range(1, min(rows, _MOST_BANDS) + 1)})
+    fitting = [n for n in sizes if n * high // rows + high % rows <= room]
+    even = [n for n in fitting if rows % n == 0 and 2 * n >= fitting[-1]]
+    if not fitting:
+        raise ScheduleError(f"{pair.stage}: a row does not fit in the cache")
+    return choose_number(s, f"{pair.window}.band", fitting, (even or fitting)[-1])
+
+
+def _write_product(s: Schedule, pair: Pair, around: Sequence[str], lanes: int, limit: int) -> str:
+    """Register tiles of the product in the part of the stage that is computed at a panel; the loop over them."""
+    extents = {x.var: x.extent for x in loops_of(s.func, pair.stage) if x.var not in around}
+    if len(extents) < 2:
+        raise ScheduleError(f"{pair.stage}: expected columns and channels, got {', '.join(extents)}")
+    *rows, column, channel = extents
+    columns, column = s.split(column, (None, decide_height(s, pair.product, extents[column].value() or limit, limit)))
+    s.reorder(*rows, columns, column, channel)
+    s.compute_at(pair.product, columns)
+    write_reduction(s, pair.product, lanes, {*around, *rows, columns})
+    write_out(s, pair.stage, [column, channel], lanes)
+    return columns
+
+
+__all__ = ["Pair", "find_pair", "fused_depthwise_rule"]

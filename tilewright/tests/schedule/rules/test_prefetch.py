@@ -1,0 +1,206 @@
+"""Fetching panels ahead: which lines are fetched, when the rule asks for it, and that results do not change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.emit.function import emit_kernel
+from tilewright.codegen.host import detect_host
+from tilewright.codegen.kernel import build
+from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntLike, var
+from tilewright.machine.target import Target
+from tilewright.schedule.decisions import FixedDecider
+from tilewright.schedule.default import default_trace, schedule_by_rule
+from tilewright.schedule.rules.tiling.register_tiles import _tile_height
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.prefetching import KEY, prefetches
+from tilewright.tensor_ir.compute import build_func, compute, max_over, op, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.ir import Func, Loop, walk
+from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tests.schedule.kernels import packed_matmul
+
+TARGET = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 17, 1 << 23, 2)
+
+
+def annotated(func: Func) -> list[Loop]:
+    return [x for x in walk(func.body) if isinstance(x, Loop) and KEY in dict(x.annotations)]
+
+
+def by_hand(rows: IntLike, depth: int, step: int) -> Schedule:
+    """Columns, row tiles, reduction: the loop over blocks of ``step`` reduction steps fetches ahead."""
+    s = Schedule(packed_matmul(rows, 64, depth))
+    m, n = s.loops("C")
+    panel, column = s.split(n, (None, 16))
+    tile, row = s.split(m, (None, 4))
+    s.reorder(panel, tile, row, column)
+    s.compute_at("acc", tile)
+    s.reorder("k", "acc_m", "acc_ni")
+    s.decompose_reduction("acc", "k")
+    outer, _ = s.split("k", (None, step))
+    s.annotate(outer, KEY, "Bp")
+    return s
+
+
+def test_the_lines_fetched_in_one_panel_are_those_of_the_next():
+    rows, depth, step = 16, 24, 4
+    s = by_hand(rows, depth, step)
+    (loop,) = annotated(s.func)
+    p = prefetches(s.func)[loop.var]
+    assert p.buffer == "Bp"
+    assert p.shared == ("C_m_0",)
+    for panel in range(4):
+        got = [
+            p.offset.evaluate({"C_n_0": panel, "C_m_0": tile, loop.var: k})
+            for tile in range(rows // 4)
+            for k in range(depth // step)
+        ]
+        start = (panel + 1) * depth * 16
+        assert got == list(range(start, start + depth * 16, 16))
+    assert parse_func(print_func(s.func)) == s.func
+
+
+def test_steps_past_the_next_panel_of_a_symbolic_number_of_rows_fetch_its_last_line():
+    s = by_hand(var("m"), 24, 4)
+    (loop,) = annotated(s.func)
+    p = prefetches(s.func)[loop.var]
+    got = [p.offset.evaluate({"m": 40, "C_n_0": 1, "C_m_0": k // 6, loop.var: k % 6}) for k in range(40)]
+    start, last = 2 * 24 * 16, 3 * 24 * 16 - 16
+    assert got == [min(start + 16 * k, last) for k in range(40)]
+
+
+def test_lines_are_counted_through_all_loops_of_the_reduction():
+    s = by_hand(16, 24, 4)
+    (loop,) = annotated(s.func)
+    s.unannotate(loop.var, KEY)
+    taps, inner = s.split(loop.var, (None, 3))
+    s.annotate(inner, KEY, "Bp")
+    p = prefetches(s.func)[inner]
+    assert p.shared == ("C_m_0",)
+    steps = [(tile, k) for tile in range(4) for k in range(6)]
+    got = [p.offset.evaluate({"C_n_0": 1, "C_m_0": tile, taps: k // 3, inner: k % 3}) for tile, k in steps]
+    assert got == list(range(2 * 24 * 16, 3 * 24 * 16, 16))
+
+
+def test_nothing_is_fetched_where_the_loops_have_another_form():
+    inner = Schedule(packed_matmul(16, 64, 24))
+    inner.annotate(inner.loops("acc")[-1], KEY, "Bp")  # the panel is not the next loop's: rows are outermost
+    assert prefetches(inner.func)[inner.loops("acc")[-1]].shared == ()
+    alone = Schedule(packed_matmul(16, 64, 24))
+    alone.annotate("acc_m", KEY, "Bp")  # no loop around
+    assert prefetches(alone.func) == {}
+    other = by_hand(16, 24, 4)
+    (loop,) = annotated(other.func)
+    other.annotate(loop.var, KEY, "acc")  # not a parameter
+    assert prefetches(other.func) == {}
+    other.annotate(loop.var, KEY, "bias")  # not read inside
+    assert prefetches(other.func) == {}
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "fires"),
+    [
+        (64, 272, 96, True),
+        (47, 257, 96, True),
+        (64, 256, 16, False),  # the panels stay in cache
+        (64, 256, 101, False),  # no divisor of the depth fits
+    ],
+)
+def test_the_rule_fetches_large_panels_ahead(m: IntLike, n: int, k: int, fires: bool):
+    func = packed_matmul(m, n, k)
+    trace = default_trace(func, TARGET)
+    after = trace.apply(func)
+    assert bool(annotated(after)) == fires
+    assert bool(prefetches(after)) == fires
+    rng = np.random.default_rng(0)
+    shapes = [tuple(d.evaluate({}) for d in b.shape) for b in func.params[:3]]
+    inputs = [rng.integers(-3, 4, s).astype(np.float32) for s in shapes]
+    host = detect_host()
+    assert ("llvm.prefetch" in emit_kernel(after, host, "k")) == fires
+    (got,) = build(after)(inputs, {}, 2)
+    a, packed, bias = inputs
+    b = packed.transpose(1, 0, 2).reshape(k, -1)[:, :n]
+    np.testing.assert_array_equal(got, np.maximum(a @ b + bias, 0))
+
+
+WIDE = Target("x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512f,+fma", 512, 32, 32768, 1 << 17, 1 << 23, 2)
+
+
+def lines_fetched(func: Func) -> list[tuple[int, ...]]:
+    return [p.lines for p in prefetches(func).values()]
+
+
+@pytest.mark.parametrize(
+    ("rows", "lines"),
+    [
+        (64, [(0,)]),  # whole tiles enough for a line a step
+        (25, [(0, 16)]),  # one tile, whose steps fetch the two lines of a step of the next panel, and a rest
+        (14, []),  # the panel is read once
+        ("m", []),
+    ],
+)
+def test_panels_of_two_lines_a_step(rows: IntLike, lines: list[tuple[int, ...]]):
+    func = packed_matmul(var(rows) if isinstance(rows, str) else rows, 1024, 96, 32)
+    s = schedule_by_rule(func, WIDE, FixedDecider({}))
+    assert lines_fetched(s.func) == lines
+    if lines == [(0, 16)]:
+        (p,) = prefetches(s.func).values()
+        (loop,) = annotated(s.func)
+        first = dict.fromkeys(p.offset.free_vars(), 0)
+        at = [p.offset.evaluate({**first, loop.var: k}) for k in range(96)]
+        assert at == list(range(96 * 32, 2 * 96 * 32, 32))
+
+
+def test_the_decision_turns_it_off():
+    s = schedule_by_rule(packed_matmul(64, 272, 96), TARGET, FixedDecider({"acc.ahead": 0}))
+    assert not annotated(s.func)
+
+
+def test_tile_heights_waste_few_rows():
+    assert [_tile_height(n, 6) for n in (1, 5, 6, 12, 14, 56)] == [1, 5, 6, 6, 5, 4]
+    assert [_tile_height(n, 6) for n in (64, 128, 197)] == [6, 6, 6]
+    assert _tile_height(128, 4) == 4
+
+
+ROWS = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 1024, 1 << 10, 1 << 12, 1)
+"""Caches so small that the functions here are large."""
+
+
+def softmax(n: int, m: int) -> Func:
+    x = placeholder("X", (n, m), dtypes.float32)
+    r1, r2 = reduce_axis(m, "k1"), reduce_axis(m, "k2")
+    top = compute("top", (n,), lambda i: max_over(x[i, r1], r1))
+    e = compute("e", (n, m), lambda i, j: op("exp", x[i, j] - top[i]))
+    total = compute("total", (n,), lambda i: sum_over(e[i, r2], r2))
+    return build_func("softmax", [x], [compute("Y", (n, m), lambda i, j: e[i, j] / total[i])], [top, e, total])
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "fires"),
+    [
+        (40, 64, True),
+        (37, 61, True),
+        (8, 64, False),  # the last-level cache holds it
+        (40, 320, False),  # a row is too long to stay until it is used
+    ],
+)
+def test_a_long_stage_fetches_the_next_row(n: int, m: int, fires: bool):
+    func = softmax(n, m)
+    s = schedule_by_rule(func, ROWS, FixedDecider({}))
+    assert bool(prefetches(s.func)) == fires
+    assert parse_func(print_func(s.func)) == s.func
+    if fires:
+        (fetched,) = prefetches(s.func).values()
+        assert fetched.shared == ()
+        first = dict.fromkeys(fetched.offset.free_vars(), 0)
+        assert fetched.offset.evaluate(first) == m  # row 0 fetches the first line of row 1
+    x = np.random.default_rng(0).standard_normal((n, m)).astype(np.float32)
+    (got,) = build(s.func)([x])
+    e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    np.testing.assert_allclose(got, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_the_decision_turns_that_off_too():
+    s = schedule_by_rule(softmax(40, 64), ROWS, FixedDecider({"e.ahead": 0}))
+    assert not prefetches(s.func)
