@@ -140,7 +140,7 @@ def _one_light(path: str, threads: int | None) -> int:
     import onnxruntime
 
     import tilewright
-    from tilewright.frontend.random_weights import with_random_weights
+    from tilewright.frontend.model_file.random_weights import with_random_weights
 
     model = with_random_weights(path, seed=0)
     options = onnxruntime.SessionOptions()

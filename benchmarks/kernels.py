@@ -27,8 +27,8 @@ import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
 import tilewright
-from tilewright.autotune.peaks import measure_peaks
-from tilewright.codegen.host import detect_host
+from tilewright.autotune.measure.peaks import measure_peaks
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core.io.files import begins_with, require_replaceable, write_file
 
 ROWS = begins_with("rows of this benchmark", b'{\n "limits": {')

@@ -7,7 +7,7 @@
 
 Networks are kept as NAME.structure.onnx (see accuracy.py). Speed is onnxruntime's median over ours: above 1 we are
 faster. The machine should be otherwise idle: on busy cores, two thread pools measure the scheduler, not the code. What
-was timed, of either side, while the machine was disturbed is timed again (tilewright/autotune/steadiness.py).
+was timed, of either side, while the machine was disturbed is timed again (autotune/measure/noise_monitor.py).
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ def _measure(args: argparse.Namespace, name: str, threads: int) -> dict:
 
 def _one(args: argparse.Namespace) -> dict:
     import tilewright
-    from tilewright.autotune.compare import interleave
-    from tilewright.autotune.steadiness import steadiness_of
-    from tilewright.ort import open_session
-    from tilewright.tuning import TuneOptions, tune_model
+    from tilewright.autotune.measure.interleaved_timing import interleave
+    from tilewright.autotune.measure.noise_monitor import steadiness_of
+    from tilewright.autotune.network.tune_network import TuneOptions, tune_model
+    from tilewright.inspect.ort import open_session
 
     threads = int(args.threads)
     kept = (Path(args.models), args.one, Path(args.work), args.case)
@@ -139,7 +139,7 @@ def _one(args: argparse.Namespace) -> dict:
 
 
 def _light(name: str):
-    from tilewright.frontend.random_weights import with_random_weights
+    from tilewright.frontend.model_file.random_weights import with_random_weights
 
     return with_random_weights(next(p for p in light_models() if p.stem == name), seed=0), None
 
@@ -153,7 +153,7 @@ def _line(row: dict) -> str:
 
 
 def _machine() -> dict:
-    from tilewright.codegen.host import detect_host
+    from tilewright.codegen.detect_cpu import detect_host
 
     host = detect_host()
     return {"cpu": host.cpu, "threads": host.threads, "python": platform.python_version(), "system": platform.system()}

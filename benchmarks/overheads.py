@@ -143,7 +143,7 @@ def _source(given: str):
         return given
     from accuracy import light_models
 
-    from tilewright.frontend.random_weights import with_random_weights
+    from tilewright.frontend.model_file.random_weights import with_random_weights
 
     path = next(p for p in light_models() if p.stem == "light_resnet50")
     place = Path(tempfile.gettempdir()) / "tilewright-overheads-resnet50.onnx"
@@ -184,7 +184,7 @@ def _ours(args: argparse.Namespace) -> dict[str, float]:
 
 
 def _theirs(args: argparse.Namespace) -> dict[str, float]:
-    from tilewright.ort import open_session
+    from tilewright.inspect.ort import open_session
 
     session = open_session(_source(args.model), args.threads)
     if session is None:

@@ -27,26 +27,26 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tilewright.autotune.cost_model import XGBoostConfig, XGBoostModel
-from tilewright.autotune.database import JSONDatabase, open_database
-from tilewright.autotune.dataset import Dataset
-from tilewright.autotune.features import FEATURES, features
-from tilewright.autotune.history import Trial
-from tilewright.autotune.learner import Learner
-from tilewright.autotune.measure import EvaluatorConfig, LocalMeasurer
-from tilewright.autotune.models import CostModel, HeuristicModel
-from tilewright.autotune.rank_correlation import rank_correlation
-from tilewright.autotune.recorded_space import RecordedSpace
-from tilewright.autotune.records import Record
-from tilewright.autotune.scoring import FeatureCache, ModelScore
-from tilewright.autotune.space import Space
-from tilewright.autotune.strategies import STRATEGIES
-from tilewright.autotune.strategies.base import seconds_of
-from tilewright.autotune.task import Task
-from tilewright.autotune.tuner import Budget, tune_task
+from tilewright.autotune.base.space import Space
+from tilewright.autotune.base.task import Task
+from tilewright.autotune.cost_model.cost_model import CostModel, HeuristicModel
+from tilewright.autotune.cost_model.features import FEATURES, features
+from tilewright.autotune.cost_model.predict import FeatureCache, ModelScore
+from tilewright.autotune.cost_model.rank_correlation import rank_correlation
+from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.xgboost_model import XGBoostConfig, XGBoostModel
+from tilewright.autotune.lookup.apply_best import workload_hashes
+from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer
+from tilewright.autotune.network.tune_network import TuneOptions, prepare
+from tilewright.autotune.records.database import JSONDatabase, open_database
+from tilewright.autotune.records.dataset import Dataset
+from tilewright.autotune.records.record import Record
+from tilewright.autotune.search.history import Trial
+from tilewright.autotune.search.recorded_space import RecordedSpace
+from tilewright.autotune.search.strategies import STRATEGIES
+from tilewright.autotune.search.strategies.base import seconds_of
+from tilewright.autotune.search.tuner import Budget, tune_task
 from tilewright.core.io.files import begins_with, require_replaceable, write_file
-from tilewright.tuned import workload_hashes
-from tilewright.tuning import TuneOptions, prepare
 
 GOAL = 0.95
 """The share of the best known speed that counts as found."""

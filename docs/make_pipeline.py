@@ -22,8 +22,8 @@ from llvmlite import binding
 from onnx import helper, numpy_helper
 
 import tilewright
+from tilewright.codegen.detect_cpu import parse_target
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
-from tilewright.codegen.host import parse_target
 from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.compile import plan_text
 from tilewright.graph_ir.text import print_graph

@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilewright.autotune.cost_model import XGBoostConfig, XGBoostModel
-from tilewright.autotune.database import open_database
-from tilewright.autotune.dataset import Dataset
-from tilewright.autotune.models import CostModel, HeuristicModel, RandomModel
-from tilewright.autotune.rank_correlation import rank_correlation
+from tilewright.autotune.cost_model.cost_model import CostModel, HeuristicModel, RandomModel
+from tilewright.autotune.cost_model.rank_correlation import rank_correlation
+from tilewright.autotune.cost_model.xgboost_model import XGBoostConfig, XGBoostModel
+from tilewright.autotune.records.database import open_database
+from tilewright.autotune.records.dataset import Dataset
 
 
 class LinearModel:

@@ -14,16 +14,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.autotune.database import open_database
-from tilewright.autotune.features import COLUMNS
-from tilewright.autotune.learner import Learner
-from tilewright.autotune.models import HeuristicModel
-from tilewright.autotune.recorded_space import RecordedSpace
-from tilewright.autotune.records import Record
-from tilewright.autotune.scoring import FeatureCache, ModelScore, Score
-from tilewright.autotune.space import Candidate
-from tilewright.autotune.strategies import STRATEGIES
-from tilewright.autotune.strategies.base import Maker, Params, Results, SearchSpace, seconds_of
+from tilewright.autotune.base.space import Candidate
+from tilewright.autotune.cost_model.cost_model import HeuristicModel
+from tilewright.autotune.cost_model.features import COLUMNS
+from tilewright.autotune.cost_model.predict import FeatureCache, ModelScore, Score
+from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.records.database import open_database
+from tilewright.autotune.records.record import Record
+from tilewright.autotune.search.recorded_space import RecordedSpace
+from tilewright.autotune.search.strategies import STRATEGIES
+from tilewright.autotune.search.strategies.base import Maker, Params, Results, SearchSpace, seconds_of
 
 
 class HillClimbing:

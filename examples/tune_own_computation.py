@@ -13,13 +13,13 @@ import argparse
 
 import numpy as np
 
-from tilewright.autotune.database import JSONDatabase, MemoryDatabase
-from tilewright.autotune.history import TaskResult, Trial
-from tilewright.autotune.measure import EvaluatorConfig, LocalMeasurer
-from tilewright.autotune.space import Space
-from tilewright.autotune.task import Task
-from tilewright.autotune.tuner import Budget, TaskTuner, tune_task
-from tilewright.codegen.host import detect_host
+from tilewright.autotune.base.space import Space
+from tilewright.autotune.base.task import Task
+from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer
+from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase
+from tilewright.autotune.search.history import TaskResult, Trial
+from tilewright.autotune.search.tuner import Budget, TaskTuner, tune_task
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.machine.target import Target

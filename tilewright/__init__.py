@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 from tilewright.core.collector import paused_collector
 
 if TYPE_CHECKING:
-    from tilewright.autotune.database import JSONDatabase, MemoryDatabase, UnionDatabase
+    from tilewright.api.schedule import Schedule
+    from tilewright.api.session import InferenceSession, SessionOptions
+    from tilewright.autotune.network.tune_network import tune
+    from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase, UnionDatabase
     from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
     from tilewright.core.errors import (
         CoverageError,
@@ -31,22 +34,19 @@ if TYPE_CHECKING:
     from tilewright.machine.target import Target
     from tilewright.runtime.model import CompiledModel
     from tilewright.schedule.trace import Trace
-    from tilewright.scheduling import Schedule
-    from tilewright.session import InferenceSession, SessionOptions
-    from tilewright.tuning import tune
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "compile": "tilewright.compile",
-    "tune": "tilewright.tuning",
-    "JSONDatabase": "tilewright.autotune.database",
-    "MemoryDatabase": "tilewright.autotune.database",
-    "UnionDatabase": "tilewright.autotune.database",
-    "InferenceSession": "tilewright.session",
-    "SessionOptions": "tilewright.session",
+    "tune": "tilewright.autotune.network.tune_network",
+    "JSONDatabase": "tilewright.autotune.records.database",
+    "MemoryDatabase": "tilewright.autotune.records.database",
+    "UnionDatabase": "tilewright.autotune.records.database",
+    "InferenceSession": "tilewright.api.session",
+    "SessionOptions": "tilewright.api.session",
     "CompiledModel": "tilewright.runtime.model",
-    "Schedule": "tilewright.scheduling",
+    "Schedule": "tilewright.api.schedule",
     "Trace": "tilewright.schedule.trace",
     "Target": "tilewright.machine.target",
     "TilewrightError": "tilewright.core.errors",

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.autotune.database import Database
+from tilewright.autotune.lookup.apply_best import kernel_of_node, workload_hashes
+from tilewright.autotune.records.database import Database
 from tilewright.core.index_ranges import OutOfRange
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.choose_algorithms import algorithm_of, algorithms_of, with_algorithms
 from tilewright.lowering.plan import lower_graph_to_plan
 from tilewright.machine.target import Target
-from tilewright.tuned import kernel_of_node, workload_hashes
 
 _WORTH = 0.97
 """Another algorithm's record must take at most this share of the time that the network's own takes."""

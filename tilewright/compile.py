@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 from tilewright.algorithms import describe_algorithms, find_options, recorded_algorithms
-from tilewright.autotune.database import DatabaseLike, Policy, database_of_build
-from tilewright.autotune.peaks import measure_peaks
-from tilewright.build import Kernel, build_kernels
+from tilewright.autotune.lookup.apply_best import NearMisses, choose_schedules, network_of, require_tuned_share
+from tilewright.autotune.measure.peaks import measure_peaks
+from tilewright.autotune.records.database import DatabaseLike, Policy, database_of_build
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.host import parse_target, why_foreign, with_threads
-from tilewright.codegen.team import team_code
+from tilewright.codegen.detect_cpu import parse_target, why_foreign, with_threads
+from tilewright.codegen.native.thread_pool import team_code
 from tilewright.core.collector import paused_collector
 from tilewright.core.errors import ResourceError
 from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
@@ -28,7 +28,6 @@ from tilewright.core.io.pages import release_code, trim_heap
 from tilewright.core.memo import forgotten_after
 from tilewright.core.options import require_choice, require_flag, require_names, require_number
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan
-from tilewright.explain import explain_build
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.inference import with_broadcasts
 from tilewright.graph_ir.ir import Graph
@@ -36,7 +35,9 @@ from tilewright.graph_ir.passes.choose_algorithms import with_algorithms
 from tilewright.graph_ir.pipeline import Instrument, PassReport, run_passes
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
-from tilewright.link import link_plan
+from tilewright.inspect.explain import explain_build
+from tilewright.kernels.build import Kernel, build_kernels
+from tilewright.kernels.link import link_plan
 from tilewright.lowering.host_policy import is_taken
 from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan, require_bound
 from tilewright.lowering.workspaces import with_scheduled
@@ -45,10 +46,9 @@ from tilewright.progress import Progress
 from tilewright.runtime.coverage import estimated_coverage
 from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.model import BuildInfo, CompiledModel
-from tilewright.runtime.team import Crew
+from tilewright.runtime.resources.thread_pool import Crew
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.text import print_func
-from tilewright.tuned import NearMisses, choose_schedules, network_of, require_tuned_share
 
 if TYPE_CHECKING:
     import onnx

@@ -1,7 +1,11 @@
-"""Room ``autotune``: everything that measures.
+"""Room ``autotune``: everything that measures. Its rooms, each over those before it:
+
+``base`` (tasks, spaces, workloads), ``cost_model`` (features and models), ``records`` (logs), ``measure`` (timing by
+workers), ``lookup`` (records to schedules), ``search`` (strategies, tuner, scheduler), ``network`` (a whole model).
 
 Takes: a function, a target, a budget.
 Gives: measured limits of the machine; with the tuner, the best trace and its records.
-May import: schedule, codegen, runtime, tensor_ir, machine, core.
-Never: the graph IR, ONNX; a measurement while something else of ours computes.
+May import: schedule, codegen, runtime, tensor_ir, machine, core; lowering (only ``lookup`` and ``network``); compile,
+algorithms, kernels, graph_ir (only ``network``).
+Never: ONNX; a measurement while something else of ours computes.
 """

@@ -2,6 +2,6 @@
 
 Takes: a scheduled :class:`tilewright.tensor_ir.ir.Func` and a :class:`tilewright.machine.target.Target`.
 Gives: LLVM IR text, object bytes (cached on disk by content), loaded libraries with callable addresses.
-May import: core, machine, tensor_ir, runtime's thread counting and call signature.
+May import: runtime.resources, tensor_ir, machine, core.
 Never: changes a schedule, knows ONNX or the graph IR, or keeps state that outlives its owner.
 """

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tilewright.codegen.detect_cpu import detect_host, parse_target, require_runs_here
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
-from tilewright.codegen.host import detect_host, parse_target, require_runs_here
 from tilewright.codegen.llvm.jit import Library, compile_object
-from tilewright.codegen.team import team_code
+from tilewright.codegen.native.thread_pool import team_code
 from tilewright.core.errors import InputError
 from tilewright.core.options import require_mapping, require_whole, shown
 from tilewright.machine.target import Target
-from tilewright.runtime.arrays import aligned_array
-from tilewright.runtime.team import TEAMS
+from tilewright.runtime.resources.arrays import aligned_array
+from tilewright.runtime.resources.thread_pool import TEAMS
 from tilewright.tensor_ir.ir import Buffer, Func
 
 KERNEL_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

@@ -15,12 +15,12 @@ import time
 
 import numpy as np
 
-from tilewright.codegen.host import detect_host
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.llvm.jit import Library, compile_object
-from tilewright.codegen.team import TeamCode, fill_in
+from tilewright.codegen.native.thread_pool import TeamCode, fill_in
 from tilewright.machine.target import Target
-from tilewright.runtime.arrays import address, aligned_empty
-from tilewright.runtime.team import CHUNKS_PER_THREAD
+from tilewright.runtime.resources.arrays import address, aligned_empty
+from tilewright.runtime.resources.thread_pool import CHUNKS_PER_THREAD
 
 _ROUNDS = 150
 _POLLS = 20_000

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tilewright.autotune.compare import Samples, interleave
-from tilewright.autotune.steadiness import steadiness_of
+from tilewright.autotune.measure.interleaved_timing import Samples, interleave
+from tilewright.autotune.measure.noise_monitor import steadiness_of
 from tilewright.commands.common import (
     add_broadcasting_option,
     add_build_options,
@@ -20,7 +20,7 @@ from tilewright.commands.common import (
     milliseconds,
     table,
 )
-from tilewright.ort import OnnxRuntimeError, is_installed, open_session
+from tilewright.inspect.ort import OnnxRuntimeError, is_installed, open_session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

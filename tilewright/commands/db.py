@@ -6,9 +6,9 @@ import argparse
 import time
 from collections import Counter
 
-from tilewright.autotune.database import JSONDatabase, open_database
-from tilewright.autotune.index import usable
-from tilewright.autotune.records import Record, Verdict, isa_class, sort_key
+from tilewright.autotune.records.database import JSONDatabase, open_database
+from tilewright.autotune.records.index import usable
+from tilewright.autotune.records.record import Record, Verdict, isa_class, sort_key
 from tilewright.commands.common import add_build_options, add_shape_options, count, table
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import InputError

@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tilewright.autotune.compare import Samples, interleave
-from tilewright.autotune.database import Database, open_database
-from tilewright.autotune.steadiness import steadiness_of
+from tilewright.autotune.measure.interleaved_timing import Samples, interleave
+from tilewright.autotune.measure.noise_monitor import steadiness_of
+from tilewright.autotune.network.tune_network import ModelTuning, TuneOptions, tune_model
+from tilewright.autotune.records.database import Database, open_database
 from tilewright.commands.bench import report
 from tilewright.commands.common import add_build_options, amount, compile_with, feed_for_model, milliseconds
 from tilewright.commands.live import view
 from tilewright.core.config import terminal
 from tilewright.core.errors import InputError
 from tilewright.core.plan import HostStep, KernelStep
-from tilewright.frontend.random_weights import with_random_weights
+from tilewright.frontend.model_file.random_weights import with_random_weights
 from tilewright.graph_ir.interpreter import interpret
-from tilewright.ort import open_session
+from tilewright.inspect.ort import open_session
+from tilewright.inspect.verify import difference
 from tilewright.runtime.model import CompiledModel
-from tilewright.tuning import ModelTuning, TuneOptions, tune_model
-from tilewright.verify import difference
 
 _TOLERANCE = 1e-4
 _BETTER = 0.99

@@ -7,11 +7,11 @@ import importlib.metadata
 import platform
 from pathlib import Path
 
-from tilewright.autotune.peaks import measure_peaks
-from tilewright.codegen.host import detect_host
+from tilewright.autotune.measure.peaks import measure_peaks
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core.config import from_environment
 from tilewright.machine.target import Target
-from tilewright.runtime.threads import count_threads
+from tilewright.runtime.resources.threads import count_threads
 
 _PACKAGES = ("tilewright", "numpy", "ml_dtypes", "onnx", "llvmlite", "xgboost", "scipy", "onnxruntime")
 _TELLING = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512vnni", "avx512bf16",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
+from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
-from tilewright.codegen.host import parse_target, with_threads
 from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.commands.common import add_broadcasting_option, add_build_options, add_shape_options, compile_with
 from tilewright.compile import plan_text

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from tilewright.autotune.history import Trial
-from tilewright.autotune.scheduler import Progress
-from tilewright.autotune.tuner import TaskTuner
+from tilewright.autotune.search.history import Trial
+from tilewright.autotune.search.scheduler import Progress
+from tilewright.autotune.search.tuner import TaskTuner
 from tilewright.core.config import Terminal
 
 _INTERVAL = 0.1

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from tilewright.autotune.peaks import measure_peaks
-from tilewright.codegen.host import detect_host
+from tilewright.autotune.measure.peaks import measure_peaks
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core.io.files import require_replaceable, write_file
+from tilewright.inspect.report.page import PAGE, report
 from tilewright.machine.target import Target
-from tilewright.report.page import PAGE, report
 from tilewright.runtime.profile import Peaks
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.host import parse_target, with_threads
+from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.commands.common import (
     add_broadcasting_option,
     add_build_options,
@@ -21,8 +21,8 @@ from tilewright.commands.common import (
 )
 from tilewright.compile import Broadcasting
 from tilewright.core.errors import BroadcastError
-from tilewright.ort import is_installed
-from tilewright.verify import REFERENCES, Layer, Verification, verify_layers
+from tilewright.inspect.ort import is_installed
+from tilewright.inspect.verify import REFERENCES, Layer, Verification, verify_layers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,10 +11,10 @@ from onnx import AttributeProto
 from tilewright.core import dtypes
 from tilewright.core.errors import ModelError
 from tilewright.frontend.build import ELEMENT_TYPE_ATTRS
+from tilewright.frontend.model_file.source import Source
+from tilewright.frontend.model_file.tensors import read_sparse, read_tensor
 from tilewright.frontend.schemas import Signature
 from tilewright.frontend.scope import Scope
-from tilewright.frontend.source import Source
-from tilewright.frontend.tensors import read_sparse, read_tensor
 from tilewright.frontend.words import check_word
 from tilewright.graph_ir.ir import Attribute, Constant, Graph
 

@@ -18,6 +18,8 @@ from tilewright.frontend.attributes import (
 )
 from tilewright.frontend.build import Call, GraphBuilder, ImportState
 from tilewright.frontend.dims import Dims, read_type
+from tilewright.frontend.model_file.source import Source
+from tilewright.frontend.model_file.tensors import read_sparse, read_tensor
 from tilewright.frontend.schemas import (
     NEWEST_OPSET,
     FunctionKey,
@@ -29,9 +31,7 @@ from tilewright.frontend.schemas import (
     signature,
 )
 from tilewright.frontend.scope import Scope, in_order
-from tilewright.frontend.source import Source
 from tilewright.frontend.table import find_rule
-from tilewright.frontend.tensors import read_sparse, read_tensor
 from tilewright.graph_ir.ir import Attribute, Constant, Graph, TensorType, Type, Value
 
 MAX_DEPTH = 32

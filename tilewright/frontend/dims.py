@@ -13,7 +13,7 @@ from tilewright.core.arith.expr import IntExpr, const, var
 from tilewright.core.errors import InputError, ModelError, UnsupportedError
 from tilewright.core.limits import MAX_DIM, require_rank
 from tilewright.core.options import as_whole, require_mapping, shown
-from tilewright.frontend.tensors import check_dims
+from tilewright.frontend.model_file.tensors import check_dims
 from tilewright.graph_ir.ir import OptionalType, SequenceType, Shape, TensorType, Type
 
 _RESERVED = frozenset(("min", "max"))

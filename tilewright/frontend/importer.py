@@ -12,9 +12,9 @@ from tilewright.core.errors import ModelError, ResourceError
 from tilewright.frontend.convert import GraphConverter
 from tilewright.frontend.dims import Dims, split_overrides
 from tilewright.frontend.expansion import require_expandable
+from tilewright.frontend.model_file.source import open_source
+from tilewright.frontend.model_file.texts import require_text
 from tilewright.frontend.report import require_known_opsets, require_supported
-from tilewright.frontend.source import open_source
-from tilewright.frontend.texts import require_text
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, TensorType
 from tilewright.graph_ir.ops import OPS

@@ -17,30 +17,26 @@ from tilewright.core.errors import UnsupportedError
 from tilewright.core.plan import SIZES_DOMAIN
 from tilewright.reference import (
     broadcasting,
-    deform_conv,
     elementwise,
-    grid_sample,
     matrix,
     movement,
     quantize,
     recurrent,
     reduction,
-    regions,
-    resize,
     selection,
     sequences,
     signal,
     slicing,
-    windows,
 )
 from tilewright.reference.onnx_ops import evaluate_onnx
 from tilewright.reference.sizes import result_sizes
+from tilewright.reference.spatial import conv_pool, deform_conv, grid_sample, regions, resize
 
 Attrs = Mapping[str, object]
 Definition = Callable[[Attrs, Sequence[object], int], list[object]]
 
 OWN: Mapping[str, Definition] = {
-    **windows.DEFINITIONS,
+    **conv_pool.DEFINITIONS,
     **deform_conv.DEFINITIONS,
     **grid_sample.DEFINITIONS,
     **matrix.DEFINITIONS,

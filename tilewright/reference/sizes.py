@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.reference.resize import scaled_size
 from tilewright.reference.slicing import slice_ranges
+from tilewright.reference.spatial.resize import scaled_size
 
 Attrs = Mapping[str, Any]
 Shape = tuple[int, ...]

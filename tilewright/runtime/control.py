@@ -1,6 +1,6 @@
 """``If``, ``Loop`` and ``Scan`` around compiled bodies. Semantics: the ONNX operator specification.
 
-Loops whose body is one native call run natively (:mod:`tilewright.runtime.repeat`), others step by step here.
+Loops whose body is one native call run natively (:mod:`tilewright.runtime.loop_driver`), others step by step here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from tilewright.core.errors import InputError, InternalError
 from tilewright.core.plan import ControlStep
-from tilewright.runtime.repeat import NativeLoop
+from tilewright.runtime.loop_driver import NativeLoop
 
 
 class Body(Protocol):

@@ -27,13 +27,13 @@ from tilewright.core.plan import (
     segments,
     step_slots,
 )
-from tilewright.runtime.arena import Values, conflicts, lifetimes, nbytes, place, size_of
-from tilewright.runtime.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.control import run_control_step
-from tilewright.runtime.host import run_host_step
-from tilewright.runtime.memory import require_memory
-from tilewright.runtime.repeat import REPEAT_TYPE, NativeBody, NativeLoop
-from tilewright.runtime.team import Crew
+from tilewright.runtime.host_ops.host_step import run_host_step
+from tilewright.runtime.loop_driver import REPEAT_TYPE, NativeBody, NativeLoop
+from tilewright.runtime.resources.arena import Values, conflicts, lifetimes, nbytes, place, size_of
+from tilewright.runtime.resources.arrays import address, aligned_array, aligned_empty, view
+from tilewright.runtime.resources.memory import require_memory
+from tilewright.runtime.resources.thread_pool import Crew
 
 ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _MAX_LAYOUTS = 16

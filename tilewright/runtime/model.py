@@ -19,8 +19,8 @@ from tilewright.runtime.executor import Executor, PlanCode
 from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.general import GeneralVersion, may_broadcast
 from tilewright.runtime.profile import KernelTime, Peaks, Profile
+from tilewright.runtime.resources.thread_pool import Crew
 from tilewright.runtime.signature import InputChecker, TensorSpec, spec_of
-from tilewright.runtime.team import Crew
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def room_of(path: Path) -> str:
-    """The sub-package of a file; the module's own name at the top level."""
-    parts = path.relative_to(PACKAGE).parts
-    return parts[0] if len(parts) > 1 else path.stem
+def dotted(path: Path) -> str:
+    """The name of a file's module in the package; of an ``__init__``, that of its room (at the top, its own)."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
 
 
 def rooms() -> list[str]:

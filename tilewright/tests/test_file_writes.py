@@ -1,4 +1,4 @@
-"""Files are written by ``core/io/files.py`` and, logs, by ``autotune/logfile.py``: nothing else writes or deletes."""
+"""Files are written by ``core/io/files.py`` and, logs, by ``autotune/records/logfile.py``: nothing else does."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 from tilewright.tests.sources import PACKAGE, parsed, source_files
 
-WRITERS = {"core/io/files.py", "autotune/logfile.py"}
+WRITERS = {"core/io/files.py", "autotune/records/logfile.py"}
 OTHERS: dict[str, set[str]] = {
-    "autotune/hostlock.py": {"open"},  # a lock, always empty
-    "autotune/process.py": {"truncate"},  # a temporary file without a name
-    "autotune/worker.py": {"tofile"},  # in a temporary directory of the parent's
+    "autotune/measure/hostlock.py": {"open"},  # a lock, always empty
+    "autotune/measure/process.py": {"truncate"},  # a temporary file without a name
+    "autotune/measure/worker.py": {"tofile"},  # in a temporary directory of the parent's
     "codegen/cache.py": {"touch", "unlink"},  # entries of the cache, by their names
     "commands/run.py": {"open"},  # members of an archive
 }

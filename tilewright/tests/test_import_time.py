@@ -43,7 +43,7 @@ def test_running_needs_no_ir_room() -> None:
     assert loaded <= {"core", "runtime"}
 
 
-@pytest.mark.parametrize("first", ["import tilewright.session", "import tilewright.compile", "pass"])
+@pytest.mark.parametrize("first", ["import tilewright.api.session", "import tilewright.compile", "pass"])
 def test_compile_is_the_function_whatever_was_imported_first(first: str) -> None:
     script = f"{first}\nimport tilewright\nassert tilewright.compile.__name__ == 'compile', tilewright.compile\n"
     subprocess.run([sys.executable, "-c", script + "assert callable(tilewright.compile)"], timeout=60, check=True)

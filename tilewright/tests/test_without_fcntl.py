@@ -37,10 +37,10 @@ import sys
 from pathlib import Path
 import numpy as np
 import tilewright
-from tilewright.autotune.hostlock import HostLock
-from tilewright.autotune.measure import TableMeasurer
+from tilewright.autotune.measure.hostlock import HostLock
+from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.cli import main
-from tilewright.tests.autotune.log_helper import mlp_model
+from tilewright.tests.autotune.records.log_helper import mlp_model
 folder = Path(sys.argv[1])
 log = str(folder / "log.jsonl")
 done = tilewright.tune(mlp_model(4, 8), database=log, measurer=TableMeasurer(lambda c: 1.0 + int(c.key[:6], 16)),

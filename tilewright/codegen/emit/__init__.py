@@ -2,6 +2,6 @@
 
 Takes: a scheduled function and the target.
 Gives: the text of its kernel (``function``).
-May import: codegen.llvm, codegen.math, core, machine, runtime, tensor_ir.
+May import: codegen.llvm, codegen.math, runtime.resources, tensor_ir, machine, core.
 Never: changes what a schedule says; calls LLVM.
 """

@@ -4,9 +4,9 @@
 once: a new one begins between two nests of which at least one is parallel if one writes what the other uses (two that
 only write a buffer share a phase if they write other parts of it, as a peeled loop and its tail do). A serial loop
 around parallel ones is run by the kernel itself, with the phases of its body in each iteration. A phase with a parallel
-loop is handed to the team (:mod:`tilewright.codegen.team`) as ``void phase(ptr args, ptr dims, i64 chunk, i64
-chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0 the other
-nests. Without a team (null), for other phases, and where it is not worth it
+loop is handed to the team (:mod:`tilewright.codegen.native.thread_pool`) as ``void phase(ptr args, ptr dims, i64
+chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0
+the other nests. Without a team (null), for other phases, and where it is not worth it
 (:mod:`tilewright.tensor_ir.analysis.worth`), the one call is chunk 0 of 1. A team of more chunks than have copies of
 the local buffers in workspaces (:mod:`tilewright.codegen.emit.privatize`) is not used.
 

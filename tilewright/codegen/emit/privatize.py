@@ -18,7 +18,7 @@ from tilewright.core.arith.bounds import Ranges, loop_range, simplify, upper_bou
 from tilewright.core.arith.expr import IntExpr, ceildiv, const, product
 from tilewright.core.arith.minmax import minimum
 from tilewright.machine.target import Target
-from tilewright.runtime.team import CHUNKS_PER_THREAD
+from tilewright.runtime.resources.thread_pool import CHUNKS_PER_THREAD
 from tilewright.tensor_ir.ir import Alloc, Buffer, Func, Loop, Stmt, stmt_children
 
 _ALIGNMENT = 64

@@ -2,6 +2,6 @@
 
 Takes: what a call plan says.
 Gives: objects, found in the cache by their text.
-May import: codegen.cache, codegen.host, codegen.llvm, core, machine.
+May import: codegen.cache, codegen.detect_cpu, codegen.llvm, core, machine.
 Never: computes a tensor.
 """

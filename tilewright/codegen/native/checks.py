@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable
 
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.host import detect_host
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.llvm.jit import Library, cached_object
 from tilewright.core.dtypes import DType
 from tilewright.machine.target import Target

@@ -4,7 +4,7 @@ Whatever a command or an API writes goes through here (a test finds what does no
 brought to the disk, and renamed. A full disk, an error or a kill in between leaves what was there before; a kill may
 leave a file ``.tilewright-...`` beside it, which nothing reads. Before that, the file at the place must be of the kind
 that is written, which its contents say, or empty. Tuning logs, which several processes append to, are in
-``autotune/logfile.py``.
+``autotune/records/logfile.py``.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tilewright.graph_ir.kinds import DataLayout, PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.operands import match_operands
 from tilewright.graph_ir.ops.shapes import is_channels_last, to_channels_first, to_channels_last
-from tilewright.reference.resize import scaled_size
+from tilewright.reference.spatial.resize import scaled_size
 
 
 def _resize(ctx: InferContext) -> tuple[Inferred, ...]:

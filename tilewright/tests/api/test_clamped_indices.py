@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import tilewright
+from tilewright.api.session import InferenceSession, SessionOptions
 from tilewright.cli import main
 from tilewright.core.errors import InputError
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.interpreter import interpret
-from tilewright.session import InferenceSession, SessionOptions
 from tilewright.tests.api.indexed import CASES, INDEX, Case, loop, plain
 from tilewright.tests.api.models import saved
 

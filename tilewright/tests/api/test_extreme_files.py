@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import tilewright
 from tilewright.core.errors import InputError, ModelError, ResourceError, TilewrightError, UnsupportedError
-from tilewright.runtime.host import HostStepError
+from tilewright.runtime.host_ops.host_step import HostStepError
 from tilewright.tests.frontend.models import model_of
 
 node = helper.make_node

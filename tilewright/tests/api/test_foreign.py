@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.codegen.host import detect_host
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core.errors import TargetError
 from tilewright.tests.api.models import perceptron
 

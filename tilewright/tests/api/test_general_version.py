@@ -11,12 +11,12 @@ import onnx
 import pytest
 
 import tilewright
+from tilewright.autotune.network.tune_network import extract_tasks
 from tilewright.core.errors import BroadcastError, InputError, UnsupportedError
 from tilewright.core.plan import HostStep
 from tilewright.graph_ir.ir import Graph
 from tilewright.runtime.general import GeneralVersion
 from tilewright.tests.api.broadcast_patterns import PATTERNS
-from tilewright.tuning import extract_tasks
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]>\ng '
 

@@ -10,7 +10,7 @@ import tilewright
 from tilewright.core.errors import InputError
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.interpreter import interpret
-from tilewright.runtime.repeat import NativeLoop
+from tilewright.runtime.loop_driver import NativeLoop
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 Feed = dict[str, np.ndarray]

@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 import tilewright
 from tilewright.core.errors import InputError
-from tilewright.runtime.repeat import NativeLoop
+from tilewright.runtime.loop_driver import NativeLoop
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import tilewright
+from tilewright.api.session import InferenceSession, SessionOptions
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.errors import InputError, TargetError
-from tilewright.session import InferenceSession, SessionOptions
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tests.api.models import convolution, perceptron
 

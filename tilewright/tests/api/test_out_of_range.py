@@ -13,7 +13,7 @@ import tilewright
 from tilewright.core.errors import InputError, ModelError
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.interpreter import interpret
-from tilewright.ort import OnnxRuntimeError, open_session, translated_errors
+from tilewright.inspect.ort import OnnxRuntimeError, open_session, translated_errors
 from tilewright.tests.api.indexed import CASES, INDEX, Case, Feed, branch, loop, plain
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)

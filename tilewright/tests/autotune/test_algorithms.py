@@ -11,21 +11,21 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from tilewright.algorithms import find_options, other_algorithms, recorded_algorithms
-from tilewright.autotune.database import JSONDatabase, MemoryDatabase
-from tilewright.autotune.measure import TableMeasurer
-from tilewright.autotune.outcome import Ok
-from tilewright.autotune.reading import from_line
-from tilewright.autotune.records import Choice, Verdict, make_record, to_line
-from tilewright.autotune.space import Space
-from tilewright.autotune.task import Task
-from tilewright.autotune.workload import canonical, workload_of
-from tilewright.codegen.host import detect_host
+from tilewright.autotune.base.measure_result import Ok
+from tilewright.autotune.base.space import Space
+from tilewright.autotune.base.task import Task
+from tilewright.autotune.base.workload import canonical, workload_of
+from tilewright.autotune.lookup.apply_best import network_of, workload_hashes
+from tilewright.autotune.measure.measurer import TableMeasurer
+from tilewright.autotune.network.end_to_end import Times, Variant, _Judge
+from tilewright.autotune.network.tune_network import TuneOptions, prepare, tune_model
+from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase
+from tilewright.autotune.records.reading import from_line
+from tilewright.autotune.records.record import Choice, Verdict, make_record, to_line
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.choose_algorithms import algorithms_of, with_algorithms
-from tilewright.in_place import Times, Variant, _Judge
 from tilewright.lowering.plan import lower_graph_to_plan
-from tilewright.tuned import network_of, workload_hashes
-from tilewright.tuning import TuneOptions, prepare, tune_model
 
 HERE = detect_host().with_threads(2)
 ALL = ("direct", "winograd2", "winograd3", "winograd4")
@@ -151,7 +151,8 @@ def test_a_kernel_that_only_another_algorithm_has_is_given_up_alone() -> None:
 
 
 def test_a_product_by_another_algorithm_is_tuned_and_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.in_place._network_times", lambda *_: Times(1.0, 1.0))  # no choice is given up
+    # no choice is given up
+    monkeypatch.setattr("tilewright.autotune.network.end_to_end._network_times", lambda *_: Times(1.0, 1.0))
     rng = np.random.default_rng(5)
     w = rng.standard_normal((640, 1280)).astype(np.float32) / 25
     nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], "product"), helper.make_node("Relu", ["a"], ["y"], "relu")]

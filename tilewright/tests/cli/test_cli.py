@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright.cli import COMMANDS, main
-from tilewright.ort import is_installed
+from tilewright.inspect.ort import is_installed
 from tilewright.tests.api.broadcast_patterns import PATTERNS
 from tilewright.tests.api.models import convolution, perceptron, perceptron_by_hand, saved
 

@@ -8,10 +8,10 @@ import onnx
 import pytest
 
 import tilewright
-from tilewright.autotune.database import JSONDatabase
-from tilewright.autotune.measure import TableMeasurer
+from tilewright.autotune.measure.measurer import TableMeasurer
+from tilewright.autotune.records.database import JSONDatabase
 from tilewright.cli import main
-from tilewright.tests.autotune.log_helper import HERE, candidates, dense, mlp_model, record, verdict, wrong
+from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, mlp_model, record, verdict, wrong
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_tune_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFix
     assert new - {(r.workload.hash, r.candidate) for r in first}
 
 
-@pytest.mark.filterwarnings("default::tilewright.autotune.records.RecordWarning")
+@pytest.mark.filterwarnings("default::tilewright.autotune.records.record.RecordWarning")
 def test_damaged_lines_are_counted(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     with Path(log).open("a") as f:
         f.write('{"schema":1,"kind":"measurement"}\n{"torn\n')

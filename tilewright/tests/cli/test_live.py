@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.autotune.learner import Learner
-from tilewright.autotune.measure import TableMeasurer
-from tilewright.autotune.models import HeuristicModel
-from tilewright.autotune.scheduler import TaskScheduler
-from tilewright.autotune.task import Task
-from tilewright.autotune.tuner import TaskTuner
+from tilewright.autotune.base.task import Task
+from tilewright.autotune.cost_model.cost_model import HeuristicModel
+from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.measure.measurer import TableMeasurer
+from tilewright.autotune.search.scheduler import TaskScheduler
+from tilewright.autotune.search.tuner import TaskTuner
 from tilewright.cli import main
 from tilewright.commands.live import LiveView, PlainLines, view
 from tilewright.core.config import Terminal, terminal
 from tilewright.tests.api.models import perceptron, saved
-from tilewright.tests.autotune.synthetic import FUNC, TARGET, SyntheticSpace, outcome
+from tilewright.tests.autotune.search.synthetic import FUNC, TARGET, SyntheticSpace, outcome
 
 PLAIN = Terminal(moves=True, colours=False)
 

@@ -20,16 +20,16 @@ import numpy as np
 import onnx
 
 import tilewright
-from tilewright.autotune.cost_model import XGBoostConfig, XGBoostModel
-from tilewright.autotune.database import JSONDatabase
-from tilewright.autotune.features import COLUMNS
-from tilewright.autotune.measure import TableMeasurer
+from tilewright.autotune.cost_model.features import COLUMNS
+from tilewright.autotune.cost_model.xgboost_model import XGBoostConfig, XGBoostModel
+from tilewright.autotune.measure.measurer import TableMeasurer
+from tilewright.autotune.records.database import JSONDatabase
 from tilewright.cli import main
 from tilewright.codegen.cache import ObjectCache
 from tilewright.core.errors import InputError
 from tilewright.core.io.files import TEMPORARY
 from tilewright.graph_ir.pipeline import Dump
-from tilewright.tests.autotune.log_helper import HERE, candidates, dense, mlp_model, record
+from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, mlp_model, record
 
 KEY = "ab" + "0" * 62
 

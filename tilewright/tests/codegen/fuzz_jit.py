@@ -28,8 +28,8 @@ from unittest import mock
 
 import numpy as np
 
+from tilewright.codegen.detect_cpu import detect_host, parse_target, runs_here
 from tilewright.codegen.emit.function import emit_kernel
-from tilewright.codegen.host import detect_host, parse_target, runs_here
 from tilewright.codegen.kernel import CallableKernel
 from tilewright.codegen.llvm.jit import Library, compile_object
 from tilewright.core.arith.expr import IntExpr

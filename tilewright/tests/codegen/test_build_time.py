@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tilewright.codegen.detect_cpu import detect_host, parse_target
 from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.emit.indexing import Indexer
-from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.llvm import jit
 from tilewright.codegen.llvm.jit import Library, compile_object, compile_objects
 from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports

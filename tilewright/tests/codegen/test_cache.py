@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.codegen.cache import ObjectCache, object_key, sources_version
-from tilewright.codegen.host import detect_host
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.llvm import jit
 from tilewright.codegen.llvm.jit import cached_object
 from tilewright.core.config import Config, from_environment

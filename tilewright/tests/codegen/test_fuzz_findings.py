@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewright.codegen.host import detect_host, parse_target
+from tilewright.codegen.detect_cpu import detect_host, parse_target
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var

@@ -10,8 +10,8 @@ import signal
 import numpy as np
 import pytest
 
+from tilewright.codegen.detect_cpu import detect_host, parse_target, runs_here
 from tilewright.codegen.emit.function import emit_kernel
-from tilewright.codegen.host import detect_host, parse_target, runs_here
 from tilewright.codegen.kernel import CallableKernel, build
 from tilewright.codegen.llvm.jit import Library, compile_objects
 from tilewright.core import dtypes

@@ -13,8 +13,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tilewright.autotune.space import Space
-from tilewright.codegen.host import detect_host
+from tilewright.autotune.base.space import Space
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.schedule.rules import parallelism

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-from tilewright.codegen.host import detect_host
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core.errors import ScheduleError
 from tilewright.schedule.default import default_trace

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tilewright.codegen.detect_cpu import detect_host, parse_target
 from tilewright.codegen.emit.function import emit_kernel
-from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.kernel import build
 from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.core import dtypes

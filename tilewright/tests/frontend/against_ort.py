@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 
 import tilewright
-from tilewright.ort import open_session
+from tilewright.inspect.ort import open_session
 from tilewright.tests.frontend.models import model_of
 
 Arrays = dict[str, np.ndarray]

@@ -14,7 +14,7 @@ from onnx import helper
 from tilewright.core import dtypes
 from tilewright.core.errors import InputError, ModelError, TilewrightError, UnsupportedError
 from tilewright.frontend import from_onnx
-from tilewright.ort import OnnxRuntimeError, is_installed, translated_errors
+from tilewright.inspect.ort import OnnxRuntimeError, is_installed, translated_errors
 from tilewright.tests.fuzz_graphs.differences import explain_difference
 from tilewright.tests.fuzz_graphs.protos import DOMAINS, IR_VERSION, model_of, operators_within, reads, value_info
 from tilewright.tests.fuzz_graphs.tolerance import allowed, interpret_perturbed, mismatch

@@ -6,12 +6,12 @@ import numpy as np
 import onnx
 
 import tilewright
-from tilewright.autotune.database import MemoryDatabase
-from tilewright.autotune.outcome import Ok
-from tilewright.autotune.records import make_record
-from tilewright.autotune.space import Space
-from tilewright.autotune.task import Task
-from tilewright.codegen.host import parse_target
+from tilewright.autotune.base.measure_result import Ok
+from tilewright.autotune.base.space import Space
+from tilewright.autotune.base.task import Task
+from tilewright.autotune.records.database import MemoryDatabase
+from tilewright.autotune.records.record import make_record
+from tilewright.codegen.detect_cpu import parse_target
 
 _SIZE = 5
 """What records say of symbolic dims."""

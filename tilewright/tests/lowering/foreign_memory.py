@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tilewright.codegen.host import detect_host
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.frontend import from_onnx
 from tilewright.lowering.group import lower_group

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.codegen.host import detect_host
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph

@@ -11,7 +11,7 @@ from tilewright.core.dtypes import float32
 from tilewright.core.errors import TilewrightError
 from tilewright.core.plan import HostStep
 from tilewright.reference import evaluate
-from tilewright.runtime.host import HostStepError, run_host_step
+from tilewright.runtime.host_ops.host_step import HostStepError, run_host_step
 
 
 def _encoded(pixels: np.ndarray, form: str = "PNG") -> np.ndarray:

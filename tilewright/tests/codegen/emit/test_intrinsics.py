@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.emit.intrinsics import IMPLEMENTATIONS, implementation
-from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.core import dtypes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.emit.function import emit_kernel, workspaces
-from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var

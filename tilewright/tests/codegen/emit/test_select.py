@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from tilewright.codegen.detect_cpu import detect_host, parse_target
 from tilewright.codegen.emit.function import emit_kernel
-from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.kernel import build
 from tilewright.codegen.llvm.jit import compile_object
 from tilewright.core import dtypes

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.emit.function import emit_kernel
-from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import const, var

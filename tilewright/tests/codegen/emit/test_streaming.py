@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.emit.function import emit_kernel
-from tilewright.codegen.host import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntLike, var
-from tilewright.runtime.arrays import aligned_empty
+from tilewright.runtime.resources.arrays import aligned_empty
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import schedule_by_rule
 from tilewright.schedule.schedule import Schedule

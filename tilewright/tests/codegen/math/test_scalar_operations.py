@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.codegen.host import detect_host, parse_target
+from tilewright.codegen.detect_cpu import detect_host, parse_target
 from tilewright.codegen.math.functions import MATH
 from tilewright.codegen.math.scalar_operations import OPERATIONS
 from tilewright.core import dtypes

@@ -7,13 +7,13 @@ import ctypes
 import numpy as np
 import pytest
 
-from tilewright.codegen.host import parse_target
+from tilewright.codegen.detect_cpu import parse_target
 from tilewright.codegen.llvm.jit import compile_object
 from tilewright.codegen.native.checks import CHECKS, check_imports, check_text
-from tilewright.codegen.team import team_code
+from tilewright.codegen.native.thread_pool import team_code
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.runtime.team import Crew
+from tilewright.runtime.resources.thread_pool import Crew
 
 CHECK_TYPE = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 every_type = pytest.mark.parametrize("dtype", [dtypes.from_name(n) for n in CHECKS], ids=str)

@@ -10,15 +10,15 @@ import time
 import numpy as np
 import pytest
 
+from tilewright.codegen.detect_cpu import detect_host, parse_target
 from tilewright.codegen.emit.function import emit_kernel
-from tilewright.codegen.host import detect_host, parse_target
 from tilewright.codegen.llvm.jit import Library, assembly_text, compile_object, compile_objects
 from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
-from tilewright.codegen.team import team_code, team_text
+from tilewright.codegen.native.thread_pool import team_code, team_text
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var
 from tilewright.core.errors import InternalError
-from tilewright.runtime.team import TEAMS, Crew, Team
+from tilewright.runtime.resources.thread_pool import TEAMS, Crew, Team
 from tilewright.tensor_ir.ir import Buffer, Const, Func, Load, Loop, LoopKind, Op, Store
 
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

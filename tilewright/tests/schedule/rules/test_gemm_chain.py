@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tilewright.codegen.host import detect_host
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.graph_ir.builder import GraphBuilder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.codegen.host import detect_host
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core import dtypes
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over

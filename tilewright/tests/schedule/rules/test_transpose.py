@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from tilewright.codegen.host import detect_host
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntLike, var
 from tilewright.core.dtypes import DType

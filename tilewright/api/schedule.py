@@ -1,0 +1,71 @@
+"""A user's schedule: :class:`tilewright.schedule.schedule.Schedule`, with what it compiles to and what it costs.
+
+Example::
+
+    >>> import tilewright
+    >>> from tilewright.core import dtypes
+    >>> from tilewright.tensor_ir.compute import build_func, compute, placeholder
+    >>> A = placeholder("A", (20,), dtypes.float32)
+    >>> s = tilewright.Schedule(build_func("double", [A], [compute("B", (20,), lambda i: A[i] + A[i])]))
+    >>> s.vectorize(s.split("B_i", (None, 8))[1])
+    >>> import numpy as np
+    >>> s.build()([np.arange(20, dtype=np.float32)])[0][-1]
+    np.float32(38.0)
+    >>> s.time().seconds  # doctest: +SKIP
+    2.1e-08
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.autotune.base.measure_result import Failed, Ok
+from tilewright.autotune.base.space import Candidate
+from tilewright.autotune.base.task import Task
+from tilewright.autotune.measure.measurer import LocalMeasurer
+from tilewright.autotune.measure.time_evaluator import EvaluatorConfig
+from tilewright.codegen.detect_cpu import parse_target, require_runs_here
+from tilewright.codegen.kernel import CallableKernel, build
+from tilewright.core.errors import MeasurementError
+from tilewright.machine.target import Target
+from tilewright.schedule import schedule
+from tilewright.tensor_ir.ir import Func
+
+_DEFAULTS = EvaluatorConfig()
+
+
+class Schedule(schedule.Schedule):
+    """A function under transformation, to look at, run and time."""
+
+    @property
+    def mod(self) -> Func:
+        """The function in its present form, under the name that TVM's users know; the same as ``func``."""
+        return self.func
+
+    def build(self, target: str | Target | None = None) -> CallableKernel:
+        """Machine code for the function in its present form, callable on numpy arrays."""
+        return build(self.func, target)
+
+    def time(
+        self, dims: Mapping[str, int] | None = None, *, target: str | Target | None = None,
+        number: int = _DEFAULTS.number, repeat: int = _DEFAULTS.repeat, min_repeat_ms: float = _DEFAULTS.min_repeat_ms,
+        enable_cpu_cache_flush: bool = False, timeout_s: float = 60.0,
+    ) -> Ok:  # fmt: skip
+        """What a run takes, measured in a worker process on random inputs; parameters as in TVM's ``time_evaluator``.
+
+        ``dims``: sizes of the function's dims. The result has ``seconds`` (the median of ``samples``) and ``error``
+        against the function as it was declared. Raises MeasurementError if there is no time, and why: a wrong
+        result, a crash, a time-out.
+        """
+        where = parse_target(target)
+        require_runs_here(where, f"time({self.original.name})")
+        config = EvaluatorConfig(
+            number, repeat, min_repeat_ms, enable_cpu_cache_flush=enable_cpu_cache_flush, timeout_s=timeout_s,
+            build_timeout_s=timeout_s, opt=3,
+        )  # fmt: skip
+        with LocalMeasurer(config) as measurer:
+            task = Task(self.original, where, dict(dims or {}))
+            (outcome,) = measurer.measure(task, [Candidate((), self.trace, self.func)])
+        if isinstance(outcome, Failed):
+            raise MeasurementError(f"time({self.original.name}): {outcome.kind}: {outcome.message}")
+        return outcome

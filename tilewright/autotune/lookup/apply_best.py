@@ -1,0 +1,173 @@
+"""The schedules of a model's kernels from a tuning database: hits, near misses, and the account of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tilewright.autotune.base.workload import canonical, workload_of
+from tilewright.autotune.lookup.lookup import Match, best_traces, look_up, network_digest
+from tilewright.autotune.measure.ab_timing import time_ratio
+from tilewright.autotune.records.database import Database, Policy
+from tilewright.codegen.detect_cpu import runs_here
+from tilewright.core.errors import CoverageError
+from tilewright.core.plan import ControlStep, KernelStep, Plan
+from tilewright.lowering.flops import func_bytes
+from tilewright.lowering.plan import LoweredModel
+from tilewright.machine.target import Target
+from tilewright.runtime.coverage import KernelTuning, Status, estimated_coverage
+from tilewright.schedule.default import default_trace
+from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.ir import Func
+
+NearMisses: TypeAlias = Literal["measure", "replay", "ignore"]
+"""What a build does with a near miss: time it against the default and use the faster, use it untimed, or not at all."""
+
+_TRIAL_SECONDS = 0.03
+_MOST_BYTES = 4 << 30
+"""Parameters of a kernel that is timed in a build."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSchedules:
+    """``funcs``: the functions to build, under the names that ``traces`` use; kernels without a trace get the default.
+
+    ``tuning``: status and reason of every kernel.
+    """
+
+    funcs: Mapping[str, Func]
+    traces: Mapping[str, Trace]
+    tuning: Mapping[str, KernelTuning]
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSchedules:
+    """``candidates``: which record each kernel's trace is from."""
+
+    chosen: ChosenSchedules
+    candidates: Mapping[str, str]
+
+
+def choose_schedules(
+    lowered: LoweredModel,
+    target: Target,
+    database: Database | None,
+    policy: Policy = "any",
+    near_misses: NearMisses = "measure",
+    network: str | None = None,
+) -> ChosenSchedules:
+    """Look up every kernel of a model. ``network``: whose verdicts count, if it is known by another lowering of it."""
+    if database is None:
+        none = KernelTuning(Status.MISS, "no database was given")
+        return ChosenSchedules(lowered.funcs, {}, dict.fromkeys(lowered.funcs, none))
+    if network is None:
+        network = network_of(lowered)
+    funcs, traces, tuning = dict(lowered.funcs), {}, {}
+    for name, func in lowered.funcs.items():
+        match = look_up(func, target, database, policy, network)
+        if match.status is Status.NEAR_MISS and match.trace is not None:
+            match = _tried(func, match, target, near_misses)
+        if match.trace is not None:
+            funcs[name], traces[name] = match.func, match.trace
+        tuning[name] = _tuning(match)
+    return ChosenSchedules(funcs, traces, tuning)
+
+
+def ranked_schedules(
+    lowered: LoweredModel, target: Target, database: Database, k: int, names: Collection[str]
+) -> list[RankedSchedules]:
+    """What to try in place: the n-th entry has the n-th best record of every kernel in ``names`` that has so many."""
+    found = {n: best_traces(f, target, database, k) for n, f in lowered.funcs.items() if n in names}
+    out = []
+    for n in range(max(map(len, found.values()), default=0)):
+        funcs, traces, candidates = dict(lowered.funcs), {}, {}
+        for name, records in found.items():
+            if n < len(records):
+                candidates[name], funcs[name], traces[name] = records[n]
+        out.append(RankedSchedules(ChosenSchedules(funcs, traces, {}), candidates))
+    return out
+
+
+def require_tuned_share(plan: Plan, tuning: Mapping[str, KernelTuning], least: float) -> None:
+    """Raises CoverageError, with the table, if hits are less than ``least`` of the run time."""
+    coverage = estimated_coverage(plan, tuning)
+    if coverage.tuned < least - 1e-9:
+        raise CoverageError(
+            f"require_tuned: expected {100 * least:g} % of the run time in tuned kernels, "
+            f"got {100 * coverage.tuned:.1f} %\n{coverage}"
+        )
+
+
+def network_of(lowered: LoweredModel) -> str:
+    """The digest under which verdicts on records in this model are kept."""
+    calls: dict[str, int] = {}
+    hashes = workload_hashes(lowered)
+    for step in kernel_steps(lowered.plan):
+        calls[hashes[step.kernel]] = calls.get(hashes[step.kernel], 0) + 1
+    return network_digest(calls)
+
+
+def workload_hashes(lowered: LoweredModel) -> dict[str, str]:
+    """The workload of every kernel, by the kernel's name."""
+    return {name: workload_of(f).hash for name, f in lowered.funcs.items()}
+
+
+def kernel_of_node(lowered: LoweredModel) -> dict[str, str]:
+    """The kernel that computes each node."""
+    return {node: step.kernel for step in kernel_steps(lowered.plan) for node in step.nodes}
+
+
+def kernel_steps(plan: Plan) -> list[KernelStep]:
+    """All kernel calls of a plan and of the bodies in it, in order."""
+    out: list[KernelStep] = []
+    for s in plan.steps:
+        if isinstance(s, KernelStep):
+            out.append(s)
+        elif isinstance(s, ControlStep):
+            for body in s.bodies:
+                out.extend(kernel_steps(body))
+    return out
+
+
+def _tuning(match: Match) -> KernelTuning:
+    seconds = match.record.seconds if match.status is Status.HIT and match.record is not None else None
+    return KernelTuning(match.status, match.reason, seconds)
+
+
+def _tried(func: Func, match: Match, target: Target, near_misses: NearMisses) -> Match:
+    """A near miss after its trial against the default schedule."""
+
+    def keep(note: str) -> Match:
+        return Match(match.status, f"{match.reason}; {note}", match.func, match.trace, match.record)
+
+    def drop(note: str) -> Match:
+        return Match(match.status, f"{match.reason}; {note}", func, None, match.record)
+
+    if near_misses == "ignore":
+        return drop("near misses are ignored: default kept")
+    if near_misses == "replay":
+        return keep("replayed, not timed against the default")
+    if not runs_here(target):
+        return drop("cannot be timed on this machine: default kept")
+    dims = _dims(match)
+    if dims is None:
+        return drop("cannot be timed without sizes: default kept")
+    if match.trace is None:
+        return match
+    needed = func_bytes(match.func).evaluate(dims)
+    if needed > _MOST_BYTES:
+        return drop(f"cannot be timed at its sizes, which take {needed >> 30} GiB: default kept")
+    own = canonical(func)
+    ratio = time_ratio(match.func, match.trace, own, default_trace(own, target), target, dims, _TRIAL_SECONDS)
+    if ratio > 1.0:
+        return drop(f"took {ratio:.2f}x the time of the default: default kept")
+    return keep(f"replayed: {ratio:.2f}x the time of the default")
+
+
+def _dims(match: Match) -> dict[str, int] | None:
+    """Sizes for the symbolic dims of a function: those that the record was measured with."""
+    recorded = {} if match.record is None else dict(match.record.dims)
+    if not match.func.dims:
+        return {}
+    return {d: recorded[d] for d in match.func.dims} if set(match.func.dims) <= set(recorded) else None

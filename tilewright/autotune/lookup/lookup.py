@@ -1,0 +1,179 @@
+"""A function and a database: is there a record for it, does its trace replay, and if not, why not.
+
+A *hit* is a record of the same workload on the same machine, or the finding that the default schedule is the better one
+there. A *near miss* is a record of the same workload on another machine with the same vector unit, or of other sizes of
+the same structure; its decisions are tried on this function. Everything else is a *miss*. Every answer has its reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.autotune.base.space import Space
+from tilewright.autotune.base.workload import Workload, canonical, differences, workload_of
+from tilewright.autotune.records.database import Database, Policy
+from tilewright.autotune.records.record import Record, isa_class, target_differences
+from tilewright.core.errors import ParseError, ScheduleError
+from tilewright.machine.target import Target
+from tilewright.runtime.coverage import Status
+from tilewright.schedule.default import default_trace
+from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.ir import Func
+
+_TRIES = 4
+_CLOSE = 1.03
+"""A record that took up to this ratio of the default's time alone may still be the better one in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a database has for a function. ``trace`` None: the default schedule; otherwise a trace of ``func``, which is
+    the function under the names that the trace uses. ``record``: where it is from."""
+
+    status: Status
+    reason: str
+    func: Func
+    trace: Trace | None = None
+    record: Record | None = None
+
+
+def network_digest(calls: Mapping[str, int]) -> str:
+    """The name of a network in verdicts: its workloads (by hash) and how often each is called."""
+    text = "\n".join(f"{name} {n}" for name, n in sorted(calls.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def look_up(func: Func, target: Target, database: Database, policy: Policy = "any", network: str = "") -> Match:
+    """The schedule that ``database`` has for ``func``. ``network``: whose verdicts count."""
+    workload = workload_of(func)
+    exact = database.top_k(workload, 1 << 30, target, "exact")
+    if exact:
+        found = _use_exact(func, workload, target, database, exact, network)
+        if found is not None:
+            return found
+    refused: list[str] = ["its records do not replay with this version"] if exact else []
+    if policy != "exact":
+        for r in database.top_k(workload, _TRIES, target, "compatible"):
+            other = ", ".join(target_differences(r.target, target))
+            match = _replay(func, target, r, f"tuned on another machine ({other})", refused) if other else None
+            if match is not None:
+                return match
+    if policy == "any":
+        for r in database.top_k(workload, _TRIES, target, "any"):
+            if isa_class(r.target) == isa_class(target) and r.workload.hash != workload.hash:
+                match = _adapt(func, workload, r, target, refused)
+                if match is not None:
+                    return match
+    return Match(Status.MISS, _why(workload, target, database, policy, refused), func)
+
+
+def _use_exact(
+    func: Func, workload: Workload, target: Target, database: Database, records: Sequence[Record], network: str
+) -> Match | None:
+    verdict = database.verdict(workload, target, network) if network else None
+    if verdict is not None:
+        later = [r for r in records if r.time > verdict.time]
+        if verdict.helps:
+            # what was found best in place, unless something measured since then is faster alone
+            proved = [r for r in records if r.candidate == verdict.candidate]
+            limit = proved[0].seconds if proved else None
+            records = [r for r in later if limit is None or (r.seconds or limit) < limit] + proved or records
+        elif later:
+            records = later
+        else:
+            slower = verdict.tuned_seconds / verdict.default_seconds
+            what = "the record took" if verdict.scope == "kernel" else "with the record the whole took"
+            return Match(Status.HIT, f"default kept: in this network {what} {slower:.2f}x its time", func)
+    for r in list(records)[:_TRIES]:
+        match = _replay(func, target, r, "", [])
+        if match is not None:
+            return match
+    return None
+
+
+def best_traces(func: Func, target: Target, database: Database, k: int) -> list[tuple[str, Func, Trace]]:
+    """The best ``k`` records of this machine that replay and are not the default schedule, nor much slower than it,
+    whatever verdicts say: the candidate, and its trace with the function under the names that the trace uses."""
+    out: list[tuple[str, Func, Trace]] = []
+    limit: float | None = None
+    for r in database.top_k(workload_of(func), 1 << 30, target, "exact"):
+        if len(out) == k:
+            break
+        if limit is not None and (r.seconds or limit) > limit:
+            break  # so are all after it
+        match = _replay(func, target, r, "", [])
+        if match is None:
+            continue
+        if match.trace is None:
+            limit = _CLOSE * (r.seconds or 0.0)
+        else:
+            out.append((r.candidate, match.func, match.trace))
+    return out
+
+
+def _replay(func: Func, target: Target, record: Record, near: str, refused: list[str]) -> Match | None:
+    """The record's trace on the same workload. ``near``: what makes it a near miss, or empty for a hit."""
+    try:
+        named = record.scheduled_function() if record.function else canonical(func)
+        if workload_of(named).hash != workload_of(func).hash:
+            refused.append("its record names another function")
+            return None
+        trace = record.trace
+        trace.apply(named)
+    except (ParseError, ScheduleError) as e:
+        refused.append(f"its record does not replay: {e}")
+        return None
+    took = f"{(record.seconds or 0.0) * 1e6:.1f} us when tuned"
+    if trace == default_trace(named, target):
+        found = f"{near}; it is the default schedule here" if near else f"the default is the best found, {took}"
+        return Match(Status.NEAR_MISS if near else Status.HIT, found, func, None, record)
+    return Match(Status.NEAR_MISS if near else Status.HIT, f"{near}; {took}" if near else took, named, trace, record)
+
+
+def _adapt(func: Func, workload: Workload, record: Record, target: Target, refused: list[str]) -> Match | None:
+    """The record's decisions on other sizes of the same structure."""
+    sizes = ", ".join(differences(record.workload.text, workload.text))
+    machine = ", ".join(target_differences(record.target, target))
+    near = f"tuned for other sizes ({sizes}){f' on another machine ({machine})' if machine else ''}"
+    named = canonical(func)
+    trace: Trace | None = None
+    if not record.function:
+        found = Space(named, target).with_decisions(record.choices())
+        trace = None if found is None else found.trace
+    if trace is None:
+        try:
+            trace = record.trace
+            trace.apply(named)
+        except (ParseError, ScheduleError) as e:
+            refused.append(f"{near}, which does not replay here: {e}")
+            return None
+    if trace == default_trace(named, target):
+        return Match(Status.NEAR_MISS, f"{near}; its decisions give the default here", func, None, record)
+    return Match(Status.NEAR_MISS, near, named, trace, record)
+
+
+def _why(workload: Workload, target: Target, database: Database, policy: Policy, refused: list[str]) -> str:
+    if refused:
+        return refused[0]
+    related = database.relatives(workload.structure)
+    same = [r for r in related if r.workload.hash == workload.hash]
+    pool = same or related
+    if pool:
+        foreign = sorted({isa_class(r.target) for r in pool})
+        if isa_class(target) not in foreign:
+            return f"tuned only for {' and '.join(foreign)}; this is {isa_class(target)}"
+        what = "on another machine" if same else "for other sizes"
+        return f"tuned only {what}, which policy {policy!r} leaves out"
+    isas = recorded_isas(database)
+    if not isas:
+        return "the database has no records"
+    if isa_class(target) not in isas:
+        return f"tuned only for {' and '.join(isas)}; this is {isa_class(target)}"
+    return "no record of this computation at any size"
+
+
+def recorded_isas(database: Database) -> list[str]:
+    """The classes of CPUs that a database has records for."""
+    return sorted({isa_class(t) for t in database.targets()})

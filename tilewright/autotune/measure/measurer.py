@@ -1,0 +1,249 @@
+"""Measurers: candidates in, outcomes out. A real one on worker processes, and a table for tests and for research.
+
+Whatever a candidate does, the answer is an :class:`~tilewright.autotune.base.measure_result.Outcome`. A candidate that
+failed by its own fault is in quarantine: it is not built or run again by the same measurer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Protocol
+
+from tilewright.autotune.base.measure_result import Failed, FailureKind, Ok, Outcome
+from tilewright.autotune.base.task import Task
+from tilewright.autotune.measure.time_evaluator import EvaluatorConfig
+from tilewright.autotune.measure.worker_pool import Batch, Report, Station, measure_batch
+from tilewright.autotune.measure.worker_protocol import Subject
+from tilewright.core.errors import InputError
+from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.text import print_func
+
+_REMOTE_BATCH = 8
+_TRIES = 2
+
+
+class Measurable(Protocol):
+    """What a measurer needs of a candidate."""
+
+    @property
+    def trace(self) -> Trace: ...
+
+    @property
+    def key(self) -> str: ...
+
+
+class Measurer(Protocol):
+    """Measures candidates of a task."""
+
+    def measure(
+        self, task: Task, candidates: Sequence[Measurable], on_outcome: Report | None = None
+    ) -> list[Outcome]:
+        """An outcome for each candidate, in order. ``on_outcome(place, outcome)`` is called, in the caller's thread,
+        as soon as each is known, and again after one that was preliminary."""
+        ...
+
+    def remeasure(self, task: Task, candidates: Sequence[Measurable], rounds: int) -> list[Outcome]:
+        """The candidates measured in turns, ``rounds`` samples each, compiled as a build compiles them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What quarantine is about: a schedule of a workload at sizes on a target."""
+
+    workload: str
+    dims: tuple[tuple[str, int], ...]
+    target: str
+    candidate: str
+
+
+class LocalMeasurer:
+    """Measures on this machine, or wherever ``executor`` runs things (:class:`concurrent.futures.Executor`, for example
+    a Dask cluster's ``Client.get_executor()``); there a host times one candidate at a time, too.
+
+    ``modules``: imported by the workers first, for primitives of a user's own. ``seed`` draws the input arrays.
+    Close it, or use it in a ``with`` statement; the workers of other processes leave by themselves.
+    """
+
+    def __init__(
+        self, config: EvaluatorConfig | None = None, executor: Executor | None = None, modules: Sequence[str] = (),
+        seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.config = config or EvaluatorConfig()
+        self._modules = tuple(modules)
+        self._seed = seed
+        self._remote = executor
+        self._quarantine: dict[_Case, Failed] = {}
+        self._best: dict[str, float] = {}
+        self._subjects: dict[int, tuple[Task, Subject]] = {}
+        self._station = Station(self.config.builders, self._modules) if executor is None else None
+        self._own = ThreadPoolExecutor(1, "measure") if executor is None else None
+
+    def __enter__(self) -> LocalMeasurer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers of this process."""
+        if self._station is not None:
+            self._station.close()
+        if self._own is not None:
+            self._own.shutdown(wait=True)
+
+    def quarantined(self) -> int:
+        """How many candidates will not be measured again."""
+        return len(self._quarantine)
+
+    def worker_pids(self) -> list[int]:
+        """Process ids of the workers of this process."""
+        return [] if self._station is None else self._station.pids()
+
+    def measure(
+        self, task: Task, candidates: Sequence[Measurable], on_outcome: Report | None = None
+    ) -> list[Outcome]:
+        """As the protocol says. A KeyboardInterrupt kills what is running and goes on to the caller."""
+        return self._measure(task, candidates, on_outcome, 0)
+
+    def remeasure(self, task: Task, candidates: Sequence[Measurable], rounds: int) -> list[Outcome]:
+        """As the protocol says."""
+        if rounds < 1:
+            raise InputError(f"remeasure: rounds must be >= 1, got {rounds}")
+        return self._measure(task, candidates, None, rounds)
+
+    # -- one call ----------------------------------------------------------------------------------------------------
+    def _measure(
+        self, task: Task, candidates: Sequence[Measurable], on_outcome: Report | None, rounds: int
+    ) -> list[Outcome]:
+        subject = self._subject(task)
+        cases = [_Case(task.workload, subject.dims, task.target.key(), c.key) for c in candidates]
+        found: dict[int, Outcome] = {}
+
+        def note(place: int, outcome: Outcome) -> None:
+            if place in found and not (isinstance(known := found[place], Ok) and known.preliminary):
+                return
+            found[place] = outcome
+            if isinstance(outcome, Failed) and outcome.kind.is_hard:
+                self._quarantine.setdefault(cases[place], outcome)
+            elif isinstance(outcome, Ok) and not rounds:
+                self._best[subject.key] = min(outcome.seconds, self._best.get(subject.key, outcome.seconds))
+            if on_outcome is not None:
+                on_outcome(place, outcome)
+
+        waiting: list[int] = []
+        for i, case in enumerate(cases):
+            if case in self._quarantine:
+                note(i, self._quarantine[case])
+            else:
+                waiting.append(i)
+        if waiting:
+            traces = [candidates[i].trace.to_text() for i in waiting]
+            self._send(subject, traces, rounds, lambda place, outcome: note(waiting[place], outcome))
+        return [found[i] for i in range(len(candidates))]
+
+    def _subject(self, task: Task) -> Subject:
+        known = self._subjects.get(id(task))
+        if known is None:
+            dims = tuple((d, int(task.dims[d])) for d in task.func.dims)
+            text = print_func(task.func)
+            subject = Subject(text, task.target, dims, self._seed, task.streamed, task.footprint)
+            known = self._subjects[id(task)] = (task, subject)
+        return known[1]
+
+    def _batch(self, subject: Subject, traces: Sequence[str], rounds: int) -> Batch:
+        best = self._best.get(subject.key)
+        factor = self.config.slow_factor
+        limit = best * factor if best is not None and factor else None
+        return Batch(subject, tuple(traces), self.config, self._modules, limit, rounds)
+
+    def _send(self, subject: Subject, traces: Sequence[str], rounds: int, note: Report) -> None:
+        if self._remote is not None:
+            self._send_to(self._remote, subject, traces, rounds, note)
+        elif self._own is not None and self._station is not None:
+            _stream(self._own, self._station, self._batch(subject, traces, rounds), note)
+
+    def _send_to(self, executor: Executor, subject: Subject, traces: Sequence[str], rounds: int, note: Report) -> None:
+        """In batches; one that its executor loses is sent once more."""
+        size = len(traces) if rounds else _REMOTE_BATCH
+        todo = [range(len(traces))[i : i + size] for i in range(0, len(traces), size)]
+        sent: dict[Future[list[Outcome]], tuple[range, int]] = {}
+
+        def send(places: range, tries: int) -> None:
+            batch = self._batch(subject, [traces[i] for i in places], rounds)
+            sent[executor.submit(measure_batch, batch)] = (places, tries)
+
+        for places in todo:
+            send(places, 1)
+        while sent:
+            done, _ = wait(sent, return_when=FIRST_COMPLETED)
+            for future in done:
+                places, tries = sent.pop(future)
+                error = None if future.cancelled() else future.exception()
+                if error is None and not future.cancelled():
+                    for place, outcome in zip(places, future.result(), strict=True):
+                        note(place, outcome)
+                elif tries < _TRIES:
+                    send(places, tries + 1)
+                else:
+                    reason = "the executor cancelled it" if error is None else f"{type(error).__name__}: {error}"
+                    for place in places:
+                        note(place, Failed(FailureKind.WORKER_LOST, reason))
+
+
+def _stream(own: ThreadPoolExecutor, station: Station, batch: Batch, note: Report) -> None:
+    """Measure in another thread, and pass each outcome on in this one as it comes."""
+    outcomes: SimpleQueue[tuple[int, Outcome] | None] = SimpleQueue()
+    future = own.submit(station.measure, batch, lambda place, outcome: outcomes.put((place, outcome)))
+    future.add_done_callback(lambda _: outcomes.put(None))
+    try:
+        while (item := outcomes.get()) is not None:
+            note(*item)
+    finally:
+        if not future.done():
+            station.abandon()
+        future.result()
+
+
+class TableMeasurer:
+    """Outcomes from a table by candidate key, or from a function of the candidate; seconds stand for an Ok.
+
+    ``asked`` lists the keys in the order in which they were measured. What the table lacks is ``illegal``.
+    """
+
+    def __init__(self, table: Mapping[str, float | Outcome] | Callable[[Measurable], float | Outcome]) -> None:
+        self._table = table
+        self.asked: list[str] = []
+
+    def measure(
+        self, task: Task, candidates: Sequence[Measurable], on_outcome: Report | None = None
+    ) -> list[Outcome]:
+        """As the protocol says."""
+        out: list[Outcome] = []
+        for place, c in enumerate(candidates):
+            self.asked.append(c.key)
+            out.append(self._look_up(c, 1))
+            if on_outcome is not None:
+                on_outcome(place, out[-1])
+        return out
+
+    def remeasure(self, task: Task, candidates: Sequence[Measurable], rounds: int) -> list[Outcome]:
+        """As the protocol says: the same value ``rounds`` times."""
+        return [self._look_up(c, rounds) for c in candidates]
+
+    def _look_up(self, candidate: Measurable, samples: int) -> Outcome:
+        table = self._table
+        value = table(candidate) if callable(table) else table.get(candidate.key)
+        if value is None:
+            return Failed(FailureKind.ILLEGAL, f"the table has no entry {candidate.key}")
+        if isinstance(value, (Ok, Failed)):
+            return value
+        return Ok(float(value), tuple(itertools.repeat(float(value), samples)), 0.0, 0.0)
+
+
+__all__ = ["EvaluatorConfig", "LocalMeasurer", "Measurable", "Measurer", "TableMeasurer"]

@@ -1,0 +1,465 @@
+"""Tuning a model: its kernels become tasks weighted by their share of the run time, the tuner works through them, and
+at the end the whole network is timed with what was found and without it.
+
+Example::
+
+    >>> import tilewright
+    >>> database = tilewright.tune("resnet18.onnx", database="resnet18.jsonl", time_budget_s=60)  # doctest: +SKIP
+    >>> model = tilewright.compile("resnet18.onnx", database=database)                             # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilewright.algorithms import Options, find_options, other_algorithms, recorded_algorithms
+from tilewright.autotune.base.space import Space
+from tilewright.autotune.base.task import Task
+from tilewright.autotune.base.workload import canonical, workload_of
+from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.xgboost_model import default_model
+from tilewright.autotune.lookup.apply_best import choose_schedules, kernel_steps, network_of, workload_hashes
+from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer, Measurer
+from tilewright.autotune.network.end_to_end import NetworkCheck, Variant, assemble, check_in_place
+from tilewright.autotune.records.database import (
+    Database,
+    DatabaseLike,
+    JSONDatabase,
+    MemoryDatabase,
+    active_database,
+    open_database,
+)
+from tilewright.autotune.search.scheduler import EFFORTS, Progress, TaskScheduler, TuneResult
+from tilewright.autotune.search.strategies import STRATEGIES
+from tilewright.autotune.search.strategies.base import Maker
+from tilewright.autotune.search.tuner import Callback, TaskTuner, TunerConfig
+from tilewright.autotune.search.warm_start import learn_from_others
+from tilewright.codegen.cache import ObjectCache
+from tilewright.codegen.detect_cpu import parse_target, require_runs_here, with_threads
+from tilewright.compile import Broadcasting, compile  # noqa: A004 - the name that users of compilers know
+from tilewright.core.errors import BroadcastError, InputError
+from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
+from tilewright.core.options import (
+    require_calls,
+    require_choice,
+    require_flag,
+    require_mapping,
+    require_names,
+    require_number,
+    require_path,
+    require_whole,
+    shown,
+)
+from tilewright.core.plan import Plan
+from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.passes.choose_algorithms import with_algorithms
+from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan
+from tilewright.machine.target import Target
+from tilewright.runtime.coverage import Coverage, measured_coverage
+from tilewright.runtime.model import CompiledModel
+
+if TYPE_CHECKING:
+    import onnx
+
+_FIRST_SHARE = 0.35
+"""At most this share of the time budget goes into measuring every task's default before the search."""
+_LAST_SHARE = 0.1
+"""At most this share of it is kept for the defaults of tasks that had no turn until then."""
+_TRIAL_SECONDS = 0.5
+_CHECK_SHARE = 0.25
+"""At most this share of the time budget is kept for timing the whole network at the end."""
+_CHECK_RUNS = 150
+_BUILD_SECONDS = 0.3
+"""What building a task's best records anew takes, about."""
+_PROFILED_RUNS = 5
+_HOPEFUL = 1.3
+"""Another algorithm is tuned if it takes at most this ratio of the time that the network's own takes, both untuned."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """What :func:`tune` takes beside the model and the database.
+
+    ``sizes``: of the symbolic dimensions, when ``feed`` (arrays by input name) is not given. ``effort``: ``quick``,
+    ``normal`` or ``thorough``. ``strategy``: a name or a maker of your own. ``check_network``: time the whole network
+    at the end. ``out_of_range``: as for :func:`tilewright.compile`. ``on_trial``, ``on_progress``: called as results
+    arrive; ``on_stage``: as each part of the work begins.
+    """
+
+    target: str | Target | None = None
+    threads: int | None = None
+    input_shapes: Mapping[str, Sequence[int | str] | int] | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    feed: Mapping[str, np.ndarray] | None = None
+    opt_level: str = "all"
+    disabled_pass: str | Sequence[str] = ()
+    enabled_pass: str | Sequence[str] = ()
+    time_budget_s: float | None = 60.0
+    max_trials: int | None = None
+    effort: str = "normal"
+    seed: int = 0
+    strategy: str | Maker = "annealing"
+    strategy_params: Mapping[str, object] = field(default_factory=dict)
+    check_network: bool = True
+    cache: bool = True
+    out_of_range: OutOfRange = "error"
+    on_trial: Sequence[Callback] = ()
+    on_progress: Callable[[Progress], None] | None = None
+    on_stage: Callable[[str, Sequence[TaskTuner]], None] | None = None
+
+    def __post_init__(self) -> None:
+        for option in ("on_progress", "on_stage"):
+            if not callable(given := getattr(self, option)) and given is not None:
+                raise InputError(f"{option}: expected a function, got {shown(given)}")
+        plain: dict[str, object] = {
+            "sizes": {d: require_whole(f"sizes[{d!r}]", n, 0) for d, n in require_mapping("sizes", self.sizes).items()},
+            "feed": None if self.feed is None else require_mapping("feed", self.feed),
+            "disabled_pass": require_names("disabled_pass", self.disabled_pass),
+            "enabled_pass": require_names("enabled_pass", self.enabled_pass),
+            "effort": require_choice("effort", self.effort, EFFORTS),
+            "seed": require_whole("seed", self.seed, 0),
+            "out_of_range": require_choice("out_of_range", self.out_of_range, OUT_OF_RANGE),
+            "strategy_params": require_mapping("strategy_params", self.strategy_params),
+            "check_network": require_flag("check_network", self.check_network),
+            "cache": require_flag("cache", self.cache),
+            "on_trial": require_calls("on_trial", self.on_trial),
+        }
+        if self.time_budget_s is not None:
+            plain["time_budget_s"] = require_number("time_budget_s", self.time_budget_s)
+        if self.max_trials is not None:
+            plain["max_trials"] = require_whole("max_trials", self.max_trials, 0)
+        if not callable(self.strategy):
+            plain["strategy"] = require_choice("strategy", self.strategy, STRATEGIES)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTuning:
+    """What tuning a model ended with. ``network`` None: the whole network was not timed. ``model``: built with what was
+    found."""
+
+    database: Database
+    result: TuneResult
+    network: NetworkCheck | None
+    model: CompiledModel
+    coverage: Coverage
+
+    def account(self) -> str:
+        """What was gained, what was dropped, and what is left."""
+        r = self.result
+        lines = [f"{r.trials} trials in {r.elapsed:.1f} s; stopped: {r.stopped}"]
+        failures: dict[str, int] = {}
+        for t in r.tasks:
+            for kind, n in t.failures.items():
+                failures[kind] = failures.get(kind, 0) + n
+        if failures:
+            lines.append("failures: " + ", ".join(f"{n} {k}" for k, n in sorted(failures.items())))
+        lines.append(f"expected to gain {100 * r.remaining_gain:.1f} % more")
+        if self.network is not None:
+            lines.append(str(self.network))
+        return "\n".join(lines)
+
+    def summary(self) -> str:
+        """:meth:`account`, and which kernel uses which record and how much of the run time is tuned."""
+        return f"{self.account()}\n\n{self.coverage}"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedModel:
+    """A model before tuning. ``graph``: after its passes. ``options``: its nodes with several algorithms.
+    ``variants``: the untuned build first, then builds with other algorithms. ``seconds``: of all calls by kernel,
+    untuned. ``tasks``: the heaviest first."""
+
+    graph: Graph
+    options: tuple[Options, ...]
+    variants: tuple[Variant, ...]
+    target: Target
+    feed: Mapping[str, np.ndarray]
+    seconds: Mapping[str, float]
+    tasks: tuple[Task, ...]
+
+    @property
+    def lowered(self) -> LoweredModel:
+        """The untuned build, lowered."""
+        return self.variants[0].lowered
+
+    def relower(self, algorithms: Mapping[str, str]) -> LoweredModel:
+        """The model with given algorithms (by node; its own for the others), lowered."""
+        mode = self.lowered.plan.out_of_range
+        changed = with_algorithms(self.graph, algorithms)
+        return lower_graph_to_plan(changed, self.target, out_of_range=mode) if algorithms else self.lowered
+
+
+def tune(
+    model: str | Path | bytes | onnx.ModelProto,
+    *,
+    database: DatabaseLike | None = None,
+    work_dir: str | Path | None = None,
+    measurer: Measurer | None = None,
+    options: TuneOptions | None = None,
+    **more: object,
+) -> Database:
+    """Tune the kernels of a model; returns the database, ready for ``compile(model, database=...)``.
+
+    ``database``: where records go and are looked up: a database or the path of a log. ``work_dir``: a directory for the
+    log instead. Without both it is that of the ``with database:`` block, or one in memory. Other keyword arguments are
+    the fields of :class:`TuneOptions` (``time_budget_s``, ``max_trials``, ``effort``, ``seed``, ...).
+
+    Raises TargetError if the target's code does not run here, InputError for sizes that are missing.
+    """
+    return tune_model(model, database, work_dir, measurer, _options(options, more)).database
+
+
+def tune_model(
+    model: str | Path | bytes | onnx.ModelProto, database: DatabaseLike | None = None,
+    work_dir: str | Path | None = None, measurer: Measurer | None = None, options: TuneOptions | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> ModelTuning:  # fmt: skip
+    """:func:`tune` with the whole account of it."""
+    o = options or TuneOptions()
+    records = _records(database, work_dir)
+    _say(o, "compiling and profiling the untuned network", ())
+    prepared = prepare(model, o)
+    if measurer is not None:
+        return _tuned(prepared, records, measurer, o, clock)
+    with LocalMeasurer(EvaluatorConfig()) as own:
+        return _tuned(prepared, records, own, o, clock)
+
+
+def extract_tasks(
+    model: str | Path | bytes | onnx.ModelProto, options: TuneOptions | None = None, **more: object
+) -> list[Task]:
+    """The tasks of a model, equal kernels merged, the heaviest first; weights are measured shares of the run time."""
+    return list(prepare(model, _options(options, more)).tasks)
+
+
+def prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions) -> PreparedModel:
+    """Build a model untuned, profile it, and make its tasks: those of the version that runs the sizes at hand."""
+    try:
+        return _prepare(model, o, "lazy")
+    except BroadcastError:
+        return _prepare(model, o, "only")
+
+
+def _prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions, broadcasting: Broadcasting) -> PreparedModel:
+    target = with_threads(parse_target(o.target), o.threads)
+    require_runs_here(target, "tune")
+    graph = compile(
+        model, target=target, opt_level=o.opt_level, input_shapes=o.input_shapes, disabled_pass=o.disabled_pass,
+        enabled_pass=o.enabled_pass, stop_after="passes", cache=o.cache, broadcasting=broadcasting,
+    )  # fmt: skip
+    options = find_options(graph, target, o.disabled_pass, o.out_of_range)
+    own = {x.node: x.own for x in options}
+    variants = [_variant(graph, own, target, o)]
+    feed = o.feed if o.feed is not None else random_feed(variants[0].lowered.plan, o.sizes, o.seed)
+    env = variants[0].model.symbols(feed)
+    seconds = _kernel_seconds(variants[0].model, feed)
+    total = sum(seconds.values())
+    tasks = {t.workload: t for t in make_tasks(variants[0].lowered, target, env, seconds, total)}
+    for algorithms in other_algorithms(options):
+        v = _variant(with_algorithms(graph, algorithms), {**own, **algorithms}, target, o)
+        variants.append(v)
+        hopeful = _hopeful(v, _kernel_seconds(v.model, feed), variants[0], seconds)
+        for t in make_tasks(v.lowered, target, env, hopeful, total):
+            if t.weight > 0:
+                tasks.setdefault(t.workload, t)
+    ordered = tuple(sorted(tasks.values(), key=lambda t: (-t.weight, t.name)))
+    return PreparedModel(graph, options, tuple(variants), target, feed, seconds, ordered)
+
+
+def _variant(graph: Graph, algorithms: Mapping[str, str], target: Target, o: TuneOptions) -> Variant:
+    lowered = lower_graph_to_plan(graph, target, out_of_range=o.out_of_range)
+    return Variant(algorithms, lowered, assemble(lowered, target, choose_schedules(lowered, target, None), _cache(o)))
+
+
+def _kernel_seconds(model: CompiledModel, feed: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Of all calls, by kernel."""
+    out: dict[str, float] = {}
+    for k in model.profile(feed, _PROFILED_RUNS).kernels:
+        out[k.kernel] = out.get(k.kernel, 0.0) + k.seconds
+    return out
+
+
+def _hopeful(
+    v: Variant, seconds: Mapping[str, float], own: Variant, own_seconds: Mapping[str, float]
+) -> dict[str, float]:
+    """The times of the kernels in which ``v`` has another algorithm and is not far slower than the network's own."""
+    before = _seconds_by_nodes(own.lowered.plan, own_seconds)
+    after = _seconds_by_nodes(v.lowered.plan, seconds)
+    out: dict[str, float] = {}
+    for step in kernel_steps(v.lowered.plan):
+        differs = any(v.algorithms.get(n) != own.algorithms.get(n) for n in step.nodes)
+        if differs and after[step.nodes] <= _HOPEFUL * before.get(step.nodes, 0.0):
+            out[step.kernel] = seconds[step.kernel]
+    return out
+
+
+def _seconds_by_nodes(plan: Plan, seconds: Mapping[str, float]) -> dict[tuple[str, ...], float]:
+    """The time of each kernel call, by the nodes that it computes. ``seconds``: of all calls, by kernel."""
+    steps = kernel_steps(plan)
+    calls = Counter(s.kernel for s in steps)
+    return {s.nodes: seconds.get(s.kernel, 0.0) / calls[s.kernel] for s in steps}
+
+
+def make_tasks(
+    lowered: LoweredModel, target: Target, env: Mapping[str, int], seconds: Mapping[str, float],
+    total: float | None = None,
+) -> tuple[Task, ...]:  # fmt: skip
+    """A task for each workload whose sizes ``env`` determines. ``seconds``: run time by kernel; ``total``: what weights
+    are shares of (default: all of it)."""
+    total = total or sum(seconds.values()) or 1.0
+    weights: dict[str, float] = {}
+    best: dict[str, tuple[float, str, dict[str, int], tuple[int, ...]]] = {}
+    footprint = sum(a.nbytes for a in lowered.plan.constants.values())
+    for step in kernel_steps(lowered.plan):
+        func = lowered.funcs[step.kernel]
+        if any(not d.free_vars() <= env.keys() for d in step.dims):
+            continue
+        named = canonical(func)
+        workload = workload_of(func).hash
+        dims = dict(zip(named.dims, (d.evaluate(env) for d in step.dims), strict=True))
+        known = step.flops is not None and step.flops.free_vars() <= env.keys()
+        work = float(step.flops.evaluate(env)) if known and step.flops is not None else 0.0
+        if workload not in best or work > best[workload][0]:
+            slots = [lowered.plan.slots.get(a) for a in step.args[: len(func.params) - func.outputs]]
+            streamed = tuple(i for i, s in enumerate(slots) if s is not None and s.kind == "constant")
+            best[workload] = (work, step.kernel, dims, streamed)
+    for name, workload in workload_hashes(lowered).items():
+        weights[workload] = weights.get(workload, 0.0) + seconds.get(name, 0.0) / total
+    tasks = [
+        Task(canonical(lowered.funcs[kernel]), target, dims, weights[workload], kernel, streamed, footprint)
+        for workload, (_, kernel, dims, streamed) in best.items()
+        if all(n > 0 for n in dims.values())
+    ]
+    return tuple(sorted(tasks, key=lambda t: (-t.weight, t.name)))
+
+
+def random_feed(plan: Plan, sizes: Mapping[str, int], seed: int) -> dict[str, np.ndarray]:
+    """Inputs to profile with: floats normal, integers 0 or 1. Raises InputError for symbols without a size."""
+    shapes = {n: plan.slots[n].shape or () for n in plan.inputs}
+    missing = sorted({s for shape in shapes.values() for d in shape for s in d.free_vars()} - sizes.keys())
+    if missing:
+        raise InputError(f"sizes: expected a size for {', '.join(missing)}; give sizes={{{missing[0]!r}: 1}} or a feed")
+    rng = np.random.default_rng(seed)
+    out: dict[str, np.ndarray] = {}
+    for name, shape in shapes.items():
+        dtype = plan.slots[name].dtype
+        extents = tuple(d.evaluate(sizes) for d in shape)
+        if dtype.kind == "b" or dtype.is_integer:
+            out[name] = rng.integers(0, 2, extents).astype(dtype.numpy)
+        else:
+            out[name] = rng.standard_normal(extents).astype(dtype.numpy)
+    return out
+
+
+def _tuned(
+    p: PreparedModel, records: Database, measurer: Measurer, o: TuneOptions, clock: Callable[[], float]
+) -> ModelTuning:
+    begin = clock()
+    learner = Learner(default_model(o.seed))
+    learn_from_others(learner, records, p.target, [t.workload for t in p.tasks])
+    config = TunerConfig(o.strategy, o.strategy_params)
+    tuners = [
+        TaskTuner(
+            t, Space(t.func, t.target), measurer, learner=learner, database=records, config=config, seed=o.seed,
+            clock=clock, callbacks=o.on_trial,
+        )
+        for t in p.tasks
+    ]  # fmt: skip
+    budget = o.time_budget_s
+    reserve = 0.0
+    if budget is not None:
+        check = 2.0 + _CHECK_RUNS * sum(p.seconds.values()) + _BUILD_SECONDS * len(tuners)
+        reserve = min(_CHECK_SHARE * budget, check) if o.check_network else 0.0
+    _say(o, "measuring the default schedules", tuners)
+    stop_at = None if budget is None else begin + _FIRST_SHARE * budget
+    interrupted = _measure_defaults(tuners, stop_at, o.max_trials, clock)
+    measured = sum(t.trials for t in tuners)
+    used = clock() - begin
+    if budget is not None:
+        untried = sum(not t.history.trials for t in tuners)
+        used += min(_LAST_SHARE * budget, _TRIAL_SECONDS * untried)
+    scheduler = TaskScheduler(
+        tuners,
+        time_budget_s=0.0 if interrupted else None if budget is None else max(0.0, budget - reserve - used),
+        max_trials=None if o.max_trials is None else max(o.max_trials, measured),
+        effort=o.effort,
+        clock=clock,
+        on_progress=o.on_progress,
+    )
+    _say(o, "searching", tuners)
+    result = scheduler.run()
+    result = dataclasses.replace(result, elapsed=clock() - begin)
+    if not (interrupted or result.interrupted) and o.max_trials is None:
+        interrupted = _measure_defaults(tuners, None if budget is None else begin + budget - reserve, None, clock)
+    if interrupted:
+        result = dataclasses.replace(result, stopped="interrupted", interrupted=True)
+    cache = _cache(o)
+    network: NetworkCheck | None = None
+    if o.check_network:
+        _say(o, "timing the whole network with what was found and without", tuners)
+        network, model = check_in_place(p.variants, p.relower, p.target, records, p.feed, cache)
+    name = network_of(p.lowered)
+    final = p.relower(recorded_algorithms(p.options, p.target, records, name))
+    if not (interrupted or result.interrupted) and o.max_trials is None:
+        hashes = set(workload_hashes(final).values())  # an algorithm chosen in place may have no record
+        _measure_defaults([t for t in tuners if t.task.workload in hashes], None, None, clock)
+    chosen = choose_schedules(final, p.target, records, "exact", network=name)
+    if network is None:
+        model = assemble(final, p.target, chosen, cache)
+    coverage = measured_coverage(final.plan, chosen.tuning, _kernel_seconds(model, p.feed))
+    return ModelTuning(records, result, network, model, coverage)
+
+
+def _say(o: TuneOptions, stage: str, tuners: Sequence[TaskTuner]) -> None:
+    if o.on_stage is not None:
+        o.on_stage(stage, tuners)
+
+
+def _measure_defaults(
+    tuners: Iterable[TaskTuner], stop_at: float | None, most: int | None, clock: Callable[[], float]
+) -> bool:
+    """The default schedule of every task, so that every kernel has a record; True if interrupted."""
+    done = 0
+    try:
+        for t in tuners:
+            if (stop_at is not None and clock() >= stop_at) or (most is not None and done >= most):
+                break
+            if not t.history.trials:
+                t.step(1)
+                done += 1
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _records(database: DatabaseLike | None, work_dir: str | Path | None) -> Database:
+    if database is not None:
+        return open_database(database, create=True)
+    if work_dir is not None:
+        folder = require_path("work_dir", work_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        return JSONDatabase(folder)
+    found = active_database()
+    return MemoryDatabase() if found is None else found  # an empty one is false
+
+
+def _cache(o: TuneOptions) -> ObjectCache | None:
+    return ObjectCache.open() if o.cache else None
+
+
+def _options(options: TuneOptions | None, more: Mapping[str, object]) -> TuneOptions:
+    known = [f.name for f in dataclasses.fields(TuneOptions)]
+    unknown = [k for k in more if k not in known]
+    if unknown:
+        raise InputError(f"tune: unknown options {', '.join(unknown)}; expected {', '.join(known)}")
+    return dataclasses.replace(options or TuneOptions(), **more)  # type: ignore[arg-type]

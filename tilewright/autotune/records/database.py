@@ -1,0 +1,362 @@
+"""Tuning records, kept and looked up: in memory, in a log file, or in several databases at once.
+
+A look-up names a workload and a target and has a policy. ``exact``: the same workload on the same machine facts.
+``compatible``: the same workload on any CPU with the same vector unit, the nearest first. ``any``: any CPU, and the
+nearest other sizes of the same structure. What a query answers does not depend on the order of the records, so a log
+that was merged, copied or written by several processes gives the same builds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Protocol, Self, TypeAlias, overload, runtime_checkable
+
+from tilewright.autotune.base.workload import Workload
+from tilewright.autotune.records.dataset import Dataset, dataset_of
+from tilewright.autotune.records.index import Index, Wanted, every_workload, no_workload, rank, usable
+from tilewright.autotune.records.logfile import append_lines, require_log, rewrite_lines
+from tilewright.autotune.records.loglines import LogLines
+from tilewright.autotune.records.pruning import lines_to_keep, to_keep
+from tilewright.autotune.records.record import (
+    Choice,
+    Line,
+    Record,
+    RecordWarning,
+    Verdict,
+    sort_key,
+    target_differences,
+    to_line,
+)
+from tilewright.core.errors import InputError
+from tilewright.machine.target import Target
+
+Policy: TypeAlias = Literal["exact", "compatible", "any"]
+POLICIES: tuple[Policy, ...] = ("exact", "compatible", "any")
+LOG_NAME = "tuning.jsonl"
+_AT_ONCE = 256
+"""Lines that a merge appends in one write."""
+
+_ACTIVE: ContextVar[tuple[Database, ...]] = ContextVar("tilewright_databases", default=())
+
+
+@runtime_checkable
+class Database(Protocol):
+    """What a build and a tuner need of tuning records."""
+
+    def append(self, line: Line) -> None:
+        """Keep one more line."""
+
+    def lines(self) -> Iterator[Line]:
+        """All records, verdicts and choices, in the order of the log."""
+
+    def query(self, workload: Workload | str, target: Target, policy: Policy = "exact") -> Record | None:
+        """The best record; None if there is none."""
+
+    def top_k(
+        self, workload: Workload | str, k: int, target: Target | None = None, policy: Policy = "exact"
+    ) -> list[Record]:
+        """The best ``k`` candidates, best first."""
+
+    def measured(self, workload: Workload | str, target: Target) -> dict[str, Record]:
+        """The latest record of every candidate tried on this machine, failed ones too, by candidate."""
+
+    def verdict(self, workload: Workload | str, target: Target, network: str) -> Verdict | None:
+        """The latest verdict on the workload in this network on this machine."""
+
+    def choice(self, workload: Workload | str, target: Target, network: str) -> Choice | None:
+        """The latest choice of algorithm for the workload in this network on this machine."""
+
+    def relatives(self, structure: str) -> list[Record]:
+        """The usable records of all workloads of a structure, on any target."""
+
+    def targets(self) -> list[Target]:
+        """The machines that there are measurements of."""
+
+    def merge(self, other: Database) -> int:
+        """Append the lines of ``other`` that are not here yet; how many there were."""
+
+    def prune(self, k: int = 1, failures: bool = False) -> int:
+        """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in place, and
+        verdicts; how many records went."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None: ...
+
+
+DatabaseLike: TypeAlias = Database | str | os.PathLike[str] | Sequence[Database | str | os.PathLike[str]]
+
+
+def active_database() -> Database | None:
+    """The database of the innermost ``with database:`` block around this call; None outside of any."""
+    found = _ACTIVE.get()
+    return found[-1] if found else None
+
+
+class _Base:
+    """Look-ups over an index that a subclass keeps up to date."""
+
+    def _index(self, wanted: Wanted) -> Index:
+        """What there is now, with at least the records of these workloads."""
+        raise NotImplementedError
+
+    def append(self, line: Line) -> None:
+        raise NotImplementedError
+
+    def prune(self, k: int = 1, failures: bool = False) -> int:
+        raise NotImplementedError
+
+    def lines(self) -> Iterator[Line]:
+        """All records, verdicts and choices, in the order of the log."""
+        yield from self._index(every_workload).lines()
+
+    def records(self) -> list[Record]:
+        """All measurements, in the order of the log."""
+        return [x for x in self.lines() if isinstance(x, Record)]
+
+    def __len__(self) -> int:
+        return len(self._index(every_workload))
+
+    def query(self, workload: Workload | str, target: Target, policy: Policy = "exact") -> Record | None:
+        """The best record; None if there is none. A workload given by its hash finds no other sizes."""
+        found = self.top_k(workload, 1, target, policy)
+        return found[0] if found else None
+
+    def top_k(
+        self, workload: Workload | str, k: int, target: Target | None = None, policy: Policy = "exact"
+    ) -> list[Record]:
+        """The best ``k`` candidates, best first; those of every target if none is given."""
+        if policy not in POLICIES:
+            raise InputError(f"policy: expected one of {', '.join(POLICIES)}, got {policy!r}")
+        if policy == "any" and isinstance(workload, Workload):
+            found = self._of_structure(workload.structure)
+        else:
+            found = self._of_workload(workload)
+        best = usable(found)
+        if target is None:
+            return sorted(best, key=sort_key)[:k]
+        ranked = [(rank(r, workload, target), r) for r in best]
+        limit = {"exact": 0, "compatible": 1, "any": 2}[policy]
+        kept = [(key, r) for key, r in ranked if key[0] <= limit]
+        return [r for _, r in sorted(kept, key=lambda x: (x[0], sort_key(x[1])))[:k]]
+
+    def measured(self, workload: Workload | str, target: Target) -> dict[str, Record]:
+        """The latest record of every candidate tried on this machine, failed ones too, by candidate."""
+        here = [r for r in self._of_workload(workload) if not target_differences(r.target, target)]
+        return {r.candidate: r for r in sorted(here, key=lambda r: (r.time, r.candidate))}
+
+    def verdict(self, workload: Workload | str, target: Target, network: str) -> Verdict | None:
+        """The latest verdict on the workload in this network on this machine."""
+        here = [
+            v for v in self._index(no_workload).verdicts(_hash(workload))
+            if v.network == network and not target_differences(v.target, target)
+        ]  # fmt: skip
+        return max(here, key=lambda v: (v.time, v.candidate, v.helps), default=None)
+
+    def choice(self, workload: Workload | str, target: Target, network: str) -> Choice | None:
+        """The latest choice of algorithm for the workload in this network on this machine."""
+        here = [
+            c for c in self._index(no_workload).choices(_hash(workload))
+            if c.network == network and not target_differences(c.target, target)
+        ]  # fmt: skip
+        return max(here, key=lambda c: (c.time, c.algorithm), default=None)
+
+    def relatives(self, structure: str) -> list[Record]:
+        """The usable records of all workloads of a structure, on any target."""
+        return sorted(usable(self._of_structure(structure)), key=sort_key)
+
+    def targets(self) -> list[Target]:
+        """The machines that there are measurements of."""
+        return list(self._index(no_workload).targets)
+
+    def to_arrays(self) -> Dataset:
+        """All measurements as features and times, for studies of cost models."""
+        return dataset_of(self.records())
+
+    def merge(self, other: Database) -> int:
+        """Append the lines of ``other`` that are not here yet; how many there were."""
+        have = {_identity(x) for x in self.lines()}
+        new: list[Line] = []
+        for x in other.lines():
+            if (name := _identity(x)) not in have:
+                have.add(name)
+                new.append(x)
+        self._append_all(new)
+        return len(new)
+
+    def _append_all(self, lines: Sequence[Line]) -> None:
+        for x in lines:
+            self.append(x)
+
+    def _of_workload(self, workload: Workload | str) -> list[Record]:
+        name = _hash(workload)
+        return self._index(lambda w: w.hash == name).of_workload(name)
+
+    def _of_structure(self, structure: str) -> list[Record]:
+        return self._index(lambda w: w.structure == structure).of_structure(structure)
+
+    def __enter__(self) -> Self:
+        _ACTIVE.set((*_ACTIVE.get(), self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        _ACTIVE.set(_ACTIVE.get()[:-1])
+
+
+class MemoryDatabase(_Base):
+    """Records in memory, for tests and for tuning that keeps nothing."""
+
+    def __init__(self, lines: Iterable[Line] = ()) -> None:
+        self._kept = Index()
+        for x in lines:
+            self._kept.add(x)
+
+    def _index(self, wanted: Wanted) -> Index:
+        return self._kept
+
+    def append(self, line: Line) -> None:
+        """Keep one more line."""
+        self._kept.add(line)
+
+    def prune(self, k: int = 1, failures: bool = False) -> int:
+        """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in place, and
+        verdicts; how many records went."""
+        before = self._kept.lines()
+        kept = to_keep(before, k, failures)
+        self._kept = Index()
+        for x in kept:
+            self._kept.add(x)
+        return len(before) - len(kept)
+
+
+class JSONDatabase(_Base):
+    """Records in a log of JSON lines; see ``docs/log-format.md``. A directory stands for the ``tuning.jsonl`` in it. A
+    file that is missing is made by the first append.
+
+    Several processes may append to one log. A look-up reads what they wrote since the last one. Lines that cannot be
+    read are left in the file, and each is reported once as a :class:`RecordWarning`. Raises InputError if there is a
+    file that is not a log.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        given = Path(path).expanduser()
+        self.path = given / LOG_NAME if given.is_dir() else given
+        require_log(self.path)
+        self._lines = LogLines(self.path)
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """What is wrong with the damaged lines of the log, a text a line."""
+        self._index(every_workload)
+        return tuple(f"line {n}: {text}" for n, text in sorted(self._lines.skipped.items()))
+
+    def append(self, line: Line) -> None:
+        """Write one more line to the log, under its lock."""
+        append_lines(self.path, [to_line(line).encode()])
+
+    def prune(self, k: int = 1, failures: bool = False) -> int:
+        """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in place, and
+        verdicts; how many lines went.
+
+        Lines this version does not understand stay, byte for byte; so do, with ``failures``, records of failures.
+        Records of wrong results stay too, so that such a candidate never comes back. Torn lines go.
+        """
+        return rewrite_lines(self.path, lambda lines: lines_to_keep(lines, k, failures))
+
+    def _index(self, wanted: Wanted) -> Index:
+        return self._lines.index(wanted)
+
+    def _append_all(self, lines: Sequence[Line]) -> None:
+        for start in range(0, len(lines), _AT_ONCE):
+            append_lines(self.path, [to_line(x).encode() for x in lines[start : start + _AT_ONCE]])
+
+
+class UnionDatabase(_Base):
+    """Several databases as one: look-ups see all, the first takes what is appended."""
+
+    def __init__(self, first: Database, *others: Database) -> None:
+        self.databases = (first, *others)
+
+    def append(self, line: Line) -> None:
+        """Append to the first database."""
+        self.databases[0].append(line)
+
+    def prune(self, k: int = 1, failures: bool = False) -> int:
+        """Prune each database by itself; how many records went."""
+        return sum(d.prune(k, failures) for d in self.databases)
+
+    def _index(self, wanted: Wanted) -> Index:
+        index = Index()
+        for d in self.databases:
+            for x in d._index(wanted).select(wanted) if isinstance(d, _Base) else d.lines():
+                index.add(x)
+            index.targets.update(dict.fromkeys(d.targets()))
+        return index
+
+
+@overload
+def open_database(source: str | os.PathLike[str], create: bool = False) -> JSONDatabase: ...
+@overload
+def open_database(source: DatabaseLike, create: bool = False) -> Database: ...
+def open_database(source: DatabaseLike, create: bool = False) -> Database:
+    """A database, the log at a path, or the union of several logs. ``create``: the log that records go to, the first,
+    need not exist yet.
+
+    Raises InputError for a path without a log.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return JSONDatabase(source) if create else _existing(source)
+    if isinstance(source, (list, tuple)):
+        if not source:
+            raise InputError("database: expected at least one log, got an empty list")
+        parts = [open_database(p, create and n == 0) for n, p in enumerate(source)]
+        return parts[0] if len(parts) == 1 else UnionDatabase(*parts)
+    if not isinstance(source, Database):
+        raise InputError(f"database: expected a database or paths of logs, got {type(source).__name__}")
+    return source
+
+
+def database_of_build(source: DatabaseLike | None) -> Database | None:
+    """The database that a build uses: ``source``, or that of the ``with`` block around the call. One whose log is not
+    there yet is worth a :class:`RecordWarning`: nothing is tuned."""
+    found = active_database() if source is None else open_database(source)
+    for d in found.databases if isinstance(found, UnionDatabase) else (found,):
+        if isinstance(d, JSONDatabase) and not d.path.exists():
+            warnings.warn(f"{d.path}: no such file yet, so there are no records", RecordWarning, stacklevel=3)
+    return found
+
+
+def _existing(path: str | os.PathLike[str]) -> JSONDatabase:
+    """The log at a path. Raises InputError, with names that look like it, if there is none."""
+    database = JSONDatabase(path)
+    if database.path.exists():
+        return database
+    given, folder = Path(path), database.path.parent
+    names = [p.name for p in sorted(folder.iterdir())] if folder.is_dir() else []
+    if database.path == given.expanduser():
+        import difflib  # for a message alone
+
+        found, near = "no such file", difflib.get_close_matches(given.name, names, 3)
+    else:
+        found, near = f"a directory without {LOG_NAME}", [n for n in names if n.endswith(Path(LOG_NAME).suffix)][:3]
+    hint = f"; did you mean {' or '.join(str(folder / n) for n in near)}?" if near else ""
+    raise InputError(f"{path}: expected a tuning log, found {found}{hint}")
+
+
+def _hash(workload: Workload | str) -> str:
+    return workload.hash if isinstance(workload, Workload) else workload
+
+
+def _identity(line: Line) -> bytes:
+    """Equal for the same line of two logs."""
+    return hashlib.sha256(to_line(line).encode()).digest()

@@ -1,0 +1,131 @@
+"""What tuning a task gave so far: trials in order, the best, failures by kind, the curve of the best time."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilewright.autotune.base.measure_result import Failed, Ok, Outcome
+from tilewright.autotune.base.space import Candidate
+from tilewright.autotune.search.strategies.base import seconds_of
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One measured candidate. ``predicted``: the model's score before measuring. ``elapsed``: seconds of tuning this
+    task when it was done. ``recorded``: it comes from the database and was not measured now. ``batch``: how many trials
+    there were before the batch that it was proposed in."""
+
+    number: int
+    candidate: Candidate
+    outcome: Outcome
+    predicted: float = 0.0
+    elapsed: float = 0.0
+    recorded: bool = False
+    batch: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """The measured time; inf for a failure."""
+        return seconds_of(self.outcome)
+
+
+@dataclass(slots=True)
+class History:
+    """Trials of one task, and what follows from them."""
+
+    trials: list[Trial] = field(default_factory=list)
+    bests: list[float] = field(default_factory=list)
+    """The best time after each trial; inf while none succeeded."""
+    best: Trial | None = None
+
+    def add(self, t: Trial) -> None:
+        """One more trial."""
+        self.trials.append(t)
+        if math.isfinite(t.seconds) and (self.best is None or t.seconds < self.best.seconds):
+            self.best = t
+        self.bests.append(math.inf if self.best is None else self.best.seconds)
+
+    def replace(self, t: Trial) -> None:
+        """More is known of trial ``t.number``."""
+        first = next(i for i, old in enumerate(self.trials) if old.number == t.number)
+        self._rewrite(first, [t, *self.trials[first + 1 :]])
+
+    def settle(self, first: int) -> list[Trial]:
+        """Put the trials from place ``first`` on into the order of their numbers; these trials."""
+        new = sorted(self.trials[first:], key=lambda t: t.number)
+        if new != self.trials[first:]:
+            self._rewrite(first, new)
+        return new
+
+    def _rewrite(self, first: int, new: Sequence[Trial]) -> None:
+        """``new`` in place of the trials from place ``first`` on."""
+        del self.trials[first:], self.bests[first:]
+        self.best = min(self.trials, key=lambda t: t.seconds, default=None)
+        if self.best is not None and not math.isfinite(self.best.seconds):
+            self.best = None
+        for t in new:
+            self.add(t)
+
+    def finalists(self, count: int, slack: float) -> list[Trial]:
+        """The best ``count`` trials, best first, those within ``slack`` (relative) of the best."""
+        if self.best is None:
+            return []
+        limit = self.best.seconds * (1.0 + slack)
+        return sorted((t for t in self.trials if t.seconds <= limit), key=lambda t: t.seconds)[:count]
+
+    def confirm(self, again: Sequence[Trial]) -> None:
+        """Replace trials by what measuring them again gave; the best is now the best of these."""
+        by_number = {t.number: t for t in again}
+        self.trials = [by_number.get(t.number, t) for t in self.trials]
+        winner = min(again, key=lambda t: t.seconds)
+        if math.isfinite(winner.seconds):
+            self.best = winner
+
+    def since_improvement(self) -> int:
+        """Trials after the best one."""
+        return len(self.trials) if self.best is None else len(self.trials) - 1 - self.best.number
+
+    def spread(self) -> float:
+        """Standard deviation of the logarithms of the times; 0 for less than two."""
+        logs = [math.log(t.seconds) for t in self.trials if math.isfinite(t.seconds)]
+        return statistics.pstdev(logs) if len(logs) > 1 else 0.0
+
+    def failures(self) -> dict[str, int]:
+        """How many trials failed, by kind."""
+        return dict(Counter(str(t.outcome.kind) for t in self.trials if isinstance(t.outcome, Failed)))
+
+    def cost(self) -> float:
+        """Seconds that one more trial is expected to take, from the outcomes alone, so that runs repeat."""
+        costs = [
+            0.1 + t.outcome.compile_seconds + 2.0 * sum(max(s, 0.01) for s in t.outcome.samples)
+            for t in self.trials
+            if isinstance(t.outcome, Ok)
+        ]
+        return sum(costs) / len(costs) if costs else 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What tuning a task ended with. ``stopped``: why; ``remaining_gain``: the share of the best time that as many
+    trials again are expected to save; ``correlations``: rank correlation of prediction and measurement, by batch."""
+
+    name: str
+    best: Trial | None
+    default_seconds: float | None
+    trials: tuple[Trial, ...]
+    stopped: str
+    interrupted: bool
+    remaining_gain: float
+    correlations: tuple[tuple[int, float], ...] = ()
+    failures: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def speedup(self) -> float:
+        """Default time divided by the best time; 1 if either is unknown."""
+        if self.best is None or self.default_seconds is None:
+            return 1.0
+        return self.default_seconds / self.best.seconds

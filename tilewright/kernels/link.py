@@ -1,0 +1,94 @@
+"""Kernels and plans to callable code: one entry function for each native segment, everything in one library."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from tilewright.codegen.cache import ObjectCache
+from tilewright.codegen.detect_cpu import require_runs_here
+from tilewright.codegen.llvm.jit import Library, cached_object
+from tilewright.codegen.native.checks import CHECKS, check_imports
+from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
+from tilewright.codegen.native.loop_driver import repeat_text
+from tilewright.core.dtypes import DType
+from tilewright.core.plan import CheckStep, ControlStep, KernelStep, NativeStep, Plan, Segment, segments
+from tilewright.kernels.build import Kernel
+from tilewright.machine.target import Target
+from tilewright.runtime.executor import PlanCode
+
+_REPEAT = "repeat_entry"
+
+
+def link_plan(
+    plan: Plan, kernels: Mapping[str, Kernel], target: Target, cache: ObjectCache | None
+) -> tuple[PlanCode, Library | None]:
+    """Code of the plan and its bodies. The addresses are valid as long as the library lives (None: no native step).
+
+    Raises TargetError for a target whose code this machine cannot execute.
+    """
+    require_runs_here(target, plan.name)
+    parts = list(_segments(plan, "m"))
+    entries = {key: _entry(inside, steps, kernels, target) for key, inside, steps in parts}
+    if not entries:
+        return _code(plan, "m", {}, 0), None
+    objects: dict[str, bytes] = {k.symbol: k.code for k in kernels.values()}
+    for text, symbol in entries.values():
+        if symbol not in objects:
+            objects[symbol] = cached_object(text, target, 1, cache)
+    exports = {symbol for _, symbol in entries.values()}
+    if any(isinstance(s, ControlStep) and s.op != "If" for s in _control_steps(plan)):
+        objects[_REPEAT] = cached_object(repeat_text(_REPEAT, target), target, 1, cache)
+        exports.add(_REPEAT)
+    checked: set[DType] = set()
+    for _, inside, steps in parts:
+        checked |= {inside.slots[s.slot].dtype for s in steps if isinstance(s, CheckStep)}
+    library = Library(objects.values(), exports, entry_imports() | check_imports(checked, cache))
+    addresses = {k: library.addresses[s] for k, (_, s) in entries.items()}
+    return _code(plan, "m", addresses, library.addresses.get(_REPEAT, 0)), library
+
+
+def _control_steps(plan: Plan) -> Iterator[ControlStep]:
+    """The control steps of a plan and of the bodies in it."""
+    for step in plan.steps:
+        if isinstance(step, ControlStep):
+            yield step
+            for body in step.bodies:
+                yield from _control_steps(body)
+
+
+def _segments(plan: Plan, path: str) -> Iterator[tuple[str, Plan, tuple[NativeStep, ...]]]:
+    """Every native segment of a plan and its bodies, under a name that says where it is, with the plan it is in."""
+    for w in segments(plan):
+        if isinstance(w, Segment):
+            steps = plan.steps[w.start : w.stop]
+            yield f"{path}.{w.start}", plan, tuple(s for s in steps if isinstance(s, NativeStep))
+        else:
+            step = plan.steps[w]
+            if isinstance(step, ControlStep):
+                for b, body in enumerate(step.bodies):
+                    yield from _segments(body, f"{path}.{w}.{b}")
+
+
+def _code(plan: Plan, path: str, addresses: Mapping[str, int], repeat: int) -> PlanCode:
+    bodies = {
+        i: tuple(_code(body, f"{path}.{i}.{b}", addresses, repeat) for b, body in enumerate(step.bodies))
+        for i, step in enumerate(plan.steps)
+        if isinstance(step, ControlStep)
+    }
+    own = tuple(addresses[f"{path}.{w.start}"] for w in segments(plan) if isinstance(w, Segment))
+    return PlanCode(own, bodies, repeat)
+
+
+def _entry(
+    plan: Plan, steps: tuple[NativeStep, ...], kernels: Mapping[str, Kernel], target: Target
+) -> tuple[str, str]:
+    """Text and symbol of a segment's entry function."""
+    calls = [
+        EntryStep(kernels[s.kernel].symbol, len(s.args), len(s.dims)) if isinstance(s, KernelStep)
+        else EntryStep(CHECKS[plan.slots[s.slot].dtype.name], 2, len(s.dims), is_check=True)
+        for s in steps
+    ]  # fmt: skip
+    digest = hashlib.sha256(repr((calls, target.legality_key())).encode()).hexdigest()[:24]
+    symbol = f"entry_{digest}"
+    return emit_entry(symbol, calls, target), symbol

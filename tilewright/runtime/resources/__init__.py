@@ -1,0 +1,7 @@
+"""Room ``runtime/resources``: memory and threads, as far as this process may have them.
+
+Takes: limits of the operating system; sizes and lifetimes of values.
+Gives: aligned arrays, an arena, thread pools and how many threads they have.
+May import: core.
+Never: a plan, a model.
+"""

@@ -1,0 +1,127 @@
+"""Threads that help an inference: one team a process and size, started when first needed, asleep when idle."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+from tilewright.core.config import from_environment
+from tilewright.runtime.resources.arrays import address, aligned_empty
+from tilewright.runtime.resources.threads import count_threads
+
+HEAD_BYTES = 512
+SHARE_BYTES = 64
+CHUNKS_PER_THREAD = 4
+
+
+SPIN_SECONDS = 0.005
+
+
+def spin_seconds() -> float:
+    """How long an idle worker waits for the next loop before it sleeps: to be woken costs tens of microseconds.
+
+    Not at all under a CPU quota, where the waiting would be charged; otherwise 5 ms, or ``TILEWRIGHT_SPIN_MS``.
+    """
+    given = from_environment().spin_milliseconds
+    if given is not None:
+        return given / 1e3
+    return 0.0 if count_threads().quota is not None else SPIN_SECONDS
+
+
+class TeamCode(Protocol):
+    """Addresses of the native functions of a team (made by the code generator)."""
+
+    @property
+    def worker(self) -> int: ...
+    @property
+    def initialize(self) -> int: ...
+    @property
+    def stop(self) -> int: ...
+
+
+class Team:
+    """``threads - 1`` workers. ``address`` is what native code takes as its team."""
+
+    def __init__(self, code: TeamCode, threads: int) -> None:
+        self.threads = threads
+        self.lock = threading.Lock()
+        self._code = code
+        self._memory = aligned_empty(HEAD_BYTES + SHARE_BYTES * threads)
+        self._memory[:] = 0
+        self.address = address(self._memory)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(code.initialize)(
+            self.address, threads, CHUNKS_PER_THREAD * threads, int(1e9 * spin_seconds())
+        )
+        worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.worker)
+        self._workers = [
+            threading.Thread(target=worker, args=(self.address, k), daemon=True, name=f"tilewright-{k}")
+            for k in range(1, threads)
+        ]
+        for w in self._workers:
+            w.start()
+
+    def close(self) -> None:
+        """Let the workers end. The team must not be used afterwards."""
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self._code.stop)(self.address, len(self._workers))
+        for w in self._workers:
+            w.join()
+
+
+_ALONE = nullcontext()
+
+
+class Teams:
+    """The teams of this process, by size. A forked child starts with none: its parent's workers do not exist there."""
+
+    def __init__(self) -> None:
+        self._teams: dict[int, Team] = {}
+        self._lock = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._teams = {}
+        self._lock = threading.Lock()
+
+    def get(self, code: TeamCode, threads: int) -> Team:
+        """The team of that size."""
+        with self._lock:
+            team = self._teams.get(threads)
+            if team is None:
+                team = self._teams[threads] = Team(code, threads)
+            return team
+
+    def borrowed(self, code: TeamCode | None, threads: int) -> AbstractContextManager[int | None]:
+        """The address of a team for the duration of a native call; None (work alone) for one thread or a busy team."""
+        return _ALONE if code is None or threads <= 1 else self._shared(code, threads)
+
+    @contextmanager
+    def _shared(self, code: TeamCode, threads: int) -> Iterator[int | None]:
+        team = self.get(code, threads)
+        if not team.lock.acquire(blocking=False):
+            yield None
+            return
+        try:
+            yield team.address
+        finally:
+            team.lock.release()
+
+
+TEAMS = Teams()
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """How many threads a model runs on, and the native code they need (None: one thread)."""
+
+    threads: int
+    code: TeamCode | None = None
+
+    def borrowed(self, parallel: bool) -> AbstractContextManager[int | None]:
+        """The team's address for one native call, if there is shared work in it."""
+        return TEAMS.borrowed(self.code if parallel else None, self.threads)

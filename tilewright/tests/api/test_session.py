@@ -1,0 +1,79 @@
+"""InferenceSession has ONNX Runtime's shape."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.api.session import InferenceSession, SessionOptions
+from tilewright.core.errors import InputError
+from tilewright.tests.api.models import perceptron, perceptron_by_hand, saved
+
+X = np.random.default_rng(0).standard_normal((3, 32)).astype(np.float32)
+
+
+def test_run(tmp_path: Path) -> None:
+    proto = perceptron()
+    session = InferenceSession(saved(proto, tmp_path), providers=["CPUExecutionProvider"])
+    (y,) = session.run(None, {"x": X})
+    np.testing.assert_allclose(y, perceptron_by_hand(proto, X), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(session.run(["y"], {"x": X})[0], y)
+
+
+def test_signature() -> None:
+    session = tilewright.InferenceSession(perceptron())
+    assert [(i.name, i.shape, i.type) for i in session.get_inputs()] == [("x", ("batch", 32), "tensor(float)")]
+    assert [(o.name, o.shape, o.type) for o in session.get_outputs()] == [("y", ("batch", 10), "tensor(float)")]
+    assert session.get_providers() == ["CPUExecutionProvider"]
+
+
+def test_free_dimension_override() -> None:
+    options = SessionOptions()
+    options.add_free_dimension_override_by_name("batch", 3)
+    session = InferenceSession(perceptron(), options)
+    assert list(session.get_inputs()[0].shape or ()) == [3, 32]
+
+
+def test_optimized_model_is_written(tmp_path: Path) -> None:
+    options = SessionOptions(optimized_model_filepath=str(tmp_path / "optimized.txt"))
+    InferenceSession(perceptron(), options)
+    assert "MatMul" in (tmp_path / "optimized.txt").read_text()
+
+
+def test_profiling(tmp_path: Path) -> None:
+    options = SessionOptions(enable_profiling=True, profile_file_prefix=str(tmp_path / "profile"))
+    session = InferenceSession(perceptron(), options)
+    with pytest.raises(InputError, match="at least one run"):
+        session.end_profiling()
+    session.run(None, {"x": X})
+    rows = json.loads(Path(session.end_profiling()).read_text())
+    assert [r["nodes"] for r in rows] == [["hidden", "bias", "relu"], ["readout"]]
+    assert all(r["dur_us"] > 0 for r in rows)
+
+
+class _Level(Enum):
+    ORT_ENABLE_ALL = 99
+
+
+@pytest.mark.parametrize(
+    ("level", "name"), [(0, "none"), (1, "basic"), (2, "extended"), ("all", "all"), (_Level(99), "all")]
+)
+def test_levels(level: object, name: str) -> None:
+    assert SessionOptions(graph_optimization_level=level).level() == name
+
+
+@pytest.mark.parametrize("level", [3, "best", None])
+def test_unknown_level(level: object) -> None:
+    with pytest.raises(InputError, match="graph_optimization_level: expected one of"):
+        InferenceSession(perceptron(), SessionOptions(graph_optimization_level=level))
+
+
+def test_threads_option() -> None:
+    session = InferenceSession(perceptron(), SessionOptions(intra_op_num_threads=1))
+    two = InferenceSession(perceptron(), SessionOptions(intra_op_num_threads=2))
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], two.run(None, {"x": X})[0])

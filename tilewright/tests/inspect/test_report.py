@@ -1,0 +1,229 @@
+"""The page: complete, without anything from elsewhere, with nothing of a log taken for HTML; its facts by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.autotune.records.database import JSONDatabase
+from tilewright.autotune.records.record import Record, RecordWarning, to_line
+from tilewright.cli import main
+from tilewright.core.errors import InputError
+from tilewright.inspect.report.facts import costs, running_mean, task_facts, total_speedup, weights_of
+from tilewright.inspect.report.page import report
+from tilewright.inspect.report.rows import Row
+from tilewright.inspect.report.svg import Axis, Frame, thin, tick_text
+from tilewright.inspect.report.words import duration, short_time
+from tilewright.runtime.profile import Peaks
+from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, record, verdict, with_threads, wrong
+
+EVIL = "<script>alert(1)</script>&\"'"
+VOID = {"meta", "line", "polyline", "path"}
+
+
+class Checker(HTMLParser):
+    """Tags are closed in order, and nothing is fetched or run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in ("script", "link", "img", "iframe", "object")
+        for name, value in attrs:
+            assert not name.startswith("on")
+            assert name != "src"
+            if name == "href":
+                assert (value or "").startswith("#")
+                self.links.add((value or "")[1:])
+            if name == "id":
+                self.ids.add(value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in VOID
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def checked(page: str) -> str:
+    """The text of a well-formed page."""
+    c = Checker()
+    c.feed(page)
+    assert c.open == []
+    assert c.links <= c.ids
+    for needle in ("http://", "https://", "url(", "@import"):
+        assert needle not in page.replace("https://no-color.org", "")
+    return "".join(c.text)
+
+
+def _records(**extra: object) -> Iterator[Record]:
+    found = candidates(dense(), HERE, 12)
+    for i, c in enumerate(found[:11]):
+        r = record(dense(), c, 1e-3 / (1 + (i * 5) % 11), time=1763715600.0 + 2 * i)
+        yield dataclasses.replace(r, extra={"predicted": float(i), "batch": 8 * (i // 8), **extra})
+    yield wrong(dense(), found[11], time=1763715700.0)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> JSONDatabase:
+    database = JSONDatabase(tmp_path / "log.jsonl")
+    for r in _records():
+        database.append(r)
+    database.append(verdict(database.records()[0], "net", False, 5.0))
+    return database
+
+
+def test_the_page(log: JSONDatabase) -> None:
+    text = checked(report(log.path))
+    for words in (
+        "1 task, together", "times as fast as with default schedules", "1 of 1 tasks run faster than by default",
+        "1 of 12 candidates failed", "wrong result", "znver4, 2 threads", "default kept, 2.00",
+        "they were not asked for", "The cost model's rank correlation was",
+        "Loop nest", "for i", "compute", "2025-11-21",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_peaks(log: JSONDatabase) -> None:
+    text = checked(report(log.path, HERE, lambda threads: Peaks(1e11 * threads, 1e10)))
+    assert "200 GFLOP/s" in text
+    assert "10.0 GB/s" in text
+    assert "of what the machine allows them" in text
+    other = dataclasses.replace(HERE, cpu="znver5")
+    assert "the log is of another machine (znver4, 2 threads)" in checked(
+        report(log.path, other, lambda _: Peaks(1, 1))
+    )
+    log.append(with_threads(log.records()[0], 8))
+    assert "the log is of several machines" in checked(report(log.path, HERE, lambda _: Peaks(1, 1)))
+
+
+def test_names_are_escaped(tmp_path: Path) -> None:
+    path = tmp_path / "<b>.jsonl"
+    lines = []
+    for r in _records(weight=0.5):
+        failure = EVIL if r.failure else None
+        versions = {EVIL: EVIL}
+        evil = dataclasses.replace(r, task=EVIL, failure=failure, tuner=EVIL, versions=versions, message=EVIL)
+        lines.append(to_line(dataclasses.replace(evil, target=dataclasses.replace(HERE, cpu=EVIL))))
+    path.write_text("\n".join(lines) + "\n")
+    page = report(path)
+    text = checked(page)
+    assert EVIL in text
+    assert "<script" not in page.lower()
+
+
+def test_logs_with_little_in_them(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    (first, *_, bad) = _records()
+    path.write_text(to_line(bad) + "\n")
+    assert "has no candidate that works" in checked(report(path))
+    path.write_text(to_line(dataclasses.replace(first, extra={})) + "\n" + '{"schema": 1, "kind": "measu')
+    with pytest.warns(RecordWarning, match="1 lines were not understood"):
+        assert "The log holds no predictions" in checked(report(path))
+    unknown = dataclasses.replace(first, steps=({"primitive": "melt", "args": {}},), extra={})
+    path.write_text(to_line(first) + "\n" + to_line(dataclasses.replace(unknown, seconds=1e-9, candidate="x")) + "\n")
+    assert "no longer replays" in checked(report(path))
+    path.write_text("")
+    with pytest.raises(InputError, match="expected a log with measurements, found none"):
+        report(path)
+    with pytest.raises(InputError, match="expected a tuning log, found no such file"):
+        report(tmp_path / "none")
+
+
+def test_a_big_log_gives_a_small_page(tmp_path: Path) -> None:
+    """Points are sampled: the page does not grow with the log."""
+    sizes = []
+    rng = np.random.default_rng(0)
+    for count in (2500, 10_000):
+        path = tmp_path / f"{count}"
+        lines = list(_records())[:11]
+        texts = [to_line(dataclasses.replace(r, candidate="@", time=-1.0, seconds=7.0)) for r in lines]
+        with path.open("w") as f:
+            for i in range(count):
+                line = texts[i % len(texts)].replace('"candidate":"@"', f'"candidate":"{i}"')
+                line = line.replace('"seconds":7.0', f'"seconds":{rng.uniform(1e-3, 2e-3)}')
+                f.write(line.replace('"time":-1.0', f'"time":{i}.5') + "\n")
+        sizes.append(len(report(path)))
+    assert sizes[1] < 1.5 * sizes[0]
+
+
+def test_the_command(log: JSONDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "page.html"
+    assert main(["report", str(log.path), "-o", str(out), "--no-peaks"]) == 0
+    assert "KiB" in capsys.readouterr().out
+    checked(out.read_text(encoding="utf-8"))
+
+
+# -- facts -----------------------------------------------------------------------------------------------------------
+def _row(candidate: str, seconds: float | None, time: float, failure: str | None = None, **more: object) -> Row:
+    machine = ("isa", "cpu", 2, 1, 2, 3)
+    fields = {"predicted": None, "batch": None, "weight": None, "task": "t", **more}
+    return Row("w", machine, candidate, seconds, failure, time, 0.5, place=int(time * 10), **fields)  # type: ignore[arg-type]
+
+
+def test_the_latest_measurement_counts_and_wrong_never() -> None:
+    rows = [_row("a", 4.0, 1), _row("b", 1.0, 2), _row("c", 2.0, 3), _row("b", 3.0, 4), _row("d", 0.1, 5)]
+    rows.append(_row("d", None, 6, "wrong_result"))
+    t = task_facts(rows, "a", costs(rows))
+    assert [p.best for p in t.points] == [4.0, 3.0, 2.0, 2.0]
+    assert t.best is not None
+    assert t.best.candidate == "c"
+    assert t.speedup == 2.0
+    assert t.failures == {"wrong_result": 1}
+    assert math.isinf(t.points[-1].seconds)
+
+
+def test_a_night_between_two_sessions_is_not_tuning_time() -> None:
+    rows = [_row("a", 1.0, 10), _row("b", 1.0, 12), _row("c", 1.0, 40_000)]
+    assert list(costs(rows).values()) == [0.5, 2.0, 60.0]
+
+
+def test_correlation_is_by_batch() -> None:
+    """Within each batch the order is right; across batches the scores cannot be compared."""
+    rows = [
+        _row(f"{b}{i}", 1.0 + i, 10 * b + i, predicted=100.0 * b - i, batch=5 * b) for b in range(3) for i in range(5)
+    ]
+    t = task_facts(rows, None, costs(rows))
+    assert t.correlations == ((5, pytest.approx(1.0)), (10, pytest.approx(1.0)), (15, pytest.approx(1.0)))
+    assert running_mean([(1, 0.0), (2, 1.0), (3, 1.0)], 2) == [(1, 0.0), (2, 0.5), (3, 1.0)]
+
+
+def test_weights() -> None:
+    fast = task_facts([_row("a", 4.0, 1, weight=0.6), _row("b", 2.0, 2, weight=0.6)], "a", {10: 1.0, 20: 1.0})
+    slow = task_facts([_row("a", 1.0, 1, weight=0.2)], "a", {10: 1.0})
+    assert weights_of([fast, slow]) == pytest.approx({0: 0.75, 1: 0.25})
+    assert total_speedup([fast, slow], {0: 0.75, 1: 0.25}) == pytest.approx(1.0 / 0.625)
+    without = dataclasses.replace(slow, weight=None)
+    assert weights_of([fast, without]) == pytest.approx({0: 0.8, 1: 0.2})
+
+
+def test_charts() -> None:
+    assert Axis("x", 0.0, 100.0).ticks() == [0, 20, 40, 60, 80, 100]
+    assert Axis("x", 1.0, 1000.0, True).ticks() == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+    assert Axis("x", 1e-3, 1e-3).ticks() == [1e-3]
+    assert len(Axis("y", 1.00e-3, 1.01e-3, True, 1e3).ticks()) == 2
+    assert Axis("x", 1.0, 10.0, True).share(1e9) == 1.0
+    assert len(thin([(float(i), 0.0) for i in range(5000)])) <= 401
+    assert thin([(float(i), 0.0) for i in range(5000)])[-1] == (4999.0, 0.0)
+    assert [tick_text(x) for x in (0.5, 20, 1500, 25_000, 3e6, 2e9)] == ["0.5", "20", "1500", "25k", "3M", "2G"]
+    assert "&lt;b&gt;" in Frame(Axis("<b>", 0, 1), Axis("y", 0, 1)).svg([], "<b>")
+
+
+def test_words() -> None:
+    assert [duration(x) for x in (45, 600, 12_000)] == ["45 s", "10 min", "3 h 20 min"]
+    assert [short_time(x) for x in (1.2, 4.56e-3, 12.3e-6)] == ["1.20 s", "4.56 ms", "12.3 µs"]
