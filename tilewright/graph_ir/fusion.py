@@ -2,9 +2,9 @@
 
 A node is joined with its immediate post-dominator (the first node through which everything that depends on it must
 pass) together with all nodes between the two, when the result is one anchor (matmul, convolution, reduction, norm, ...)
-with elementwise nodes around it, or no anchor at all, or two of :mod:`.window_pairs`. Only the last node's outputs
-leave such a group, so nothing is computed twice and groups cannot depend on each other in a circle. Whatever is not
-joined is recorded with the reason.
+with elementwise nodes around it, or no anchor at all, or two of :mod:`.fuse_pointwise_depthwise`. Only the last node's
+outputs leave such a group, so nothing is computed twice and groups cannot depend on each other in a circle. Whatever is
+not joined is recorded with the reason.
 
 Nodes that only compute shapes which are known as expressions over the dim symbols are in no group
 (:func:`shape_only_nodes`): their readers take ``Value.data`` instead. Nor are those that the sizes of results depend on
@@ -19,12 +19,12 @@ from typing import TypeAlias
 
 from tilewright.core.arith.bounds import is_nonneg
 from tilewright.graph_ir.early_sizes import early_sizes, is_sized
+from tilewright.graph_ir.fuse_pointwise_depthwise import HALO, halo_between
 from tilewright.graph_ir.ir import Graph, Node, Shape, TensorType, Value, node_reads, walk_graphs
 from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops import OpDef, op_def
 from tilewright.graph_ir.run_time_sizes import new_symbols
 from tilewright.graph_ir.symbols import symbols_in, value_symbols
-from tilewright.graph_ir.window_pairs import HALO, halo_between
 
 _ANCHORS = frozenset({PatternKind.REDUCTION, PatternKind.OUT_FUSABLE, PatternKind.OPAQUE})
 _PLAIN = frozenset({PatternKind.BROADCAST, PatternKind.INJECTIVE})

@@ -22,11 +22,11 @@ from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, ceildiv, const
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
 from tilewright.core.winograd import WINOGRAD
-from tilewright.graph_ir.window_pairs import HALO
+from tilewright.graph_ir.fuse_pointwise_depthwise import HALO
 from tilewright.lowering.context import LowerContext, Rule, wide
-from tilewright.lowering.contraction import clamped, flatten, pack_columns, unflatten, whole_tiles
-from tilewright.lowering.groups import Panels, group_panel_width, groups_in_a_vector, side_by_side
-from tilewright.lowering.padding import halves
+from tilewright.lowering.geometry.grouped_conv import Panels, group_panel_width, groups_in_a_vector, side_by_side
+from tilewright.lowering.geometry.packing import clamped, flatten, pack_columns, unflatten, whole_tiles
+from tilewright.lowering.geometry.padding import halves
 from tilewright.lowering.winograd import TileGrid, transformed_product
 from tilewright.tensor_ir.compute import (
     ReduceAxis,

@@ -24,7 +24,7 @@ from tilewright.lowering.context import (
     ScalarTensor,
     identifier,
 )
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.table import RULES
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.compute import Recurrence, Reduction, Tensor, Update, Val, build_func, compute, placeholder

@@ -1,4 +1,4 @@
-"""Matrix products: ``MatMul`` and ``Gemm`` in the packed form of :mod:`tilewright.lowering.contraction`."""
+"""Matrix products: ``MatMul`` and ``Gemm`` in the packed form of :mod:`tilewright.lowering.geometry.packing`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const, product
 from tilewright.core.dtypes import DType, float32
 from tilewright.lowering.context import LowerContext, Rule, wide
-from tilewright.lowering.contraction import (
+from tilewright.lowering.geometry.packing import (
     clamped,
     flatten,
     pack_columns,

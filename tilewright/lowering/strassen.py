@@ -16,7 +16,7 @@ from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
 from tilewright.core.strassen import LEFT, PRODUCTS, RESULT, combined_weight, signed_sum
 from tilewright.lowering.context import LowerContext
-from tilewright.lowering.contraction import pack_columns, panel_width
+from tilewright.lowering.geometry.packing import pack_columns, panel_width
 from tilewright.lowering.indexing import choose
 from tilewright.tensor_ir.compute import Reduction, Val, compute, sum_over
 

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from tilewright.lowering import (
+from tilewright.lowering import conv, matmul
+from tilewright.lowering.context import Rule
+from tilewright.lowering.formulas import (
     attention,
     broadcast,
-    conv,
-    deform_conv,
     einsum,
     elementwise,
     gather,
     generate,
-    grid_sample,
-    matmul,
     normalize,
     pad,
     pool,
     quantize,
     recurrent,
     reduce,
-    resize,
     scatter,
     shape,
     softmax,
-    spectral,
-    vision,
-    windows,
 )
-from tilewright.lowering.context import Rule
+from tilewright.lowering.formulas.images import deform_conv, grid_sample, resize, vision
+from tilewright.lowering.formulas.signals import spectral, windows
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,

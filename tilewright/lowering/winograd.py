@@ -17,7 +17,7 @@ import numpy as np
 from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const
 from tilewright.core.winograd import WINOGRAD, transformed_weight
 from tilewright.lowering.context import LowerContext
-from tilewright.lowering.contraction import panel_width, unflatten
+from tilewright.lowering.geometry.packing import panel_width, unflatten
 from tilewright.lowering.indexing import choose
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 

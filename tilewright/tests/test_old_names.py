@@ -83,6 +83,10 @@ MODULES = {
     "verify": "inspect.verify",
     "report": "inspect.report",
     "ort": "inspect.ort",
+    "lowering.contraction": "lowering.geometry.packing",
+    "lowering.groups": "lowering.geometry.grouped_conv",
+    "graph_ir.window_pairs": "graph_ir.fuse_pointwise_depthwise",
+    "tensor_ir.analysis.worth": "tensor_ir.analysis.parallel_if",
 }
 """Modules by what they were called, without the package's own name."""
 
@@ -90,6 +94,7 @@ WORDS = {name.rpartition(".")[2] for name in MODULES if name.startswith("core.in
     """
     joined_nest joined_values register_use lane_sums outer_sums sampled_rows transformed_tiles past_cache
     lane_sums_rule outer_sums_rule tile_rule rows_rule steps_rule windows_rule spatial_rule
+    window_pairs worth_of
     """.split()
 )
 """Words that were nothing but our own: nobody says them any more."""

@@ -7,8 +7,8 @@ around parallel ones is run by the kernel itself, with the phases of its body in
 loop is handed to the team (:mod:`tilewright.codegen.native.thread_pool`) as ``void phase(ptr args, ptr dims, i64
 chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0
 the other nests. Without a team (null), for other phases, and where it is not worth it
-(:mod:`tilewright.tensor_ir.analysis.worth`), the one call is chunk 0 of 1. A team of more chunks than have copies of
-the local buffers in workspaces (:mod:`tilewright.codegen.emit.privatize`) is not used.
+(:mod:`tilewright.tensor_ir.analysis.parallel_if`), the one call is chunk 0 of 1. A team of more chunks than have copies
+of the local buffers in workspaces (:mod:`tilewright.codegen.emit.privatize`) is not used.
 
 The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets a kernel
 touch an element through two arguments unless the function says so with the attribute ``inplace = "out:in, ..."``).
@@ -34,11 +34,11 @@ from tilewright.core.arith.minmax import maximum
 from tilewright.core.errors import InternalError
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.access import in_place_buffers
+from tilewright.tensor_ir.analysis.parallel_if import parallel_condition
 from tilewright.tensor_ir.analysis.prefetching import prefetches
 from tilewright.tensor_ir.analysis.regions import Shapes, write_apart
 from tilewright.tensor_ir.analysis.scopes import parallel_loops_in
 from tilewright.tensor_ir.analysis.streaming import streamed_blocks
-from tilewright.tensor_ir.analysis.worth import worth_of
 from tilewright.tensor_ir.empty_reductions import store_empty_inits
 from tilewright.tensor_ir.ir import (
     Alloc,
@@ -71,7 +71,7 @@ class _Phase:
 
     def worth(self, func: Func) -> IntExpr | None:
         """Above 0 where a parallel loop of the phase is worth handing out; None if one always is."""
-        found = [worth_of(func, s) for s in self.nests if isinstance(s, Loop) and _is_parallel_loop(s)]
+        found = [parallel_condition(func, s) for s in self.nests if isinstance(s, Loop) and _is_parallel_loop(s)]
         known = [w for w in found if w is not None]
         return maximum(*known) if known and len(known) == len(found) else None
 

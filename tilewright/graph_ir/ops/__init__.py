@@ -15,24 +15,16 @@ from tilewright.graph_ir.ops import (
     arithmetic,
     casts,
     control,
-    convolution,
     elementwise,
     generators,
-    image,
-    indexing,
-    linear,
-    movement,
-    normalization,
     own,
-    pooling,
-    recurrent,
     reduction,
     sequences,
-    signal,
     strings,
-    view,
 )
 from tilewright.graph_ir.ops.base import OpDef
+from tilewright.graph_ir.ops.layers import convolution, image, linear, normalization, pooling, recurrent, signal
+from tilewright.graph_ir.ops.movement import copies, indexing, view
 
 OPS: Mapping[str, OpDef] = {
     **elementwise.OPS,
@@ -45,7 +37,7 @@ OPS: Mapping[str, OpDef] = {
     **normalization.OPS,
     **image.OPS,
     **view.OPS,
-    **movement.OPS,
+    **copies.OPS,
     **indexing.OPS,
     **generators.OPS,
     **recurrent.OPS,

@@ -8,8 +8,8 @@ from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import loops_of, picoseconds_inside
 from tilewright.schedule.rules.sampling import choose_number
 from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.parallel_if import KEY
 from tilewright.tensor_ir.analysis.scopes import find_loop
-from tilewright.tensor_ir.analysis.worth import KEY
 
 MIN_NANOSECONDS = 8_000
 _NEVER, _ALWAYS = 2_000, 200_000
@@ -28,8 +28,9 @@ def parallelize(s: Schedule, block: str, outer: Sequence[str], total: float | No
 
     ``total``: estimated nanoseconds of the nest on one thread, None if symbolic (then it is spread). Leaves the nest
     alone when it is too small to split or the target has one thread. Of symbolic work the threads share what is worth
-    it when the sizes are known (:mod:`tilewright.tensor_ir.analysis.worth`). Decisions: ``<block>.parallel``, how many
-    loops are spread (0: none, where threads may not pay), and ``<block>.chunk``, how many iterations belong together.
+    it when the sizes are known (:mod:`tilewright.tensor_ir.analysis.parallel_if`). Decisions: ``<block>.parallel``, how
+    many loops are spread (0: none, where threads may not pay), and ``<block>.chunk``, how many iterations belong
+    together.
     """
     if not outer or target.threads == 1 or (total is not None and total < _NEVER):
         return

@@ -27,7 +27,7 @@ LISTS = {
     "graph_ir/rules/noops.py": "patterns",
     "graph_ir/rules/scales.py": "a pattern: weights whose channels can be scaled",
     "graph_ir/rules/views.py": "a pattern: chains of views",
-    "lowering/recurrent.py": "default activations of a cell",
+    "lowering/formulas/recurrent.py": "default activations of a cell",
     "reference/evaluate.py": "what a definition does with narrow floats; the room may not see the operator table",
     "reference/recurrent.py": "default activations of a cell",
 }

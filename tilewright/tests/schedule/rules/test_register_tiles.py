@@ -12,8 +12,8 @@ from tilewright.core.dtypes import float32
 from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.analysis.parallel_if import parallel_condition
 from tilewright.tensor_ir.analysis.scopes import loops_around
-from tilewright.tensor_ir.analysis.worth import worth_of
 from tilewright.tensor_ir.compute import Val, build_func, compute, max_over, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tensor_ir.text import print_func
@@ -310,7 +310,7 @@ def test_the_worth_of_a_parallel_loop_is_the_work_inside(channels: int, spread: 
     func = build_func("product", [x, w], [y])
     after = default_trace(func, target).apply(func)
     (loop,) = (s for s in walk(after.body) if isinstance(s, Loop) and s.kind == "parallel")
-    worth = worth_of(after, loop)
+    worth = parallel_condition(after, loop)
     assert worth is not None
     assert (worth.evaluate({"m": 60}) > 0) == spread
     assert worth.evaluate({"m": 0}) < 0 < worth.evaluate({"m": 60_000})

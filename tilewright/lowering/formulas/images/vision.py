@@ -7,9 +7,9 @@ from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.index_ranges import unpooled_shape
 from tilewright.lowering.context import LowerContext, Rule, clamped_index, widen
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
+from tilewright.lowering.formulas.pool import windows_for
 from tilewright.lowering.indexing import normal_axis, split_index
-from tilewright.lowering.pool import windows_for
 from tilewright.tensor_ir.compute import (
     Reduction,
     Tensor,

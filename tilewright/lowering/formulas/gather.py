@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.lowering.context import LowerContext, Rule
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis, ranges_of, split_index
 from tilewright.tensor_ir.compute import Tensor, Val, compute, index_value, select
 

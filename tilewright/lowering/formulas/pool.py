@@ -13,11 +13,11 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.lowering.context import LowerContext, Rule, widen
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
+from tilewright.lowering.formulas.normalize import mean_stage
+from tilewright.lowering.formulas.reduce import mapped, reduction_stage
+from tilewright.lowering.geometry.padding import halves
 from tilewright.lowering.indexing import linear_index, split_index
-from tilewright.lowering.normalize import mean_stage
-from tilewright.lowering.padding import halves
-from tilewright.lowering.reduce import mapped, reduction_stage
 from tilewright.tensor_ir.compute import (
     ReduceAxis,
     Reduction,

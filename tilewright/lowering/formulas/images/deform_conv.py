@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext, Rule, clamped_index, widen
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, index_value, op, select, sum_over
 
 

@@ -21,11 +21,11 @@ from tilewright.core.arith.minmax import maximum
 from tilewright.core.dtypes import DType
 from tilewright.core.limits import require_makeable
 from tilewright.lowering.context import LowerContext, Rule, widen
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
+from tilewright.lowering.formulas.images.resize_tables import Spec, reach, tap_tables
+from tilewright.lowering.formulas.quantize import saturate
+from tilewright.lowering.formulas.reduce import mapped
 from tilewright.lowering.indexing import normal_axis
-from tilewright.lowering.quantize import saturate
-from tilewright.lowering.reduce import mapped
-from tilewright.lowering.resize_tables import Spec, reach, tap_tables
 from tilewright.tensor_ir.compute import (
     Tensor,
     Val,

@@ -6,7 +6,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr
 from tilewright.graph_ir.ir import Constant
 from tilewright.lowering.context import LowerContext, Rule, wide, widen
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, index_value, select
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext, Rule, widen
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, index_value, op, select
 
 _CUBIC = -0.75

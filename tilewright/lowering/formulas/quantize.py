@@ -12,10 +12,10 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext, Rule, widen
-from tilewright.lowering.elementwise import axis_names, broadcast_load
+from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
+from tilewright.lowering.formulas.pool import windows_for
+from tilewright.lowering.formulas.reduce import reduction_stage
 from tilewright.lowering.indexing import normal_axis
-from tilewright.lowering.pool import windows_for
-from tilewright.lowering.reduce import reduction_stage
 from tilewright.tensor_ir.compute import (
     Reduction,
     Tensor,

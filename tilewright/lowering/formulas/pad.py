@@ -6,9 +6,9 @@ from tilewright.core.arith.bounds import interval
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.lowering.context import LowerContext, Rule
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
+from tilewright.lowering.formulas.shape import operand_elements
 from tilewright.lowering.indexing import normal_axis
-from tilewright.lowering.shape import operand_elements
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, in_range, select
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext, Rule
-from tilewright.lowering.elementwise import axis_names, broadcast_load
+from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
 from tilewright.tensor_ir.compute import Tensor, Val, compute
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr
 from tilewright.lowering.context import LowerContext, Rule, widen
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
+from tilewright.lowering.formulas.reduce import at_reduced, place_if, reduction_stage
 from tilewright.lowering.indexing import normal_axis
-from tilewright.lowering.reduce import at_reduced, place_if, reduction_stage
 from tilewright.tensor_ir.compute import (
     Tensor,
     Val,

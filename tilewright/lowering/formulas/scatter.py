@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext, Rule, widen
-from tilewright.lowering.elementwise import copy_of
+from tilewright.lowering.formulas.elementwise import copy_of
 from tilewright.lowering.indexing import normal_axis
 from tilewright.tensor_ir.compute import Tensor, Val, op, update
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tilewright.core.arith.expr import IntExpr, ceildiv
-from tilewright.lowering.contraction import panel_width
+from tilewright.lowering.geometry.packing import panel_width
 from tilewright.machine.target import Target
 
 

@@ -14,7 +14,7 @@ from tilewright.tensor_ir.ir import Func, Loop
 KEY = "worth"
 
 
-def worth_of(func: Func, loop: Loop) -> IntExpr | None:
+def parallel_condition(func: Func, loop: Loop) -> IntExpr | None:
     """The expression that decides whether threads share ``loop``; None if they always do."""
     text = dict(loop.annotations).get(KEY)
     if text is None:

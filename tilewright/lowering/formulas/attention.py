@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.lowering.context import LowerContext, Rule, wide, widen
-from tilewright.lowering.contraction import clamped, packed_stage, whole_tiles
-from tilewright.lowering.elementwise import axis_names, broadcast_load
-from tilewright.lowering.reduce import at_reduced, reduction_stage
+from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
+from tilewright.lowering.formulas.reduce import at_reduced, reduction_stage
+from tilewright.lowering.geometry.packing import clamped, packed_stage, whole_tiles
 from tilewright.tensor_ir.compute import (
     Reduction,
     Tensor,

@@ -14,7 +14,7 @@ from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext, Rule, wide, widen
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axes, normal_axis
 from tilewright.tensor_ir.compute import (
     Reduction,

@@ -17,8 +17,15 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext, Rule, wide, widen
-from tilewright.lowering.contraction import clamped, pack_columns, packed_stage, panel_width, unflatten, whole_tiles
-from tilewright.lowering.elementwise import elu, hard_sigmoid, leaky_relu, sigmoid, softplus
+from tilewright.lowering.formulas.elementwise import elu, hard_sigmoid, leaky_relu, sigmoid, softplus
+from tilewright.lowering.geometry.packing import (
+    clamped,
+    pack_columns,
+    packed_stage,
+    panel_width,
+    unflatten,
+    whole_tiles,
+)
 from tilewright.lowering.indexing import choose
 from tilewright.tensor_ir.compute import (
     Reduction,

@@ -15,7 +15,7 @@ from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
 from tilewright.core.limits import require_makeable
 from tilewright.lowering.context import LowerContext, Rule, wide
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, index_value, op, select, sum_over
 

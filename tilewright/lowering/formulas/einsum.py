@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tilewright.core.arith.expr import IntExpr, as_expr, const, product
-from tilewright.graph_ir.ops.linear import parse_equation
+from tilewright.graph_ir.ops.layers.linear import parse_equation
 from tilewright.lowering.context import LowerContext, Rule, wide
-from tilewright.lowering.contraction import unflatten
-from tilewright.lowering.elementwise import axis_names
+from tilewright.lowering.formulas.elementwise import axis_names
+from tilewright.lowering.geometry.packing import unflatten
 from tilewright.lowering.matmul import batched_product
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.lowering.context import LowerContext, Rule, widen
-from tilewright.lowering.elementwise import axis_names, broadcast_load
+from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
+from tilewright.lowering.formulas.reduce import at_reduced, mapped, reciprocal_of, reduction_stage
 from tilewright.lowering.indexing import normal_axis
-from tilewright.lowering.reduce import at_reduced, mapped, reciprocal_of, reduction_stage
 from tilewright.tensor_ir.compute import Tensor, Val, compute, in_range, op, select, sum_over
 
 Loader = Callable[[Sequence[IntExpr]], Val]
