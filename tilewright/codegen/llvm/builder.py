@@ -257,6 +257,16 @@ class Code:
     def fneg(self, a: Value) -> Value:
         return self.emit(a.type, a.lanes, f"fneg {a.full} {a.text}")
 
+    def copysign(self, magnitude: Value, sign: Value) -> Value:
+        """``magnitude``, which is not negative, with the sign of ``sign``; both are doubles.
+
+        LLVM moves a later conversion to half before a ``copysign``, and converts ``sign`` too: by a function of the
+        compiler's library, on a CPU without half arithmetic. It knows no ``copysign`` in this exclusive or.
+        """
+        bits, other = self.convert("bitcast", magnitude, "i64"), self.convert("bitcast", sign, "i64")
+        taken = self.binary("and", other, self.const(-(1 << 63), other))
+        return self.convert("bitcast", self.binary("xor", bits, taken), "double")
+
     def fma(self, a: Value, b: Value | float, c: Value | float) -> Value:
         """``a * b + c`` with one rounding where the CPU has it, else with two."""
         b = b if isinstance(b, Value) else self.const(b, a)

@@ -199,7 +199,7 @@ def asin(c: Code, a: Sequence[Value]) -> Value:
     small = c.fma(s, ratio, s)
     # pi/2 - 2*asin(s), with the low part of pi/2
     outer = c.fsub(_PI_2[0], c.fsub(c.fmul(small, 2.0), _PI_2[1]))
-    return c.intrinsic("copysign", c.select(big, outer, small), x)
+    return c.copysign(c.select(big, outer, small), x)
 
 
 def acos(c: Code, a: Sequence[Value]) -> Value:
@@ -212,7 +212,7 @@ def acos(c: Code, a: Sequence[Value]) -> Value:
     error = c.select(c.compare("ogt", s, c.const(0.0, s)), error, c.const(0.0, s))
     outer = c.fmul(c.fadd(arc, error), 2.0)
     outer = c.select(negative, c.fsub(math.pi, c.fsub(outer, 2.0 * _PI_2[1])), outer)
-    signed = c.intrinsic("copysign", arc, x)
+    signed = c.copysign(arc, x)
     inner = c.fsub(_PI_2[0], c.fsub(signed, _PI_2[1]))
     return c.select(big, outer, inner)
 
@@ -240,7 +240,7 @@ def atan(c: Code, a: Sequence[Value]) -> Value:
     z = c.fmul(r, r)
     ratio = c.fdiv(c.fmul(z, c.polynomial(z, _ATAN_P)), c.polynomial(z, _ATAN_Q))
     value = c.fadd(base, c.fadd(c.fma(r, ratio, low), r))
-    return c.intrinsic("copysign", value, x)
+    return c.copysign(value, x)
 
 
 # -- hyperbolic ------------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def tanh(c: Code, a: Sequence[Value]) -> Value:
     t = c.select(c.compare("ogt", t, c.const(22.0, t)), c.const(22.0, t), t)
     e = _expm1(c, c.fmul(t, 2.0))
     y = c.fdiv(e, c.fadd(e, 2.0))
-    return c.intrinsic("copysign", y, x)
+    return c.copysign(y, x)
 
 
 def sinh(c: Code, a: Sequence[Value]) -> Value:
@@ -261,7 +261,7 @@ def sinh(c: Code, a: Sequence[Value]) -> Value:
     inner = c.fmul(c.fadd(e, c.fdiv(e, c.fadd(e, 1.0))), 0.5)
     p, n = _exp_parts(c, t)
     value = c.select(c.compare("ogt", t, c.const(22.0, t)), _scale(c, p, n, -1), inner)
-    return c.intrinsic("copysign", value, x)
+    return c.copysign(value, x)
 
 
 def cosh(c: Code, a: Sequence[Value]) -> Value:
@@ -277,7 +277,7 @@ def asinh(c: Code, a: Sequence[Value]) -> Value:
     z = c.fmul(t, t)
     inner = _log1p(c, c.fadd(t, c.fdiv(z, c.fadd(c.intrinsic("sqrt", c.fadd(z, 1.0)), 1.0))))
     outer = c.fadd(_log_of(c, t), math.log(2.0))
-    return c.intrinsic("copysign", c.select(huge, outer, inner), x)
+    return c.copysign(c.select(huge, outer, inner), x)
 
 
 def acosh(c: Code, a: Sequence[Value]) -> Value:
@@ -295,7 +295,7 @@ def atanh(c: Code, a: Sequence[Value]) -> Value:
     y = c.fmul(_log1p(c, c.fdiv(c.fmul(t, 2.0), c.fsub(1.0, t))), 0.5)
     y = c.select(c.compare("oeq", t, c.const(1.0, t)), c.const(_INF, t), y)
     y = c.select(c.compare("ogt", t, c.const(1.0, t)), c.const(_NAN, t), y)
-    return c.intrinsic("copysign", y, x)
+    return c.copysign(y, x)
 
 
 def sigmoid(c: Code, a: Sequence[Value]) -> Value:
@@ -360,7 +360,7 @@ def erf(c: Code, a: Sequence[Value]) -> Value:
     y = c.select(c.compare("olt", t, c.const(1.25, t)), second, third)
     y = c.select(c.compare("olt", t, c.const(0.84375, t)), first, y)
     y = c.select(c.compare("uno", t, t), t, y)
-    return c.intrinsic("copysign", y, x)
+    return c.copysign(y, x)
 
 
 # -- power -----------------------------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ def _power_specials(c: Code, x: Value, y: Value, magnitude: Value) -> Value:
     half = c.fmul(y, 0.5)
     even = c.compare("oeq", c.intrinsic("trunc", half), half)
     odd = c.binary("and", whole, c.binary("xor", even, c.const(True, even)))
-    signed = c.intrinsic("copysign", magnitude, x)
+    signed = c.copysign(magnitude, x)
     out = c.select(odd, signed, magnitude)
     negative = c.compare("olt", x, c.const(0.0, x))
     finite = c.compare("olt", ax, c.const(_INF, x))
