@@ -103,7 +103,7 @@ def _measure(args: argparse.Namespace, name: str, threads: int) -> dict:
 def _one(args: argparse.Namespace) -> dict:
     import tilewright
     from tilewright.autotune.measure.interleaved_timing import interleave
-    from tilewright.autotune.measure.noise_monitor import steadiness_of
+    from tilewright.autotune.measure.noise_monitor import noise_monitor_of
     from tilewright.autotune.network.tune_network import TuneOptions, tune_model
     from tilewright.inspect.ort import open_session
 
@@ -129,7 +129,7 @@ def _one(args: argparse.Namespace) -> dict:
     theirs = {i.name: feed[i.name] for i in session.get_inputs()}
     taken = interleave(
         {"ours": lambda: model.run(None, mine), "ort": lambda: session.run(None, theirs)}, args.seconds,
-        steadiness=steadiness_of(threads),
+        noise=noise_monitor_of(threads),
     )  # fmt: skip
     row = {"name": args.one, "case": args.case, "threads": threads, "compile_s": compiled}
     for who, s in taken.items():

@@ -4,8 +4,8 @@
     python benchmarks/overheads.py [--threads 2] [--model MODEL.onnx]
 
 The cost of an empty kernel comes from chains of matrix products of zero rows: the slope of the run time over the length
-of the chain. That of a parallel region comes from chains of small products that are shared out: the slope with the team
-beyond the team's part of the slope of one thread, so that it holds what unequal parts and cold caches cost as well. The
+of the chain. That of a parallel region comes from chains of small products that are shared out: the slope with the pool
+beyond the pool's part of the slope of one thread, so that it holds what unequal parts and cold caches cost as well. The
 cost of ``run`` is that of a network of one small kernel beyond the kernel itself. Memory and compile seconds are those
 of MODEL (default: the light resnet50 of the onnx package with random weights), each in a process of its own, the first
 build with an empty object cache.

@@ -33,7 +33,7 @@ from tilewright.autotune.cost_model.cost_model import CostModel, HeuristicModel
 from tilewright.autotune.cost_model.features import FEATURES, features
 from tilewright.autotune.cost_model.predict import FeatureCache, ModelScore
 from tilewright.autotune.cost_model.rank_correlation import rank_correlation
-from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.cost_model.xgboost_model import XGBoostConfig, XGBoostModel
 from tilewright.autotune.lookup.apply_best import workload_hashes
 from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer
@@ -142,17 +142,17 @@ def record(log: str, pool: int, threads: int | None) -> None:
 def run(name: str, space: RecordedSpace, cache: FeatureCache, trials: int, seed: int) -> list[float]:
     """The best time after each trial."""
     strategy_name, make = CONTENDERS[name]
-    learner = Learner(make(seed))
+    training_set = TrainingSet(make(seed))
     rng = np.random.default_rng(seed)
-    strategy = STRATEGIES[strategy_name](space, ModelScore(learner.model, cache), rng, {})
+    strategy = STRATEGIES[strategy_name](space, ModelScore(training_set.model, cache), rng, {})
     done: list[Trial] = []
     batch = [space.default()]
     while batch and len(done) < trials:
         results = [(c, space.measure(c)) for c in batch]
         done += [Trial(len(done) + i, c, o) for i, (c, o) in enumerate(results)]
         strategy.observe(results)
-        learner.add(cache.rows(batch), [seconds_of(o) for _, o in results], "task")
-        learner.refit()
+        training_set.add(cache.rows(batch), [seconds_of(o) for _, o in results], "task")
+        training_set.refit()
         batch = strategy.propose(min(BATCH, trials - len(done))) if len(done) < trials else []
     best, curve = math.inf, []
     for t in done:
@@ -175,7 +175,7 @@ def compare(log: str, seeds: int, trials: int) -> dict[str, dict[str, list[list[
     for task, records in groups.items():
         space = RecordedSpace(records)
         cache = FeatureCache(space.func, records[0].target, records[0].dims)
-        ideal = min(seconds_of(o) for o in space.outcomes.values())
+        ideal = min(seconds_of(o) for o in space.results.values())
         out[task] = {}
         for name in CONTENDERS:
             curves = [run(name, space, cache, trials, seed) for seed in range(seeds)]

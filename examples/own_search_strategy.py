@@ -18,7 +18,7 @@ from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.cost_model.cost_model import HeuristicModel
 from tilewright.autotune.cost_model.features import COLUMNS
 from tilewright.autotune.cost_model.predict import FeatureCache, ModelScore, Score
-from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.records.database import open_database
 from tilewright.autotune.records.record import Record
 from tilewright.autotune.search.recorded_space import RecordedSpace
@@ -51,10 +51,10 @@ class HillClimbing:
 
     def observe(self, results: Results) -> None:
         """Remember the best."""
-        for c, outcome in results:
+        for c, result in results:
             self.taken.add(c.key)
-            if seconds_of(outcome) < self.best_seconds:
-                self.best, self.best_seconds = c, seconds_of(outcome)
+            if seconds_of(result) < self.best_seconds:
+                self.best, self.best_seconds = c, seconds_of(result)
 
 
 def make(space: SearchSpace, score: Score | None, rng: np.random.Generator, params: Params) -> HillClimbing:
@@ -64,9 +64,9 @@ def make(space: SearchSpace, score: Score | None, rng: np.random.Generator, para
 
 def best_after(maker: Maker, space: RecordedSpace, records: list[Record], trials: int, seed: int) -> float:
     """The best recorded time that a strategy finds in a number of trials."""
-    learner = Learner(HeuristicModel())
+    training_set = TrainingSet(HeuristicModel())
     cache = FeatureCache(space.func, records[0].target, records[0].dims)
-    strategy = maker(space, ModelScore(learner.model, cache), np.random.default_rng(seed), {})
+    strategy = maker(space, ModelScore(training_set.model, cache), np.random.default_rng(seed), {})
     first = space.default()
     strategy.observe([(first, space.measure(first))])
     best, done = seconds_of(space.measure(first)), 1
@@ -89,7 +89,7 @@ def main(log: str, trials: int = 16, seeds: int = 3) -> Mapping[str, float]:
     found: dict[str, list[float]] = {name: [] for name in makers}
     for group in records.values():
         space = RecordedSpace(group)
-        ideal = min(seconds_of(o) for o in space.outcomes.values())
+        ideal = min(seconds_of(o) for o in space.results.values())
         for name, maker in makers.items():
             found[name] += [ideal / best_after(maker, space, group, trials, seed) for seed in range(seeds)]
     means = {name: float(np.mean(x)) for name, x in found.items()}

@@ -20,7 +20,7 @@ from tilewright.autotune.measure.peaks import measure_peaks
 from tilewright.autotune.records.database import DatabaseLike, Policy, database_of_build
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, why_foreign, with_threads
-from tilewright.codegen.native.thread_pool import team_code
+from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.core.collector import paused_collector
 from tilewright.core.errors import ResourceError
 from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
@@ -46,7 +46,7 @@ from tilewright.progress import Progress
 from tilewright.runtime.coverage import estimated_coverage
 from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.model import BuildInfo, CompiledModel
-from tilewright.runtime.resources.thread_pool import Crew
+from tilewright.runtime.resources.thread_pool import PoolHandle
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.text import print_func
 
@@ -196,7 +196,7 @@ def compile(  # noqa: A001
         lambda n: measure_peaks(chosen, n),
         tuned.tuning,
     )
-    crew = Crew(chosen.threads, team_code(objects))
+    pool = PoolHandle(chosen.threads, thread_pool_code(objects))
     if sum(a.nbytes for a in plan.constants.values()) >= _LARGE_MODEL:
         trim_heap()
         release_code("libllvmlite")
@@ -205,7 +205,7 @@ def compile(  # noqa: A001
         enabled_pass=enabled_pass, cache=cache, progress=progress, database=records, policy=policy,
         near_misses=near_misses, broadcasting="only", out_of_range=out_of_range,
     )  # fmt: skip
-    compiled = CompiledModel(plan, code, crew, info, library, None if broadcasting == "refuse" else general)
+    compiled = CompiledModel(plan, code, pool, info, library, None if broadcasting == "refuse" else general)
     if broadcasting == "ahead":
         compiled.build_general()
     return compiled

@@ -65,7 +65,7 @@ class Schedule(schedule.Schedule):
         )  # fmt: skip
         with LocalMeasurer(config) as measurer:
             task = Task(self.original, where, dict(dims or {}))
-            (outcome,) = measurer.measure(task, [Candidate((), self.trace, self.func)])
-        if isinstance(outcome, Failed):
-            raise MeasurementError(f"time({self.original.name}): {outcome.kind}: {outcome.message}")
-        return outcome
+            (result,) = measurer.measure(task, [Candidate((), self.trace, self.func)])
+        if isinstance(result, Failed):
+            raise MeasurementError(f"time({self.original.name}): {result.kind}: {result.message}")
+        return result

@@ -14,12 +14,12 @@ import numpy as np
 from tilewright.codegen.detect_cpu import detect_host, parse_target, require_runs_here
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.llvm.jit import Library, compile_object
-from tilewright.codegen.native.thread_pool import team_code
+from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.core.errors import InputError
 from tilewright.core.options import require_mapping, require_whole, shown
 from tilewright.machine.target import Target
 from tilewright.runtime.resources.arrays import aligned_array
-from tilewright.runtime.resources.thread_pool import TEAMS
+from tilewright.runtime.resources.thread_pool import THREAD_POOLS
 from tilewright.tensor_ir.ir import Buffer, Func
 
 KERNEL_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -71,11 +71,11 @@ class CallableKernel:
         return [*arrays, *outputs, *work], outputs
 
     def run(self, arrays: Sequence[np.ndarray], dims: Mapping[str, int], threads: int = 1) -> None:
-        """Call the kernel on prepared arrays; with ``threads`` > 1 a team shares its parallel loops."""
+        """Call the kernel on prepared arrays; with ``threads`` > 1 a pool shares its parallel loops."""
         table = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
         values = (ctypes.c_int64 * max(1, len(self.func.dims)))(*(dims[d] for d in self.func.dims))
-        with TEAMS.borrowed(team_code() if threads > 1 else None, threads) as team:
-            self._call(ctypes.addressof(table), ctypes.addressof(values), team)
+        with THREAD_POOLS.borrowed(thread_pool_code() if threads > 1 else None, threads) as pool:
+            self._call(ctypes.addressof(table), ctypes.addressof(values), pool)
 
 
 def _shape(b: Buffer, dims: Mapping[str, int]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""How fast the threads of a team are at this moment, alone and together: the time of a fixed piece of work.
+"""How fast the threads of a pool are at this moment, alone and together: the time of a fixed piece of work.
 
 A cache line goes from thread to thread, round and round; then all of them multiply and add in registers at once. Which
 processors a system, or the host of a virtual machine, has given to the threads shows in it: neighbours, two halves of
@@ -17,7 +17,7 @@ import numpy as np
 
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.llvm.jit import Library, compile_object
-from tilewright.codegen.native.thread_pool import TeamCode, fill_in
+from tilewright.codegen.native.thread_pool import ThreadPoolCode, fill_in
 from tilewright.machine.target import Target
 from tilewright.runtime.resources.arrays import address, aligned_empty
 from tilewright.runtime.resources.thread_pool import CHUNKS_PER_THREAD
@@ -40,13 +40,13 @@ def seconds_alone() -> float:
     return time.perf_counter() - start
 
 
-def seconds_together(code: TeamCode, team: int, threads: int) -> float | None:
-    """Seconds that the work takes on a team; None if a thread did not come."""
+def seconds_together(code: ThreadPoolCode, pool: int, threads: int) -> float | None:
+    """Seconds that the work takes on a pool; None if a thread did not come."""
     memory = _token()
     probe = _library().addresses["probe"]
     parallel_for = _PARALLEL_FOR(code.parallel_for)
     start = time.perf_counter()
-    parallel_for(team, probe, address(memory), None)
+    parallel_for(pool, probe, address(memory), None)
     taken = time.perf_counter() - start
     return taken if int(memory[:8].view(np.int64)[0]) == _ROUNDS * threads else None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tilewright.autotune.measure.interleaved_timing import Samples, interleave
-from tilewright.autotune.measure.noise_monitor import steadiness_of
+from tilewright.autotune.measure.noise_monitor import noise_monitor_of
 from tilewright.commands.common import (
     add_broadcasting_option,
     add_build_options,
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     contenders: dict[str, Callable[[], object]] = {"tilewright": lambda: model.run(None, feed)}
     if not args.alone:
         contenders |= _rival(args.model, model.threads, feed)
-    samples = interleave(contenders, args.seconds, args.runs, steadiness=steadiness_of(model.threads))
+    samples = interleave(contenders, args.seconds, args.runs, noise=noise_monitor_of(model.threads))
     print(report(samples, feed, model.threads))
     return 0
 

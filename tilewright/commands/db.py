@@ -78,7 +78,7 @@ def show(database: JSONDatabase) -> str:
     verdicts = [x for x in database.lines() if isinstance(x, Verdict)]
     refused = sum(not v.helps for v in verdicts)
     head = ("workload", "task", "machine", " records", "failures", " best us", "latest (UTC)")
-    foot = f"{len(rows)} workloads, {len(verdicts)} verdicts in place ({refused} against)"
+    foot = f"{len(rows)} workloads, {len(verdicts)} verdicts in networks ({refused} against)"
     if database.skipped:
         foot += f"; {len(database.skipped)} damaged lines skipped"
     return f"{table(head, rows)}\n\n{foot}"

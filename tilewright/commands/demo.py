@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from tilewright.autotune.measure.interleaved_timing import Samples, interleave
-from tilewright.autotune.measure.noise_monitor import steadiness_of
+from tilewright.autotune.measure.noise_monitor import noise_monitor_of
 from tilewright.autotune.network.tune_network import ModelTuning, TuneOptions, tune_model
 from tilewright.autotune.records.database import Database, open_database
 from tilewright.commands.bench import report
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     rival = open_session(proto, model.threads)
     if rival is not None:
         contenders["onnxruntime"] = lambda: rival.run(None, feed)
-    samples = interleave(contenders, args.seconds, steadiness=steadiness_of(model.threads))
+    samples = interleave(contenders, args.seconds, noise=noise_monitor_of(model.threads))
     print(f"\n{report(samples, feed, model.threads)}")
     if args.time > 0:
         print(f"\n{_conclusion(samples)}")

@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.native.thread_pool import team_code
+from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.core.index_ranges import OutOfRange
 from tilewright.core.options import require_names, require_number
 from tilewright.graph_ir.fusion import group_graph
@@ -33,7 +33,7 @@ from tilewright.lowering.plan import lower_graph_to_plan, require_bound
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.machine.target import Target
 from tilewright.runtime.model import BuildInfo, CompiledModel
-from tilewright.runtime.resources.thread_pool import Crew
+from tilewright.runtime.resources.thread_pool import PoolHandle
 
 REFERENCES = ("lowered", "imported", "onnxruntime")
 
@@ -137,7 +137,7 @@ def _run_natively(
     require_bound(plan)
     code, library = link_plan(plan, kernels, target, cache)
     info = BuildInfo(lambda: "", {}, output_names=graph.outputs)
-    return CompiledModel(plan, code, Crew(target.threads, team_code()), info, library).run(feed)
+    return CompiledModel(plan, code, PoolHandle(target.threads, thread_pool_code()), info, library).run(feed)
 
 
 def _run_onnxruntime(

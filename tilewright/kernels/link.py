@@ -10,14 +10,14 @@ from tilewright.codegen.detect_cpu import require_runs_here
 from tilewright.codegen.llvm.jit import Library, cached_object
 from tilewright.codegen.native.checks import CHECKS, check_imports
 from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
-from tilewright.codegen.native.loop_driver import repeat_text
+from tilewright.codegen.native.loop_driver import loop_driver_text
 from tilewright.core.dtypes import DType
 from tilewright.core.plan import CheckStep, ControlStep, KernelStep, NativeStep, Plan, Segment, segments
 from tilewright.kernels.build import Kernel
 from tilewright.machine.target import Target
 from tilewright.runtime.executor import PlanCode
 
-_REPEAT = "repeat_entry"
+_LOOP_DRIVER = "repeat_entry"
 
 
 def link_plan(
@@ -38,14 +38,14 @@ def link_plan(
             objects[symbol] = cached_object(text, target, 1, cache)
     exports = {symbol for _, symbol in entries.values()}
     if any(isinstance(s, ControlStep) and s.op != "If" for s in _control_steps(plan)):
-        objects[_REPEAT] = cached_object(repeat_text(_REPEAT, target), target, 1, cache)
-        exports.add(_REPEAT)
+        objects[_LOOP_DRIVER] = cached_object(loop_driver_text(_LOOP_DRIVER, target), target, 1, cache)
+        exports.add(_LOOP_DRIVER)
     checked: set[DType] = set()
     for _, inside, steps in parts:
         checked |= {inside.slots[s.slot].dtype for s in steps if isinstance(s, CheckStep)}
     library = Library(objects.values(), exports, entry_imports() | check_imports(checked, cache))
     addresses = {k: library.addresses[s] for k, (_, s) in entries.items()}
-    return _code(plan, "m", addresses, library.addresses.get(_REPEAT, 0)), library
+    return _code(plan, "m", addresses, library.addresses.get(_LOOP_DRIVER, 0)), library
 
 
 def _control_steps(plan: Plan) -> Iterator[ControlStep]:
@@ -70,14 +70,14 @@ def _segments(plan: Plan, path: str) -> Iterator[tuple[str, Plan, tuple[NativeSt
                     yield from _segments(body, f"{path}.{w}.{b}")
 
 
-def _code(plan: Plan, path: str, addresses: Mapping[str, int], repeat: int) -> PlanCode:
+def _code(plan: Plan, path: str, addresses: Mapping[str, int], loop_driver: int) -> PlanCode:
     bodies = {
-        i: tuple(_code(body, f"{path}.{i}.{b}", addresses, repeat) for b, body in enumerate(step.bodies))
+        i: tuple(_code(body, f"{path}.{i}.{b}", addresses, loop_driver) for b, body in enumerate(step.bodies))
         for i, step in enumerate(plan.steps)
         if isinstance(step, ControlStep)
     }
     own = tuple(addresses[f"{path}.{w.start}"] for w in segments(plan) if isinstance(w, Segment))
-    return PlanCode(own, bodies, repeat)
+    return PlanCode(own, bodies, loop_driver)
 
 
 def _entry(

@@ -29,11 +29,11 @@ from tilewright.core.plan import (
 )
 from tilewright.runtime.control import run_control_step
 from tilewright.runtime.host_ops.host_step import run_host_step
-from tilewright.runtime.loop_driver import REPEAT_TYPE, NativeBody, NativeLoop
+from tilewright.runtime.loop_driver import LOOP_DRIVER_TYPE, NativeBody, NativeLoop
 from tilewright.runtime.resources.arena import Values, conflicts, lifetimes, nbytes, place, size_of
 from tilewright.runtime.resources.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.resources.memory import require_memory
-from tilewright.runtime.resources.thread_pool import Crew
+from tilewright.runtime.resources.thread_pool import PoolHandle
 
 ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _MAX_LAYOUTS = 16
@@ -47,7 +47,7 @@ class PlanCode:
 
     entries: tuple[int, ...]
     bodies: Mapping[int, tuple[PlanCode, ...]]
-    repeat: int = 0
+    loop_driver: int = 0
 
 
 @dataclass(slots=True)
@@ -102,16 +102,16 @@ class Executor:
     ``times``: when given to :meth:`run`, a list that receives for each segment an array of clock readings.
     """
 
-    def __init__(self, plan: Plan, code: PlanCode, crew: Crew) -> None:
+    def __init__(self, plan: Plan, code: PlanCode, pool: PoolHandle) -> None:
         self.plan = plan
-        self._crew = crew
+        self._pool = pool
         self._once = [i for i, s in enumerate(plan.steps) if isinstance(s, HostStep) and s.once is not None]
         self._walk = tuple(w for w in segments(plan) if w not in self._once)
         entries = iter(code.entries)
         self._entries = {w: ENTRY_TYPE(next(entries)) for w in self._walk if isinstance(w, Segment)}
         self._bodies = {
             i: tuple(
-                Executor(body, body_code, crew)
+                Executor(body, body_code, pool)
                 for body, body_code in zip(step.bodies, code.bodies[i], strict=True)
             )
             for i, step in enumerate(plan.steps)
@@ -141,7 +141,7 @@ class Executor:
         self._late_bindings = late
         self._written = self._first_writers()
         self._is_direct = self._has_one_call()
-        self._repeat = REPEAT_TYPE(code.repeat) if code.repeat else None
+        self._loop_driver = LOOP_DRIVER_TYPE(code.loop_driver) if code.loop_driver else None
         # a size follows from a value that changes from step to step if this is the body of a loop
         self._is_steered = any(b.element is not None and b.slot in plan.inputs for b in self._input_bindings)
         self._parallel = {
@@ -239,9 +239,9 @@ class Executor:
                 pointers[p] = where
             outputs.append(array)
         table = direct.table
-        if self._crew.threads > 1 and direct.parallel:
-            with self._crew.borrowed(True) as team:
-                status = direct.call(table.pointers_address, table.dims_address, team, None)
+        if self._pool.threads > 1 and direct.parallel:
+            with self._pool.borrowed(True) as pool:
+                status = direct.call(table.pointers_address, table.dims_address, pool, None)
         else:
             status = direct.call(table.pointers_address, table.dims_address, None, None)
         if status:
@@ -262,27 +262,28 @@ class Executor:
         self, inputs: Sequence[object], states: int, scanned: int, conditional: bool
     ) -> NativeLoop | None:
         """A loop with this plan as its body that starts with ``inputs``; None if its steps need Python in between."""
-        if not self._is_direct or self._repeat is None or self._is_steered:
+        if not self._is_direct or self._loop_driver is None or self._is_steered:
             return None
         env, layout = self._prepared(inputs)
         if layout.violation is not None:
             return None  # there may be no step
         direct = self._direct(env, layout)
         if direct.loop is None:
-            direct.loop = NativeLoop(self._native_body(direct, env, layout, self._repeat), states, scanned, conditional)
+            body = self._native_body(direct, env, layout, self._loop_driver)
+            direct.loop = NativeLoop(body, states, scanned, conditional)
         return direct.loop
 
     def _native_body(
-        self, direct: _Direct, env: Mapping[str, int], layout: _Layout, repeat: Callable[..., int]
+        self, direct: _Direct, env: Mapping[str, int], layout: _Layout, loop_driver: Callable[..., int]
     ) -> NativeBody:
-        entry, table, crew = ctypes.cast(direct.call, ctypes.c_void_p), direct.table, self._crew  # type: ignore[arg-type]
+        entry, table = ctypes.cast(direct.call, ctypes.c_void_p), direct.table  # type: ignore[arg-type]
         status = np.zeros((), np.int64)
 
         def drive(moves: int, count: int, counter: int, go: int | None, start: int, stop: int) -> int:
             status[()] = 0
-            with crew.borrowed(direct.parallel) as team:
-                at = table.pointers_address, table.dims_address, team
-                done = repeat(entry, *at, moves, count, counter, go, start, stop, address(status))
+            with self._pool.borrowed(direct.parallel) as pool:
+                at = table.pointers_address, table.dims_address, pool
+                done = loop_driver(entry, *at, moves, count, counter, go, start, stop, address(status))
             if status:
                 self._report(int(status), env, layout)
             return done
@@ -462,9 +463,9 @@ class Executor:
         if times is not None:
             clock = np.zeros(w.stop - w.start + 1)
             times.append(clock)
-        with self._crew.borrowed(self._parallel[w]) as team:
+        with self._pool.borrowed(self._parallel[w]) as pool:
             status = self._entries[w](
-                table.pointers_address, table.dims_address, team, None if clock is None else address(clock)
+                table.pointers_address, table.dims_address, pool, None if clock is None else address(clock)
             )
         if status:
             self._report(status, env, layout, w.start)

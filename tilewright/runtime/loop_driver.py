@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.runtime.resources.arena import nbytes
 from tilewright.runtime.resources.arrays import address, aligned_array
 
-REPEAT_TYPE = ctypes.CFUNCTYPE(
+LOOP_DRIVER_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int64, *[ctypes.c_void_p] * 5, ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2,
     ctypes.c_void_p,
 )  # fmt: skip

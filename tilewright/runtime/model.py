@@ -19,7 +19,7 @@ from tilewright.runtime.executor import Executor, PlanCode
 from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.general import GeneralVersion, may_broadcast
 from tilewright.runtime.profile import KernelTime, Peaks, Profile
-from tilewright.runtime.resources.thread_pool import Crew
+from tilewright.runtime.resources.thread_pool import PoolHandle
 from tilewright.runtime.signature import InputChecker, TensorSpec, spec_of
 
 
@@ -44,17 +44,17 @@ class CompiledModel:
     """
 
     def __init__(
-        self, plan: Plan, code: PlanCode | Foreign, crew: Crew, info: BuildInfo, keep_alive: object,
+        self, plan: Plan, code: PlanCode | Foreign, pool: PoolHandle, info: BuildInfo, keep_alive: object,
         general: Callable[[], CompiledModel] | None = None,
     ) -> None:  # fmt: skip
         """``code`` is Foreign for another machine's: the model can be looked at and not run.
 
         ``general`` builds the version for calls whose sizes broadcast where this one takes them to be equal."""
         self._plan = plan
-        self._executor = code if isinstance(code, Foreign) else Executor(plan, code, crew)
+        self._executor = code if isinstance(code, Foreign) else Executor(plan, code, pool)
         self._checker = InputChecker(plan, info.folded_inputs)
         self._lock = threading.Lock()
-        self._crew = crew
+        self._pool = pool
         self._info = info
         self._keep_alive = keep_alive
         self._assumed = may_broadcast(plan)
@@ -77,7 +77,7 @@ class CompiledModel:
     @property
     def threads(self) -> int:
         """How many threads a run uses at most."""
-        return self._crew.threads
+        return self._pool.threads
 
     @property
     def plan(self) -> Plan:
@@ -163,7 +163,7 @@ class CompiledModel:
             for s, seconds in zip(steps, medians, strict=False)
             if isinstance(s, KernelStep)
         )  # fmt: skip
-        peaks = self._info.measure_peaks(self._crew.threads) if self._info.measure_peaks is not None else None
+        peaks = self._info.measure_peaks(self._pool.threads) if self._info.measure_peaks is not None else None
         return Profile(kernels, peaks)
 
     def _version_for(self, feed: Mapping[str, object]) -> CompiledModel:

@@ -35,7 +35,7 @@ class FailureKind(StrEnum):
 class Ok:
     """``samples``: seconds of one run each; ``seconds``: their median, or that of the fastest visit's. ``error``:
     largest deviation from the naive result, relative to the larger of the element and the root mean square.
-    ``compile_seconds``: what building took. ``preliminary``: a later outcome of the same measurement will follow."""
+    ``compile_seconds``: what building took. ``preliminary``: a later result of the same measurement will follow."""
 
     seconds: float
     samples: tuple[float, ...]
@@ -52,4 +52,4 @@ class Failed:
     message: str
 
 
-Outcome: TypeAlias = Ok | Failed
+MeasureResult: TypeAlias = Ok | Failed

@@ -12,7 +12,7 @@ from tilewright.autotune.cost_model.features import COLUMNS
 _SHARE = 0.05
 
 
-class Learner:
+class TrainingSet:
     """Collects rows of every task that tunes with ``model``; one group a task."""
 
     def __init__(self, model: CostModel, least: int = 8) -> None:

@@ -24,7 +24,7 @@ from tilewright.tensor_ir.ir import Func
 NearMisses: TypeAlias = Literal["measure", "replay", "ignore"]
 """What a build does with a near miss: time it against the default and use the faster, use it untimed, or not at all."""
 
-_TRIAL_SECONDS = 0.03
+_TIMING_SECONDS = 0.03
 _MOST_BYTES = 4 << 30
 """Parameters of a kernel that is timed in a build."""
 
@@ -77,7 +77,7 @@ def choose_schedules(
 def ranked_schedules(
     lowered: LoweredModel, target: Target, database: Database, k: int, names: Collection[str]
 ) -> list[RankedSchedules]:
-    """What to try in place: the n-th entry has the n-th best record of every kernel in ``names`` that has so many."""
+    """What to try in the network: entry n has the n-th best record of every kernel in ``names`` that has so many."""
     found = {n: best_traces(f, target, database, k) for n, f in lowered.funcs.items() if n in names}
     out = []
     for n in range(max(map(len, found.values()), default=0)):
@@ -159,7 +159,7 @@ def _tried(func: Func, match: Match, target: Target, near_misses: NearMisses) ->
     if needed > _MOST_BYTES:
         return drop(f"cannot be timed at its sizes, which take {needed >> 30} GiB: default kept")
     own = canonical(func)
-    ratio = time_ratio(match.func, match.trace, own, default_trace(own, target), target, dims, _TRIAL_SECONDS)
+    ratio = time_ratio(match.func, match.trace, own, default_trace(own, target), target, dims, _TIMING_SECONDS)
     if ratio > 1.0:
         return drop(f"took {ratio:.2f}x the time of the default: default kept")
     return keep(f"replayed: {ratio:.2f}x the time of the default")

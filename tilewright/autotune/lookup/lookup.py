@@ -24,7 +24,7 @@ from tilewright.tensor_ir.ir import Func
 
 _TRIES = 4
 _CLOSE = 1.03
-"""A record that took up to this ratio of the default's time alone may still be the better one in place."""
+"""A record that took up to this ratio of the default's time alone may still be the better one in the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _use_exact(
     if verdict is not None:
         later = [r for r in records if r.time > verdict.time]
         if verdict.helps:
-            # what was found best in place, unless something measured since then is faster alone
+            # what was found best in the network, unless something measured since then is faster alone
             proved = [r for r in records if r.candidate == verdict.candidate]
             limit = proved[0].seconds if proved else None
             records = [r for r in later if limit is None or (r.seconds or limit) < limit] + proved or records

@@ -1,7 +1,7 @@
 """Runs inside a worker: a candidate loaded next to its data, called as a compiled model would call it.
 
 The call goes through an entry function (:mod:`tilewright.codegen.native.entry`), so a time contains what it contains in
-a network: one native call and a team of threads that is already there. Short kernels run several times in one call, one
+a network: one native call and a pool of threads that is already there. Short kernels run several times in one call, one
 after the other like the kernels of a network. What a network streams through, its weights, comes from several copies in
 turn, so that a kernel does not find all of it in the caches where the network would not either.
 """
@@ -15,16 +15,16 @@ from types import TracebackType
 
 import numpy as np
 
-from tilewright.autotune.measure.guard_pages import Guarded
+from tilewright.autotune.measure.guard_pages import GuardedArray
 from tilewright.autotune.measure.worker_protocol import Built
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.llvm.jit import Library, compile_object
 from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
-from tilewright.codegen.native.thread_pool import team_code
+from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.core import dtypes
 from tilewright.machine.target import Target
 from tilewright.runtime.resources.arrays import address
-from tilewright.runtime.resources.thread_pool import Crew
+from tilewright.runtime.resources.thread_pool import PoolHandle
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.ir import Func
@@ -71,8 +71,8 @@ class LoadedKernel:
     ) -> None:  # fmt: skip
         self._inputs = inputs
         outputs = func.params[len(func.params) - func.outputs :]
-        self.outputs = [Guarded(tuple(d.evaluate(dims) for d in b.shape), b.dtype.numpy) for b in outputs]
-        self._spaces = [Guarded(shape, dtypes.from_name(name).numpy) for name, shape in built.workspaces]
+        self.outputs = [GuardedArray(tuple(d.evaluate(dims) for d in b.shape), b.dtype.numpy) for b in outputs]
+        self._spaces = [GuardedArray(shape, dtypes.from_name(name).numpy) for name, shape in built.workspaces]
         results = [address(g.array) for g in (*self.outputs, *self._spaces)]
         rows = [[*map(address, inputs[i % len(inputs)]), *results] for i in range(BURST)]
         self._pointers = np.array(rows, np.uint64)
@@ -82,7 +82,7 @@ class LoadedKernel:
         self._once = _ENTRY(self._library.addresses["once"])
         self._burst = _ENTRY(self._library.addresses["burst"])
         self._parallel = built.parallel
-        self._crew = Crew(target.threads, team_code())
+        self._pool = PoolHandle(target.threads, thread_pool_code())
         self._rows = [address(self._pointers[i]) for i in range(BURST)]
         self._next = 0
 
@@ -110,12 +110,12 @@ class LoadedKernel:
         singles = [self._rows[(first + i) % BURST] for i in range(rest)]
         rows, dims = self._rows[0], address(self._dims)
         once, burst = self._once, self._burst
-        with self._crew.borrowed(self._parallel) as team:
+        with self._pool.borrowed(self._parallel) as pool:
             start = time.perf_counter()
             for _ in range(bursts):
-                burst(rows, dims, team, None)
+                burst(rows, dims, pool, None)
             for row in singles:
-                once(row, dims, team, None)
+                once(row, dims, pool, None)
             return time.perf_counter() - start
 
     def run_cold(self, flush: Callable[[], object]) -> Callable[[int], float]:

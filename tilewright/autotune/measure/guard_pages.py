@@ -35,7 +35,7 @@ def locked_copy(array: np.ndarray) -> np.ndarray:
     return out.view(array.dtype).reshape(array.shape)
 
 
-class Guarded:
+class GuardedArray:
     """An array for results, with a margin on both sides that must not change.
 
     It has pages of its own: where an array begins in its page, compared with those that it is computed from, changes

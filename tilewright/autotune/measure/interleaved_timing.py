@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from tilewright.autotune.measure.noise_monitor import STORED, Steadiness
+from tilewright.autotune.measure.noise_monitor import STORED, NoiseMonitor
 
 _BLOCKS = 8
 _WARM_SECONDS = 0.02
@@ -48,14 +48,14 @@ def interleave(
     seconds: float = 4.0,
     runs: int | None = None,
     clock: Callable[[], float] = time.perf_counter,
-    steadiness: Steadiness | None = None,
+    noise: NoiseMonitor | None = None,
 ) -> dict[str, Samples]:
     """Samples of every contender: ``runs`` each if given, else as many as fit into ``seconds`` for all together.
 
-    With ``steadiness``, blocks of disturbed moments are taken again, for at most ``seconds`` more.
+    With ``noise``, blocks of disturbed moments are taken again, for at most ``seconds`` more.
     """
-    steadiness = steadiness or Steadiness()
-    steadiness.grant(seconds / STORED)
+    noise = noise or NoiseMonitor()
+    noise.grant(seconds / STORED)
     for run in contenders.values():
         run()
     share = seconds / (_BLOCKS * len(contenders))
@@ -63,7 +63,7 @@ def interleave(
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(_BLOCKS):
         for name, run in contenders.items():
-            taken[name] += steadiness.take(partial(_settled_block, run, clock, share, per_block))
+            taken[name] += noise.take(partial(_settled_block, run, clock, share, per_block))
     return {name: Samples(tuple(s if runs is None else s[:runs])) for name, s in taken.items()}
 
 

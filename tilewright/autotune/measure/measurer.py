@@ -1,7 +1,7 @@
-"""Measurers: candidates in, outcomes out. A real one on worker processes, and a table for tests and for research.
+"""Measurers: candidates in, results out. A real one on worker processes, and a table for tests and for research.
 
-Whatever a candidate does, the answer is an :class:`~tilewright.autotune.base.measure_result.Outcome`. A candidate that
-failed by its own fault is in quarantine: it is not built or run again by the same measurer.
+Whatever a candidate does, the answer is an :class:`~tilewright.autotune.base.measure_result.MeasureResult`. A candidate
+that failed by its own fault is in quarantine: it is not built or run again by the same measurer.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Protocol
 
-from tilewright.autotune.base.measure_result import Failed, FailureKind, Ok, Outcome
+from tilewright.autotune.base.measure_result import Failed, FailureKind, MeasureResult, Ok
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.measure.time_evaluator import EvaluatorConfig
-from tilewright.autotune.measure.worker_pool import Batch, Report, Station, measure_batch
+from tilewright.autotune.measure.worker_pool import Batch, Report, WorkerPool, measure_batch
 from tilewright.autotune.measure.worker_protocol import Subject
 from tilewright.core.errors import InputError
 from tilewright.schedule.trace import Trace
@@ -41,13 +41,13 @@ class Measurer(Protocol):
     """Measures candidates of a task."""
 
     def measure(
-        self, task: Task, candidates: Sequence[Measurable], on_outcome: Report | None = None
-    ) -> list[Outcome]:
-        """An outcome for each candidate, in order. ``on_outcome(place, outcome)`` is called, in the caller's thread,
+        self, task: Task, candidates: Sequence[Measurable], on_result: Report | None = None
+    ) -> list[MeasureResult]:
+        """A result for each candidate, in order. ``on_result(place, result)`` is called, in the caller's thread,
         as soon as each is known, and again after one that was preliminary."""
         ...
 
-    def remeasure(self, task: Task, candidates: Sequence[Measurable], rounds: int) -> list[Outcome]:
+    def remeasure(self, task: Task, candidates: Sequence[Measurable], rounds: int) -> list[MeasureResult]:
         """The candidates measured in turns, ``rounds`` samples each, compiled as a build compiles them."""
         ...
 
@@ -81,7 +81,7 @@ class LocalMeasurer:
         self._quarantine: dict[_Case, Failed] = {}
         self._best: dict[str, float] = {}
         self._subjects: dict[int, tuple[Task, Subject]] = {}
-        self._station = Station(self.config.builders, self._modules) if executor is None else None
+        self._workers = WorkerPool(self.config.builders, self._modules) if executor is None else None
         self._own = ThreadPoolExecutor(1, "measure") if executor is None else None
 
     def __enter__(self) -> LocalMeasurer:
@@ -92,8 +92,8 @@ class LocalMeasurer:
 
     def close(self) -> None:
         """End the workers of this process."""
-        if self._station is not None:
-            self._station.close()
+        if self._workers is not None:
+            self._workers.close()
         if self._own is not None:
             self._own.shutdown(wait=True)
 
@@ -103,15 +103,15 @@ class LocalMeasurer:
 
     def worker_pids(self) -> list[int]:
         """Process ids of the workers of this process."""
-        return [] if self._station is None else self._station.pids()
+        return [] if self._workers is None else self._workers.pids()
 
     def measure(
-        self, task: Task, candidates: Sequence[Measurable], on_outcome: Report | None = None
-    ) -> list[Outcome]:
+        self, task: Task, candidates: Sequence[Measurable], on_result: Report | None = None
+    ) -> list[MeasureResult]:
         """As the protocol says. A KeyboardInterrupt kills what is running and goes on to the caller."""
-        return self._measure(task, candidates, on_outcome, 0)
+        return self._measure(task, candidates, on_result, 0)
 
-    def remeasure(self, task: Task, candidates: Sequence[Measurable], rounds: int) -> list[Outcome]:
+    def remeasure(self, task: Task, candidates: Sequence[Measurable], rounds: int) -> list[MeasureResult]:
         """As the protocol says."""
         if rounds < 1:
             raise InputError(f"remeasure: rounds must be >= 1, got {rounds}")
@@ -119,22 +119,22 @@ class LocalMeasurer:
 
     # -- one call ----------------------------------------------------------------------------------------------------
     def _measure(
-        self, task: Task, candidates: Sequence[Measurable], on_outcome: Report | None, rounds: int
-    ) -> list[Outcome]:
+        self, task: Task, candidates: Sequence[Measurable], on_result: Report | None, rounds: int
+    ) -> list[MeasureResult]:
         subject = self._subject(task)
         cases = [_Case(task.workload, subject.dims, task.target.key(), c.key) for c in candidates]
-        found: dict[int, Outcome] = {}
+        found: dict[int, MeasureResult] = {}
 
-        def note(place: int, outcome: Outcome) -> None:
+        def note(place: int, result: MeasureResult) -> None:
             if place in found and not (isinstance(known := found[place], Ok) and known.preliminary):
                 return
-            found[place] = outcome
-            if isinstance(outcome, Failed) and outcome.kind.is_hard:
-                self._quarantine.setdefault(cases[place], outcome)
-            elif isinstance(outcome, Ok) and not rounds:
-                self._best[subject.key] = min(outcome.seconds, self._best.get(subject.key, outcome.seconds))
-            if on_outcome is not None:
-                on_outcome(place, outcome)
+            found[place] = result
+            if isinstance(result, Failed) and result.kind.is_hard:
+                self._quarantine.setdefault(cases[place], result)
+            elif isinstance(result, Ok) and not rounds:
+                self._best[subject.key] = min(result.seconds, self._best.get(subject.key, result.seconds))
+            if on_result is not None:
+                on_result(place, result)
 
         waiting: list[int] = []
         for i, case in enumerate(cases):
@@ -144,7 +144,7 @@ class LocalMeasurer:
                 waiting.append(i)
         if waiting:
             traces = [candidates[i].trace.to_text() for i in waiting]
-            self._send(subject, traces, rounds, lambda place, outcome: note(waiting[place], outcome))
+            self._send(subject, traces, rounds, lambda place, result: note(waiting[place], result))
         return [found[i] for i in range(len(candidates))]
 
     def _subject(self, task: Task) -> Subject:
@@ -165,14 +165,14 @@ class LocalMeasurer:
     def _send(self, subject: Subject, traces: Sequence[str], rounds: int, note: Report) -> None:
         if self._remote is not None:
             self._send_to(self._remote, subject, traces, rounds, note)
-        elif self._own is not None and self._station is not None:
-            _stream(self._own, self._station, self._batch(subject, traces, rounds), note)
+        elif self._own is not None and self._workers is not None:
+            _stream(self._own, self._workers, self._batch(subject, traces, rounds), note)
 
     def _send_to(self, executor: Executor, subject: Subject, traces: Sequence[str], rounds: int, note: Report) -> None:
         """In batches; one that its executor loses is sent once more."""
         size = len(traces) if rounds else _REMOTE_BATCH
         todo = [range(len(traces))[i : i + size] for i in range(0, len(traces), size)]
-        sent: dict[Future[list[Outcome]], tuple[range, int]] = {}
+        sent: dict[Future[list[MeasureResult]], tuple[range, int]] = {}
 
         def send(places: range, tries: int) -> None:
             batch = self._batch(subject, [traces[i] for i in places], rounds)
@@ -186,8 +186,8 @@ class LocalMeasurer:
                 places, tries = sent.pop(future)
                 error = None if future.cancelled() else future.exception()
                 if error is None and not future.cancelled():
-                    for place, outcome in zip(places, future.result(), strict=True):
-                        note(place, outcome)
+                    for place, result in zip(places, future.result(), strict=True):
+                        note(place, result)
                 elif tries < _TRIES:
                     send(places, tries + 1)
                 else:
@@ -196,47 +196,49 @@ class LocalMeasurer:
                         note(place, Failed(FailureKind.WORKER_LOST, reason))
 
 
-def _stream(own: ThreadPoolExecutor, station: Station, batch: Batch, note: Report) -> None:
-    """Measure in another thread, and pass each outcome on in this one as it comes."""
-    outcomes: SimpleQueue[tuple[int, Outcome] | None] = SimpleQueue()
-    future = own.submit(station.measure, batch, lambda place, outcome: outcomes.put((place, outcome)))
-    future.add_done_callback(lambda _: outcomes.put(None))
+def _stream(own: ThreadPoolExecutor, workers: WorkerPool, batch: Batch, note: Report) -> None:
+    """Measure in another thread, and pass each result on in this one as it comes."""
+    results: SimpleQueue[tuple[int, MeasureResult] | None] = SimpleQueue()
+    future = own.submit(workers.measure, batch, lambda place, result: results.put((place, result)))
+    future.add_done_callback(lambda _: results.put(None))
     try:
-        while (item := outcomes.get()) is not None:
+        while (item := results.get()) is not None:
             note(*item)
     finally:
         if not future.done():
-            station.abandon()
+            workers.abandon()
         future.result()
 
 
 class TableMeasurer:
-    """Outcomes from a table by candidate key, or from a function of the candidate; seconds stand for an Ok.
+    """Results from a table by candidate key, or from a function of the candidate; seconds stand for an Ok.
 
     ``asked`` lists the keys in the order in which they were measured. What the table lacks is ``illegal``.
     """
 
-    def __init__(self, table: Mapping[str, float | Outcome] | Callable[[Measurable], float | Outcome]) -> None:
+    def __init__(
+        self, table: Mapping[str, float | MeasureResult] | Callable[[Measurable], float | MeasureResult]
+    ) -> None:
         self._table = table
         self.asked: list[str] = []
 
     def measure(
-        self, task: Task, candidates: Sequence[Measurable], on_outcome: Report | None = None
-    ) -> list[Outcome]:
+        self, task: Task, candidates: Sequence[Measurable], on_result: Report | None = None
+    ) -> list[MeasureResult]:
         """As the protocol says."""
-        out: list[Outcome] = []
+        out: list[MeasureResult] = []
         for place, c in enumerate(candidates):
             self.asked.append(c.key)
             out.append(self._look_up(c, 1))
-            if on_outcome is not None:
-                on_outcome(place, out[-1])
+            if on_result is not None:
+                on_result(place, out[-1])
         return out
 
-    def remeasure(self, task: Task, candidates: Sequence[Measurable], rounds: int) -> list[Outcome]:
+    def remeasure(self, task: Task, candidates: Sequence[Measurable], rounds: int) -> list[MeasureResult]:
         """As the protocol says: the same value ``rounds`` times."""
         return [self._look_up(c, rounds) for c in candidates]
 
-    def _look_up(self, candidate: Measurable, samples: int) -> Outcome:
+    def _look_up(self, candidate: Measurable, samples: int) -> MeasureResult:
         table = self._table
         value = table(candidate) if callable(table) else table.get(candidate.key)
         if value is None:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from tilewright.codegen.native.thread_pool import team_code
+from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.codegen.probe import seconds_alone, seconds_together
-from tilewright.runtime.resources.thread_pool import Crew
+from tilewright.runtime.resources.thread_pool import PoolHandle
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ _LOOKS = 2
 """The shortest of so many counts: the first may have to wake the threads."""
 
 
-class Steadiness:
+class NoiseMonitor:
     """``probe()``: seconds that a fixed piece of work of all threads takes now; None if one of them was away. Without
     a probe nothing is ever disturbed.
 
@@ -87,15 +87,15 @@ class Steadiness:
             known.popleft()
 
 
-def steadiness_of(threads: int) -> Steadiness:
-    """Of this process: of its team of so many threads, or of the calling thread."""
-    return Steadiness(partial(probe_threads, threads))
+def noise_monitor_of(threads: int) -> NoiseMonitor:
+    """Of this process: of its pool of so many threads, or of the calling thread."""
+    return NoiseMonitor(partial(probe_threads, threads))
 
 
 def probe_threads(threads: int) -> float | None:
     """Seconds that the probe takes on so many threads now; None if one was away."""
     if threads == 1:
         return seconds_alone()
-    code = team_code()
-    with Crew(threads, code).borrowed(True) as team:
-        return None if team is None else seconds_together(code, team, threads)
+    code = thread_pool_code()
+    with PoolHandle(threads, code).borrowed(True) as pool:
+        return None if pool is None else seconds_together(code, pool, threads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tilewright.autotune.measure.noise_monitor import Steadiness
+from tilewright.autotune.measure.noise_monitor import NoiseMonitor
 from tilewright.core.errors import InputError
 from tilewright.core.options import require_flag, require_number, require_whole
 
@@ -75,24 +75,24 @@ class EvaluatorConfig:
         )  # fmt: skip
 
 
-class Evaluator:
+class TimeEvaluator:
     """Takes samples of one thing. ``run(n)`` runs it ``n`` times and returns the seconds that took. With
-    ``steadiness``, what was taken in a disturbed moment is taken again."""
+    ``noise``, what was taken in a disturbed moment is taken again."""
 
     def __init__(
-        self, run: Callable[[int], float], config: EvaluatorConfig, steadiness: Steadiness | None = None
+        self, run: Callable[[int], float], config: EvaluatorConfig, noise: NoiseMonitor | None = None
     ) -> None:
         self._run = run
         self._number = config.number
         self._least = 0.0 if config.enable_cpu_cache_flush else config.min_repeat_ms / 1e3
-        self._steadiness = steadiness or Steadiness()
+        self._noise = noise or NoiseMonitor()
         if config.warmup:
             run(config.warmup)
-        self._steadiness.grant(config.patience_s)
+        self._noise.grant(config.patience_s)
 
     def sample(self) -> float:
         """Seconds of one run: the mean over ``number`` runs, or over more until the shortest time is reached."""
-        taken = self._steadiness.take(self._run_long_enough)
+        taken = self._noise.take(self._run_long_enough)
         return taken / self._number
 
     def _run_long_enough(self) -> float:
@@ -106,10 +106,10 @@ class Evaluator:
 
 def evaluate(
     run: Callable[[int], float], config: EvaluatorConfig, limit: float | None = None,
-    steadiness: Steadiness | None = None,
+    noise: NoiseMonitor | None = None,
 ) -> tuple[float, ...]:  # fmt: skip
     """The samples of ``run``; no more of them than it takes to know that it exceeds ``limit`` seconds."""
-    evaluator = Evaluator(run, config, steadiness)
+    evaluator = TimeEvaluator(run, config, noise)
     samples: list[float] = []
     spent, least = 0.0, config.min_repeat_ms / 1e3
     while len(samples) < config.repeat and (not samples or spent < config.max_seconds):

@@ -31,8 +31,8 @@ from tilewright.autotune.measure.accuracy import Tolerance, compare, tolerance_o
 from tilewright.autotune.measure.bench import BURST, Entries, LoadedKernel, build_scheduled, cache_flusher
 from tilewright.autotune.measure.guard_pages import locked_copy
 from tilewright.autotune.measure.inputs import FLAVOURS, Flavour, make_inputs
-from tilewright.autotune.measure.noise_monitor import Steadiness, steadiness_of
-from tilewright.autotune.measure.time_evaluator import Evaluator, EvaluatorConfig, evaluate
+from tilewright.autotune.measure.noise_monitor import NoiseMonitor, noise_monitor_of
+from tilewright.autotune.measure.time_evaluator import EvaluatorConfig, TimeEvaluator, evaluate
 from tilewright.autotune.measure.worker_protocol import (
     Build,
     Built,
@@ -44,7 +44,7 @@ from tilewright.autotune.measure.worker_protocol import (
     Time,
     Timed,
 )
-from tilewright.codegen.native.thread_pool import team_code
+from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.core.errors import ParseError, ScheduleError, TilewrightError
 from tilewright.machine.target import Target
 from tilewright.schedule.memory import StepMemory
@@ -89,7 +89,7 @@ class Worker:
         self._steps = StepMemory()
         self._prepared: _Prepared | None = None
         self._entries: dict[str, Entries] = {}
-        self._steadiness: dict[int, Steadiness] = {}
+        self._noise: dict[int, NoiseMonitor] = {}
         self._flusher: LoadedKernel | None = None
 
     def do(self, job: Job) -> object:
@@ -157,7 +157,7 @@ class Worker:
         self._prepared = None
         subject, dims = job.subject, dict(job.subject.dims)
         func = self._func(subject.text)
-        team_code()
+        thread_pool_code()
         own = [locked_copy(a) for a in make_inputs(func, dims, subject.seed, job.flavour)]
         inputs = [own]
         for _ in range(1, _copies(subject, own)):
@@ -182,7 +182,7 @@ class Worker:
             run = self._runner(kernel, job.config)
             hopeless = job.limit is not None and seconds > _HOPELESS * job.limit
             config = replace(job.config, warmup=0) if hopeless else job.config
-            samples = evaluate(run, config, job.limit, self._steadiness_of(job.built))
+            samples = evaluate(run, config, job.limit, self._noise_of(job.built))
             if hopeless and len(samples) == 1:
                 return Timed(samples, first)
             last, _ = self._check(kernel)
@@ -195,7 +195,7 @@ class Worker:
             checks = [self._check(k)[0] for k in kernels]
             fine = [i for i, c in enumerate(checks) if not isinstance(c, Failed)]
             timers = {
-                i: Evaluator(self._runner(kernels[i], job.config), job.config, self._steadiness_of(job.built[i]))
+                i: TimeEvaluator(self._runner(kernels[i], job.config), job.config, self._noise_of(job.built[i]))
                 for i in fine
             }
             samples: dict[int, list[float]] = {i: [] for i in fine}
@@ -225,12 +225,12 @@ class Worker:
             wrong = "it wrote outside its outputs"
         return (error if wrong is None else Failed(FailureKind.WRONG_RESULT, wrong)), seconds
 
-    def _steadiness_of(self, built: Built) -> Steadiness:
+    def _noise_of(self, built: Built) -> NoiseMonitor:
         """What tells disturbed moments from others for as many threads as the kernel uses."""
         threads = self._ready().subject.target.threads if built.parallel else 1
-        if threads not in self._steadiness:
-            self._steadiness[threads] = steadiness_of(threads)
-        return self._steadiness[threads]
+        if threads not in self._noise:
+            self._noise[threads] = noise_monitor_of(threads)
+        return self._noise[threads]
 
     def make_flusher(self, job: Job) -> None:
         """Make what empties the caches, if ``job`` wants that. It is as large as they are: no candidate's memory."""

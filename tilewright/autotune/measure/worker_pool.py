@@ -21,7 +21,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tilewright.autotune.base.measure_result import Failed, FailureKind, Ok, Outcome
+from tilewright.autotune.base.measure_result import Failed, FailureKind, MeasureResult, Ok
 from tilewright.autotune.measure.hostlock import HostLock
 from tilewright.autotune.measure.inputs import FLAVOURS, Flavour
 from tilewright.autotune.measure.noise_monitor import STORED
@@ -45,7 +45,7 @@ _GROUPS_A_BUILDER = 4
 _FULL_EFFORT = 3
 _TRIES = 2
 
-Report = Callable[[int, Outcome], None]
+Report = Callable[[int, MeasureResult], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class _Seat:
             worker.kill()
 
 
-class Station:
+class WorkerPool:
     """The workers of this process. ``builders``: how many build (0: one a core). ``modules``: imported by workers.
 
     Not reentrant: batches wait for each other. :meth:`abandon` may be called from another thread.
@@ -104,17 +104,17 @@ class Station:
         """Process ids of the workers that are there."""
         return [s.worker.pid for s in (*self._seats, self._runner) if s.worker is not None]
 
-    def measure(self, batch: Batch, report: Report | None = None) -> list[Outcome]:
-        """An outcome for every candidate, in order; ``report`` gets each with its place as soon as it is known."""
+    def measure(self, batch: Batch, report: Report | None = None) -> list[MeasureResult]:
+        """A result for every candidate, in order; ``report`` gets each with its place as soon as it is known."""
         with self._turn:
             self._stopped = False
             say = report or _no_report
             reference = self._reference(batch)
             if isinstance(reference, Failed):
-                outcomes: list[Outcome] = [reference] * len(batch.traces)
-                for i, outcome in enumerate(outcomes):
-                    say(i, outcome)
-                return outcomes
+                results: list[MeasureResult] = [reference] * len(batch.traces)
+                for i, result in enumerate(results):
+                    say(i, result)
+                return results
             run = self._in_turns if batch.rounds else self._one_by_one
             return run(batch, reference, say)
 
@@ -135,35 +135,35 @@ class Station:
             self._directory.cleanup()
 
     # -- a batch -----------------------------------------------------------------------------------------------------
-    def _one_by_one(self, batch: Batch, reference: tuple[Flavour, str], report: Report) -> list[Outcome]:
+    def _one_by_one(self, batch: Batch, reference: tuple[Flavour, str], report: Report) -> list[MeasureResult]:
         """What takes no longer than the limit is visited again."""
-        outcomes: list[Outcome] = []
+        results: list[MeasureResult] = []
         limit = batch.limit
         config = batch.config
         part = replace(batch, config=config.of_a_visit())
         visits = part.config.visits
         for built in self._built_groups(batch, config.opt):
-            begin = len(outcomes)
+            begin = len(results)
             for b in built:
-                outcome: Outcome = b if isinstance(b, Failed) else self._time(part, reference, b, limit)
-                if isinstance(outcome, Ok):
-                    is_slow = limit is not None and outcome.seconds > limit
-                    outcome = replace(outcome, preliminary=visits > 1 and not is_slow)
+                result: MeasureResult = b if isinstance(b, Failed) else self._time(part, reference, b, limit)
+                if isinstance(result, Ok):
+                    is_slow = limit is not None and result.seconds > limit
+                    result = replace(result, preliminary=visits > 1 and not is_slow)
                     if config.slow_factor:
-                        limit = min(limit or math.inf, outcome.seconds * config.slow_factor)
-                report(len(outcomes), outcome)
-                outcomes.append(outcome)
+                        limit = min(limit or math.inf, result.seconds * config.slow_factor)
+                report(len(results), result)
+                results.append(result)
             for visit in range(2, visits + 1):
                 for i, b in enumerate(built, begin):
-                    before = outcomes[i]
+                    before = results[i]
                     if isinstance(b, Built) and isinstance(before, Ok) and before.preliminary:
                         found = self._time(part, reference, b, None, again=True)
-                        outcomes[i] = after = _after_visit(before, found, visit == visits)
+                        results[i] = after = _after_visit(before, found, visit == visits)
                         if isinstance(after, Failed) or not after.preliminary:
                             report(i, after)
-        return outcomes
+        return results
 
-    def _in_turns(self, batch: Batch, reference: tuple[Flavour, str], report: Report) -> list[Outcome]:
+    def _in_turns(self, batch: Batch, reference: tuple[Flavour, str], report: Report) -> list[MeasureResult]:
         """Interleaved samples. If a candidate takes the runner down with it, each is measured by itself instead."""
         built = [b for group in self._built_groups(batch, _FULL_EFFORT) for b in group]
         fine = tuple(b for b in built if isinstance(b, Built))
@@ -174,15 +174,15 @@ class Station:
             answer = self._run(batch, reference, job, seconds)
         if isinstance(answer, Failed):
             alone = replace(batch, config=replace(config, repeat=batch.rounds, slow_factor=0.0), limit=None)
-            outcomes: list[Outcome] = [
+            results: list[MeasureResult] = [
                 b if isinstance(b, Failed) else self._time(alone, reference, b, None) for b in built
             ]
         else:
             answers = iter(answer if isinstance(answer, list) else [])
-            outcomes = [b if isinstance(b, Failed) else _outcome(next(answers), b) for b in built]
-        for i, outcome in enumerate(outcomes):
-            report(i, outcome)
-        return outcomes
+            results = [b if isinstance(b, Failed) else _result(next(answers), b) for b in built]
+        for i, result in enumerate(results):
+            report(i, result)
+        return results
 
     # -- building ----------------------------------------------------------------------------------------------------
     def _built_groups(self, batch: Batch, opt: int) -> Iterator[list[Built | Failed]]:
@@ -216,11 +216,11 @@ class Station:
     # -- running -----------------------------------------------------------------------------------------------------
     def _time(
         self, batch: Batch, reference: tuple[Flavour, str], built: Built, limit: float | None, again: bool = False
-    ) -> Outcome:
+    ) -> MeasureResult:
         with self._host.timing():
             seconds = batch.config.timeout_s + STORED * batch.config.patience_s
             answer = self._run(batch, reference, Time(built, batch.config, limit, again), seconds)
-        return _outcome(answer, built)
+        return _result(answer, built)
 
     def _run(self, batch: Batch, reference: tuple[Flavour, str], job: Job, timeout: float) -> object:
         """The runner's answer to ``job``, with the subject's data in place."""
@@ -285,7 +285,7 @@ def _failure(e: WorkerGone, slow: FailureKind) -> Failed:
     return Failed(FailureKind.WORKER_LOST if e.from_outside else FailureKind.CRASH, str(e))
 
 
-def _outcome(answer: object, built: Built) -> Outcome:
+def _result(answer: object, built: Built) -> MeasureResult:
     if isinstance(answer, Failed):
         return answer
     if not isinstance(answer, Timed):
@@ -293,7 +293,7 @@ def _outcome(answer: object, built: Built) -> Outcome:
     return Ok(statistics.median(answer.samples), answer.samples, answer.error, built.seconds)
 
 
-def _after_visit(before: Ok, visit: Outcome, last: bool) -> Outcome:
+def _after_visit(before: Ok, visit: MeasureResult, last: bool) -> MeasureResult:
     """What is known of a candidate after one more visit. A failure counts (a race may show only once), unless it is the
     worker's."""
     if isinstance(visit, Failed):
@@ -302,7 +302,7 @@ def _after_visit(before: Ok, visit: Outcome, last: bool) -> Outcome:
     return Ok(seconds, (*before.samples, *visit.samples), error, before.compile_seconds, not last)
 
 
-def _no_report(_place: int, _outcome: Outcome) -> None:
+def _no_report(_place: int, _result: MeasureResult) -> None:
     return None
 
 
@@ -311,15 +311,15 @@ def _cores() -> int:
 
 
 @functools.cache
-def _shared_station(builders: int, modules: tuple[str, ...]) -> Station:
-    """The station of this process for jobs that come through an executor from elsewhere."""
-    station = Station(builders, modules)
-    atexit.register(station.close)
-    return station
+def _shared_workers(builders: int, modules: tuple[str, ...]) -> WorkerPool:
+    """The workers of this process for jobs that come through an executor from elsewhere."""
+    workers = WorkerPool(builders, modules)
+    atexit.register(workers.close)
+    return workers
 
 
-def measure_batch(batch: Batch) -> list[Outcome]:
+def measure_batch(batch: Batch) -> list[MeasureResult]:
     """Measure a batch on this host. This is the function that executors run."""
-    return _shared_station(batch.config.builders, batch.modules).measure(batch)
+    return _shared_workers(batch.config.builders, batch.modules).measure(batch)
 
 

@@ -1,8 +1,8 @@
 """Tuned kernels where they are used: a network timed with its records and without them, in turns.
 
 A record that is faster alone may not be faster between its neighbours, whose data it finds in other caches. So the
-best few records of each kernel are tried in place. The fastest gets a verdict in the database: builds of this network
-use it, or keep the default schedule where even that one does not help.
+best few records of each kernel are tried in the network. The fastest gets a verdict in the database: builds of this
+network use it, or keep the default schedule where even that one does not help.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from tilewright.autotune.lookup.apply_best import (
     workload_hashes,
 )
 from tilewright.autotune.measure.interleaved_timing import interleave
-from tilewright.autotune.measure.noise_monitor import STORED, steadiness_of
+from tilewright.autotune.measure.noise_monitor import STORED, noise_monitor_of
 from tilewright.autotune.measure.peaks import measure_peaks
 from tilewright.autotune.records.database import Database
 from tilewright.autotune.records.record import Choice, Verdict, VerdictScope
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.native.thread_pool import team_code
+from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.kernels.build import build_kernels
 from tilewright.kernels.link import link_plan
 from tilewright.lowering.plan import LoweredModel, require_bound
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.machine.target import Target
 from tilewright.runtime.model import BuildInfo, CompiledModel
-from tilewright.runtime.resources.thread_pool import Crew
+from tilewright.runtime.resources.thread_pool import PoolHandle
 
 _ROUNDS = 5
 _LEAST_ROUNDS = 3
 _PROFILED_RUNS = 3
 _PROFILE_SECONDS = 5.0
 _TRIED = 3
-"""So many of the best records of a kernel are tried in place."""
+"""So many of the best records of a kernel are tried in the network."""
 _WORTH = 0.99
-"""A kernel must take at most this share of the default's time in place."""
+"""A kernel must take at most this share of the default's time in the network."""
 _NETWORK_SECONDS = 2.0
 _SLOWER = 1.003
 """A network counts as slower beyond this ratio, twice in a row; less cannot be told from noise."""
@@ -69,8 +69,8 @@ class Times:
 @dataclass(frozen=True, slots=True)
 class NetworkCheck:
     """``network``: median seconds of one inference. ``kept``, ``dropped``: kernels whose record is used or not, with
-    the times that decided: the kernel's own in place, or the network's. ``algorithms``: nodes that use another one
-    than without records."""
+    the times that decided: the kernel's own in the network, or those of the whole. ``algorithms``: nodes that use
+    another one than without records."""
 
     network: Times
     kept: Mapping[str, Times]
@@ -88,7 +88,7 @@ class NetworkCheck:
             f"({self.speedup:.2f}x); records used in {len(self.kept)} kernels"
         ]
         lines += [f"  {node}: {algorithm}" for node, algorithm in self.algorithms.items()]
-        lines += [f"  {name}: default kept, {t.ratio:.2f}x the time in place" for name, t in self.dropped.items()]
+        lines += [f"  {name}: default kept, {t.ratio:.2f}x the time in the network" for name, t in self.dropped.items()]
         return "\n".join(lines)
 
 
@@ -103,7 +103,7 @@ def assemble(
     info = BuildInfo(
         lambda: "built by the tuner", {}, measure_peaks=lambda n: measure_peaks(target, n), tuning=chosen.tuning
     )
-    return CompiledModel(plan, code, Crew(target.threads, team_code()), info, library)
+    return CompiledModel(plan, code, PoolHandle(target.threads, thread_pool_code()), info, library)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +115,7 @@ class Variant:
     model: CompiledModel
 
 
-def check_in_place(
+def check_end_to_end(
     variants: Sequence[Variant], relower: Callable[[Mapping[str, str]], LoweredModel], target: Target,
     database: Database, feed: Mapping[str, object], cache: ObjectCache | None,
     clock: Callable[[], float] = time.time,
@@ -156,8 +156,8 @@ def kernel_times(
     """Seconds of a call of each kernel in the default model and in every other one, profiled in turns."""
     models = (default, *tuned)
     samples: list[dict[str, list[float]]] = [{} for _ in models]
-    steadiness = steadiness_of(default.threads)
-    steadiness.grant(_PROFILE_SECONDS / STORED)
+    noise = noise_monitor_of(default.threads)
+    noise.grant(_PROFILE_SECONDS / STORED)
     begin = time.perf_counter()
     for done in range(rounds):
         if done >= _LEAST_ROUNDS and time.perf_counter() - begin > _PROFILE_SECONDS:
@@ -165,7 +165,7 @@ def kernel_times(
         for i in range(len(models)):
             at = (i + done) % len(models)
             calls: dict[str, list[float]] = {}
-            for k in steadiness.take(partial(models[at].profile, feed, _PROFILED_RUNS)).kernels:
+            for k in noise.take(partial(models[at].profile, feed, _PROFILED_RUNS)).kernels:
                 calls.setdefault(k.kernel, []).append(k.seconds)
             for name, seconds in calls.items():
                 samples[at].setdefault(name, []).append(statistics.fmean(seconds))
@@ -174,7 +174,7 @@ def kernel_times(
 
 
 class _Judge:
-    """What was found in place, and the verdicts and choices that follow from it.
+    """What was found in the network, and the verdicts and choices that follow from it.
 
     ``times``: of a call, by workload. ``candidates``: the records that were tried, the best by workload.
     """
@@ -225,7 +225,7 @@ class _Judge:
             self._choose(workload, best if seconds[best] <= _WORTH * seconds[own] else own)
 
     def gains(self, lowered: LoweredModel, chosen: ChosenSchedules) -> dict[str, Times]:
-        """The kernels that are not as the network has them without records, with their times in place."""
+        """The kernels that are not as the network has them without records, with their times there."""
         out: dict[str, Times] = {}
         own_workloads = self._own_workloads(lowered)
         for name, h in workload_hashes(lowered).items():
@@ -299,11 +299,11 @@ def _network_times(default: CompiledModel, tuned: CompiledModel, feed: Mapping[s
     default.run(feed)
     slow = time.perf_counter() - start > _SLOW_SECONDS
     contenders = {"default": lambda: default.run(feed), "tuned": lambda: tuned.run(feed)}
-    steadiness = steadiness_of(default.threads)
+    noise = noise_monitor_of(default.threads)
     out = Times(1.0, 1.0)
     for more in (1, 2):
         runs = _SLOW_RUNS * more if slow else None
-        found = interleave(contenders, _NETWORK_SECONDS * more, runs, steadiness=steadiness)
+        found = interleave(contenders, _NETWORK_SECONDS * more, runs, noise=noise)
         out = Times(found["tuned"].median, found["default"].median)
         if out.ratio <= _SLOWER:
             break

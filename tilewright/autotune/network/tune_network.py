@@ -24,11 +24,11 @@ from tilewright.algorithms import Options, find_options, other_algorithms, recor
 from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.base.workload import canonical, workload_of
-from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.cost_model.xgboost_model import default_model
 from tilewright.autotune.lookup.apply_best import choose_schedules, kernel_steps, network_of, workload_hashes
 from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer, Measurer
-from tilewright.autotune.network.end_to_end import NetworkCheck, Variant, assemble, check_in_place
+from tilewright.autotune.network.end_to_end import NetworkCheck, Variant, assemble, check_end_to_end
 from tilewright.autotune.records.database import (
     Database,
     DatabaseLike,
@@ -41,7 +41,7 @@ from tilewright.autotune.search.scheduler import EFFORTS, Progress, TaskSchedule
 from tilewright.autotune.search.strategies import STRATEGIES
 from tilewright.autotune.search.strategies.base import Maker
 from tilewright.autotune.search.tuner import Callback, TaskTuner, TunerConfig
-from tilewright.autotune.search.warm_start import learn_from_others
+from tilewright.autotune.search.warm_start import warm_start
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, require_runs_here, with_threads
 from tilewright.compile import Broadcasting, compile  # noqa: A004 - the name that users of compilers know
@@ -365,13 +365,13 @@ def _tuned(
     p: PreparedModel, records: Database, measurer: Measurer, o: TuneOptions, clock: Callable[[], float]
 ) -> ModelTuning:
     begin = clock()
-    learner = Learner(default_model(o.seed))
-    learn_from_others(learner, records, p.target, [t.workload for t in p.tasks])
+    training_set = TrainingSet(default_model(o.seed))
+    warm_start(training_set, records, p.target, [t.workload for t in p.tasks])
     config = TunerConfig(o.strategy, o.strategy_params)
     tuners = [
         TaskTuner(
-            t, Space(t.func, t.target), measurer, learner=learner, database=records, config=config, seed=o.seed,
-            clock=clock, callbacks=o.on_trial,
+            t, Space(t.func, t.target), measurer, training_set=training_set, database=records, config=config,
+            seed=o.seed, clock=clock, callbacks=o.on_trial,
         )
         for t in p.tasks
     ]  # fmt: skip
@@ -407,11 +407,11 @@ def _tuned(
     network: NetworkCheck | None = None
     if o.check_network:
         _say(o, "timing the whole network with what was found and without", tuners)
-        network, model = check_in_place(p.variants, p.relower, p.target, records, p.feed, cache)
+        network, model = check_end_to_end(p.variants, p.relower, p.target, records, p.feed, cache)
     name = network_of(p.lowered)
     final = p.relower(recorded_algorithms(p.options, p.target, records, name))
     if not (interrupted or result.interrupted) and o.max_trials is None:
-        hashes = set(workload_hashes(final).values())  # an algorithm chosen in place may have no record
+        hashes = set(workload_hashes(final).values())  # an algorithm chosen there may have no record
         _measure_defaults([t for t in tuners if t.task.workload in hashes], None, None, clock)
     chosen = choose_schedules(final, p.target, records, "exact", network=name)
     if network is None:

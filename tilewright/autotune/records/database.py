@@ -82,7 +82,7 @@ class Database(Protocol):
         """Append the lines of ``other`` that are not here yet; how many there were."""
 
     def prune(self, k: int = 1, failures: bool = False) -> int:
-        """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in place, and
+        """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in a network, and
         verdicts; how many records went."""
 
     def __enter__(self) -> Self: ...
@@ -229,7 +229,7 @@ class MemoryDatabase(_Base):
         self._kept.add(line)
 
     def prune(self, k: int = 1, failures: bool = False) -> int:
-        """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in place, and
+        """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in a network, and
         verdicts; how many records went."""
         before = self._kept.lines()
         kept = to_keep(before, k, failures)
@@ -265,7 +265,7 @@ class JSONDatabase(_Base):
         append_lines(self.path, [to_line(line).encode()])
 
     def prune(self, k: int = 1, failures: bool = False) -> int:
-        """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in place, and
+        """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in a network, and
         verdicts; how many lines went.
 
         Lines this version does not understand stay, byte for byte; so do, with ``failures``, records of failures.

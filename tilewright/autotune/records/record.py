@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from tilewright.autotune.base.measure_result import Failed, FailureKind, Ok, Outcome
+from tilewright.autotune.base.measure_result import Failed, FailureKind, MeasureResult, Ok
 from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.base.workload import Workload
@@ -151,7 +151,7 @@ Line: TypeAlias = Record | Verdict | Choice
 
 
 def make_record(
-    task: Task, candidate: Candidate, outcome: Outcome, tuner: str = "", seed: int | None = None, time: float = 0.0
+    task: Task, candidate: Candidate, result: MeasureResult, tuner: str = "", seed: int | None = None, time: float = 0.0
 ) -> Record:
     """The record of one measurement. ``task.func`` need not have canonical names."""
     common = Record(
@@ -169,16 +169,16 @@ def make_record(
         seed=seed,
         task=task.name,
     )
-    if isinstance(outcome, Failed):
-        return dataclasses.replace(common, failure=str(outcome.kind), message=outcome.message)
+    if isinstance(result, Failed):
+        return dataclasses.replace(common, failure=str(result.kind), message=result.message)
     return dataclasses.replace(
-        common, seconds=outcome.seconds, samples=outcome.samples, error=outcome.error,
-        compile_seconds=outcome.compile_seconds,
+        common, seconds=result.seconds, samples=result.samples, error=result.error,
+        compile_seconds=result.compile_seconds,
     )  # fmt: skip
 
 
-def outcome_of(record: Record) -> Outcome:
-    """The outcome that a record keeps. A kind of failure that this version does not know is one of a lost worker."""
+def result_of(record: Record) -> MeasureResult:
+    """The result that a record keeps. A kind of failure that this version does not know is one of a lost worker."""
     if record.seconds is not None:
         return Ok(record.seconds, record.samples, record.error or 0.0, record.compile_seconds or 0.0)
     kinds = [k for k in FailureKind if k.value == record.failure]

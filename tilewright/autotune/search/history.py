@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tilewright.autotune.base.measure_result import Failed, Ok, Outcome
+from tilewright.autotune.base.measure_result import Failed, MeasureResult, Ok
 from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.search.strategies.base import seconds_of
 
@@ -21,7 +21,7 @@ class Trial:
 
     number: int
     candidate: Candidate
-    outcome: Outcome
+    result: MeasureResult
     predicted: float = 0.0
     elapsed: float = 0.0
     recorded: bool = False
@@ -30,7 +30,7 @@ class Trial:
     @property
     def seconds(self) -> float:
         """The measured time; inf for a failure."""
-        return seconds_of(self.outcome)
+        return seconds_of(self.result)
 
 
 @dataclass(slots=True)
@@ -96,14 +96,14 @@ class History:
 
     def failures(self) -> dict[str, int]:
         """How many trials failed, by kind."""
-        return dict(Counter(str(t.outcome.kind) for t in self.trials if isinstance(t.outcome, Failed)))
+        return dict(Counter(str(t.result.kind) for t in self.trials if isinstance(t.result, Failed)))
 
     def cost(self) -> float:
-        """Seconds that one more trial is expected to take, from the outcomes alone, so that runs repeat."""
+        """Seconds that one more trial is expected to take, from the results alone, so that runs repeat."""
         costs = [
-            0.1 + t.outcome.compile_seconds + 2.0 * sum(max(s, 0.01) for s in t.outcome.samples)
+            0.1 + t.result.compile_seconds + 2.0 * sum(max(s, 0.01) for s in t.result.samples)
             for t in self.trials
-            if isinstance(t.outcome, Ok)
+            if isinstance(t.result, Ok)
         ]
         return sum(costs) / len(costs) if costs else 0.5
 

@@ -1,4 +1,4 @@
-"""A log as a space: search over what was measured before, with the recorded outcomes. For studies of strategies.
+"""A log as a space: search over what was measured before, with the recorded results. For studies of strategies.
 
 Nothing is measured: samples are drawn from the records, a neighbour is one of the records that differ in the fewest
 decisions. Any strategy runs on it, as often and with as many seeds as wanted, and always gives the same. Where the log
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tilewright.autotune.base.measure_result import Outcome
+from tilewright.autotune.base.measure_result import MeasureResult
 from tilewright.autotune.base.space import Candidate, Decision
-from tilewright.autotune.records.record import Record, outcome_of
+from tilewright.autotune.records.record import Record, result_of
 from tilewright.core.errors import InputError, ParseError, ScheduleError
 from tilewright.schedule.decisions import Choice
 from tilewright.tensor_ir.ir import Func
@@ -24,7 +24,7 @@ _NEAREST = 8
 
 
 class RecordedSpace:
-    """The candidates of one workload in a log; ``outcomes`` by key. The first record (by time) is the default.
+    """The candidates of one workload in a log; ``results`` by key. The first record (by time) is the default.
 
     Raises InputError if the records are of several workloads, or none replays.
     """
@@ -35,12 +35,12 @@ class RecordedSpace:
             raise InputError(f"recorded space: expected records of one workload, got {len(workloads)}")
         ordered = sorted(records, key=lambda r: (r.time, r.candidate))
         self._func = ordered[0].scheduled_function()
-        self.outcomes: dict[str, Outcome] = {}
+        self.results: dict[str, MeasureResult] = {}
         self._candidates: dict[str, Candidate] = {}
         values = {r.candidate: r.choices() for r in ordered}
         options = _options(values.values())
         for r in ordered:
-            self.outcomes[r.candidate] = outcome_of(r)
+            self.results[r.candidate] = result_of(r)
             if r.candidate not in self._candidates:
                 try:
                     scheduled = r.trace.apply(self._func)
@@ -92,9 +92,9 @@ class RecordedSpace:
         """How many candidates there are."""
         return len(self._all)
 
-    def measure(self, candidate: Candidate) -> Outcome:
-        """The recorded outcome: what a :class:`~tilewright.autotune.measure.measurer.TableMeasurer` is made of."""
-        return self.outcomes[candidate.key]
+    def measure(self, candidate: Candidate) -> MeasureResult:
+        """The recorded result: what a :class:`~tilewright.autotune.measure.measurer.TableMeasurer` is made of."""
+        return self.results[candidate.key]
 
 
 def _options(values: Iterable[Mapping[str, Choice]]) -> dict[str, tuple[Choice, ...]]:

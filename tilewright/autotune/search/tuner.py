@@ -13,21 +13,21 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tilewright.autotune.base.measure_result import Outcome
+from tilewright.autotune.base.measure_result import MeasureResult
 from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.cost_model.predict import FeatureCache, ModelScore
 from tilewright.autotune.cost_model.rank_correlation import rank_correlation
-from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.cost_model.xgboost_model import default_model
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.records.database import Database
-from tilewright.autotune.records.record import Record, make_record, outcome_of
+from tilewright.autotune.records.record import Record, make_record, result_of
 from tilewright.autotune.search.gain_estimate import expected_gain
 from tilewright.autotune.search.history import History, TaskResult, Trial
 from tilewright.autotune.search.strategies import STRATEGIES
 from tilewright.autotune.search.strategies.base import Maker, SearchSpace, Strategy
-from tilewright.autotune.search.warm_start import learn_from_others
+from tilewright.autotune.search.warm_start import warm_start
 from tilewright.core.errors import InputError
 from tilewright.core.options import require_choice, require_whole
 
@@ -65,7 +65,7 @@ class TunerConfig:
 
 
 class TaskTuner:
-    """The state of tuning one task. ``learner`` may be shared by the tuners of several tasks."""
+    """The state of tuning one task. ``training_set`` may be shared by the tuners of several tasks."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class TaskTuner:
         space: SearchSpace,
         measurer: Measurer,
         *,
-        learner: Learner | None = None,
+        training_set: TrainingSet | None = None,
         database: Database | None = None,
         config: TunerConfig | None = None,
         seed: int = 0,
@@ -95,11 +95,11 @@ class TaskTuner:
         self._clock = clock
         self._wall_clock = wall_clock
         self._callbacks = tuple(callbacks)
-        self._learner = Learner(default_model(seed)) if learner is None else learner
-        if learner is None and database is not None:
-            learn_from_others(self._learner, database, task.target, [task.workload])
+        self._training_set = TrainingSet(default_model(seed)) if training_set is None else training_set
+        if training_set is None and database is not None:
+            warm_start(self._training_set, database, task.target, [task.workload])
         self._cache = FeatureCache(task.func, task.target, task.dims)
-        self._score = ModelScore(self._learner.model, self._cache)
+        self._score = ModelScore(self._training_set.model, self._cache)
         # the generator depends on the task, not on its place among others
         self._rng = np.random.default_rng([seed, int(task.workload[:12], 16)])
         self._strategy = self._make_strategy()
@@ -144,9 +144,9 @@ class TaskTuner:
         first = len(self.history.trials)
         noted: set[int] = set()
 
-        def note(place: int, outcome: Outcome) -> None:
+        def note(place: int, result: MeasureResult) -> None:
             self._spent = before + self._clock() - start
-            t = Trial(first + place, batch[place], outcome, float(predicted[place]), self._spent, batch=first)
+            t = Trial(first + place, batch[place], result, float(predicted[place]), self._spent, batch=first)
             self._keep(t, place in noted)
             noted.add(place)
 
@@ -168,8 +168,8 @@ class TaskTuner:
             finalists.append(default)
         if len(finalists) < 2:
             return
-        outcomes = self._measurer.remeasure(self.task, [t.candidate for t in finalists], rounds)
-        again = [replace(t, outcome=o) for t, o in zip(finalists, outcomes, strict=True)]
+        results = self._measurer.remeasure(self.task, [t.candidate for t in finalists], rounds)
+        again = [replace(t, result=o) for t, o in zip(finalists, results, strict=True)]
         if self._database is not None:
             for t in again:
                 self._database.append(self._record(t))
@@ -213,18 +213,18 @@ class TaskTuner:
     def _learn(self, new: Sequence[Trial]) -> None:
         if not new:
             return
-        self._strategy.observe([(t.candidate, t.outcome) for t in new])
+        self._strategy.observe([(t.candidate, t.result) for t in new])
         seconds = [t.seconds for t in new]
         found = rank_correlation([t.predicted for t in new], seconds)
         if found is not None:
             self.correlations.append((len(self.history.trials), found))
-        self._learner.add(self._cache.rows([t.candidate for t in new]), seconds, self.task.workload)
-        self._learner.refit()
+        self._training_set.add(self._cache.rows([t.candidate for t in new]), seconds, self.task.workload)
+        self._training_set.refit()
 
     # -- records ---------------------------------------------------------------------------------------------------
     def _record(self, t: Trial) -> Record:
         name = self.config.strategy if isinstance(self.config.strategy, str) else "own strategy"
-        made = make_record(self.task, t.candidate, t.outcome, name, self._seed, self._wall_clock())
+        made = make_record(self.task, t.candidate, t.result, name, self._seed, self._wall_clock())
         facts = {
             "predicted": round(t.predicted, 6), "batch": t.batch, "elapsed": round(t.elapsed, 3),
             "weight": round(self.task.weight, 6), **({"default": True} if self._is_default(t.candidate) else {}),
@@ -245,7 +245,7 @@ class TaskTuner:
         for r in first + others[-self.config.replayed :]:
             c = default if r.candidate == default.key else self.space.with_decisions(r.choices())
             if c is not None and c.key == r.candidate:
-                rebuilt.append(Trial(len(rebuilt), c, outcome_of(r), recorded=True))
+                rebuilt.append(Trial(len(rebuilt), c, result_of(r), recorded=True))
         if rebuilt:
             for t in rebuilt:
                 self.history.add(t)
@@ -274,7 +274,7 @@ def tune_task(
     *,
     strategy: str | Maker = "annealing",
     params: Mapping[str, object] | None = None,
-    learner: Learner | None = None,
+    training_set: TrainingSet | None = None,
     database: Database | None = None,
     budget: Budget | None = None,
     seed: int = 0,
@@ -285,7 +285,7 @@ def tune_task(
     budget = Budget() if budget is None else budget
     begin = clock()
     tuner = TaskTuner(
-        task, space, measurer, learner=learner, database=database, config=TunerConfig(strategy, params or {}),
+        task, space, measurer, training_set=training_set, database=database, config=TunerConfig(strategy, params or {}),
         seed=seed, clock=clock, callbacks=callbacks,
     )  # fmt: skip
     try:

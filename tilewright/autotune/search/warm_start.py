@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.records.database import Database
 from tilewright.autotune.records.dataset import dataset_of
 from tilewright.autotune.records.record import Record, target_differences
@@ -18,14 +18,14 @@ _MOST = 160
 _A_TASK = 32
 
 
-def learn_from_others(learner: Learner, database: Database, target: Target, own: Iterable[str]) -> int:
-    """Give ``learner`` records of workloads not among ``own`` (hashes), measured on ``target``; how many there were."""
+def warm_start(training_set: TrainingSet, database: Database, target: Target, own: Iterable[str]) -> int:
+    """Add records of workloads not among ``own`` (hashes), measured on ``target``; how many there were."""
     found = dataset_of(chosen_records(database, target, own))
     for task in found.tasks():
         rows = found.of(task)
-        learner.add(rows.features, list(rows.seconds), task)
+        training_set.add(rows.features, list(rows.seconds), task)
     if len(found):
-        learner.refit()
+        training_set.refit()
     return len(found)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from tilewright.machine.target import Target
 
 
-def repeat_text(name: str, target: Target) -> str:
+def loop_driver_text(name: str, target: Target) -> str:
     """The LLVM IR module."""
     return f'target triple = "{target.triple}"\n' + _TEXT.replace("$NAME", name)
 

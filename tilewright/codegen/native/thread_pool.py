@@ -2,7 +2,7 @@
 
 The thread that runs an inference publishes a job (a chunk function with its arguments), works on it itself, and goes
 on when all chunks are done. Workers that are awake take chunks as well; one that the system has taken off its processor
-delays the job only by the chunk it holds. A team that meets at barriers, as OpenMP's does, stands still until each
+delays the job only by the chunk it holds. A pool that meets at barriers, as OpenMP's does, stands still until each
 member is back, at every kernel: with other load on the machine that was measured a hundred times slower on small
 networks.
 
@@ -17,7 +17,7 @@ Each cache line that goes from one processor to another takes 70 nanoseconds, or
 loop. So a job is in the line that idle workers watch, and a thread reports what it has done once, when nothing is left
 to take, instead of chunk by chunk.
 
-Layout of a team's memory (bytes): 0 ``parallel_for``, 8 chunks a job, 48 threads, 56 nanoseconds that an idle worker
+Layout of a pool's memory (bytes): 0 ``parallel_for``, 8 chunks a job, 48 threads, 56 nanoseconds that an idle worker
 spins; 64 epoch, 72 chunk function, 80 its args, 88 its dims; 128 chunks done; 192 sleepers, 200 stop, 208 caller waits;
 256 semaphore of workers, 320 of the caller, 512 + 64*t the share of thread t.
 """
@@ -42,7 +42,7 @@ _IMPORTS = ("sem_init", "sem_post", "sem_wait", "sched_yield", "clock_gettime")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TeamCode:
+class ThreadPoolCode:
     """Addresses for :mod:`tilewright.runtime.resources.thread_pool`: ``parallel_for``, a worker's life, start, stop."""
 
     parallel_for: int
@@ -53,10 +53,10 @@ class TeamCode:
 
 
 _lock = threading.Lock()
-_loaded: list[TeamCode] = []
+_loaded: list[ThreadPoolCode] = []
 
 
-def team_code(cache: ObjectCache | None = None) -> TeamCode:
+def thread_pool_code(cache: ObjectCache | None = None) -> ThreadPoolCode:
     """The code for this process; it stays loaded, because workers never leave it. ``cache``: where the object code is
     kept for other processes."""
     with _lock:
@@ -65,17 +65,17 @@ def team_code(cache: ObjectCache | None = None) -> TeamCode:
         return _loaded[0]
 
 
-def _load(cache: ObjectCache | None) -> TeamCode:
+def _load(cache: ObjectCache | None) -> ThreadPoolCode:
     host = detect_host()
     process = ctypes.CDLL(None)
     imports = {n: ctypes.cast(getattr(process, n), ctypes.c_void_p).value or 0 for n in _IMPORTS}
     names = ("team_parallel_for", "team_worker", "team_initialize", "team_stop")
-    library = Library([cached_object(team_text(host), host, 2, cache)], names, imports)
+    library = Library([cached_object(thread_pool_text(host), host, 2, cache)], names, imports)
     parallel_for, worker, initialize, stop = (library.addresses[n] for n in names)
-    return TeamCode(parallel_for, worker, initialize, stop, library)
+    return ThreadPoolCode(parallel_for, worker, initialize, stop, library)
 
 
-def team_text(target: Target) -> str:
+def thread_pool_text(target: Target) -> str:
     """The LLVM IR module."""
     return fill_in(_TEXT, target, {"$POLLS": _POLLS, "$WAIT": _SPIN_WAIT, "$SLICE": _SLICE})
 
@@ -228,7 +228,7 @@ out:
   ret void
 }
 
-; run f(args, dims, chunk, chunks) for every chunk on all threads of the team; returns when all are done
+; run f(args, dims, chunk, chunks) for every chunk on all threads of the pool; returns when all are done
 define void @team_parallel_for(ptr %team, ptr %f, ptr %args, ptr %dims) {
 entry:
   %f.at = getelementptr i8, ptr %team, i64 72

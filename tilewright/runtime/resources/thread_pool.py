@@ -1,4 +1,4 @@
-"""Threads that help an inference: one team a process and size, started when first needed, asleep when idle."""
+"""Threads that help an inference: one pool a process and size, started when first needed, asleep when idle."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def spin_seconds() -> float:
     return 0.0 if count_threads().quota is not None else SPIN_SECONDS
 
 
-class TeamCode(Protocol):
-    """Addresses of the native functions of a team (made by the code generator)."""
+class ThreadPoolCode(Protocol):
+    """Addresses of the native functions of a pool (made by the code generator)."""
 
     @property
     def worker(self) -> int: ...
@@ -44,10 +44,10 @@ class TeamCode(Protocol):
     def stop(self) -> int: ...
 
 
-class Team:
-    """``threads - 1`` workers. ``address`` is what native code takes as its team."""
+class ThreadPool:
+    """``threads - 1`` workers. ``address`` is what native code takes as its pool."""
 
-    def __init__(self, code: TeamCode, threads: int) -> None:
+    def __init__(self, code: ThreadPoolCode, threads: int) -> None:
         self.threads = threads
         self.lock = threading.Lock()
         self._code = code
@@ -66,7 +66,7 @@ class Team:
             w.start()
 
     def close(self) -> None:
-        """Let the workers end. The team must not be used afterwards."""
+        """Let the workers end. The pool must not be used afterwards."""
         ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self._code.stop)(self.address, len(self._workers))
         for w in self._workers:
             w.join()
@@ -75,53 +75,53 @@ class Team:
 _ALONE = nullcontext()
 
 
-class Teams:
-    """The teams of this process, by size. A forked child starts with none: its parent's workers do not exist there."""
+class ThreadPools:
+    """The pools of this process, by size. A forked child starts with none: its parent's workers do not exist there."""
 
     def __init__(self) -> None:
-        self._teams: dict[int, Team] = {}
+        self._pools: dict[int, ThreadPool] = {}
         self._lock = threading.Lock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
-        self._teams = {}
+        self._pools = {}
         self._lock = threading.Lock()
 
-    def get(self, code: TeamCode, threads: int) -> Team:
-        """The team of that size."""
+    def get(self, code: ThreadPoolCode, threads: int) -> ThreadPool:
+        """The pool of that size."""
         with self._lock:
-            team = self._teams.get(threads)
-            if team is None:
-                team = self._teams[threads] = Team(code, threads)
-            return team
+            pool = self._pools.get(threads)
+            if pool is None:
+                pool = self._pools[threads] = ThreadPool(code, threads)
+            return pool
 
-    def borrowed(self, code: TeamCode | None, threads: int) -> AbstractContextManager[int | None]:
-        """The address of a team for the duration of a native call; None (work alone) for one thread or a busy team."""
+    def borrowed(self, code: ThreadPoolCode | None, threads: int) -> AbstractContextManager[int | None]:
+        """The address of a pool for the duration of a native call; None (work alone) for one thread or a busy pool."""
         return _ALONE if code is None or threads <= 1 else self._shared(code, threads)
 
     @contextmanager
-    def _shared(self, code: TeamCode, threads: int) -> Iterator[int | None]:
-        team = self.get(code, threads)
-        if not team.lock.acquire(blocking=False):
+    def _shared(self, code: ThreadPoolCode, threads: int) -> Iterator[int | None]:
+        pool = self.get(code, threads)
+        if not pool.lock.acquire(blocking=False):
             yield None
             return
         try:
-            yield team.address
+            yield pool.address
         finally:
-            team.lock.release()
+            pool.lock.release()
 
 
-TEAMS = Teams()
+THREAD_POOLS = ThreadPools()
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class PoolHandle:
     """How many threads a model runs on, and the native code they need (None: one thread)."""
 
     threads: int
-    code: TeamCode | None = None
+    code: ThreadPoolCode | None = None
 
     def borrowed(self, parallel: bool) -> AbstractContextManager[int | None]:
-        """The team's address for one native call, if there is shared work in it."""
-        return TEAMS.borrowed(self.code if parallel else None, self.threads)
+        """The pool's address for one native call, if there is shared work in it."""
+        return THREAD_POOLS.borrowed(self.code if parallel else None, self.threads)

@@ -37,7 +37,7 @@ def test_show(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 wrong_result" in row
     assert "1000.0" in row
     assert "2025-11-21 09:01" in row
-    assert out.endswith("1 workloads, 1 verdicts in place (1 against)\n")
+    assert out.endswith("1 workloads, 1 verdicts in networks (1 against)\n")
 
 
 def test_top(log: str, capsys: pytest.CaptureFixture[str]) -> None:

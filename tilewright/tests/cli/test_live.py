@@ -13,7 +13,7 @@ import pytest
 
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.cost_model.cost_model import HeuristicModel
-from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.autotune.search.scheduler import TaskScheduler
 from tilewright.autotune.search.tuner import TaskTuner
@@ -21,7 +21,7 @@ from tilewright.cli import main
 from tilewright.commands.live import LiveView, PlainLines, view
 from tilewright.core.config import Terminal, terminal
 from tilewright.tests.api.models import perceptron, saved
-from tilewright.tests.autotune.search.synthetic import FUNC, TARGET, SyntheticSpace, outcome
+from tilewright.tests.autotune.search.synthetic import FUNC, TARGET, SyntheticSpace, synthetic_result
 
 PLAIN = Terminal(moves=True, colours=False)
 
@@ -58,11 +58,12 @@ class Screen(io.StringIO):
 
 
 def _tuners(count: int, on_trial: object = None) -> list[TaskTuner]:
-    learner = Learner(HeuristicModel())
+    training_set = TrainingSet(HeuristicModel())
     return [
         TaskTuner(
-            Task(FUNC, TARGET, weight=1.0 / (n + 1), name=f"task{n}"), SyntheticSpace(), TableMeasurer(outcome),
-            learner=learner, seed=n, callbacks=() if on_trial is None else (on_trial,),
+            Task(FUNC, TARGET, weight=1.0 / (n + 1), name=f"task{n}"), SyntheticSpace(),
+            TableMeasurer(synthetic_result), training_set=training_set, seed=n,
+            callbacks=() if on_trial is None else (on_trial,),
         )
         for n in range(count)
     ]  # fmt: skip

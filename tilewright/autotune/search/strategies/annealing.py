@@ -61,8 +61,8 @@ class _Measured:
     best: list[tuple[float, Candidate]] = field(default_factory=list)
 
     def add(self, results: Results, limit: int) -> None:
-        for c, outcome in results:
-            if math.isfinite(seconds := seconds_of(outcome)):
+        for c, result in results:
+            if math.isfinite(seconds := seconds_of(result)):
                 self.best.append((seconds, c))
         self.best = sorted(self.best, key=lambda x: x[0])[:limit]
 

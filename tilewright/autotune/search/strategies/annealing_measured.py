@@ -64,9 +64,9 @@ class MeasuredAnnealing:
     def observe(self, results: Results) -> None:
         """Move the chains."""
         p = self._params
-        for c, outcome in results:
+        for c, result in results:
             self._fresh.take([c])
-            seconds = seconds_of(outcome)
+            seconds = seconds_of(result)
             self._results += 1
             chain = self._pending.pop(c.key, None)
             if chain is None:

@@ -12,14 +12,14 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from tilewright.autotune.base.measure_result import Ok, Outcome
+from tilewright.autotune.base.measure_result import MeasureResult, Ok
 from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.cost_model.predict import Score
 from tilewright.core.errors import InputError
 from tilewright.schedule.decisions import Choice
 from tilewright.tensor_ir.ir import Func
 
-Results: TypeAlias = Sequence[tuple[Candidate, Outcome]]
+Results: TypeAlias = Sequence[tuple[Candidate, MeasureResult]]
 Params: TypeAlias = Mapping[str, object]
 _P = TypeVar("_P")
 _DRAWS = 6
@@ -115,9 +115,9 @@ class Fresh:
         return out
 
 
-def seconds_of(outcome: Outcome) -> float:
+def seconds_of(result: MeasureResult) -> float:
     """The measured time; inf for a failure."""
-    return outcome.seconds if isinstance(outcome, Ok) else float("inf")
+    return result.seconds if isinstance(result, Ok) else float("inf")
 
 
 def difference(a: Candidate, b: Candidate) -> float:

@@ -14,7 +14,7 @@ from tilewright.tensor_ir.ir import Alloc, Func, Loop, Seq, Stmt
 
 @dataclass(frozen=True, slots=True)
 class Parallel(Primitive):
-    """Mark a loop as parallel: its iterations are spread over the threads of the team.
+    """Mark a loop as parallel: its iterations are spread over the threads of the pool.
 
     The loop is outermost, or the loops around it are those of a recurrence, which run in order: then the threads meet
     in each of their iterations.
@@ -33,7 +33,7 @@ class Parallel(Primitive):
         - a local buffer is allocated around the loop
         - the loop is a reduce axis or an ordered axis
         - the loop carries a dependence
-    Cost: handing the loop to the team, a microsecond; worth it above some ten microseconds of work.
+    Cost: handing the loop to the pool, a microsecond; worth it above some ten microseconds of work.
     """
 
     name: ClassVar[str] = "parallel"

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tilewright.autotune.base.measure_result import Failed, FailureKind, Ok, Outcome
+from tilewright.autotune.base.measure_result import Failed, FailureKind, MeasureResult, Ok
 from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.cost_model.cost_model import HeuristicModel
-from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.measure.measurer import LocalMeasurer
 from tilewright.autotune.records.database import MemoryDatabase
 from tilewright.autotune.records.record import to_line
@@ -23,9 +23,9 @@ from tilewright.autotune.search.tuner import Budget, tune_task
 from tilewright.tests.autotune.measure.measuring import FAULTS, QUICK, faulty, split, task
 
 
-def shape(outcomes: list[Outcome]) -> list[str]:
-    """Outcomes up to timing."""
-    return [f"{o.kind}: {o.message}" if isinstance(o, Failed) else f"ok {o.error:.1e}" for o in outcomes]
+def shape(results: list[MeasureResult]) -> list[str]:
+    """Results up to timing."""
+    return [f"{o.kind}: {o.message}" if isinstance(o, Failed) else f"ok {o.error:.1e}" for o in results]
 
 
 class Forgetful(Executor):
@@ -63,8 +63,8 @@ def test_many_are_sent_in_batches() -> None:
     t = task()
     seen: list[int] = []
     many = [split(t, n) for n in range(2, 22)]
-    outcomes = LocalMeasurer(QUICK, Forgetful(0)).measure(t, many, lambda i, _: seen.append(i))
-    assert len(outcomes) == 20
+    results = LocalMeasurer(QUICK, Forgetful(0)).measure(t, many, lambda i, _: seen.append(i))
+    assert len(results) == 20
     assert sorted(seen) == list(range(20))
 
 
@@ -109,8 +109,8 @@ def records_of(measurer: LocalMeasurer) -> list[dict[str, Any]]:
     t = task()
     database = MemoryDatabase()
     tune_task(
-        t, Space(t.func, t.target), measurer, strategy="random", database=database, learner=Learner(HeuristicModel()),
-        budget=Budget(max_trials=12),
+        t, Space(t.func, t.target), measurer, strategy="random", database=database,
+        training_set=TrainingSet(HeuristicModel()), budget=Budget(max_trials=12),
     )  # fmt: skip
     seen: dict[str, dict[str, Any]] = {}
     for r in database.records():  # the best few are measured again; which those are depends on timing
@@ -137,8 +137,8 @@ def test_a_dask_worker_that_dies_is_replaced(client: Any) -> None:
     m = LocalMeasurer(QUICK, client.get_executor())
     before = set(client.run(os.getpid).values())
     os.kill(min(before), 9)
-    outcomes = m.measure(t, [split(t, n) for n in range(2, 20)])
-    assert all(isinstance(o, Ok) for o in outcomes), outcomes
+    results = m.measure(t, [split(t, n) for n in range(2, 20)])
+    assert all(isinstance(o, Ok) for o in results), results
     client.wait_for_workers(2, timeout=60)
     after = set(client.run(os.getpid).values())
     assert min(before) not in after

@@ -35,10 +35,10 @@ def measurer() -> Iterator[LocalMeasurer]:
 def test_kind(measurer: LocalMeasurer, fault: str) -> None:
     t = task()
     kind, words = KINDS[fault]
-    outcome, after = measurer.measure(t, [faulty(t, fault), split(t, 4)])
-    assert isinstance(outcome, Failed)
-    assert outcome.kind is kind, outcome
-    assert any(w in outcome.message for w in words.split("|")), outcome
+    result, after = measurer.measure(t, [faulty(t, fault), split(t, 4)])
+    assert isinstance(result, Failed)
+    assert result.kind is kind, result
+    assert any(w in result.message for w in words.split("|")), result
     assert isinstance(after, Ok)
 
 
@@ -49,9 +49,9 @@ def test_what_never_ends_is_ended(fault: str, kind: FailureKind) -> None:
     t = task()
     config = replace(QUICK, timeout_s=4.0, build_timeout_s=8.0)
     with LocalMeasurer(config, modules=[FAULTS]) as m:
-        outcomes = m.measure(t, [split(t, 2), faulty(t, fault), split(t, 4)])
-        assert [o.kind if isinstance(o, Failed) else "ok" for o in outcomes] == ["ok", kind, "ok"]
-        assert m.measure(t, [faulty(t, fault)]) == [outcomes[1]]
+        results = m.measure(t, [split(t, 2), faulty(t, fault), split(t, 4)])
+        assert [o.kind if isinstance(o, Failed) else "ok" for o in results] == ["ok", kind, "ok"]
+        assert m.measure(t, [faulty(t, fault)]) == [results[1]]
 
 
 def test_hard_failures_are_not_tried_again(measurer: LocalMeasurer) -> None:

@@ -8,7 +8,7 @@ import mmap
 import numpy as np
 import pytest
 
-from tilewright.autotune.measure.guard_pages import Guarded, locked_copy
+from tilewright.autotune.measure.guard_pages import GuardedArray, locked_copy
 from tilewright.runtime.resources.arrays import address
 
 
@@ -24,12 +24,12 @@ def test_locked_copies_are_equal_and_closed(shape: tuple[int, ...]) -> None:
 
 def test_empty() -> None:
     assert locked_copy(np.zeros((0, 4), np.int8)).shape == (0, 4)
-    assert Guarded((0, 4), np.dtype(np.float32)).is_intact()
+    assert GuardedArray((0, 4), np.dtype(np.float32)).is_intact()
 
 
 @pytest.mark.parametrize("at", [-1, 15 * 4])
 def test_margins_show_stores_outside(at: int) -> None:
-    guarded = Guarded((3, 5), np.dtype(np.float32))
+    guarded = GuardedArray((3, 5), np.dtype(np.float32))
     guarded.poison()
     assert np.isnan(guarded.array).all()
     assert guarded.is_intact()
@@ -38,5 +38,5 @@ def test_margins_show_stores_outside(at: int) -> None:
 
 
 def test_results_begin_at_the_same_place_of_a_page() -> None:
-    kept = [Guarded((n,), np.dtype(np.float32)) for n in (3, 1000, 70_000, 3)]
+    kept = [GuardedArray((n,), np.dtype(np.float32)) for n in (3, 1000, 70_000, 3)]
     assert len({address(g.array) % mmap.PAGESIZE for g in kept}) == 1

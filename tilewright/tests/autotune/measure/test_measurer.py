@@ -1,4 +1,4 @@
-"""Measurers that work: outcomes, their order, what is kept, and workers that come and go."""
+"""Measurers that work: results, their order, what is kept, and workers that come and go."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewright.autotune.base.measure_result import Failed, FailureKind, Ok, Outcome
+from tilewright.autotune.base.measure_result import Failed, FailureKind, MeasureResult, Ok
 from tilewright.autotune.base.space import Candidate, Space
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.measure.measurer import LocalMeasurer, TableMeasurer
@@ -40,9 +40,9 @@ def measurer() -> Iterator[LocalMeasurer]:
         yield m
 
 
-def seconds(outcome: Outcome) -> float:
-    assert isinstance(outcome, Ok), outcome
-    return outcome.seconds
+def seconds(result: MeasureResult) -> float:
+    assert isinstance(result, Ok), result
+    return result.seconds
 
 
 class TestTable:
@@ -51,7 +51,7 @@ class TestTable:
         a, b, c = (split(t, n) for n in (2, 3, 4))
         failed = Failed(FailureKind.CRASH, "because")
         table = TableMeasurer({a.key: 2.0, b.key: failed})
-        seen: list[tuple[int, Outcome]] = []
+        seen: list[tuple[int, MeasureResult]] = []
         assert table.measure(t, [a, b, c], lambda i, o: seen.append((i, o))) == [
             Ok(2.0, (2.0,), 0.0, 0.0), failed, Failed(FailureKind.ILLEGAL, f"the table has no entry {c.key}"),
         ]  # fmt: skip
@@ -68,11 +68,11 @@ class TestLocal:
     def test_outcomes_in_order_and_as_they_come(self, measurer: LocalMeasurer) -> None:
         t = task()
         candidates = [Space(t.func, t.target).default(), *(split(t, n) for n in (2, 3, 4, 5, 6))]
-        seen: list[tuple[int, Outcome]] = []
-        outcomes = measurer.measure(t, candidates, lambda i, o: seen.append((i, o)))
+        seen: list[tuple[int, MeasureResult]] = []
+        results = measurer.measure(t, candidates, lambda i, o: seen.append((i, o)))
         assert list(dict(seen)) == list(range(6))
-        assert dict(seen) == dict(enumerate(outcomes)), "the last report of each is its outcome"
-        for i, o in enumerate(outcomes):
+        assert dict(seen) == dict(enumerate(results)), "the last report of each is its result"
+        for i, o in enumerate(results):
             assert isinstance(o, Ok)
             reports = [r for place, r in seen if place == i]
             assert [isinstance(r, Ok) and r.preliminary for r in reports] in ([True, False], [False])
@@ -93,8 +93,8 @@ class TestLocal:
     def test_builds_may_overlap_with_timing(self) -> None:
         t = task()
         with LocalMeasurer(replace(QUICK, overlap=True)) as m:
-            outcomes = m.measure(t, [split(t, n) for n in range(2, 12)])
-        assert [o for o in outcomes if not isinstance(o, Ok)] == []
+            results = m.measure(t, [split(t, n) for n in range(2, 12)])
+        assert [o for o in results if not isinstance(o, Ok)] == []
 
     def test_two_threads_and_cold_caches(self) -> None:
         config = replace(QUICK, enable_cpu_cache_flush=True, timeout_s=60.0)
@@ -111,15 +111,15 @@ class TestLocal:
     def test_illegal(self, measurer: LocalMeasurer) -> None:
         t = task()
         bad = Candidate((), Trace((Split("nowhere", (None, 2)),)), t.func)
-        (outcome,) = measurer.measure(t, [bad])
-        assert isinstance(outcome, Failed)
-        assert outcome.kind is FailureKind.ILLEGAL
-        assert "nowhere" in outcome.message
+        (result,) = measurer.measure(t, [bad])
+        assert isinstance(result, Failed)
+        assert result.kind is FailureKind.ILLEGAL
+        assert "nowhere" in result.message
 
     def test_remeasure_keeps_raw_samples(self, measurer: LocalMeasurer) -> None:
         t = task()
-        outcomes = measurer.remeasure(t, [split(t, 2), split(t, 4)], rounds=5)
-        assert [len(o.samples) for o in outcomes if isinstance(o, Ok)] == [5, 5]
+        results = measurer.remeasure(t, [split(t, 2), split(t, 4)], rounds=5)
+        assert [len(o.samples) for o in results if isinstance(o, Ok)] == [5, 5]
         with pytest.raises(InputError, match="rounds must be >= 1, got 0"):
             measurer.remeasure(t, [], 0)
 
@@ -130,7 +130,7 @@ class TestLocal:
         t = task()
         with LocalMeasurer(QUICK) as m:
 
-            def interrupt(_place: int, _outcome: Outcome) -> None:
+            def interrupt(_place: int, _result: MeasureResult) -> None:
                 raise KeyboardInterrupt
 
             many = [split(t, n) for n in range(2, 12)]

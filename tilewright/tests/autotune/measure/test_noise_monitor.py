@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.autotune.measure.noise_monitor import STORED, Steadiness, probe_threads
+from tilewright.autotune.measure.noise_monitor import STORED, NoiseMonitor, probe_threads
 from tilewright.autotune.measure.time_evaluator import EvaluatorConfig, evaluate
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.probe import probe_text
@@ -19,7 +19,7 @@ class Machine:
         self, slow: Callable[[float], bool], away: Callable[[float], bool] = lambda now: False, now: float = 0.0
     ) -> None:
         self.slow, self.away, self.now = slow, away, now
-        self.steadiness = Steadiness(self.probe, lambda: self.now)
+        self.noise = NoiseMonitor(self.probe, lambda: self.now)
 
     def _spend(self, seconds: float) -> float:
         taken = seconds * (2.0 if self.slow(self.now) else 1.0)
@@ -36,38 +36,38 @@ class Machine:
 
 def test_disturbed_samples_are_taken_again() -> None:
     m = Machine(lambda now: 0.3 < now < 2.0)
-    assert evaluate(m.run, CONFIG, steadiness=m.steadiness) == (0.125,) * 4
+    assert evaluate(m.run, CONFIG, noise=m.noise) == (0.125,) * 4
     assert m.now > 2.0
 
 
 def test_a_quiet_machine_costs_only_the_looks() -> None:
     m = Machine(lambda now: False)
-    assert evaluate(m.run, CONFIG, steadiness=m.steadiness) == (0.125,) * 4
+    assert evaluate(m.run, CONFIG, noise=m.noise) == (0.125,) * 4
     assert m.now < 0.5 + 0.02
 
 
 def test_a_thread_that_is_away_is_waited_for() -> None:
     m = Machine(lambda now: False, away=lambda now: 0.1 < now < 1.0)
-    evaluate(m.run, CONFIG, steadiness=m.steadiness)
+    evaluate(m.run, CONFIG, noise=m.noise)
     assert 1.0 < m.now < 1.7
 
 
 def test_patience_ends() -> None:
     m = Machine(lambda now: now > 0.1)
-    samples = evaluate(m.run, CONFIG, steadiness=m.steadiness)
+    samples = evaluate(m.run, CONFIG, noise=m.noise)
     assert samples == (0.25,) * 4
     assert STORED < m.now < STORED + 2.0
     before = m.now
-    evaluate(m.run, CONFIG, steadiness=m.steadiness)
+    evaluate(m.run, CONFIG, noise=m.noise)
     assert m.now - before < 1.0 + 4 * 0.25 + 0.1, "the second candidate has its own second only"
 
 
 def test_what_stays_slow_becomes_usual() -> None:
     m = Machine(lambda now: now > 0.1)
-    evaluate(m.run, CONFIG, steadiness=m.steadiness)
+    evaluate(m.run, CONFIG, noise=m.noise)
     m.now += 1000.0
     before = m.now
-    evaluate(m.run, CONFIG, steadiness=m.steadiness)
+    evaluate(m.run, CONFIG, noise=m.noise)
     assert m.now - before < 4 * 0.25 + 0.1
 
 

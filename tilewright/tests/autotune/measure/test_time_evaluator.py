@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.autotune.measure.time_evaluator import Evaluator, EvaluatorConfig, evaluate
+from tilewright.autotune.measure.time_evaluator import EvaluatorConfig, TimeEvaluator, evaluate
 from tilewright.core.errors import InputError
 
 
@@ -37,7 +37,7 @@ def test_number_grows_until_a_sample_is_long_enough() -> None:
 def test_a_clock_that_shows_nothing_ends() -> None:
     run = Steady(0.0)
     run.seconds = 1e-9
-    timer = Evaluator(run, EvaluatorConfig(min_repeat_ms=1e-3, warmup=0))
+    timer = TimeEvaluator(run, EvaluatorConfig(min_repeat_ms=1e-3, warmup=0))
     assert timer.sample() == pytest.approx(1e-9)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.autotune.base.measure_result import Failed, FailureKind, Ok, Outcome
+from tilewright.autotune.base.measure_result import Failed, FailureKind, MeasureResult, Ok
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.autotune.network.tune_network import TuneOptions, extract_tasks, make_tasks, tune_model
@@ -29,7 +29,7 @@ from tilewright.tests.autotune.records.log_helper import mlp_model
 QUICK = TuneOptions(time_budget_s=None, max_trials=24, check_network=False, threads=2)
 
 
-def _by_key(candidate) -> Outcome:  # type: ignore[no-untyped-def]
+def _by_key(candidate) -> MeasureResult:  # type: ignore[no-untyped-def]
     """Times that look random and are the same everywhere; some candidates fail."""
     value = int(candidate.key[:6], 16) / float(1 << 24)
     if value < 0.1:
@@ -197,11 +197,11 @@ def _append_part(source: Path, path: Path, part: int, start: object) -> None:
 def test_written_by_two_processes_at_once(log: Path, symbols: dict[str, str], tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     start = context.Event()
-    team = [context.Process(target=_append_part, args=(log, tmp_path / "both", part, start)) for part in range(2)]
-    for p in team:
+    writers = [context.Process(target=_append_part, args=(log, tmp_path / "both", part, start)) for part in range(2)]
+    for p in writers:
         p.start()
     start.set()
-    for p in team:
+    for p in writers:
         p.join(60)
         assert p.exitcode == 0
     assert len(JSONDatabase(tmp_path / "both")) == len(JSONDatabase(log))
@@ -239,8 +239,8 @@ def test_tasks_are_merged_and_weighted() -> None:
     assert len({t.workload for t in tasks}) == len(tasks)
 
 
-def test_records_that_do_not_help_in_place_are_not_used() -> None:
-    """The table lies: it says that odd candidates are fast. In place the default stays unless it really is slower."""
+def test_records_that_do_not_help_in_the_network_are_not_used() -> None:
+    """The table lies: it says that odd candidates are fast. In the network the default stays, if it is not slower."""
     database = MemoryDatabase()
     options = TuneOptions(time_budget_s=None, max_trials=24, threads=1)
     done = tune_model(mlp_model(64, 256), database, measurer=TableMeasurer(_by_key), options=options)

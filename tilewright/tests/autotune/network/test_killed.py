@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import tilewright.autotune.network.tune_network
-from tilewright.autotune.base.measure_result import Failed, FailureKind, Ok, Outcome
+from tilewright.autotune.base.measure_result import Failed, FailureKind, MeasureResult, Ok
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.measure.measurer import Measurable, TableMeasurer
 from tilewright.autotune.measure.worker_pool import Report
@@ -29,7 +29,7 @@ TRIALS = 20
 OPTIONS = TuneOptions(time_budget_s=None, max_trials=TRIALS, check_network=False, threads=1, strategy="random")
 
 
-def by_key(candidate: Measurable) -> Outcome:
+def by_key(candidate: Measurable) -> MeasureResult:
     """Times that look random and are the same in every process."""
     value = int(candidate.key[:6], 16) / float(1 << 24)
     return Failed(FailureKind.CRASH, "test") if value < 0.1 else Ok(1e-4 + value, (1e-4 + value,), 0.0, 0.0)
@@ -42,17 +42,19 @@ class Stopping(TableMeasurer):
         super().__init__(by_key)
         self._free = free
 
-    def measure(self, task: Task, candidates: Sequence[Measurable], on_outcome: Report | None = None) -> list[Outcome]:
-        out: list[Outcome] = []
+    def measure(
+        self, task: Task, candidates: Sequence[Measurable], on_result: Report | None = None
+    ) -> list[MeasureResult]:
+        out: list[MeasureResult] = []
         for place, c in enumerate(candidates):
             print(c.key, flush=True)
             if self._free <= 0:
                 sys.stdin.readline()
             self._free -= 1
-            (outcome,) = super().measure(task, [c])
-            out.append(outcome)
-            if on_outcome is not None:
-                on_outcome(place, outcome)
+            (result,) = super().measure(task, [c])
+            out.append(result)
+            if on_result is not None:
+                on_result(place, result)
         return out
 
 

@@ -23,7 +23,7 @@ from tilewright.autotune.base.workload import workload_of
 from tilewright.autotune.lookup.lookup import best_traces, look_up
 from tilewright.autotune.records.database import POLICIES, JSONDatabase, MemoryDatabase
 from tilewright.autotune.records.reading import from_line
-from tilewright.autotune.records.record import Choice, Record, RecordWarning, outcome_of, to_line
+from tilewright.autotune.records.record import Choice, Record, RecordWarning, result_of, to_line
 from tilewright.commands.db import show, top
 from tilewright.core.errors import TilewrightError
 from tilewright.inspect.report.page import report
@@ -160,7 +160,7 @@ def _use(database: JSONDatabase, path: Path) -> None:
         best_traces(func, HERE, database, 3)
         database.choice(workload_of(func), HERE, NETWORK)
         for r in database.measured(workload_of(func), HERE).values():
-            outcome_of(r)
+            result_of(r)
             r.choices()
     database.to_arrays()
     show(database)

@@ -218,11 +218,11 @@ def test_several_processes_lose_nothing(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     path, start = tmp_path / "log", context.Event()
     parts = [[json.dumps({"seconds": 1.0 + n, "time": 100.0 * w + n}) for n in range(40)] for w in range(2)]
-    team = [context.Process(target=_write, args=(path, part, start)) for part in parts]
-    for p in team:
+    writers = [context.Process(target=_write, args=(path, part, start)) for part in parts]
+    for p in writers:
         p.start()
     start.set()
-    for p in team:
+    for p in writers:
         p.join(60)
         assert p.exitcode == 0
     assert {r.time for r in JSONDatabase(path).records()} == {100.0 * w + n for w in range(2) for n in range(40)}

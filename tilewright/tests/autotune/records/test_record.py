@@ -11,7 +11,7 @@ from tilewright.autotune.base.measure_result import Failed, FailureKind, Ok
 from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.records.reading import from_line
-from tilewright.autotune.records.record import isa_class, make_record, outcome_of, target_differences, to_line
+from tilewright.autotune.records.record import isa_class, make_record, result_of, target_differences, to_line
 from tilewright.core.errors import ParseError
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, record, verdict, wrong
 
@@ -82,8 +82,8 @@ def test_a_task_with_names_of_its_own_keeps_them() -> None:
 def test_outcomes() -> None:
     c = candidates(dense(), HERE, 1)[0]
     task = Task(dense(), HERE)
-    for outcome in (Ok(1e-3, (1e-3, 2e-3), 1e-6, 0.2), Failed(FailureKind.CRASH, "signal 11")):
-        assert outcome_of(make_record(task, c, outcome)) == outcome
+    for result in (Ok(1e-3, (1e-3, 2e-3), 1e-6, 0.2), Failed(FailureKind.CRASH, "signal 11")):
+        assert result_of(make_record(task, c, result)) == result
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from tilewright.autotune.base.measure_result import Failed, FailureKind, Ok, Outcome
+from tilewright.autotune.base.measure_result import Failed, FailureKind, MeasureResult, Ok
 from tilewright.autotune.base.space import Candidate, Decision
 from tilewright.machine.target import Target
 from tilewright.schedule.primitives.sampling.sample_categorical import SampleCategorical
@@ -81,8 +81,8 @@ def seconds(c: Candidate) -> float:
     return 1e-3 * math.exp(cost)
 
 
-def outcome(c: Candidate) -> Outcome:
-    """The cost as an outcome; some corners fail."""
+def synthetic_result(c: Candidate) -> MeasureResult:
+    """The cost as a result; some corners fail."""
     values = point(c)
     if values[0] == 7 and values[-1] == 0:
         return Failed(FailureKind.WRONG_RESULT, "off by one")

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.cost_model.cost_model import HeuristicModel
-from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.measure.measurer import LocalMeasurer
 from tilewright.autotune.records.database import JSONDatabase
 from tilewright.autotune.search.tuner import Budget, tune_task
@@ -63,7 +63,7 @@ def test_each_is_its_kind_and_none_wins_and_none_stops_the_run(tmp_path: Path) -
     config = replace(QUICK, timeout_s=4.0, build_timeout_s=8.0)
     with LocalMeasurer(config, modules=[FAULTS]) as measurer:
         result = tune_task(
-            t, space, measurer, strategy="grid", database=JSONDatabase(log), learner=Learner(HeuristicModel()),
+            t, space, measurer, strategy="grid", database=JSONDatabase(log), training_set=TrainingSet(HeuristicModel()),
             budget=Budget(max_trials=64),
         )  # fmt: skip
     assert result.stopped == "the space is exhausted"

@@ -1,4 +1,4 @@
-"""A log as a space: what was recorded, with its outcomes; every strategy runs on it; the ablation's table repeats."""
+"""A log as a space: what was recorded, with its results; every strategy runs on it; the ablation's table repeats."""
 
 import importlib.util
 from dataclasses import replace
@@ -32,7 +32,7 @@ def test_it_holds_what_was_recorded():
     assert space.measure(c) == Ok(1e-3, (1e-3,), 1e-7, 0.1)
     assert space.with_decisions(c.values()).key == c.key
     rng = np.random.default_rng(0)
-    assert space.sample(rng).key in space.outcomes
+    assert space.sample(rng).key in space.results
     assert space.neighbour(c, rng).key != c.key
 
 
@@ -67,7 +67,7 @@ def test_strategies_exhaust_it(name):
     while batch := strategy.propose(4):
         seen += [c.key for c in batch]
         strategy.observe([(c, space.measure(c)) for c in batch])
-    assert sorted(seen) == sorted(space.outcomes)
+    assert sorted(seen) == sorted(space.results)
 
 
 def test_wrong_records_are_refused():

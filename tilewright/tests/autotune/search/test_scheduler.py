@@ -5,13 +5,13 @@ import pytest
 from tilewright.autotune.base.measure_result import Ok
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.cost_model.cost_model import HeuristicModel
-from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.autotune.records.database import MemoryDatabase
 from tilewright.autotune.search.scheduler import EFFORTS, TaskScheduler
 from tilewright.autotune.search.tuner import TaskTuner, TunerConfig
 from tilewright.core.errors import InputError
-from tilewright.tests.autotune.search.synthetic import FUNC, TARGET, SyntheticSpace, outcome, seconds
+from tilewright.tests.autotune.search.synthetic import FUNC, TARGET, SyntheticSpace, seconds, synthetic_result
 from tilewright.tests.autotune.search.test_tuner import Clock
 
 
@@ -21,12 +21,13 @@ def flat(c):
 
 
 def tuners(*costs, weights=None, database=None, measurer=TableMeasurer, strategy="annealing"):
-    learner = Learner(HeuristicModel())
+    training_set = TrainingSet(HeuristicModel())
     clock = Clock()
     return [
         TaskTuner(
             Task(FUNC, TARGET, weight=1.0 if weights is None else weights[i], name=f"task{i}"), SyntheticSpace(),
-            measurer(cost), learner=learner, seed=i, clock=clock, database=database, config=TunerConfig(strategy),
+            measurer(cost), training_set=training_set, seed=i, clock=clock, database=database,
+            config=TunerConfig(strategy),
         )
         for i, cost in enumerate(costs)
     ]  # fmt: skip
@@ -39,7 +40,7 @@ def run(made, **options):
 
 
 def test_time_goes_to_the_task_that_gains():
-    made = tuners(flat, outcome, weights=(0.5, 0.5), strategy="random")
+    made = tuners(flat, synthetic_result, weights=(0.5, 0.5), strategy="random")
     result, log = run(made, max_trials=96, effort="thorough")
     assert made[1].trials > made[0].trials
     assert [p.task for p in log[:4:2]] == ["task0", "task1"], "each has an early turn"
@@ -50,7 +51,7 @@ def test_time_goes_to_the_task_that_gains():
 
 
 def test_weight_counts():
-    made = tuners(outcome, outcome, weights=(0.02, 0.98))
+    made = tuners(synthetic_result, synthetic_result, weights=(0.02, 0.98))
     run(made, max_trials=64)
     assert made[1].trials > made[0].trials
 
@@ -66,14 +67,14 @@ def test_it_stops_when_little_is_left():
 
 
 def test_it_stops_at_the_time_budget():
-    result, _ = run(tuners(outcome, outcome), time_budget_s=40)
+    result, _ = run(tuners(synthetic_result, synthetic_result), time_budget_s=40)
     assert result.stopped == "the time budget is used"
     assert result.elapsed < 80
 
 
 def test_the_same_run_repeats():
     def order():
-        made = tuners(outcome, flat, outcome, weights=(0.2, 0.5, 0.3))
+        made = tuners(synthetic_result, flat, synthetic_result, weights=(0.2, 0.5, 0.3))
         _, log = run(made, max_trials=90)
         return [p.task for p in log], [t.candidate.key for x in made for t in x.history.trials]
 
@@ -82,13 +83,14 @@ def test_the_same_run_repeats():
 
 def test_an_interrupt_keeps_everything():
     class Interrupting(TableMeasurer):
-        def measure(self, task, candidates, on_outcome=None):
+        def measure(self, task, candidates, on_result=None):
             if len(self.asked) > 20:
                 raise KeyboardInterrupt
-            return super().measure(task, candidates, on_outcome)
+            return super().measure(task, candidates, on_result)
 
     database = MemoryDatabase()
-    result, _ = run(tuners(outcome, outcome, measurer=Interrupting, database=database), max_trials=500)
+    made = tuners(synthetic_result, synthetic_result, measurer=Interrupting, database=database)
+    result, _ = run(made, max_trials=500)
     assert result.interrupted
     assert result.stopped == "interrupted"
     assert sum(len(t.trials) for t in result.tasks) == result.trials
@@ -96,9 +98,9 @@ def test_an_interrupt_keeps_everything():
 
 
 def test_exhausted_tasks_end_the_run():
-    learner = Learner(HeuristicModel())
-    measurer = TableMeasurer(outcome)
-    tuner = TaskTuner(Task(FUNC, TARGET), SyntheticSpace((2, 2)), measurer, learner=learner, clock=Clock())
+    training_set = TrainingSet(HeuristicModel())
+    measurer = TableMeasurer(synthetic_result)
+    tuner = TaskTuner(Task(FUNC, TARGET), SyntheticSpace((2, 2)), measurer, training_set=training_set, clock=Clock())
     result, _ = run([tuner], effort="thorough")
     assert result.stopped in ("nothing left to try", "little left to gain: 0.0 % expected")
     assert result.tasks[0].best.seconds == min(seconds(c) for c in SyntheticSpace((2, 2)).enumerate(9))
@@ -106,7 +108,7 @@ def test_exhausted_tasks_end_the_run():
 
 def test_nothing_to_do_ends_at_once():
     assert run([])[0].trials == 0
-    assert run(tuners(outcome), max_trials=0)[0].trials == 0
+    assert run(tuners(synthetic_result), max_trials=0)[0].trials == 0
 
 
 def test_wrong_arguments_are_refused():

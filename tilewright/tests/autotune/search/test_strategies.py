@@ -8,7 +8,7 @@ import pytest
 from tilewright.autotune.search.strategies import STRATEGIES
 from tilewright.autotune.search.strategies.base import difference, pick_diverse
 from tilewright.core.errors import InputError
-from tilewright.tests.autotune.search.synthetic import SyntheticSpace, outcome, seconds
+from tilewright.tests.autotune.search.synthetic import SyntheticSpace, seconds, synthetic_result
 
 
 def noisy_score(candidates):
@@ -22,13 +22,13 @@ def search(name, trials, seed=0, space=None, batch=8, score=noisy_score, **param
     space = SyntheticSpace() if space is None else space
     strategy = STRATEGIES[name](space, score, np.random.default_rng(seed), params)
     asked, best = [space.default().key], math.inf
-    strategy.observe([(space.default(), outcome(space.default()))])
+    strategy.observe([(space.default(), synthetic_result(space.default()))])
     while len(asked) < trials:
         proposed = strategy.propose(min(batch, trials - len(asked)))
         if not proposed:
             break
         asked += [c.key for c in proposed]
-        strategy.observe([(c, outcome(c)) for c in proposed])
+        strategy.observe([(c, synthetic_result(c)) for c in proposed])
         best = min([best, *(seconds(c) for c in proposed)])
     return asked, best
 
@@ -92,7 +92,7 @@ def test_failures_are_no_parents():
     for name in ("annealing", "annealing-measured", "evolutionary"):
         strategy = STRATEGIES[name](space, noisy_score, np.random.default_rng(0), {})
         wrong = space.at((7, 0, 0, 0, 0))
-        strategy.observe([(wrong, outcome(wrong))])
+        strategy.observe([(wrong, synthetic_result(wrong))])
         assert wrong.key not in {c.key for c in strategy.propose(16)}
 
 

@@ -7,7 +7,7 @@ from tilewright.autotune.base.measure_result import Failed, Ok
 from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.cost_model.cost_model import HeuristicModel
-from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.cost_model.xgboost_model import XGBoostConfig, XGBoostModel
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.autotune.records.database import MemoryDatabase
@@ -15,7 +15,7 @@ from tilewright.autotune.search.gain_estimate import PRIOR_SLOPE, expected_gain,
 from tilewright.autotune.search.history import History, Trial
 from tilewright.autotune.search.tuner import Budget, TaskTuner, TunerConfig, tune_task
 from tilewright.core.errors import InputError
-from tilewright.tests.autotune.search.synthetic import FUNC, TARGET, SyntheticSpace, outcome, seconds
+from tilewright.tests.autotune.search.synthetic import FUNC, TARGET, SyntheticSpace, seconds, synthetic_result
 from tilewright.tests.schedule.kernels import conv
 
 TASK = Task(FUNC, TARGET, name="synthetic")
@@ -33,12 +33,12 @@ class Clock:
 
 
 def tune(measurer=None, trials=40, database=None, seed=0, strategy="annealing", **more):
-    measurer = TableMeasurer(outcome) if measurer is None else measurer
+    measurer = TableMeasurer(synthetic_result) if measurer is None else measurer
     budget = more.pop("budget", Budget(max_trials=trials))
-    learner = more.pop("learner", None) or Learner(HeuristicModel())
+    training_set = more.pop("training_set", None) or TrainingSet(HeuristicModel())
     result = tune_task(
         TASK, SyntheticSpace(), measurer, strategy=strategy, database=database, budget=budget, seed=seed,
-        learner=learner, clock=Clock(), **more,
+        training_set=training_set, clock=Clock(), **more,
     )  # fmt: skip
     return result, measurer
 
@@ -60,19 +60,19 @@ def test_the_same_seed_gives_the_same_sequence():
 
 
 class Scrambled(TableMeasurer):
-    """Several workers: outcomes become known in another order."""
+    """Several workers: results become known in another order."""
 
-    def measure(self, task, candidates, on_outcome=None):
+    def measure(self, task, candidates, on_result=None):
         found = super().measure(task, candidates)
         for place in np.random.default_rng(len(self.asked)).permutation(len(found)):
-            if on_outcome is not None:
-                on_outcome(int(place), found[place])
+            if on_result is not None:
+                on_result(int(place), found[place])
         return found
 
 
 def test_the_sequence_does_not_depend_on_the_number_of_workers():
-    learner = [Learner(XGBoostModel(XGBoostConfig(rounds=10))) for _ in range(2)]
-    one, several = tune(learner=learner[0]), tune(Scrambled(outcome), learner=learner[1])
+    training_set = [TrainingSet(XGBoostModel(XGBoostConfig(rounds=10))) for _ in range(2)]
+    one, several = tune(training_set=training_set[0]), tune(Scrambled(synthetic_result), training_set=training_set[1])
     assert one[1].asked == several[1].asked
     assert [t.candidate.key for t in one[0].trials] == [t.candidate.key for t in several[0].trials]
     assert one[0].best.candidate.key == several[0].best.candidate.key
@@ -94,16 +94,16 @@ def test_records_are_written_and_nothing_in_them_is_measured_again():
 
 def test_an_interrupt_returns_what_was_found():
     class Interrupting(TableMeasurer):
-        def measure(self, task, candidates, on_outcome=None):
+        def measure(self, task, candidates, on_result=None):
             def stop(place, found):
-                on_outcome(place, found)
+                on_result(place, found)
                 if len(self.asked) >= 20:
                     raise KeyboardInterrupt
 
             return super().measure(task, candidates, stop)
 
     database = MemoryDatabase()
-    result, measurer = tune(Interrupting(outcome), database=database)
+    result, measurer = tune(Interrupting(synthetic_result), database=database)
     assert result.interrupted
     assert result.best is not None
     assert len(measurer.asked) == 20
@@ -122,7 +122,8 @@ def test_failures_are_counted_and_never_win():
 def test_it_stops_for_each_reason():
     assert tune(budget=Budget(max_trials=None, seconds=30))[0].stopped.endswith(" seconds")
     assert tune(budget=Budget(max_trials=None, early_stopping=9))[0].stopped == "no better one in 9 trials"
-    small = tune_task(TASK, SyntheticSpace((2, 2)), TableMeasurer(outcome), strategy="random", budget=Budget(99))
+    measurer = TableMeasurer(synthetic_result)
+    small = tune_task(TASK, SyntheticSpace((2, 2)), measurer, strategy="random", budget=Budget(99))
     assert small.stopped == "the space is exhausted"
     assert small.remaining_gain == 0.0
 
@@ -132,12 +133,12 @@ def test_the_finalists_are_measured_again():
         """The first measurement of one candidate was too good."""
 
         def remeasure(self, task, candidates, rounds):
-            return [Ok(0.5, (0.5,) * rounds, 0.0, 0.0) if c.key == lucky else outcome(c) for c in candidates]
+            return [Ok(0.5, (0.5,) * rounds, 0.0, 0.0) if c.key == lucky else synthetic_result(c) for c in candidates]
 
     plain, _ = tune(trials=24)
     lucky = plain.best.candidate.key
     database = MemoryDatabase()
-    result, _ = tune(Lucky(outcome), trials=24, database=database)
+    result, _ = tune(Lucky(synthetic_result), trials=24, database=database)
     assert result.best.candidate.key != lucky
     assert len(database.records()) > 24
     assert next(r for r in reversed(database.records()) if r.candidate == lucky).seconds == 0.5
@@ -146,7 +147,7 @@ def test_the_finalists_are_measured_again():
 def test_a_model_learns_while_tuning_a_real_space():
     func = conv(10, 10, 8, 16, 3, 1, 1)
     space = Space(func, TARGET)
-    learner = Learner(XGBoostModel(XGBoostConfig(rounds=10)))
+    training_set = TrainingSet(XGBoostModel(XGBoostConfig(rounds=10)))
 
     def cost(c):
         return 1e-3 * (1 + sum(len(str(v)) + (hash_of(k) % 7) * 0.1 for k, v in c.values().items()))
@@ -155,10 +156,10 @@ def test_a_model_learns_while_tuning_a_real_space():
         return sum(map(ord, text))
 
     task = Task(func, TARGET)
-    result = tune_task(task, space, TableMeasurer(cost), learner=learner, budget=Budget(16), clock=Clock())
-    assert learner.model.is_trained
+    result = tune_task(task, space, TableMeasurer(cost), training_set=training_set, budget=Budget(16), clock=Clock())
+    assert training_set.model.is_trained
     assert result.correlations
-    assert learner.arrays()[0].shape[0] == len(result.trials)
+    assert training_set.arrays()[0].shape[0] == len(result.trials)
 
 
 def test_a_strategy_of_ones_own():
@@ -175,7 +176,7 @@ def test_a_strategy_of_ones_own():
 
     space = SyntheticSpace(refuse=False)
     result = tune_task(
-        TASK, space, TableMeasurer(outcome), strategy=lambda s, score, rng, params: Ends(s), budget=Budget(30)
+        TASK, space, TableMeasurer(synthetic_result), strategy=lambda s, score, rng, params: Ends(s), budget=Budget(30)
     )
     assert len(result.trials) == 5
     assert result.stopped == "the space is exhausted"
@@ -189,7 +190,7 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(InputError, match="Budget: batch: expected a whole number of at least 1, got 0"):
         Budget(batch=0)
     with pytest.raises(InputError, match="expected a space over the task's function, got one over conv"):
-        TaskTuner(TASK, Space(conv(5, 5, 4, 8, 3, 1, 1), TARGET), TableMeasurer(outcome), config=TunerConfig())
+        TaskTuner(TASK, Space(conv(5, 5, 4, 8, 3, 1, 1), TARGET), TableMeasurer(synthetic_result), config=TunerConfig())
 
 
 def test_expected_gain():

@@ -6,10 +6,10 @@ from tilewright.autotune.base.measure_result import Ok
 from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.cost_model.cost_model import HeuristicModel
-from tilewright.autotune.cost_model.training_set import Learner
+from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.records.database import MemoryDatabase
 from tilewright.autotune.records.record import make_record
-from tilewright.autotune.search.warm_start import chosen_records, learn_from_others
+from tilewright.autotune.search.warm_start import chosen_records, warm_start
 from tilewright.machine.target import Target
 from tilewright.tests.schedule.kernels import packed_matmul, softmax_like
 
@@ -38,9 +38,9 @@ def test_records_of_other_workloads_are_learnt():
     own = Task(packed_matmul(24, 32, 32), TARGET, {}, 1.0, "own")
     other = Task(softmax_like(64, 48), TARGET, {}, 1.0, "sm")
     database = database_of(own, other, count=12)
-    learner = Learner(Listening())
-    assert learn_from_others(learner, database, TARGET, [own.workload]) == 12
-    count, groups = learner.model.seen
+    training_set = TrainingSet(Listening())
+    assert warm_start(training_set, database, TARGET, [own.workload]) == 12
+    count, groups = training_set.model.seen
     assert count == 12
     assert len(groups) == 1
     assert groups[0].startswith("sm ")

@@ -10,10 +10,10 @@ import pytest
 from tilewright.codegen.detect_cpu import parse_target
 from tilewright.codegen.llvm.jit import compile_object
 from tilewright.codegen.native.checks import CHECKS, check_imports, check_text
-from tilewright.codegen.native.thread_pool import team_code
+from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.runtime.resources.thread_pool import Crew
+from tilewright.runtime.resources.thread_pool import PoolHandle
 
 CHECK_TYPE = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 every_type = pytest.mark.parametrize("dtype", [dtypes.from_name(n) for n in CHECKS], ids=str)
@@ -26,8 +26,8 @@ def check(x: np.ndarray, column: int, low: int, high: int, threads: int = 1) -> 
     worst = np.full(2, 99, np.uint64)
     args = np.array([x.ctypes.data, worst.ctypes.data], np.uint64)
     dims = np.array([x.shape[0], x.shape[1], column, low, max(high - low + 1, 0)], np.int64)
-    with Crew(threads, team_code()).borrowed(True) as team:
-        bad = call(args.ctypes.data, dims.ctypes.data, team)
+    with PoolHandle(threads, thread_pool_code()).borrowed(True) as pool:
+        bad = call(args.ctypes.data, dims.ctypes.data, pool)
     assert worst[1] == 99
     return int((worst[:1] + np.array([low], np.int64).view(np.uint64)).view(np.int64)[0]) if bad else None
 

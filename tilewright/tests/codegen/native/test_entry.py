@@ -14,11 +14,11 @@ from tilewright.codegen.detect_cpu import detect_host, parse_target
 from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.llvm.jit import Library, assembly_text, compile_object, compile_objects
 from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
-from tilewright.codegen.native.thread_pool import team_code, team_text
+from tilewright.codegen.native.thread_pool import thread_pool_code, thread_pool_text
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var
 from tilewright.core.errors import InternalError
-from tilewright.runtime.resources.thread_pool import TEAMS, Crew, Team
+from tilewright.runtime.resources.thread_pool import THREAD_POOLS, PoolHandle, ThreadPool
 from tilewright.tensor_ir.ir import Buffer, Const, Func, Load, Loop, LoopKind, Op, Store
 
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -50,10 +50,10 @@ def run(library: Library, threads: int, repeat: int = 1) -> tuple[np.ndarray, np
     dims = (ctypes.c_int64 * 4)(*[N] * 4)
     times = np.zeros(5)
     call = ENTRY(library.addresses["entry"])
-    with Crew(threads, team_code()).borrowed(True) as team:
+    with PoolHandle(threads, thread_pool_code()).borrowed(True) as pool:
         for _ in range(repeat):
-            call(ctypes.addressof(table), ctypes.addressof(dims), team, times.ctypes.data)
-            call(ctypes.addressof(table), ctypes.addressof(dims), team, None)
+            call(ctypes.addressof(table), ctypes.addressof(dims), pool, times.ctypes.data)
+            call(ctypes.addressof(table), ctypes.addressof(dims), pool, None)
     return chain[-1], times
 
 
@@ -70,25 +70,25 @@ def test_four_steps(threads: int) -> None:
 
 
 def test_a_busy_team_leaves_the_work_to_the_caller() -> None:
-    crew = Crew(2, team_code())
-    with crew.borrowed(True) as first, crew.borrowed(True) as second:
+    pool = PoolHandle(2, thread_pool_code())
+    with pool.borrowed(True) as first, pool.borrowed(True) as second:
         assert first is not None
         assert second is None
-    with crew.borrowed(False) as serial:
+    with pool.borrowed(False) as serial:
         assert serial is None
 
 
 def test_workers_sleep_wake_and_end() -> None:
-    team = Team(team_code(), 3)
+    pool = ThreadPool(thread_pool_code(), 3)
     library = entry_library()
     for pause in (0.0, 0.05, 0.0):
         time.sleep(pause)  # long enough for workers to fall asleep, so that a job must wake them
         source, result = np.arange(N, dtype=np.float32), np.zeros(N, np.float32)
         pointers = [source.ctypes.data, result.ctypes.data] * 4
         table, dims = (ctypes.c_void_p * 8)(*pointers), (ctypes.c_int64 * 4)(*[N] * 4)
-        ENTRY(library.addresses["entry"])(ctypes.addressof(table), ctypes.addressof(dims), team.address, None)
+        ENTRY(library.addresses["entry"])(ctypes.addressof(table), ctypes.addressof(dims), pool.address, None)
         np.testing.assert_array_equal(result, source[::-1] * 2 + 1)
-    team.close()
+    pool.close()
 
 
 def _child(queue: multiprocessing.SimpleQueue[bool]) -> None:
@@ -98,7 +98,7 @@ def _child(queue: multiprocessing.SimpleQueue[bool]) -> None:
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_makes_a_team_of_its_own() -> None:
-    TEAMS.get(team_code(), 2)
+    THREAD_POOLS.get(thread_pool_code(), 2)
     context = multiprocessing.get_context("fork")
     queue = context.SimpleQueue()
     child = context.Process(target=_child, args=(queue,))
@@ -109,7 +109,7 @@ def test_a_forked_child_makes_a_team_of_its_own() -> None:
 
 def test_the_team_compiles_for_other_cpus() -> None:
     arm = parse_target("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1")
-    assert "yield" in assembly_text(team_text(arm), arm)
+    assert "yield" in assembly_text(thread_pool_text(arm), arm)
 
 
 def test_code_is_freed() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from tilewright.codegen.detect_cpu import detect_host, parse_target
 from tilewright.codegen.llvm.jit import Library, compile_object
-from tilewright.codegen.native.loop_driver import repeat_text
-from tilewright.runtime.loop_driver import REPEAT_TYPE
+from tilewright.codegen.native.loop_driver import loop_driver_text
+from tilewright.runtime.loop_driver import LOOP_DRIVER_TYPE
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -21,7 +21,7 @@ class Driven:
 
     def __init__(self, last: int | None, failing: int | None = None) -> None:
         host = detect_host()
-        self._library = Library([compile_object(repeat_text("again", host), host)], ["again"])
+        self._library = Library([compile_object(loop_driver_text("again", host), host)], ["again"])
         self.moves = np.array([[2, 1000, 16, 1], [0, 5000, -4, -1]], np.int64)
         self.table, self.dims = np.zeros(3, np.int64), np.zeros(1, np.int64)
         self.counter, self.conditions = np.zeros((), np.int64), np.array([True, True])
@@ -30,8 +30,8 @@ class Driven:
         self.seen: list[tuple[int, list[int]]] = []
         self._entry = ENTRY(self._step)
 
-    def _step(self, table: int, dims: int, team: int | None, times: int | None) -> int:
-        assert (table, dims, team, times) == (self.table.ctypes.data, self.dims.ctypes.data, None, None)
+    def _step(self, table: int, dims: int, pool: int | None, times: int | None) -> int:
+        assert (table, dims, pool, times) == (self.table.ctypes.data, self.dims.ctypes.data, None, None)
         i = int(self.counter)
         self.seen.append((i, self.table.tolist()))
         self.conditions[(i + 1) & 1] = i != self.last
@@ -41,7 +41,7 @@ class Driven:
         entry = ctypes.cast(self._entry, ctypes.c_void_p)
         places = [a.ctypes.data for a in (self.table, self.dims)]
         go = None if self.last is None else self.conditions.ctypes.data
-        again = REPEAT_TYPE(self._library.addresses["again"])
+        again = LOOP_DRIVER_TYPE(self._library.addresses["again"])
         done = again(
             entry, *places, None, self.moves.ctypes.data, len(self.moves), self.counter.ctypes.data, go, start, stop,
             self.status.ctypes.data,
@@ -81,4 +81,4 @@ def test_a_step_that_fails_is_the_last(last: int | None) -> None:
 
 @pytest.mark.parametrize("target", ["llvm -mcpu=znver4", "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"])
 def test_other_targets(target: str) -> None:
-    assert compile_object(repeat_text("again", parse_target(target)), parse_target(target))
+    assert compile_object(loop_driver_text("again", parse_target(target)), parse_target(target))
