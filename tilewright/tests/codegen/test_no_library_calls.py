@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tilewright
-from tilewright.codegen.host import parse_target
+from tilewright.codegen.detect_cpu import parse_target
 
 CPUS = ("x86-64", "haswell", "skylake-avx512", "znver4")
 UNARY = (
