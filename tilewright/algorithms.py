@@ -35,7 +35,7 @@ def find_options(
 ) -> tuple[Options, ...]:
     """The nodes of ``graph`` (after its passes, without those of subgraphs) that have a choice. ``disabled``: names of
     passes and rules."""
-    names = algorithms_of(graph, disabled)
+    names = algorithms_of(graph, disabled, target.costs)
     if not names:
         return ()
     own = {n.name: algorithm_of(n) for n in graph.nodes if n.name in names}

@@ -142,7 +142,9 @@ def compile(  # noqa: A001
             return graph
 
         bar.say("graph passes")
-        optimized, report = run_passes(graph, opt_level, disabled_pass, instruments, enabled_pass)
+        optimized, report = run_passes(
+            graph, opt_level, disabled_pass, instruments, enabled_pass, costs=chosen.costs
+        )
         verify_graph(optimized)
         clock.lap("passes")
         if stop_after == "passes":

@@ -16,22 +16,19 @@ HALO = "halo"
 """Attribute of a convolution whose result is computed with a border: as many positions before and behind each spatial
 dimension as its reader pads. What lies there is of no meaning."""
 
-_LARGE = 2 << 20
-"""Bytes of the result between the two from which on one kernel is faster: a smaller one is still in the cache."""
-
 _FEWEST_CHANNELS = 32
 
 
-def halo_between(graph: Graph, first: Node, window: Node) -> tuple[int, ...] | None:
+def halo_between(graph: Graph, first: Node, window: Node, kept_bytes: int) -> tuple[int, ...] | None:
     """The padding of ``window``, which reads what becomes of the result of ``first`` element by element; None if the
-    two stay apart."""
+    two stay apart. ``kept_bytes``: a smaller result between the two is still in the cache."""
     if not _is_pointwise(graph, first) or not _is_depthwise(graph, window):
         return None
     between, result = graph.values[first.outputs[0]], graph.values[window.outputs[0]]
     shape = fixed_shape(tensor_shape(between))
     if shape is None or fixed_shape(tensor_shape(result)) is None or shape[-1] < _FEWEST_CHANNELS:
         return None
-    large = math.prod(shape) * between.dtype.itemsize >= _LARGE
+    large = math.prod(shape) * between.dtype.itemsize >= kept_bytes
     return (ints_attr(window, "pads") or (0,) * 4) if large else None
 
 

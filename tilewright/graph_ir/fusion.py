@@ -25,6 +25,7 @@ from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops import OpDef, op_def
 from tilewright.graph_ir.run_time_sizes import new_symbols
 from tilewright.graph_ir.symbols import symbols_in, value_symbols
+from tilewright.machine.costs import GENERIC
 
 _ANCHORS = frozenset({PatternKind.REDUCTION, PatternKind.OUT_FUSABLE, PatternKind.OPAQUE})
 _PLAIN = frozenset({PatternKind.BROADCAST, PatternKind.INJECTIVE})
@@ -44,12 +45,13 @@ class Group:
 @dataclass(frozen=True, slots=True)
 class FusionLimits:
     """Bounds of a group. ``injective_epilogue``: any Transpose or Slice may follow a matmul or convolution, not only
-    those that leave the last axis in place."""
+    those that leave the last axis in place. ``kept_bytes``: see :class:`~tilewright.machine.costs.Costs`."""
 
     max_nodes: int = 20
     max_inputs: int = 12
     max_prologue: int = 6
     injective_epilogue: bool = False
+    kept_bytes: int = GENERIC.kept_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +369,7 @@ class _Fuser:
             return
         if any(self.defs[m].cost is ElementCost.EXPENSIVE for m in before):
             return  # computed again where bands of rows overlap, and under a test for the border
-        halo = halo_between(self.graph, self.nodes[anchors[0]], self.nodes[window])
+        halo = halo_between(self.graph, self.nodes[anchors[0]], self.nodes[window], self.limits.kept_bytes)
         joined = [*before, *self.members[self.group_of[window]]]
         if halo is None or len(joined) > self.limits.max_nodes or len(self._inputs(joined)) > self.limits.max_inputs:
             return

@@ -31,6 +31,7 @@ from tilewright.graph_ir.rules import activations, algebra, attention, noops, no
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
+from tilewright.machine.costs import GENERIC, Costs
 
 SIMPLIFY = rule_pass("simplify", Level.BASIC, (*noops.RULES, *views.RULES, *algebra.RULES))
 FOLD_SCALES = rule_pass("fold_scales", Level.EXTENDED, scales.RULES)
@@ -120,10 +121,12 @@ def run_passes(
     instruments: Sequence[Instrument] = (),
     enabled: str | Sequence[str] = (),
     passes: Sequence[Pass] = PASSES,
+    costs: Costs = GENERIC,
 ) -> tuple[Graph, PassReport]:
     """The graph after every pass of ``opt_level``, and the report.
 
     ``disabled`` and ``enabled`` name passes or rules; approximate rules and optional passes run only when enabled.
+    ``costs``: of the CPU that estimates are for.
     Raises InputError for a name that is neither.
     """
     level = Level.of(opt_level)
@@ -138,7 +141,7 @@ def run_passes(
     for step, p in enumerate(passes):
         if p.level > level or p.name in disabled or (p.optional and p.name not in enabled):
             continue
-        ctx = PassContext(names, PassLog(), frozenset(disabled), frozenset(enabled))
+        ctx = PassContext(names, PassLog(), frozenset(disabled), frozenset(enabled), costs=costs)
         for i in instruments:
             i.before(step, p, graph)
         new = p.apply(graph, ctx)

@@ -44,9 +44,6 @@ from tilewright.tensor_ir.compute import (
 _FULL_ENOUGH = 0.6
 """The share of useful lanes above which vectors along the output channels are the better ones."""
 
-_LANE_STEPS = 32
-"""Multiply-adds of a result's vector that pay for adding up its lanes."""
-
 _LONG_ROW = 8
 """Tiles in a row of the image from which on the rest of the row hardly counts."""
 
@@ -290,7 +287,7 @@ def _suits_lanes(ctx: LowerContext, shape: ConvShape, dtype: DType) -> bool:
     if shape.groups > 1 or ctx.constants[1] is None or lanes == 1 or not ic or not oc or ic % lanes:
         return False
     useful = oc / (-(-oc // lanes) * lanes)
-    return useful <= _FULL_ENOUGH and math.prod(shape.kernel) * ic >= _LANE_STEPS * lanes
+    return useful <= _FULL_ENOUGH and math.prod(shape.kernel) * ic >= ctx.target.costs.lane_sum * lanes
 
 
 def _lane_sums(ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader) -> Reader:

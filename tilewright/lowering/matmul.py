@@ -23,7 +23,6 @@ from tilewright.lowering.strassen import strassen_product
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, lift, sum_over
 
 Read = Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]
-_SMALL_ROWS = 3
 
 
 def lower_matmul(ctx: LowerContext) -> tuple[Tensor, ...]:
@@ -93,7 +92,7 @@ def _shared_b(
 ) -> Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]:  # fmt: skip
     """All batch dimensions of A are rows of one product with one B: ``acc[row, no, ni]``."""
     rows = product((*batch, m))
-    if not constant_b and (small := rows.value()) is not None and small <= _SMALL_ROWS:
+    if not constant_b and (small := rows.value()) is not None and small <= ctx.target.costs.unpacked_rows:
         return _direct(ctx, batch, m, k, n, read_a, read_b, dtype)
     width = panel_width(rows, n, ctx.target, dtype.itemsize)
     if constant_b:
@@ -127,7 +126,7 @@ def batched_product(
     dtype: DType,
 ) -> Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]:  # fmt: skip
     """A product per batch element: ``acc[b..., m, no, ni]`` with B packed per batch element."""
-    if (small := m.value()) is not None and small <= _SMALL_ROWS:
+    if (small := m.value()) is not None and small <= ctx.target.costs.unpacked_rows:
         return _direct(ctx, batch, m, k, n, read_a, read_b, dtype)
     width = panel_width(m, n, ctx.target, dtype.itemsize)
     packed = packed_stage(ctx, batch, k, n, width, dtype, read_b)

@@ -35,7 +35,7 @@ from tilewright.core.plan import (
     step_slots,
 )
 from tilewright.graph_ir.early_sizes import contents, early_sizes
-from tilewright.graph_ir.fusion import FusionRefusal, Group, group_with_reasons
+from tilewright.graph_ir.fusion import FusionLimits, FusionRefusal, Group, group_with_reasons
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, captured, make_attrs
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import op_def
@@ -168,7 +168,8 @@ class _PlanBuilder:
         for name in (*graph.inputs, *self.captures):
             self._slot(name, "input")
         inner = self.graph.replace(values=self.values)
-        fused, refusals = group_with_reasons(inner, is_native=self.policy.is_native)
+        limits = FusionLimits(kept_bytes=self.target.costs.kept_bytes)
+        fused, refusals = group_with_reasons(inner, limits, self.policy.is_native)
         self.kernels.refusals.extend(refusals)
         groups = (*map(self._with_checked, fused), *self._output_copies())
         graph, self.outputs = self.graph, frozenset(self.graph.outputs)

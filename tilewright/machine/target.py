@@ -1,12 +1,15 @@
 """The CPU a build is for, as data: what makes code legal (triple, features) and what makes it fast (caches, threads).
 
-Detection of the host and parsing of ``"llvm -mcpu=..."`` are in ``codegen.host``; this room only holds the facts.
+Detection of the host and parsing of ``"llvm -mcpu=..."`` are in ``codegen.detect_cpu``; this room only holds the facts.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+
+from tilewright.machine.costs import Costs
+from tilewright.machine.cpus import costs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,7 @@ class Target:
     ``l1_bytes``, ``l2_bytes``: data caches of one core; ``l3_bytes``: the shared one (0 if none).
     ``threads``: how many threads a model built for this target uses by default.
     ``features``: LLVM feature string (``"+avx2,+fma"``).
+    ``own_costs``: costs to decide by instead of those that the table of CPUs has.
     """
 
     triple: str
@@ -29,11 +33,68 @@ class Target:
     l3_bytes: int
     threads: int
     has_fma: bool = True
+    own_costs: Costs | None = None
+
+    @property
+    def costs(self) -> Costs:
+        """What work costs on it: its own, or those of its CPU in :mod:`tilewright.machine.cpus`."""
+        return self.own_costs or costs_of(self.cpu)
 
     @property
     def largest_cache(self) -> int:
         """Bytes of the largest cache."""
         return max(self.l2_bytes, self.l3_bytes)
+
+    @property
+    def l1_working_bytes(self) -> int:
+        """Bytes of results that stay in the first-level cache while operands pass through it: half."""
+        return self.l1_bytes // 2
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes that stay in the second-level cache while others of the same size pass through it: half."""
+        return self.l2_bytes // 2
+
+    @property
+    def beside_bytes(self) -> int:
+        """Bytes that stay in the second-level cache beside an operand that stays there too: a quarter."""
+        return self.l2_bytes // 4
+
+    @property
+    def filling_bytes(self) -> int:
+        """Bytes of a working set that has the second-level cache to itself: three quarters."""
+        return self.l2_bytes * 3 // 4
+
+    @property
+    def nearby_bytes(self) -> int:
+        """Bytes of an operand that is read again from near enough, in part from the second-level cache: twice that."""
+        return 2 * self.l2_bytes
+
+    @property
+    def l3_share_bytes(self) -> int:
+        """Bytes of the last-level cache, which others use too, that a kernel's operand may take: a quarter."""
+        return self.l3_bytes // 4
+
+    @property
+    def has_wide_vectors(self) -> bool:
+        """True where half of a vector may run at a higher clock: vectors of more than 256 bits."""
+        return self.vector_bits > 256
+
+    @property
+    def most_tile_vectors(self) -> int:
+        """Vectors of the widest register tile: half of the registers, at most six."""
+        return min(6, self.vector_registers // 2)
+
+    @property
+    def result_registers(self) -> int:
+        """Registers for results where one operand is broadcast and the other has few vectors: three quarters."""
+        return self.vector_registers * 3 // 4
+
+    @property
+    def full_registers(self) -> int:
+        """Registers with results that leave room for one step's operands and no more: all but an eighth. Of 16 two are
+        left, for a vector and a broadcast value; a tile of as many rows as fit in 32 leaves four."""
+        return self.vector_registers - self.vector_registers // 8
 
     def lanes(self, itemsize: int) -> int:
         """Elements of ``itemsize`` bytes in one vector register (at least 1)."""
@@ -57,6 +118,8 @@ class Target:
         return f"{self.triple} -mcpu={self.cpu} -mattr={self.features}"
 
     def key(self) -> str:
-        """What must match for a default schedule to be the same: legality, register file, caches, threads."""
+        """What must match for a default schedule to be the same: legality, register file, caches, threads, costs."""
         caches = f"{self.l1_bytes}/{self.l2_bytes}/{self.l3_bytes}"
-        return f"{self.legality_key()} v{self.vector_bits}x{self.vector_registers} caches={caches} t={self.threads}"
+        own = "" if self.own_costs is None else f" {self.own_costs}"
+        vectors = f"v{self.vector_bits}x{self.vector_registers}"
+        return f"{self.legality_key()} {vectors} caches={caches} t={self.threads}{own}"

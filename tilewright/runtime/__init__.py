@@ -2,6 +2,6 @@
 
 Takes: a call plan, machine code addresses, the user's arrays.
 Gives: results, profiles, error messages about inputs.
-May import: core (and reference by name, when a host step first needs it).
+May import: machine, core (and reference by name, when a host step first needs it).
 Never: an IR room, LLVM, ONNX files.
 """

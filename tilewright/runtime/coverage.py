@@ -9,9 +9,8 @@ from enum import StrEnum
 
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.plan import ControlStep, KernelStep, Plan
+from tilewright.machine.costs import GENERIC
 
-_FLOPS_A_BYTE = 8.0
-"""The arithmetic that takes about as long as moving one byte, for estimates without a measurement."""
 _UNKNOWN_SIZE = 32
 """What a symbolic dimension counts for in an estimate."""
 
@@ -128,7 +127,7 @@ def _steps(plan: Plan) -> Iterator[KernelStep]:
 
 
 def _work(step: KernelStep) -> float:
-    return _size(step.flops) + _FLOPS_A_BYTE * _size(step.bytes)
+    return _size(step.flops) + GENERIC.operations_per_byte * _size(step.bytes)
 
 
 def _size(e: IntExpr | None) -> float:

@@ -2,6 +2,6 @@
 
 Takes:      formulas (``compute``), or a function of loops and blocks (``ir``).
 Gives:      verified functions, their text (``text``), their results (``interpreter``) and facts (``analysis``).
-May import: core.
+May import: core, machine.
 Never:      changes a loop (that is ``schedule``), knows a graph operator, or emits machine code.
 """

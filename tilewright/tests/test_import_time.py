@@ -40,7 +40,7 @@ def test_running_needs_no_ir_room() -> None:
     script = "import sys, tilewright.runtime.model\nprint(*(m for m in sys.modules if m.startswith('tilewright.')))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     loaded = {m.split(".")[1] for m in run.stdout.split()}
-    assert loaded <= {"core", "runtime"}
+    assert loaded <= {"core", "machine", "runtime"}
 
 
 @pytest.mark.parametrize("first", ["import tilewright.api.session", "import tilewright.compile", "pass"])

@@ -168,7 +168,7 @@ class Space:
         vectors = tile_vectors(candidate.func, self.target)
         if vectors > 2 * registers:
             return f"register pressure: a tile of {vectors} vectors in {registers} registers"
-        most = max(self.target.l2_bytes // 2, MIN_LOCAL_BYTES)
+        most = max(self.target.resident_bytes, MIN_LOCAL_BYTES)
         local = local_bytes(candidate.func.body)
         if local > most:
             return f"cache footprint: {local} bytes of local buffers, more than {most}, half of the second-level cache"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from tilewright.machine.costs import Cycles
 from tilewright.tensor_ir.ir import Block, Cast, Const, Expr, Index, Load, Op, Select
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
 KINDS: tuple[str, ...] = ("add", "mul", "fma", "minmax", "div", "special", "logic", "integer", "cast", "select")
 """Columns of :func:`count_operations`. ``special``: transcendental functions, by their cost; ``div`` includes roots."""
-
-CYCLES: tuple[float, ...] = (0.5, 0.5, 0.5, 0.5, 5.0, 1.0, 0.5, 0.5, 1.0, 0.5)
-"""Cycles that one vector instruction of each kind occupies the arithmetic units (``special``: for each flop)."""
 
 _COLUMN = {name: n for n, name in enumerate(KINDS)}
 _FLOAT_KINDS = {"add": "add", "sub": "add", "neg": "add", "abs": "add", "mul": "mul", "fma": "fma", "max": "minmax",
@@ -22,6 +20,12 @@ def count_operations(value: Expr, loads: list[Load]) -> list[float]:
     counts = [0.0] * len(KINDS)
     _count(value, counts, loads)
     return counts
+
+
+def operation_cycles(c: Cycles) -> list[float]:
+    """Cycles that a vector instruction of each kind occupies the arithmetic units (``special``: for each flop)."""
+    other = {"div": c.division, "special": c.transcendental, "cast": c.cast}
+    return [other.get(kind, c.operation) for kind in KINDS]
 
 
 def _count(e: Expr, counts: list[float], found: list[Load]) -> None:

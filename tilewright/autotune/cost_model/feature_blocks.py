@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from tilewright.autotune.cost_model.feature_arithmetic import CYCLES, count_operations, has_self_load
+from tilewright.autotune.cost_model.feature_arithmetic import count_operations, has_self_load, operation_cycles
 from tilewright.autotune.cost_model.feature_indices import IndexNumbers, Strides
 from tilewright.autotune.cost_model.feature_memory import (
     Access,
@@ -26,6 +26,7 @@ from tilewright.autotune.cost_model.feature_memory import (
 )
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.memo import by_identity
+from tilewright.machine.memory import LINE_BYTES
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
 from tilewright.tensor_ir.ir import (
@@ -45,12 +46,6 @@ from tilewright.tensor_ir.ir import (
     walk,
 )
 
-_CHAIN_LATENCY = 4.0
-_LOOP_CYCLES = 1.5
-_BYTES_A_CYCLE = (32.0, 12.0, 5.0)
-"""What L2, L3 and memory deliver to one core in a cycle."""
-_PARALLEL_CYCLES = 6000.0
-"""Opening a parallel region and meeting at its end."""
 _KEPT_BLOCKS = 4096
 
 
@@ -355,20 +350,22 @@ class FunctionWalk:
         bodies = mine / (inside * self._fill_inside(frames, body)) if mine else 0.0
         vector_ops = [n * shape.unrolled * shape.registers_a_vector for n in operations]
         total_vector_ops = sum(vector_ops)
-        arithmetic = sum(n * c for n, c in zip(vector_ops, CYCLES, strict=True))
+        costs = self.target.costs.cycles
+        arithmetic = sum(n * c for n, c in zip(vector_ops, operation_cycles(costs), strict=True))
         needed = tile.accumulators + tile.live_operands
         registers = needed / self.target.vector_registers
-        spills = 2.0 * max(0.0, needed - self.target.vector_registers)
-        memory_ops = 0.5 * (tile.load_ops + tile.gather_extra) + tile.store_ops + spills
-        latency = _CHAIN_LATENCY * tile.chain if accumulates else 0.0
-        masks = 1.0 if fill == 1.0 and not self._masked(frames, body) else 1.5
+        spills = costs.spill * max(0.0, needed - self.target.vector_registers)
+        loaded = costs.load * (tile.load_ops + tile.gather_extra)
+        memory_ops = loaded + costs.store * tile.store_ops + spills
+        latency = costs.latency * tile.chain if accumulates else 0.0
+        masks = 1.0 if fill == 1.0 and not self._masked(frames, body) else costs.masked
         traffic = measure_footprints(accesses, levels)
         caches = self._caches(threads)
         beyond = [traffic_beyond(traffic, levels, c) for c in caches]
         totals = [sum(b) for b in beyond]
         cycles = [
-            bodies * arithmetic, bodies * memory_ops * masks, bodies * latency, bodies * _LOOP_CYCLES,
-            *(t / rate for t, rate in zip(totals, _BYTES_A_CYCLE, strict=True)),
+            bodies * arithmetic, bodies * memory_ops * masks, bodies * latency, bodies * costs.loop,
+            *(t / rate for t, rate in zip(totals, (costs.l2_bytes, costs.l3_bytes, costs.memory_bytes), strict=True)),
         ]  # fmt: skip
         return BlockFacts(
             name=name, is_reduction=reduction, depth=len(frames), points=points, fill=fill, operations=operations,
@@ -386,7 +383,8 @@ class FunctionWalk:
     def _caches(self, threads: float) -> tuple[float, float, float]:
         t = self.target
         l3 = t.l3_bytes / threads if t.l3_bytes else t.l2_bytes
-        return 0.75 * t.l1_bytes, 0.75 * t.l2_bytes, 0.75 * l3
+        share = t.costs.cycles.cached
+        return share * t.l1_bytes, share * t.l2_bytes, share * l3
 
     def _fill_inside(self, frames: list[_Frame], body: int) -> float:
         out = 1.0
@@ -481,7 +479,7 @@ class _BodyCounts:
         if step == 0.0:
             self.broadcast += distinct
             return 1.0
-        if step == step and abs(step) * a.itemsize < 64 and step == int(step):
+        if step == step and abs(step) * a.itemsize < LINE_BYTES and step == int(step):
             self.strided += distinct
         else:
             self.gathered += distinct

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.autotune.cost_model.feature_indices import Strides
-
-_LINE = 64.0
+from tilewright.machine.memory import LINE_BYTES
 
 
 @dataclass(slots=True)
@@ -88,15 +87,15 @@ def _footprint(a: Access, loops: Sequence[Level], count: int) -> list[float]:
 
 def _bytes(spans: list[float], shape: tuple[int, ...], points: float, itemsize: int) -> float:
     if not shape:
-        return _LINE
+        return float(LINE_BYTES)
     total = 1.0
     for s in spans:
         total *= s
     last = spans[-1]
     if last >= shape[-1]:
-        return max(_LINE, min(total, points) * itemsize)
-    line = -(-last * itemsize // _LINE) * _LINE
-    return float(max(_LINE, min(total / last * line, points * _LINE))) if last else 0.0
+        return float(max(LINE_BYTES, min(total, points) * itemsize))
+    line = -(-last * itemsize // LINE_BYTES) * LINE_BYTES
+    return float(max(LINE_BYTES, min(total / last * line, points * LINE_BYTES))) if last else 0.0
 
 
 def traffic_beyond(traffic: Traffic, loops: Sequence[Level], cache_bytes: float) -> list[float]:

@@ -94,7 +94,7 @@ def features(func: Func, target: Target, dims: Mapping[str, int] | None = None) 
         _log(target.threads), _log(target.vector_bits), _log(target.vector_registers),
         _log(target.l1_bytes), _log(target.l2_bytes), _log(target.l3_bytes),
     ]  # fmt: skip
-    row += _whole(facts, cycles, total)
+    row += _whole(facts, cycles, total, target)
     for n in order:
         columns = _block(facts.blocks[n])
         row += [1.0, cycles[n] / total if total else 0.0, *columns]
@@ -132,11 +132,11 @@ def _flops(b: BlockFacts) -> float:
     return (sum(b.operations) + b.operations[2]) * b.points
 
 
-def _whole(facts: FunctionFacts, cycles: Sequence[float], total: float) -> list[float]:
+def _whole(facts: FunctionFacts, cycles: Sequence[float], total: float, target: Target) -> list[float]:
     blocks = facts.blocks
     flops = sum(map(_flops, blocks))
     weight = total or 1.0
-    starts = 6000.0 * facts.parallel_starts
+    starts = target.costs.cycles.parallel * facts.parallel_starts
     unique = sum(b.unique_bytes for b in blocks)
 
     def share(values: Sequence[float]) -> float:

@@ -17,11 +17,10 @@ from tilewright.codegen.llvm.types import memory_type
 from tilewright.core.arith.bounds import Ranges, loop_range, simplify, upper_bound
 from tilewright.core.arith.expr import IntExpr, ceildiv, const, product
 from tilewright.core.arith.minmax import minimum
+from tilewright.machine.memory import LINE_BYTES
 from tilewright.machine.target import Target
 from tilewright.runtime.resources.thread_pool import CHUNKS_PER_THREAD
 from tilewright.tensor_ir.ir import Alloc, Buffer, Func, Loop, Stmt, stmt_children
-
-_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def privatized_buffers(func: Func, nests: Sequence[Stmt], target: Target, pad: i
             ranges = {**ranges, s.var: loop_range(s.extent)}
             parallel = s if s.kind == "parallel" else parallel
         elif isinstance(s, Alloc) and s.buffer.scope == "local" and is_open(s.buffer, func.dims, ranges):
-            step = max(1, _ALIGNMENT // s.buffer.dtype.itemsize)
+            step = max(1, LINE_BYTES // s.buffer.dtype.itemsize)
             elements = ceildiv(product(s.buffer.shape) + pad, step) * step
             out.append(Privatized(s.buffer, parallel, _copies(func, parallel, target), elements))
         for c in stmt_children(s):

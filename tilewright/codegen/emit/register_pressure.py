@@ -8,10 +8,6 @@ from tilewright.core.arith.bounds import Ranges, loop_range, upper_bound
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Block, Buffer, Loop, Seq, Stmt
 
-_OPERANDS = 8
-"""One of so many registers holds what a step needs besides its results: of 16 for instance a vector and a broadcast
-value. A tile of as many rows as fit in 32 leaves four."""
-
 
 def fills_registers(loop: Loop, locals_: Mapping[str, Buffer], ranges: Ranges, target: Target) -> bool:
     """True if a step of ``loop`` updates so many vectors of local buffers that no register is left for another step.
@@ -19,7 +15,7 @@ def fills_registers(loop: Loop, locals_: Mapping[str, Buffer], ranges: Ranges, t
     False where there are other loops inside, of more than one step. ``ranges``: of the loops around.
     """
     count = _vectors(loop.body, locals_, {**ranges, loop.var: loop_range(loop.extent)}, target, 1, 1)
-    return count is not None and count >= target.vector_registers - target.vector_registers // _OPERANDS
+    return count is not None and count >= target.full_registers
 
 
 def _vectors(

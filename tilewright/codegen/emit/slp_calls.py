@@ -19,8 +19,6 @@ from tilewright.codegen.llvm.builder import Value
 from tilewright.tensor_ir.ir import Block, Const, Expr, Load, Loop, Op, Select, expr_children, walk_expr
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
-_AT_ONCE = 4
-"""Copies that are joined; more do not fit in 16 registers, fewer leave the processor waiting."""
 _LONG = 12
 """Arithmetic operations of a function from which on it is long."""
 
@@ -54,12 +52,12 @@ def is_independent(block: Block) -> bool:
     return not any(isinstance(x, Load) and x.buffer == block.buffer for x in walk_expr(block.value))
 
 
-def copies_of(unrolled: Sequence[Loop]) -> Iterator[list[dict[str, int]]]:
+def copies_of(unrolled: Sequence[Loop], most: int) -> Iterator[list[dict[str, int]]]:
     """The values of the unrolled variables in each copy, in order, in groups of those that are joined: a power of two
-    each."""
+    each, ``most`` or less."""
     names = [x.var for x in unrolled]
     left = [dict(zip(names, at, strict=True)) for at in product(*(range(x.extent.value() or 0) for x in unrolled))]
-    size = _AT_ONCE
+    size = most
     while left:
         while size > len(left):
             size //= 2

@@ -181,7 +181,7 @@ class StatementEmitter:
             ctx.indexer.ranges.setdefault(x.var, loop_range(x.extent))
         flat = ctx.flattener.store(block)
         lanes = Lanes(vectorized.var, vectorized.extent.value() or 0)
-        for copies in copies_of(unrolled):
+        for copies in copies_of(unrolled, ctx.code.target.costs.joined_calls):
             values = slp_values(ctx, flat, lanes, copies)
             ctx.streaming = block.name in self.streamed
             for at, value in zip(copies, values, strict=True):

@@ -25,8 +25,6 @@ CHECKS: dict[str, str] = {"int64": "check_i64", "int32": "check_i32"}
 """Element type -> symbol of its check."""
 _WIDENED = re.compile(r"= sext (\S+) (\S+) to (\S+)")
 _LANES = 8
-_SHARED = 1 << 16
-"""Elements from which on threads share a check: about 20 microseconds of work."""
 
 _lock = threading.Lock()
 _loaded: dict[str, Library] = {}
@@ -53,7 +51,7 @@ def check_text(dtype: DType, target: Target) -> str:
     text = _TEXT if bits < 64 else _WIDENED.sub(r"= bitcast \1 \2 to \3", _TEXT)  # nothing to widen
     names = {
         "$NAME": CHECKS[dtype.name], "$V": f"<{_LANES} x i{bits}>", "$W": f"<{_LANES} x i64>", "$L": f"{_LANES}",
-        "$T": f"i{bits}", "$BYTES": f"{dtype.itemsize}", "$SHARED": f"{_SHARED}",
+        "$T": f"i{bits}", "$BYTES": f"{dtype.itemsize}", "$SHARED": f"{target.costs.parallel_checks}",
     }  # fmt: skip
     for name, value in names.items():
         text = text.replace(name, value)

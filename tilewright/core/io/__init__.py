@@ -2,6 +2,6 @@
 
 Takes: paths, open files, numbers of bytes.
 Gives: files replaced whole (``files``), tensors in files (``stored``), memory in large pages (``pages``).
-May import: core.errors.
+May import: core.errors, machine.
 Never: knows what a file or an array means to whom asks.
 """

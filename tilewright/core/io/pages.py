@@ -16,17 +16,17 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.machine.memory import HUGE_PAGE_BYTES, LINE_BYTES
+
 _PAGE = mmap.PAGESIZE
-_HUGE_PAGE = 2 << 20
 LARGE = 256 << 10
 """Bytes from which an array gets huge pages, with nothing else in them."""
 _BLOCK = 64 << 20
-ALIGN = 64
 
 
 def whole_pages(nbytes: int) -> int:
     """The bytes of the pages that :func:`fresh_pages` gives for ``nbytes``."""
-    unit = _HUGE_PAGE if nbytes >= LARGE else _PAGE
+    unit = HUGE_PAGE_BYTES if nbytes >= LARGE else _PAGE
     return -(-nbytes // unit) * unit
 
 
@@ -43,9 +43,9 @@ def fresh_pages(nbytes: int) -> np.ndarray:
     """``nbytes`` of zeros (uint8) that begin at a page, with nothing else in their pages. Raises MemoryError."""
     size = whole_pages(nbytes)
     huge = nbytes >= LARGE and hasattr(mmap, "MADV_HUGEPAGE")
-    mapping = private_mapping(size + (_HUGE_PAGE if huge else 0))
+    mapping = private_mapping(size + (HUGE_PAGE_BYTES if huge else 0))
     raw = np.frombuffer(mapping, np.uint8)
-    start = -_address(raw) % _HUGE_PAGE if huge else 0
+    start = -_address(raw) % HUGE_PAGE_BYTES if huge else 0
     if huge:
         with contextlib.suppress(OSError):  # a kernel without them
             mapping.madvise(mmap.MADV_HUGEPAGE, start, size)
@@ -62,7 +62,7 @@ class Pool:
         """A copy of ``array`` that cannot be written."""
         if array.dtype.hasobject or array.nbytes == 0:
             return array
-        needed = -(-array.nbytes // ALIGN) * ALIGN
+        needed = -(-array.nbytes // LINE_BYTES) * LINE_BYTES
         if needed > len(self._free):
             self._free = fresh_pages(max(needed, _BLOCK))
         mine, self._free = self._free[:needed], self._free[needed:]

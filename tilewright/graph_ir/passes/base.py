@@ -10,6 +10,7 @@ from enum import Enum, IntEnum
 from tilewright.core.options import require_choice
 from tilewright.graph_ir.ir import Constant, Graph, Node, Value, captured
 from tilewright.graph_ir.names import NameSupply
+from tilewright.machine.costs import GENERIC, Costs
 
 
 class Level(IntEnum):
@@ -80,7 +81,7 @@ class PassContext:
     """What a pass may use besides the graph.
 
     ``disabled``: names of passes and rules that must not fire. ``enabled``: names of optional ones that may.
-    ``outer_values``, ``outer_constants``: what a subgraph sees of the graphs around it.
+    ``outer_values``, ``outer_constants``: what a subgraph sees of the graphs around it. ``costs``: those of the CPU.
     """
 
     names: NameSupply
@@ -89,6 +90,7 @@ class PassContext:
     enabled: frozenset[str] = frozenset()
     outer_values: Mapping[str, Value] = field(default_factory=dict)
     outer_constants: Mapping[str, Constant] = field(default_factory=dict)
+    costs: Costs = GENERIC
 
     @staticmethod
     def for_graph(graph: Graph, disabled: tuple[str, ...] = (), enabled: tuple[str, ...] = ()) -> PassContext:
@@ -104,6 +106,7 @@ class PassContext:
             self.enabled,
             {**self.outer_values, **graph.values},
             {**self.outer_constants, **graph.constants},
+            self.costs,
         )
 
     def constant(self, graph: Graph, name: str) -> Constant | None:

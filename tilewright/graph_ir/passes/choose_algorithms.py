@@ -22,29 +22,20 @@ import numpy as np
 from tilewright.core import dtypes, strassen, winograd
 from tilewright.core.winograd import WINOGRAD, Winograd
 from tilewright.graph_ir.ir import Constant, Graph, Node, Shape
+from tilewright.graph_ir.names import NameSupply
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.rules.base import int_attr, ints_attr, tensor_shape
+from tilewright.machine.costs import GENERIC, Costs
 
 DIRECT = "direct"
 LIMIT = 1e-4
 """The largest error estimate that is accepted: of a channel's root mean square."""
 
 _MIN_CHANNELS = 8
-_MIN_MULTIPLIES = 2_500_000
-"""Below this many products of the definition, the nests around the products cost what they save."""
-
 _IMAGE = 224
-
-_WEIGHT_LOAD = 12
-_TRANSFORM = 12
-"""Times in multiply-adds: a weight that comes from memory; both transforms, per element of a patch and channel (half of
-it where the stride is two: about half of the elements are only copied)."""
 
 _FEWEST_ROWS, _WHOLE = 96, 64
 """Rows, and a divisor of the columns: two panels of the widest vectors."""
-
-_SUMS = 50
-"""Time in multiply-adds of making and reading the sums of quarters, per element of a row of operand and result."""
 
 
 def choose_algorithms(graph: Graph, ctx: PassContext) -> Graph:
@@ -80,9 +71,12 @@ def algorithm_of(node: Node) -> str:
     return str(node.attr("algorithm", DIRECT))
 
 
-def algorithms_of(graph: Graph, disabled: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
-    """The algorithms that each node which has a choice may use, by name; ``disabled`` as in :func:`run_passes`."""
-    ctx = PassContext.for_graph(graph)
+def algorithms_of(
+    graph: Graph, disabled: Collection[str] = (), costs: Costs = GENERIC
+) -> dict[str, tuple[str, ...]]:
+    """The algorithms that each node which has a choice may use, by name; ``disabled`` and ``costs`` as in
+    :func:`run_passes`."""
+    ctx = PassContext(NameSupply(graph), costs=costs)
     errors: dict[tuple[str, str], float] = {}
     out: dict[str, tuple[str, ...]] = {}
     for node in graph.nodes:
@@ -137,6 +131,7 @@ def _error(work: _Work, node: Node, name: str, known: dict[tuple[str, str], floa
 class _Conv:
     """A convolution with a choice: its weight and stride, and the result's batch, height and width."""
 
+    costs: Costs
     weight: Constant
     stride: int
     batch: int
@@ -147,7 +142,7 @@ class _Conv:
         """True unless it is small."""
         oc, ic = self.weight.shape[:2]
         products = 9 * ic * oc * self.batch * self.height * self.width
-        return bool(min(ic, oc) >= _MIN_CHANNELS and products >= _MIN_MULTIPLIES)
+        return bool(min(ic, oc) >= _MIN_CHANNELS and products >= self.costs.transforms)
 
     def algorithms(self) -> dict[str, Winograd]:
         """Those of its stride."""
@@ -162,28 +157,29 @@ class _Conv:
             return []
         oc, ic = self.weight.shape[:2]
         pixels = self.batch * self.height * self.width
-        direct = 9 * ic * oc * (pixels + _WEIGHT_LOAD)
+        direct = 9 * ic * oc * (pixels + self.costs.weight_load)
         times = {name: self._time(a) for name, a in self.algorithms().items()}
         return sorted((name for name, t in times.items() if t < direct), key=lambda name: times[name])
 
     def _time(self, a: Winograd) -> float:
         oc, ic = self.weight.shape[:2]
         tiles = self.batch * -(-self.height // a.tile) * -(-self.width // a.tile)
-        products = ic * oc * (tiles + _WEIGHT_LOAD)
-        return float(a.patch**2 * (products + _TRANSFORM // a.stride * tiles * (ic + oc)))
+        products = ic * oc * (tiles + self.costs.weight_load)
+        return float(a.patch**2 * (products + self.costs.transformed_element // a.stride * tiles * (ic + oc)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Product:
     """A product of ``rows`` rows with a constant matrix."""
 
+    costs: Costs
     weight: Constant
     rows: int
 
     def is_worth_trying(self) -> bool:
         """True if an eighth of the products takes longer than the sums, and is not lost to reading larger weights."""
         depth, columns = self.weight.shape
-        return self.rows >= _FEWEST_ROWS and depth * columns >= 8 * _SUMS * (depth + columns)
+        return self.rows >= _FEWEST_ROWS and depth * columns >= 8 * self.costs.quartered_element * (depth + columns)
 
     def algorithms(self) -> tuple[str, ...]:
         return ("strassen",)
@@ -208,7 +204,7 @@ def _product(graph: Graph, node: Node, ctx: PassContext) -> _Product | None:
     if w is None or len(w.shape) != 2 or w.shape[0] % 2 or w.shape[1] % _WHOLE or shape is None or len(shape) < 2:
         return None
     rows = [d.value() for d in shape[:-1]]
-    return None if None in rows else _Product(w, math.prod(n for n in rows if n is not None))
+    return None if None in rows else _Product(ctx.costs, w, math.prod(n for n in rows if n is not None))
 
 
 def _conv(graph: Graph, node: Node, ctx: PassContext) -> _Conv | None:
@@ -221,7 +217,7 @@ def _conv(graph: Graph, node: Node, ctx: PassContext) -> _Conv | None:
     if w is None or w.shape[2:] != (3, 3) or set(ones) != {1} or len(strides) != 1 or shape is None or len(shape) != 4:
         return None
     sizes = _assumed(shape)
-    return _Conv(w, min(strides), *sizes) if sizes is not None else None
+    return _Conv(ctx.costs, w, min(strides), *sizes) if sizes is not None else None
 
 
 def _assumed(shape: Shape) -> tuple[int, int, int] | None:

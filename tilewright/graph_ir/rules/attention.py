@@ -5,9 +5,6 @@ from __future__ import annotations
 from tilewright.graph_ir.passes.base import Exactness
 from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, P, Rule, int_attr
 
-_FEW = 3
-"""Up to so many queries are multiplied without packing the keys first."""
-
 _SCORES = P("MatMul", "q", "kt", at="scores")
 _SCALED = (
     ("plain", _SCORES),
@@ -20,7 +17,7 @@ def _is_attention(m: Match) -> str | None:
     q, v, scores = m.shape("q"), m.shape("v"), m.editor.value(m.node("softmax").inputs[0])
     if q is None or v is None or m.shape("kt") is None or len(q) < 3 or len(m.shape("kt") or ()) != len(q):
         return NOT_HERE
-    if (rows := q[-2].value()) is not None and rows <= _FEW:
+    if (rows := q[-2].value()) is not None and rows <= m.editor.ctx.costs.unpacked_rows:
         return f"{rows} queries are too few for a tile"
     if "weights" in m.names:
         guarded = m.editor.value(m.node("guard").outputs[0])

@@ -12,8 +12,6 @@ from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, P, Rule, fixed_sh
 
 _CONVS = ("Conv", "ConvTranspose")
 _EPSILON = float(np.float32(1e-5))
-_PIXELS_A_CHANNEL = 16
-"""An element of a weight that is scaled and packed when the model runs costs as much as so many of the input."""
 
 
 def _batchnorm_terms(m: Match) -> tuple[np.ndarray, np.ndarray]:
@@ -180,7 +178,7 @@ def _excited(m: Match) -> str | None:
     out_channels, pixels = w[0], math.prod(d or 0 for d in sizes[2:])
     if pixels <= 1:
         return NOT_HERE
-    if pixels < _PIXELS_A_CHANNEL * out_channels:
+    if pixels < m.editor.ctx.costs.packed_weight * out_channels:
         return f"to scale {out_channels} weights a channel takes longer than {pixels} pixels"
     return None
 

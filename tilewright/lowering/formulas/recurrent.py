@@ -44,8 +44,6 @@ from tilewright.tensor_ir.compute import (
 Activation = Callable[[Val], Val]
 Gates = Callable[..., Val]
 """Reads the value of a gate: ``(gate, d, s, b, j)``."""
-_ACCUMULATORS = 8
-"""Vectors of one register tile of the recurrent product: enough to hide the latency of a multiply-add."""
 
 _ACTIVATIONS: dict[str, Callable[..., Val]] = {
     "relu": lambda x, a, b: op("max", x, 0.0),
@@ -231,7 +229,7 @@ class Cell:
         Its columns are ``[panel, gate, unit of the panel]``: one register tile holds all gates of some units.
         """
         c, h = self.c, self.hidden
-        width = c.target.lanes(self.dtype.itemsize) * max(1, _ACCUMULATORS // count)
+        width = c.target.lanes(self.dtype.itemsize) * max(1, c.target.costs.accumulators // count)
         panels = ceildiv(h, width)
         shape = (const(self.directions), panels, h, const(count), const(width))
         if c.constants[2] is not None and h.is_const:

@@ -39,7 +39,7 @@ def panel_width(rows: IntExpr, cols: IntExpr, target: Target, itemsize: int) -> 
         if m is not None:
             height = max(1, min(height, m))
         accumulators = height * vectors
-        speed = min(1.0, accumulators / (height + vectors), accumulators / 8)
+        speed = min(1.0, accumulators / (height + vectors), accumulators / target.costs.accumulators)
         useful = 1.0 if n is None or n == 0 else n / (-(-n // width) * width)
         score = speed * useful
         if score > best_score + 0.02 or (vectors == 2 and score > best_score - 1e-9):

@@ -2,6 +2,6 @@
 
 Takes: limits of the operating system; sizes and lifetimes of values.
 Gives: aligned arrays, an arena, thread pools and how many threads they have.
-May import: core.
+May import: machine, core.
 Never: a plan, a model.
 """

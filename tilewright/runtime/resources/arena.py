@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.core.arith.expr import IntExpr
-from tilewright.core.io.pages import ALIGN
 from tilewright.core.plan import Plan, Slot, root_slot, step_slots
+from tilewright.machine.memory import LINE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def place(
     ends: dict[str, int] = {}
     total = 0
     for name in sorted(sizes, key=lambda n: (-sizes[n], lives[n].first, n)):
-        size = -(-max(sizes[name], 1) // ALIGN) * ALIGN
+        size = -(-max(sizes[name], 1) // LINE_BYTES) * LINE_BYTES
         at = 0
         for lo, hi in sorted((offsets[o], ends[o]) for o in others[name] if o in offsets):
             if lo - at >= size:

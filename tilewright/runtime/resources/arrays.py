@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 
-from tilewright.core.io.pages import ALIGN, LARGE, fresh_pages
+from tilewright.core.io.pages import LARGE, fresh_pages
+from tilewright.machine.memory import LINE_BYTES
 from tilewright.runtime.resources.memory import require_memory
 
 _NOTHING = ctypes.c_char * 0
@@ -17,8 +18,8 @@ def aligned_empty(nbytes: int) -> np.ndarray:
     """A fresh uint8 array of ``nbytes`` whose address is a multiple of 64; a large one in pages of its own."""
     if nbytes >= LARGE:
         return fresh_pages(nbytes)
-    raw = np.empty(nbytes + ALIGN, np.uint8)
-    skip = -address(raw) % ALIGN
+    raw = np.empty(nbytes + LINE_BYTES, np.uint8)
+    skip = -address(raw) % LINE_BYTES
     return raw[skip : skip + nbytes]
 
 
@@ -26,8 +27,8 @@ def aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """A fresh C-contiguous array whose address is a multiple of 64."""
     nbytes = math.prod(shape) * dtype.itemsize
     require_memory("run", "the elements of an array", nbytes)
-    raw = np.empty(nbytes + ALIGN, np.uint8)
-    return np.ndarray(shape, dtype, raw, -address(raw) % ALIGN)
+    raw = np.empty(nbytes + LINE_BYTES, np.uint8)
+    return np.ndarray(shape, dtype, raw, -address(raw) % LINE_BYTES)
 
 
 def address(array: np.ndarray) -> int:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tilewright.core.config import from_environment
+from tilewright.machine.memory import LINE_BYTES
 from tilewright.runtime.resources.arrays import address, aligned_empty
 from tilewright.runtime.resources.threads import count_threads
 
 HEAD_BYTES = 512
-SHARE_BYTES = 64
 CHUNKS_PER_THREAD = 4
 
 
@@ -51,7 +51,7 @@ class ThreadPool:
         self.threads = threads
         self.lock = threading.Lock()
         self._code = code
-        self._memory = aligned_empty(HEAD_BYTES + SHARE_BYTES * threads)
+        self._memory = aligned_empty(HEAD_BYTES + LINE_BYTES * threads)
         self._memory[:] = 0
         self.address = address(self._memory)
         ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(code.initialize)(

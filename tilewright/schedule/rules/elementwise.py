@@ -28,7 +28,6 @@ from tilewright.schedule.rules.streaming_stores import stream_if_large
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
 
-_VECTORS = 4
 _VECTOR_COUNTS = (1, 2, 4, 8)
 _ROW_COUNTS = (1, 2, 4, 8)
 _WRITTEN_OUT = 4096
@@ -45,7 +44,7 @@ def elementwise_rule(s: Schedule, block: str, target: Target) -> bool:
 
 def schedule_elementwise(s: Schedule, block: str, target: Target, above: int = 0) -> None:
     """Schedule the nest of ``block`` below its first ``above`` loops. Parallel only when ``above`` is 0."""
-    total = nanoseconds(s.func, block)
+    total = nanoseconds(s.func, block, target.costs)
     fuse_linear(s, block, above)
     names = [x.var for x in loops_of(s.func, block)][above:]
     if not names:
@@ -156,7 +155,7 @@ def vector_loop(s: Schedule, block: str, names: list[str]) -> str:
     return best
 
 
-def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: int = _VECTORS) -> str | None:
+def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: int | None = None) -> str | None:
     """Split ``loop`` into an outer loop, an unrolled one and vector lanes; returns the outer loop's name.
 
     A loop that fits in one vector becomes the lanes as it is (returns None).
@@ -169,7 +168,7 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
     if extent is not None and extent <= lanes:
         s.vectorize(loop)
         return None
-    count = vectors
+    count = vectors or target.costs.side_by_side
     while count > 1 and extent is not None and extent < 2 * lanes * count:
         count //= 2
     size = expr_size(find_block(s.func, block).value)
@@ -197,7 +196,7 @@ def whole_vectors(s: Schedule, loop: str, count: int, lanes: int) -> int:
 
 def choose_lanes(s: Schedule, block: str, lanes: int, target: Target) -> int:
     """The width of a vector: where registers are wider than 256 bits, half of one may run at a higher clock."""
-    narrow = [lanes // 2] if target.vector_bits > 256 and lanes > 1 else []
+    narrow = [lanes // 2] if target.has_wide_vectors and lanes > 1 else []
     return choose_number(s, f"{block}.lanes", narrow, lanes)
 
 
@@ -218,7 +217,7 @@ def peel_if_ragged(s: Schedule, block: str, loop: str) -> None:
             return
 
 
-def vectorize_inner(s: Schedule, block: str, above: int, target: Target, vectors: int = _VECTORS) -> None:
+def vectorize_inner(s: Schedule, block: str, above: int, target: Target, vectors: int | None = None) -> None:
     """Vectorize the innermost loop of ``block`` below its first ``above`` loops, if it has one."""
     fuse_linear(s, block, above)
     names = [x.var for x in loops_of(s.func, block)][above:]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tilewright.core.arith.bounds import upper_bound
 from tilewright.core.arith.expr import ZERO, IntExpr, as_var, const, product
 from tilewright.core.dtypes import DType
+from tilewright.machine.costs import Costs
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.access import address, stride
 from tilewright.tensor_ir.analysis.scopes import (
@@ -21,11 +22,6 @@ from tilewright.tensor_ir.analysis.scopes import (
 )
 from tilewright.tensor_ir.ir import Block, Buffer, Expr, Func, Load, Loop, Op, Store, loads, walk, walk_expr
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
-
-_MULTIPLY_ADD_RATE = 80.0
-_RATE = 8.0
-_BYTE_RATE = 12.0
-"""Scalar operations and bytes a nanosecond: orders of magnitude, good enough to tell small kernels from large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +119,7 @@ def shared_loops(func: Func, block: str) -> list[str]:
     return [x.var for x in loops_around(func, block) if len(blocks_in(x.body)) > 1]
 
 
-def nanoseconds(func: Func, name: str) -> float | None:
+def nanoseconds(func: Func, name: str, costs: Costs) -> float | None:
     """A rough time of a block on one thread: its arithmetic or its memory traffic, None if a size is symbolic."""
     block = find_block(func, name)
     points = product(a.extent for a in block.axes).value()
@@ -131,24 +127,26 @@ def nanoseconds(func: Func, name: str) -> float | None:
     sizes = [buffer_bytes(known[n]) for n in _buffers_used(block)]
     if points is None or any(x is None for x in sizes):
         return None
-    return max(points * _arithmetic(block), min(sum(x for x in sizes if x is not None), 8 * points) / _BYTE_RATE)
+    moved = min(sum(x for x in sizes if x is not None), 8 * points)
+    return max(points * _arithmetic(block, costs), moved / costs.memory_rate)
 
 
-def _arithmetic(block: Block) -> float:
+def _arithmetic(block: Block, costs: Costs) -> float:
     """Nanoseconds of what a point of a block computes."""
-    return max(1, expr_cost(block.value)) / (_MULTIPLY_ADD_RATE if is_multiply_add(block) else _RATE)
+    rate = costs.multiply_add_rate if is_multiply_add(block) else costs.operation_rate
+    return max(1, expr_cost(block.value)) / rate
 
 
-def picoseconds_inside(func: Func, loop: Loop) -> IntExpr | None:
+def picoseconds_inside(func: Func, loop: Loop, costs: Costs) -> IntExpr | None:
     """The same of all blocks inside a loop at the root, in the function's dims; None if they do not decide it."""
     inner = [x for x in walk(loop) if isinstance(x, Loop)]
     ranges = loop_ranges(inner)
     local = {b.name for b in buffers(func) if b.scope == "local"}
     total = ZERO
     for block in blocks_in(loop.body):
-        cost = _arithmetic(block)
+        cost = _arithmetic(block, costs)
         if is_spatial(block) and local.isdisjoint(_buffers_used(block)):
-            cost = max(cost, 8 / _BYTE_RATE)
+            cost = max(cost, 8 / costs.memory_rate)
         points = const(max(1, round(1000 * cost)))
         for x in loops_around(func, block.name):
             extent = x.extent
@@ -162,9 +160,9 @@ def picoseconds_inside(func: Func, loop: Loop) -> IntExpr | None:
     return total
 
 
-def total_nanoseconds(func: Func, names: Iterable[str]) -> float | None:
+def total_nanoseconds(func: Func, names: Iterable[str], costs: Costs) -> float | None:
     """The sum of :func:`nanoseconds` of several blocks, None if one of them is."""
-    amounts = [nanoseconds(func, n) for n in names]
+    amounts = [nanoseconds(func, n, costs) for n in names]
     known = [a for a in amounts if a is not None]
     return sum(known) if len(known) == len(amounts) else None
 

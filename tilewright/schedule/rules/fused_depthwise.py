@@ -70,7 +70,7 @@ def fused_depthwise_rule(s: Schedule, block: str, target: Target) -> bool:
 
 
 def _schedule(s: Schedule, pair: Pair, consumer: str, target: Target) -> None:
-    work = total_nanoseconds(s.func, (pair.product, pair.stage, pair.window))
+    work = total_nanoseconds(s.func, (pair.product, pair.stage, pair.window), target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (pair.product, pair.stage, pair.window, consumer)))
     limit = target.tile_rows(max(1, pair.width // lanes))
     extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
@@ -80,14 +80,14 @@ def _schedule(s: Schedule, pair: Pair, consumer: str, target: Target) -> None:
     *batch, row, column, channel = extents
     panel, channel = s.split(channel, (None, pair.width))
     bands, row = s.split(row, (None, _decide_band(s, pair, extents[row] or 1, target)))
-    columns, column = s.split(column, (None, decide_height(s, pair.window, extents[column], limit)))
+    columns, column = s.split(column, (None, decide_height(s, pair.window, extents[column], limit, target)))
     s.reorder(*batch, bands, panel, row, columns, column, channel)
     around = [*batch, bands, panel]
     s.compute_at(pair.window, columns)
     write_reduction(s, pair.window, lanes, {*around, row, columns})
     write_out(s, consumer, [column, channel], lanes)
     s.compute_at(pair.stage, panel)
-    columns_of_stage = _write_product(s, pair, around, lanes, limit)
+    columns_of_stage = _write_product(s, pair, around, lanes, limit, target)
     for name, block in ((columns, consumer), (columns_of_stage, pair.stage), (panel, consumer)):
         peel_if_ragged(s, block, name)
     parallelize(s, consumer, around, work, target)
@@ -100,7 +100,7 @@ def _decide_band(s: Schedule, pair: Pair, rows: int, target: Target) -> int:
     """
     stage = find_buffer(s.func, find_block(s.func, pair.stage).buffer)
     _, high, wide, _ = (d.value() or 1 for d in stage.shape)
-    room = min(LOCAL_BYTES, target.l2_bytes // 2) // (wide * pair.width * stage.dtype.itemsize)
+    room = min(LOCAL_BYTES, target.resident_bytes) // (wide * pair.width * stage.dtype.itemsize)
     sizes = sorted({-(-rows // n) for n in range(1, min(rows, _MOST_BANDS) + 1)})
     fitting = [n for n in sizes if n * high // rows + high % rows <= room]
     even = [n for n in fitting if rows % n == 0 and 2 * n >= fitting[-1]]
@@ -109,13 +109,16 @@ def _decide_band(s: Schedule, pair: Pair, rows: int, target: Target) -> int:
     return choose_number(s, f"{pair.window}.band", fitting, (even or fitting)[-1])
 
 
-def _write_product(s: Schedule, pair: Pair, around: Sequence[str], lanes: int, limit: int) -> str:
+def _write_product(
+    s: Schedule, pair: Pair, around: Sequence[str], lanes: int, limit: int, target: Target
+) -> str:
     """Register tiles of the product in the part of the stage that is computed at a panel; the loop over them."""
     extents = {x.var: x.extent for x in loops_of(s.func, pair.stage) if x.var not in around}
     if len(extents) < 2:
         raise ScheduleError(f"{pair.stage}: expected columns and channels, got {', '.join(extents)}")
     *rows, column, channel = extents
-    columns, column = s.split(column, (None, decide_height(s, pair.product, extents[column].value() or limit, limit)))
+    height = decide_height(s, pair.product, extents[column].value() or limit, limit, target)
+    columns, column = s.split(column, (None, height))
     s.reorder(*rows, columns, column, channel)
     s.compute_at(pair.product, columns)
     write_reduction(s, pair.product, lanes, {*around, *rows, columns})

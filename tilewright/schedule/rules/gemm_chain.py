@@ -92,7 +92,7 @@ def gemm_chain_rule(s: Schedule, block: str, target: Target) -> bool:
 
 
 def _schedule_chain(s: Schedule, chain: Chain, consumer: str, axes: TileAxes, width: int, target: Target) -> None:
-    total = total_nanoseconds(s.func, (chain.first, *chain.between, chain.second))
+    total = total_nanoseconds(s.func, (chain.first, *chain.between, chain.second), target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (chain.first, chain.second, consumer)))
     (row,) = axes.rows
     extent = next(x.extent.value() for x in loops_of(s.func, consumer) if x.var == row)
@@ -126,7 +126,7 @@ def _place_packs(s: Schedule, packs: Sequence[str], consumer: str, tile: str, ta
     outer = [x.var for x in loops_of(s.func, consumer)]
     around = outer[: outer.index(tile)]
     sizes = [_bytes_of_one(s, b) for b in packs]
-    if not around or sum(x for x in sizes if x is not None) > target.l2_bytes // 2:
+    if not around or sum(x for x in sizes if x is not None) > target.resident_bytes:
         return
     for name in packs:
         inside = partial(_pack_inside, block=name, loop=around[-1], above=len(around), target=target)

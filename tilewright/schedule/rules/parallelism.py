@@ -11,16 +11,13 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.parallel_if import KEY
 from tilewright.tensor_ir.analysis.scopes import find_loop
 
-MIN_NANOSECONDS = 8_000
-_NEVER, _ALWAYS = 2_000, 200_000
-"""Nanoseconds below which threads never pay, and above which they always do: no decision there."""
 _CHUNKS = 4
 _CHUNK_SIZES = (1, 2, 4, 8, 16)
 
 
 def is_worth_spreading(nanoseconds: float | None, target: Target) -> bool:
     """True if a nest of so many nanoseconds (None: symbolic) should use all threads."""
-    return target.threads > 1 and (nanoseconds is None or nanoseconds >= MIN_NANOSECONDS)
+    return target.threads > 1 and (nanoseconds is None or nanoseconds >= target.costs.parallel_ns)
 
 
 def parallelize(s: Schedule, block: str, outer: Sequence[str], total: float | None, target: Target) -> None:
@@ -32,12 +29,12 @@ def parallelize(s: Schedule, block: str, outer: Sequence[str], total: float | No
     many loops are spread (0: none, where threads may not pay), and ``<block>.chunk``, how many iterations belong
     together.
     """
-    if not outer or target.threads == 1 or (total is not None and total < _NEVER):
+    if not outer or target.threads == 1 or (total is not None and total < target.costs.never_parallel_ns):
         return
     extents = {x.var: x.extent.value() for x in loops_of(s.func, block)}
     own = _count(outer, extents, target) if is_worth_spreading(total, target) else 0
     options = [n for n in range(1, len(outer) + 1) if extents[outer[n - 1]] != 1]
-    if total is not None and total < _ALWAYS:
+    if total is not None and total < target.costs.always_parallel_ns:
         options.append(0)
     count = choose_number(s, f"{block}.parallel", options, own)
     chosen = list(outer[:count])
@@ -49,9 +46,9 @@ def _share(s: Schedule, block: str, chosen: Sequence[str], known: float | None, 
     """Spread ``chosen``; where the work is not ``known``, on the condition that there is enough of it."""
     loop = _chunked(s, block, chosen, target)
     s.parallel(loop)
-    work = picoseconds_inside(s.func, find_loop(s.func, loop)) if known is None else None
+    work = picoseconds_inside(s.func, find_loop(s.func, loop), target.costs) if known is None else None
     if work is not None:
-        s.annotate(loop, KEY, str(work - 1000 * MIN_NANOSECONDS))
+        s.annotate(loop, KEY, str(work - 1000 * target.costs.parallel_ns))
 
 
 def _count(outer: Sequence[str], extents: Mapping[str, int | None], target: Target) -> int:

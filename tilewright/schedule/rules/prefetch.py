@@ -10,16 +10,15 @@ those that compute: one that takes long fetches the next row meanwhile. Decision
 
 from __future__ import annotations
 
+from tilewright.machine.memory import LINE_BYTES
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import buffer_bytes, expr_cost, is_spatial, loops_of, reduce_loops
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.prefetching import KEY, LINE_BYTES, prefetch_of
+from tilewright.tensor_ir.analysis.prefetching import KEY, prefetch_of
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_loop
 from tilewright.tensor_ir.ir import Buffer, loads
 
 _MOST = 2.5
-_LONG = 8
-"""Scalar operations an element from which a stage takes longer than memory to bring the next row."""
 _WRITTEN_OUT = 8
 """Steps a line where the loop is entered again for each tap: more are a short loop, left at a mispredicted branch."""
 
@@ -57,13 +56,13 @@ def large_inputs(s: Schedule, reduction: str, target: Target) -> list[Buffer]:
     """Parameters of known size that the block reads and that do not fit in half of the second-level cache."""
     params = {b.name: b for b in s.func.params}
     names = dict.fromkeys(x.buffer for x in loads(find_block(s.func, reduction).value) if x.buffer in params)
-    return [params[n] for n in names if 2 * (buffer_bytes(params[n]) or 0) > target.l2_bytes]
+    return [params[n] for n in names if (buffer_bytes(params[n]) or 0) > target.resident_bytes]
 
 
 def row_to_fetch(s: Schedule, stage: str, target: Target) -> str | None:
     """The parameter whose next row ``stage`` should fetch: no cache holds it, and the stage takes long."""
     block = find_block(s.func, stage)
-    if not is_spatial(block) or expr_cost(block.value) < _LONG:
+    if not is_spatial(block) or expr_cost(block.value) < target.costs.fetch_operations:
         return None
     params = {b.name: b for b in s.func.params[: len(s.func.params) - s.func.outputs]}
     for x in loads(block.value):
@@ -71,7 +70,7 @@ def row_to_fetch(s: Schedule, stage: str, target: Target) -> str | None:
             source = params[x.buffer]
             size, row = buffer_bytes(source), source.shape[-1].value()
             if size is not None and row is not None and size > target.largest_cache:
-                fits = LINE_BYTES <= row * source.dtype.itemsize <= target.l2_bytes // 4
+                fits = LINE_BYTES <= row * source.dtype.itemsize <= target.beside_bytes
                 return x.buffer if fits else None
     return None
 

@@ -26,14 +26,11 @@ from tilewright.schedule.rules.facts import (
     total_nanoseconds,
     widest_itemsize,
 )
-from tilewright.schedule.rules.parallelism import MIN_NANOSECONDS, is_worth_spreading
+from tilewright.schedule.rules.parallelism import is_worth_spreading
 from tilewright.schedule.rules.sampling import choose_number
 from tilewright.schedule.rules.tiling.register_tiles import write_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import blocks_in, find_block
-
-_STREAM_RATE = 50.0
-"""Bytes a nanosecond of weights that stay in the last-level cache from step to step."""
 
 
 def recurrence_rule(s: Schedule, block: str, target: Target) -> bool:
@@ -68,7 +65,7 @@ def _tile(s: Schedule, block: str, shared: Sequence[str], target: Target) -> Non
     if not results or (width := loops[results[-1]]) is None:
         raise ScheduleError(f"{block}: no innermost loop of constant extent to make vectors of")
     inside, vectors = [results.pop()], -(-width // lanes)
-    while results and (n := loops[results[-1]]) is not None and vectors * n <= target.vector_registers * 3 // 4:
+    while results and (n := loops[results[-1]]) is not None and vectors * n <= target.result_registers:
         inside.insert(0, results.pop())
         vectors *= n
     s.reorder(*_largest_first(s, block, results), *steps, *inside)
@@ -88,7 +85,7 @@ def _spread(s: Schedule, loop: str, target: Target) -> None:
     """Threads over the outermost shared loop if that is legal and worth it; or over the reductions of each step."""
     inside = _inside(s, loop)
     extent = next(x.extent for x in loops_of(s.func, inside[0]) if x.var == loop)
-    worth = extent != 1 and is_worth_spreading(total_nanoseconds(s.func, inside), target)
+    worth = extent != 1 and is_worth_spreading(total_nanoseconds(s.func, inside, target.costs), target)
     if worth and s.attempt(lambda a: a.parallel(loop)):
         return
     for name in inside:
@@ -101,8 +98,8 @@ def _spread_step(s: Schedule, block: str, target: Target) -> None:
     buffer, steps = find_block(s.func, block).buffer, reduce_loops(s.func, block)
     own = [x for x in loops_of(s.func, block) if {b.buffer for b in blocks_in(x.body)} == {buffer}]
     points = prod(x.extent.value() or 1 for x in own)
-    nanoseconds = points * widest_itemsize(s.func, block) / _STREAM_RATE
-    if target.threads == 1 or not own or own[0].var in steps or nanoseconds < MIN_NANOSECONDS / 4:
+    nanoseconds = points * widest_itemsize(s.func, block) / target.costs.stream_rate
+    if target.threads == 1 or not own or own[0].var in steps or nanoseconds < target.costs.never_parallel_ns:
         return
     worth = int(is_worth_spreading(nanoseconds, target))
     if choose_number(s, f"{block}.parallel", (0, 1), worth):

@@ -32,10 +32,6 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, find_block, find_loop
 from tilewright.tensor_ir.ir import loads
 
-_VECTORS = 4
-_PIXELS = 2
-"""Vectors of a row that a filter makes at once, and of pixels where channels lie together."""
-
 
 def resample_rule(s: Schedule, block: str, target: Target) -> bool:
     """A block that samples rows of a stage which only it reads, or that finishes a filter which does."""
@@ -61,7 +57,7 @@ def sampled_stage(s: Schedule, block: str) -> str | None:
 
 
 def _schedule(s: Schedule, block: str, user: str, stage: str, target: Target) -> None:
-    total = total_nanoseconds(s.func, dict.fromkeys((stage, user, block)))
+    total = total_nanoseconds(s.func, dict.fromkeys((stage, user, block)), target.costs)
     inner = _inner_dims(s, stage)
     rows = _row_loops(s, block, user, stage, inner)
     rest = [x.var for x in loops_of(s.func, block) if x.var not in rows]
@@ -142,7 +138,8 @@ def _filter_rows(s: Schedule, copy: str, stage: str, inner: list[int], target: T
     lanes = target.lanes(widest_itemsize(s.func, stage))
     own = s.loops(copy)
     column = own[-len(inner)]
-    lead, part = s.split(column, (None, lanes * (_VECTORS if len(inner) == 1 else _PIXELS)))
+    vectors = target.costs.side_by_side // (1 if len(inner) == 1 else 2)  # channels lie together in the second case
+    lead, part = s.split(column, (None, lanes * vectors))
     s.compute_at(stage, lead)
     above = s.loops(copy).index(part)
     _turn(s, stage, inner, above)

@@ -64,7 +64,7 @@ def _schedule_blocks(
 ) -> None:  # fmt: skip
     """By way of a buffer of ``run`` elements in the direction of writing and ``depth`` in that of reading; ``ahead``:
     fetch the next rows of ``source`` meanwhile."""
-    total = nanoseconds(s.func, block)
+    total = nanoseconds(s.func, block, target.costs)
     loops = loops_of(s.func, block)
     places = {x.var: n for n, x in enumerate(loops)}
     read, written = (places[n] for n in _directions(s, block, list(places)))
@@ -95,7 +95,7 @@ def _schedule_blocks(
 
 def transpose_squares(s: Schedule, block: str, target: Target, above: int = 0) -> None:
     """Squares for the nest of ``block`` below its first ``above`` loops. Parallel only when ``above`` is 0."""
-    total = nanoseconds(s.func, block)
+    total = nanoseconds(s.func, block, target.costs)
     fuse_linear(s, block, above)
     loops = loops_of(s.func, block)[above:]
     extents = {x.var: x.extent.value() for x in loops}

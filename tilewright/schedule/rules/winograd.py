@@ -26,6 +26,7 @@ from functools import partial
 from tilewright.core.arith.bounds import simplify
 from tilewright.core.arith.expr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.errors import ScheduleError
+from tilewright.machine.costs import Costs
 from tilewright.machine.target import Target
 from tilewright.schedule.compact_buffer import LOCAL_BYTES
 from tilewright.schedule.rules.elementwise import peel_if_ragged
@@ -147,7 +148,7 @@ class _Nest:
 
 
 def _schedule(s: Schedule, chain: Chain, user: str, target: Target) -> None:
-    work = total_nanoseconds(s.func, (*chain.before, chain.product, *chain.after))
+    work = total_nanoseconds(s.func, (*chain.before, chain.product, *chain.after), target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (*chain.stages(), user)))
     nest = _cut(s, chain, user, lanes)
     strip = _decide_strip(s, chain, nest, lanes, target)
@@ -230,13 +231,13 @@ def _decide_strip(s: Schedule, chain: Chain, nest: _Nest, lanes: int, target: Ta
     else:
         options = {-(-row // k) for k in range(1, row + 1)} | {k * row for k in range(1, rows + 1)}
     options = {n for n in options if _FEWEST <= n <= fits}
-    reused = _known_bytes(s, weights) <= 2 * target.l2_bytes
+    reused = _known_bytes(s, weights) <= target.nearby_bytes
 
     def is_even(n: int) -> bool:
         return row is None or (row % n if n < row else rows * row % n) == 0
 
     even = [n for n in options if is_even(n) and (2 * n <= fits or not reused)]
-    own = max(even, default=total) if reused or (total and size > target.l3_bytes // 4) else total
+    own = max(even, default=total) if reused or (total and size > target.l3_share_bytes) else total
     return int(s.sample_categorical(f"{chain.product}.strip", tuple(sorted({*options, total})), own))
 
 
@@ -249,7 +250,7 @@ def _decide_results(s: Schedule, chain: Chain, nest: _Nest, target: Target) -> s
     total = nest.total()
     if total is None:
         return "all"
-    own = "panel" if _MANY <= total <= _most_tiles(s, chain, total, target.l2_bytes // 4) else "all"
+    own = "panel" if _MANY <= total <= _most_tiles(s, chain, total, target.beside_bytes) else "all"
     return str(s.sample_categorical(f"{chain.product}.results", ("all", "panel"), own))
 
 
@@ -262,7 +263,7 @@ def _most_tiles(s: Schedule, chain: Chain, total: int, room: int) -> int:
 
 def _fitting(operand: int, products: int, target: Target) -> int:
     """Tiles whose operand and products of one panel, of so many bytes a tile, fit in the cache as local buffers."""
-    room = min(target.l2_bytes, 2 * LOCAL_BYTES) * 3 // 4
+    room = min(target.filling_bytes, LOCAL_BYTES * 3 // 2)
     return min(room // max(1, operand + products), LOCAL_BYTES // max(1, operand, products))
 
 
@@ -388,7 +389,7 @@ def _products(
     """The products of ``count`` tiles (None: symbolic) as register tiles of rows and vectors; the loop over them."""
     *outer, column = [x.var for x in loops_of(s.func, copy) if x.var not in {row, *around}]
     limit = target.tile_rows(max(1, _width(s, chain) // lanes))
-    own = limit if count is None else _tile_rows(count, limit)
+    own = limit if count is None else _tile_rows(count, limit, target.costs)
     options = tuple(range(1, min(limit + 2 if count is None else count, limit + 2) + 1))
     over, inside = s.split(row, (None, int(s.sample_categorical(f"{chain.product}.rows", options, own))))
     s.reorder(*outer, over, inside, column)
@@ -398,17 +399,18 @@ def _products(
     return over
 
 
-def _tile_rows(count: int, limit: int) -> int:
-    """Rows of the register tile for which ``count`` rows take the fewest steps.
+def _tile_rows(count: int, limit: int, costs: Costs) -> int:
+    """Rows of the register tile for which ``count`` rows take the fewest cycles.
 
-    A tile of few rows takes as long as one of four: its multiply-adds wait for each other.
+    A tile of few rows takes as long as a multiply-add: they wait for each other.
     """
+    least, more = costs.step_cycles, costs.transformed_read_cycles
 
-    def steps(rows: int) -> float:
+    def cycles(rows: int) -> float:
         full, rest = divmod(count, rows)
-        return full * (max(rows, 4) + 0.5) + (max(rest, 4) + 0.5 if rest else 0)
+        return full * (max(rows, least) + more) + (max(rest, least) + more if rest else 0)
 
-    return min(range(1, min(count, limit) + 1), key=lambda rows: (steps(rows), -rows))
+    return min(range(1, min(count, limit) + 1), key=lambda rows: (cycles(rows), -rows))
 
 
 def _transform(s: Schedule, chain: Chain, around: set[str], tile: str, lanes: int) -> None:

@@ -2,6 +2,6 @@
 
 Takes:      functions and statements of the tensor IR.
 Gives:      scopes, addresses, sweeps, dependences; what is not proved counts as a dependence, or as not covered.
-May import: core, tensor_ir.
+May import: core, machine, tensor_ir.
 Never:      changes a statement.
 """

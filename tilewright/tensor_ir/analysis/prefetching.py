@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from tilewright.core.arith.bounds import Ranges, simplify
 from tilewright.core.arith.expr import ZERO, IntExpr, var
 from tilewright.core.arith.minmax import minimum
+from tilewright.machine.memory import LINE_BYTES
 from tilewright.tensor_ir.analysis.access import address, stride
 from tilewright.tensor_ir.analysis.scopes import block_environment, blocks_in, loop_path, loop_ranges, loops_in
 from tilewright.tensor_ir.ir import Func, Loop, loads, walk
 
 KEY = "prefetch"
-LINE_BYTES = 64
 _MOST_LINES, _MOST_LINES_OF_ROWS = 4, 64
 
 

@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing.connection import Connection, wait
-from unittest import mock
 
 import numpy as np
 
@@ -37,7 +36,6 @@ from tilewright.core.dtypes import DType
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
-from tilewright.schedule.rules import parallelism
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
@@ -86,8 +84,8 @@ def default_case(seed: int, target: Target | None = None) -> Case:
     """Program ``seed`` under the default trace for one of the targets; every other one as if it were large work."""
     program = wild_program(seed)
     target = target or targets()[seed % len(targets())]
-    with mock.patch.object(parallelism, "MIN_NANOSECONDS", 0 if seed % 2 else parallelism.MIN_NANOSECONDS):
-        trace = default_trace(program.func, target)
+    large = replace(target.costs, parallel_ns=0, never_parallel_ns=0)
+    trace = default_trace(program.func, replace(target, own_costs=large) if seed % 2 else target)
     return Case(seed, "default", target, program, trace, trace.apply(program.func))
 
 

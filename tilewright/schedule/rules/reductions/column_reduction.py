@@ -14,6 +14,7 @@ from math import prod
 
 from tilewright.core.arith.expr import product
 from tilewright.core.errors import ScheduleError
+from tilewright.machine.memory import PAGE_BYTES
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.elementwise import peel_if_ragged, vectorize_inner
 from tilewright.schedule.rules.facts import (
@@ -35,10 +36,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer
 from tilewright.tensor_ir.ir import loads
 
-_FLIGHT = 8
 _FLIGHTS = (0, 2, 4, 8, 16)
-_SHORTEST, _PAGE = 256, 4096
-"""Bytes of a row below which it is no run worth reading in order, and of a run that prefetchers follow to its end."""
 
 
 def column_reduction_rule(s: Schedule, block: str, target: Target) -> bool:
@@ -47,9 +45,10 @@ def column_reduction_rule(s: Schedule, block: str, target: Target) -> bool:
     if len(feeders) != 1 or not _is_outer_sum(s, feeders[0], target):
         return False
     reduction = feeders[0]
-    if not s.copy().attempt(lambda a: _schedule(a, reduction, block, _FLIGHT, target)):
+    own = target.costs.rows_in_flight
+    if not s.copy().attempt(lambda a: _schedule(a, reduction, block, own, target)):
         return False
-    flight = int(s.sample_categorical(f"{reduction}.flight", _FLIGHTS, _FLIGHT))
+    flight = int(s.sample_categorical(f"{reduction}.flight", _FLIGHTS, own))
     return flight > 0 and s.attempt(lambda a: _schedule(a, reduction, block, flight, target))
 
 
@@ -73,7 +72,7 @@ def _is_outer_sum(s: Schedule, reduction: str, target: Target) -> bool:
     size = points.value()
     return (
         (size is None or size * source.dtype.itemsize > target.l2_bytes)
-        and (width is None or width * source.dtype.itemsize >= _SHORTEST)
+        and (width is None or width * source.dtype.itemsize >= target.costs.run_bytes)
         and (width is None or all(abs(source.stride(n) or width) >= width for n in steps))
     )
 
@@ -84,7 +83,7 @@ def _schedule(s: Schedule, reduction: str, consumer: str, flight: int, target: T
     axes = tile_axes(s, reduction, consumer)
     if axes is None or axes.panel is not None or not _is_one_to_one(s, reduction, consumer):
         raise ScheduleError(f"column_reduction({reduction}): {consumer} does not read each result once")
-    total = nanoseconds(s.func, reduction)
+    total = nanoseconds(s.func, reduction, target.costs)
     outer = [*axes.batch, *axes.rows]
     if outer:
         s.reorder(*outer, axes.columns)
@@ -123,7 +122,7 @@ def _choose_columns(
     """Columns of a block: their results fill half of the first-level cache; fewer, but a page, if threads need work."""
     extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
     size = widest_itemsize(s.func, reduction)
-    most, page = target.l1_bytes // 2 // size, _PAGE // size
+    most, page = target.l1_working_bytes // size, PAGE_BYTES // size
     whole = extents[axes.columns]
     if whole is None:
         return page
@@ -133,7 +132,7 @@ def _choose_columns(
         blocks = max(blocks, min(-(-2 * target.threads // around), whole // page))
     lanes = target.lanes(size)
     own = -(-whole // (blocks * lanes)) * lanes if blocks > 1 else whole
-    sizes = [d for d in divisors(whole) if _SHORTEST // size <= d <= 4 * most]
+    sizes = [d for d in divisors(whole) if target.costs.run_bytes // size <= d <= 4 * most]
     return choose_number(s, f"{reduction}.columns", spread_out(sizes), own)
 
 

@@ -11,6 +11,7 @@ it is read, ``<consumer>.rows``, how many rows go through the stages together, a
 from __future__ import annotations
 
 from tilewright.core.errors import ScheduleError
+from tilewright.machine.memory import LINE_BYTES
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.elementwise import is_fusable, peel_if_ragged, vectorize_inner, whole_vectors
 from tilewright.schedule.rules.facts import (
@@ -31,11 +32,9 @@ from tilewright.schedule.rules.prefetch import fetch_next_row, row_to_fetch
 from tilewright.schedule.rules.sampling import choose_number
 from tilewright.schedule.rules.streaming_stores import stream_if_large
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.prefetching import LINE_BYTES
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, loads_of
 from tilewright.tensor_ir.ir import loads
 
-_PARTIALS = 4
 _PARTIAL_COUNTS = (1, 2, 4, 8)
 _ROW_COUNTS = (1, 2, 4, 8, 16)
 
@@ -89,7 +88,7 @@ def _row_loops(s: Schedule, consumer: str, feeders: list[str]) -> list[str]:
 
 
 def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[str], target: Target) -> None:
-    total = total_nanoseconds(s.func, (*feeders, consumer))
+    total = total_nanoseconds(s.func, (*feeders, consumer), target.costs)
     rest = [x.var for x in loops_of(s.func, consumer) if x.var not in rows]
     s.reorder(*rows, *rest)
     feeders = [f for f in feeders if not _computed_again(s, f)]
@@ -150,13 +149,13 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     extent = next(x.extent.value() for x in loops_of(s.func, block) if x.var == steps[-1])
     if lanes == 1 or (extent is not None and extent < 2 * lanes):
         return
-    width = lanes * _PARTIALS
+    width = lanes * target.costs.side_by_side
     while extent is not None and width > lanes and (extent < 2 * width or extent % width > extent % lanes):
         width //= 2
     width = lanes * whole_vectors(s, steps[-1], width // lanes, lanes)
     options = tuple(n for n in _PARTIAL_COUNTS if extent is None or n * lanes <= extent)
     width = lanes * choose_number(s, f"{block}.partials", options, width // lanes)
-    quarter = lanes // 4 if target.vector_bits > 256 else 1
+    quarter = lanes // 4 if target.has_wide_vectors else 1
     s.attempt(lambda a: _partial_sums(a, block, steps, width, lanes, quarter))
 
 
@@ -214,7 +213,7 @@ def _factor(s: Schedule, block: str, loop: str, lanes: int, unroll_steps: bool) 
 
 def schedule_reduction(s: Schedule, block: str, target: Target) -> None:
     """A reduction along its contiguous axis whose result is stored as it is."""
-    total = nanoseconds(s.func, block)
+    total = nanoseconds(s.func, block, target.costs)
     steps = reduce_loops(s.func, block)
     outer = [x.var for x in loops_of(s.func, block) if x.var not in steps]
     if outer:

@@ -59,7 +59,7 @@ def _summed(s: Schedule, sums: str, target: Target) -> str | None:
 
 
 def _schedule(s: Schedule, acc: str, sums: str, user: str, target: Target) -> None:
-    total = nanoseconds(s.func, acc)
+    total = nanoseconds(s.func, acc, target.costs)
     loops = {x.var: x.extent.value() for x in loops_of(s.func, user)}
     row, column = _tiled_loops(s, sums, user)
     count = 1 if column is None else loops[column]

@@ -12,7 +12,6 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_loop
 
 _ORDERS = ("columns", "rows")
-_MOST_VECTORS = 6
 _MOST_TILES = 512
 _UNEVEN = (2, 4, 8, 16, 32)
 
@@ -48,7 +47,7 @@ def choose_vectors(
     s: Schedule, reduction: str, own: int, extent: int, lanes: int, packed: bool, target: Target
 ) -> int:
     """Columns of a tile. Of packed panels whole ones side by side, or an equal part of one."""
-    most = min(_MOST_VECTORS, target.vector_registers // 2)
+    most = target.most_tile_vectors
     if not packed:
         counts = [v for v in range(1, 5) if v * lanes < extent + lanes]
     elif own % lanes or extent % own:

@@ -25,6 +25,7 @@ from math import prod
 from tilewright.core.arith.bounds import simplify
 from tilewright.core.arith.expr import FloorDiv, IntExpr, Mod, as_var
 from tilewright.core.errors import ScheduleError
+from tilewright.machine.costs import Costs
 from tilewright.machine.target import Target
 from tilewright.schedule.primitives.sampling.sample_compute_location import INLINE, ROOT
 from tilewright.schedule.rules.elementwise import (
@@ -59,7 +60,6 @@ from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, f
 from tilewright.tensor_ir.ir import Block, loads
 
 _UNROLLS = (1, 2, 3, 4, 8)
-_LATENCY, _PANEL_READ = 4, 0.3
 _TALL = 8
 _UNKNOWN = 64
 _BLOCKS = 4
@@ -216,7 +216,7 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     The last tile of a symbolic number of rows is computed whole where weights come from memory, for which its last rows
     have to wait anyway; else with a test a row, which a compiler may take out of the loops, so that one row is fast.
     """
-    total = nanoseconds(s.func, reduction)
+    total = nanoseconds(s.func, reduction, target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
     stages = operand_stages(s, reduction)
     tile = _split(s, reduction, consumer, axes, lanes, target)
@@ -294,41 +294,42 @@ def _split(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes: in
     columns, column = split_columns(s, axes.columns, own if axes.panel else width, width)
     if row is None:
         return TileLoops(tuple(batch), (), columns, column)
-    height = decide_height(s, reduction, extents[row], limit)
+    height = decide_height(s, reduction, extents[row], limit, target)
     over, inside = s.split(row, (None, height))
     last = batch[-1] if batch else None
     if last is not None and height == extents[row] and 2 * height <= limit:
-        second = _tile_height(extents[last], limit // height)
+        second = _tile_height(extents[last], limit // height, target.costs)
         if second > 1:
             outer, second_inside = s.split(last, (None, second))
             return TileLoops((*batch[:-1],), (outer, over), columns, (second_inside, inside, *column))
     return TileLoops(tuple(batch), (over,), columns, (inside, *column))
 
 
-def decide_height(s: Schedule, reduction: str, extent: int | None, limit: int) -> int:
+def decide_height(s: Schedule, reduction: str, extent: int | None, limit: int, target: Target) -> int:
     """Rows of the tile. A symbolic extent was rounded up to whole tiles of the limit: no choice there."""
     if extent is None:
         return limit
-    own = _tile_height(extent, limit)
+    own = _tile_height(extent, limit, target.costs)
     candidates = range(1, max(own, min(extent, limit + 2)) + 1)
     return int(s.sample_categorical(f"{reduction}.rows", tuple(candidates), own))
 
 
-def _tile_height(extent: int | None, limit: int) -> int:
+def _tile_height(extent: int | None, limit: int, costs: Costs) -> int:
     """The height with the fewest cycles for all rows: a divisor or about equal parts if short, else tall and a rest.
 
-    A step of a tile takes a cycle a row, at least the ``_LATENCY`` of a multiply-add, and ``_PANEL_READ`` cycles more
-    because the panel is read once a tile.
+    A step of a tile takes a cycle a row, but not less than a multiply-add does, and a part of one more because the
+    panel is read once a tile.
     """
     if extent is None:
         return limit
     if extent <= limit:
         return max(1, extent)
+    least, more = costs.step_cycles, costs.panel_read_cycles
 
     def cycles(height: int) -> float:
         whole, rest = divmod(extent, height)
-        last = max(_LATENCY, rest) + _PANEL_READ if rest else 0
-        return whole * (max(_LATENCY, height) + _PANEL_READ) + last
+        last = max(least, rest) + more if rest else 0
+        return whole * (max(least, height) + more) + last
 
     heights = range(limit, max(1, (2 * limit) // 3) - 1, -1)
     even = next((h for h in heights if extent % h == 0), min(heights, key=cycles))
@@ -351,7 +352,7 @@ def _own_order(s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, tar
     if len(operands) == 2:
         source, weight = (_bytes_read(s, block, b) for b in operands)
         loops = {x.var: x.extent.value() or 8 for b in all_blocks(s.func) for x in loops_of(s.func, b.name)}
-        cache = target.l2_bytes // 2
+        cache = target.resident_bytes
         columns_first = weight + source * (loops[tile.columns[0]] if source > cache else 1)
         rows_first = source + weight * (loops[tile.row_loops[-1]] if weight > cache else 1)
         own = "columns" if columns_first <= rows_first else "rows"
@@ -375,14 +376,14 @@ def _own_block(
     known = len(counts) == len(tile.batch) + len(tile.row_loops) and len(operands) == 2 and axes.panel is not None
     if target.threads == 1 or not known:
         return 1
-    tiles, height, cache = prod(counts), extents[tile.inner[0]] or target.tile_rows(1), target.l2_bytes
-    if _bytes(s, operands[1]) > cache // 2:
+    tiles, height, cache = prod(counts), extents[tile.inner[0]] or target.tile_rows(1), target.resident_bytes
+    if _bytes(s, operands[1]) > cache:
         source = _bytes_read(s, block, operands[0])
-        is_large = source > cache // 2 and source // _PARTS <= cache * 3 // 4
+        is_large = source > cache and source // _PARTS <= target.filling_bytes
         return -(-tiles // _PARTS) if is_large and tiles >= _TALL * _PARTS else 1
     row = widest_itemsize(s.func, reduction) * prod(a.extent.value() or 1 for a in block.axes if a.kind == "reduce")
     own = 1
-    while tiles >= 2 * own * _BLOCKS * target.threads and 2 * own * height * row <= cache // 2:
+    while tiles >= 2 * own * _BLOCKS * target.threads and 2 * own * height * row <= cache:
         own *= 2
     return own
 

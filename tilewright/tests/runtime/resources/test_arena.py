@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from tilewright.runtime.resources.arena import ALIGN, Lifetime, conflicts, place
+from tilewright.machine.memory import LINE_BYTES
+from tilewright.runtime.resources.arena import Lifetime, conflicts, place
 
 
 def scene(seed: int, n: int) -> tuple[dict[str, int], dict[str, Lifetime]]:
@@ -27,7 +28,7 @@ def placed_plainly(sizes: Mapping[str, int], lives: Mapping[str, Lifetime]) -> d
             if lives[o].first <= lives[name].last and lives[name].first <= lives[o].last
         ]  # fmt: skip
         end = max(sizes[name], 1)
-        places = sorted([0, *(-(-hi // ALIGN) * ALIGN for _, hi in taken)])
+        places = sorted([0, *(-(-hi // LINE_BYTES) * LINE_BYTES for _, hi in taken)])
         out[name] = next(p for p in places if all(p + end <= lo or hi <= p for lo, hi in taken))
     return out
 
@@ -38,7 +39,7 @@ def test_places(seed: int) -> None:
     offsets, total = place(sizes, lives, conflicts(lives))
     assert offsets == placed_plainly(sizes, lives)
     assert total >= max(at + sizes[n] for n, at in offsets.items())
-    assert all(at % ALIGN == 0 for at in offsets.values())
+    assert all(at % LINE_BYTES == 0 for at in offsets.values())
 
 
 def test_values_without_a_known_size_have_no_place() -> None:

@@ -4,7 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright.runtime.resources.arrays import ALIGN, address, aligned_array
+from tilewright.machine.memory import LINE_BYTES
+from tilewright.runtime.resources.arrays import address, aligned_array
 
 ARRAYS = {
     "plain": np.ones((2, 3), np.float32),
@@ -26,4 +27,4 @@ def test_the_address_is_that_of_the_first_element(name: str) -> None:
 
 
 def test_aligned_arrays_start_at_a_whole_line() -> None:
-    assert address(aligned_array((3, 5), np.dtype(np.float32))) % ALIGN == 0
+    assert address(aligned_array((3, 5), np.dtype(np.float32))) % LINE_BYTES == 0

@@ -10,6 +10,7 @@ from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntLike, var
+from tilewright.machine.costs import GENERIC
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
@@ -158,9 +159,9 @@ def test_the_decision_turns_it_off():
 
 
 def test_tile_heights_waste_few_rows():
-    assert [_tile_height(n, 6) for n in (1, 5, 6, 12, 14, 56)] == [1, 5, 6, 6, 5, 4]
-    assert [_tile_height(n, 6) for n in (64, 128, 197)] == [6, 6, 6]
-    assert _tile_height(128, 4) == 4
+    assert [_tile_height(n, 6, GENERIC) for n in (1, 5, 6, 12, 14, 56)] == [1, 5, 6, 6, 5, 4]
+    assert [_tile_height(n, 6, GENERIC) for n in (64, 128, 197)] == [6, 6, 6]
+    assert _tile_height(128, 4, GENERIC) == 4
 
 
 ROWS = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 1024, 1 << 10, 1 << 12, 1)
