@@ -17,7 +17,7 @@ from tilewright.kernels.build import Kernel
 from tilewright.machine.target import Target
 from tilewright.runtime.executor import PlanCode
 
-_LOOP_DRIVER = "repeat_entry"
+_LOOP_DRIVER = "loop_driver"
 
 
 def link_plan(

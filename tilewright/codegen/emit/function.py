@@ -1,13 +1,13 @@
 """A function as LLVM IR: the kernel that the runtime calls, and inside it the nests that threads share.
 
-``void kernel(ptr args, ptr dims, ptr team)`` runs phase after phase. A phase is a run of nests that may go on at
+``void kernel(ptr args, ptr dims, ptr pool)`` runs phase after phase. A phase is a run of nests that may go on at
 once: a new one begins between two nests of which at least one is parallel if one writes what the other uses (two that
 only write a buffer share a phase if they write other parts of it, as a peeled loop and its tail do). A serial loop
 around parallel ones is run by the kernel itself, with the phases of its body in each iteration. A phase with a parallel
-loop is handed to the team (:mod:`tilewright.codegen.native.thread_pool`) as ``void phase(ptr args, ptr dims, i64
+loop is handed to the pool (:mod:`tilewright.codegen.native.thread_pool`) as ``void phase(ptr args, ptr dims, i64
 chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0
-the other nests. Without a team (null), for other phases, and where it is not worth it
-(:mod:`tilewright.tensor_ir.analysis.parallel_if`), the one call is chunk 0 of 1. A team of more chunks than have copies
+the other nests. Without a pool (null), for other phases, and where it is not worth it
+(:mod:`tilewright.tensor_ir.analysis.parallel_if`), the one call is chunk 0 of 1. A pool of more chunks than have copies
 of the local buffers in workspaces (:mod:`tilewright.codegen.emit.privatize`) is not used.
 
 The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets a kernel
@@ -148,8 +148,8 @@ def root_nests(func: Func) -> tuple[list[Stmt], list[Buffer]]:
     visit(store_empty_inits(func).body)
     phases = _phases_in(_order(nests, _shapes(func, allocs)))
     uses = [[(_is_parallel_loop(s), set().union(*_uses(s))) for s in p.nests] for p in phases]
-    team = {name for phase in uses for parallel, used in phase if parallel for name in used}
-    shared = {b.name for b in allocs if sum(any(b.name in used for _, used in p) for p in uses) > 1} - team
+    threaded = {name for phase in uses for parallel, used in phase if parallel for name in used}
+    shared = {b.name for b in allocs if sum(any(b.name in used for _, used in p) for p in uses) > 1} - threaded
     return nests, [replace(b, scope="global") if b.name in shared else b for b in allocs]
 
 
@@ -245,7 +245,7 @@ def _integer_function(module: ModuleText, name: str, e: IntExpr, func: Func, aro
 
 
 def _phase_table_function(func: Func, phase: _Phase, pointers: int) -> str:
-    """A phase in the form in which a team calls it: pointers and integers are read from their tables."""
+    """A phase in the form in which a pool calls it: pointers and integers are read from their tables."""
     lines: list[str] = []
     operands: list[str] = []
     for i in range(pointers):
@@ -278,9 +278,9 @@ def _from_table(integers: int) -> tuple[list[str], list[str]]:
 def _kernel_function(
     symbol: str, dims: int, order: Sequence[_Phase | _Steps], judged: Set[int], chunks: int | None
 ) -> str:
-    """The kernel. ``judged``: the phases that have a worth; ``chunks``: the largest number of chunks of a team that it
+    """The kernel. ``judged``: the phases that have a worth; ``chunks``: the largest number of chunks of a pool that it
     may use, None for any."""
-    lines: list[str] = ["  %alone = icmp eq ptr %team, null"] if chunks is None else _alone_or_large(chunks)
+    lines: list[str] = ["  %alone = icmp eq ptr %pool, null"] if chunks is None else _alone_or_large(chunks)
     depth = max((len(p.around) for p in _phases_in(order)), default=0)
     table = "%dims"
     if depth:  # the variables of loops around phases follow the dims in a table of this call
@@ -294,14 +294,14 @@ def _kernel_function(
     for item in order:
         lines += _calls(item, table, dims, judged)
     lines.append("  ret void")
-    head = f"define void @{symbol}(ptr %args, ptr %dims, ptr %team) nounwind"
+    head = f"define void @{symbol}(ptr %args, ptr %dims, ptr %pool) nounwind"
     return "\n".join([head + " {", "entry:", *lines, "}"])
 
 
 def _alone_or_large(chunks: int) -> list[str]:
     return [
-        "  %nobody = icmp eq ptr %team, null\n  br i1 %nobody, label %counted, label %count",
-        "count:\n  %size.at = getelementptr i8, ptr %team, i64 8\n  %size = load i64, ptr %size.at, align 8",
+        "  %nobody = icmp eq ptr %pool, null\n  br i1 %nobody, label %counted, label %count",
+        "count:\n  %size.at = getelementptr i8, ptr %pool, i64 8\n  %size = load i64, ptr %size.at, align 8",
         f"  %large = icmp ugt i64 %size, {chunks}\n  br label %counted",
         "counted:\n  %alone = phi i1 [ true, %entry ], [ %large, %count ]",
     ]
@@ -335,8 +335,8 @@ def _calls(item: _Phase | _Steps, table: str, dims: int, judged: Set[int]) -> li
         *lines,
         f"  br i1 {alone}, label %one{i}, label %many{i}",
         f"one{i}:\n{call}\n  br label %next{i}",
-        f"many{i}:\n  %for{i} = load ptr, ptr %team, align 8",
-        f"  call void %for{i}(ptr %team, ptr @chunk{i}, ptr %args, ptr {table})\n  br label %next{i}",
+        f"many{i}:\n  %for{i} = load ptr, ptr %pool, align 8",
+        f"  call void %for{i}(ptr %pool, ptr @chunk{i}, ptr %args, ptr {table})\n  br label %next{i}",
         f"next{i}:",
     ]
 

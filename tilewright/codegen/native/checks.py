@@ -1,12 +1,12 @@
 """Checks of indices: is every element of an integer array in its range? Code that the entry calls before a kernel.
 
-``i1 check_i64(ptr args, ptr dims, ptr team)`` and ``check_i32``: true if an element is outside. ``args``: the array,
+``i1 check_i64(ptr args, ptr dims, ptr pool)`` and ``check_i32``: true if an element is outside. ``args``: the array,
 and an unsigned integer that receives the largest ``element - low`` modulo 2^64: what lies below ``low`` wraps round to
 more than all that is allowed, and the element itself can be read off. ``dims``: how many elements, how far apart, where
 the first is, ``low``, how many values are allowed.
 
 That is one pass with vectors, once a run, ahead of kernels that go on taking the nearest valid element. Elements side
-by side are shared out to the ``team`` if they are many.
+by side are shared out to the ``pool`` if they are many.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ declare $W @llvm.smax.v$Li64($W, $W)
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.vector.reduce.smax.v$Li64($W)
 
-define i1 @$NAME(ptr %args, ptr %dims, ptr %team) {
+define i1 @$NAME(ptr %args, ptr %dims, ptr %pool) {
   %to.at = getelementptr ptr, ptr %args, i64 1
   %to = load ptr, ptr %to.at, align 8
   %count = load i64, ptr %dims, align 8
@@ -74,7 +74,7 @@ define i1 @$NAME(ptr %args, ptr %dims, ptr %team) {
   %width.at = getelementptr i64, ptr %dims, i64 4
   %width = load i64, ptr %width.at, align 8
   store i64 0, ptr %to, align 8
-  %alone = icmp eq ptr %team, null
+  %alone = icmp eq ptr %pool, null
   %few = icmp slt i64 %count, $SHARED
   %apart = icmp ne i64 %stride, 1
   %small = or i1 %alone, %few
@@ -84,8 +84,8 @@ one:
   call void @part(ptr %args, ptr %dims, i64 0, i64 1)
   br label %done
 many:
-  %for = load ptr, ptr %team, align 8
-  call void %for(ptr %team, ptr @part, ptr %args, ptr %dims)
+  %for = load ptr, ptr %pool, align 8
+  call void %for(ptr %pool, ptr @part, ptr %args, ptr %dims)
   br label %done
 done:
   %worst = load i64, ptr %to, align 8

@@ -1,7 +1,7 @@
 """The entry function of a native segment: all its kernels in one call.
 
-``i64 entry(ptr table, ptr dims, ptr team, ptr times)``. ``table`` holds the argument pointers of every step one after
-the other, ``dims`` their integers. ``team``: null, or the threads that help with parallel kernels. ``times``: null, or
+``i64 entry(ptr table, ptr dims, ptr pool, ptr times)``. ``table`` holds the argument pointers of every step one after
+the other, ``dims`` their integers. ``pool``: null, or the threads that help with parallel kernels. ``times``: null, or
 one more float64 than there are steps, filled with a monotonic clock in seconds before the first step and after each.
 The result is 0, or one more than the number of the check (:mod:`tilewright.codegen.native.checks`) that failed; no step
 after that one runs.
@@ -74,10 +74,10 @@ def _entry(name: str, steps: Sequence[EntryStep]) -> str:
         lines = [f"  %a{i} = getelementptr ptr, ptr %table, i64 {arg}"]
         lines.append(f"  %d{i} = getelementptr i64, ptr %dims, i64 {dim}")
         if s.is_check:
-            lines.append(f"  %bad{i} = call i1 @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %team)")
+            lines.append(f"  %bad{i} = call i1 @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %pool)")
             lines.append(f"  br i1 %bad{i}, label %out{i}, label %good{i}\nout{i}:\n  ret i64 {i + 1}\ngood{i}:")
         else:
-            lines.append(f"  call void @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %team)")
+            lines.append(f"  call void @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %pool)")
         lines.append(f"  call void @stamp(ptr %times, i64 {i + 1})")
         calls.append("\n".join(lines))
         arg += s.args
@@ -92,12 +92,12 @@ def _entry(name: str, steps: Sequence[EntryStep]) -> str:
 
 def _call_part(k: int) -> str:
     return "\n".join([
-        f"  %r{k} = call i64 @part{k}(ptr %table, ptr %dims, ptr %team, ptr %times)",
+        f"  %r{k} = call i64 @part{k}(ptr %table, ptr %dims, ptr %pool, ptr %times)",
         f"  %bad{k} = icmp ne i64 %r{k}, 0",
         f"  br i1 %bad{k}, label %out{k}, label %good{k}\nout{k}:\n  ret i64 %r{k}\ngood{k}:",
     ])  # fmt: skip
 
 
 def _function(head: str, lines: Sequence[str], attributes: str = "") -> str:
-    head = f"define {head}(ptr %table, ptr %dims, ptr %team, ptr %times){attributes} {{"
+    head = f"define {head}(ptr %table, ptr %dims, ptr %pool, ptr %times){attributes} {{"
     return "\n".join([head, "entry:", *lines, "  ret i64 0", "}"])

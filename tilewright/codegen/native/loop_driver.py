@@ -1,6 +1,6 @@
 """Runs an entry function again and again, for loops whose body is one native call.
 
-``i64 repeat(ptr entry, ptr table, ptr dims, ptr team, ptr moves, i64 count, ptr counter, ptr go, i64 start, i64 stop,
+``i64 drive(ptr entry, ptr table, ptr dims, ptr pool, ptr moves, i64 count, ptr counter, ptr go, i64 start, i64 stop,
 ptr status)`` calls the entry for the steps ``start .. stop-1`` and returns the step it stopped before. Before each step
 it writes the number of the step to ``counter`` and moves pointers of the table: a move is four integers, position,
 base, stride and mask, and the pointer at the position becomes ``base + (step & mask) * stride``. A mask of 1 alternates
@@ -20,7 +20,7 @@ def loop_driver_text(name: str, target: Target) -> str:
 
 _TEXT = """
 define i64 @$NAME(
-  ptr %entry, ptr %table, ptr %dims, ptr %team, ptr %moves, i64 %count, ptr %counter, ptr %go, i64 %start, i64 %stop,
+  ptr %entry, ptr %table, ptr %dims, ptr %pool, ptr %moves, i64 %count, ptr %counter, ptr %go, i64 %start, i64 %stop,
   ptr %status
 ) {
 begin:
@@ -63,7 +63,7 @@ move:
   %k.next = add i64 %k, 1
   br label %head
 run:
-  %result = call i64 %entry(ptr %table, ptr %dims, ptr %team, ptr null)
+  %result = call i64 %entry(ptr %table, ptr %dims, ptr %pool, ptr null)
   %next = add i64 %i, 1
   %fine = icmp eq i64 %result, 0
   br i1 %fine, label %test, label %fail

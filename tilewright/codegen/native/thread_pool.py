@@ -69,7 +69,7 @@ def _load(cache: ObjectCache | None) -> ThreadPoolCode:
     host = detect_host()
     process = ctypes.CDLL(None)
     imports = {n: ctypes.cast(getattr(process, n), ctypes.c_void_p).value or 0 for n in _IMPORTS}
-    names = ("team_parallel_for", "team_worker", "team_initialize", "team_stop")
+    names = ("pool_parallel_for", "pool_worker", "pool_initialize", "pool_stop")
     library = Library([cached_object(thread_pool_text(host), host, 2, cache)], names, imports)
     parallel_for, worker, initialize, stop = (library.addresses[n] for n in names)
     return ThreadPoolCode(parallel_for, worker, initialize, stop, library)
@@ -101,17 +101,17 @@ declare i32 @sem_wait(ptr)
 declare i32 @sched_yield()
 declare i32 @clock_gettime(i32, ptr)
 
-define void @team_initialize(ptr %team, i64 %threads, i64 %chunks, i64 %spin) {
-  %spin.at = getelementptr i8, ptr %team, i64 56
+define void @pool_initialize(ptr %pool, i64 %threads, i64 %chunks, i64 %spin) {
+  %spin.at = getelementptr i8, ptr %pool, i64 56
   store i64 %spin, ptr %spin.at, align 8
-  store ptr @team_parallel_for, ptr %team, align 8
-  %chunks.at = getelementptr i8, ptr %team, i64 8
+  store ptr @pool_parallel_for, ptr %pool, align 8
+  %chunks.at = getelementptr i8, ptr %pool, i64 8
   store i64 %chunks, ptr %chunks.at, align 8
-  %threads.at = getelementptr i8, ptr %team, i64 48
+  %threads.at = getelementptr i8, ptr %pool, i64 48
   store i64 %threads, ptr %threads.at, align 8
-  %semaphore = getelementptr i8, ptr %team, i64 256
+  %semaphore = getelementptr i8, ptr %pool, i64 256
   %status = call i32 @sem_init(ptr %semaphore, i32 0, i32 0)
-  %ready = getelementptr i8, ptr %team, i64 320
+  %ready = getelementptr i8, ptr %pool, i64 320
   %other = call i32 @sem_init(ptr %ready, i32 0, i32 0)
   ret void
 }
@@ -137,25 +137,25 @@ define internal i1 @is_late(ptr %since) noinline {
 }
 
 ; add %count chunks to those that are done, and wake the caller if they were the last
-define internal void @report(ptr %team, i64 %count) {
+define internal void @report(ptr %pool, i64 %count) {
 entry:
   %some = icmp ne i64 %count, 0
   br i1 %some, label %add, label %out
 add:
-  %done = getelementptr i8, ptr %team, i64 128
-  %chunks.at = getelementptr i8, ptr %team, i64 8
+  %done = getelementptr i8, ptr %pool, i64 128
+  %chunks.at = getelementptr i8, ptr %pool, i64 8
   %chunks = load i64, ptr %chunks.at, align 8
   %before = atomicrmw add ptr %done, i64 %count seq_cst, align 8
   %sum = add i64 %before, %count
   %last = icmp eq i64 %sum, %chunks
   br i1 %last, label %finish, label %out
 finish:
-  %waiting.at = getelementptr i8, ptr %team, i64 208
+  %waiting.at = getelementptr i8, ptr %pool, i64 208
   %waiting = atomicrmw xchg ptr %waiting.at, i64 0 seq_cst, align 8
   %someone = icmp ne i64 %waiting, 0
   br i1 %someone, label %tell, label %out
 tell:
-  %finished = getelementptr i8, ptr %team, i64 320
+  %finished = getelementptr i8, ptr %pool, i64 320
   %told = call i32 @sem_post(ptr %finished)
   br label %out
 out:
@@ -163,10 +163,10 @@ out:
 }
 
 ; claim and run chunks, those of share %self first, until none is left; %since: when a worker got its processor
-define internal void @work(ptr %team, i64 %self, ptr %since) {
+define internal void @work(ptr %pool, i64 %self, ptr %since) {
 entry:
   %worker = icmp ne ptr %since, null
-  %threads.at = getelementptr i8, ptr %team, i64 48
+  %threads.at = getelementptr i8, ptr %pool, i64 48
   %threads = load i64, ptr %threads.at, align 8
   br label %share
 share:
@@ -178,7 +178,7 @@ share:
   %whose = select i1 %over, i64 %wrapped, i64 %turn
   %scaled = shl i64 %whose, 6
   %offset = add i64 %scaled, 512
-  %at = getelementptr i8, ptr %team, i64 %offset
+  %at = getelementptr i8, ptr %pool, i64 %offset
   br label %look
 look:
   %count = phi i64 [ %mine.before, %share ], [ %count, %claim ], [ %count.next, %run ], [ 0, %yield ]
@@ -190,7 +190,7 @@ watch:
   br i1 %late, label %yield, label %peek
 yield:
   ; give the processor away, between chunks, before the system takes it away within one
-  call void @report(ptr %team, i64 %count)
+  call void @report(ptr %pool, i64 %count)
   %y = call i32 @sched_yield()
   %fresh = call i64 @now()
   store i64 %fresh, ptr %since, align 8
@@ -208,13 +208,13 @@ claim:
   %mine = extractvalue { i64, i1 } %swap, 1
   br i1 %mine, label %run, label %look
 run:
-  %f.at = getelementptr i8, ptr %team, i64 72
+  %f.at = getelementptr i8, ptr %pool, i64 72
   %f = load ptr, ptr %f.at, align 8
-  %args.at = getelementptr i8, ptr %team, i64 80
+  %args.at = getelementptr i8, ptr %pool, i64 80
   %args = load ptr, ptr %args.at, align 8
-  %dims.at = getelementptr i8, ptr %team, i64 88
+  %dims.at = getelementptr i8, ptr %pool, i64 88
   %dims = load ptr, ptr %dims.at, align 8
-  %chunks.at = getelementptr i8, ptr %team, i64 8
+  %chunks.at = getelementptr i8, ptr %pool, i64 8
   %chunks = load i64, ptr %chunks.at, align 8
   call void %f(ptr %args, ptr %dims, i64 %next, i64 %chunks)
   %count.next = add i64 %count, 1
@@ -224,27 +224,27 @@ empty:
   %again = icmp ult i64 %k.next, %threads
   br i1 %again, label %share, label %out
 out:
-  call void @report(ptr %team, i64 %count)
+  call void @report(ptr %pool, i64 %count)
   ret void
 }
 
 ; run f(args, dims, chunk, chunks) for every chunk on all threads of the pool; returns when all are done
-define void @team_parallel_for(ptr %team, ptr %f, ptr %args, ptr %dims) {
+define void @pool_parallel_for(ptr %pool, ptr %f, ptr %args, ptr %dims) {
 entry:
-  %f.at = getelementptr i8, ptr %team, i64 72
+  %f.at = getelementptr i8, ptr %pool, i64 72
   store ptr %f, ptr %f.at, align 8
-  %args.at = getelementptr i8, ptr %team, i64 80
+  %args.at = getelementptr i8, ptr %pool, i64 80
   store ptr %args, ptr %args.at, align 8
-  %dims.at = getelementptr i8, ptr %team, i64 88
+  %dims.at = getelementptr i8, ptr %pool, i64 88
   store ptr %dims, ptr %dims.at, align 8
-  %done = getelementptr i8, ptr %team, i64 128
+  %done = getelementptr i8, ptr %pool, i64 128
   store atomic i64 0, ptr %done monotonic, align 8
-  %chunks.at = getelementptr i8, ptr %team, i64 8
+  %chunks.at = getelementptr i8, ptr %pool, i64 8
   %chunks = load i64, ptr %chunks.at, align 8
-  %threads.at = getelementptr i8, ptr %team, i64 48
+  %threads.at = getelementptr i8, ptr %pool, i64 48
   %threads = load i64, ptr %threads.at, align 8
   %each = udiv i64 %chunks, %threads
-  %epoch.at = getelementptr i8, ptr %team, i64 64
+  %epoch.at = getelementptr i8, ptr %pool, i64 64
   %epoch = load atomic i64, ptr %epoch.at monotonic, align 8
   %next.epoch = add i64 %epoch, 1
   %high = shl i64 %next.epoch, 32
@@ -258,15 +258,15 @@ deal:
   %word = or i64 %word.high, %start
   %scaled = shl i64 %t, 6
   %offset = add i64 %scaled, 512
-  %share.at = getelementptr i8, ptr %team, i64 %offset
+  %share.at = getelementptr i8, ptr %pool, i64 %offset
   store atomic i64 %word, ptr %share.at release, align 8
   %t.next = add i64 %t, 1
   %dealing = icmp ult i64 %t.next, %threads
   br i1 %dealing, label %deal, label %announce
 announce:
   store atomic i64 %next.epoch, ptr %epoch.at seq_cst, align 8
-  %sleepers.at = getelementptr i8, ptr %team, i64 192
-  %semaphore = getelementptr i8, ptr %team, i64 256
+  %sleepers.at = getelementptr i8, ptr %pool, i64 192
+  %semaphore = getelementptr i8, ptr %pool, i64 256
   %asleep = atomicrmw xchg ptr %sleepers.at, i64 0 seq_cst, align 8
   br label %wake
 wake:
@@ -278,7 +278,7 @@ post:
   %k.next = add i64 %k, 1
   br label %wake
 join:
-  call void @work(ptr %team, i64 0, ptr null)
+  call void @work(ptr %pool, i64 0, ptr null)
   br label %wait
 wait:
   %n = phi i64 [ 0, %join ], [ %n.next, %spin ]
@@ -294,8 +294,8 @@ spin:
   br label %wait
 rest:
   ; whoever holds the last chunk is off its processor: sleep, so that the system can give it this one
-  %waiting.at = getelementptr i8, ptr %team, i64 208
-  %ready = getelementptr i8, ptr %team, i64 320
+  %waiting.at = getelementptr i8, ptr %pool, i64 208
+  %ready = getelementptr i8, ptr %pool, i64 320
   store atomic i64 1, ptr %waiting.at seq_cst, align 8
   %now = load atomic i64, ptr %done seq_cst, align 8
   %already = icmp eq i64 %now, %chunks
@@ -313,21 +313,21 @@ out:
   ret void
 }
 
-define void @team_worker(ptr %team, i64 %self) {
+define void @pool_worker(ptr %pool, i64 %self) {
 entry:
   %since = alloca i64, align 8
   %born = call i64 @now()
   store i64 %born, ptr %since, align 8
-  %epoch.at = getelementptr i8, ptr %team, i64 64
-  %sleepers.at = getelementptr i8, ptr %team, i64 192
-  %stop.at = getelementptr i8, ptr %team, i64 200
-  %semaphore = getelementptr i8, ptr %team, i64 256
-  %spin.at = getelementptr i8, ptr %team, i64 56
+  %epoch.at = getelementptr i8, ptr %pool, i64 64
+  %sleepers.at = getelementptr i8, ptr %pool, i64 192
+  %stop.at = getelementptr i8, ptr %pool, i64 200
+  %semaphore = getelementptr i8, ptr %pool, i64 256
+  %spin.at = getelementptr i8, ptr %pool, i64 56
   %spin = load i64, ptr %spin.at, align 8
   br label %idle
 serve:
   %job = phi i64 [ %epoch, %poll ], [ %missed, %announce ], [ %woken, %awake ]
-  call void @work(ptr %team, i64 %self, ptr %since)
+  call void @work(ptr %pool, i64 %self, ptr %since)
   br label %idle
 idle:
   %seen = phi i64 [ 0, %entry ], [ %job, %serve ]
@@ -375,12 +375,12 @@ out:
   ret void
 }
 
-; let the workers leave team_worker
-define void @team_stop(ptr %team, i64 %workers) {
+; let the workers leave pool_worker
+define void @pool_stop(ptr %pool, i64 %workers) {
 entry:
-  %stop.at = getelementptr i8, ptr %team, i64 200
+  %stop.at = getelementptr i8, ptr %pool, i64 200
   store atomic i64 1, ptr %stop.at seq_cst, align 8
-  %semaphore = getelementptr i8, ptr %team, i64 256
+  %semaphore = getelementptr i8, ptr %pool, i64 256
   br label %loop
 loop:
   %k = phi i64 [ 0, %entry ], [ %k.next, %post ]

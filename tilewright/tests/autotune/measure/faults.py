@@ -18,7 +18,7 @@ from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Func, Loop, walk
 
 KEY = "fault"
-_ARGS = "ptr %args, ptr %dims, ptr %team"
+_ARGS = "ptr %args, ptr %dims, ptr %pool"
 _AFTER = {
     "hang": "  br label %again\nagain:\n  br label %again",
     "segfault": "  store volatile i32 1, ptr inttoptr (i64 8 to ptr)\n  ret void",

@@ -278,7 +278,7 @@ CASES: dict[str, tuple[Func, str, str]] = {
         'parallel("O_i_k_O_c_f")',
         "the loop carries a dependence: O depends on O",
     ),
-    # a team inside each iteration is not what a kernel has
+    # a thread pool inside each iteration is not what a kernel has
     "parallel inside a loop": (
         PRODUCT, 'parallel("C_j")', "expected a loop at the root or in a step of a recurrence, got one inside C_i",
     ),
