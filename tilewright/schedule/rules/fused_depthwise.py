@@ -28,7 +28,9 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.sampling import choose_number
-from tilewright.schedule.rules.tiling.register_tiles import decide_height, tile_axes, write_out, write_reduction
+from tilewright.schedule.rules.tiling.tile_axes import tile_axes
+from tilewright.schedule.rules.tiling.tile_size import choose_mr
+from tilewright.schedule.rules.tiling.write_tile import write_out, write_reduction
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer
 from tilewright.tensor_ir.ir import loads
@@ -80,7 +82,7 @@ def _schedule(s: Schedule, pair: Pair, consumer: str, target: Target) -> None:
     *batch, row, column, channel = extents
     panel, channel = s.split(channel, (None, pair.width))
     bands, row = s.split(row, (None, _decide_band(s, pair, extents[row] or 1, target)))
-    columns, column = s.split(column, (None, decide_height(s, pair.window, extents[column], limit, target)))
+    columns, column = s.split(column, (None, choose_mr(s, pair.window, extents[column], limit, target)))
     s.reorder(*batch, bands, panel, row, columns, column, channel)
     around = [*batch, bands, panel]
     s.compute_at(pair.window, columns)
@@ -117,7 +119,7 @@ def _write_product(
     if len(extents) < 2:
         raise ScheduleError(f"{pair.stage}: expected columns and channels, got {', '.join(extents)}")
     *rows, column, channel = extents
-    height = decide_height(s, pair.product, extents[column].value() or limit, limit, target)
+    height = choose_mr(s, pair.product, extents[column].value() or limit, limit, target)
     columns, column = s.split(column, (None, height))
     s.reorder(*rows, columns, column, channel)
     s.compute_at(pair.product, columns)

@@ -30,13 +30,8 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.reductions.row_reduction import feeders_of, vectorize_reduction
-from tilewright.schedule.rules.tiling.register_tiles import (
-    TileAxes,
-    operand_stages,
-    tile_axes,
-    write_out,
-    write_reduction,
-)
+from tilewright.schedule.rules.tiling.tile_axes import TileAxes, tile_axes
+from tilewright.schedule.rules.tiling.write_tile import operand_stages, write_out, write_reduction
 from tilewright.schedule.rules.transpose import transpose_squares
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer

@@ -28,7 +28,7 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.rules.parallelism import is_worth_spreading
 from tilewright.schedule.rules.sampling import choose_number
-from tilewright.schedule.rules.tiling.register_tiles import write_out
+from tilewright.schedule.rules.tiling.write_tile import write_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import blocks_in, find_block
 

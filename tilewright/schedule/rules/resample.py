@@ -27,7 +27,7 @@ from tilewright.schedule.rules.facts import (
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import parallelize
-from tilewright.schedule.rules.tiling.register_tiles import write_out
+from tilewright.schedule.rules.tiling.write_tile import write_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, find_block, find_loop
 from tilewright.tensor_ir.ir import loads

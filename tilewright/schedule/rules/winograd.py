@@ -41,7 +41,7 @@ from tilewright.schedule.rules.facts import (
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.prefetch import fetch_ahead
 from tilewright.schedule.rules.sampling import divisors
-from tilewright.schedule.rules.tiling.register_tiles import write_out, write_reduction
+from tilewright.schedule.rules.tiling.write_tile import write_out, write_reduction
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import (
     block_environment,

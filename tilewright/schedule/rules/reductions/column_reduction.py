@@ -31,7 +31,7 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.rules.parallelism import is_worth_spreading, parallelize
 from tilewright.schedule.rules.sampling import choose_number, divisors, spread_out
-from tilewright.schedule.rules.tiling.register_tiles import TileAxes, tile_axes
+from tilewright.schedule.rules.tiling.tile_axes import TileAxes, tile_axes
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer
 from tilewright.tensor_ir.ir import loads

@@ -26,7 +26,7 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.sampling import choose_number, divisors
-from tilewright.schedule.rules.tiling.register_tiles import write_reduction
+from tilewright.schedule.rules.tiling.write_tile import write_reduction
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer
 from tilewright.tensor_ir.ir import Load, Op, loads

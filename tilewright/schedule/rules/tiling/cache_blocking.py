@@ -1,4 +1,8 @@
-"""The loops around a register tile: how wide it is, blocks of tiles that share what is in a cache, their order."""
+"""The loops around register tiles: which operand stays in a cache, and blocks of mc rows and nc columns that share one.
+
+Decisions, of ``<acc>`` the reduction: ``.order`` (whether columns or rows are outside), ``.row_block`` and
+``.column_block`` (mc and nc, in tiles), ``.inner`` (the order in a block).
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,22 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.machine.target import Target
+from tilewright.schedule.rules.facts import all_blocks, is_multiply_add, loops_of, widest_itemsize
 from tilewright.schedule.rules.sampling import choose_number, divisors, spread_out
+from tilewright.schedule.rules.tiling.tile_axes import TileAxes
+from tilewright.schedule.rules.tiling.tile_size import TALL, TileLoops
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import find_loop
+from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, find_block, find_buffer, find_loop
+from tilewright.tensor_ir.ir import Block, loads
 
+_UNKNOWN = 64
+_BLOCKS = 4
+"""Blocks of rows for each thread, at least: the threads' chunks."""
+_PARTS = 2
+"""Parts of an operand that is too large for the cache; the panels come from memory once for each."""
 _ORDERS = ("columns", "rows")
 _MOST_TILES = 512
 _UNEVEN = (2, 4, 8, 16, 32)
-
-
-@dataclass(frozen=True, slots=True)
-class TileLoops:
-    """The consumer's loops after splitting: all walk over tiles but ``inner``, the tile itself.
-
-    ``columns``: the loop over panels, then the one over the parts of a panel if a tile is narrower than that.
-    """
-
-    batch: tuple[str, ...]
-    row_loops: tuple[str, ...]
-    columns: tuple[str, ...]
-    inner: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,36 +43,6 @@ class LoopOrder:
         return [*self.outer, *self.within]
 
 
-def choose_vectors(
-    s: Schedule, reduction: str, own: int, extent: int, lanes: int, packed: bool, target: Target
-) -> int:
-    """Columns of a tile. Of packed panels whole ones side by side, or an equal part of one."""
-    most = target.most_tile_vectors
-    if not packed:
-        counts = [v for v in range(1, 5) if v * lanes < extent + lanes]
-    elif own % lanes or extent % own:
-        counts = []
-    else:
-        vectors = own // lanes
-        counts = [v for v in divisors(vectors) if v < vectors]
-        counts += [m * vectors for m in (2, 3, 4) if m * vectors <= most and extent % (m * own) == 0]
-    if own % lanes:
-        return own
-    return lanes * choose_number(s, f"{reduction}.vectors", counts, own // lanes)
-
-
-def split_columns(s: Schedule, loop: str, panel: int, width: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The loops over tiles, and those inside a tile, of columns in panels."""
-    if width < panel:
-        over, part, column = s.split(loop, (None, panel // width, width))
-        return (over, part), (column,)
-    if width > panel:
-        over, beside, column = s.split(loop, (None, width // panel, panel))
-        return (over,), (beside, column)
-    over, column = s.split(loop, (None, width))
-    return (over,), (column,)
-
-
 def order_of_loops(
     s: Schedule, reduction: str, tile: TileLoops, own: str, own_block: int, shared: bool, whole: bool
 ) -> LoopOrder:
@@ -85,8 +55,8 @@ def order_of_loops(
         return LoopOrder((), (*tile.batch, *tile.columns))
     order = str(s.sample_categorical(f"{reduction}.order", _ORDERS, own))
     fixed, chain = (tile.batch, tile.row_loops) if shared else ((), (*tile.batch, *tile.row_loops))
-    over_rows, in_rows = _row_block(s, reduction, chain, own_block, whole)
-    over_columns, in_columns = _column_block(s, reduction, tile.columns)
+    over_rows, in_rows = _choose_mc(s, reduction, chain, own_block, whole)
+    over_columns, in_columns = _choose_nc(s, reduction, tile.columns)
     if not in_rows and not in_columns:
         first, second = (tile.columns, chain) if order == "columns" else (chain, tile.columns)
         return LoopOrder((*fixed, *first), tuple(second), chain)
@@ -104,10 +74,10 @@ def _ordered(order: str, columns: Sequence[str], rows: Sequence[str]) -> tuple[s
     return (*columns, *rows) if order == "columns" else (*rows, *columns)
 
 
-def _row_block(
+def _choose_mc(
     s: Schedule, reduction: str, chain: Sequence[str], own: int, whole: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The loops over blocks of row tiles, and those in a block: a run of tiles in the order of ``chain``.
+    """The loops over blocks of row tiles (ic), and those in a block (ir): a run of tiles in the order of ``chain``.
 
     Where the last tile is partial, so is the last block.
     """
@@ -151,8 +121,8 @@ def _uneven_blocks(extents: Sequence[int | None]) -> dict[int, tuple[int, int]]:
     return {d: (len(around), d) for d in sizes if 1 < d < extent}
 
 
-def _column_block(s: Schedule, reduction: str, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The same for panels of columns."""
+def _choose_nc(s: Schedule, reduction: str, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The same for panels of columns: jc and jr."""
     extent = find_loop(s.func, columns[0]).extent.value()
     sizes = [d for d in divisors(extent) if d < (extent or 0)]
     size = choose_number(s, f"{reduction}.column_block", spread_out(sizes), 1)
@@ -160,3 +130,90 @@ def _column_block(s: Schedule, reduction: str, columns: Sequence[str]) -> tuple[
         return tuple(columns), ()
     outer, inner = s.split(columns[0], (None, size))
     return (outer,), (inner, *columns[1:])
+
+
+def own_order(s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, target: Target) -> tuple[str, bool]:
+    """Which operand stays in cache by default, and whether the panels belong to a batch element.
+
+    The order with less traffic of the operands that do not fit in half of the second-level cache. Without panels there
+    is a weight a column and tap (a depthwise convolution): columns outside where these do not fit in the first-level
+    cache, from which each row tile would read all of them.
+    """
+    block = find_block(s.func, reduction)
+    operands = list(dict.fromkeys(x.buffer for x in loads(block.value) if x.buffer != block.buffer))
+    if axes.panel is None or not tile.row_loops:
+        by_tap = len(operands) == 2 and is_multiply_add(block) and bool(tile.row_loops)
+        return "columns" if by_tap and _bytes(s, operands[-1]) > target.l1_bytes else "rows", False
+    own = "columns"
+    if len(operands) == 2:
+        source, weight = (_bytes_read(s, block, b) for b in operands)
+        loops = {x.var: x.extent.value() or 8 for b in all_blocks(s.func) for x in loops_of(s.func, b.name)}
+        cache = target.resident_bytes
+        columns_first = weight + source * (loops[tile.columns[0]] if source > cache else 1)
+        rows_first = source + weight * (loops[tile.row_loops[-1]] if weight > cache else 1)
+        own = "columns" if columns_first <= rows_first else "rows"
+    return own, any(b in tile.batch for b in _loops_indexing(s, reduction, operands[-1:]))
+
+
+def own_block(
+    s: Schedule, reduction: str, consumer: str, tile: TileLoops, axes: TileAxes, target: Target
+) -> int:
+    """Row tiles of a block by default, 1 for no blocks.
+
+    Where the panels fit in the second-level cache, as many as leave each thread a few blocks of its own: it then has
+    the same rows of every layer of a network, reads what it wrote itself, and no cache line has to come from another
+    processor. Where they do not, and the operand does not either, a part of it that does: it would come from the last
+    cache again for each panel, and that is shared with others.
+    """
+    block = find_block(s.func, reduction)
+    operands = list(dict.fromkeys(x.buffer for x in loads(block.value) if x.buffer != block.buffer))
+    extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
+    counts = [n for x in (*tile.batch, *tile.row_loops) if (n := extents[x]) is not None]
+    known = len(counts) == len(tile.batch) + len(tile.row_loops) and len(operands) == 2 and axes.panel is not None
+    if target.threads == 1 or not known:
+        return 1
+    tiles, height, cache = prod(counts), extents[tile.inner[0]] or target.tile_rows(1), target.resident_bytes
+    if _bytes(s, operands[1]) > cache:
+        source = _bytes_read(s, block, operands[0])
+        is_large = source > cache and source // _PARTS <= target.filling_bytes
+        return -(-tiles // _PARTS) if is_large and tiles >= TALL * _PARTS else 1
+    row = widest_itemsize(s.func, reduction) * prod(a.extent.value() or 1 for a in block.axes if a.kind == "reduce")
+    own = 1
+    while tiles >= 2 * own * _BLOCKS * target.threads and 2 * own * height * row <= cache:
+        own *= 2
+    return own
+
+
+def _loops_indexing(s: Schedule, reduction: str, operands: Sequence[str]) -> set[str]:
+    """Names of the consumers' loops over which an operand's packed panels vary, matched through the result's axes."""
+    block = find_block(s.func, reduction)
+    used = {v for x in loads(block.value) if x.buffer in operands for i in x.indices for v in i.free_vars()}
+    out: set[str] = set()
+    for user in consumers(s.func, block.buffer):
+        env = block_environment(user)
+        for x in loads(user.value):
+            if x.buffer == block.buffer:
+                for stored, index in zip(block.indices, x.indices, strict=True):
+                    if stored.free_vars() & used:
+                        out |= index.substitute(env).free_vars()
+    return out
+
+
+def _bytes_read(s: Schedule, block: Block, buffer: str) -> int:
+    """Size of what ``block`` reads of a buffer: of a strided convolution's operand perhaps a part only."""
+    env = block_environment(block)
+    extents = {x.var: x.extent.value() for x in loops_of(s.func, block.name)}
+    indices = [i.substitute(env) for x in loads(block.value) if x.buffer == buffer for i in x.indices]
+    points = [extents.get(v) for v in {v for i in indices for v in i.free_vars()}]
+    size = _bytes(s, buffer)
+    if None in points:
+        return size
+    return min(size, find_buffer(s.func, buffer).dtype.itemsize * prod(n for n in points if n is not None))
+
+
+def _bytes(s: Schedule, buffer: str) -> int:
+    """Size of a buffer; its symbolic dims together count as ``_UNKNOWN`` (a batch of 1, or a short sequence)."""
+    b = find_buffer(s.func, buffer)
+    sizes = [d.value() for d in b.shape]
+    known = prod(x for x in sizes if x is not None)
+    return b.dtype.itemsize * known * (_UNKNOWN if None in sizes else 1)

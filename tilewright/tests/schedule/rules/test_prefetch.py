@@ -14,7 +14,7 @@ from tilewright.machine.costs import GENERIC
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
-from tilewright.schedule.rules.tiling.register_tiles import _tile_height
+from tilewright.schedule.rules.tiling.tile_size import best_mr
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.prefetching import KEY, prefetches
 from tilewright.tensor_ir.compute import build_func, compute, max_over, op, placeholder, reduce_axis, sum_over
@@ -159,9 +159,9 @@ def test_the_decision_turns_it_off():
 
 
 def test_tile_heights_waste_few_rows():
-    assert [_tile_height(n, 6, GENERIC) for n in (1, 5, 6, 12, 14, 56)] == [1, 5, 6, 6, 5, 4]
-    assert [_tile_height(n, 6, GENERIC) for n in (64, 128, 197)] == [6, 6, 6]
-    assert _tile_height(128, 4, GENERIC) == 4
+    assert [best_mr(n, 6, GENERIC) for n in (1, 5, 6, 12, 14, 56)] == [1, 5, 6, 6, 5, 4]
+    assert [best_mr(n, 6, GENERIC) for n in (64, 128, 197)] == [6, 6, 6]
+    assert best_mr(128, 4, GENERIC) == 4
 
 
 ROWS = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 1024, 1 << 10, 1 << 12, 1)

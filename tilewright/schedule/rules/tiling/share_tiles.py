@@ -1,0 +1,92 @@
+"""Threads over the loops outside the tiles, with partial tiles peeled off so that whole ones run without tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from tilewright.machine.target import Target
+from tilewright.schedule.rules.elementwise import peel_if_ragged
+from tilewright.schedule.rules.facts import all_blocks, loops_of
+from tilewright.schedule.rules.parallelism import is_worth_spreading, parallelize
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.scopes import find_block
+
+
+def spread(s: Schedule, block: str, lead: list[str], ragged: list[str], total: float | None, target: Target) -> None:
+    """Threads over the loops outside the tile; partial tiles peeled off so that whole ones run without tests."""
+    ragged = ragged or _symbolic_rows(s, block, lead)
+    free = [x for x in lead if x not in ragged]
+    worth = is_worth_spreading(total, target)
+    shared = _first(s, block, lead) in ragged or _count(s, block, free) < 8 * target.threads
+    if ragged and worth and shared and s.attempt(lambda a: _spread_over_tiles(a, block, lead, ragged, total, target)):
+        return
+    if ragged and worth and lead != [*free, *ragged]:
+        s.attempt(lambda a: a.reorder(*free, *ragged))
+    parallelize(s, block, free, total, target)
+    for name in ragged:
+        if not s.attempt(partial(Schedule.peel, loop=name)):
+            peel_if_ragged(s, block, name)
+
+
+def is_ragged(s: Schedule, block: str, loop: str) -> bool:
+    """True if some loop inside ``loop`` has a shorter extent in its last iteration, and that extent is a constant."""
+    loops = {x.var: x for x in loops_of(s.func, block)}
+    return loops[loop].extent.is_const and any(loop in x.extent.free_vars() for x in loops.values())
+
+
+def _symbolic_rows(s: Schedule, block: str, lead: Sequence[str]) -> list[str]:
+    """A loop over tiles of which the last is partial by a symbolic number of rows, with loops of symbolic size around.
+
+    Without its partial tile the others read their operand at places that are apart by constants.
+    """
+    loops = {x.var: x for x in loops_of(s.func, block)}
+    rows = [n for n in lead if not loops[n].extent.is_const and any(n in x.extent.free_vars() for x in loops.values())]
+    around = [n for n in lead if n not in rows and not loops[n].extent.is_const]
+    return rows if around else []
+
+
+def _spread_over_tiles(
+    s: Schedule, block: str, lead: list[str], ragged: list[str], total: float | None, target: Target
+) -> None:
+    """The same where the rows of tiles are shared out too: the partial ones first become a nest of their own."""
+    rows_first = _first(s, block, lead) in ragged
+    s.reorder(*ragged, *(x for x in lead if x not in ragged))
+    for name in _peeled(s, block, ragged[0], len(lead)):
+        loops = [x.var for x in loops_of(s.func, name)][: len(lead)]
+        if not rows_first:
+            loops = [*loops[len(ragged) :], *loops[: len(ragged)]]
+            s.reorder(*loops)
+        parallelize(s, name, loops, total, target)
+
+
+def _first(s: Schedule, block: str, lead: Sequence[str]) -> str:
+    """The outermost of ``lead`` that has more than one step."""
+    loops = {x.var: x for x in loops_of(s.func, block)}
+    return next((x for x in lead if loops[x].extent.value() != 1), lead[0])
+
+
+def _peeled(s: Schedule, block: str, loop: str, depth: int) -> list[str]:
+    """Peel ``loop``, the outermost, and where it stands what is partial in its last step: ``block`` in both nests."""
+    before = {b.name for b in all_blocks(s.func)}
+    s.peel(loop)
+    buffer = find_block(s.func, block).buffer
+    tails = [b.name for b in all_blocks(s.func) if b.name not in before and b.buffer == buffer]
+    for tail in tails:
+        loops = [x.var for x in loops_of(s.func, tail)][:depth]
+        ragged = next((x for x in loops if is_ragged(s, tail, x)), None)
+        if ragged is not None:
+            s.peel(ragged)
+    return [block, *tails]
+
+
+def _count(s: Schedule, block: str, loops: Sequence[str]) -> int:
+    """Iterations of ``loops`` together; very many if one is symbolic."""
+    extents = {x.var: x.extent.value() for x in loops_of(s.func, block)}
+    total = 1
+    for name in loops:
+        extent = extents[name]
+        if extent is None:
+            return 1 << 30
+        total *= extent
+    return total

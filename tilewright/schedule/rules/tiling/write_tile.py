@@ -1,0 +1,76 @@
+"""Inside a register tile: the reduction's own loops, rows written out, columns in vectors; and its operands' stages.
+
+Decisions: ``<acc>.steps`` (whether the last reduction loop goes outside the others: taps inside channels),
+``<acc>.unroll`` (steps of the innermost one written out), ``<stage>.at`` (where an operand is padded or packed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from tilewright.machine.target import Target
+from tilewright.schedule.primitives.sampling.sample_compute_location import INLINE, ROOT
+from tilewright.schedule.rules.elementwise import vectorize_inner
+from tilewright.schedule.rules.facts import all_blocks, is_spatial, loops_of, reduce_loops
+from tilewright.schedule.rules.sampling import choose_number, divisors
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.scopes import consumers, find_block
+from tilewright.tensor_ir.ir import Block, loads
+
+_UNROLLS = (1, 2, 3, 4, 8)
+
+
+def write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) -> None:
+    """Inside the tile: reduction loops outermost, then rows written out, then vectors; the initial values before."""
+    steps = reduce_loops(s.func, reduction)
+    tile = [x.var for x in loops_of(s.func, reduction) if x.var not in steps and x.var not in around]
+    if len(steps) > 1 and s.sample_categorical(f"{reduction}.steps", ("declared", "last"), "declared") == "last":
+        steps = [steps[-1], *steps[:-1]]
+    s.reorder(*steps, *tile)
+    init = s.decompose_reduction(reduction, steps[0])
+    extent = {x.var: x.extent.value() for x in loops_of(s.func, reduction)}[steps[-1]]
+    factor = choose_number(s, f"{reduction}.unroll", [u for u in _UNROLLS if u in divisors(extent)], 1)
+    if factor > 1:
+        s.unroll(s.split(steps[-1], (None, factor))[1])
+    write_out(s, reduction, tile, lanes)
+    write_out(s, init, [x.var for x in loops_of(s.func, init) if x.var not in around], lanes)
+
+
+def write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None:
+    """Vector lanes from the innermost loop, everything else unrolled."""
+    if not loops:
+        return
+    *outer, last = loops
+    extent = next(x.extent.value() for x in loops_of(s.func, block) if x.var == last)
+    if extent is None or extent > lanes:
+        middle, last = s.split(last, (None, lanes))
+        outer.append(middle)
+    if extent != 1:
+        s.vectorize(last)
+    for name in outer:
+        s.unroll(name)
+
+
+def operand_stages(s: Schedule, reduction: str) -> list[str]:
+    """Stages at the root that only the reduction reads: the padded or packed operand."""
+    block = find_block(s.func, reduction)
+    stages = {b.buffer: b for b in all_blocks(s.func) if is_spatial(b)}
+    found: list[Block] = [stages[x.buffer] for x in loads(block.value) if x.buffer in stages]
+    return [b.name for b in found if [u.name for u in consumers(s.func, b.buffer)] == [reduction]]
+
+
+def place_stages(s: Schedule, stages: Sequence[str], around: Sequence[str], target: Target) -> None:
+    """Compute an operand's stage at one of the loops around the tile, or where it is read, if so decided."""
+    for stage in dict.fromkeys(stages):
+        options = list(around)
+        if s.copy().attempt(partial(Schedule.compute_inline, block=stage)):
+            options.append(INLINE)
+        if not options:
+            continue
+        where = s.sample_compute_location(stage, options)
+        if where == INLINE:
+            s.compute_inline(stage)
+        elif where != ROOT:
+            s.compute_at(stage, where)
+            vectorize_inner(s, stage, around.index(where) + 1, target)
