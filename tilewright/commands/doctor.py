@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.metadata
 import platform
 from pathlib import Path
 
-from tilewright.autotune.measure.peaks import measure_peaks
+from tilewright.autotune.measure.peaks import measure_costs, measure_peaks
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core.config import from_environment
+from tilewright.machine.cpus import CPUS
 from tilewright.machine.target import Target
 from tilewright.runtime.resources.threads import count_threads
 
@@ -19,7 +21,7 @@ _TELLING = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--no-peaks", action="store_true", help="do not measure the peaks (takes about two seconds)")
+    parser.add_argument("--no-peaks", action="store_true", help="do not measure (takes about three seconds)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
         ("CPU", _cpu(host)),
         ("threads", _threads()),
         ("measured peaks", [] if args.no_peaks else _peaks(host)),
+        ("costs", _costs(host, measured=not args.no_peaks)),
         ("object cache", _cache()),
         ("packages", _packages()),
     ):
@@ -66,6 +69,32 @@ def _peaks(host: Target) -> list[str]:
         p = measure_peaks(host, n)
         lines.append(f"{n} thread(s): {p.flops_per_second / 1e9:.1f} GFLOP/s (float32), "
                      f"{p.bytes_per_second / 1e9:.1f} GB/s read")  # fmt: skip
+    return lines
+
+
+def _costs(host: Target, measured: bool) -> list[str]:
+    """What estimates assume, and beside it what is measured here on one thread."""
+    c, seen = host.costs, dataclasses.asdict(measure_costs(host)) if measured else {}
+    named = host.cpu if host.cpu in CPUS else "generic"
+    lines = [f"of {named} in the table of CPUs; builds follow what is assumed there, not what is measured here"]
+    if c.core is not None:
+        lines.append(f"core, by its manual: begins {c.core.fma_ports} multiply-adds of vectors in a cycle, each takes "
+                     f"{c.core.fma_latency}; loads {c.core.load_bytes} bytes in a cycle")  # fmt: skip
+    rows: tuple[tuple[str, str, float | None, str], ...] = (
+        ("multiply-adds", "operations/ns", c.multiply_add_rate, "multiply_adds"),
+        ("other arithmetic", "operations/ns", c.operation_rate, "operations"),
+        ("exponentials", "elements/ns", None, "exponentials"),
+        ("read from L1", "bytes/ns", None, "l1"),
+        ("read from L2", "bytes/ns", None, "l2"),
+        ("read from L3", "bytes/ns", c.stream_rate, "l3"),
+        ("read from memory", "bytes/ns", c.memory_rate, "memory"),
+        ("start of a parallel loop", "ns", None, "parallel_start"),
+        ("least work that threads share", "ns", c.parallel_ns, ""),
+    )
+    for what, unit, assumed, name in rows:
+        values = ((assumed, "assumed"), (seen.get(name), "measured"))
+        words = [f"{v:.4g} {unit} {how}" for v, how in values if v is not None]
+        lines += [f"{what}: {', '.join(words)}"] if words else []
     return lines
 
 

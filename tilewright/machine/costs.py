@@ -3,8 +3,8 @@
 The numbers that decisions read are the same for every CPU so far: they were chosen by measurements on a few, and a
 build for one CPU must not change because another was measured. So a CPU that differs gets its own numbers in
 :mod:`tilewright.machine.cpus`, with the measurements that say so. What measuring finds on this machine
-(:func:`tilewright.autotune.measure.peaks.measure_costs`) is for people to see; a build takes it if its target says so
-(``replace(target, own_costs=...)``).
+(:func:`tilewright.autotune.measure.peaks.measure_costs`) is for people to see, by ``tilewright doctor``; a build takes
+it if its target says so: ``replace(target, own_costs=measure_costs(target).costs(target.costs))``.
 """
 
 from __future__ import annotations

@@ -164,8 +164,9 @@ def test_disable_pass(static: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--no-peaks"]) == 0
     out = capsys.readouterr().out
-    for part in ("CPU:", "features:", "affinity mask", "object cache:", "llvmlite"):
+    for part in ("CPU:", "features:", "affinity mask", "object cache:", "llvmlite", "12 bytes/ns assumed"):
         assert part in out
+    assert "measured:" not in out
 
 
 def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
