@@ -32,7 +32,7 @@ from tilewright.schedule.rules.reductions.vectorized_reduction_axis import vecto
 from tilewright.schedule.rules.resample import resample_rule
 from tilewright.schedule.rules.tiling.register_tiles import register_tiles_rule
 from tilewright.schedule.rules.transpose import transpose_rule
-from tilewright.schedule.rules.winograd import find_chains, winograd_rule
+from tilewright.schedule.rules.winograd import find_winograd, winograd_rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import blocks_in
@@ -61,7 +61,7 @@ def schedule_by_rule(
 ) -> Schedule:
     """The rules' schedule with ``decider`` taking their decisions: a point of the search space that the rules span."""
     s = Schedule(func, decider=decider, memory=memory)
-    inline_stages(s, frozenset().union(*(c.stages() for c in find_chains(func))))
+    inline_stages(s, frozenset().union(*(c.stages() for c in find_winograd(func))))
     done: set[str] = set()
     while (block := _next(s, done)) is not None:
         before = {id(x): x for x in _nests(s.func.body)}

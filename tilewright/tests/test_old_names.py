@@ -95,7 +95,7 @@ WORDS = {name.rpartition(".")[2] for name in MODULES if name.startswith("core.in
     joined_nest joined_values register_use lane_sums outer_sums sampled_rows transformed_tiles past_cache Crew
     TeamCode team_code team_text TEAMS team crew steadiness REPEAT_TYPE repeat_text Outcome on_outcome outcome_of
     Station Steadiness steadiness_of Learner learn_from_others Guarded check_in_place lane_sums_rule outer_sums_rule
-    tile_rule rows_rule steps_rule windows_rule spatial_rule window_pairs worth_of
+    tile_rule rows_rule steps_rule windows_rule spatial_rule find_chains window_pairs worth_of
     """.split()
 )
 """Words that were nothing but our own: nobody says them any more."""

@@ -1,10 +1,10 @@
-"""A window over the results of a product (a depthwise convolution after a 1x1 one): both in one nest.
+"""A depthwise convolution over the results of a pointwise one (a 1x1 convolution): both in one nest.
 
 ``out[h, w, c] = f(sum over taps of P[h*s + i, w*s + j, c] * W[i, j, c])`` where ``P[h, w, c] = g(sum over k of
 A[h, w, k] * B[k, c])``. A panel of channels and a band of rows of ``out`` need that panel and a few more rows of ``P``:
 a local buffer that stays in the second-level cache. Threads share bands and panels. Both reductions are register tiles
-as in :mod:`tilewright.schedule.rules.tiling.register_tiles`. Decisions: ``<window>.band`` (rows of a band),
-``<window>.rows`` and ``<product>.rows`` (of the tiles), and those of :mod:`.parallelism`.
+as in :mod:`tilewright.schedule.rules.tiling.register_tiles`. Decisions: ``<depthwise>.band`` (rows of a band),
+``<depthwise>.rows`` and ``<pointwise>.rows`` (of the tiles), and those of :mod:`.parallelism`.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ _MOST_BANDS = 64
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Names of blocks: the product, the stage that finishes it, and the window over that; the width of a panel."""
+    """Names of blocks: the pointwise product, the stage that finishes it, the depthwise one; the width of a panel."""
 
-    product: str
+    pointwise: str
     stage: str
-    window: str
+    depthwise: str
     width: int
 
 
 def find_pair(s: Schedule, consumer: str) -> Pair | None:
-    """The product and the window over its results that ``consumer`` finishes, or None."""
-    for window in reduction_feeders(s, consumer) if is_spatial(find_block(s.func, consumer)) else ():
-        block = find_block(s.func, window)
+    """The pointwise and the depthwise convolution that ``consumer`` finishes, or None."""
+    for depthwise in reduction_feeders(s, consumer) if is_spatial(find_block(s.func, consumer)) else ():
+        block = find_block(s.func, depthwise)
         if not is_multiply_add(block):
             continue
         read = {x.buffer for x in loads(block.value)}
         for stage in (b for b in all_blocks(s.func) if b.buffer in read and is_spatial(b)):
-            if [u.name for u in consumers(s.func, stage.buffer)] != [window]:
+            if [u.name for u in consumers(s.func, stage.buffer)] != [depthwise]:
                 continue
-            for product in reduction_feeders(s, stage.name):
-                axes = tile_axes(s, product, stage.name)
+            for pointwise in reduction_feeders(s, stage.name):
+                axes = tile_axes(s, pointwise, stage.name)
                 if axes is not None and axes.panel is not None:
-                    return Pair(product, stage.name, window, axes.panel)
+                    return Pair(pointwise, stage.name, depthwise, axes.panel)
     return None
 
 
@@ -72,24 +72,25 @@ def fused_depthwise_rule(s: Schedule, block: str, target: Target) -> bool:
 
 
 def _schedule(s: Schedule, pair: Pair, consumer: str, target: Target) -> None:
-    work = total_nanoseconds(s.func, (pair.product, pair.stage, pair.window), target.costs)
-    lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (pair.product, pair.stage, pair.window, consumer)))
+    blocks = (pair.pointwise, pair.stage, pair.depthwise)
+    work = total_nanoseconds(s.func, blocks, target.costs)
+    lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (*blocks, consumer)))
     limit = target.tile_rows(max(1, pair.width // lanes))
     extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
     rank = len(find_buffer(s.func, find_block(s.func, pair.stage).buffer).shape)
-    if len(extents) != 4 or rank != 4 or None in extents.values() or tile_axes(s, pair.window, consumer) is None:
+    if len(extents) != 4 or rank != 4 or None in extents.values() or tile_axes(s, pair.depthwise, consumer) is None:
         raise ScheduleError(f"{consumer}: expected a batch, rows, columns and channels of known size")
     *batch, row, column, channel = extents
     panel, channel = s.split(channel, (None, pair.width))
     bands, row = s.split(row, (None, _decide_band(s, pair, extents[row] or 1, target)))
-    columns, column = s.split(column, (None, choose_mr(s, pair.window, extents[column], limit, target)))
+    columns, column = s.split(column, (None, choose_mr(s, pair.depthwise, extents[column], limit, target)))
     s.reorder(*batch, bands, panel, row, columns, column, channel)
     around = [*batch, bands, panel]
-    s.compute_at(pair.window, columns)
-    write_reduction(s, pair.window, lanes, {*around, row, columns})
+    s.compute_at(pair.depthwise, columns)
+    write_reduction(s, pair.depthwise, lanes, {*around, row, columns})
     write_out(s, consumer, [column, channel], lanes)
     s.compute_at(pair.stage, panel)
-    columns_of_stage = _write_product(s, pair, around, lanes, limit, target)
+    columns_of_stage = _write_pointwise(s, pair, around, lanes, limit, target)
     for name, block in ((columns, consumer), (columns_of_stage, pair.stage), (panel, consumer)):
         peel_if_ragged(s, block, name)
     parallelize(s, consumer, around, work, target)
@@ -98,7 +99,7 @@ def _schedule(s: Schedule, pair: Pair, consumer: str, target: Target) -> None:
 def _decide_band(s: Schedule, pair: Pair, rows: int, target: Target) -> int:
     """Rows of a band: by default as many as leave the rows of the stage below them in half of the second-level cache.
 
-    A band repeats the rows of the stage that the windows of the next one reach into.
+    A band repeats the rows of the stage that the taps of the next one reach into.
     """
     stage = find_buffer(s.func, find_block(s.func, pair.stage).buffer)
     _, high, wide, _ = (d.value() or 1 for d in stage.shape)
@@ -108,22 +109,22 @@ def _decide_band(s: Schedule, pair: Pair, rows: int, target: Target) -> int:
     even = [n for n in fitting if rows % n == 0 and 2 * n >= fitting[-1]]
     if not fitting:
         raise ScheduleError(f"{pair.stage}: a row does not fit in the cache")
-    return choose_number(s, f"{pair.window}.band", fitting, (even or fitting)[-1])
+    return choose_number(s, f"{pair.depthwise}.band", fitting, (even or fitting)[-1])
 
 
-def _write_product(
+def _write_pointwise(
     s: Schedule, pair: Pair, around: Sequence[str], lanes: int, limit: int, target: Target
 ) -> str:
-    """Register tiles of the product in the part of the stage that is computed at a panel; the loop over them."""
+    """Register tiles of the pointwise product, for the part of the stage that a panel needs; the loop over them."""
     extents = {x.var: x.extent for x in loops_of(s.func, pair.stage) if x.var not in around}
     if len(extents) < 2:
         raise ScheduleError(f"{pair.stage}: expected columns and channels, got {', '.join(extents)}")
     *rows, column, channel = extents
-    height = choose_mr(s, pair.product, extents[column].value() or limit, limit, target)
+    height = choose_mr(s, pair.pointwise, extents[column].value() or limit, limit, target)
     columns, column = s.split(column, (None, height))
     s.reorder(*rows, columns, column, channel)
-    s.compute_at(pair.product, columns)
-    write_reduction(s, pair.product, lanes, {*around, *rows, columns})
+    s.compute_at(pair.pointwise, columns)
+    write_reduction(s, pair.pointwise, lanes, {*around, *rows, columns})
     write_out(s, pair.stage, [column, channel], lanes)
     return columns
 

@@ -67,7 +67,7 @@ _DOUBLINGS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Winograd:
     """The blocks in order: ``source`` (a stage that the first pass reads, if there is one), ``before`` (passes over the
     operand), ``product``, ``after`` (passes over its results)."""
 
@@ -81,13 +81,13 @@ class Chain:
         return frozenset((*self.before, self.product, *self.after, *([self.source] if self.source else [])))
 
 
-def find_chains(func: Func) -> list[Chain]:
+def find_winograd(func: Func) -> list[Winograd]:
     """Every multiply-add between transforms, in program order."""
-    found = (_chain(func, b) for b in all_blocks(func) if is_multiply_add(b))
+    found = (_winograd(func, b) for b in all_blocks(func) if is_multiply_add(b))
     return [c for c in found if c is not None]
 
 
-def _chain(func: Func, block: Block) -> Chain | None:
+def _winograd(func: Func, block: Block) -> Winograd | None:
     makers = {b.buffer: b for b in all_blocks(func) if is_spatial(b)}
     sources = [makers[n] for n in dict.fromkeys(x.buffer for x in loads(block.value)) if n in makers]
     if len(sources) != 1:
@@ -102,7 +102,7 @@ def _chain(func: Func, block: Block) -> Chain | None:
         after.append(last.name)
     if not before or not after:
         return None
-    return Chain(source, tuple(b.name for b in before), block.name, tuple(after))
+    return Winograd(source, tuple(b.name for b in before), block.name, tuple(after))
 
 
 def _combined(block: Block, makers: dict[str, Block]) -> Block | None:
@@ -120,10 +120,10 @@ def _only_for(func: Func, stage: Block, user: Block) -> bool:
 
 
 def winograd_rule(s: Schedule, block: str, target: Target) -> bool:
-    """The schedule of a chain that ``block`` is the last reader of."""
-    for chain in find_chains(s.original):
-        if [u.name for u in consumers(s.func, find_block(s.func, chain.after[-1]).buffer)] == [block]:
-            return s.attempt(partial(_schedule, chain=chain, user=block, target=target))
+    """The schedule of a convolution that ``block`` is the last reader of."""
+    for conv in find_winograd(s.original):
+        if [u.name for u in consumers(s.func, find_block(s.func, conv.after[-1]).buffer)] == [block]:
+            return s.attempt(partial(_schedule, conv=conv, user=block, target=target))
     return False
 
 
@@ -147,21 +147,21 @@ class _Nest:
         return math.prod(known) if len(known) == len(self.counts) else None
 
 
-def _schedule(s: Schedule, chain: Chain, user: str, target: Target) -> None:
-    work = total_nanoseconds(s.func, (*chain.before, chain.product, *chain.after), target.costs)
-    lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (*chain.stages(), user)))
-    nest = _cut(s, chain, user, lanes)
-    strip = _decide_strip(s, chain, nest, lanes, target)
+def _schedule(s: Schedule, conv: Winograd, user: str, target: Target) -> None:
+    work = total_nanoseconds(s.func, (*conv.before, conv.product, *conv.after), target.costs)
+    lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (*conv.stages(), user)))
+    nest = _cut(s, conv, user, lanes)
+    strip = _decide_strip(s, conv, nest, lanes, target)
     if strip in (0, nest.total()):
-        by_panel = _decide_results(s, chain, nest, target) == "panel"
-        _whole(s, chain, user, nest, by_panel, lanes, work, target)
+        by_panel = _decide_results(s, conv, nest, target) == "panel"
+        _whole(s, conv, user, nest, by_panel, lanes, work, target)
     else:
-        _strips(s, chain, user, nest, strip, lanes, work, target)
+        _strips(s, conv, user, nest, strip, lanes, work, target)
 
 
-def _cut(s: Schedule, chain: Chain, user: str, lanes: int) -> _Nest:
+def _cut(s: Schedule, conv: Winograd, user: str, lanes: int) -> _Nest:
     """Split the reader's loops at the divisors with which it addresses the tiles."""
-    buffer = find_block(s.func, chain.after[-1]).buffer
+    buffer = find_block(s.func, conv.after[-1]).buffer
     for name, size in dict.fromkeys(_divided(_index_of(s, user, buffer)[-1])):  # the columns of a tile are in groups
         s.split(name, (None, size))
     index = _index_of(s, user, buffer)
@@ -181,7 +181,7 @@ def _cut(s: Schedule, chain: Chain, user: str, lanes: int) -> _Nest:
             inside.append(name)
         else:
             outer.append(name)
-    columns, rest = s.split(column, (None, _width(s, chain)))
+    columns, rest = s.split(column, (None, _width(s, conv)))
     vectors, last = s.split(rest, (None, lanes))
     s.reorder(*outer, columns, vectors, *inside, last)
     if not outer:
@@ -211,14 +211,14 @@ def _divided(e: IntExpr) -> Iterator[tuple[str, int]]:
                 yield from _divided(atom.args[0])
 
 
-def _decide_strip(s: Schedule, chain: Chain, nest: _Nest, lanes: int, target: Target) -> int:
+def _decide_strip(s: Schedule, conv: Winograd, nest: _Nest, lanes: int, target: Target) -> int:
     """Tiles of a strip: rows of tiles or a part of a row, strips of equal size if possible; or whole register tiles.
 
     By default half of what fits, where the weights stay in the cache from strip to strip. Where they do not, all tiles
     (the second form), or as many as fit if all tiles would not stay in the third-level cache.
     """
-    block = find_block(s.func, chain.product)
-    operand = find_block(s.func, chain.before[-1]).buffer
+    block = find_block(s.func, conv.product)
+    operand = find_block(s.func, conv.before[-1]).buffer
     weights = next(x.buffer for x in loads(block.value) if x.buffer not in (block.buffer, operand))
     total, size = nest.total() or 0, _known_bytes(s, operand)
     panels = find_buffer(s.func, block.buffer).shape[-2].value() or 1
@@ -226,7 +226,7 @@ def _decide_strip(s: Schedule, chain: Chain, nest: _Nest, lanes: int, target: Ta
     row, rows = nest.counts[-1], (nest.counts[-2:-1] or (1,))[0] or 1
     fits = _fitting(each, result, target)
     if row is None:
-        tile = target.tile_rows(max(1, _width(s, chain) // lanes))
+        tile = target.tile_rows(max(1, _width(s, conv) // lanes))
         options = {n << k for n in (tile, 3 * tile) for k in range(_DOUBLINGS)}
     else:
         options = {-(-row // k) for k in range(1, row + 1)} | {k * row for k in range(1, rows + 1)}
@@ -238,10 +238,10 @@ def _decide_strip(s: Schedule, chain: Chain, nest: _Nest, lanes: int, target: Ta
 
     even = [n for n in options if is_even(n) and (2 * n <= fits or not reused)]
     own = max(even, default=total) if reused or (total and size > target.l3_share_bytes) else total
-    return int(s.sample_categorical(f"{chain.product}.strip", tuple(sorted({*options, total})), own))
+    return int(s.sample_categorical(f"{conv.product}.strip", tuple(sorted({*options, total})), own))
 
 
-def _decide_results(s: Schedule, chain: Chain, nest: _Nest, target: Target) -> str:
+def _decide_results(s: Schedule, conv: Winograd, nest: _Nest, target: Target) -> str:
     """Whether all products are made before any is transformed back, or those of a panel.
 
     By default the latter where those of all tiles stay in the second-level cache beside an operand that comes from the
@@ -250,13 +250,13 @@ def _decide_results(s: Schedule, chain: Chain, nest: _Nest, target: Target) -> s
     total = nest.total()
     if total is None:
         return "all"
-    own = "panel" if _MANY <= total <= _most_tiles(s, chain, total, target.beside_bytes) else "all"
-    return str(s.sample_categorical(f"{chain.product}.results", ("all", "panel"), own))
+    own = "panel" if _MANY <= total <= _most_tiles(s, conv, total, target.beside_bytes) else "all"
+    return str(s.sample_categorical(f"{conv.product}.results", ("all", "panel"), own))
 
 
-def _most_tiles(s: Schedule, chain: Chain, total: int, room: int) -> int:
+def _most_tiles(s: Schedule, conv: Winograd, total: int, room: int) -> int:
     """Tiles, of ``total``, whose products of one panel fit in ``room`` bytes."""
-    products = find_buffer(s.func, find_block(s.func, chain.product).buffer)
+    products = find_buffer(s.func, find_block(s.func, conv.product).buffer)
     each = _known_bytes(s, products.name) // ((products.shape[-2].value() or 1) * (total or 1))
     return room // max(1, each)
 
@@ -273,13 +273,13 @@ def _known_bytes(s: Schedule, buffer: str) -> int:
     return math.prod(n for d in b.shape if (n := d.value()) is not None) * b.dtype.itemsize
 
 
-def _width(s: Schedule, chain: Chain) -> int:
+def _width(s: Schedule, conv: Winograd) -> int:
     """Columns of a panel."""
-    return find_buffer(s.func, find_block(s.func, chain.product).buffer).shape[-1].value() or 1
+    return find_buffer(s.func, find_block(s.func, conv.product).buffer).shape[-1].value() or 1
 
 
 def _strips(
-    s: Schedule, chain: Chain, user: str, nest: _Nest, strip: int, lanes: int, work: float | None, target: Target
+    s: Schedule, conv: Winograd, user: str, nest: _Nest, strip: int, lanes: int, work: float | None, target: Target
 ) -> None:
     *lead, last = nest.outer
     row = nest.counts[-1]
@@ -290,47 +290,47 @@ def _strips(
         over, rows = s.split(lead[-1], (None, strip // row))
         outer, tiles = [*lead[:-1], over], [rows, last]
     s.reorder(*outer, nest.columns, *tiles, nest.vectors, *nest.inside, nest.lanes)
-    copy, results, tile_axis = _separate(s, chain)
-    _place_after(s, chain, nest)
+    copy, results, tile_axis = _separate(s, conv)
+    _place_after(s, conv, nest)
     s.compute_at(copy, nest.columns)
-    _write_back(s, chain, user, nest)
-    register_tiles = _products(s, chain, copy, {*outer, nest.columns}, results, strip, lanes, target)
-    s.compute_at(chain.before[-1], outer[-1])
-    _transform(s, chain, set(outer), tile_axis, lanes)
+    _write_back(s, conv, user, nest)
+    register_tiles = _products(s, conv, copy, {*outer, nest.columns}, results, strip, lanes, target)
+    s.compute_at(conv.before[-1], outer[-1])
+    _transform(s, conv, set(outer), tile_axis, lanes)
     s.attempt(lambda a: a.peel(register_tiles))
     peel_if_ragged(s, user, nest.columns)
     parallelize(s, user, outer, work, target)
 
 
 def _whole(
-    s: Schedule, chain: Chain, user: str, nest: _Nest, by_panel: bool, lanes: int, work: float | None, target: Target
+    s: Schedule, conv: Winograd, user: str, nest: _Nest, by_panel: bool, lanes: int, work: float | None, target: Target
 ) -> None:
     around: list[str] = []
     count = nest.total()
     if by_panel:
-        over, tiles = _tiles_at_once(s, chain, nest)
+        over, tiles = _tiles_at_once(s, conv, nest)
         s.reorder(nest.columns, *over, *tiles, nest.vectors, *nest.inside, nest.lanes)
         around = [nest.columns, *over]
         count = math.prod(find_loop(s.func, x).extent.value() or 1 for x in tiles)
-    copy, results, tile_axis = _separate(s, chain)
-    _place_after(s, chain, nest)
+    copy, results, tile_axis = _separate(s, conv)
+    _place_after(s, conv, nest)
     if by_panel:
         s.compute_at(copy, around[-1])
-    _write_back(s, chain, user, nest)
-    register_tiles = _products(s, chain, copy, {*around}, results, count, lanes, target)
-    _transform(s, chain, set(), tile_axis, lanes)
+    _write_back(s, conv, user, nest)
+    register_tiles = _products(s, conv, copy, {*around}, results, count, lanes, target)
+    _transform(s, conv, set(), tile_axis, lanes)
     s.attempt(lambda a: a.peel(register_tiles))
     peel_if_ragged(s, user, nest.columns)
     parallelize(s, user, [nest.columns] if by_panel else [*nest.outer, nest.columns], work, target)
     if not by_panel:
         parallelize(s, copy, [x.var for x in loops_of(s.func, copy)][:2], work, target)
-    parallelize(s, chain.before[-1], [tile_axis], work, target)
-    fetch_ahead(s, chain.product, target)
+    parallelize(s, conv.before[-1], [tile_axis], work, target)
+    fetch_ahead(s, conv.product, target)
 
 
-def _tiles_at_once(s: Schedule, chain: Chain, nest: _Nest) -> tuple[list[str], list[str]]:
+def _tiles_at_once(s: Schedule, conv: Winograd, nest: _Nest) -> tuple[list[str], list[str]]:
     """The loops over tiles, in two parts: the products of all tiles of the second fit in a local buffer, of a panel."""
-    most = max(1, _most_tiles(s, chain, nest.total() or 0, LOCAL_BYTES))
+    most = max(1, _most_tiles(s, conv, nest.total() or 0, LOCAL_BYTES))
     around, tiles, counts = [], list(nest.outer), [n or 1 for n in nest.counts]
     while math.prod(counts) > most and len(tiles) > 1:
         around.append(tiles.pop(0))
@@ -343,9 +343,9 @@ def _tiles_at_once(s: Schedule, chain: Chain, nest: _Nest) -> tuple[list[str], l
     return around, tiles
 
 
-def _separate(s: Schedule, chain: Chain) -> tuple[str, str, str]:
+def _separate(s: Schedule, conv: Winograd) -> tuple[str, str, str]:
     """A copy of the products, so that they are made in registers; its loop, and the operand's loop, over tiles."""
-    block, operand = find_block(s.func, chain.product), find_block(s.func, chain.before[-1])
+    block, operand = find_block(s.func, conv.product), find_block(s.func, conv.before[-1])
     used: dict[bool, set[str]] = {True: set(), False: set()}
     for x in loads(block.value):
         if x.buffer != block.buffer:
@@ -355,24 +355,24 @@ def _separate(s: Schedule, chain: Chain) -> tuple[str, str, str]:
     read = next(x.indices for x in loads(block.value) if x.buffer == operand.buffer)
     places = [d for d, i in enumerate(read) if as_var(i) in tiles]
     if len(tiles) != 1 or len(places) != 1:
-        raise ScheduleError(f"{chain.product}: expected one axis over tiles, got {len(tiles)}")
+        raise ScheduleError(f"{conv.product}: expected one axis over tiles, got {len(tiles)}")
     tile_axis = loops_of(s.func, operand.name)[places[0]].var
-    copy = s.cache_write(chain.product, "global")
+    copy = s.cache_write(conv.product, "global")
     return copy, loops_of(s.func, copy)[axes.index(tiles[0])].var, tile_axis
 
 
-def _place_after(s: Schedule, chain: Chain, nest: _Nest) -> None:
+def _place_after(s: Schedule, conv: Winograd, nest: _Nest) -> None:
     """The last pass row by row of the tile, where it stays in registers; those before it for the tile at once."""
-    *first, last = chain.after
+    *first, last = conv.after
     s.compute_at(last, nest.inside[0] if first and len(nest.inside) > 1 else nest.vectors)
     for block in reversed(first):
         s.compute_at(block, nest.vectors)
 
 
-def _write_back(s: Schedule, chain: Chain, user: str, nest: _Nest) -> None:
+def _write_back(s: Schedule, conv: Winograd, user: str, nest: _Nest) -> None:
     """The transform back of one tile and one vector, and its last reader, written out."""
     around = {x.var for x in loops_of(s.func, user)}
-    for block in chain.after:
+    for block in conv.after:
         _write(s, [x.var for x in loops_of(s.func, block) if x.var not in around])
     _write(s, [*nest.inside, nest.lanes])
 
@@ -384,17 +384,17 @@ def _write(s: Schedule, loops: Sequence[str]) -> None:
 
 
 def _products(
-    s: Schedule, chain: Chain, copy: str, around: set[str], row: str, count: int | None, lanes: int, target: Target
+    s: Schedule, conv: Winograd, copy: str, around: set[str], row: str, count: int | None, lanes: int, target: Target
 ) -> str:
     """The products of ``count`` tiles (None: symbolic) as register tiles of rows and vectors; the loop over them."""
     *outer, column = [x.var for x in loops_of(s.func, copy) if x.var not in {row, *around}]
-    limit = target.tile_rows(max(1, _width(s, chain) // lanes))
+    limit = target.tile_rows(max(1, _width(s, conv) // lanes))
     own = limit if count is None else _tile_rows(count, limit, target.costs)
     options = tuple(range(1, min(limit + 2 if count is None else count, limit + 2) + 1))
-    over, inside = s.split(row, (None, int(s.sample_categorical(f"{chain.product}.rows", options, own))))
+    over, inside = s.split(row, (None, int(s.sample_categorical(f"{conv.product}.rows", options, own))))
     s.reorder(*outer, over, inside, column)
-    s.compute_at(chain.product, over)
-    write_reduction(s, chain.product, lanes, {*around, *outer, over})
+    s.compute_at(conv.product, over)
+    write_reduction(s, conv.product, lanes, {*around, *outer, over})
     write_out(s, copy, [inside, column], lanes)
     return over
 
@@ -413,9 +413,9 @@ def _tile_rows(count: int, limit: int, costs: Costs) -> int:
     return min(range(1, min(count, limit) + 1), key=lambda rows: (cycles(rows), -rows))
 
 
-def _transform(s: Schedule, chain: Chain, around: set[str], tile: str, lanes: int) -> None:
+def _transform(s: Schedule, conv: Winograd, around: set[str], tile: str, lanes: int) -> None:
     """The passes over the operand, for one tile and one vector of channels at a time, written out."""
-    *first, last = chain.before
+    *first, last = conv.before
     *inside, channel = [x.var for x in loops_of(s.func, last) if x.var not in {tile, *around}]
     vectors, channel = s.split(channel, (None, lanes))
     s.reorder(tile, vectors, *inside, channel)

@@ -42,7 +42,7 @@ _FLIGHTS = (0, 2, 4, 8, 16)
 def column_reduction_rule(s: Schedule, block: str, target: Target) -> bool:
     """A reduction over leading axes, stored as it is or finished by ``block``."""
     feeders = reduction_feeders(s, block) if is_spatial(find_block(s.func, block)) else [block]
-    if len(feeders) != 1 or not _is_outer_sum(s, feeders[0], target):
+    if len(feeders) != 1 or not _is_column_reduction(s, feeders[0], target):
         return False
     reduction = feeders[0]
     own = target.costs.rows_in_flight
@@ -52,7 +52,7 @@ def column_reduction_rule(s: Schedule, block: str, target: Target) -> bool:
     return flight > 0 and s.attempt(lambda a: _schedule(a, reduction, block, flight, target))
 
 
-def _is_outer_sum(s: Schedule, reduction: str, target: Target) -> bool:
+def _is_column_reduction(s: Schedule, reduction: str, target: Target) -> bool:
     """True if each element of one large source goes into one result, and the rows of results are long."""
     block = find_block(s.func, reduction)
     ordered = any(a.kind == "ordered" for a in block.axes)

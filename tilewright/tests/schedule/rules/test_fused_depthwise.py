@@ -1,4 +1,4 @@
-"""The rule for windows over products: bands of rows and panels of channels in one nest, decisions, refusals."""
+"""A depthwise convolution over a pointwise one: bands of rows, panels of channels in one nest, decisions, refusals."""
 
 from __future__ import annotations
 

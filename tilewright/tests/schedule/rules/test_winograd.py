@@ -16,7 +16,7 @@ from tilewright.machine.target import Target
 from tilewright.schedule.decisions import DefaultDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
 from tilewright.schedule.rules import winograd
-from tilewright.schedule.rules.winograd import find_chains
+from tilewright.schedule.rules.winograd import find_winograd
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import blocks_in, buffers
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, select, sum_over
@@ -86,9 +86,9 @@ def require_twin(func: Func, after: Func, **dims: int) -> None:
     np.testing.assert_array_equal(interpret(after, args, dims)[0], interpret(func, args, dims)[0])
 
 
-def test_the_chain_is_found_by_structure() -> None:
-    (chain,) = find_chains(short_filter(1, 8, 4, 8))
-    assert (chain.source, chain.before, chain.product, chain.after) == (None, ("F", "V"), "M", ("Y",))
+def test_the_convolution_is_found_by_structure() -> None:
+    (conv,) = find_winograd(short_filter(1, 8, 4, 8))
+    assert (conv.source, conv.before, conv.product, conv.after) == (None, ("F", "V"), "M", ("Y",))
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def strassen(shape: tuple[int, ...], columns: int) -> Func:
 @pytest.mark.parametrize("choices", [{}, {"results": "all"}, {"results": "panel"}, {"strip": 13}], ids=str)
 def test_columns_in_groups(shape: tuple[int, ...], choices: dict[str, int | str]) -> None:
     func = strassen(shape, 80)
-    (chain,) = find_chains(func)
-    assert (chain.before, chain.product, chain.after) == (("V",), "M", ("Y",))
+    (conv,) = find_winograd(func)
+    assert (conv.before, conv.product, conv.after) == (("V",), "M", ("Y",))
     decider = Pick(**(choices if shape[-2] == 130 else {k: v for k, v in choices.items() if k != "strip"}))
     s = schedule_by_rule(func, TARGET, decider)  # type: ignore[arg-type]
     assert "M.strip" in s.trace.to_text()
@@ -224,9 +224,9 @@ def test_the_epilogue_is_in_the_same_nest() -> None:
     assert names[-2:] == ["Y", "R"]
 
 
-def test_a_product_that_nothing_combines_is_no_chain() -> None:
+def test_a_product_that_nothing_combines_is_left_alone() -> None:
     a, w = placeholder("A", (8, 4), dtypes.float32), placeholder("W", (1, 4, 8), dtypes.float32)
     k = reduce_axis(4, "k")
     acc = compute("acc", (8, 1, 8), lambda m, no, ni: sum_over(a[m, k] * w[no, k, ni], k))
     c = compute("C", (8, 8), lambda m, n: acc[m, n // 8, n % 8])
-    assert find_chains(build_func("product", [a, w], [c], [acc])) == []
+    assert find_winograd(build_func("product", [a, w], [c], [acc])) == []
