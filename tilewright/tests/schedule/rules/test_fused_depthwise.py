@@ -108,5 +108,5 @@ def test_the_pair_is_found_by_structure() -> None:
     inline_stages(s)
     found = find_pair(s, "o0")
     assert found is not None
-    assert (found.product, found.stage, found.window, found.width) == ("acc", "padded", "acc_1", 16)
+    assert (found.pointwise, found.stage, found.depthwise, found.width) == ("acc", "padded", "acc_1", 16)
     assert find_pair(s, "padded") is None
