@@ -35,7 +35,8 @@ class Cycles:
     ``store``, ``spill``: of a vector. ``masked``: by what factor masks make these longer. ``latency``: of a step of a
     chain of accumulations. ``loop``: of a step of a loop. ``l2_bytes``, ``l3_bytes``, ``memory_bytes``: what these
     deliver to one core in a cycle. ``parallel``: opening a parallel region and meeting at its end. ``cached``: share of
-    a cache in which data stays.
+    a cache in which data stays. ``unhidden_core``: share of the shorter of arithmetic and loads that the longer does
+    not hide; ``unhidden_memory``: the same of all but the longest of core, caches and memory.
     """
 
     operation: float = 0.5
@@ -53,6 +54,8 @@ class Cycles:
     memory_bytes: float = 5.0
     parallel: float = 6000.0
     cached: float = 0.75
+    unhidden_core: float = 0.2
+    unhidden_memory: float = 0.3
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.autotune.cost_model.feature_arithmetic import count_operations, has_self_load, operation_cycles
@@ -26,6 +26,7 @@ from tilewright.autotune.cost_model.feature_memory import (
 )
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.memo import by_identity
+from tilewright.machine.costs import Cycles
 from tilewright.machine.memory import LINE_BYTES
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
@@ -96,6 +97,7 @@ class BlockFacts:
     working_sets: list[float]
     traffic: list[float]
     cycles: list[float]
+    total_cycles: float
     accesses: list[Access]
     footprints: Traffic
     beyond: list[list[float]]
@@ -116,12 +118,13 @@ class BlockFacts:
             out.append(Operand(a, sizes[n][0], reuse, [b[n] for b in self.beyond], vector_step, serial_step))
         return out
 
-    @property
-    def total_cycles(self) -> float:
-        """Compute and loads overlap, latency is a floor for both; what memory lets through overlaps in part."""
-        arithmetic, loads, latency, overhead, l2, l3, memory = self.cycles
-        core = max(arithmetic, loads, latency) + 0.2 * min(arithmetic, loads) + overhead
-        return max(core, l2, l3, memory) + 0.3 * (core + l2 + l3 + memory - max(core, l2, l3, memory))
+
+def _total(cycles: Sequence[float], costs: Cycles) -> float:
+    """Compute and loads overlap, latency is a floor for both; what memory lets through overlaps in part."""
+    arithmetic, loads, latency, overhead, l2, l3, memory = cycles
+    core = max(arithmetic, loads, latency) + costs.unhidden_core * min(arithmetic, loads) + overhead
+    longest = max(core, l2, l3, memory)
+    return longest + costs.unhidden_memory * (core + l2 + l3 + memory - longest)
 
 
 @dataclass(slots=True)
@@ -377,6 +380,7 @@ class FunctionWalk:
             spills_body=spills, parallel_extent=parallel_extent, balance=balance, threads=threads,
             unique_bytes=traffic.working_set[0],
             working_sets=[traffic.working_set[max(0, body - n)] for n in range(4)], traffic=totals, cycles=cycles,
+            total_cycles=_total(cycles, costs),
             accesses=accesses, footprints=traffic, beyond=beyond, levels=levels, body=body, vector=shape.vector,
         )  # fmt: skip
 

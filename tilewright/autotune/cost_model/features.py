@@ -19,6 +19,7 @@ import numpy as np
 from tilewright.autotune.cost_model.feature_arithmetic import KINDS
 from tilewright.autotune.cost_model.feature_blocks import BlockFacts, FunctionFacts, FunctionWalk
 from tilewright.core.memo import by_identity
+from tilewright.machine.costs import Cycles
 from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.ir import Func
@@ -94,7 +95,7 @@ def features(func: Func, target: Target, dims: Mapping[str, int] | None = None) 
         _log(target.threads), _log(target.vector_bits), _log(target.vector_registers),
         _log(target.l1_bytes), _log(target.l2_bytes), _log(target.l3_bytes),
     ]  # fmt: skip
-    row += _whole(facts, cycles, total, target)
+    row += _whole(facts, cycles, total, target.costs.cycles)
     for n in order:
         columns = _block(facts.blocks[n])
         row += [1.0, cycles[n] / total if total else 0.0, *columns]
@@ -132,11 +133,11 @@ def _flops(b: BlockFacts) -> float:
     return (sum(b.operations) + b.operations[2]) * b.points
 
 
-def _whole(facts: FunctionFacts, cycles: Sequence[float], total: float, target: Target) -> list[float]:
+def _whole(facts: FunctionFacts, cycles: Sequence[float], total: float, costs: Cycles) -> list[float]:
     blocks = facts.blocks
     flops = sum(map(_flops, blocks))
     weight = total or 1.0
-    starts = target.costs.cycles.parallel * facts.parallel_starts
+    starts = costs.parallel * facts.parallel_starts
     unique = sum(b.unique_bytes for b in blocks)
 
     def share(values: Sequence[float]) -> float:
