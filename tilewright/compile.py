@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
-from tilewright.algorithms import describe_algorithms, find_options, recorded_algorithms
 from tilewright.autotune.lookup.apply_best import NearMisses, choose_schedules, network_of, require_tuned_share
+from tilewright.autotune.lookup.implementations import describe_implementations, find_options, recorded_implementations
 from tilewright.autotune.measure.peaks import measure_peaks
 from tilewright.autotune.records.database import DatabaseLike, Policy, database_of_build
 from tilewright.codegen.cache import ObjectCache
@@ -31,15 +31,16 @@ from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, P
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.inference import with_broadcasts
 from tilewright.graph_ir.ir import Graph
-from tilewright.graph_ir.passes.choose_algorithms import with_algorithms
-from tilewright.graph_ir.pipeline import Instrument, PassReport, run_passes
+from tilewright.graph_ir.passes.base import Level
+from tilewright.graph_ir.pipeline import PASSES, Instrument, PassReport, run_passes
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.inspect.explain import explain_build
 from tilewright.kernels.build import Kernel, build_kernels
 from tilewright.kernels.link import link_plan
+from tilewright.lowering.choose_implementation import choose_implementation, with_implementations
 from tilewright.lowering.host_policy import is_taken
-from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan, require_bound
+from tilewright.lowering.plan import LoweredGroups, LoweredModel, lower_graph_to_plan, require_bound
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.machine.target import Target
 from tilewright.progress import Progress
@@ -142,8 +143,9 @@ def compile(  # noqa: A001
             return graph
 
         bar.say("graph passes")
+        passes = (*PASSES, choose_implementation(chosen, Level.of(opt_level)))
         optimized, report = run_passes(
-            graph, opt_level, disabled_pass, instruments, enabled_pass, costs=chosen.costs
+            graph, opt_level, disabled_pass, instruments, enabled_pass, passes, chosen.costs
         )
         verify_graph(optimized)
         clock.lap("passes")
@@ -151,8 +153,9 @@ def compile(  # noqa: A001
             return optimized
 
         bar.say("lowering")
+        groups = LoweredGroups()
         lowered = lower_graph_to_plan(
-            optimized, chosen, lambda group: bar.say(f"lowering {group.name}"), out_of_range=out_of_range
+            optimized, chosen, lambda group: bar.say(f"lowering {group.name}"), out_of_range=out_of_range, known=groups
         )
         clock.lap("lower and pack")
         if stop_after == "lower":
@@ -161,12 +164,12 @@ def compile(  # noqa: A001
         if records is not None:
             bar.say("tuning records")
             network = network_of(lowered)
-            options = find_options(optimized, chosen, disabled_pass, out_of_range)
-            better = recorded_algorithms(options, chosen, records, network)
-            followed = describe_algorithms(options, better)
+            options = find_options(optimized, lowered, chosen, disabled_pass)
+            better = recorded_implementations(options, chosen, records, network)
+            followed = describe_implementations(options, better)
             if better:
-                optimized = with_algorithms(optimized, better)
-                lowered = lower_graph_to_plan(optimized, chosen, out_of_range=out_of_range)
+                optimized = with_implementations(optimized, better)
+                lowered = lower_graph_to_plan(optimized, chosen, out_of_range=out_of_range, known=groups)
         tuned = choose_schedules(lowered, chosen, records, policy, near_misses, network)
         if require_tuned is not None:
             require_tuned_share(lowered.plan, tuned.tuning, require_tuned)

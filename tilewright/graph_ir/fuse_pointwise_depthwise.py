@@ -33,16 +33,18 @@ def halo_between(graph: Graph, first: Node, window: Node, kept_bytes: int) -> tu
 
 
 def _is_pointwise(graph: Graph, node: Node) -> bool:
-    """True for a direct 1x1 convolution with a constant weight, of stride 1 and without padding."""
-    if not _is_image_conv(graph, node) or int_attr(node, "group", 1) != 1 or node.attr("algorithm") is not None:
+    """True for a 1x1 convolution with a constant weight, of stride 1 and without padding, computed in panels."""
+    if not _is_image_conv(graph, node) or int_attr(node, "group", 1) != 1:
+        return False
+    if node.attr("implementation") not in (None, "direct", "implicit_gemm"):
         return False
     ones = {*(ints_attr(node, "strides") or ()), *graph.constants[node.inputs[1]].shape[2:]}
     return ones == {1} and not any(ints_attr(node, "pads") or ())
 
 
 def _is_depthwise(graph: Graph, node: Node) -> bool:
-    """True for one filter a channel, constant."""
-    if not _is_image_conv(graph, node):
+    """True for one filter a channel, constant, with vectors along the channels."""
+    if not _is_image_conv(graph, node) or node.attr("implementation") not in (None, "depthwise"):
         return False
     oc, ic = graph.constants[node.inputs[1]].shape[:2]
     return bool(ic == 1 and int_attr(node, "group", 1) == oc)

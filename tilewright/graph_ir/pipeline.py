@@ -20,7 +20,6 @@ from tilewright.graph_ir.ir import Graph, walk_graphs
 from tilewright.graph_ir.names import NameSupply
 from tilewright.graph_ir.passes.base import Level, Pass, PassContext, PassLog, iter_lines
 from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
-from tilewright.graph_ir.passes.choose_algorithms import CHOOSE_ALGORITHMS
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.equal_ranks import EQUAL_RANKS
 from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS
@@ -63,7 +62,6 @@ PASSES: tuple[Pass, ...] = (
     SIMPLIFY,  # Transposes that met; views they left
     FOLD_CONSTANTS,  # constants that the layout has turned
     SHARE_COMMON,
-    CHOOSE_ALGORITHMS,  # needs the final layout, and weights with all scales folded in
     DROP_DEAD,
 )
 

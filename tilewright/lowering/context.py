@@ -19,11 +19,11 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, const
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
-from tilewright.core.errors import InternalError, UnsupportedError
+from tilewright.core.errors import InternalError
 from tilewright.core.io.stored import Scratch, loaded
-from tilewright.graph_ir.ir import Attribute, Constant, Node, Value
+from tilewright.graph_ir.ir import Constant, Shape
+from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.indexing import choose, linear_index
-from tilewright.machine.target import Target
 from tilewright.tensor_ir.compute import (
     IndexLike,
     Recurrence,
@@ -150,17 +150,11 @@ class FunctionParts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LowerContext:
-    """One node to lower. ``constants``: what constant inputs stand for. ``output_values``: None for an absent output.
-    ``clamps``: the formula alone decides what an index outside its range reads; else there is no such index, or what
-    is computed is not used, and only memory must not be left."""
+class LowerContext(NodeFacts):
+    """One node to lower, its operands as tensors. ``clamps``: the formula alone decides what an index outside its range
+    reads; else there is no such index, or what is computed is not used, and only memory must not be left."""
 
-    node: Node
-    target: Target
     inputs: tuple[Tensor | None, ...]
-    input_values: tuple[Value | None, ...]
-    constants: tuple[Constant | None, ...]
-    output_values: tuple[Value | None, ...]
     parts: FunctionParts
     clamps: bool = False
 
@@ -208,55 +202,16 @@ class LowerContext:
         return self.parts.constant(None, key, array.shape, dtypes.from_numpy(array.dtype), None, array)
 
     # -- reading the node --------------------------------------------------------------------------------------------
-    def has_input(self, i: int) -> bool:
-        """True if the node names input ``i``."""
-        return i < len(self.inputs) and self.inputs[i] is not None
-
     def input(self, i: int) -> Tensor:
         """Input ``i``, which must be present."""
         t = self.inputs[i] if i < len(self.inputs) else None
         if t is None:
-            raise UnsupportedError(f"{self.where}: input {i} is absent, expected a tensor")
+            raise self.unsupported(f"input {i} is absent, expected a tensor")
         return t
 
-    def output(self, i: int = 0) -> Value:
-        """Output ``i``, which the node must name."""
-        v = self.output_values[i] if i < len(self.output_values) else None
-        if v is None:
-            raise UnsupportedError(f"{self.where}: output {i} is absent")
-        return v
-
-    def has_output(self, i: int) -> bool:
-        return i < len(self.output_values) and self.output_values[i] is not None
-
-    @property
-    def where(self) -> str:
-        """The node as messages show it."""
-        return f"node {self.node.name or self.node.outputs[0]!r} ({self.node.op})"
-
-    def unsupported(self, what: str) -> UnsupportedError:
-        """The error for something this build lacks."""
-        return UnsupportedError(f"{self.where}: {what}")
-
-    def attr(self, key: str, default: Attribute = None) -> Attribute:
-        return self.node.attr(key, default)
-
-    def attr_int(self, key: str, default: int) -> int:
-        v = self.node.attr(key)
-        return default if v is None else int(v)  # type: ignore[arg-type]
-
-    def attr_float(self, key: str, default: float) -> float:
-        """A float attribute; like one of a file, the standard's default is a float32."""
-        v = self.node.attr(key)
-        return float(np.float32(default)) if v is None else float(v)  # type: ignore[arg-type]
-
-    def attr_str(self, key: str, default: str) -> str:
-        v = self.node.attr(key)
-        return default if v is None else str(v)
-
-    def attr_ints(self, key: str) -> tuple[int, ...] | None:
-        v = self.node.attr(key)
-        return None if v is None else tuple(int(x) for x in v)  # type: ignore[union-attr]
+    def input_shape(self, i: int) -> Shape:
+        """The shape of input ``i`` as the group computes it."""
+        return self.input(i).shape
 
     def constant_ints(self, i: int, what: str) -> list[int] | None:
         """The integers of constant input ``i``; None if it is absent. Raises UnsupportedError if not constant."""

@@ -25,7 +25,8 @@ from tilewright.lowering.context import (
     identifier,
 )
 from tilewright.lowering.formulas.elementwise import axis_names
-from tilewright.lowering.table import RULES
+from tilewright.lowering.implementations.base import Table, chosen
+from tilewright.lowering.table import TABLE
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.compute import Recurrence, Reduction, Tensor, Update, Val, build_func, compute, placeholder
 from tilewright.tensor_ir.ir import Axis, Expr, Func, Load, loads, substitute_expr, walk_index
@@ -48,26 +49,28 @@ class LoweredGroup:
 
 def can_lower(node: Node) -> bool:
     """True if there is a rule for the operator (its attributes or types may still be refused)."""
-    return node.domain in ("", "ai.onnx") and node.op in RULES
+    return node.domain in ("", "ai.onnx") and node.op in TABLE
 
 
-def lower_group(graph: Graph, group: Group, target: Target, clamps: bool = False) -> LoweredGroup:
+def lower_group(
+    graph: Graph, group: Group, target: Target, clamps: bool = False, table: Table = TABLE
+) -> LoweredGroup:
     """The function of ``group``. Raises UnsupportedError naming the node and what is missing.
 
-    ``clamps``: nothing else makes sure that indices are in range.
+    ``clamps``: nothing else makes sure that indices are in range. ``table``: what can compute nodes, by operator.
     """
     parts, env, known, params = _operands(graph, group.nodes, group.inputs)
     for node in group.nodes:
-        _lower_node(graph, node, target, parts, env, known, clamps)
+        _lower_node(graph, node, target, parts, env, known, table, clamps)
     outputs = _separate_outputs(parts, env, group.outputs)
     return _finish(group.outputs, parts, params, outputs, _function_name(group.nodes))
 
 
-def native_refusal(graph: Graph, node: Node, target: Target) -> str | None:
+def native_refusal(graph: Graph, node: Node, target: Target, table: Table = TABLE) -> str | None:
     """Why ``node`` cannot be native code in this graph; None if it can. Packs nothing and builds no function."""
     try:
         parts, env, known, _ = _operands(graph, (node,), tuple(i for i in node.inputs if i))
-        _lower_node(graph, node, target, parts, env, known)
+        _lower_node(graph, node, target, parts, env, known, table)
     except UnsupportedError as e:
         return str(e)
     return None
@@ -125,7 +128,7 @@ def _constant_tensor(parts: FunctionParts, value: Value, constant: Constant) -> 
 
 def _lower_node(
     graph: Graph, node: Node, target: Target, parts: FunctionParts, env: dict[str, Tensor],
-    known: Mapping[str, Constant], clamps: bool = False,
+    known: Mapping[str, Constant], table: Table, clamps: bool = False,
 ) -> None:  # fmt: skip
     if not can_lower(node):
         raise UnsupportedError(f"node {node.name or node.outputs[0]!r} ({node.op}): no lowering rule")
@@ -141,14 +144,14 @@ def _lower_node(
     context = LowerContext(
         node,
         target,
-        tuple(env[i] if i else None for i in node.inputs),
         tuple(graph.values[i] if i else None for i in node.inputs),
         tuple(known.get(i) for i in node.inputs),
         tuple(graph.values[o] if o else None for o in node.outputs),
+        tuple(env[i] if i else None for i in node.inputs),
         parts,
         clamps,
     )
-    results = RULES[node.op](context)
+    results = chosen(table[node.op], context).lower(context)
     for name, tensor in zip(node.outputs, results, strict=False):
         if name:
             _require_as_inferred(context, graph.values[name], tensor)

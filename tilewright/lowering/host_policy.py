@@ -14,7 +14,8 @@ from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS, op_def
 from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, new_symbols
 from tilewright.lowering.group import native_refusal
-from tilewright.lowering.table import RULES
+from tilewright.lowering.implementations.base import Table
+from tilewright.lowering.table import TABLE
 from tilewright.machine.target import Target
 
 SIZED_BY_DATA = "the size of the result depends on data"
@@ -25,14 +26,18 @@ _WIDE = 128
 
 def is_taken(op: str) -> bool:
     """True for an operator that a plan can hold as it is; others are taken apart where the standard says how."""
-    return op in RULES or (op in OPS and not OPS[op].arithmetic)
+    return op in TABLE or (op in OPS and not OPS[op].arithmetic)
 
 
 class HostPolicy:
-    """Decides for the nodes of one graph; remembers the reasons."""
+    """Decides for the nodes of one graph; remembers the reasons. ``table``: what can compute nodes, by operator.
+    ``known``: refusals of native code by node, which are added to."""
 
-    def __init__(self, graph: Graph, target: Target) -> None:
-        self._graph, self._target = graph, target
+    def __init__(
+        self, graph: Graph, target: Target, table: Table = TABLE, known: dict[Node, str | None] | None = None
+    ) -> None:
+        self._graph, self._target, self._table = graph, target, table
+        self._known = {} if known is None else known
         self._reasons: dict[str, str] = {}
         self._native: dict[str, bool] = {}
 
@@ -46,7 +51,9 @@ class HostPolicy:
         sizes = self._new_sizes(node)
         refusal = sizes or _width(node)
         if refusal is None and op_def(node).kind is not PatternKind.VIEW:  # a view needs no code
-            refusal = native_refusal(self._graph, node, self._target)
+            if node not in self._known:
+                self._known[node] = native_refusal(self._graph, node, self._target, self._table)
+            refusal = self._known[node]
         if refusal is None:
             return True
         if op_def(node).arithmetic and sizes is None and not self._has_unknown_rank(node):

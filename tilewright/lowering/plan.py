@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,11 @@ from tilewright.lowering.checks import IndexUse, index_uses, known_indices, requ
 from tilewright.lowering.flops import func_flops, func_traffic
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.host_policy import HostPolicy
+from tilewright.lowering.implementations.base import Table
 from tilewright.lowering.kernel_sizes import KernelSizes, with_parameters
 from tilewright.lowering.run_time_slices import with_places
 from tilewright.lowering.storage import Window, plan_storage
+from tilewright.lowering.table import TABLE
 from tilewright.lowering.within import border_func, within
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Block, Const, Func, walk, walk_expr
@@ -56,11 +59,22 @@ from tilewright.tensor_ir.ir import Block, Const, Func, walk, walk_expr
 @dataclass(frozen=True, slots=True)
 class LoweredModel:
     """A plan without workspaces, and the function behind each kernel name (unscheduled). ``refusals``: neighbours that
-    fusion kept apart, and why."""
+    fusion kept apart, and why. ``variants``: by node of the outermost graph, the function of its group where the node
+    is computed by the implementation of a given name; nothing else is lowered for it."""
 
     plan: Plan
     funcs: Mapping[str, Func]
     refusals: tuple[FusionRefusal, ...] = ()
+    variants: Mapping[str, Callable[[str], Func]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class LoweredGroups:
+    """Groups of one graph that have been lowered, and refusals of native code, for the next plan of that graph: one in
+    which some nodes have other implementations."""
+
+    groups: dict[Group, LoweredGroup] = field(default_factory=dict)
+    refusals: dict[Node, str | None] = field(default_factory=dict)
 
 
 _SMALL = 1 << 20
@@ -69,12 +83,13 @@ _SMALL = 1 << 20
 
 class _Kernels:
     """Kernel names by function, fusion's refusals and the memory of constants, shared by a model and its bodies.
-    ``pack`` and ``out_of_range``: see :func:`lower_graph_to_plan`."""
+    ``pack``, ``out_of_range``, ``table`` and ``known``: see :func:`lower_graph_to_plan`."""
 
-    def __init__(self, pack: bool, out_of_range: OutOfRange) -> None:
-        self.pack, self.out_of_range = pack, out_of_range
+    def __init__(self, pack: bool, out_of_range: OutOfRange, table: Table, known: LoweredGroups) -> None:
+        self.pack, self.out_of_range, self.table, self.known = pack, out_of_range, table, known
         self.pool, self.scratch = Pool(), Scratch()
         self.refusals: list[FusionRefusal] = []
+        self.variants: dict[str, Callable[[str], Func]] = {}
         self.funcs: dict[str, Func] = {}
         self._names: dict[tuple[Func, tuple[str, ...]], str] = {}
 
@@ -99,20 +114,21 @@ def _zeros(func: Func) -> Iterator[str]:
 
 def lower_graph_to_plan(
     graph: Graph, target: Target, on_group: Callable[[Group], None] = lambda group: None, pack: bool = True,
-    out_of_range: OutOfRange = "error",
+    out_of_range: OutOfRange = "error", table: Table = TABLE, known: LoweredGroups | None = None,
 ) -> LoweredModel:  # fmt: skip
     """Lower every group of ``graph``. ``on_group`` is called before each (progress). Raises UnsupportedError, and
     ModelError for an index that is out of range whenever the model runs.
 
     ``pack`` False leaves packed weights empty: for who wants to see the functions only. ``out_of_range``: what the plan
-    does with indices outside their range.
+    does with indices outside their range. ``table``: what can compute nodes, by operator.
+    ``known``: what was lowered of this graph before; it is added to.
     """
-    kernels = _Kernels(pack, out_of_range)
+    kernels = _Kernels(pack, out_of_range, table, LoweredGroups() if known is None else known)
     packed: dict[tuple[str, str], np.ndarray] = {}
     plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group).build()
     if pack:
         trim_heap()  # what packing used on the way
-    return LoweredModel(plan, kernels.funcs, tuple(kernels.refusals))
+    return LoweredModel(plan, kernels.funcs, tuple(kernels.refusals), kernels.variants)
 
 
 class _PlanBuilder:
@@ -137,7 +153,7 @@ class _PlanBuilder:
         self.windows: Mapping[str, Window] = {}
         self.borders: Mapping[str, tuple[tuple[int, ...], tuple[IntExpr, ...]]] = {}
         self.early = early_sizes(graph.replace(values=self.values))
-        self.policy = HostPolicy(graph.replace(values=self.values), target)
+        self.policy = HostPolicy(graph.replace(values=self.values), target, kernels.table, kernels.known.refusals)
 
     # -- slots -------------------------------------------------------------------------------------------------
     def _type(self, name: str) -> tuple[DType, tuple[IntExpr, ...] | None]:
@@ -403,18 +419,14 @@ class _PlanBuilder:
         for node in group.nodes:
             self._require(node)
         self._add_checks(group, inside=False)
-        group, values = with_places(group, self.values)
-        clamps = self.kernels.out_of_range == "clamp"
-        sizes, values = with_parameters(group, values)
-        lowered = lower_group(self.graph.replace(values=values), group, self.target, clamps)
-        args = [self._use(i) for i in lowered.inputs]
-        args += [self._packed_constant(lowered, i) for i in range(len(lowered.constants))]
-        args += lowered.outputs
-        func = lowered.func
-        for k, name in enumerate(args):
-            if (window := self.windows.get(name)) is not None:
-                args[k] = window.root
-                func = within(func, func.params[k].name, sizes.shape(self._type(window.root)[1] or ()), window.offsets)
+        lowered, sizes = self._lowered(group)
+        names = [self._use(i) for i in lowered.inputs]
+        names += [self._packed_constant(lowered, i) for i in range(len(lowered.constants))]
+        names += lowered.outputs
+        func = self._in_place(lowered.func, names, sizes)
+        args = [self.windows[n].root if n in self.windows else n for n in names]
+        if not self.is_body:
+            self.kernels.variants |= {n.name: partial(self._variant, group, n) for n in group.nodes}
         for root in args[len(args) - func.outputs :]:
             if root not in self.slots and root in self.borders:
                 self._fill_border(root, group)
@@ -427,6 +439,32 @@ class _PlanBuilder:
             )
         )  # fmt: skip
         self._add_checks(group, inside=True)
+
+    def _lowered(self, group: Group) -> tuple[LoweredGroup, KernelSizes]:
+        """The function of a group, and what its sizes are called in it."""
+        placed, values = with_places(group, self.values)
+        sizes, values = with_parameters(placed, values)
+        known = self.kernels.known.groups
+        if group not in known:
+            clamps = self.kernels.out_of_range == "clamp"
+            graph = self.graph.replace(values=values)
+            known[group] = lower_group(graph, placed, self.target, clamps, self.kernels.table)
+        return known[group], sizes
+
+    def _in_place(self, func: Func, names: Sequence[str], sizes: KernelSizes) -> Func:
+        """The function on the larger values that some of its parameters, given by ``names``, lie in."""
+        for k, name in enumerate(names):
+            if (window := self.windows.get(name)) is not None:
+                func = within(func, func.params[k].name, sizes.shape(self._type(window.root)[1] or ()), window.offsets)
+        return func
+
+    def _variant(self, group: Group, node: Node, implementation: str) -> Func:
+        """The function of a group in which ``node`` has another implementation."""
+        other = node.with_attrs(implementation=implementation)
+        changed = dataclasses.replace(group, nodes=tuple(other if n is node else n for n in group.nodes))
+        lowered, sizes = self._lowered(changed)
+        names = [*lowered.inputs, *("" for _ in lowered.constants), *lowered.outputs]
+        return self._in_place(lowered.func, names, sizes)
 
     def _fill_border(self, root: str, group: Group) -> None:
         """A step that writes zeros around what ``group`` and others compute in the middle of ``root``."""

@@ -82,7 +82,7 @@ def evaluate(
         raise UnsupportedError(f"{domain}.{op}: no reference definition of this domain")
     plain = {k: _plain(v) for k, v in attrs.items() if v is not None}
     arrays = [_as_array(x) for x in inputs]
-    plain.pop("algorithm", None)  # how, not what
+    plain.pop("implementation", None)  # how, not what
     if plain.pop("data_layout", "NCHW") == "NHWC":
         first = arrays[0]
         if not isinstance(first, np.ndarray):

@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
         "autotune.base", "codegen", "core", "machine", "runtime", "runtime.resources", "schedule", "tensor_ir",
     },
     "autotune.lookup": {
-        "autotune.base", "autotune.measure", "autotune.records", "codegen", "core", "lowering", "machine",
+        "autotune.base", "autotune.measure", "autotune.records", "codegen", "core", "graph_ir", "lowering", "machine",
         "runtime", "schedule", "tensor_ir",
     },
     "autotune.search": {
@@ -44,14 +44,13 @@ ALLOWED: dict[str, set[str]] = {
     },
     # the pipeline and what stands on it
     "progress": set(),
-    "algorithms": {"autotune.lookup", "autotune.records", "core", "graph_ir", "lowering", "machine"},
     "compile": {
-        "algorithms", "autotune.lookup", "autotune.measure", "autotune.records", "codegen", "core", "frontend",
+        "autotune.lookup", "autotune.measure", "autotune.records", "codegen", "core", "frontend",
         "graph_ir", "inspect", "kernels", "lowering", "machine", "progress", "runtime", "runtime.resources",
         "schedule", "tensor_ir",
     },
     "autotune.network": {
-        "algorithms", "autotune.base", "autotune.cost_model", "autotune.lookup", "autotune.measure",
+        "autotune.base", "autotune.cost_model", "autotune.lookup", "autotune.measure",
         "autotune.records", "autotune.search", "codegen", "compile", "core", "graph_ir", "kernels", "lowering",
         "machine", "runtime", "runtime.resources",
     },

@@ -69,13 +69,13 @@ class Times:
 @dataclass(frozen=True, slots=True)
 class NetworkCheck:
     """``network``: median seconds of one inference. ``kept``, ``dropped``: kernels whose record is used or not, with
-    the times that decided: the kernel's own in the network, or those of the whole. ``algorithms``: nodes that use
+    the times that decided: the kernel's own in the network, or those of the whole. ``implementations``: nodes that use
     another one than without records."""
 
     network: Times
     kept: Mapping[str, Times]
     dropped: Mapping[str, Times]
-    algorithms: Mapping[str, str] = field(default_factory=dict)
+    implementations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def speedup(self) -> float:
@@ -87,7 +87,7 @@ class NetworkCheck:
             f"network: {self.network.default * 1e3:.3f} ms -> {self.network.tuned * 1e3:.3f} ms "
             f"({self.speedup:.2f}x); records used in {len(self.kept)} kernels"
         ]
-        lines += [f"  {node}: {algorithm}" for node, algorithm in self.algorithms.items()]
+        lines += [f"  {node}: {implementation}" for node, implementation in self.implementations.items()]
         lines += [f"  {name}: default kept, {t.ratio:.2f}x the time in the network" for name, t in self.dropped.items()]
         return "\n".join(lines)
 
@@ -108,9 +108,9 @@ def assemble(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variant:
-    """The network with one assignment of algorithms (by node), lowered, and built with default schedules."""
+    """The network with one assignment of implementations (by node), lowered, and built with default schedules."""
 
-    algorithms: Mapping[str, str]
+    implementations: Mapping[str, str]
     lowered: LoweredModel
     model: CompiledModel
 
@@ -120,21 +120,21 @@ def check_end_to_end(
     database: Database, feed: Mapping[str, object], cache: ObjectCache | None,
     clock: Callable[[], float] = time.time,
 ) -> tuple[NetworkCheck, CompiledModel]:  # fmt: skip
-    """Time the network with the best few records of each kernel in ``database`` and without, and with each algorithm;
-    keep what helps; append verdicts and choices.
+    """Time the network with the best few records of each kernel in ``database`` and without, and with each
+    implementation; keep what helps; append verdicts and choices.
 
-    ``variants``: the network as it is without records first, then with other algorithms. ``relower``: the network
-    with given algorithms. Returns what was found and the model to use.
+    ``variants``: the network as it is without records first, then with other implementations. ``relower``: the network
+    with given implementations. Returns what was found and the model to use.
     """
     own = variants[0]
     judge = _Judge(own, target, database, clock)
     for v in variants:
         judge.try_records(v, feed, cache)
-    judge.choose_algorithms(variants)
+    judge.choose_implementation(variants)
     tried = {n: judge.times[h] for n, h in workload_hashes(own.lowered).items() if h in judge.candidates}
     dropped = {n: t for n, t in tried.items() if t.ratio > _WORTH}
     while True:
-        lowered = relower(judge.algorithms) if judge.algorithms else own.lowered
+        lowered = relower(judge.implementations) if judge.implementations else own.lowered
         chosen = choose_schedules(lowered, target, database, "exact", network=judge.network)
         gains = judge.gains(lowered, chosen)
         if not gains:
@@ -143,7 +143,7 @@ def check_end_to_end(
         model = assemble(lowered, target, chosen, cache)
         whole = _network_times(own.model, model, feed)
         if whole.ratio <= _SLOWER:
-            return NetworkCheck(whole, gains, dropped, dict(judge.algorithms)), model
+            return NetworkCheck(whole, gains, dropped, dict(judge.implementations)), model
         # what gains least goes first, half of it at a time
         for name in sorted(gains, key=lambda n: -gains[n].ratio)[: (len(gains) + 1) // 2]:
             judge.give_up(lowered, name, whole)
@@ -183,9 +183,9 @@ class _Judge:
         self.own, self.target, self.database, self.clock = own, target, database, clock
         self.network = network_of(own.lowered)
         self.times: dict[str, Times] = {}
-        self.algorithms: dict[str, str] = {}
+        self.implementations: dict[str, str] = {}
         self.candidates: dict[str, str] = {}
-        self._by_algorithm: dict[str, dict[str, float]] = {}
+        self._by_implementation: dict[str, dict[str, float]] = {}
         self._own_nodes = kernel_of_node(own.lowered)
         self._own_hashes = workload_hashes(own.lowered)
 
@@ -206,9 +206,9 @@ class _Judge:
             self.candidates[hashes[name]] = candidate
             self._decide(hashes[name], times, times.ratio <= _WORTH, "kernel")
 
-    def choose_algorithms(self, variants: Sequence[Variant]) -> None:
-        """The fastest algorithm of each kernel that has several, with its best schedule."""
-        names = dict.fromkeys(n for v in variants for n in v.algorithms)
+    def choose_implementation(self, variants: Sequence[Variant]) -> None:
+        """The fastest implementation of each kernel that has several, with its best schedule."""
+        names = dict.fromkeys(n for v in variants for n in v.implementations)
         sums: dict[str, dict[str, list[float]]] = {}
         for v in variants:
             kernels, hashes = kernel_of_node(v.lowered), workload_hashes(v.lowered)
@@ -216,11 +216,12 @@ class _Judge:
                 t = self.times.get(hashes[kernels[node]]) if node in kernels else None
                 if t is not None:
                     workload = self._own_hashes[self._own_nodes[node]]
-                    sums.setdefault(workload, {}).setdefault(v.algorithms[node], []).append(min(t.tuned, t.default))
+                    of_kernel = sums.setdefault(workload, {})
+                    of_kernel.setdefault(v.implementations[node], []).append(min(t.tuned, t.default))
         for workload, found in sums.items():
             seconds = {a: statistics.fmean(x) for a, x in found.items()}
-            self._by_algorithm[workload] = seconds
-            own = self._own_algorithm(workload)
+            self._by_implementation[workload] = seconds
+            own = self._own_implementation(workload)
             best = min(seconds, key=lambda a: (seconds[a], a))
             self._choose(workload, best if seconds[best] <= _WORTH * seconds[own] else own)
 
@@ -230,9 +231,9 @@ class _Judge:
         own_workloads = self._own_workloads(lowered)
         for name, h in workload_hashes(lowered).items():
             workload = own_workloads.get(name, "")
-            if self._is_other_algorithm(h, workload):
-                seconds = self._by_algorithm[workload]
-                own = seconds[self._own_algorithm(workload)]
+            if self._is_other_implementation(h, workload):
+                seconds = self._by_implementation[workload]
+                own = seconds[self._own_implementation(workload)]
                 t = self.times.get(h)
                 out[name] = Times(min(t.tuned, t.default) if t is not None else own, own)
             elif name in chosen.traces:
@@ -242,23 +243,23 @@ class _Judge:
     def give_up(self, lowered: LoweredModel, name: str, whole: Times) -> None:
         """Back to the default for a kernel that made the network slower."""
         h, workload = workload_hashes(lowered)[name], self._own_workloads(lowered).get(name, "")
-        if self._is_other_algorithm(h, workload):
-            self._choose(workload, self._own_algorithm(workload))
+        if self._is_other_implementation(h, workload):
+            self._choose(workload, self._own_implementation(workload))
         else:
             self._decide(h, whole, False, "network")
 
     # -- lines of the log ------------------------------------------------------------------------------------------
-    def _choose(self, workload: str, algorithm: str) -> None:
-        own = self._own_algorithm(workload)
+    def _choose(self, workload: str, implementation: str) -> None:
+        own = self._own_implementation(workload)
         for node in self._nodes_of(workload):
-            if algorithm == own:
-                self.algorithms.pop(node, None)
+            if implementation == own:
+                self.implementations.pop(node, None)
             else:
-                self.algorithms[node] = algorithm
+                self.implementations[node] = implementation
         before = self.database.choice(workload, self.target, self.network)
         now = self._after(None if before is None else before.time)
-        seconds = self._by_algorithm[workload]
-        self.database.append(Choice(workload, self.network, self.target, algorithm, seconds, now))
+        seconds = self._by_implementation[workload]
+        self.database.append(Choice(workload, self.network, self.target, implementation, seconds, now))
 
     def _decide(self, workload: str, times: Times, helps: bool, scope: VerdictScope) -> None:
         records = self.database.top_k(workload, 1 << 30, self.target, "exact")
@@ -274,15 +275,15 @@ class _Judge:
         return self.clock() if before is None else max(self.clock(), math.nextafter(before, math.inf))
 
     # -- who is who ------------------------------------------------------------------------------------------------
-    def _is_other_algorithm(self, workload: str, own: str) -> bool:
-        """True if ``workload`` stands where the network without records has ``own``, with another algorithm."""
-        return workload != own and own in self._by_algorithm
+    def _is_other_implementation(self, workload: str, own: str) -> bool:
+        """True if ``workload`` stands where the network without records has ``own``, with another implementation."""
+        return workload != own and own in self._by_implementation
 
     def _nodes_of(self, workload: str) -> list[str]:
-        return [n for n in self.own.algorithms if self._own_hashes[self._own_nodes[n]] == workload]
+        return [n for n in self.own.implementations if self._own_hashes[self._own_nodes[n]] == workload]
 
-    def _own_algorithm(self, workload: str) -> str:
-        return self.own.algorithms[self._nodes_of(workload)[0]]
+    def _own_implementation(self, workload: str) -> str:
+        return self.own.implementations[self._nodes_of(workload)[0]]
 
     def _own_workloads(self, lowered: LoweredModel) -> dict[str, str]:
         """By kernel of ``lowered``: the workload that stands in its place in the network without records."""

@@ -20,13 +20,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.algorithms import Options, find_options, other_algorithms, recorded_algorithms
 from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.base.workload import canonical, workload_of
 from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.cost_model.xgboost_model import default_model
 from tilewright.autotune.lookup.apply_best import choose_schedules, kernel_steps, network_of, workload_hashes
+from tilewright.autotune.lookup.implementations import (
+    Options,
+    find_options,
+    other_implementations,
+    recorded_implementations,
+)
 from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer, Measurer
 from tilewright.autotune.network.end_to_end import NetworkCheck, Variant, assemble, check_end_to_end
 from tilewright.autotune.records.database import (
@@ -60,8 +65,8 @@ from tilewright.core.options import (
 )
 from tilewright.core.plan import Plan
 from tilewright.graph_ir.ir import Graph
-from tilewright.graph_ir.passes.choose_algorithms import with_algorithms
-from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan
+from tilewright.lowering.choose_implementation import with_implementations
+from tilewright.lowering.plan import LoweredGroups, LoweredModel, lower_graph_to_plan
 from tilewright.machine.target import Target
 from tilewright.runtime.coverage import Coverage, measured_coverage
 from tilewright.runtime.model import CompiledModel
@@ -81,7 +86,7 @@ _BUILD_SECONDS = 0.3
 """What building a task's best records anew takes, about."""
 _PROFILED_RUNS = 5
 _HOPEFUL = 1.3
-"""Another algorithm is tuned if it takes at most this ratio of the time that the network's own takes, both untuned."""
+"""Another implementation is tuned if it takes at most this ratio of the time that the own one takes, both untuned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +180,12 @@ class ModelTuning:
 
 @dataclass(frozen=True, slots=True)
 class PreparedModel:
-    """A model before tuning. ``graph``: after its passes. ``options``: its nodes with several algorithms.
-    ``variants``: the untuned build first, then builds with other algorithms. ``seconds``: of all calls by kernel,
-    untuned. ``tasks``: the heaviest first."""
+    """A model before tuning. ``graph``: after its passes. ``options``: its nodes with several implementations.
+    ``variants``: the untuned build first, then builds with other implementations. ``seconds``: of all calls by kernel,
+    untuned. ``tasks``: the heaviest first. ``groups``: what was lowered of the graph."""
 
     graph: Graph
+    groups: LoweredGroups
     options: tuple[Options, ...]
     variants: tuple[Variant, ...]
     target: Target
@@ -192,11 +198,13 @@ class PreparedModel:
         """The untuned build, lowered."""
         return self.variants[0].lowered
 
-    def relower(self, algorithms: Mapping[str, str]) -> LoweredModel:
-        """The model with given algorithms (by node; its own for the others), lowered."""
+    def relower(self, implementations: Mapping[str, str]) -> LoweredModel:
+        """The model with given implementations (by node; its own for the others), lowered."""
         mode = self.lowered.plan.out_of_range
-        changed = with_algorithms(self.graph, algorithms)
-        return lower_graph_to_plan(changed, self.target, out_of_range=mode) if algorithms else self.lowered
+        changed = with_implementations(self.graph, implementations)
+        if not implementations:
+            return self.lowered
+        return lower_graph_to_plan(changed, self.target, out_of_range=mode, known=self.groups)
 
 
 def tune(
@@ -257,28 +265,32 @@ def _prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions, broadc
         model, target=target, opt_level=o.opt_level, input_shapes=o.input_shapes, disabled_pass=o.disabled_pass,
         enabled_pass=o.enabled_pass, stop_after="passes", cache=o.cache, broadcasting=broadcasting,
     )  # fmt: skip
-    options = find_options(graph, target, o.disabled_pass, o.out_of_range)
+    groups = LoweredGroups()
+    lowered = lower_graph_to_plan(graph, target, out_of_range=o.out_of_range, known=groups)
+    options = find_options(graph, lowered, target, o.disabled_pass)
     own = {x.node: x.own for x in options}
-    variants = [_variant(graph, own, target, o)]
+    variants = [_built(own, lowered, target, o)]
     feed = o.feed if o.feed is not None else random_feed(variants[0].lowered.plan, o.sizes, o.seed)
     env = variants[0].model.symbols(feed)
     seconds = _kernel_seconds(variants[0].model, feed)
     total = sum(seconds.values())
     tasks = {t.workload: t for t in make_tasks(variants[0].lowered, target, env, seconds, total)}
-    for algorithms in other_algorithms(options):
-        v = _variant(with_algorithms(graph, algorithms), {**own, **algorithms}, target, o)
+    for implementations in other_implementations(options):
+        changed = with_implementations(graph, implementations)
+        other = lower_graph_to_plan(changed, target, out_of_range=o.out_of_range, known=groups)
+        v = _built({**own, **implementations}, other, target, o)
         variants.append(v)
         hopeful = _hopeful(v, _kernel_seconds(v.model, feed), variants[0], seconds)
         for t in make_tasks(v.lowered, target, env, hopeful, total):
             if t.weight > 0:
                 tasks.setdefault(t.workload, t)
     ordered = tuple(sorted(tasks.values(), key=lambda t: (-t.weight, t.name)))
-    return PreparedModel(graph, options, tuple(variants), target, feed, seconds, ordered)
+    return PreparedModel(graph, groups, options, tuple(variants), target, feed, seconds, ordered)
 
 
-def _variant(graph: Graph, algorithms: Mapping[str, str], target: Target, o: TuneOptions) -> Variant:
-    lowered = lower_graph_to_plan(graph, target, out_of_range=o.out_of_range)
-    return Variant(algorithms, lowered, assemble(lowered, target, choose_schedules(lowered, target, None), _cache(o)))
+def _built(implementations: Mapping[str, str], lowered: LoweredModel, target: Target, o: TuneOptions) -> Variant:
+    model = assemble(lowered, target, choose_schedules(lowered, target, None), _cache(o))
+    return Variant(implementations, lowered, model)
 
 
 def _kernel_seconds(model: CompiledModel, feed: Mapping[str, np.ndarray]) -> dict[str, float]:
@@ -292,12 +304,12 @@ def _kernel_seconds(model: CompiledModel, feed: Mapping[str, np.ndarray]) -> dic
 def _hopeful(
     v: Variant, seconds: Mapping[str, float], own: Variant, own_seconds: Mapping[str, float]
 ) -> dict[str, float]:
-    """The times of the kernels in which ``v`` has another algorithm and is not far slower than the network's own."""
+    """The times of the kernels in which ``v`` has another implementation and is not far slower than ``own``."""
     before = _seconds_by_nodes(own.lowered.plan, own_seconds)
     after = _seconds_by_nodes(v.lowered.plan, seconds)
     out: dict[str, float] = {}
     for step in kernel_steps(v.lowered.plan):
-        differs = any(v.algorithms.get(n) != own.algorithms.get(n) for n in step.nodes)
+        differs = any(v.implementations.get(n) != own.implementations.get(n) for n in step.nodes)
         if differs and after[step.nodes] <= _HOPEFUL * before.get(step.nodes, 0.0):
             out[step.kernel] = seconds[step.kernel]
     return out
@@ -409,9 +421,9 @@ def _tuned(
         _say(o, "timing the whole network with what was found and without", tuners)
         network, model = check_end_to_end(p.variants, p.relower, p.target, records, p.feed, cache)
     name = network_of(p.lowered)
-    final = p.relower(recorded_algorithms(p.options, p.target, records, name))
+    final = p.relower(recorded_implementations(p.options, p.target, records, name))
     if not (interrupted or result.interrupted) and o.max_trials is None:
-        hashes = set(workload_hashes(final).values())  # an algorithm chosen there may have no record
+        hashes = set(workload_hashes(final).values())  # an implementation chosen in place may have no record
         _measure_defaults([t for t in tuners if t.task.workload in hashes], None, None, clock)
     chosen = choose_schedules(final, p.target, records, "exact", network=name)
     if network is None:

@@ -70,7 +70,7 @@ class Database(Protocol):
         """The latest verdict on the workload in this network on this machine."""
 
     def choice(self, workload: Workload | str, target: Target, network: str) -> Choice | None:
-        """The latest choice of algorithm for the workload in this network on this machine."""
+        """The latest choice of implementation for the workload in this network on this machine."""
 
     def relatives(self, structure: str) -> list[Record]:
         """The usable records of all workloads of a structure, on any target."""
@@ -162,12 +162,12 @@ class _Base:
         return max(here, key=lambda v: (v.time, v.candidate, v.helps), default=None)
 
     def choice(self, workload: Workload | str, target: Target, network: str) -> Choice | None:
-        """The latest choice of algorithm for the workload in this network on this machine."""
+        """The latest choice of implementation for the workload in this network on this machine."""
         here = [
             c for c in self._index(no_workload).choices(_hash(workload))
             if c.network == network and not target_differences(c.target, target)
         ]  # fmt: skip
-        return max(here, key=lambda c: (c.time, c.algorithm), default=None)
+        return max(here, key=lambda c: (c.time, c.implementation), default=None)
 
     def relatives(self, structure: str) -> list[Record]:
         """The usable records of all workloads of a structure, on any target."""

@@ -16,7 +16,16 @@ from typing import Any, Final, TypeAlias
 
 from tilewright.autotune.base.space import candidate_key
 from tilewright.autotune.base.workload import Workload
-from tilewright.autotune.records.record import SCHEMA_VERSION, Choice, Line, Record, Verdict, head_json, known_json
+from tilewright.autotune.records.record import (
+    SCHEMA_VERSION,
+    STANDARD,
+    Choice,
+    Line,
+    Record,
+    Verdict,
+    head_json,
+    known_json,
+)
 from tilewright.core.errors import ParseError, ScheduleError
 from tilewright.machine.target import Target
 from tilewright.schedule.primitives import PRIMITIVES
@@ -195,11 +204,15 @@ class LineReader:
 
     def _choice(self, d: _Json) -> Choice:
         workload = _object("workload", d["workload"])
+        old = "algorithm" in d  # written before implementations had names of their own
+
+        def name(x: object) -> str:
+            return STANDARD if old and x == "direct" else self._text("implementation", x)
+
         return Choice(
             self._text("workload.hash", workload["hash"]), self._text("network", d["network"]),
-            self._target(d["target"]), self._text("algorithm", d["algorithm"]),
-            {self._text("seconds", k): _measured("seconds", v) for k, v in _object("seconds", d["seconds"]).items()},
-            _time(d["time"]),
+            self._target(d["target"]), name(d["algorithm" if old else "implementation"]),
+            {name(k): _measured("seconds", v) for k, v in _object("seconds", d["seconds"]).items()}, _time(d["time"]),
         )  # fmt: skip
 
     # -- parts ---------------------------------------------------------------------------------------------------------

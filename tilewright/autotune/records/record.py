@@ -1,4 +1,5 @@
-"""One line of a tuning log: a measurement, a verdict on a record in its network, or a choice of algorithm. Version 1.
+"""One line of a tuning log: a measurement, a verdict on a record in its network, or a choice of implementation.
+Version 1.
 
 ``docs/log-format.md`` is the written form of this file and of ``reading.py``, with the promise that logs of version 1
 stay readable. Fields that this version does not know are kept: they are part of the record and are written again with
@@ -130,18 +131,22 @@ class Verdict:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
+STANDARD = "standard"
+"""In the choices of older logs: the implementation that rounds as the definition does, whichever that is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which algorithm a network uses for a kernel that has several (a convolution: direct or Winograd's).
+    """Which implementation a network uses for a kernel that has several (a convolution: direct or Winograd's).
 
     ``workload``: hash of the kernel as the network has it without records. ``seconds``: a call in its place, by
-    algorithm, each with its best schedule. ``algorithm``: the one to use. The latest choice counts.
+    implementation, each with its best schedule. ``implementation``: the one to use. The latest choice counts.
     """
 
     workload: str
     network: str
     target: Target
-    algorithm: str
+    implementation: str
     seconds: Mapping[str, float]
     time: float
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -299,7 +304,7 @@ def _choice_json(c: Choice) -> _Json:
         "workload": {"hash": c.workload},
         "network": c.network,
         "target": _target_json(c.target),
-        "algorithm": c.algorithm,
+        "implementation": c.implementation,
         "seconds": dict(c.seconds),
         "time": c.time,
     }

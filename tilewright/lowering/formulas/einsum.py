@@ -9,7 +9,9 @@ from tilewright.graph_ir.ops.layers.linear import parse_equation
 from tilewright.lowering.context import LowerContext, Rule, wide
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.geometry.packing import unflatten
-from tilewright.lowering.matmul import batched_product
+from tilewright.lowering.geometry.product import ProductSizes
+from tilewright.lowering.implementations.gemm.batched_gemm import batched_product
+from tilewright.lowering.implementations.gemm.unpacked_gemm import unpacked_product
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 
 Sizes = Mapping[str, IntExpr]
@@ -61,9 +63,11 @@ def _as_product(
     def extent(labels: Sequence[str]) -> IntExpr:
         return product(sizes[x] for x in labels)
 
-    acc = batched_product(
-        c, tuple(sizes[x] for x in batch), extent(rows), extent(summed), extent(cols), read_a, read_b, wide(out.dtype)
-    )
+    lead = tuple(sizes[x] for x in batch)
+    m = extent(rows)
+    p = ProductSizes(lead, m, extent(summed), extent(cols), len(lead) + 2, len(lead) + 2, False)
+    few = (count := m.value()) is not None and count <= c.target.costs.unpacked_rows
+    acc = (unpacked_product if few else batched_product)(c, p, read_a, read_b, wide(out.dtype))
 
     def flat(labels: Sequence[str], at: Mapping[str, IntExpr]) -> IntExpr:
         position = as_expr(0)

@@ -13,7 +13,6 @@ from onnx.reference import ReferenceEvaluator
 
 import tilewright
 from tilewright.graph_ir.ir import Graph
-from tilewright.graph_ir.passes.choose_algorithms import algorithm_of
 
 SIZES = (
     (1, 1, 1), (1, 1, 9), (2, 2, 3), (1, 3, 4), (1, 5, 5), (3, 7, 6), (2, 8, 8), (1, 13, 11), (1, 16, 31), (1, 37, 50),
@@ -47,10 +46,10 @@ def model(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
 
 
-def algorithms(proto: onnx.ModelProto) -> list[str]:
+def implementations(proto: onnx.ModelProto) -> list[object]:
     graph = tilewright.compile(proto, stop_after="passes")
     assert isinstance(graph, Graph)
-    return [algorithm_of(n) for n in graph.nodes if n.op == "Conv"]
+    return [n.attr("implementation") for n in graph.nodes if n.op == "Conv"]
 
 
 def require_agreement(proto: onnx.ModelProto, sizes: Sequence[tuple[int, int, int]], threads: int = 2) -> None:
@@ -68,7 +67,7 @@ def require_agreement(proto: onnx.ModelProto, sizes: Sequence[tuple[int, int, in
 @pytest.mark.parametrize("threads", [1, 2])
 def test_any_size_of_image_and_batch(channels: tuple[int, ...], threads: int) -> None:
     proto = model(channels, ("n", "h", "w"))
-    assert algorithms(proto) == ["winograd4"] * (len(channels) - 1)
+    assert implementations(proto) == ["winograd4"] * (len(channels) - 1)
     require_agreement(proto, SIZES, threads)
 
 
@@ -76,7 +75,7 @@ def test_any_size_of_image_and_batch(channels: tuple[int, ...], threads: int) ->
 @pytest.mark.parametrize("threads", [1, 2])
 def test_every_other_pixel(pads: tuple[int, ...], threads: int) -> None:
     proto = model((16, 24, 32), ("n", "h", "w"), pads, stride=2)
-    assert algorithms(proto) == ["winograd4_stride2"] * 2
+    assert implementations(proto) == ["winograd4_stride2"] * 2
     sizes = [(n, h, w) for n, h, w in SIZES if min(h, w) >= 5]
     require_agreement(proto, sizes, threads)
     for n, h, w in sizes[1:]:
@@ -86,21 +85,21 @@ def test_every_other_pixel(pads: tuple[int, ...], threads: int) -> None:
 @pytest.mark.parametrize("shape", [("n", 13, 22), (1, "h", 20), (2, 18, "w")])
 def test_some_of_the_sizes(shape: tuple[int | str, ...]) -> None:
     proto = model((32, 32, 32), shape)
-    assert algorithms(proto) == ["winograd4"] * 2
+    assert implementations(proto) == ["winograd4"] * 2
     env = [{"n": n, "h": h, "w": w} for n, h, w in SIZES]
     require_agreement(proto, [tuple(d if isinstance(d, int) else e[d] for d in shape) for e in env])  # type: ignore[misc]
 
 
 def test_weights_that_do_not_stay_in_the_cache() -> None:
     proto = model((256, 256), ("n", "h", "w"))
-    assert algorithms(proto) == ["winograd4"]
+    assert implementations(proto) == ["winograd4"]
     require_agreement(proto, SIZES[:-2])
     proto = model((256, 256), ("n", 7, 7))
-    assert algorithms(proto) == ["winograd2"]
+    assert implementations(proto) == ["winograd2"]
     require_agreement(proto, [(1, 7, 7), (3, 7, 7)])
 
 
 def test_without_padding() -> None:
     proto = model((16, 16, 16), ("n", "h", "w"), (0, 0, 0, 0))
-    assert algorithms(proto) == ["winograd4"] * 2
+    assert implementations(proto) == ["winograd4"] * 2
     require_agreement(proto, [(1, 5, 5), (2, 6, 9), (1, 20, 17)])

@@ -10,14 +10,15 @@ import pytest
 from tilewright.codegen.detect_cpu import parse_target
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import const
-from tilewright.graph_ir.passes.choose_algorithms import algorithms_of
+from tilewright.graph_ir.passes.base import PassContext
+from tilewright.lowering.choose_implementation import choose_implementation
 from tilewright.lowering.geometry.packing import panel_width
 from tilewright.machine.costs import GENERIC, Costs
 from tilewright.machine.cpus import CPUS, costs_of
 from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
-from tilewright.tests.graph_ir.passes.test_choose_algorithms import conv
+from tilewright.tests.lowering.test_choose_implementation import conv
 
 TARGET = Target("x86_64-unknown-linux-gnu", "znver4", "+avx2,+fma", 256, 16, 32 << 10, 512 << 10, 32 << 20, 2)
 
@@ -70,6 +71,9 @@ def test_panels_follow_them() -> None:
     assert widths[0] < widths[1], "few rows need more columns for as many results"
 
 
-def test_algorithms_follow_them() -> None:
-    assert algorithms_of(conv()) != {}
-    assert algorithms_of(conv(), costs=replace(GENERIC, transforms=1 << 60)) == {}
+def test_implementations_follow_them() -> None:
+    chosen = []
+    for target in (TARGET, replace(TARGET, own_costs=replace(GENERIC, transforms=1 << 60))):
+        graph = choose_implementation(target).apply(conv(), PassContext.for_graph(conv()))
+        chosen += [n.attr("implementation") for n in graph.nodes]
+    assert chosen == ["winograd4", "implicit_gemm"]

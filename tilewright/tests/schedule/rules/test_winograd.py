@@ -203,7 +203,7 @@ def strassen(shape: tuple[int, ...], columns: int) -> Func:
     """A product by Strassen's algorithm, with an epilogue."""
     b = GraphBuilder("g")
     w = np.ones((shape[-1], columns), np.float32)
-    y = b.op("MatMul", b.input("x", "float32", shape), w, algorithm="strassen")
+    y = b.op("MatMul", b.input("x", "float32", shape), w, implementation="strassen")
     return lower(b.build(b.op("Relu", y))).func
 
 

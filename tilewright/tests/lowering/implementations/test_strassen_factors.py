@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.core.strassen import LEFT, PRODUCTS, RESULT, combined_weight, estimated_error, signed_sum
+from tilewright.lowering.implementations.gemm.strassen_factors import (
+    LEFT,
+    PRODUCTS,
+    RESULT,
+    combined_weight,
+    estimated_error,
+    signed_sum,
+)
 
 
 def weight(depth: int = 40, columns: int = 66) -> np.ndarray:

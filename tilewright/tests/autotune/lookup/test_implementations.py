@@ -1,4 +1,4 @@
-"""Algorithms of convolutions and products: what records and choices say, what a build then uses, what it may not."""
+"""Implementations of convolutions and products: what records and choices say, and what a build then uses."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
-from tilewright.algorithms import find_options, other_algorithms, recorded_algorithms
 from tilewright.autotune.base.measure_result import Ok
 from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.base.workload import canonical, workload_of
-from tilewright.autotune.lookup.apply_best import network_of, workload_hashes
+from tilewright.autotune.lookup.apply_best import kernel_of_node, network_of, workload_hashes
+from tilewright.autotune.lookup.implementations import (
+    Options,
+    find_options,
+    other_implementations,
+    recorded_implementations,
+)
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.autotune.network.end_to_end import Times, Variant, _Judge
 from tilewright.autotune.network.tune_network import TuneOptions, prepare, tune_model
@@ -23,12 +28,14 @@ from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase
 from tilewright.autotune.records.reading import from_line
 from tilewright.autotune.records.record import Choice, Verdict, make_record, to_line
 from tilewright.codegen.detect_cpu import detect_host
+from tilewright.graph_ir.fusion import Group
 from tilewright.graph_ir.ir import Graph
-from tilewright.graph_ir.passes.choose_algorithms import algorithms_of, with_algorithms
+from tilewright.lowering.choose_implementation import choices, with_implementations
+from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.plan import lower_graph_to_plan
 
 HERE = detect_host().with_threads(2)
-ALL = ("direct", "winograd2", "winograd3", "winograd4")
+ALL = ("direct", "implicit_gemm", "winograd2", "winograd3", "winograd4")
 
 
 def conv_model(channels: int = 32, size: int = 24) -> onnx.ModelProto:
@@ -55,9 +62,9 @@ def passed(disabled: tuple[str, ...] = ()) -> Graph:
     return graph
 
 
-def record(graph: Graph, algorithm: str, seconds: float) -> list[object]:
-    """Records of the default schedule of both convolutions with an algorithm."""
-    changed = with_algorithms(graph, dict.fromkeys(algorithms_of(graph), algorithm))
+def record(graph: Graph, implementation: str, seconds: float) -> list[object]:
+    """Records of the default schedule of both convolutions with an implementation."""
+    changed = with_implementations(graph, dict.fromkeys((c.node.name for c in choices(graph, HERE)), implementation))
     out = []
     for func in lower_graph_to_plan(changed, HERE).funcs.values():
         named = canonical(func)
@@ -66,47 +73,88 @@ def record(graph: Graph, algorithm: str, seconds: float) -> list[object]:
     return out
 
 
-def test_every_algorithm_is_an_option() -> None:
-    graph = passed()
-    assert set(algorithms_of(graph).values()) == {ALL}
-    options = find_options(graph, HERE)
+def found_options(graph: Graph, disabled: tuple[str, ...] = ()) -> tuple[Options, ...]:
+    return find_options(graph, lower_graph_to_plan(graph, HERE), HERE, disabled)
+
+
+def test_every_implementation_is_an_option() -> None:
+    options = found_options(passed())
+    assert all(set(o.workloads) == set(ALL) for o in options)
     assert len(options) == 2
     assert all(len(set(o.workloads.values())) == len(ALL) for o in options)
-    assert {a for x in other_algorithms(options) for a in x.values()} == set(ALL) - {o.own for o in options}
+    assert {a for x in other_implementations(options) for a in x.values()} == set(ALL) - {o.own for o in options}
 
 
-@pytest.mark.parametrize("name", ["winograd", "choose_algorithms"])
-def test_a_forbidden_algorithm_is_no_option(name: str) -> None:
-    graph = passed((name,))
-    assert find_options(graph, HERE, (name,)) == ()
-    assert {n.attr("algorithm") for n in graph.nodes} == {None}
+def test_a_forbidden_implementation_is_no_option() -> None:
+    without = found_options(passed(("winograd",)), ("winograd",))
+    assert all(set(o.workloads) == {"direct", "implicit_gemm"} for o in without)
+    graph = passed(("choose_implementation",))
+    assert found_options(graph, ("choose_implementation",)) == ()
+    assert {n.attr("implementation") for n in graph.nodes} == {None}
+
+
+def test_other_implementations_are_those_of_the_network_lowered_as_a_whole() -> None:
+    """One group is lowered for each, and what comes out is what the whole graph would have there."""
+    graph = passed()
+    for o in found_options(graph):
+        for name, workload in o.workloads.items():
+            whole = lower_graph_to_plan(with_implementations(graph, {o.node: name}), HERE)
+            assert workload_hashes(whole)[kernel_of_node(whole)[o.node]] == workload
+
+
+def test_each_group_is_lowered_once_for_each_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In what the tuner prepares, variants of the whole network included."""
+    lowered: list[tuple[str, ...]] = []
+
+    def counting(graph: Graph, group: Group, *more: object) -> LoweredGroup:
+        lowered.append((group.name, *(str(n.attr("implementation")) for n in group.nodes)))
+        return lower_group(graph, group, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("tilewright.lowering.plan.lower_group", counting)
+    prepare(conv_model(), TuneOptions(threads=2))
+    groups = {name for name, *_ in lowered}
+    assert len(lowered) == len(set(lowered)) == len(groups) + 2 * (len(ALL) - 1)
 
 
 @pytest.mark.parametrize("fast", ALL)
-def test_the_algorithm_with_the_fastest_record_is_used(fast: str) -> None:
+def test_the_implementation_with_the_fastest_record_is_used(fast: str) -> None:
     graph = passed()
     lines = [x for a in ALL for x in record(graph, a, 1e-4 if a == fast else 2e-4)]
-    options = find_options(graph, HERE)
-    found = recorded_algorithms(options, HERE, MemoryDatabase(lines), "net")
+    options = found_options(graph)
+    found = recorded_implementations(options, HERE, MemoryDatabase(lines), "net")
     assert {found.get(o.node, o.own) for o in options} == {fast}
     only = MemoryDatabase(record(graph, "winograd2", 1e-9))
     own = {o.own for o in options}
-    assert recorded_algorithms(options, HERE, only, "net") == {} or own == {"winograd2"}  # nothing to compare it with
+    found = recorded_implementations(options, HERE, only, "net")
+    assert found == {} or own == {"winograd2"}  # nothing to compare it with
 
 
 def test_a_choice_made_in_the_network_counts_before_records() -> None:
     graph = passed()
     network = network_of(lower_graph_to_plan(graph, HERE))
-    options = find_options(graph, HERE)
-    database = MemoryDatabase([x for a in ALL for x in record(graph, a, 1e-4 if a == "direct" else 2e-4)])
-    for time, name in enumerate((*ALL[1:], "direct")):
+    options = found_options(graph)
+    database = MemoryDatabase([x for a in ALL for x in record(graph, a, 1e-4 if a == ALL[0] else 2e-4)])
+    for time, name in enumerate((*ALL[1:], ALL[0])):
         for o in options:
             seconds = dict.fromkeys(ALL, 1e-4)
             database.append(Choice(o.workloads[o.own], network, HERE, name, seconds, float(time)))
-        found = recorded_algorithms(options, HERE, database, network)
+        found = recorded_implementations(options, HERE, database, network)
         assert {found.get(o.node, o.own) for o in options} == {name}
     other = dataclasses.replace(HERE, cpu="another")
-    assert recorded_algorithms(options, other, database, network) == {}
+    assert recorded_implementations(options, other, database, network) == {}
+
+
+def test_a_choice_of_an_older_log_is_of_what_rounds_as_the_definition_does() -> None:
+    (o, *_) = found_options(passed())
+    new = Choice(o.workloads[o.own], "net", HERE, "winograd2", {"winograd2": 1e-3, "direct": 2e-3}, 7.0)
+    old = to_line(new).replace('"implementation":"winograd2"', '"algorithm":"direct"')
+    read = from_line(old)
+    assert isinstance(read, Choice)
+    assert (read.implementation, set(read.seconds)) == ("standard", {"winograd2", "standard"})
+    found = recorded_implementations([o], HERE, MemoryDatabase([read]), "net")
+    assert found.get(o.node, o.own) == o.standard
+    named = from_line(to_line(new).replace('"implementation":"winograd2"', '"algorithm":"winograd3"'))
+    assert recorded_implementations([o], HERE, MemoryDatabase([named]), "net").get(o.node, o.own) == "winograd3"
 
 
 def test_choices_are_lines_of_the_log(tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -119,11 +167,11 @@ def test_choices_are_lines_of_the_log(tmp_path) -> None:  # type: ignore[no-unty
     assert database.choice("0" * 64, HERE, "another") is None
 
 
-def test_tuning_tries_the_algorithms_and_builds_use_what_it_chose() -> None:
+def test_tuning_tries_the_implementations_and_builds_use_what_it_chose() -> None:
     database = MemoryDatabase()
     options = TuneOptions(time_budget_s=None, max_trials=8, threads=2)
     prepared = prepare(conv_model(), options)
-    assert {a for v in prepared.variants for a in v.algorithms.values()} == set(ALL)
+    assert {a for v in prepared.variants for a in v.implementations.values()} == set(ALL)
     done = tune_model(conv_model(), database, measurer=TableMeasurer(lambda c: 1e-4), options=options)
     choices = [x for x in database.lines() if isinstance(x, Choice)]
     assert choices
@@ -136,7 +184,7 @@ def test_tuning_tries_the_algorithms_and_builds_use_what_it_chose() -> None:
     assert workload_of(next(iter(prepared.lowered.funcs.values()))).hash in {t.workload for t in prepared.tasks}
 
 
-def test_a_kernel_that_only_another_algorithm_has_is_given_up_alone() -> None:
+def test_a_kernel_that_only_another_implementation_has_is_given_up_alone() -> None:
     """It made the network slower, and stands where the network without records has no kernel with alternatives."""
     lowered, other = (lower_graph_to_plan(passed(disabled), HERE) for disabled in ((), ("winograd",)))
     own = Variant({}, lowered, tilewright.compile(conv_model(), target=HERE))
@@ -150,7 +198,7 @@ def test_a_kernel_that_only_another_algorithm_has_is_given_up_alone() -> None:
     assert not [x for x in database.lines() if isinstance(x, Choice)]
 
 
-def test_a_product_by_another_algorithm_is_tuned_and_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_product_by_another_implementation_is_tuned_and_built(monkeypatch: pytest.MonkeyPatch) -> None:
     # no choice is given up
     monkeypatch.setattr("tilewright.autotune.network.end_to_end._network_times", lambda *_: Times(1.0, 1.0))
     rng = np.random.default_rng(5)
@@ -166,12 +214,12 @@ def test_a_product_by_another_algorithm_is_tuned_and_built(monkeypatch: pytest.M
     database = MemoryDatabase()
     tune_model(model, database, measurer=TableMeasurer(lambda c: 1e-4), options=options)
     (choice,) = [x for x in database.lines() if isinstance(x, Choice)]
-    assert set(choice.seconds) == {"direct", "strassen"}
-    later = dataclasses.replace(choice, algorithm="strassen", time=choice.time + 1.0)
+    assert set(choice.seconds) == {"packed_gemm", "strassen"}
+    later = dataclasses.replace(choice, implementation="strassen", time=choice.time + 1.0)
     database.append(later)
     built = tilewright.compile(model, threads=2, database=database)
-    assert "algorithms:\n  product: strassen (without records direct)" in built.explain()
+    assert "implementations:\n  product: strassen (without records packed_gemm)" in built.explain()
     x = rng.standard_normal(shape).astype(np.float32)
     np.testing.assert_allclose(built.run({"x": x})["y"], np.maximum(x @ w, 0), rtol=1e-4, atol=1e-5)
     forbidden = tilewright.compile(model, threads=2, database=database, disabled_pass=["strassen"])
-    assert "algorithms: as without records" in forbidden.explain()
+    assert "implementations: as without records" in forbidden.explain()

@@ -4,24 +4,39 @@ An output tile of ``m x m`` comes from an input patch of ``(m + 2) x (m + 2)``, 
 2: ``Y = A^T [(G g G^T) * (B^T d B)] A``, where the product in the middle is one matrix product over the channels for
 each of the positions of the patch. Stages:
 ``row`` and ``V`` (``B^T d B``, a pass for each side), ``M`` (the products, over weights that are transformed and packed
-at build time), ``Z`` and ``Y`` (``A^T M A``, likewise). The matrices are in :mod:`tilewright.core.winograd`.
+at build time), ``Z`` and ``Y`` (``A^T M A``, likewise). The matrices are in :mod:`.winograd_matrices`.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const
-from tilewright.core.winograd import WINOGRAD, transformed_weight
 from tilewright.lowering.context import LowerContext
-from tilewright.lowering.geometry.packing import panel_width, unflatten
+from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.geometry.conv_shape import conv_shape, padded_input, with_bias
+from tilewright.lowering.geometry.packing import clamped, panel_width, unflatten
+from tilewright.lowering.implementations.base import Implementation
+from tilewright.lowering.implementations.conv.cost import best_speed, plain_cost, result_sizes
+from tilewright.lowering.implementations.conv.winograd_matrices import (
+    WINOGRAD,
+    Winograd,
+    estimated_error,
+    transformed_weight,
+)
 from tilewright.lowering.indexing import choose
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 
 Pass = Callable[[Sequence[Val]], list[Val]]
+
+_FEWEST_CHANNELS = 8
 
 
 def _before_2(d: Sequence[Val]) -> list[Val]:
@@ -82,7 +97,7 @@ PASSES: dict[str, tuple[Pass, Pass]] = {
     "winograd2_stride2": (_before_2_stride_2, _after_2_stride_2),
     "winograd4_stride2": (_before_4_stride_2, _after_4_stride_2),
 }
-"""One-dimensional passes ``B^T`` and ``A^T`` of each algorithm, with the fewest operations."""
+"""One-dimensional passes ``B^T`` and ``A^T`` of each one, with the fewest operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +120,9 @@ def transformed_product(
     read: Callable[[IntExpr, IntExpr, Sequence[IntExpr]], Val],
 ) -> Callable[[IntExpr, IntExpr, Sequence[IntExpr]], Val]:  # fmt: skip
     """``acc(n, c, (h, w))`` of the 3x3 convolution of ``read(n, c, (h, w))``, defined on all of the patches."""
-    algorithm = WINOGRAD[name]
-    (before, after), m, size = PASSES[name], algorithm.tile, algorithm.patch
-    step = m * algorithm.stride
+    known = WINOGRAD[name]
+    (before, after), m, size = PASSES[name], known.tile, known.patch
+    step = m * known.stride
 
     def row(p: IntExpr, b: IntExpr, i: IntExpr, c: IntExpr) -> Val:
         n, r, q = unflatten(p, (grid.rows, grid.columns))
@@ -153,19 +168,81 @@ def _one_of(i: IntExpr, values: Sequence[Val]) -> Val:
 def _packed(
     ctx: LowerContext, name: str, channels: IntExpr, out_channels: IntExpr, width: int
 ) -> Tensor:
-    algorithm = WINOGRAD[name]
-    size = algorithm.patch
+    known = WINOGRAD[name]
+    size = known.patch
 
     def pack(w: np.ndarray) -> np.ndarray:
         oc, ic = w.shape[:2]
         out = np.zeros((-(-oc // width), size, size, ic, width), np.float32)
         for k, panel in enumerate(out):  # a panel at a time: all of it in float64 would be four times the weights
             some = w[k * width : (k + 1) * width]
-            panel[..., : len(some)] = transformed_weight(some, algorithm)
+            panel[..., : len(some)] = transformed_weight(some, known)
         return out
 
     shape = (ceildiv(out_channels, width), as_expr(size), as_expr(size), channels, as_expr(width))
     return ctx.packed(1, pack, shape, f"{name}_{width}")
 
 
-__all__ = ["PASSES", "TileGrid", "transformed_product"]
+def _lower(name: str, ctx: LowerContext) -> tuple[Tensor, ...]:
+    """The convolution over tiles of the output; the input is padded to whole tiles.
+
+    Where its size is symbolic, which seldom is one of whole tiles, that would always be a copy. There the last tiles
+    read the last row and column again instead, for results that nobody reads.
+    """
+    shape, known = conv_shape(ctx), WINOGRAD[name]
+    grid = TileGrid.of(shape.batch, shape.out_spatial, known.tile)
+    reach = [(t * known.tile - 1) * known.stride + 3 for t in (grid.rows, grid.columns)]
+    sides = zip(reach, shape.pads_begin, shape.spatial, shape.pads_end, strict=True)
+    missing = [r - b - s if r.is_const else e for r, b, s, e in sides]
+    whole = dataclasses.replace(shape, pads_end=tuple(const(0) if (m.value() or 0) < 0 else m for m in missing))
+    padded = padded_input(ctx, whole, dtypes.float32)
+    sizes = [b + s + e for b, s, e in zip(whole.pads_begin, whole.spatial, whole.pads_end, strict=True)]
+
+    def read(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
+        return padded(n, c, [clamped(p, size) for p, size in zip(at, sizes, strict=True)])
+
+    return with_bias(ctx, shape, transformed_product(ctx, name, grid, shape.channels, shape.out_channels, read))
+
+
+def _applies(known: Winograd, facts: NodeFacts) -> str | None:
+    shape = conv_shape(facts)
+    for what, got, expected in (
+        ("kernel", shape.kernel, (3, 3)), ("groups", shape.groups, 1), ("dilations", {*shape.dilations}, {1}),
+        ("strides", {*shape.strides}, {known.stride}), ("type", facts.output().dtype, dtypes.float32),
+    ):  # fmt: skip
+        if got != expected:
+            return f"{what} {_numbers(got)}, expected {_numbers(expected)}"
+    return "the weight is not constant" if facts.constants[1] is None else None
+
+
+def _numbers(x: object) -> str:
+    return ", ".join(map(str, x)) if isinstance(x, tuple | set) else str(x)
+
+
+def _cost(known: Winograd, facts: NodeFacts) -> float:
+    """The products on patches, the weights and the transforms. A small convolution takes no less than the direct way,
+    and neither does one whose channels do not lie together."""
+    shape, sizes, costs = conv_shape(facts), result_sizes(conv_shape(facts)), facts.target.costs
+    if sizes is None:
+        return math.inf
+    oc, ic = (int(d) for d in facts.input_shape(1)[:2])
+    batch, height, width = sizes
+    tiles = batch * -(-height // known.tile) * -(-width // known.tile)
+    products = ic * oc * (tiles + costs.weight_load)
+    time = known.patch**2 * (products + costs.transformed_element // known.stride * tiles * (ic + oc))
+    large = min(ic, oc) >= _FEWEST_CHANNELS and 9 * ic * oc * math.prod(sizes) >= costs.transforms
+    return (time + (0.0 if large and shape.channels_last else plain_cost(facts))) / best_speed(facts)
+
+
+def _error(known: Winograd, facts: NodeFacts) -> float:
+    weight = facts.constants[1]
+    return math.inf if weight is None else estimated_error(weight.array, known)
+
+
+IMPLEMENTATIONS = tuple(
+    Implementation(
+        "Conv", name, partial(_lower, name), partial(_cost, known), partial(_applies, known), partial(_error, known),
+        family="winograd",
+    )
+    for name, known in WINOGRAD.items()
+)  # fmt: skip

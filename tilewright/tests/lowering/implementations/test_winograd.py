@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 
 from tilewright.core.errors import UnsupportedError
-from tilewright.core.winograd import WINOGRAD
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.ir import Attribute, Graph
+from tilewright.lowering.implementations.conv.winograd_matrices import WINOGRAD
 from tilewright.tensor_ir.text import print_func
 from tilewright.tests.lowering.lowered import lower, require_twin
 
 
-def conv(algorithm: str, x: tuple[Dim, ...], oc: int, bias: bool = True, **attrs: Attribute) -> Graph:
+def conv(implementation: str, x: tuple[Dim, ...], oc: int, bias: bool = True, **attrs: Attribute) -> Graph:
     rng = np.random.default_rng(5)
     b = GraphBuilder("g")
     name = b.input("x", "float32", x)
     last = attrs.setdefault("data_layout", "NHWC") == "NHWC"
-    if algorithm in WINOGRAD:
-        attrs.setdefault("strides", (WINOGRAD[algorithm].stride,) * 2)
+    if implementation in WINOGRAD:
+        attrs.setdefault("strides", (WINOGRAD[implementation].stride,) * 2)
     w = rng.standard_normal((oc, int(str(x[-1 if last else 1])), 3, 3)).astype(np.float32)
     rest = [rng.standard_normal(oc).astype(np.float32)] if bias else []
-    return b.build(b.op("Conv", name, w, *rest, algorithm=algorithm, **attrs))
+    return b.build(b.op("Conv", name, w, *rest, implementation=implementation, **attrs))
 
 
 def feed(graph: Graph) -> dict[str, np.ndarray]:
@@ -30,7 +30,7 @@ def feed(graph: Graph) -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng(6).standard_normal(shape).astype(np.float32)}
 
 
-@pytest.mark.parametrize("algorithm", WINOGRAD)
+@pytest.mark.parametrize("implementation", WINOGRAD)
 @pytest.mark.parametrize(
     ("shape", "pads"),
     [
@@ -39,21 +39,21 @@ def feed(graph: Graph) -> dict[str, np.ndarray]:
         ((1, 6, 6, 2), (3, 0, 1, 4)),
     ],
 )  # fmt: skip
-def test_twin(algorithm: str, shape: tuple[int, ...], pads: tuple[int, ...]) -> None:
+def test_twin(implementation: str, shape: tuple[int, ...], pads: tuple[int, ...]) -> None:
     for oc in (1, 5):
-        graph = conv(algorithm, shape, oc, pads=pads)
+        graph = conv(implementation, shape, oc, pads=pads)
         require_twin(graph, feed(graph), tolerance=1e-4)
 
 
-@pytest.mark.parametrize("algorithm", WINOGRAD)
-def test_automatic_padding_and_the_other_layout(algorithm: str) -> None:
-    graph = conv(algorithm, (1, 5, 7, 3), 4, bias=False, auto_pad="SAME_UPPER")
+@pytest.mark.parametrize("implementation", WINOGRAD)
+def test_automatic_padding_and_the_other_layout(implementation: str) -> None:
+    graph = conv(implementation, (1, 5, 7, 3), 4, bias=False, auto_pad="SAME_UPPER")
     require_twin(graph, feed(graph), tolerance=1e-4)
-    graph = conv(algorithm, (1, 3, 5, 7), 4, pads=(1, 1, 1, 1), data_layout="NCHW")
+    graph = conv(implementation, (1, 3, 5, 7), 4, pads=(1, 1, 1, 1), data_layout="NCHW")
     require_twin(graph, feed(graph), tolerance=1e-4)
 
 
-@pytest.mark.parametrize("algorithm", WINOGRAD)
+@pytest.mark.parametrize("name", WINOGRAD)
 @pytest.mark.parametrize(
     ("shape", "pads"),
     [
@@ -62,8 +62,8 @@ def test_automatic_padding_and_the_other_layout(algorithm: str) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("dims", [(1, 1, 1), (2, 2, 3), (1, 5, 7), (3, 8, 2), (1, 4, 9), (0, 5, 5)])
-def test_symbolic_sizes(algorithm: str, shape: tuple[Dim, ...], pads: tuple[int, ...], dims: tuple[int, ...]) -> None:
-    graph = conv(algorithm, shape, 5, pads=pads)
+def test_symbolic_sizes(name: str, shape: tuple[Dim, ...], pads: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    graph = conv(name, shape, 5, pads=pads)
     env = dict(zip(("n", "h", "w"), dims, strict=True))
     at = [d.evaluate(env) for d in graph.values["x"].shape]
     rng = np.random.default_rng(6)
@@ -92,13 +92,13 @@ def test_weights_are_transformed_at_build_time() -> None:
 @pytest.mark.parametrize(
     ("shape", "attrs", "message"),
     [
-        ((1, 8, 8, 4), {"strides": (2, 2)}, "algorithm 'winograd4' for this convolution"),
-        ((1, 8, 8, 4), {"strides": (1, 2)}, "algorithm 'winograd4' for this convolution"),
-        ((1, 8, 8, 4), {"dilations": (2, 2)}, "algorithm 'winograd4' for this convolution"),
+        ((1, 8, 8, 4), {"strides": (2, 2)}, "implementation 'winograd4': strides 2, expected 1"),
+        ((1, 8, 8, 4), {"strides": (1, 2)}, "implementation 'winograd4': strides 1, 2, expected 1"),
+        ((1, 8, 8, 4), {"dilations": (2, 2)}, "implementation 'winograd4': dilations 2, expected 1"),
     ],
 )
 def test_refusals(shape: tuple[Dim, ...], attrs: dict[str, Attribute], message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         lower(conv("winograd4", shape, 4, **attrs))
-    with pytest.raises(UnsupportedError, match="algorithm 'other' for this convolution"):
+    with pytest.raises(UnsupportedError, match="unknown implementation 'other', expected one of depthwise, direct, "):
         lower(conv("other", (1, 8, 8, 4), 4))

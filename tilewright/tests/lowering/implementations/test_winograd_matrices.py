@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.core.winograd import WINOGRAD, estimated_error, transformed_weight
+from tilewright.lowering.implementations.conv.winograd_matrices import WINOGRAD, estimated_error, transformed_weight
 
 
 @pytest.mark.parametrize("name", WINOGRAD)

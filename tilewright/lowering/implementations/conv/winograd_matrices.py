@@ -25,7 +25,7 @@ _CHANNELS = 16
 
 @dataclass(frozen=True, slots=True)
 class Winograd:
-    """One algorithm. ``tile``: outputs a side; ``stride``: inputs from output to output; ``g``, ``b_t``, ``a_t``: the
+    """One of them. ``tile``: outputs a side; ``stride``: inputs from output to output; ``g``, ``b_t``, ``a_t``: the
     matrices G, B^T and A^T."""
 
     tile: int
@@ -99,31 +99,31 @@ WINOGRAD: dict[str, Winograd] = {
 }  # fmt: skip
 
 
-def transformed_weight(w: np.ndarray, algorithm: Winograd) -> np.ndarray:
+def transformed_weight(w: np.ndarray, known: Winograd) -> np.ndarray:
     """``G g G^T`` for each of the kernels ``[oc, ic, 3, 3]``, as ``[patch, patch, ic, oc]`` in float64."""
-    g = np.asarray(algorithm.g, np.float64)
+    g = np.asarray(known.g, np.float64)
     oc, ic = w.shape[:2]
     flat = np.ascontiguousarray(w.reshape(oc, ic, 9).transpose(2, 1, 0), np.float64).reshape(9, -1)
-    return np.asarray(np.kron(g, g) @ flat).reshape(algorithm.patch, algorithm.patch, ic, oc)  # one large product
+    return np.asarray(np.kron(g, g) @ flat).reshape(known.patch, known.patch, ic, oc)  # one large product
 
 
-def estimated_error(w: np.ndarray, algorithm: Winograd) -> float:
+def estimated_error(w: np.ndarray, known: Winograd) -> float:
     """The largest error of float32 results on random patches, in units of their channel's root mean square.
 
     ``w`` are the kernels ``[oc, ic, 3, 3]`` themselves, of which a sample of output channels is tried, on inputs of
     both signs and on inputs as they come out of a ReLU. Exact results are those of the definition in float64.
     """
     some = w[:: max(1, -(-w.shape[0] // _CHANNELS))]
-    size = algorithm.patch
+    size = known.patch
     d = np.random.default_rng(0).standard_normal((_PATCHES, w.shape[1], size, size)).astype(np.float32)
     d[_PATCHES // 2 :] = np.maximum(d[_PATCHES // 2 :], 0)
-    b, a = (np.asarray(x, np.float32) for x in (algorithm.b_t, algorithm.a_t))
-    u = transformed_weight(some, algorithm).astype(np.float32)
+    b, a = (np.asarray(x, np.float32) for x in (known.b_t, known.a_t))
+    u = transformed_weight(some, known).astype(np.float32)
     v = b @ d @ b.T
     products = np.moveaxis(v, (2, 3), (0, 1)) @ u
     got = a @ np.moveaxis(products, (0, 1), (2, 3)) @ a.T
     windows = np.lib.stride_tricks.sliding_window_view(d.astype(np.float64), (3, 3), axis=(2, 3))
-    windows = windows[:, :, :: algorithm.stride, :: algorithm.stride]
+    windows = windows[:, :, :: known.stride, :: known.stride]
     want = np.einsum("tchwij,ocij->tohw", windows, some.astype(np.float64), optimize=True)
     scale = np.sqrt(np.mean(want * want, axis=(0, 2, 3), keepdims=True))
     error = np.abs(got - want) / np.where(scale == 0.0, 1.0, scale)

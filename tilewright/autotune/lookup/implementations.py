@@ -1,0 +1,97 @@
+"""Which implementation computes a node that has several: what no schedule can choose, since the formulas differ.
+
+The pass ``choose_implementation`` decides by an estimate. Each implementation of a node is a workload of its own; where
+records have them, the faster one wins, and a choice that was measured in the network itself counts before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.autotune.base.workload import workload_of
+from tilewright.autotune.lookup.apply_best import kernel_of_node, workload_hashes
+from tilewright.autotune.records.database import Database
+from tilewright.autotune.records.record import STANDARD
+from tilewright.graph_ir.ir import Graph
+from tilewright.lowering.choose_implementation import PASS, choices
+from tilewright.lowering.implementations.base import ATTRIBUTE, Table
+from tilewright.lowering.plan import LoweredModel
+from tilewright.lowering.table import TABLE
+from tilewright.machine.target import Target
+
+_WORTH = 0.97
+"""Another implementation's record must take at most this share of the time that the network's own takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A node with several implementations. ``own``: the one that it has. ``standard``: the one that it has if none that
+    rounds otherwise is used. ``workloads``: hash of its kernel by implementation."""
+
+    node: str
+    own: str
+    standard: str
+    workloads: Mapping[str, str]
+
+
+def find_options(
+    graph: Graph, lowered: LoweredModel, target: Target, disabled: Collection[str] = (), table: Table = TABLE,
+    pinned: Collection[str] = (),
+) -> tuple[Options, ...]:  # fmt: skip
+    """The nodes of ``graph`` (after its passes, without those of subgraphs) that have a choice. ``lowered``: the graph,
+    of which only the groups of these nodes are lowered again. ``disabled``: names of passes and rules. ``pinned``:
+    nodes whose implementation the user has named."""
+    if PASS in disabled:
+        return ()
+    kernels, hashes = kernel_of_node(lowered), workload_hashes(lowered)
+    out = []
+    for c in choices(graph, target, table):
+        node, own = c.node.name, c.node.attr(ATTRIBUTE)
+        if node in pinned or node not in kernels or not isinstance(own, str):
+            continue
+        names = dict.fromkeys((own, *c.hopeful(disabled)))
+        if len(names) > 1:
+            workloads = {name: workload_of(lowered.variants[node](name)).hash for name in names if name != own}
+            out.append(Options(node, own, c.standard().name, {own: hashes[kernels[node]], **workloads}))
+    return tuple(out)
+
+
+def other_implementations(options: Sequence[Options]) -> list[dict[str, str]]:
+    """Assignments that differ from the nodes' own implementations: each implementation wherever it is allowed."""
+    names = dict.fromkeys(a for o in options for a in o.workloads)
+    found = [{o.node: a for o in options if a in o.workloads and a != o.own} for a in names]
+    return [x for x in found if x]
+
+
+def recorded_implementations(
+    options: Sequence[Options], target: Target, database: Database, network: str
+) -> dict[str, str]:
+    """The implementation by node where ``database`` knows a better one than the node has. ``network``: whose choices
+    count."""
+    out: dict[str, str] = {}
+    for o in options:
+        chosen = _recorded(o, target, database, network)
+        if chosen != o.own:
+            out[o.node] = chosen
+    return out
+
+
+def describe_implementations(options: Sequence[Options], used: Mapping[str, str]) -> str:
+    """What records say about the nodes with a choice, a line each: ``used`` as :func:`recorded_implementations` gives
+    it."""
+    lines = [f"\n  {o.node}: {used[o.node]} (without records {o.own})" for o in options if o.node in used]
+    return "implementations:" + ("".join(lines) or " as without records")
+
+
+def _recorded(o: Options, target: Target, database: Database, network: str) -> str:
+    choice = database.choice(o.workloads[o.own], target, network)
+    if choice is not None:
+        chosen = o.standard if choice.implementation == STANDARD else choice.implementation
+        if chosen in o.workloads:
+            return chosen
+    best = {a: r.seconds for a, w in o.workloads.items() if (r := database.query(w, target)) is not None and r.seconds}
+    if o.own not in best:
+        return o.own
+    fastest = min(best, key=lambda a: (best[a], a))
+    return fastest if best[fastest] < _WORTH * best[o.own] else o.own

@@ -1,0 +1,162 @@
+"""Each node that can be computed in several ways gets the one that should be fastest and is exact enough.
+
+What an implementation costs and how much it rounds is estimated by the implementation itself, for the types and weights
+at hand. One that loses more than ``LIMIT`` is refused, and below the level ``all`` only those that round as the
+definition does are looked at. A node that has the attribute ``implementation`` keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from tilewright.core.errors import UnsupportedError
+from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value
+from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
+from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.implementations.base import ATTRIBUTE, Implementation, Table, standard
+from tilewright.lowering.table import TABLE
+from tilewright.machine.target import Target
+
+LIMIT = 1e-4
+"""The largest error estimate that is accepted: of a channel's root mean square."""
+
+_HOPEFUL = 1.1
+"""What is estimated to take longer, as a ratio to the fastest that rounds as the definition does, is not measured."""
+
+PASS = "choose_implementation"
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """A node that can be computed in several ways. ``errors``: known estimates, by implementation and constants."""
+
+    facts: NodeFacts
+    ways: tuple[Implementation, ...]
+    errors: dict[tuple[str, ...], float]
+
+    @property
+    def node(self) -> Node:
+        return self.facts.node
+
+    def standard(self) -> Implementation:
+        """The fastest that rounds as the definition does."""
+        return standard(self.ways, self.facts)
+
+    def named(self, name: str) -> Implementation | None:
+        return next((i for i in self.ways if i.name == name), None)
+
+    def error(self, i: Implementation) -> float:
+        """The estimated error, 0 if it rounds as the definition does."""
+        if i.error is None:
+            return 0.0
+        key = (i.name, *(x for x, c in zip(self.node.inputs, self.facts.constants, strict=True) if c is not None))
+        if key not in self.errors:
+            with np.errstate(over="ignore", invalid="ignore"):  # an error that is not finite is refused by the caller
+                self.errors[key] = i.error(self.facts)
+        return self.errors[key]
+
+    def by_cost(self, disabled: Collection[str] = ()) -> list[Implementation]:
+        """Those that apply and are not disabled, the fastest first."""
+        usable = [i for i in self.ways if not i.is_disabled(disabled) and i.refusal(self.facts) is None]
+        return sorted(usable, key=lambda i: i.cost(self.facts))
+
+    def hopeful(self, disabled: Collection[str] = ()) -> tuple[str, ...]:
+        """What a tuner should measure: the standard, and what is exact enough and estimated not much slower."""
+        own = self.standard()
+        most = _HOPEFUL * own.cost(self.facts)
+        others = [i for i in self.by_cost(disabled) if i is not own and i.cost(self.facts) <= most]
+        return (own.name, *(i.name for i in others if self.error(i) <= LIMIT))
+
+
+def choices(
+    graph: Graph, target: Target, table: Table = TABLE, outer: Mapping[str, Value] | None = None
+) -> Iterator[Choices]:
+    """The nodes of ``graph`` (without those of subgraphs) that can be computed, and in several ways.
+
+    ``outer``: values of the graphs around it.
+    """
+    values = {**(outer or {}), **graph.values}
+    errors: dict[tuple[str, ...], float] = {}
+    for node in graph.nodes:
+        ways = table.get(node.op, ()) if node.domain in ("", "ai.onnx") else ()
+        if len(ways) > 1 and all(_is_ranked(values[x]) for x in (*node.inputs, *node.outputs) if x):
+            found = Choices(_facts(node, target, values, graph.constants), ways, errors)
+            if _is_computable(found):
+                yield found
+
+
+def choose_implementation(
+    target: Target, level: Level = Level.ALL, table: Table = TABLE, wanted: Mapping[str, str] | None = None
+) -> Pass:
+    """The pass for a target. ``level``: that of the whole pipeline. ``wanted``: implementations by node name."""
+    names = dict.fromkeys(n for ways in table.values() if len(ways) > 1 for i in ways for n in (i.family, i.name) if n)
+    run = partial(_choose, target=target, inexact=level >= Level.ALL, table=table, wanted=wanted or {})
+    return Pass(PASS, Level.NONE, Exactness.REASSOCIATING, run, rules=tuple(names))
+
+
+def with_implementations(graph: Graph, names: Mapping[str, str]) -> Graph:
+    """The graph with the given implementations, by node name."""
+    nodes = [n.with_attrs(implementation=names[n.name]) if n.name in names else n for n in graph.nodes]
+    return graph.replace(nodes=tuple(nodes))
+
+
+def _choose(
+    graph: Graph, ctx: PassContext, target: Target, inexact: bool, table: Table, wanted: Mapping[str, str]
+) -> Graph:
+    chosen: dict[str, str] = {}
+    used: dict[str, float] = {}
+    for c in choices(graph, target, table, ctx.outer_values):
+        node = c.node
+        if node.name in wanted:
+            chosen[node.name] = wanted[node.name]
+        elif node.attr(ATTRIBUTE) is None:
+            best = _best(c, ctx, inexact)
+            if best is not None:
+                chosen[node.name] = best.name
+                ctx.log.fire(best.name, node.name)
+                if best.error is not None:
+                    used[node.name] = c.error(best)
+    if used:
+        worst = max(used, key=lambda n: used[n])
+        ctx.log.note(
+            f"error estimate of the {len(used)} nodes that round otherwise: at most {used[worst]:.1e} of a channel's "
+            f"root mean square ({worst}), limit {LIMIT:.0e}"
+        )
+    return with_implementations(graph, chosen) if chosen else graph
+
+
+def _best(c: Choices, ctx: PassContext, inexact: bool) -> Implementation | None:
+    for i in c.by_cost(ctx.disabled):
+        if i.measured or (i.error is not None and not inexact):
+            continue
+        error = c.error(i)
+        if error <= LIMIT:
+            return i
+        ctx.log.refuse(i.name, c.node.name, f"error estimate {error:.1e}, limit {LIMIT:.0e}")
+    return None
+
+
+def _facts(node: Node, target: Target, values: Mapping[str, Value], constants: Mapping[str, Constant]) -> NodeFacts:
+    return NodeFacts(
+        node,
+        target,
+        tuple(values[i] if i else None for i in node.inputs),
+        tuple(constants.get(i) for i in node.inputs),
+        tuple(values[o] if o else None for o in node.outputs),
+    )
+
+
+def _is_ranked(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.shape is not None
+
+
+def _is_computable(c: Choices) -> bool:
+    try:
+        c.standard()
+    except UnsupportedError:
+        return False
+    return True

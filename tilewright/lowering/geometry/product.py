@@ -1,0 +1,128 @@
+"""The sizes and operands of ``MatMul`` and ``Gemm``, and their results from sums, which all implementations share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tilewright.core.arith.expr import IntExpr, const, product
+from tilewright.core.dtypes import DType
+from tilewright.lowering.context import LowerContext, wide
+from tilewright.lowering.facts import NodeFacts
+from tilewright.tensor_ir.compute import Tensor, Val, compute, lift
+
+Read = Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]
+"""An element at ``(batch, row, column)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProductSizes:
+    """``Y[batch..., m, n] = sum_k A[batch..., m, k] * B[batch..., k, n]`` with numpy's rules for batch dimensions.
+
+    ``a_rank``, ``b_rank``: of the operands as they are, 1 for a vector. ``constant_b``: B is one constant matrix;
+    ``transposed_b``: its rows and columns change places.
+    """
+
+    batch: tuple[IntExpr, ...]
+    m: IntExpr
+    k: IntExpr
+    n: IntExpr
+    a_rank: int
+    b_rank: int
+    constant_b: bool
+    transposed_b: bool = False
+
+    @property
+    def shares_b(self) -> bool:
+        """True if B has no batch dimensions, so that all rows of A are those of one product."""
+        return self.b_rank <= 2
+
+    @property
+    def rows(self) -> IntExpr:
+        """Rows of one product."""
+        return product((*self.batch, self.m)) if self.shares_b else self.m
+
+
+def product_sizes(facts: NodeFacts) -> ProductSizes:
+    """The sizes of a ``MatMul`` or ``Gemm`` node."""
+    a, b, out = facts.input_shape(0), facts.input_shape(1), facts.output().shape
+    constant = facts.constants[1] is not None and len(b) <= 2
+    if facts.node.op == "Gemm":
+        k = a[0] if facts.attr_int("transA", 0) else a[1]
+        return ProductSizes((), out[0], k, out[1], 2, 2, constant, bool(facts.attr_int("transB", 0)))
+    m = a[-2] if len(a) > 1 else const(1)
+    n = b[-1] if len(b) > 1 else const(1)
+    return ProductSizes(out[: len(out) - (len(a) > 1) - (len(b) > 1)], m, a[-1], n, len(a), len(b), constant)
+
+
+def computed_type(facts: NodeFacts) -> DType:
+    """The type in which a product is computed."""
+    return wide(facts.output().dtype)
+
+
+def left_operand(ctx: LowerContext) -> Read:
+    """``read(batch, row, depth)``."""
+    a, p = ctx.input(0), product_sizes(ctx)
+    if ctx.node.op == "Gemm":
+        return lambda bi, row, depth: a[(depth, row) if ctx.attr_int("transA", 0) else (row, depth)]
+    return lambda bi, row, depth: a[depth] if a.ndim == 1 else a[(*_broadcast(bi, p.batch, a.shape[:-2]), row, depth)]
+
+
+def right_operand(ctx: LowerContext) -> Read:
+    """``read(batch, depth, column)``."""
+    b, p = ctx.input(1), product_sizes(ctx)
+    if ctx.node.op == "Gemm":
+        return lambda bi, depth, col: b[(col, depth) if p.transposed_b else (depth, col)]
+    return lambda bi, depth, col: b[depth] if b.ndim == 1 else b[(*_broadcast(bi, p.batch, b.shape[:-2]), depth, col)]
+
+
+def _broadcast(
+    index: Sequence[IntExpr], full: Sequence[IntExpr], own: Sequence[IntExpr]
+) -> tuple[IntExpr, ...]:
+    """The batch index of an operand whose batch dims are ``own`` under numpy broadcasting to ``full``."""
+    offset = len(full) - len(own)
+    return tuple(const(0) if d == 1 and full[offset + i] != 1 else index[offset + i] for i, d in enumerate(own))
+
+
+def product_result(ctx: LowerContext, acc: Read) -> tuple[Tensor, ...]:
+    """The result of the node from the sums ``acc(batch, row, column)``."""
+    return _gemm_result(ctx, acc) if ctx.node.op == "Gemm" else _matmul_result(ctx, acc)
+
+
+def _matmul_result(ctx: LowerContext, acc: Read) -> tuple[Tensor, ...]:
+    p, out = product_sizes(ctx), ctx.output()
+    row_axis, column_axis = p.a_rank > 1, p.b_rank > 1
+
+    def result(*i: IntExpr) -> Val:
+        at = list(i)
+        col = at.pop() if column_axis else const(0)
+        row = at.pop() if row_axis else const(0)
+        return acc(tuple(at), row, col).cast(out.dtype)
+
+    names = [*(f"b{d}" for d in range(len(p.batch))), *(["m"] if row_axis else []), *(["n"] if column_axis else [])]
+    return (compute(ctx.name("matmul"), out.shape, result, axis_names=names),)
+
+
+def _gemm_result(ctx: LowerContext, acc: Read) -> tuple[Tensor, ...]:
+    """``Y = alpha * A' @ B' + beta * C`` with C broadcast to the result (ONNX Gemm)."""
+    out, dtype = ctx.output(), computed_type(ctx)
+    alpha, beta = ctx.attr_float("alpha", 1.0), ctx.attr_float("beta", 1.0)
+    m, n = out.shape
+    c = ctx.inputs[2] if ctx.has_input(2) else None
+
+    def result(i: IntExpr, j: IntExpr) -> Val:
+        value = acc((), i, j)
+        if alpha != 1.0:
+            value = value * _factor(alpha, dtype)
+        if c is not None and beta != 0.0:
+            index = [const(0) if d == 1 and full != 1 else at for d, at, full in zip(
+                c.shape, (i, j)[2 - c.ndim :], (m, n)[2 - c.ndim :], strict=True)]  # fmt: skip
+            addend = c[tuple(index)].cast(dtype)
+            value = value + (addend if beta == 1.0 else addend * _factor(beta, dtype))
+        return value.cast(out.dtype)
+
+    return (compute(ctx.name("gemm"), out.shape, result, axis_names=["m", "n"]),)
+
+
+def _factor(x: float, dtype: DType) -> Val:
+    return lift(x if dtype.is_float else int(x), dtype)

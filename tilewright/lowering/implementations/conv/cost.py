@@ -1,0 +1,69 @@
+"""What the implementations of ``Conv`` are estimated to cost, in multiply-adds that fill a vector."""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.geometry.conv_shape import ConvShape, computed_type, conv_shape
+from tilewright.lowering.implementations.base import assumed, share_of_lanes
+
+ALONG_CHANNELS = 0.6
+"""The share of the best speed that vectors along the input channels reach."""
+
+_IMAGE = 224
+"""Symbolic sizes count as those of one image of so many rows and columns."""
+
+
+def result_sizes(shape: ConvShape) -> tuple[int, ...] | None:
+    """Batch and spatial sizes of the result; None where they have no value for one image."""
+    env = {v: _IMAGE for d in shape.out_spatial for v in d.free_vars()} | dict.fromkeys(shape.batch.free_vars(), 1)
+    try:
+        return shape.batch.evaluate(env), *(max(0, d.evaluate(env)) for d in shape.out_spatial)
+    except ZeroDivisionError:
+        return None
+
+
+def plain_cost(facts: NodeFacts) -> float:
+    """The multiply-adds of the definition, and the weights read; a pixel's where the sizes have no value."""
+    sizes = result_sizes(conv_shape(facts))
+    pixels = 1 if sizes is None else max(1, math.prod(sizes))
+    return float(math.prod(int(d) for d in facts.input_shape(1)) * (pixels + facts.target.costs.weight_load))
+
+
+def input_products(shape: ConvShape) -> int:
+    """The products of a transposed convolution for each of its taps."""
+    return assumed((shape.batch, *shape.spatial, shape.channels, shape.per_group), _IMAGE)
+
+
+def lanes_of(facts: NodeFacts) -> int:
+    return facts.target.lanes(computed_type(facts).itemsize)
+
+
+def useful_lanes(facts: NodeFacts) -> float:
+    """The share of the lanes that vectors along the output channels of a group fill."""
+    return share_of_lanes(conv_shape(facts).per_group.value() or 0, lanes_of(facts))
+
+
+def channel_vectors_refusal(facts: NodeFacts) -> str | None:
+    """Why vectors cannot run along the input channels."""
+    shape, lanes = conv_shape(facts), lanes_of(facts)
+    if shape.groups > 1:
+        return f"{shape.groups} groups, expected one"
+    if facts.constants[1] is None:
+        return "the weight is not constant"
+    if not shape.channels.value() or not shape.out_channels.value() or lanes == 1:
+        return "an unknown or empty number of channels, or vectors of one element"
+    return f"{shape.channels} input channels are no whole vectors of {lanes}" if int(shape.channels) % lanes else None
+
+
+def pays_for_lane_sums(facts: NodeFacts) -> bool:
+    """True if enough products are added to each lane of a result for the sum of the lanes at the end."""
+    shape = conv_shape(facts)
+    return math.prod(shape.kernel) * int(shape.channels) >= facts.target.costs.lane_sum * lanes_of(facts)
+
+
+def best_speed(facts: NodeFacts) -> float:
+    """The share of the best speed at which the definition can be computed."""
+    along_channels = channel_vectors_refusal(facts) is None and pays_for_lane_sums(facts)
+    return max(useful_lanes(facts), ALONG_CHANNELS if along_channels else 0.0)

@@ -1,0 +1,112 @@
+"""A row of the output image is the row axis of the register tile; the input is read in place, shifted for each tap.
+
+``acc[n, out..., no, ni] = sum over taps and ic``. The panels of a group of channels follow those of the group before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tilewright.core.arith.expr import IntExpr, as_expr, const, product
+from tilewright.core.arith.minmax import maximum, minimum
+from tilewright.core.dtypes import DType
+from tilewright.graph_ir.fuse_pointwise_depthwise import HALO
+from tilewright.lowering.context import LowerContext
+from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.geometry.conv_shape import (
+    ConvShape,
+    Reader,
+    computed_type,
+    conv_shape,
+    padded_input,
+    spatial_names,
+    with_bias,
+)
+from tilewright.lowering.geometry.conv_weight import Weight, conv_weight
+from tilewright.lowering.geometry.grouped_conv import Panels, group_panel_width
+from tilewright.lowering.geometry.packing import clamped, whole_tiles
+from tilewright.lowering.implementations.base import Implementation
+from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
+from tilewright.machine.target import Target
+from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
+
+_LONG_ROW = 8
+"""Tiles in a row of the image from which on the rest of the row hardly counts."""
+
+_SHORT_TILES, _SHORT_STEPS = 1.05, 1.2
+"""How much longer it takes where the tiles at the ends of rows are short, and where a pixel has one tap besides."""
+
+
+def pixel_panel_width(shape: ConvShape, target: Target, itemsize: int) -> int:
+    """Columns of a panel where all pixels are rows of one product."""
+    pixels = product((shape.batch, *shape.out_spatial))
+    return group_panel_width(pixels, shape.per_group, shape.groups, target, itemsize)
+
+
+def suits_pixels(shape: ConvShape, target: Target, itemsize: int) -> bool:
+    """True where all pixels should be the rows of one product: 1x1 kernels of stride 1, and images whose rows are at
+    most a few tiles and a rest, if all sizes are known."""
+    if shape.is_pointwise:
+        return True
+    height = target.tile_rows(max(1, pixel_panel_width(shape, target, itemsize) // target.lanes(itemsize)))
+    row = shape.out_spatial[-1].value()
+    known = all(d.is_const for d in (shape.batch, *shape.out_spatial))
+    return known and row is not None and row < _LONG_ROW * height and row % height != 0
+
+
+def unpadded(shape: ConvShape) -> ConvShape:
+    """The geometry over an input that has its border in memory, which most channels-last ones have when they are read
+    (:mod:`tilewright.lowering.storage`)."""
+    if not shape.channels_last:
+        return shape
+    zeros = (const(0),) * shape.rank
+    return dataclasses.replace(shape, pads_begin=zeros, pads_end=zeros)
+
+
+def row_panels(
+    ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight, width: int | None = None
+) -> Reader:
+    """The sums over rows of the image. ``width``: columns of a panel, if not what suits those rows."""
+    rows = shape.out_spatial[-1]
+    width = width or group_panel_width(rows, shape.per_group, shape.groups, ctx.target, dtype.itemsize)
+    packed = weight(width)
+    panels = Panels(shape.groups, shape.depth, shape.per_group, width)
+    taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, spatial_names(shape.rank), strict=True)]
+    ic = ctx.axis(panels.depth, "ic")
+    halo = ctx.attr_ints(HALO)
+    before, behind = (halo[: shape.rank], halo[shape.rank :]) if halo is not None else ((0,) * shape.rank,) * 2
+
+    def formula(*i: IntExpr) -> Reduction:
+        *at, no, ni = i[1:]
+        if halo is None:
+            at[-1] = clamped(at[-1], rows)
+        else:  # a border, which repeats the results at the edge
+            at = [
+                minimum(maximum(p - b, 0), size - 1) for p, b, size in zip(at, before, shape.out_spatial, strict=True)
+            ]
+        where = [p * s + t.index * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
+        return sum_over(read(i[0], panels.channel(no, ic.index), where) * packed[(no, *taps, ic, ni)], *taps, ic)
+
+    sizes = [b + size + e for b, size, e in zip(before, shape.out_spatial, behind, strict=True)]
+    if halo is None:
+        sizes[-1] = whole_tiles(rows, width, ctx.target, dtype.itemsize)
+    full = (shape.batch, *sizes, panels.count, as_expr(width))
+    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["n", *spatial_names(shape.rank), "no", "ni"]))
+    return lambda n, c, at: acc[(n, *(p + b for p, b in zip(at, before, strict=True)), *panels.place(c))]
+
+
+def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
+    shape, dtype, w = conv_shape(ctx), computed_type(ctx), ctx.input(1)
+    read = padded_input(ctx, shape, dtype)
+    weight = conv_weight(ctx, shape, dtype, lambda a: a, "oihw_1", lambda oc, ic, k: w[(oc, ic, *k)])
+    return with_bias(ctx, shape, row_panels(ctx, shape, dtype, read, weight))
+
+
+def _cost(facts: NodeFacts) -> float:
+    shape, longer = unpadded(conv_shape(facts)), 1.0
+    if suits_pixels(shape, facts.target, computed_type(facts).itemsize):
+        longer = _SHORT_STEPS if shape.is_pointwise else _SHORT_TILES
+    return plain_cost(facts) / useful_lanes(facts) * longer
+
+
+DIRECT = Implementation("Conv", "direct", _lower, _cost)

@@ -1,0 +1,72 @@
+"""All pixels of the batch are the rows of one product, ``acc[m, no, ni]``: tiles go on over the ends of image rows."""
+
+from __future__ import annotations
+
+from tilewright.core.arith.expr import IntExpr, as_expr, const, product
+from tilewright.core.dtypes import DType
+from tilewright.graph_ir.fuse_pointwise_depthwise import HALO
+from tilewright.lowering.context import LowerContext
+from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.geometry.conv_shape import (
+    ConvShape,
+    Reader,
+    computed_type,
+    conv_shape,
+    padded_input,
+    spatial_names,
+    with_bias,
+)
+from tilewright.lowering.geometry.conv_weight import Weight, conv_weight
+from tilewright.lowering.geometry.grouped_conv import Panels
+from tilewright.lowering.geometry.packing import clamped, flatten, unflatten, whole_tiles
+from tilewright.lowering.implementations.base import Implementation
+from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
+from tilewright.lowering.implementations.conv.direct import pixel_panel_width, row_panels, suits_pixels, unpadded
+from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
+
+_PLACES = 1.01
+"""How much longer it takes to find the place of each pixel of a row than to go along rows of many tiles."""
+
+
+def pixel_panels(ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight) -> Reader:
+    """The sums over all pixels; a result with a border, which no single row axis has, is computed row by row."""
+    width = pixel_panel_width(shape, ctx.target, dtype.itemsize)
+    if ctx.attr_ints(HALO) is not None:
+        return row_panels(ctx, shape, dtype, read, weight, width)
+    packed = weight(width)
+    panels = Panels(shape.groups, shape.depth, shape.per_group, width)
+    taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, spatial_names(shape.rank), strict=True)]
+    ic = ctx.axis(panels.depth, "ic")
+    rows = product((shape.batch, *shape.out_spatial))
+    steps = [t for t, k in zip(taps, shape.kernel, strict=True) if k != 1]
+
+    def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        n, *at = unflatten(clamped(m, rows), shape.out_spatial)
+        offsets = [t.index if t in steps else const(0) for t in taps]
+        where = [p * s + o * d for p, s, o, d in zip(at, shape.strides, offsets, shape.dilations, strict=True)]
+        return sum_over(read(n, panels.channel(no, ic.index), where) * packed[(no, *offsets, ic, ni)], *steps, ic)
+
+    full = (whole_tiles(rows, width, ctx.target, dtype.itemsize), panels.count, as_expr(panels.width))
+    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
+    return lambda n, c, at: acc[(flatten((n, *at), shape.out_spatial), *panels.place(c))]
+
+
+def panel_sums(ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight) -> Reader:
+    """The sums over all pixels or over rows of the image, whichever suits their sizes."""
+    pixels = suits_pixels(shape, ctx.target, dtype.itemsize)
+    return (pixel_panels if pixels else row_panels)(ctx, shape, dtype, read, weight)
+
+
+def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
+    shape, dtype, w = conv_shape(ctx), computed_type(ctx), ctx.input(1)
+    read = padded_input(ctx, shape, dtype)
+    weight = conv_weight(ctx, shape, dtype, lambda a: a, "oihw_1", lambda oc, ic, k: w[(oc, ic, *k)])
+    return with_bias(ctx, shape, pixel_panels(ctx, shape, dtype, read, weight))
+
+
+def _cost(facts: NodeFacts) -> float:
+    suits = suits_pixels(unpadded(conv_shape(facts)), facts.target, computed_type(facts).itemsize)
+    return plain_cost(facts) / useful_lanes(facts) * (1.0 if suits else _PLACES)
+
+
+IMPLICIT_GEMM = Implementation("Conv", "implicit_gemm", _lower, _cost)

@@ -1,0 +1,103 @@
+"""Outputs whose place has the same remainder by the strides are a convolution of the input with some of the taps.
+
+Output ``o`` of a dimension with stride ``s`` and padding ``b`` is ``sum over t of x[q - t] * w[r + s*t]`` with
+``q, r = (o + b) // s, (o + b) % s``. All phases ``r`` together are one convolution with ``s`` times the output
+channels, its taps turned around and padded with zeros to ``ceil(k / s)`` in every phase; a shuffle puts them in
+their places.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.core.arith.expr import IntExpr, ceildiv, const
+from tilewright.lowering.context import LowerContext
+from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.geometry.conv_shape import (
+    computed_type,
+    padded_input,
+    spatial_names,
+    transposed_shape,
+    with_bias,
+)
+from tilewright.lowering.geometry.conv_weight import conv_weight
+from tilewright.lowering.geometry.packing import flatten, unflatten
+from tilewright.lowering.implementations.base import Implementation
+from tilewright.lowering.implementations.conv.cost import input_products
+from tilewright.lowering.implementations.conv.implicit_gemm import panel_sums
+from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, in_range, select
+
+
+def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
+    shape, dtype = transposed_shape(ctx), computed_type(ctx)
+    w = ctx.input(1)
+    begin = [int(b) for b in shape.pads_begin]
+    first = [b // s for b, s in zip(begin, shape.strides, strict=True)]
+    taps = tuple(-(-k // s) for k, s in zip(shape.kernel, shape.strides, strict=True))
+    sizes = [
+        ceildiv(o + b, s) - f for o, b, s, f in zip(shape.out_spatial, begin, shape.strides, first, strict=True)
+    ]
+    lead = [t - 1 - f for t, f in zip(taps, first, strict=True)]
+    tail = [q + t - 1 - p - i for q, t, p, i in zip(sizes, taps, lead, shape.spatial, strict=True)]
+    per_group, in_group = shape.per_group, shape.depth
+    phases = math.prod(shape.strides)
+    inner = dataclasses.replace(
+        shape, out_channels=shape.out_channels * phases, out_spatial=tuple(sizes), kernel=taps,
+        strides=(1,) * shape.rank, pads_begin=tuple(map(const, lead)), pads_end=tuple(tail),
+    )  # fmt: skip
+
+    def to_oihw(a: np.ndarray) -> np.ndarray:
+        grouped = a.reshape(shape.groups, a.shape[0] // shape.groups, *a.shape[1:])
+        room = [(0, t * s - k) for t, s, k in zip(taps, shape.strides, shape.kernel, strict=True)]
+        full = np.pad(grouped, [(0, 0), (0, 0), (0, 0), *room])
+        split = full.reshape(*full.shape[:3], *(n for t, s in zip(taps, shape.strides, strict=True) for n in (t, s)))
+        at = range(3, 3 + 2 * shape.rank, 2)  # g, ic, oc, then (tap, phase) a dimension
+        order = np.flip(split, axis=tuple(at)).transpose(0, *(d + 1 for d in at), 2, 1, *at)
+        return order.reshape(-1, order.shape[shape.rank + 2], *taps)
+
+    def read_weight(oc: IntExpr, ic: IntExpr, k: Sequence[IntExpr]) -> Val:
+        group, column = oc // (phases * per_group), oc % (phases * per_group)
+        phase = unflatten(column // per_group, tuple(map(const, shape.strides[1:])))
+        place = [(t - 1 - i) * s + r for t, i, s, r in zip(taps, k, shape.strides, phase, strict=True)]
+        value = w[(group * in_group + ic, column % per_group, *place)]
+        for p, n, t, s in zip(place, shape.kernel, taps, shape.strides, strict=True):
+            if t * s != n:
+                value = select(in_range(p, 0, n), value, constant(0, value.dtype))
+        return value
+
+    weight = conv_weight(ctx, inner, dtype, to_oihw, "iohw_phases", read_weight)
+    acc = panel_sums(ctx, inner, dtype, padded_input(ctx, inner, dtype), weight)
+    names = ["n", *spatial_names(shape.rank), "c"]
+    columns = shape.out_channels * phases
+    full = (shape.batch, *sizes, columns)
+    whole = ctx.stage(compute(ctx.name("phases"), full, lambda *i: acc(i[0], i[-1], i[1:-1]), axis_names=names))
+
+    def result(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
+        moved = [p + b for p, b in zip(at, begin, strict=True)]
+        remainders = [p % s for p, s in zip(moved, shape.strides, strict=True)]
+        phase = flatten(remainders, tuple(map(const, shape.strides[1:])))
+        source = [p // s - f for p, s, f in zip(moved, shape.strides, first, strict=True)]
+        return whole[(n, *source, (c // per_group * phases + phase) * per_group + c % per_group)]
+
+    return with_bias(ctx, shape, result)
+
+
+def _applies(facts: NodeFacts) -> str | None:
+    shape = transposed_shape(facts)
+    if any(d != 1 for d in shape.dilations):
+        return f"dilations {', '.join(map(str, shape.dilations))}, expected 1"
+    return None if all(b.is_const for b in shape.pads_begin) else "the first phase depends on a symbolic size"
+
+
+def _cost(facts: NodeFacts) -> float:
+    """Taps of all phases, zeros included."""
+    shape = transposed_shape(facts)
+    taps = math.prod(-(-k // s) * s for k, s in zip(shape.kernel, shape.strides, strict=True))
+    return float(taps * input_products(shape))
+
+
+SUBPIXEL = Implementation("ConvTranspose", "subpixel", _lower, _cost, _applies)

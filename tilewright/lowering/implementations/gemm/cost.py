@@ -1,0 +1,30 @@
+"""What the implementations of products of matrices are estimated to cost, in multiply-adds that fill a vector."""
+
+from __future__ import annotations
+
+from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.geometry.product import ProductSizes, product_sizes
+from tilewright.lowering.implementations.base import assumed
+
+MANY = 224
+"""What a symbolic size counts as."""
+
+
+def known_rows(p: ProductSizes) -> int:
+    """Rows of one product; a number of rows that a symbol tells is large."""
+    rows = p.rows.value()
+    return MANY if rows is None else max(1, rows)
+
+
+def cost_by_row(facts: NodeFacts, per_row: float, per_weight: float = 0.0) -> float:
+    """The time of ``per_row`` multiply-adds for each element of B and row, ``per_weight`` for each element of B, and
+    reading B."""
+    p = product_sizes(facts)
+    products = 1 if p.shares_b else assumed(p.batch, MANY)
+    each = per_row * known_rows(p) + per_weight + facts.target.costs.weight_load
+    return assumed((p.k, p.n), MANY) * products * each
+
+
+def packing(facts: NodeFacts) -> float:
+    """The time of packing an element of B while the model runs: more than that of reading it for a few rows again."""
+    return facts.target.costs.unpacked_rows + 0.5

@@ -1,0 +1,75 @@
+"""One product with one B in panels, packed at build time or when the function runs: ``acc[row, no, ni]``.
+
+All batch dimensions of A are rows of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tilewright.core.arith.expr import IntExpr, ceildiv
+from tilewright.lowering.context import LowerContext
+from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.geometry.packing import (
+    clamped,
+    flatten,
+    pack_columns,
+    packed_stage,
+    panel_width,
+    unflatten,
+    whole_tiles,
+)
+from tilewright.lowering.geometry.product import (
+    computed_type,
+    left_operand,
+    product_result,
+    product_sizes,
+    right_operand,
+)
+from tilewright.lowering.implementations.base import Implementation
+from tilewright.lowering.implementations.gemm.cost import cost_by_row, packing
+from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
+
+
+def packed_right_operand(ctx: LowerContext, width: int) -> Tensor:
+    """B as ``[no, k, ni]`` in panels of ``width`` columns."""
+    p, dtype = product_sizes(ctx), computed_type(ctx)
+    if not p.constant_b:
+        return packed_stage(ctx, (), p.k, p.n, width, dtype, right_operand(ctx))
+
+    def transform(w: np.ndarray) -> np.ndarray:
+        return pack_columns(w.T if p.transposed_b else w.reshape(w.shape[0], prod(w.shape[1:])), width, dtype.numpy)
+
+    key = f"panels_{width}_transposed" if p.transposed_b else f"panels_{width}"
+    return ctx.packed(1, transform, (ceildiv(p.n, width), p.k, width), key, dtype)
+
+
+def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
+    p, dtype, read_a = product_sizes(ctx), computed_type(ctx), left_operand(ctx)
+    rows, inner = p.rows, (*p.batch[1:], p.m) if p.batch else ()
+    width = panel_width(rows, p.n, ctx.target, dtype.itemsize)
+    packed = packed_right_operand(ctx, width)
+    k = ctx.axis(p.k, "k")
+
+    def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        *bi, at = unflatten(clamped(row, rows), inner)
+        return sum_over(read_a(bi, at, k.index).cast(dtype) * packed[no, k, ni], k)
+
+    full = (whole_tiles(rows, width, ctx.target, dtype.itemsize), ceildiv(p.n, width), width)
+    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
+    return product_result(ctx, lambda bi, row, col: acc[flatten((*bi, row), inner), col // width, col % width])
+
+
+def _applies(facts: NodeFacts) -> str | None:
+    return None if product_sizes(facts).shares_b else "the second operand has batch dimensions"
+
+
+def _cost(facts: NodeFacts) -> float:
+    return cost_by_row(facts, 1.0, 0.0 if product_sizes(facts).constant_b else packing(facts))
+
+
+MATMUL = Implementation("MatMul", "packed_gemm", _lower, _cost, _applies)
+GEMM = replace(MATMUL, op="Gemm")

@@ -1,0 +1,41 @@
+"""All implementations by operator: a line each. Of two with the same cost the earlier one is chosen."""
+
+from __future__ import annotations
+
+from tilewright.lowering.implementations.base import Table
+from tilewright.lowering.implementations.conv import winograd
+from tilewright.lowering.implementations.conv.depthwise import DEPTHWISE
+from tilewright.lowering.implementations.conv.direct import DIRECT
+from tilewright.lowering.implementations.conv.implicit_gemm import IMPLICIT_GEMM
+from tilewright.lowering.implementations.conv.merged_groups import MERGED_GROUPS
+from tilewright.lowering.implementations.conv.subpixel import SUBPIXEL
+from tilewright.lowering.implementations.conv.vectorized_reduction import VECTORIZED_REDUCTION
+from tilewright.lowering.implementations.conv.zero_insertion import ZERO_INSERTION
+from tilewright.lowering.implementations.gemm import packed_gemm, unpacked_gemm
+from tilewright.lowering.implementations.gemm.batched_gemm import BATCHED_GEMM
+from tilewright.lowering.implementations.gemm.strassen import STRASSEN
+
+IMPLEMENTATIONS: Table = {
+    "Conv": (
+        DEPTHWISE,
+        DIRECT,
+        IMPLICIT_GEMM,
+        MERGED_GROUPS,
+        VECTORIZED_REDUCTION,
+        *winograd.IMPLEMENTATIONS,
+    ),
+    "ConvTranspose": (
+        SUBPIXEL,
+        ZERO_INSERTION,
+    ),
+    "MatMul": (
+        packed_gemm.MATMUL,
+        BATCHED_GEMM,
+        unpacked_gemm.MATMUL,
+        STRASSEN,
+    ),
+    "Gemm": (
+        packed_gemm.GEMM,
+        unpacked_gemm.GEMM,
+    ),
+}
