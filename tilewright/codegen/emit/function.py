@@ -69,10 +69,10 @@ class _Phase:
     def is_shared(self) -> bool:
         return any(_is_parallel_loop(s) for s in self.nests)
 
-    def worth(self, func: Func) -> IntExpr | None:
-        """Above 0 where a parallel loop of the phase is worth handing out; None if one always is."""
+    def condition(self, func: Func) -> IntExpr | None:
+        """Above 0 where threads are to share a parallel loop of the phase; None if they always do."""
         found = [parallel_condition(func, s) for s in self.nests if isinstance(s, Loop) and _is_parallel_loop(s)]
-        known = [w for w in found if w is not None]
+        known = [c for c in found if c is not None]
         return maximum(*known) if known and len(known) == len(found) else None
 
 
@@ -97,20 +97,21 @@ def emit_kernel(func: Func, target: Target, symbol: str) -> str:
     _require_private([list(p.nests) for p in phases], {b.name for b in local})
     pad = vector_pad(func.body)
     private = privatized_buffers(func, nests, target, pad)
-    judged: set[int] = set()
+    conditional: set[int] = set()
     for p in phases:
         module.functions.append(_phase_function(module, p, func, buffers, local, private, pad))
         module.functions.append(_phase_table_function(func, p, len(buffers) + len(private)))
-        if (worth := p.worth(func)) is not None:
-            judged.add(p.index)
-            module.functions.append(_integer_function(module, f"worth{p.index}", worth, func))
-            module.functions.append(_integer_table_function(f"gain{p.index}", f"worth{p.index}", len(func.dims)))
+        if (condition := p.condition(func)) is not None:
+            conditional.add(p.index)
+            module.functions.append(_integer_function(module, f"condition{p.index}", condition, func))
+            table = _integer_table_function(f"parallel_if{p.index}", f"condition{p.index}", len(func.dims))
+            module.functions.append(table)
     for steps in _steps_in(order):
         i, integers = steps.index, len(func.dims) + len(steps.around)
         module.functions.append(_integer_function(module, f"extent{i}", steps.loop.extent, func, steps.around))
         module.functions.append(_integer_table_function(f"count{i}", f"extent{i}", integers))
     chunks = most_chunks(target) if any(p.loop is not None for p in private) else None
-    module.functions.append(_kernel_function(symbol, len(func.dims), order, judged, chunks))
+    module.functions.append(_kernel_function(symbol, len(func.dims), order, conditional, chunks))
     return module.text()
 
 
@@ -235,7 +236,7 @@ def _integers(ctx: Context, func: Func, around: Sequence[Loop]) -> list[str]:
 
 
 def _integer_function(module: ModuleText, name: str, e: IntExpr, func: Func, around: Sequence[Loop] = ()) -> str:
-    """The internal function that gives the value of ``e``: the extent of a loop around phases, or a phase's worth."""
+    """The function that gives the value of ``e``: a phase's condition, or the extent of a loop around phases."""
     code = Code(module)
     ctx = Context(code, evaluate)
     params = _integers(ctx, func, around)
@@ -276,10 +277,10 @@ def _from_table(integers: int) -> tuple[list[str], list[str]]:
 
 
 def _kernel_function(
-    symbol: str, dims: int, order: Sequence[_Phase | _Steps], judged: Set[int], chunks: int | None
+    symbol: str, dims: int, order: Sequence[_Phase | _Steps], conditional: Set[int], chunks: int | None
 ) -> str:
-    """The kernel. ``judged``: the phases that have a worth; ``chunks``: the largest number of chunks of a pool that it
-    may use, None for any."""
+    """The kernel. ``conditional``: the phases that threads share only if a condition holds; ``chunks``: the largest
+    number of chunks of a pool that it may use, None for any."""
     lines: list[str] = ["  %alone = icmp eq ptr %pool, null"] if chunks is None else _alone_or_large(chunks)
     depth = max((len(p.around) for p in _phases_in(order)), default=0)
     table = "%dims"
@@ -292,7 +293,7 @@ def _kernel_function(
             lines.append(f"  %to{i} = getelementptr i64, ptr %table, i64 {i}")
             lines.append(f"  store i64 %dim{i}, ptr %to{i}, align 8")
     for item in order:
-        lines += _calls(item, table, dims, judged)
+        lines += _calls(item, table, dims, conditional)
     lines.append("  ret void")
     head = f"define void @{symbol}(ptr %args, ptr %dims, ptr %pool) nounwind"
     return "\n".join([head + " {", "entry:", *lines, "}"])
@@ -307,7 +308,7 @@ def _alone_or_large(chunks: int) -> list[str]:
     ]
 
 
-def _calls(item: _Phase | _Steps, table: str, dims: int, judged: Set[int]) -> list[str]:
+def _calls(item: _Phase | _Steps, table: str, dims: int, conditional: Set[int]) -> list[str]:
     """The calls that run a phase, or the loop over those that run the phases of its steps."""
     i = item.index
     if isinstance(item, _Steps):
@@ -318,7 +319,7 @@ def _calls(item: _Phase | _Steps, table: str, dims: int, judged: Set[int]) -> li
             f"  store i64 0, ptr %at{i}, align 8\n  br label %more{i}",
             f"more{i}:\n  %step{i} = load i64, ptr %at{i}, align 8\n  %left{i} = icmp slt i64 %step{i}, %n{i}",
             f"  br i1 %left{i}, label %body{i}, label %done{i}\nbody{i}:",
-            *(line for x in item.body for line in _calls(x, table, dims, judged)),
+            *(line for x in item.body for line in _calls(x, table, dims, conditional)),
             f"  %last{i} = load i64, ptr %at{i}, align 8\n  %following{i} = add i64 %last{i}, 1",
             f"  store i64 %following{i}, ptr %at{i}, align 8\n  br label %more{i}",
             f"done{i}:",
@@ -327,9 +328,9 @@ def _calls(item: _Phase | _Steps, table: str, dims: int, judged: Set[int]) -> li
     if not item.is_shared():
         return [call]
     alone, lines = "%alone", []
-    if i in judged:
+    if i in conditional:
         alone = f"%few{i}"
-        lines.append(f"  %gain{i} = call i64 @gain{i}(ptr {table})\n  %small{i} = icmp slt i64 %gain{i}, 1")
+        lines.append(f"  %above{i} = call i64 @parallel_if{i}(ptr {table})\n  %small{i} = icmp slt i64 %above{i}, 1")
         lines.append(f"  {alone} = or i1 %alone, %small{i}")
     return [
         *lines,

@@ -12,6 +12,7 @@ from tilewright.core.arith.parse import parse
 from tilewright.tensor_ir.ir import Func, Loop
 
 KEY = "worth"
+"""What tuning logs have called the annotation since version 1."""
 
 
 def parallel_condition(func: Func, loop: Loop) -> IntExpr | None:
@@ -19,5 +20,5 @@ def parallel_condition(func: Func, loop: Loop) -> IntExpr | None:
     text = dict(loop.annotations).get(KEY)
     if text is None:
         return None
-    worth = parse(text)
-    return worth if worth.free_vars() <= set(func.dims) else None
+    condition = parse(text)
+    return condition if condition.free_vars() <= set(func.dims) else None

@@ -328,7 +328,7 @@ def test_threads_share_a_loop_where_it_is_worth_it(threads: int) -> None:
     copy = Loop("i", var("n"), Store("C", (var("i"),), at("A", var("i"))), "parallel", (("worth", "n*n - 100"),))
     f = Func("f", (buf("A", "n"), buf("C", "n")), 1, ("n",), copy)
     text = emit_kernel(f, detect_host(), "kernel")
-    assert "@gain0" in text
+    assert "@parallel_if0" in text
     for n in (0, 1, 10, 11, 40):
         check(f, np.arange(n, dtype=np.float32), threads=threads, n=n)
 
@@ -338,7 +338,7 @@ def test_a_loop_without_a_worth_in_the_dims_is_always_shared(worth: str | None) 
     notes = () if worth is None else (("worth", worth),)
     copy = Loop("i", var("n"), Store("C", (var("i"),), at("A", var("i"))), "parallel", notes)
     f = Func("f", (buf("A", "n"), buf("C", "n")), 1, ("n",), copy)
-    assert "@gain" not in emit_kernel(f, detect_host(), "kernel")
+    assert "@parallel_if" not in emit_kernel(f, detect_host(), "kernel")
     check(f, np.arange(3, dtype=np.float32), threads=2, n=3)
 
 
