@@ -67,7 +67,7 @@ def _arguments() -> argparse.Namespace:
     p.add_argument("--threads", default="1,2", help="thread counts")
     p.add_argument("--seconds", type=float, default=8.0, help="of timing, a row")
     p.add_argument("--tune", type=float, default=0.0, metavar="S", help="tune each for so many seconds first")
-    p.add_argument("--logs", help="folder of the tuning logs, one a network; tuning goes on where it stopped")
+    p.add_argument("--logs", help="folder of the tuning logs, one per network; tuning goes on where it stopped")
     p.add_argument("--json", help="write the rows there too, after each")
     p.add_argument("--one", help=argparse.SUPPRESS)
     args = p.parse_args()
@@ -104,8 +104,9 @@ def _one(args: argparse.Namespace) -> dict:
     import tilewright
     from tilewright.autotune.measure.interleaved_timing import interleave
     from tilewright.autotune.measure.noise_monitor import noise_monitor_of
-    from tilewright.autotune.network.tune_network import TuneOptions, tune_model
+    from tilewright.autotune.network.tune_network import tune_model
     from tilewright.inspect.ort import open_session
+    from tilewright.options import TuneOptions
 
     threads = int(args.threads)
     kept = (Path(args.models), args.one, Path(args.work), args.case)

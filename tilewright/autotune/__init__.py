@@ -6,6 +6,6 @@ workers), ``lookup`` (records to schedules), ``search`` (strategies, tuner, sche
 Takes: a function, a target, a budget.
 Gives: measured limits of the machine; with the tuner, the best trace and its records.
 May import: schedule, codegen, runtime, tensor_ir, machine, core; lowering (only ``lookup`` and ``network``); compile,
-kernels (only ``network``), graph_ir (only ``network`` and ``lookup``).
+options, kernels (only ``network``), graph_ir (only ``network`` and ``lookup``).
 Never: ONNX; a measurement while something else of ours computes.
 """

@@ -15,7 +15,7 @@ import onnx
 
 from tilewright.autotune.measure.interleaved_timing import Samples, interleave
 from tilewright.autotune.measure.noise_monitor import noise_monitor_of
-from tilewright.autotune.network.tune_network import ModelTuning, TuneOptions, tune_model
+from tilewright.autotune.network.tune_network import ModelTuning, tune_model
 from tilewright.autotune.records.database import Database, open_database
 from tilewright.commands.bench import report
 from tilewright.commands.common import add_build_options, amount, compile_with, feed_for_model, milliseconds
@@ -27,6 +27,7 @@ from tilewright.frontend.model_file.random_weights import with_random_weights
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.inspect.ort import open_session
 from tilewright.inspect.verify import difference
+from tilewright.options import TuneOptions
 from tilewright.runtime.model import CompiledModel
 
 _TOLERANCE = 1e-4

@@ -6,12 +6,13 @@ import argparse
 import sys
 from dataclasses import replace
 
-from tilewright.autotune.network.tune_network import TuneOptions, tune_model
+from tilewright.autotune.network.tune_network import tune_model
 from tilewright.autotune.search.scheduler import EFFORTS
 from tilewright.autotune.search.strategies import STRATEGIES
 from tilewright.commands.common import add_build_options, add_input_options, amount, natural, read_arrays
 from tilewright.commands.live import view
 from tilewright.core.config import terminal
+from tilewright.options import TuneOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

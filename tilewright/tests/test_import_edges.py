@@ -43,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
         "lowering", "machine", "runtime", "runtime.resources", "schedule", "tensor_ir",
     },
     # the pipeline and what stands on it
+    "options": {"autotune.search", "core", "machine"},
     "progress": set(),
     "compile": {
         "autotune.lookup", "autotune.measure", "autotune.records", "codegen", "core", "frontend",
@@ -52,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "autotune.network": {
         "autotune.base", "autotune.cost_model", "autotune.lookup", "autotune.measure",
         "autotune.records", "autotune.search", "codegen", "compile", "core", "graph_ir", "kernels", "lowering",
-        "machine", "runtime", "runtime.resources",
+        "machine", "options", "runtime", "runtime.resources",
     },
     "api": {
         "autotune.base", "autotune.measure", "codegen", "compile", "core", "graph_ir", "machine", "runtime",

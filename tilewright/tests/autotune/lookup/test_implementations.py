@@ -23,7 +23,7 @@ from tilewright.autotune.lookup.implementations import (
 )
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.autotune.network.end_to_end import Times, Variant, _Judge
-from tilewright.autotune.network.tune_network import TuneOptions, prepare, tune_model
+from tilewright.autotune.network.tune_network import prepare, tune_model
 from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase
 from tilewright.autotune.records.reading import from_line
 from tilewright.autotune.records.record import Choice, Verdict, make_record, to_line
@@ -33,6 +33,7 @@ from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.choose_implementation import choices, with_implementations
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.plan import lower_graph_to_plan
+from tilewright.options import TuneOptions
 
 HERE = detect_host().with_threads(2)
 ALL = ("direct", "implicit_gemm", "winograd2", "winograd3", "winograd4")

@@ -16,13 +16,14 @@ import tilewright
 from tilewright.autotune.base.measure_result import Failed, FailureKind, MeasureResult, Ok
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.measure.measurer import TableMeasurer
-from tilewright.autotune.network.tune_network import TuneOptions, extract_tasks, make_tasks, tune_model
+from tilewright.autotune.network.tune_network import extract_tasks, make_tasks, tune_model
 from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase
 from tilewright.autotune.records.record import Record, RecordWarning, Verdict
 from tilewright.core.errors import CoverageError, InputError, TargetError, TilewrightError
 from tilewright.kernels.build import Kernel
 from tilewright.lowering.plan import LoweredModel
 from tilewright.machine.target import Target
+from tilewright.options import TuneOptions
 from tilewright.runtime.coverage import Status
 from tilewright.tests.autotune.records.log_helper import mlp_model
 
