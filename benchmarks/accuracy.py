@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Are the results right? One row a network and input case, against recorded results of onnxruntime (optimisation off).
+"""Are the results right? One row per network and input case, against recorded results of onnxruntime (unoptimised).
 
     python benchmarks/accuracy.py --models DIR [NAME ...]     networks kept as NAME.structure.onnx + NAME.expect.json
     python benchmarks/accuracy.py --light                     the light_* networks of the onnx package, random weights

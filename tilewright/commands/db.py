@@ -16,7 +16,7 @@ from tilewright.core.errors import InputError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    show = actions.add_parser("show", help="what the log holds, a row a workload and machine")
+    show = actions.add_parser("show", help="what the log holds, a row per workload and machine")
     _log(show)
     top = actions.add_parser("top", help="the best candidates of each workload")
     _log(top)

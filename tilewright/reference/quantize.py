@@ -32,7 +32,7 @@ def _dynamic_quantize_linear(_: Attrs, inputs: Sequence[Any], __: int) -> list[o
 
 
 def _rows(v: np.ndarray) -> np.ndarray:
-    """A parameter of the left operand: one number, one a row, or one for each row of each matrix."""
+    """A parameter of the left operand: one number, one per row, or one for each row of each matrix."""
     return v.reshape(()) if v.size == 1 else v[:, None] if v.ndim == 1 else v
 
 

@@ -1,4 +1,4 @@
-"""How much of a compiled model runs on tuned schedules: one row a kernel, with the reason and the share of run time."""
+"""How much of a compiled model runs on tuned schedules: one row per kernel, with the reason and the share of time."""
 
 from __future__ import annotations
 

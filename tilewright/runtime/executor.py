@@ -1,4 +1,4 @@
-"""Runs a plan: binds symbols, lays out the arena for the shapes at hand, and calls one entry function a segment."""
+"""Runs a plan: binds symbols, lays out the arena for the shapes at hand, and calls one entry function per segment."""
 
 from __future__ import annotations
 

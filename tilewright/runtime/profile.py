@@ -1,4 +1,4 @@
-"""The result of profiling: time a kernel against what the hardware can do (Williams et al., Roofline, 2009)."""
+"""The result of profiling: kernel times against what the hardware can do (Williams et al., Roofline, 2009)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class Task:
     """``func`` (not scheduled) at the sizes ``dims``. ``weight``: its share of the model's run time, or how often it
     is called. ``described``: the function without its names; ``has_own_names``: whether it has others than that.
 
-    ``streamed``: positions of parameters that a network reads once an inference, its weights; ``footprint``: bytes of
+    ``streamed``: positions of parameters that a network reads once per inference, its weights; ``footprint``: bytes of
     all such in the network. A measurement finds them in the caches as far as the network would, no further.
     """
 

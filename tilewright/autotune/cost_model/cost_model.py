@@ -18,7 +18,7 @@ class CostModel(Protocol):
     """Learns from measurements and ranks candidates.
 
     ``fit`` gets all measurements there are: a row of features, seconds (inf for a failure) and a group (the task) each;
-    it replaces what was fitted before. ``predict`` gives a score a row, higher for faster.
+    it replaces what was fitted before. ``predict`` gives a score per row, higher for faster.
     """
 
     def fit(self, features: np.ndarray, seconds: np.ndarray, groups: Sequence[str]) -> None: ...

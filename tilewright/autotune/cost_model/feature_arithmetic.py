@@ -16,7 +16,7 @@ _FLOAT_KINDS = {"add": "add", "sub": "add", "neg": "add", "abs": "add", "mul": "
 
 
 def count_operations(value: Expr, loads: list[Load]) -> list[float]:
-    """Operations a point, one entry a kind; the loads met on the way are appended to ``loads`` (once each)."""
+    """Operations per point, one entry per kind; the loads met on the way are appended to ``loads`` (once each)."""
     counts = [0.0] * len(KINDS)
     _count(value, counts, loads)
     return counts

@@ -1,4 +1,4 @@
-"""Bytes and reuse of a loop nest, for features: footprints a loop level, traffic a cache level, reuse distances.
+"""Bytes and reuse of a loop nest, for features: footprints per loop level, traffic per cache level, reuse distances.
 
 An access is reused by a loop that does not move it; the reuse is worth something if what one iteration of that loop
 touches (the reuse distance) fits in a cache. Levels count from the outside: level ``j`` is everything inside loops

@@ -13,7 +13,7 @@ _SHARE = 0.05
 
 
 class TrainingSet:
-    """Collects rows of every task that tunes with ``model``; one group a task."""
+    """Collects rows of every task that tunes with ``model``; one group per task."""
 
     def __init__(self, model: CostModel, least: int = 8) -> None:
         self.model = model

@@ -1,6 +1,6 @@
 """The learned cost model: gradient-boosted trees that rank the candidates of a task.
 
-Trained with a pairwise ranking loss on groups, one a task: only the order within a task is learned, so that rows of
+Trained with a pairwise ranking loss on groups, one per task: only the order within a task is learned, so that rows of
 different tasks, sizes and machines mix, and what is learned on one task carries over to another. Source of the idea:
 AutoTVM (Chen et al., 2018). xgboost is imported when a model is first trained or loaded.
 """

@@ -1,4 +1,4 @@
-"""One measuring slot a host: a lock on a file that every measuring process of this user on this machine takes.
+"""One measuring slot per host: a lock on a file that every measuring process of this user on this machine takes.
 
 Building takes it shared, timing takes it alone, so no two sessions time at once and none builds while another times.
 The system frees it when a process dies.

@@ -25,13 +25,13 @@ class EvaluatorConfig:
 
     ``max_seconds``: no further sample once this much time went into a candidate. ``slow_factor``: a candidate whose
     samples all are this many times the best of its task gets no further ones once three short samples' time went into
-    it (0: never). ``patience_s``: seconds a candidate, on average, to wait for a disturbed machine to be as fast as
+    it (0: never). ``patience_s``: seconds per candidate, on average, to wait for a disturbed machine to be as fast as
     usual (0: samples always count).
 
     ``timeout_s`` and ``build_timeout_s`` bound the run and the build of one candidate, ``reference_timeout_s`` that of
     the naive schedule. ``memory_bytes``: what a candidate may allocate in addition to its worker.
     ``opt``: LLVM's optimisation level for candidates; the best few are measured again at full effort.
-    ``builders``: processes that build (0: one a core). ``overlap``: builds may go on while something is timed; for
+    ``builders``: processes that build (0: one per core). ``overlap``: builds may go on while something is timed; for
     machines with more cores than the target has threads.
     """
 

@@ -81,7 +81,7 @@ class _Seat:
 
 
 class WorkerPool:
-    """The workers of this process. ``builders``: how many build (0: one a core). ``modules``: imported by workers.
+    """The workers of this process. ``builders``: how many build (0: one per core). ``modules``: imported by workers.
 
     Not reentrant: batches wait for each other. :meth:`abandon` may be called from another thread.
     """

@@ -256,7 +256,7 @@ class JSONDatabase(_Base):
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """What is wrong with the damaged lines of the log, a text a line."""
+        """What is wrong with the damaged lines of the log, a text per line."""
         self._index(every_workload)
         return tuple(f"line {n}: {text}" for n, text in sorted(self._lines.skipped.items()))
 

@@ -16,7 +16,7 @@ from tilewright.tensor_ir.ir import Func
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A row a candidate: ``features``, ``seconds`` (inf for a failure), ``groups`` (the task: its name, workload and
+    """A row per candidate: ``features``, ``seconds`` (inf for a failure), ``groups`` (the task: its name, workload and
     machine), ``candidates`` (keys). ``skipped``: records whose trace does not replay with this version."""
 
     features: np.ndarray

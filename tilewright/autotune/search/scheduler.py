@@ -123,7 +123,7 @@ class TaskScheduler:
         return max(0, min(n, self._level.trials - len(tuner.history.trials)))
 
     def choose(self) -> TaskTuner | None:
-        """The task with the highest expected gain a second; None if no task has anything left."""
+        """The task with the highest expected gain per second; None if no task has anything left."""
         cost = self._typical_cost()
         best: TaskTuner | None = None
         best_rate = 0.0

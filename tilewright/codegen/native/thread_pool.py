@@ -17,7 +17,7 @@ Each cache line that goes from one processor to another takes 70 nanoseconds, or
 loop. So a job is in the line that idle workers watch, and a thread reports what it has done once, when nothing is left
 to take, instead of chunk by chunk.
 
-Layout of a pool's memory (bytes): 0 ``parallel_for``, 8 chunks a job, 48 threads, 56 nanoseconds that an idle worker
+Layout of a pool's memory (bytes): 0 ``parallel_for``, 8 chunks per job, 48 threads, 56 nanoseconds that an idle worker
 spins; 64 epoch, 72 chunk function, 80 its args, 88 its dims; 128 chunks done; 192 sleepers, 200 stop, 208 caller waits;
 256 semaphore of workers, 320 of the caller, 512 + 64*t the share of thread t.
 """

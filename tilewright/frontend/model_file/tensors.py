@@ -2,7 +2,7 @@
 stored form is the memory form.
 
 Every element type and every way to store it: ``raw_data``, typed fields, external files, packed sub-byte types
-(unpacked to a byte an element), strings, and sparse tensors (made dense). Sizes are checked before anything is
+(unpacked to a byte per element), strings, and sparse tensors (made dense). Sizes are checked before anything is
 allocated.
 """
 

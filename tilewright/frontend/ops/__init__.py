@@ -1,4 +1,4 @@
-"""Converters to the newest form of operators whose signature or meaning changed, one file a family.
+"""Converters to the newest form of operators whose signature or meaning changed, one file per family.
 
 Takes: a node of the file as a call, and the graph that is being built.
 Gives: the nodes that it becomes, in the newest operators' terms.

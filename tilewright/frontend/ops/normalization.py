@@ -56,7 +56,7 @@ def _is_inference(call: Call, build: GraphBuilder) -> bool:
 
 
 def _group_norm_18(call: Call, build: GraphBuilder) -> None:
-    """GroupNormalization 18: scale and bias had an element a group, now they have one a channel."""
+    """GroupNormalization 18: scale and bias had an element per group, now they have one per channel."""
     groups = call.int_attr("num_groups", 0)
     if groups < 1:
         call.error("num_groups >= 1", groups)

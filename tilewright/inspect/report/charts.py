@@ -118,7 +118,7 @@ def failure_bars(kinds: Mapping[str, int], trials: int) -> str:
 
 
 def roofline(work: Sequence[Work], peaks: Peaks | None) -> str:
-    """Operations a second against operations a byte; each task from its default (ring) to its best (disc)."""
+    """Operations per second against operations per byte; each task from its default (ring) to its best (disc)."""
     speeds = [w.flops / s for w in work for s in (w.best, w.default) if s]
     intensities = [w.intensity for w in work]
     high = max([*speeds, *([peaks.flops_per_second] if peaks else [])]) * 1.4
@@ -127,7 +127,7 @@ def roofline(work: Sequence[Work], peaks: Peaks | None) -> str:
     if peaks:
         left, right = min(left, _ridge(peaks) / 2.0), max(right, _ridge(peaks) * 2.0)
         low = min(low, left * peaks.bytes_per_second)
-    x = Axis("operations a byte", left, right, True)
+    x = Axis("operations per byte", left, right, True)
     frame = Frame(x, Axis("Gop/s", low, high, True, 1e-9), 520.0, 330.0)
     marks: list[str] = []
     if peaks:
@@ -140,14 +140,14 @@ def roofline(work: Sequence[Work], peaks: Peaks | None) -> str:
         marks.append(frame.text(x.low, x.low * peaks.bytes_per_second, memory, lift=18))
     for w in sorted(work, key=lambda w: w.weight):
         speed = w.flops / w.best
-        told = f"{w.number} {w.name}: {speed / 1e9:.1f} Gop/s, {w.intensity:.1f} operations a byte"
+        told = f"{w.number} {w.name}: {speed / 1e9:.1f} Gop/s, {w.intensity:.1f} operations per byte"
         if w.default:
             before = w.flops / w.default
             marks.append(frame.line([(w.intensity, before), (w.intensity, speed)], "rise"))
             marks.append(frame.dot(w.intensity, before, 2.5, "ring"))
         marks.append(frame.dot(w.intensity, speed, 2.5 + 5 * math.sqrt(w.weight), "disc", told))
     marks += _numbers(frame, work)
-    return frame.svg(marks, "roofline: operations a second against operations a byte")
+    return frame.svg(marks, "roofline: operations per second against operations per byte")
 
 
 def _numbers(frame: Frame, work: Sequence[Work]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Threads that help an inference: one pool a process and size, started when first needed, asleep when idle."""
+"""Threads that help an inference: one pool per process and size, started when first needed, asleep when idle."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def weights(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def parameters(columns: int | None, dtype: Any) -> Arrays:
-    """Scales of both operands and zero points, one or one a column of the second."""
+    """Scales of both operands and zero points, one or one per column of the second."""
     rng = np.random.default_rng(2)
     shape = () if columns is None else (columns,)
     zero = np.zeros(shape, dtype) if dtype is np.int8 else np.asarray(rng.integers(60, 68, shape)).astype(dtype)

@@ -98,7 +98,7 @@ def test_a_register_tile_shows_in_accumulators_and_loads():
     acc = next(b for b in FunctionWalk(func, TARGET, {}).facts.blocks if b.name == "acc")
     tiles = acc.unrolled
     assert acc.accumulators == tiles
-    assert acc.load_ops_body == tiles / 2 + 2, "one broadcast a row, two vectors of the panel"
+    assert acc.load_ops_body == tiles / 2 + 2, "one broadcast per row, two vectors of the panel"
     assert acc.store_ops_body == 0, "the tile stays in registers"
     assert acc.lanes == 8
     assert acc.vector_utilisation == 1.0

@@ -1,4 +1,4 @@
-"""A log as arrays: a row a candidate, failures as inf, the latest record counts, groups are tasks."""
+"""A log as arrays: a row per candidate, failures as inf, the latest record counts, groups are tasks."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Logs of past versions stay readable: one sample log a version, never changed."""
+"""Logs of past versions stay readable: one sample log per version, never changed."""
 
 from __future__ import annotations
 
