@@ -1,6 +1,6 @@
-"""What a lowering rule sees: one node, its operands as tensors, and a place to put stages.
+"""What lowering a node sees: the node, its operands as tensors, and a place to put stages.
 
-A rule is ``Rule = Callable[[LowerContext], tuple[Tensor, ...]]``: it returns one tensor for each output of its node (it
+``Lower = Callable[[LowerContext], tuple[Tensor, ...]]`` returns one tensor for each output of its node (it
 may return more or fewer than the node names; what nobody reads is dropped). Formulas are made of simple stages: a
 reduction stage holds only the reduction, everything around it is a stage of its own that schedules can inline.
 """
@@ -129,7 +129,7 @@ class Names:
 
 @dataclass(slots=True)
 class FunctionParts:
-    """What the rules of one group gather: names, stages in order, and the constants they asked for."""
+    """What lowering the nodes of one group gathers: names, stages in order, and the constants they asked for."""
 
     names: Names
     stages: list[Tensor | Update | Recurrence] = field(default_factory=list)
@@ -170,7 +170,7 @@ class LowerContext(NodeFacts):
         return tensor
 
     def update(self, change: Update) -> None:
-        """Record a stage that overwrites elements of an earlier stage of the same rule."""
+        """Record a stage that overwrites elements of an earlier stage of the same node."""
         self.parts.stages.append(change)
 
     def recurrence(self, loops: Sequence[tuple[str, IntExpr]], stages: Sequence[Tensor | Update]) -> None:
@@ -258,7 +258,7 @@ class LowerContext(NodeFacts):
         return t[tuple(const(0) for _ in t.shape)]
 
 
-Rule: TypeAlias = Callable[[LowerContext], tuple[Tensor, ...]]
+Lower: TypeAlias = Callable[[LowerContext], tuple[Tensor, ...]]
 
 
 def wide(dtype: DType) -> DType:

@@ -1,9 +1,9 @@
-"""What lowers every operator: the literal merge of the families of rules, and of the operators with several
+"""What lowers every operator: the literal merge of the families of formulas, and of the operators with several
 implementations. One that is not here has no native code."""
 
 from __future__ import annotations
 
-from tilewright.lowering.context import Rule
+from tilewright.lowering.context import Lower
 from tilewright.lowering.formulas import (
     attention,
     broadcast,
@@ -26,35 +26,35 @@ from tilewright.lowering.formulas.signals import spectral, windows
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.table import IMPLEMENTATIONS
 
-RULES: dict[str, Rule] = {
-    **elementwise.RULES,
-    **broadcast.RULES,
-    **shape.RULES,
-    **pad.RULES,
-    **gather.RULES,
-    **generate.RULES,
-    **scatter.RULES,
-    **reduce.RULES,
-    **softmax.RULES,
-    **normalize.RULES,
-    **pool.RULES,
-    **resize.RULES,
-    **attention.RULES,
-    **vision.RULES,
-    **windows.RULES,
-    **grid_sample.RULES,
-    **quantize.RULES,
-    **einsum.RULES,
-    **spectral.RULES,
-    **deform_conv.RULES,
-    **recurrent.RULES,
+LOWER: dict[str, Lower] = {
+    **elementwise.LOWER,
+    **broadcast.LOWER,
+    **shape.LOWER,
+    **pad.LOWER,
+    **gather.LOWER,
+    **generate.LOWER,
+    **scatter.LOWER,
+    **reduce.LOWER,
+    **softmax.LOWER,
+    **normalize.LOWER,
+    **pool.LOWER,
+    **resize.LOWER,
+    **attention.LOWER,
+    **vision.LOWER,
+    **windows.LOWER,
+    **grid_sample.LOWER,
+    **quantize.LOWER,
+    **einsum.LOWER,
+    **spectral.LOWER,
+    **deform_conv.LOWER,
+    **recurrent.LOWER,
 }
 
 
-def only(op: str, rule: Rule) -> tuple[Implementation, ...]:
+def only(op: str, lower: Lower) -> tuple[Implementation, ...]:
     """The implementations of an operator that is computed in one way."""
-    return (Implementation(op, "only", rule, lambda facts: 0.0),)
+    return (Implementation(op, "only", lower, lambda facts: 0.0),)
 
 
-TABLE: dict[str, tuple[Implementation, ...]] = {**{op: only(op, r) for op, r in RULES.items()}, **IMPLEMENTATIONS}
+TABLE: dict[str, tuple[Implementation, ...]] = {**{op: only(op, r) for op, r in LOWER.items()}, **IMPLEMENTATIONS}
 """What can compute a node, by operator."""

@@ -38,9 +38,9 @@ from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import blocks_in
 from tilewright.tensor_ir.ir import Alloc, Block, Func, Seq, Stmt
 
-Rule = Callable[[Schedule, str, Target], bool]
+ScheduleRule = Callable[[Schedule, str, Target], bool]
 
-DEFAULT_RULES: tuple[Rule, ...] = (
+DEFAULT_RULES: tuple[ScheduleRule, ...] = (
     recurrence_rule, winograd_rule, gemm_chain_rule, vectorized_reduction_axis_rule, resample_rule,
     column_reduction_rule, fused_depthwise_rule, register_tiles_rule, row_reduction_rule, reduction_rule,
     transpose_rule, elementwise_rule,
@@ -56,7 +56,7 @@ def schedule_by_rule(
     func: Func,
     target: Target,
     decider: Decider,
-    rules: Sequence[Rule] = DEFAULT_RULES,
+    rules: Sequence[ScheduleRule] = DEFAULT_RULES,
     memory: StepMemory | None = None,
 ) -> Schedule:
     """The rules' schedule with ``decider`` taking their decisions: a point of the search space that the rules span."""

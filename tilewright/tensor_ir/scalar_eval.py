@@ -19,7 +19,7 @@ import numpy as np
 
 from tilewright.core.dtypes import DType
 
-Value: TypeAlias = Any  # bool | int | np.float32 | np.float64
+Scalar: TypeAlias = Any  # bool | int | np.float32 | np.float64
 _SATURATION = {"float8e4m3fn": 448.0, "float8e4m3fnuz": 240.0, "float8e5m2": 57344.0, "float8e5m2fnuz": 57344.0}
 
 
@@ -30,7 +30,7 @@ def wrap(x: int, dtype: DType) -> int:
     return low - (1 << dtype.bits) if dtype.kind == "i" and low >> (dtype.bits - 1) else low
 
 
-def rounder(dtype: DType) -> Callable[[Any], Value]:
+def rounder(dtype: DType) -> Callable[[Any], Scalar]:
     """The function that makes any real number (or float array scalar) a value of float type ``dtype``."""
     if dtype.name == "float64":
         return np.float64
@@ -42,14 +42,14 @@ def rounder(dtype: DType) -> Callable[[Any], Value]:
     if dtype.name in _SATURATION:
         top = _SATURATION[dtype.name]
 
-        def saturating(x: Any) -> Value:
+        def saturating(x: Any) -> Scalar:
             return np.float32(narrow(min(max(x, -top), top) if x == x else x))
 
         return saturating
     return lambda x: np.float32(narrow(x))
 
 
-def _round_e8m0(x: Any) -> Value:
+def _round_e8m0(x: Any) -> Scalar:
     """The power of two at or above ``x`` (its sign ignored), as ONNX's default rounding asks; NaN for inf and NaN."""
     v = abs(float(np.float32(x)))
     if not math.isfinite(v):
@@ -61,7 +61,7 @@ def _round_e8m0(x: Any) -> Value:
     return np.float32(2.0 ** min(max(exponent, -127), 127))
 
 
-def literal(value: float | bool, dtype: DType) -> Value:
+def literal(value: float | bool, dtype: DType) -> Scalar:
     """A literal as a value."""
     if dtype.kind == "b":
         return bool(value)
@@ -70,7 +70,7 @@ def literal(value: float | bool, dtype: DType) -> Value:
     return wrap(int(value), dtype)
 
 
-def to_values(array: np.ndarray, dtype: DType) -> list[Value]:
+def to_values(array: np.ndarray, dtype: DType) -> list[Scalar]:
     """The elements of an array, row-major, as values."""
     flat = np.ascontiguousarray(array).reshape(-1)
     if dtype.kind == "b":
@@ -81,7 +81,7 @@ def to_values(array: np.ndarray, dtype: DType) -> list[Value]:
 
 
 # -- casts -------------------------------------------------------------------------------------------------------
-def _truncated(to: DType) -> Callable[[Value], int]:
+def _truncated(to: DType) -> Callable[[Scalar], int]:
     """Float to integer: toward zero, through int32 (int64 for the 64-bit types and uint32), then modulo the width.
 
     What that type cannot hold, and NaN, is its most negative value first; for uint64, what is above its range is 0.
@@ -90,7 +90,7 @@ def _truncated(to: DType) -> Callable[[Value], int]:
     low = -(1 << (63 if wide else 31))
     high = 1 << 64 if to.name == "uint64" else -low
 
-    def convert(x: Value) -> int:
+    def convert(x: Scalar) -> int:
         if math.isfinite(x) and low <= (whole := int(x)) < high:
             return wrap(whole, to)
         return 0 if to.name == "uint64" and x > 0 else wrap(low, to)
@@ -98,7 +98,7 @@ def _truncated(to: DType) -> Callable[[Value], int]:
     return convert
 
 
-def caster(source: DType, to: DType) -> Callable[[Value], Value]:
+def caster(source: DType, to: DType) -> Callable[[Scalar], Scalar]:
     """The conversion that ONNX Cast makes; float8 saturates."""
     if to.kind == "b":
         return bool
@@ -114,7 +114,7 @@ def caster(source: DType, to: DType) -> Callable[[Value], Value]:
 
 
 # -- operations --------------------------------------------------------------------------------------------------
-def _double(f: Callable[[Any], Any]) -> Callable[[Value], Value]:
+def _double(f: Callable[[Any], Any]) -> Callable[[Scalar], Scalar]:
     return lambda x: f(np.float64(x))
 
 
@@ -123,18 +123,18 @@ def _sigmoid(x: Any) -> Any:
     return 1.0 / (1.0 + e) if x >= 0 else (e / (1.0 + e) if x == x else x)
 
 
-def _fma(a: Value, b: Value, c: Value) -> Value:
+def _fma(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
     plain = np.float64(a) * np.float64(b) + np.float64(c)
     if not isinstance(a, np.float64) or not math.isfinite(plain) or plain == 0:
         return plain
     return np.float64(float(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))))
 
 
-def _greater(a: Value, b: Value) -> Value:
+def _greater(a: Scalar, b: Scalar) -> Scalar:
     return a if a > b or a != a else b
 
 
-def _smaller(a: Value, b: Value) -> Value:
+def _smaller(a: Scalar, b: Scalar) -> Scalar:
     return a if a < b or a != a else b
 
 
@@ -227,7 +227,7 @@ _BOOLEAN: dict[str, Callable[..., bool]] = {
 _EXACT = ("max", "min", "neg", "abs", "sign", "floor", "ceil", "round", "trunc")
 
 
-def operation(name: str, dtype: DType) -> Callable[..., Value]:
+def operation(name: str, dtype: DType) -> Callable[..., Scalar]:
     """The function that computes scalar operation ``name`` on arguments of element type ``dtype``.
 
     Raises KeyError if the operation does not exist for that kind of type.

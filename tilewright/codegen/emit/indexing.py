@@ -36,7 +36,7 @@ class Linear(NamedTuple):
     terms: dict[str, int]
 
 
-class Scope:
+class LoopScope:
     """The first block of a loop body (or of the function), and the pure values that were emitted there."""
 
     __slots__ = ("block", "memo")
@@ -53,7 +53,7 @@ class Indexer:
         self.code = code
         self.dyn = dyn
         self.digits = Digits(code)
-        self.scopes = [Scope(code.entry)]
+        self.scopes = [LoopScope(code.entry)]
         self.env: dict[str, int | str] = {}
         self.levels: dict[str, int] = {}
         self.ranges: dict[str, tuple[IntExpr, IntExpr]] = {}
@@ -71,7 +71,7 @@ class Indexer:
 
     def push(self, block: BasicBlock) -> int:
         """Open a loop scope whose first block is ``block``; its level."""
-        self.scopes.append(Scope(block))
+        self.scopes.append(LoopScope(block))
         return len(self.scopes) - 1
 
     def pop(self) -> None:

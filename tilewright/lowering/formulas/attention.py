@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
-from tilewright.lowering.context import LowerContext, Rule, wide, widen
+from tilewright.lowering.context import Lower, LowerContext, wide, widen
 from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
 from tilewright.lowering.formulas.reduce import at_reduced, reduction_stage
 from tilewright.lowering.geometry.packing import clamped, packed_stage, whole_tiles
@@ -113,4 +113,4 @@ def _masked(c: LowerContext, raw: Tensor, width: int, i: Sequence[IntExpr]) -> V
     return x if hidden is None else select(hidden, constant(float("-inf"), x.dtype), x)
 
 
-RULES: dict[str, Rule] = {"FusedAttention": lower_fused_attention}
+LOWER: dict[str, Lower] = {"FusedAttention": lower_fused_attention}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.core.arith.expr import IntExpr, const
-from tilewright.lowering.context import LowerContext, Rule
+from tilewright.lowering.context import Lower, LowerContext
 from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
 from tilewright.tensor_ir.compute import Tensor, Val, compute
 
@@ -32,4 +32,4 @@ def lower_tile(c: LowerContext) -> tuple[Tensor, ...]:
     return (compute(c.name("tile"), out.shape, body, axis_names=axis_names(len(out.shape))),)
 
 
-RULES: dict[str, Rule] = {"BroadcastTo": lower_expand, "Expand": lower_expand, "Tile": lower_tile}
+LOWER: dict[str, Lower] = {"BroadcastTo": lower_expand, "Expand": lower_expand, "Tile": lower_tile}

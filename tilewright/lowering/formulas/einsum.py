@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.core.arith.expr import IntExpr, as_expr, const, product
 from tilewright.graph_ir.ops.layers.linear import parse_equation
-from tilewright.lowering.context import LowerContext, Rule, wide
+from tilewright.lowering.context import Lower, LowerContext, wide
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.geometry.packing import unflatten
 from tilewright.lowering.geometry.product import ProductSizes
@@ -111,4 +111,4 @@ def _plain(
     return compute(c.name("einsum_out"), out.shape, lambda *i: acc[i].cast(out.dtype), axis_names=names)
 
 
-RULES: dict[str, Rule] = {"Einsum": lower_einsum}
+LOWER: dict[str, Lower] = {"Einsum": lower_einsum}

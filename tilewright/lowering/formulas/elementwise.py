@@ -16,7 +16,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
-from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.lowering.context import Lower, LowerContext, widen
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, op, select
 from tilewright.tensor_ir.ir import Cast, Const
 
@@ -211,16 +211,16 @@ def convert(v: Val, dtype: DType) -> Val:
     return widen(v).cast(dtype) if v.dtype.is_narrow_float and dtype != v.dtype else v.cast(dtype)
 
 
-# -- rules ---------------------------------------------------------------------------------------------------------
-def _plain(name: str) -> Rule:
+# -- table ---------------------------------------------------------------------------------------------------------
+def _plain(name: str) -> Lower:
     return lambda c: (elementwise(c, lambda *x: op(name, *x)),)
 
 
-def _made(make: Callable[[LowerContext], Formula]) -> Rule:
+def _made(make: Callable[[LowerContext], Formula]) -> Lower:
     return lambda c: (elementwise(c, make(c)),)
 
 
-def _variadic(f: Formula) -> Rule:
+def _variadic(f: Formula) -> Lower:
     return lambda c: (elementwise(c, lambda *x: reduce(f, x)),)
 
 
@@ -316,7 +316,7 @@ def lower_dropout(c: LowerContext) -> tuple[Tensor, ...]:
     return copy_of(c, x, "dropout"), mask
 
 
-RULES: dict[str, Rule] = {
+LOWER: dict[str, Lower] = {
     **{name: _made(make) for name, make in _unary_float_activations().items()},
     "Abs": _plain("abs"), "Neg": _plain("neg"), "Sign": _plain("sign"), "Floor": _plain("floor"),
     "Ceil": _plain("ceil"), "Round": _plain("round"), "Sqrt": _plain("sqrt"), "Exp": _plain("exp"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const, product
-from tilewright.lowering.context import LowerContext, Rule
+from tilewright.lowering.context import Lower, LowerContext
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis, ranges_of, split_index
 from tilewright.tensor_ir.compute import Tensor, Val, compute, index_value, select
@@ -110,7 +110,7 @@ def lower_compress(c: LowerContext) -> tuple[Tensor, ...]:
     )
 
 
-RULES: dict[str, Rule] = {
+LOWER: dict[str, Lower] = {
     "Gather": lower_gather, "GatherElements": lower_gather_elements, "GatherND": lower_gather_nd,
     "OneHot": lower_one_hot, "ReverseSequence": lower_reverse_sequence, "Compress": lower_compress,
 }  # fmt: skip

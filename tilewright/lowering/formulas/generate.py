@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr
 from tilewright.graph_ir.ir import Constant
-from tilewright.lowering.context import LowerContext, Rule, wide, widen
+from tilewright.lowering.context import Lower, LowerContext, wide, widen
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, index_value, select
 
@@ -58,7 +58,7 @@ def lower_trilu(c: LowerContext) -> tuple[Tensor, ...]:
     return (compute(c.name("trilu"), x.shape, body, axis_names=axis_names(x.ndim)),)
 
 
-RULES: dict[str, Rule] = {
+LOWER: dict[str, Lower] = {
     "EyeLike": lower_eye_like, "Range": lower_range, "ConstantOfShape": lower_constant_of_shape,
     "Trilu": lower_trilu,
 }  # fmt: skip

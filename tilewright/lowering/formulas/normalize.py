@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.core.arith.expr import IntExpr, const, product
-from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.lowering.context import Lower, LowerContext, widen
 from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
 from tilewright.lowering.formulas.reduce import at_reduced, mapped, reciprocal_of, reduction_stage
 from tilewright.lowering.indexing import normal_axis
@@ -243,7 +243,7 @@ def lower_lrn(c: LowerContext) -> tuple[Tensor, ...]:
     return (compute(c.name("lrn"), x.shape, body, axis_names=axis_names(x.ndim)),)
 
 
-RULES: dict[str, Rule] = {
+LOWER: dict[str, Lower] = {
     "LayerNormalization": lower_layer_norm, "RMSNormalization": lower_rms_norm,
     "InstanceNormalization": lower_instance_norm, "GroupNormalization": lower_group_norm,
     "BatchNormalization": lower_batch_norm, "LpNormalization": lower_lp_norm,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.core.arith.bounds import interval
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.arith.minmax import maximum, minimum
-from tilewright.lowering.context import LowerContext, Rule
+from tilewright.lowering.context import Lower, LowerContext
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.formulas.shape import operand_elements
 from tilewright.lowering.indexing import normal_axis
@@ -63,4 +63,4 @@ def _inside(mode: str, i: IntExpr, extent: IntExpr) -> IntExpr:
     return minimum(m, period - m)
 
 
-RULES: dict[str, Rule] = {"Pad": lower_pad}
+LOWER: dict[str, Lower] = {"Pad": lower_pad}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.core.arith.minmax import maximum, minimum
-from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.lowering.context import Lower, LowerContext, widen
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.formulas.normalize import mean_stage
 from tilewright.lowering.formulas.reduce import mapped, reduction_stage
@@ -251,7 +251,7 @@ def lower_global_lp_pool(c: LowerContext) -> tuple[Tensor, ...]:
     return (mapped(c, total, "global_lp", lambda v: _root(v, p).cast(out.dtype)),)
 
 
-RULES: dict[str, Rule] = {
+LOWER: dict[str, Lower] = {
     "MaxPool": lower_max_pool, "AveragePool": lower_average_pool, "LpPool": lower_lp_pool,
     "GlobalAveragePool": lower_global_average_pool, "GlobalMaxPool": lower_global_max_pool,
     "GlobalLpPool": lower_global_lp_pool,

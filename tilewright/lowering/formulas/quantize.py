@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.dtypes import DType
-from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.lowering.context import Lower, LowerContext, widen
 from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
 from tilewright.lowering.formulas.pool import windows_for
 from tilewright.lowering.formulas.reduce import reduction_stage
@@ -243,7 +243,7 @@ def lower_qlinear_conv(c: LowerContext) -> tuple[Tensor, ...]:
     return (compute(c.name("requantize"), out.shape, body, axis_names=axis_names(len(out.shape))),)
 
 
-RULES: dict[str, Rule] = {
+LOWER: dict[str, Lower] = {
     "QuantizeLinear": lower_quantize, "DequantizeLinear": lower_dequantize,
     "DynamicQuantizeLinear": lower_dynamic_quantize, "MatMulInteger": lower_matmul_integer,
     "ConvInteger": lower_conv_integer, "QLinearMatMul": lower_qlinear_matmul, "QLinearConv": lower_qlinear_conv,

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.core.dtypes import DType
-from tilewright.lowering.context import LowerContext, Rule, wide, widen
+from tilewright.lowering.context import Lower, LowerContext, wide, widen
 from tilewright.lowering.formulas.elementwise import elu, hard_sigmoid, leaky_relu, sigmoid, softplus
 from tilewright.lowering.geometry.packing import (
     clamped,
@@ -386,8 +386,8 @@ def _activations(c: LowerContext, defaults: tuple[str, ...], directions: int) ->
     return [tuple(made[d * n : (d + 1) * n]) for d in range(directions)]
 
 
-def _recurrent(gates: int, defaults: tuple[str, ...], run: Callable[[Cell], tuple[Tensor, ...]]) -> Rule:
-    def rule(c: LowerContext) -> tuple[Tensor, ...]:
+def _recurrent(gates: int, defaults: tuple[str, ...], run: Callable[[Cell], tuple[Tensor, ...]]) -> Lower:
+    def lower(c: LowerContext) -> tuple[Tensor, ...]:
         direction = c.attr_str("direction", "forward")
         if direction not in ("forward", "reverse", "bidirectional"):
             raise c.unsupported(f"attribute direction: unknown value {direction!r}")
@@ -396,7 +396,7 @@ def _recurrent(gates: int, defaults: tuple[str, ...], run: Callable[[Cell], tupl
         states = run(cell)
         return _history(cell, states[0]), *(_final(cell, s) for s in states)
 
-    return rule
+    return lower
 
 
 def _history(cell: Cell, state: Tensor) -> Tensor:
@@ -426,7 +426,7 @@ def _final(cell: Cell, state: Tensor) -> Tensor:
     return c.stage(compute(c.name("y_last"), (const(cell.directions), cell.batch, cell.hidden), at))
 
 
-RULES: dict[str, Rule] = {
+LOWER: dict[str, Lower] = {
     "LSTM": _recurrent(4, ("Sigmoid", "Tanh", "Tanh"), lstm_cell),
     "GRU": _recurrent(3, ("Sigmoid", "Tanh"), gru_cell),
     "RNN": _recurrent(1, ("Tanh",), rnn_cell),

@@ -13,7 +13,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
-from tilewright.lowering.context import LowerContext, Rule, wide, widen
+from tilewright.lowering.context import Lower, LowerContext, wide, widen
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axes, normal_axis
 from tilewright.tensor_ir.compute import (
@@ -137,8 +137,8 @@ def _axes(c: LowerContext, rank: int) -> tuple[int, ...] | None:
     return normal_axes(given, rank, c.where)
 
 
-def _reduce(before: Callable[[Val], Val], reducer: Reducer, after: Callable[[Val, IntExpr], Val] | None) -> Rule:
-    def rule(c: LowerContext) -> tuple[Tensor, ...]:
+def _reduce(before: Callable[[Val], Val], reducer: Reducer, after: Callable[[Val, IntExpr], Val] | None) -> Lower:
+    def lower(c: LowerContext) -> tuple[Tensor, ...]:
         x, out = c.input(0), c.output()
         axes = _axes(c, x.ndim)
         keep = bool(c.attr_int("keepdims", 1))
@@ -162,7 +162,7 @@ def _reduce(before: Callable[[Val], Val], reducer: Reducer, after: Callable[[Val
         c.stage(total)
         return (mapped(c, total, f"{hint}_out", finish),)
 
-    return rule
+    return lower
 
 
 def _same(v: Val) -> Val:
@@ -184,7 +184,7 @@ def _float_unary(name: str) -> Callable[[Val, IntExpr], Val]:
     return after
 
 
-def _extreme(reducer: Reducer) -> Rule:
+def _extreme(reducer: Reducer) -> Lower:
     return _reduce(_same, reducer, None)
 
 
@@ -235,8 +235,8 @@ def place_if(is_extreme: Val, v: Val, place: IntExpr, nowhere: float) -> Val:
     return select(is_extreme, index_value(place), other)
 
 
-def _arg(largest: bool) -> Rule:
-    def rule(c: LowerContext) -> tuple[Tensor, ...]:
+def _arg(largest: bool) -> Lower:
+    def lower(c: LowerContext) -> tuple[Tensor, ...]:
         x = c.input(0)
         axis = normal_axis(c.attr_int("axis", 0), x.ndim, c.where)
         keep = bool(c.attr_int("keepdims", 1))
@@ -257,11 +257,11 @@ def _arg(largest: bool) -> Rule:
 
         return (reduction_stage(c, c.node.op.lower(), x.shape, (axis,), position, reducer, keep),)
 
-    return rule
+    return lower
 
 
-def _running(combine: str, identity: int) -> Rule:
-    def rule(c: LowerContext) -> tuple[Tensor, ...]:
+def _running(combine: str, identity: int) -> Lower:
+    def lower(c: LowerContext) -> tuple[Tensor, ...]:
         x = c.input(0)
         known = c.elements(1)
         if x.ndim > 1 and (known is None or not all(d.is_const for d in known)):
@@ -269,7 +269,7 @@ def _running(combine: str, identity: int) -> Rule:
         given = [0] if x.ndim == 1 else c.constant_ints(1, "axis") or [0]
         return (_running_along(c, normal_axis(given[0], x.ndim, c.where), combine, identity),)
 
-    return rule
+    return lower
 
 
 def _along_loaded_axis(c: LowerContext, candidates: Sequence[Tensor]) -> Tensor:
@@ -318,7 +318,7 @@ def _running_along(c: LowerContext, axis: int, combine: str, identity: int) -> T
     return compute(c.name(c.node.op.lower()), x.shape, final, axis_names=axis_names(x.ndim))
 
 
-RULES: dict[str, Rule] = {
+LOWER: dict[str, Lower] = {
     "ReduceSum": _reduce(_same, sum_over, None),
     "ReduceMean": _reduce(_same, sum_over, _mean),
     "ReduceProd": _reduce(_same, prod_over, None),

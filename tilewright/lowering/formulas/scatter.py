@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.core.arith.expr import IntExpr, const
-from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.lowering.context import Lower, LowerContext, widen
 from tilewright.lowering.formulas.elementwise import copy_of
 from tilewright.lowering.indexing import normal_axis
 from tilewright.tensor_ir.compute import Tensor, Val, op, update
@@ -57,7 +57,7 @@ def lower_scatter_nd(c: LowerContext) -> tuple[Tensor, ...]:
     return (result,)
 
 
-RULES: dict[str, Rule] = {
+LOWER: dict[str, Lower] = {
     "ScatterElements": lower_scatter_elements,
     "Scatter": lower_scatter_elements,
     "ScatterND": lower_scatter_nd,

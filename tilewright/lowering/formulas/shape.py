@@ -8,7 +8,7 @@ from tilewright.core.arith.bounds import interval
 from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const, product, var
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.graph_ir.ops.movement.copies import LONGEST_STEP
-from tilewright.lowering.context import LowerContext, Rule
+from tilewright.lowering.context import Lower, LowerContext
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.indexing import choose, normal_axis, reshape_indices
 from tilewright.lowering.run_time_slices import BEGIN
@@ -211,7 +211,7 @@ def lower_size(c: LowerContext) -> tuple[Tensor, ...]:
     return (compute(c.name("size"), (), lambda: index_value(count)),)
 
 
-RULES: dict[str, Rule] = {
+LOWER: dict[str, Lower] = {
     "Transpose": lower_transpose, "Slice": lower_slice, "Concat": lower_concat, "Split": lower_split,
     "Reshape": lower_reshape, "Flatten": lower_reshape, "Squeeze": lower_reshape, "Unsqueeze": lower_reshape,
     "DepthToSpace": lower_depth_to_space, "SpaceToDepth": lower_space_to_depth,

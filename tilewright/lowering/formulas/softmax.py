@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr
-from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.lowering.context import Lower, LowerContext, widen
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.formulas.reduce import at_reduced, place_if, reduction_stage
 from tilewright.lowering.indexing import normal_axis
@@ -87,4 +87,4 @@ def lower_hardmax(c: LowerContext) -> tuple[Tensor, ...]:
     return (compute(c.name("hardmax"), x.shape, body, axis_names=axis_names(x.ndim)),)
 
 
-RULES: dict[str, Rule] = {"Softmax": lower_softmax, "LogSoftmax": lower_log_softmax, "Hardmax": lower_hardmax}
+LOWER: dict[str, Lower] = {"Softmax": lower_softmax, "LogSoftmax": lower_log_softmax, "Hardmax": lower_hardmax}

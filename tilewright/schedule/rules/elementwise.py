@@ -14,7 +14,7 @@ from tilewright.core.arith.expr import IntExpr
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import (
-    Access,
+    StridedAccess,
     block_accesses,
     expr_size,
     is_spatial,
@@ -98,7 +98,7 @@ def _take_rows(s: Schedule, block: str, outer: list[str], inner: str) -> str | N
     return row
 
 
-def _alternates(accesses: Sequence[Access], row: str, inner: str, count: int) -> bool:
+def _alternates(accesses: Sequence[StridedAccess], row: str, inner: str, count: int) -> bool:
     """True if a few planes become one: vectors along ``inner`` are stored so that those of ``row`` lie in between."""
     return all(
         (x.stride(inner) == count and x.stride(row) == 1) if x.is_store else x.stride(inner) == 1 for x in accesses
@@ -130,7 +130,7 @@ def fuse_linear(s: Schedule, block: str, above: int = 0) -> None:
         names = [x.var for x in loops_of(s.func, block)][above:]
 
 
-def is_fusable(x: Access, outer: str, inner: str, extent: IntExpr) -> bool:
+def is_fusable(x: StridedAccess, outer: str, inner: str, extent: IntExpr) -> bool:
     """True if ``x`` goes on in the next step of ``outer`` where the last one of ``inner`` ended."""
     so, si = x.strides.get(outer), x.strides.get(inner)
     return so is not None and si is not None and so == si * extent

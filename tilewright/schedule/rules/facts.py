@@ -25,7 +25,7 @@ from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class StridedAccess:
     """A load or the store of a block, as an address over the loops around it."""
 
     buffer: str
@@ -40,7 +40,7 @@ class Access:
         return None if s is None else s.value()
 
 
-def block_accesses(func: Func, name: str) -> list[Access]:
+def block_accesses(func: Func, name: str) -> list[StridedAccess]:
     """The store, then the distinct loads of a block (its own accumulator left out)."""
     block = find_block(func, name)
     loops = loops_around(func, name)
@@ -48,7 +48,7 @@ def block_accesses(func: Func, name: str) -> list[Access]:
     shapes = {b.name: b for b in buffers(func)}
     env = block_environment(block)
     store = Store(block.buffer, block.indices, block.value)
-    out: list[Access] = []
+    out: list[StridedAccess] = []
     seen: set[object] = set()
     operands: tuple[Store | Load, ...] = (store, *loads(block.value))
     for a in operands:
@@ -58,7 +58,7 @@ def block_accesses(func: Func, name: str) -> list[Access]:
         seen.add(key)
         at = address(a, shapes[a.buffer].shape, env, ranges)
         strides = {x.var: stride(at, x.var, ranges) for x in loops}
-        out.append(Access(a.buffer, shapes[a.buffer].dtype, at, a is store, strides))
+        out.append(StridedAccess(a.buffer, shapes[a.buffer].dtype, at, a is store, strides))
     return out
 
 

@@ -67,7 +67,7 @@ _DOUBLINGS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Winograd:
+class Transformed:
     """The blocks in order: ``source`` (a stage that the first pass reads, if there is one), ``before`` (passes over the
     operand), ``product``, ``after`` (passes over its results)."""
 
@@ -81,13 +81,13 @@ class Winograd:
         return frozenset((*self.before, self.product, *self.after, *([self.source] if self.source else [])))
 
 
-def find_winograd(func: Func) -> list[Winograd]:
+def find_winograd(func: Func) -> list[Transformed]:
     """Every multiply-add between transforms, in program order."""
     found = (_winograd(func, b) for b in all_blocks(func) if is_multiply_add(b))
     return [c for c in found if c is not None]
 
 
-def _winograd(func: Func, block: Block) -> Winograd | None:
+def _winograd(func: Func, block: Block) -> Transformed | None:
     makers = {b.buffer: b for b in all_blocks(func) if is_spatial(b)}
     sources = [makers[n] for n in dict.fromkeys(x.buffer for x in loads(block.value)) if n in makers]
     if len(sources) != 1:
@@ -102,7 +102,7 @@ def _winograd(func: Func, block: Block) -> Winograd | None:
         after.append(last.name)
     if not before or not after:
         return None
-    return Winograd(source, tuple(b.name for b in before), block.name, tuple(after))
+    return Transformed(source, tuple(b.name for b in before), block.name, tuple(after))
 
 
 def _combined(block: Block, makers: dict[str, Block]) -> Block | None:
@@ -147,7 +147,7 @@ class _Nest:
         return math.prod(known) if len(known) == len(self.counts) else None
 
 
-def _schedule(s: Schedule, conv: Winograd, user: str, target: Target) -> None:
+def _schedule(s: Schedule, conv: Transformed, user: str, target: Target) -> None:
     work = total_nanoseconds(s.func, (*conv.before, conv.product, *conv.after), target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (*conv.stages(), user)))
     nest = _cut(s, conv, user, lanes)
@@ -159,7 +159,7 @@ def _schedule(s: Schedule, conv: Winograd, user: str, target: Target) -> None:
         _strips(s, conv, user, nest, strip, lanes, work, target)
 
 
-def _cut(s: Schedule, conv: Winograd, user: str, lanes: int) -> _Nest:
+def _cut(s: Schedule, conv: Transformed, user: str, lanes: int) -> _Nest:
     """Split the reader's loops at the divisors with which it addresses the tiles."""
     buffer = find_block(s.func, conv.after[-1]).buffer
     for name, size in dict.fromkeys(_divided(_index_of(s, user, buffer)[-1])):  # the columns of a tile are in groups
@@ -211,7 +211,7 @@ def _divided(e: IntExpr) -> Iterator[tuple[str, int]]:
                 yield from _divided(atom.args[0])
 
 
-def _decide_strip(s: Schedule, conv: Winograd, nest: _Nest, lanes: int, target: Target) -> int:
+def _decide_strip(s: Schedule, conv: Transformed, nest: _Nest, lanes: int, target: Target) -> int:
     """Tiles of a strip: rows of tiles or a part of a row, strips of equal size if possible; or whole register tiles.
 
     By default half of what fits, where the weights stay in the cache from strip to strip. Where they do not, all tiles
@@ -241,7 +241,7 @@ def _decide_strip(s: Schedule, conv: Winograd, nest: _Nest, lanes: int, target: 
     return int(s.sample_categorical(f"{conv.product}.strip", tuple(sorted({*options, total})), own))
 
 
-def _decide_results(s: Schedule, conv: Winograd, nest: _Nest, target: Target) -> str:
+def _decide_results(s: Schedule, conv: Transformed, nest: _Nest, target: Target) -> str:
     """Whether all products are made before any is transformed back, or those of a panel.
 
     By default the latter where those of all tiles stay in the second-level cache beside an operand that comes from the
@@ -254,7 +254,7 @@ def _decide_results(s: Schedule, conv: Winograd, nest: _Nest, target: Target) ->
     return str(s.sample_categorical(f"{conv.product}.results", ("all", "panel"), own))
 
 
-def _most_tiles(s: Schedule, conv: Winograd, total: int, room: int) -> int:
+def _most_tiles(s: Schedule, conv: Transformed, total: int, room: int) -> int:
     """Tiles, of ``total``, whose products of one panel fit in ``room`` bytes."""
     products = find_buffer(s.func, find_block(s.func, conv.product).buffer)
     each = _known_bytes(s, products.name) // ((products.shape[-2].value() or 1) * (total or 1))
@@ -273,13 +273,13 @@ def _known_bytes(s: Schedule, buffer: str) -> int:
     return math.prod(n for d in b.shape if (n := d.value()) is not None) * b.dtype.itemsize
 
 
-def _width(s: Schedule, conv: Winograd) -> int:
+def _width(s: Schedule, conv: Transformed) -> int:
     """Columns of a panel."""
     return find_buffer(s.func, find_block(s.func, conv.product).buffer).shape[-1].value() or 1
 
 
 def _strips(
-    s: Schedule, conv: Winograd, user: str, nest: _Nest, strip: int, lanes: int, work: float | None, target: Target
+    s: Schedule, conv: Transformed, user: str, nest: _Nest, strip: int, lanes: int, work: float | None, target: Target
 ) -> None:
     *lead, last = nest.outer
     row = nest.counts[-1]
@@ -303,8 +303,9 @@ def _strips(
 
 
 def _whole(
-    s: Schedule, conv: Winograd, user: str, nest: _Nest, by_panel: bool, lanes: int, work: float | None, target: Target
-) -> None:
+    s: Schedule, conv: Transformed, user: str, nest: _Nest, by_panel: bool, lanes: int, work: float | None,
+    target: Target,
+) -> None:  # fmt: skip
     around: list[str] = []
     count = nest.total()
     if by_panel:
@@ -328,7 +329,7 @@ def _whole(
     fetch_ahead(s, conv.product, target)
 
 
-def _tiles_at_once(s: Schedule, conv: Winograd, nest: _Nest) -> tuple[list[str], list[str]]:
+def _tiles_at_once(s: Schedule, conv: Transformed, nest: _Nest) -> tuple[list[str], list[str]]:
     """The loops over tiles, in two parts: the products of all tiles of the second fit in a local buffer, of a panel."""
     most = max(1, _most_tiles(s, conv, nest.total() or 0, LOCAL_BYTES))
     around, tiles, counts = [], list(nest.outer), [n or 1 for n in nest.counts]
@@ -343,7 +344,7 @@ def _tiles_at_once(s: Schedule, conv: Winograd, nest: _Nest) -> tuple[list[str],
     return around, tiles
 
 
-def _separate(s: Schedule, conv: Winograd) -> tuple[str, str, str]:
+def _separate(s: Schedule, conv: Transformed) -> tuple[str, str, str]:
     """A copy of the products, so that they are made in registers; its loop, and the operand's loop, over tiles."""
     block, operand = find_block(s.func, conv.product), find_block(s.func, conv.before[-1])
     used: dict[bool, set[str]] = {True: set(), False: set()}
@@ -361,7 +362,7 @@ def _separate(s: Schedule, conv: Winograd) -> tuple[str, str, str]:
     return copy, loops_of(s.func, copy)[axes.index(tiles[0])].var, tile_axis
 
 
-def _place_after(s: Schedule, conv: Winograd, nest: _Nest) -> None:
+def _place_after(s: Schedule, conv: Transformed, nest: _Nest) -> None:
     """The last pass row by row of the tile, where it stays in registers; those before it for the tile at once."""
     *first, last = conv.after
     s.compute_at(last, nest.inside[0] if first and len(nest.inside) > 1 else nest.vectors)
@@ -369,7 +370,7 @@ def _place_after(s: Schedule, conv: Winograd, nest: _Nest) -> None:
         s.compute_at(block, nest.vectors)
 
 
-def _write_back(s: Schedule, conv: Winograd, user: str, nest: _Nest) -> None:
+def _write_back(s: Schedule, conv: Transformed, user: str, nest: _Nest) -> None:
     """The transform back of one tile and one vector, and its last reader, written out."""
     around = {x.var for x in loops_of(s.func, user)}
     for block in conv.after:
@@ -384,7 +385,7 @@ def _write(s: Schedule, loops: Sequence[str]) -> None:
 
 
 def _products(
-    s: Schedule, conv: Winograd, copy: str, around: set[str], row: str, count: int | None, lanes: int, target: Target
+    s: Schedule, conv: Transformed, copy: str, around: set[str], row: str, count: int | None, lanes: int, target: Target
 ) -> str:
     """The products of ``count`` tiles (None: symbolic) as register tiles of rows and vectors; the loop over them."""
     *outer, column = [x.var for x in loops_of(s.func, copy) if x.var not in {row, *around}]
@@ -413,7 +414,7 @@ def _tile_rows(count: int, limit: int, costs: Costs) -> int:
     return min(range(1, min(count, limit) + 1), key=lambda rows: (cycles(rows), -rows))
 
 
-def _transform(s: Schedule, conv: Winograd, around: set[str], tile: str, lanes: int) -> None:
+def _transform(s: Schedule, conv: Transformed, around: set[str], tile: str, lanes: int) -> None:
     """The passes over the operand, for one tile and one vector of channels at a time, written out."""
     *first, last = conv.before
     *inside, channel = [x.var for x in loops_of(s.func, last) if x.var not in {tile, *around}]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const
-from tilewright.lowering.context import LowerContext, Rule, clamped_index, widen
+from tilewright.lowering.context import Lower, LowerContext, clamped_index, widen
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, index_value, op, select, sum_over
 
@@ -82,4 +82,4 @@ def _corner(at: Val, extent: IntExpr, weight: Val) -> Corner:
     return Corner(clamped_index(held.cast(dtypes.int64), extent), weight, (at >= 0.0) & (at <= last))
 
 
-RULES: dict[str, Rule] = {"DeformConv": lower_deform_conv}
+LOWER: dict[str, Lower] = {"DeformConv": lower_deform_conv}

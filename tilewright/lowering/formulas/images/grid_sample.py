@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const
-from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.lowering.context import Lower, LowerContext, widen
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, index_value, op, select
 
@@ -101,4 +101,4 @@ def _weight(mode: str, ratio: Val, tap: int) -> Val:
     return ((d * a - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
 
 
-RULES: dict[str, Rule] = {"GridSample": lower_grid_sample}
+LOWER: dict[str, Lower] = {"GridSample": lower_grid_sample}

@@ -20,7 +20,7 @@ from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, ceildiv, const
 from tilewright.core.arith.minmax import maximum
 from tilewright.core.dtypes import DType
 from tilewright.core.limits import require_makeable
-from tilewright.lowering.context import LowerContext, Rule, widen
+from tilewright.lowering.context import Lower, LowerContext, widen
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.formulas.images.resize_tables import Spec, reach, tap_tables
 from tilewright.lowering.formulas.quantize import saturate
@@ -248,7 +248,7 @@ def _whole_factor(s: Spec) -> int | None:
     return None
 
 
-# -- the rule ------------------------------------------------------------------------------------------------------
+# -- lowering ------------------------------------------------------------------------------------------------------
 def _apply(c: LowerContext, x: Tensor, d: int, size: IntExpr, taps: Taps) -> Tensor:
     """The stage that resizes dimension ``d`` of ``x``."""
     shape = [*x.shape[:d], size, *x.shape[d + 1 :]]
@@ -432,4 +432,4 @@ def _extrapolated(c: LowerContext, t: Tensor, checks: list[Check]) -> Tensor:
     return c.stage(compute(c.name("extrapolate"), t.shape, body, axis_names=axis_names(t.ndim)))
 
 
-RULES: dict[str, Rule] = {"Resize": lower_resize}
+LOWER: dict[str, Lower] = {"Resize": lower_resize}

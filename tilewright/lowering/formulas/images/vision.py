@@ -6,7 +6,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.index_ranges import unpooled_shape
-from tilewright.lowering.context import LowerContext, Rule, clamped_index, widen
+from tilewright.lowering.context import Lower, LowerContext, clamped_index, widen
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.formulas.pool import windows_for
 from tilewright.lowering.indexing import normal_axis, split_index
@@ -206,7 +206,7 @@ def _offset(have: IntExpr, want: IntExpr) -> IntExpr:
     return maximum(have - want, 0) // 2 - maximum(want - have, 0) // 2
 
 
-RULES: dict[str, Rule] = {
+LOWER: dict[str, Lower] = {
     "RoiAlign": lower_roi_align, "MaxUnpool": lower_max_unpool, "Col2Im": lower_col2im,
     "AffineGrid": lower_affine_grid, "CenterCropPad": lower_center_crop_pad,
 }  # fmt: skip

@@ -14,7 +14,7 @@ from tilewright.core.arith.expr import IntExpr, as_expr, const
 from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
 from tilewright.core.limits import require_makeable
-from tilewright.lowering.context import LowerContext, Rule, wide
+from tilewright.lowering.context import Lower, LowerContext, wide
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.indexing import normal_axis
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, index_value, op, select, sum_over
@@ -142,4 +142,4 @@ def lower_det(c: LowerContext) -> tuple[Tensor, ...]:
     return (compute(c.name("det"), out.shape, lambda *i: minor(i, 0, columns).cast(out.dtype), axis_names=names),)
 
 
-RULES: dict[str, Rule] = {"DFT": lower_dft, "STFT": lower_stft, "Det": lower_det}
+LOWER: dict[str, Lower] = {"DFT": lower_dft, "STFT": lower_stft, "Det": lower_det}

@@ -6,14 +6,14 @@ import math
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr
-from tilewright.lowering.context import LowerContext, Rule
+from tilewright.lowering.context import Lower, LowerContext
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, index_value, op
 
 
-def _window(name: str, coefficients: tuple[float, ...]) -> Rule:
+def _window(name: str, coefficients: tuple[float, ...]) -> Lower:
     """``sum over k of (-1)^k a_k cos(2 pi k n / N)``."""
 
-    def rule(c: LowerContext) -> tuple[Tensor, ...]:
+    def lower(c: LowerContext) -> tuple[Tensor, ...]:
         out = c.output()
         size = out.shape[0]
         real = out.dtype if out.dtype == dtypes.float64 else dtypes.float32
@@ -28,10 +28,10 @@ def _window(name: str, coefficients: tuple[float, ...]) -> Rule:
 
         return (compute(c.name(name), (size,), body),)
 
-    return rule
+    return lower
 
 
-RULES: dict[str, Rule] = {
+LOWER: dict[str, Lower] = {
     "HannWindow": _window("hann", (0.5, 0.5)),
     "HammingWindow": _window("hamming", (25 / 46, 21 / 46)),
     "BlackmanWindow": _window("blackman", (0.42, 0.5, 0.08)),
