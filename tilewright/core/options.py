@@ -38,7 +38,7 @@ def require_flag(option: str, value: object) -> bool:
 
 
 def as_whole(value: object) -> int | None:
-    """``value`` as Python's int; None for what is no integer: a fraction, a flag, text."""
+    """``value`` as Python's int; None for what is not an integer: a fraction, a flag, text."""
     if isinstance(value, bool | np.bool_):
         return None
     try:

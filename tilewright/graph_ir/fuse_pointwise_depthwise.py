@@ -43,7 +43,7 @@ def _is_pointwise(graph: Graph, node: Node) -> bool:
 
 
 def _is_depthwise(graph: Graph, node: Node) -> bool:
-    """True for one filter a channel, constant, with vectors along the channels."""
+    """True for one filter per channel, constant, with vectors along the channels."""
     if not _is_image_conv(graph, node) or node.attr("implementation") not in (None, "depthwise"):
         return False
     oc, ic = graph.constants[node.inputs[1]].shape[:2]

@@ -384,7 +384,7 @@ class _Fuser:
         return v.type.shape if v is not None and isinstance(v.type, TensorType) else None
 
     def _repeated(self, nodes: Sequence[int]) -> int | None:
-        """An expensive member whose result is broadcast by another member that is no anchor."""
+        """An expensive member whose result is broadcast by another member that is not an anchor."""
         inside = set(nodes)
         for m in nodes:
             if self.defs[m].cost is not ElementCost.EXPENSIVE or self.kinds[m] in _ANCHORS:

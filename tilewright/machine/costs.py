@@ -77,8 +77,8 @@ class Costs:
     of weights that stay in the last-level cache from step to step of a recurrence. ``operations_per_byte``: arithmetic
     that takes about as long as moving a byte. ``kept_bytes``: size of a result from which on it has left the caches
     when the next kernel reads it. ``rows_in_flight``: rows of memory that are read together. ``run_bytes``: the
-    shortest run worth reading in order. ``fetch_operations``: scalar operations an element that take longer than memory
-    needs to bring the next row.
+    shortest run worth reading in order. ``fetch_operations``: scalar operations per element that take longer than
+    memory needs to bring the next row.
 
     Other ways to compute a node. ``weight_load``: a weight that comes from memory, in multiply-adds.
     ``transformed_element``: both of Winograd's transforms of an element of a patch and channel, in multiply-adds (half

@@ -1,6 +1,6 @@
 """A trace: the steps of a schedule as data. It replays on a fresh function and reads back from text or JSON.
 
-The text form is one call a line, in Python syntax; ``#`` starts a comment::
+The text form is one call per line, in Python syntax; ``#`` starts a comment::
 
     split("i", factors=(None, 8))
     reorder(("i_0", "j", "i_1"))

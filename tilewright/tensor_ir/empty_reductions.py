@@ -76,7 +76,8 @@ def store_empty_inits(func: Func) -> Func:
 
 
 def _init_nest(block: Block, around: Sequence[Stmt], steps: frozenset[str], taken: set[str]) -> Stmt:
-    """The initial values of ``block`` under the loops of ``around`` that are no steps, where a reduce axis is empty."""
+    """The initial values of ``block`` under the loops of ``around`` that are not steps, where a reduce axis is
+    empty."""
     if block.init is None:
         return block
     env: dict[str, IntExpr] = dict.fromkeys(steps, ZERO)

@@ -1,6 +1,6 @@
 """The verifier: what every function of the tensor IR must satisfy, as numbered invariants, each with its check.
 
- 1. names are identifiers; functions, dims, loops, blocks and buffers are unique, and dims are no loops or axes
+ 1. names are identifiers; functions, dims, loops, blocks and buffers are unique, and dims are neither loops nor axes
  2. every variable and buffer that is used is in scope; blocks use only their own axes and dims
  3. an access has as many indices as its buffer has dimensions
  4. element types agree: loads with buffers, operands with each other, stored values with buffers, conditions are bool

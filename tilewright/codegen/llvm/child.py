@@ -1,5 +1,5 @@
 """Run in a process of its own: what LLVM knows of a triple, and what a CPU has. LLVM prints its lists of names on the
-standard error stream once a process, and ends the process over a CPU that does not fit the triple.
+standard error stream once per process, and ends the process over a CPU that does not fit the triple.
 
 Prints two lines of JSON: the names of CPUs and of features; then, if the CPU and all attributes are among them and
 LLVM has not ended the process, the features of the CPU with these attributes (none for architectures that are neither

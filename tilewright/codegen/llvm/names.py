@@ -1,4 +1,4 @@
-"""What LLVM calls CPUs and their features, and which features a CPU has: asked once a process, of a child."""
+"""What LLVM calls CPUs and their features, and which features a CPU has: asked once per process, of a child."""
 
 from __future__ import annotations
 

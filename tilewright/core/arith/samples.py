@@ -16,7 +16,7 @@ from tilewright.core.memo import by_value
 RangeItems: TypeAlias = tuple[tuple[str, tuple[IntExpr, IntExpr]], ...]
 
 _SIZES = ((97, 64), (1009, 512), (1, 5))
-"""Least value and spread of the dimension symbols, a sample each."""
+"""Least value and spread of the dimension symbols, one sample each."""
 
 
 class Point(dict[str, int]):

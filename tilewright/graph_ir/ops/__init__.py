@@ -1,4 +1,4 @@
-"""The operator table: name -> definition. One file a family.
+"""The operator table: name -> definition. One file per family.
 
 Takes: nothing. Gives: ``OPS``, each operator's pattern kind, arity, inference rule and traits; ``op_def`` of a node.
 May import: core, reference (the sizes that Resize rounds to), graph_ir.ir, graph_ir.kinds.

@@ -146,7 +146,7 @@ class Rule:
     """One rewrite.
 
     ``guard`` gives None to go ahead, a reason to refuse (recorded) or NOT_HERE. ``build`` gives the value that replaces
-    the root's first output, one value an output, or a Node that takes the root's place. ``exclusive``: refuse if a
+    the root's first output, one value per output, or a Node that takes the root's place. ``exclusive``: refuse if a
     matched node below the root has readers outside the match.
     """
 
@@ -246,7 +246,7 @@ def _all_equal(constant: Constant, c: C) -> bool:
 
 
 def tensor_shape(v: Value) -> Shape | None:
-    """The shape of a value; None if it is no tensor or its rank is unknown."""
+    """The shape of a value; None if it is not a tensor or its rank is unknown."""
     return v.type.shape if isinstance(v.type, TensorType) else None
 
 

@@ -54,7 +54,7 @@ def _channels(m: Match) -> int:
 
 
 def _old_bias(m: Match) -> np.ndarray | None:
-    """The bias as one number a channel (zeros if absent); None if it is computed or of another shape."""
+    """The bias as one number per channel (zeros if absent); None if it is computed or of another shape."""
     node, n = m.node("dot"), _channels(m)
     name = node.inputs[2] if len(node.inputs) > 2 else ""
     if not name:
@@ -98,7 +98,7 @@ def _bn_foldable(m: Match) -> str | None:
 
 
 def _rebuild(m: Match, k: np.ndarray | None, b: np.ndarray) -> str:
-    """The node with weight scaled by ``k`` and the new bias ``b`` (both one number a channel)."""
+    """The node with weight scaled by ``k`` and the new bias ``b`` (both one number per channel)."""
     node = m.node("dot")
     w = m["w"] if k is None else m.const(_scale_weight(m, k))
     attrs = dict(node.attrs)
@@ -114,7 +114,7 @@ def _fold_batchnorm(m: Match) -> str:
 
 
 def _per_channel(m: Match) -> np.ndarray | None:
-    """Constant ``c`` as one number an output channel of a convolution; None if it varies otherwise."""
+    """Constant ``c`` as one number per output channel of a convolution; None if it varies otherwise."""
     c, n, shape = m.array("c"), _channels(m), m.out_shape
     if shape is None or m.shape("dotted") != shape:
         return None
@@ -167,7 +167,7 @@ def _batchnorm_as_affine(m: Match) -> str:
 
 
 def _excited(m: Match) -> str | None:
-    """Asks for a 1x1 convolution whose input is scaled by one number a channel, fewer weights than the input has
+    """Asks for a 1x1 convolution whose input is scaled by one number per channel, fewer weights than the input has
     elements, and one image, as each has a scale of its own."""
     x, s, w = m.shape("x"), m.shape("s"), m.constant("w").shape
     if x is None or s is None or not _is_plain(m) or int_attr(m.node("dot"), "group", 1) != 1:
@@ -203,7 +203,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "scale_into_conv",
-        "Mul(Conv(x, w, b), c) --> Conv(x, c*w, c*b), c one number a channel",
+        "Mul(Conv(x, w, b), c) --> Conv(x, c*w, c*b), c one number per channel",
         P("Mul", P(_CONVS, "x", C("w"), rest=True, at="dot"), C("c")),
         _fold_scale,
         _channelwise,
@@ -212,7 +212,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "shift_into_conv",
-        "Add(Conv(x, w, b), c) --> Conv(x, w, b + c), c one number a channel",
+        "Add(Conv(x, w, b), c) --> Conv(x, w, b + c), c one number per channel",
         P("Add", P(_CONVS, "x", C("w"), rest=True, at="dot"), C("c")),
         _fold_shift,
         _channelwise,
@@ -235,7 +235,7 @@ BATCHNORM_AS_AFFINE: tuple[Rule, ...] = (
 WEIGHTS_AT_RUN_TIME: tuple[Rule, ...] = (
     Rule(
         "scale_of_input_into_weight",
-        "Conv(Mul(x, s), w, b) --> Conv(x, Mul(w, s), b), s one number a channel (squeeze and excite), w 1x1",
+        "Conv(Mul(x, s), w, b) --> Conv(x, Mul(w, s), b), s one number per channel (squeeze and excite), w 1x1",
         P("Conv", P("Mul", "x", "s"), C("w"), rest=True, at="dot"),
         _excite_weight,
         _excited,

@@ -1,4 +1,4 @@
-"""What operators with one way to compute them mean, as stages of formulas; one file a family.
+"""What operators with one way to compute them mean, as stages of formulas; one file per family.
 
 Takes: a node's operands as tensors, its attributes and types (``lowering.context``).
 Gives: one tensor for each output; ``LOWER`` of each family, which ``lowering.table`` merges.

@@ -1,4 +1,4 @@
-"""Default schedules by rule, one file a class of function; :mod:`tilewright.schedule.default` picks.
+"""Default schedules by rule, one file per class of function; :mod:`tilewright.schedule.default` picks.
 
 Takes: a schedule in progress and the target.
 Gives: primitives applied through it, so that the default is a trace like any other.

@@ -203,7 +203,7 @@ def choose_lanes(s: Schedule, block: str, lanes: int, target: Target) -> int:
 def peel_if_ragged(s: Schedule, block: str, loop: str) -> None:
     """Separate the last, partial iteration of ``loop``, if some loop inside depends on it.
 
-    Not where the tail would be of symbolic size and written out: a test a step is cheaper than what it would become.
+    Not where the tail would be of symbolic size and written out: a test per step is cheaper than what it would become.
     """
     around = {x.var: x for x in loops_of(s.func, block)}
     if not around[loop].extent.is_const and any(x.kind == "unrolled" for x in around.values()):

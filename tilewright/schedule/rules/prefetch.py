@@ -2,7 +2,7 @@
 
 A panel comes from memory or the last-level cache while its first row tile runs, which is 5 to 10 % of a product of a
 hundred rows. Where panels are the outer loop, each row tile fetches its share of the next one
-(:mod:`tilewright.tensor_ir.analysis.prefetching`). Decision: ``<acc>.ahead``, reduction steps a line, 0 for none.
+(:mod:`tilewright.tensor_ir.analysis.prefetching`). Decision: ``<acc>.ahead``, reduction steps per line, 0 for none.
 
 A row kernel over something that no cache holds reads its row from memory in its first stage, and has nothing to read in
 those that compute: one that takes long fetches the next row meanwhile. Decision: ``<stage>.ahead``, 1 to do so.
@@ -20,7 +20,7 @@ from tilewright.tensor_ir.ir import Buffer, loads
 
 _MOST = 2.5
 _WRITTEN_OUT = 8
-"""Steps a line where the loop is entered again for each tap: more are a short loop, left at a mispredicted branch."""
+"""Steps per line where the loop is entered again for each tap: more are a short loop, left at a mispredicted branch."""
 
 
 def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
@@ -40,7 +40,7 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
                 tiles *= x.extent.value() or 1  # of unknown rows perhaps one: its only tile then fetches all lines
         wanted = tiles * LINE_BYTES / (panels.dtype.itemsize * int(panels.shape[-1]))
         if wanted < 1 and len(consumers(s.func, panels.name)) > 1:
-            wanted = 1  # one whole tile, and the rest that was peeled off: a few lines a step
+            wanted = 1  # one whole tile, and the rest that was peeled off: a few lines per step
         most = wanted if len(steps) == 1 else min(wanted, _WRITTEN_OUT)
         fitting = [n for n in range(1, extent + 1) if extent % n == 0 and wanted / _MOST <= n <= most]
         if not fitting:

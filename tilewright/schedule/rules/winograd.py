@@ -262,7 +262,7 @@ def _most_tiles(s: Schedule, conv: Transformed, total: int, room: int) -> int:
 
 
 def _fitting(operand: int, products: int, target: Target) -> int:
-    """Tiles whose operand and products of one panel, of so many bytes a tile, fit in the cache as local buffers."""
+    """Tiles whose operand and products of one panel, of so many bytes per tile, fit in the cache as local buffers."""
     room = min(target.filling_bytes, LOCAL_BYTES * 3 // 2)
     return min(room // max(1, operand + products), LOCAL_BYTES // max(1, operand, products))
 

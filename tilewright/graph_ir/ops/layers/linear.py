@@ -69,7 +69,7 @@ def _gemm(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 def parse_equation(equation: str, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
-    """Einsum subscripts as labels: one list an operand, then the output's. Ellipsis axes are ``...0`` to ``...n``.
+    """Einsum subscripts as labels: one list per operand, then the output's. Ellipsis axes are ``...0`` to ``...n``.
 
     Raises ValueError for an equation that does not fit the ranks.
     """

@@ -1,4 +1,4 @@
-"""Signal processing: DFT and STFT. The last dim of a signal has one number a sample, or two for complex ones."""
+"""Signal processing: DFT and STFT. The last dim of a signal has one number per sample, or two for complex ones."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def channel_vectors_refusal(facts: NodeFacts) -> str | None:
         return "the weight is not constant"
     if not shape.channels.value() or not shape.out_channels.value() or lanes == 1:
         return "an unknown or empty number of channels, or vectors of one element"
-    return f"{shape.channels} input channels are no whole vectors of {lanes}" if int(shape.channels) % lanes else None
+    return f"{shape.channels} input channels are not whole vectors of {lanes}" if int(shape.channels) % lanes else None
 
 
 def pays_for_lane_sums(facts: NodeFacts) -> bool:

@@ -7,7 +7,7 @@ matrices those of stride 1 are.
 
 With stride 2 the outputs are the sum of two filters of stride 1: the outer two weights over the inputs at even places,
 and the middle one over those at odd places. The first is a minimal filter of two taps (at the points 0, 1, -1, 2 and
-infinity for four outputs), the second one product an output: (5 + 4)^2 = 81 products for 16 outputs instead of 144, or
+infinity for four outputs), the second one product per output: (5 + 4)^2 = 81 products for 16 outputs instead of 144, or
 25 for 4 instead of 36.
 """
 

@@ -95,7 +95,7 @@ class TransformLayout(Primitive):
             raise refuse(self, f"expected {len(old.shape)} names for the dimensions of {self.buffer}, got {len(names)}")
         for n in names:
             if n in func.dims:
-                raise refuse(self, f"expected names that are no dims, but {n} is a dim of {func.name}")
+                raise refuse(self, f"expected names that are not dims, but {n} is a dim of {func.name}")
         for i in indices:
             for n in sorted(i.free_vars() - {*names, *func.dims}):
                 raise refuse(self, f"index {i} uses {n}, which is neither a name of the map nor a dim")

@@ -34,7 +34,7 @@ class Tensorize(Primitive):
         - the loop is part of an opaque loop
         - an intrinsic runs the loop already
         - there is no such intrinsic
-        - the intrinsic's description is no nest of constant size
+        - the intrinsic's description is not a nest of constant size
         - a loop around it is vectorized
         - a loop of the nest is neither serial nor the opaque one
         - a loop has not the extent of the description's

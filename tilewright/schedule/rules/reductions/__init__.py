@@ -1,4 +1,4 @@
-"""Reductions that are no register tile: along rows, down columns, and over lanes of a vector.
+"""Reductions that are not register tiles: along rows, down columns, and over lanes of a vector.
 
 Takes: a reduction, the block that finishes it, and the target.
 Gives: its nest, through decisions that a tuner may change.

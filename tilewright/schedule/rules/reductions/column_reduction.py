@@ -1,6 +1,6 @@
 """Reductions over leading axes of something large: whole rows added to a row of results that stays in cache.
 
-A register tile of columns would walk down the source with a jump a step, and memory likes to be read in order. Here a
+A register tile of columns would walk down the source with a jump per step, and memory likes to be read in order. Here a
 block of columns, as long as a fraction of the first-level cache, is reduced row by row; a few rows at a time, so that
 the results are loaded and stored once for all of them. Every column still adds its elements in order.
 

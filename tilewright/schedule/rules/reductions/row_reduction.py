@@ -106,7 +106,7 @@ def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[st
 
 
 def _vectorize_stage(s: Schedule, stage: str, above: int, target: Target) -> None:
-    """A stage of a row in vectors; one that fetches the next row takes a pair of lines a step."""
+    """A stage of a row in vectors; one that fetches the next row takes a pair of lines per step."""
     buffer = row_to_fetch(s, stage, target)
     if buffer is None or not s.sample_categorical(f"{stage}.ahead", (0, 1), 1):
         vectorize_inner(s, stage, above, target)

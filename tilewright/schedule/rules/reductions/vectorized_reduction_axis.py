@@ -2,7 +2,7 @@
 
 Found by structure: a reduction over the last axis of a multiply-add's result, which is as wide as a vector and runs
 over neighbours in both operands. The reader of the sums is tiled ``rows x columns`` results, each a vector while the
-reduction runs; one step of it loads a vector a row and a vector a column. Decisions, of ``<acc>`` the multiply-add:
+reduction runs; one step of it loads a vector per row and a vector per column. Decisions, of ``<acc>`` the multiply-add:
 ``.rows`` and ``.columns`` (the tile), ``.steps`` and ``.unroll`` as for other register tiles, and those of
 :mod:`tilewright.schedule.rules.parallelism`.
 """

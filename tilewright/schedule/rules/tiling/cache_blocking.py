@@ -136,7 +136,7 @@ def own_order(s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, targ
     """Which operand stays in cache by default, and whether the panels belong to a batch element.
 
     The order with less traffic of the operands that do not fit in half of the second-level cache. Without panels there
-    is a weight a column and tap (a depthwise convolution): columns outside where these do not fit in the first-level
+    is a weight per column and tap (a depthwise convolution): columns outside where these do not fit in the first-level
     cache, from which each row tile would read all of them.
     """
     block = find_block(s.func, reduction)

@@ -9,7 +9,7 @@ Covers matrix products, convolutions, depthwise convolutions, pooling and reduct
                 for jr in nc / nr:                  # the panels of a block, nr columns each (.vectors)
                     for ir in mc / mr:              # its row tiles, mr rows each (.rows); .inner: ir or jr outside
                         acc[mr, nr] = 0             # in registers
-                        for p in kc:                # what B[jr, p] and A[ir, p] hold is read once a tile
+                        for p in kc:                # what B[jr, p] and A[ir, p] hold is read once per tile
                             for i in unrolled(mr):
                                 for j in vectorized(nr): acc[i, j] += A[ir*mr + i, p] * B[jr, p, j]
                         for i, j in mr, nr: C[...] = f(acc[i, j])
@@ -104,7 +104,7 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     """Tile ``consumer`` and compute ``reduction`` inside its tile.
 
     The last tile of a symbolic number of rows is computed whole where weights come from memory, for which its last rows
-    have to wait anyway; else with a test a row, which a compiler may take out of the loops, so that one row is fast.
+    have to wait anyway; else with a test per row, which a compiler may take out of the loops, so that one row is fast.
     """
     total = nanoseconds(s.func, reduction, target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))

@@ -104,8 +104,8 @@ def choose_mr(s: Schedule, reduction: str, extent: int | None, limit: int, targe
 def best_mr(extent: int | None, limit: int, costs: Costs) -> int:
     """The mr with the fewest cycles for all rows: a divisor or about equal parts if short, else tall and a rest.
 
-    A step of a tile takes a cycle a row, but not less than a multiply-add does, and a part of one more because the
-    panel is read once a tile.
+    A step of a tile takes a cycle per row, but not less than a multiply-add does, and a part of one more because the
+    panel is read once per tile.
     """
     if extent is None:
         return limit

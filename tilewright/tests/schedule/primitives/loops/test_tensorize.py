@@ -174,7 +174,7 @@ def test_refusals():
                 'tensorize("i", intrinsic="none")',
                 f"tensorize(i): expected an intrinsic of f, got 'none'; there are: {known}",
             ),
-            "the intrinsic's description is no nest of constant size": (
+            "the intrinsic's description is not a nest of constant size": (
                 with_intrinsics(f, bad),
                 'tensorize("B_i", intrinsic="bad")',
                 "tensorize(B_i): the loop is not bad: bad is not well described: a description is one loop nest of "
