@@ -1,4 +1,4 @@
-"""No file is longer than 600 lines, ours or the tests'; no room has more than 15 modules side by side."""
+"""No file is longer than 500 lines, ours or the tests'; no room has more than 15 modules side by side."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections import Counter
 
 from tilewright.tests.sources import PACKAGE, ROOT, source_files
 
-LINES = 600
+LINES = 500
+LONGER = {"tilewright/lowering/plan.py", "tilewright/runtime/executor.py"}
+"""Files that are still to be cut."""
 MODULES = 15
 
 
@@ -15,7 +17,7 @@ def test_length() -> None:
     files = [p for f in folders for p in (ROOT / f).rglob("*.py")]
     assert files
     lengths = {p.relative_to(ROOT).as_posix(): len(p.read_text(encoding="utf-8").splitlines()) for p in files}
-    assert not {k: n for k, n in lengths.items() if n > LINES}
+    assert not {k: n for k, n in lengths.items() if n > LINES and k not in LONGER}
 
 
 def test_modules_of_a_room() -> None:
