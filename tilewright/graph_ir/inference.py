@@ -21,15 +21,7 @@ from tilewright.core.arith.named import short
 from tilewright.core.errors import InternalError, ModelError, ResourceError
 from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.explicit_broadcasts import Repeated, repeat_operands
-from tilewright.graph_ir.ir import (
-    Constant,
-    Graph,
-    Node,
-    TensorType,
-    Type,
-    Value,
-    walk_graphs,
-)
+from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Type, Value, walk_graphs
 from tilewright.graph_ir.names import NameSupply
 from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, FreshSymbols, InferContext, Inferred, UnknownRank

@@ -14,20 +14,7 @@ import numpy as np
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType
 from tilewright.tensor_ir.analysis.scopes import buffers
-from tilewright.tensor_ir.ir import (
-    Block,
-    Expr,
-    Func,
-    Guard,
-    Load,
-    Op,
-    Stmt,
-    Store,
-    loads,
-    walk,
-    walk_expr,
-    walk_index,
-)
+from tilewright.tensor_ir.ir import Block, Expr, Func, Guard, Load, Op, Stmt, Store, loads, walk, walk_expr, walk_index
 
 Flavour: TypeAlias = Literal["signed", "positive", "unit"]
 """How float inputs are drawn: normal values, values in 0.5 .. 1.5, or values in -0.9 .. 0.9."""

@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 
 from tilewright import Schedule
-from tilewright.codegen.detect_cpu import (
-    detect_host,
-    parse_target,
-    require_runs_here,
-    runs_here,
-    why_foreign,
-)
+from tilewright.codegen.detect_cpu import detect_host, parse_target, require_runs_here, runs_here, why_foreign
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.errors import TargetError

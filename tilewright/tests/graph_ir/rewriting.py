@@ -11,17 +11,7 @@ from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.pipeline import PASSES
-from tilewright.graph_ir.rules import (
-    activations,
-    algebra,
-    attention,
-    noops,
-    norms,
-    products,
-    row_views,
-    scales,
-    views,
-)
+from tilewright.graph_ir.rules import activations, algebra, attention, noops, norms, products, row_views, scales, views
 from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph

@@ -7,14 +7,7 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, as_expr, var
 from tilewright.core.dtypes import DType
-from tilewright.tensor_ir.compute import (
-    Tensor,
-    Update,
-    Val,
-    op,
-    placeholder,
-    select,
-)
+from tilewright.tensor_ir.compute import Tensor, Update, Val, op, placeholder, select
 
 _SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 23, 33)
 INTEGERS = (

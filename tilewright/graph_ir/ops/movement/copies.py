@@ -9,13 +9,7 @@ from tilewright.graph_ir.ir import Shape, TensorType
 from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.operands import match_operands, require_single
-from tilewright.graph_ir.ops.shapes import (
-    broadcast_index,
-    broadcast_shapes,
-    const_shape,
-    decide_less,
-    merge_dims,
-)
+from tilewright.graph_ir.ops.shapes import broadcast_index, broadcast_shapes, const_shape, decide_less, merge_dims
 
 _END = 1 << 31  # starts and ends at or beyond this mean "to the end"
 LONGEST_STEP = 1 << 40

@@ -26,16 +26,7 @@ from tilewright.lowering.formulas.images.resize_tables import Spec, reach, tap_t
 from tilewright.lowering.formulas.quantize import saturate
 from tilewright.lowering.formulas.reduce import mapped
 from tilewright.lowering.indexing import normal_axis
-from tilewright.tensor_ir.compute import (
-    Tensor,
-    Val,
-    compute,
-    constant,
-    index_value,
-    op,
-    select,
-    sum_over,
-)
+from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, index_value, op, select, sum_over
 
 _UNROLLED_TAPS = 4
 _WORKING_BYTES = 64

@@ -20,19 +20,7 @@ from tilewright.schedule.stage_motion import (
 from tilewright.tensor_ir.analysis.dependence import ASSOCIATIVE
 from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_ranges, loops_in
 from tilewright.tensor_ir.analysis.sweeps import bounds, same
-from tilewright.tensor_ir.ir import (
-    Axis,
-    Block,
-    Buffer,
-    Expr,
-    Func,
-    Load,
-    Loop,
-    Op,
-    Stmt,
-    seq,
-    substitute_expr,
-)
+from tilewright.tensor_ir.ir import Axis, Block, Buffer, Expr, Func, Load, Loop, Op, Stmt, seq, substitute_expr
 from tilewright.tensor_ir.names import fresh_in, names_of
 
 

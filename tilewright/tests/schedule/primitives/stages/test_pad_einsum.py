@@ -5,15 +5,7 @@ from tilewright.core.arith.expr import var
 from tilewright.schedule.primitives.stages.pad_einsum import PadEinsum
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
-from tilewright.tensor_ir.compute import (
-    build_func,
-    compute,
-    max_over,
-    placeholder,
-    prod_over,
-    reduce_axis,
-    sum_over,
-)
+from tilewright.tensor_ir.compute import build_func, compute, max_over, placeholder, prod_over, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import parse_func
