@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         TilewrightError,
         UnsupportedError,
     )
+    from tilewright.lowering.implementations.base import Implementation
     from tilewright.machine.target import Target
     from tilewright.runtime.model import CompiledModel
     from tilewright.schedule.trace import Trace
@@ -48,6 +49,7 @@ _HOMES = {
     "CompiledModel": "tilewright.runtime.model",
     "Schedule": "tilewright.api.schedule",
     "Trace": "tilewright.schedule.trace",
+    "Implementation": "tilewright.lowering.implementations.base",
     "Target": "tilewright.machine.target",
     "TilewrightError": "tilewright.core.errors",
     "ModelError": "tilewright.core.errors",
@@ -61,9 +63,10 @@ _HOMES = {
 }
 
 __all__ = [
-    "CompiledModel", "CoverageError", "InferenceSession", "InputError", "JSONDatabase", "MeasurementError",
-    "MemoryDatabase", "ModelError", "ResourceError", "Schedule", "ScheduleError", "SessionOptions", "Target",
-    "TargetError", "TilewrightError", "Trace", "UnionDatabase", "UnsupportedError", "__version__", "compile", "tune",
+    "CompiledModel", "CoverageError", "Implementation", "InferenceSession", "InputError", "JSONDatabase",
+    "MeasurementError", "MemoryDatabase", "ModelError", "ResourceError", "Schedule", "ScheduleError", "SessionOptions",
+    "Target", "TargetError", "TilewrightError", "Trace", "UnionDatabase", "UnsupportedError", "__version__", "compile",
+    "tune",
 ]  # fmt: skip
 
 

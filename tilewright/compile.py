@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
@@ -22,7 +23,7 @@ from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, why_foreign, with_threads
 from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.core.collector import paused_collector
-from tilewright.core.errors import ResourceError
+from tilewright.core.errors import InputError, ResourceError
 from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
 from tilewright.core.io.pages import release_code, trim_heap
 from tilewright.core.memo import forgotten_after
@@ -36,10 +37,13 @@ from tilewright.graph_ir.pipeline import PASSES, Instrument, PassReport, run_pas
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.inspect.explain import explain_build
+from tilewright.inspect.implementations import explain_implementations
 from tilewright.kernels.build import Kernel, build_kernels
 from tilewright.kernels.link import link_plan
-from tilewright.lowering.choose_implementation import choose_implementation, with_implementations
+from tilewright.lowering.choose_implementation import PASS as CHOOSE
+from tilewright.lowering.choose_implementation import Wanted, choose_implementation, with_implementations
 from tilewright.lowering.host_policy import is_taken
+from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.plan import LoweredGroups, LoweredModel, lower_graph_to_plan, require_bound
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.machine.target import Target
@@ -69,6 +73,7 @@ def compile(  # noqa: A001 - the name that users of compilers know
     instruments: Sequence[Instrument] = ..., cache: bool = ..., progress: bool | None = ...,
     database: DatabaseLike | None = ..., policy: Policy = ..., near_misses: NearMisses = ...,
     require_tuned: float | None = ..., broadcasting: Broadcasting = ..., out_of_range: OutOfRange = ...,
+    implementations: Mapping[str, str | Implementation] | None = ...,
 ) -> CompiledModel: ...  # fmt: skip
 @overload
 def compile(  # noqa: A001
@@ -78,6 +83,7 @@ def compile(  # noqa: A001
     instruments: Sequence[Instrument] = ..., cache: bool = ..., progress: bool | None = ...,
     database: DatabaseLike | None = ..., policy: Policy = ..., near_misses: NearMisses = ...,
     require_tuned: float | None = ..., broadcasting: Broadcasting = ..., out_of_range: OutOfRange = ...,
+    implementations: Mapping[str, str | Implementation] | None = ...,
 ) -> Any: ...  # fmt: skip
 def compile(  # noqa: A001
     model: str | Path | bytes | onnx.ModelProto | Graph,
@@ -98,6 +104,7 @@ def compile(  # noqa: A001
     require_tuned: float | None = None,
     broadcasting: Broadcasting = "lazy",
     out_of_range: OutOfRange = "error",
+    implementations: Mapping[str, str | Implementation] | None = None,
 ) -> Any:
     """Compile an ONNX model (a path, its bytes, a ModelProto, or the Graph of one that was imported) for a CPU.
 
@@ -114,7 +121,8 @@ def compile(  # noqa: A001
     ``replay`` uses them, ``ignore`` does not. ``require_tuned``: the least share of run time in kernels with a record
     of their own. ``out_of_range``: what an index outside of what it points into leads to: ``error``, a ModelError here
     if it is constant, else an InputError of the run, which names node, index and range; or ``clamp``, the nearest
-    element.
+    element. ``implementations``: what computes nodes, by their names after the graph passes, which ``explain`` lists:
+    the name of one of the implementations of the operator, or an Implementation of your own.
 
     ``broadcasting``: sizes that only a call tells are taken to be equal where an operator broadcasts them; for calls in
     which one of them is 1 there is a second version of the model. ``lazy`` builds it at the first such call, ``ahead``
@@ -129,6 +137,9 @@ def compile(  # noqa: A001
     _require_options(stop_after, policy, near_misses, broadcasting, out_of_range, cache, progress, require_tuned)
     disabled_pass = require_names("disabled_pass", disabled_pass)
     enabled_pass = require_names("enabled_pass", enabled_pass)
+    wanted = Wanted.of(implementations, strict=broadcasting != "only")
+    if wanted.names and CHOOSE in disabled_pass:
+        raise InputError(f"implementations: the pass {CHOOSE} is among those of disabled_pass")
     clock = _Clock()
     chosen = with_threads(parse_target(target), threads)
     records = None if stop_after in ("import", "passes", "lower") else database_of_build(database)
@@ -143,10 +154,11 @@ def compile(  # noqa: A001
             return graph
 
         bar.say("graph passes")
-        passes = (*PASSES, choose_implementation(chosen, Level.of(opt_level)))
+        passes = (*PASSES, choose_implementation(chosen, Level.of(opt_level), wanted))
         optimized, report = run_passes(
             graph, opt_level, disabled_pass, instruments, enabled_pass, passes, chosen.costs
         )
+        wanted.require_nodes(optimized)
         verify_graph(optimized)
         clock.lap("passes")
         if stop_after == "passes":
@@ -155,21 +167,25 @@ def compile(  # noqa: A001
         bar.say("lowering")
         groups = LoweredGroups()
         lowered = lower_graph_to_plan(
-            optimized, chosen, lambda group: bar.say(f"lowering {group.name}"), out_of_range=out_of_range, known=groups
-        )
+            optimized, chosen, lambda group: bar.say(f"lowering {group.name}"), out_of_range=out_of_range,
+            table=wanted.table, known=groups,
+        )  # fmt: skip
         clock.lap("lower and pack")
         if stop_after == "lower":
             return lowered
-        network, followed = None, ""
+        network, followed, better = None, "", dict[str, str]()
         if records is not None:
             bar.say("tuning records")
             network = network_of(lowered)
-            options = find_options(optimized, lowered, chosen, disabled_pass)
+            options = find_options(optimized, lowered, chosen, disabled_pass, wanted.table, wanted.names)
             better = recorded_implementations(options, chosen, records, network)
             followed = describe_implementations(options, better)
             if better:
                 optimized = with_implementations(optimized, better)
-                lowered = lower_graph_to_plan(optimized, chosen, out_of_range=out_of_range, known=groups)
+                lowered = lower_graph_to_plan(
+                    optimized, chosen, out_of_range=out_of_range, table=wanted.table, known=groups
+                )
+        lowered = replace(lowered, variants={})  # a model does not keep what it was made from
         tuned = choose_schedules(lowered, chosen, records, policy, near_misses, network)
         if require_tuned is not None:
             require_tuned_share(lowered.plan, tuned.tuning, require_tuned)
@@ -193,6 +209,7 @@ def compile(  # noqa: A001
 
     info = BuildInfo(
         lambda: explain_build(chosen, report, lowered.refusals, plan, kernels, clock.laps)
+        + f"\n\n{explain_implementations(optimized, chosen, wanted, better)}"
         + ("" if records is None else f"\n\ntuning records:\n{followed}\n{estimated_coverage(plan, tuned.tuning)}"),
         _stages(graph, optimized, report, lowered, kernels, chosen),
         tuple(clock.laps),
@@ -208,7 +225,7 @@ def compile(  # noqa: A001
     general = partial(
         compile, graph, target=chosen, opt_level=opt_level, disabled_pass=disabled_pass,
         enabled_pass=enabled_pass, cache=cache, progress=progress, database=records, policy=policy,
-        near_misses=near_misses, broadcasting="only", out_of_range=out_of_range,
+        near_misses=near_misses, broadcasting="only", out_of_range=out_of_range, implementations=implementations,
     )  # fmt: skip
     compiled = CompiledModel(plan, code, pool, info, library, None if broadcasting == "refuse" else general)
     if broadcasting == "ahead":

@@ -8,13 +8,15 @@ definition does are looked at. A node that has the attribute ``implementation`` 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
-from tilewright.core.errors import UnsupportedError
-from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value
+from tilewright.core.errors import InputError, UnsupportedError
+from tilewright.core.options import shown
+from tilewright.core.suggestions import did_you_mean
+from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, walk_graphs
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.implementations.base import ATTRIBUTE, Implementation, Table, standard
@@ -28,6 +30,45 @@ _HOPEFUL = 1.1
 """What is estimated to take longer, as a ratio to the fastest that rounds as the definition does, is not measured."""
 
 PASS = "choose_implementation"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a user asks for: ``names`` by node, of implementations in ``table``, which has those of the user, too. Not
+    ``strict``: nodes that are not there or cannot be computed so are passed over."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    table: Table = field(default_factory=lambda: TABLE)
+    strict: bool = True
+
+    @staticmethod
+    def of(asked: Mapping[str, str | Implementation] | None, strict: bool = True) -> Wanted:
+        """From the option ``implementations``. Raises InputError if it is none."""
+        if asked is not None and not isinstance(asked, Mapping):
+            raise InputError(f"implementations: expected a mapping from nodes to implementations, got {shown(asked)}")
+        names: dict[str, str] = {}
+        table = dict(TABLE)
+        for node, wanted in (asked or {}).items():
+            if not isinstance(node, str) or not isinstance(wanted, str | Implementation):
+                raise InputError(
+                    f"implementations: expected names of nodes and names of implementations or Implementation values, "
+                    f"got {shown(node)}: {shown(wanted)}"
+                )
+            names[node] = wanted if isinstance(wanted, str) else wanted.name
+            if isinstance(wanted, Implementation):
+                known = table.get(wanted.op, ())
+                if any(i.name == wanted.name and i is not wanted for i in known):
+                    raise InputError(f"implementations: {wanted.op} already has an implementation {wanted.name!r}")
+                table[wanted.op] = known if wanted in known else (*known, wanted)
+        return Wanted(names, table, strict)
+
+    def require_nodes(self, graph: Graph) -> None:
+        """Raises InputError for a node that ``graph``, after its passes, does not have."""
+        there = {n.name for g in walk_graphs(graph) for n in g.nodes}
+        for node in self.names if self.strict else ():
+            if node not in there:
+                near = did_you_mean(node, there)
+                raise InputError(f"implementations: the model has no node {node!r} after its graph passes{near}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +131,14 @@ def choices(
 
 
 def choose_implementation(
-    target: Target, level: Level = Level.ALL, table: Table = TABLE, wanted: Mapping[str, str] | None = None
+    target: Target, level: Level = Level.ALL, wanted: Wanted | None = None
 ) -> Pass:
-    """The pass for a target. ``level``: that of the whole pipeline. ``wanted``: implementations by node name."""
-    names = dict.fromkeys(n for ways in table.values() if len(ways) > 1 for i in ways for n in (i.family, i.name) if n)
-    run = partial(_choose, target=target, inexact=level >= Level.ALL, table=table, wanted=wanted or {})
+    """The pass for a target. ``level``: that of the whole pipeline. ``wanted``: what the user asks for, whatever it
+    costs; the pass raises InputError where that does not apply."""
+    wanted = wanted or Wanted()
+    several = [ways for ways in wanted.table.values() if len(ways) > 1]
+    names = dict.fromkeys(n for ways in several for i in ways for n in (i.family, i.name) if n)
+    run = partial(_choose, target=target, inexact=level >= Level.ALL, wanted=wanted)
     return Pass(PASS, Level.NONE, Exactness.REASSOCIATING, run, rules=tuple(names))
 
 
@@ -105,15 +149,20 @@ def with_implementations(graph: Graph, names: Mapping[str, str]) -> Graph:
 
 
 def _choose(
-    graph: Graph, ctx: PassContext, target: Target, inexact: bool, table: Table, wanted: Mapping[str, str]
+    graph: Graph, ctx: PassContext, target: Target, inexact: bool, wanted: Wanted
 ) -> Graph:
     chosen: dict[str, str] = {}
     used: dict[str, float] = {}
-    for c in choices(graph, target, table, ctx.outer_values):
-        node = c.node
-        if node.name in wanted:
-            chosen[node.name] = wanted[node.name]
-        elif node.attr(ATTRIBUTE) is None:
+    found = {c.node.name: c for c in choices(graph, target, wanted.table, ctx.outer_values)}
+    for node in graph.nodes:
+        name = wanted.names.get(node.name)
+        refusal = None if name is None else _refusal(node, name, found.get(node.name))
+        if refusal is not None and wanted.strict:
+            raise InputError(f"implementations: node {node.name!r} ({node.op}): {refusal}")
+        c = found.get(node.name)
+        if name is not None and refusal is None:
+            chosen[node.name] = name
+        elif c is not None and node.attr(ATTRIBUTE) is None:
             best = _best(c, ctx, inexact)
             if best is not None:
                 chosen[node.name] = best.name
@@ -127,6 +176,18 @@ def _choose(
             f"root mean square ({worst}), limit {LIMIT:.0e}"
         )
     return with_implementations(graph, chosen) if chosen else graph
+
+
+def _refusal(node: Node, name: str, c: Choices | None) -> str | None:
+    """Why a node cannot be computed by the implementation of that name."""
+    if c is None:
+        return "it is computed in one way"
+    i = c.named(name)
+    if i is None:
+        names = [i.name for i in c.ways]
+        return f"unknown implementation {name!r}, expected one of {', '.join(names)}{did_you_mean(name, names)}"
+    reason = i.refusal(c.facts)
+    return None if reason is None else f"implementation {name!r}: {reason}"
 
 
 def _best(c: Choices, ctx: PassContext, inexact: bool) -> Implementation | None:

@@ -128,7 +128,8 @@ def lower_graph_to_plan(
     plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group).build()
     if pack:
         trim_heap()  # what packing used on the way
-    return LoweredModel(plan, kernels.funcs, tuple(kernels.refusals), kernels.variants)
+    variants, kernels.variants = kernels.variants, {}  # which refer to the kernels: no cycle is left
+    return LoweredModel(plan, kernels.funcs, tuple(kernels.refusals), variants)
 
 
 class _PlanBuilder:

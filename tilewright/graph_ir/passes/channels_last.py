@@ -50,7 +50,7 @@ def _convert(mover: Mover, node: Node, k: int) -> None:
     ed.set_anchor(k)
     perm = channels_last_perm(len(ed.value(x).shape))
     attrs = dict(node.attrs) | {"data_layout": "NHWC"}
-    new = ed.add(node.op, (mover.moved(x, perm), *node.inputs[1:]), attrs, hint=node.outputs[0])[0]
+    new = ed.add(node.op, (mover.moved(x, perm), *node.inputs[1:]), attrs, hint=node.outputs[0], stands_for=node)[0]
     ed.ctx.log.fire("channels_last", node.name)
     install(mover, node, [(new, perm)])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class GraphEditor:
         self._mentions: dict[str, dict[str, None]] | None = None
         self._last_id = len(graph.nodes)
         self.touched: list[int] = []
+        self._first_names: dict[str, str] = {}
         for i, n in enumerate(graph.nodes):
             self._insert(i, n, i)
 
@@ -99,12 +100,16 @@ class GraphEditor:
         hint: str = "",
         n_outputs: int = 1,
         domain: str = "",
+        stands_for: Node | None = None,
     ) -> tuple[str, ...]:
-        """A new node; the names of its outputs. Its place is found when the graph is finished."""
+        """A new node; the names of its outputs. Its place is found when the graph is finished. If ``stands_for`` is
+        gone by then, the node has its name: users know nodes by the names of their model."""
         inputs = tuple(inputs)
         base = hint or op.lower()
         outputs = tuple(self.ctx.names.fresh(base) for _ in range(n_outputs))
         node = Node(op, inputs, outputs, make_attrs(attrs or {}), self.ctx.names.fresh(f"{base}.node"), domain)
+        if stands_for is not None:
+            self._first_names[node.name] = self._first_names.get(stands_for.name, stands_for.name)
         for v in self._infer(node, {}):
             self._set_value(v)
         k = self._next_id()
@@ -251,7 +256,7 @@ class GraphEditor:
             return self.graph
         self._settle_outputs()
         order = self._topological()
-        nodes = tuple(self.nodes[k] for k in order)
+        nodes = self._with_first_names([self.nodes[k] for k in order])
         used = {i for n in nodes for i in node_reads(n)} | set(self.graph.outputs)
         constants = {k: c for k, c in self.constants.items() if k in used}
         defined = {*self.graph.inputs, *self.graph.outputs, *constants, *(o for n in nodes for o in n.outputs if o)}
@@ -260,6 +265,17 @@ class GraphEditor:
         return graph_with(done, self._known) if self._known else done
 
     # -- inside --------------------------------------------------------------------------------------------------
+    def _with_first_names(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        taken = {n.name for n in nodes}
+        out = []
+        for n in nodes:
+            name = self._first_names.get(n.name, n.name)
+            if name not in taken:
+                taken.add(name)
+                n = dataclasses.replace(n, name=name)
+            out.append(n)
+        return tuple(out)
+
     def _next_id(self) -> int:
         self._last_id += 1
         return self._last_id

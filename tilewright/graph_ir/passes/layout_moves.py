@@ -157,7 +157,7 @@ def _quantize(mover: Mover, node: Node) -> Moved:
 
 def _again(mover: Mover, node: Node, inputs: tuple[str, ...], **changes: object) -> tuple[str, ...]:
     attrs = dict(node.attrs) | changes
-    return mover.ed.add(node.op, inputs, attrs, hint=node.outputs[0], n_outputs=len(node.outputs))  # type: ignore[arg-type]
+    return mover.ed.add(node.op, inputs, attrs, hint=node.outputs[0], n_outputs=len(node.outputs), stands_for=node)  # type: ignore[arg-type]
 
 
 def _concat(mover: Mover, node: Node) -> Moved:
@@ -379,7 +379,8 @@ def _flatten_into_product(mover: Mover, node: Node, a: str, perm: Perm, source: 
     turned = permuted_rows(w.array, spatial, tuple(p - 1 for p in perm[1:]))
     rows = ed.add_constant(turned, f"{product_node.inputs[1]}.rows")
     flat = ed.add("Reshape", (a, _const_ints(mover, dims, f"{out}.shape")), hint=out)[0]
-    ed.replace_uses(product_node.outputs[0], ed.add("MatMul", (flat, rows), hint=product_node.outputs[0])[0])
+    new = ed.add("MatMul", (flat, rows), hint=product_node.outputs[0], stands_for=product_node)[0]
+    ed.replace_uses(product_node.outputs[0], new)
     ed.drop_if_dead(product_node.outputs[0])
     return []
 

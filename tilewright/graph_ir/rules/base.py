@@ -24,7 +24,8 @@ import numpy as np
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
 from tilewright.graph_ir.ir import Attribute, Constant, Node, Shape, TensorType, Value
-from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops import OPS, op_def
 from tilewright.graph_ir.passes.base import Exactness
 from tilewright.graph_ir.passes.editor import GraphEditor
 
@@ -125,7 +126,15 @@ class Match:
 
     def op(self, op: str, *inputs: str, **attrs: Attribute) -> str:
         """A new node with one output; its name."""
-        return self.editor.add(op, inputs, attrs, hint=self.output)[0]
+        return self.editor.add(op, inputs, attrs, hint=self.output, stands_for=self._predecessor(op))[0]
+
+    def _predecessor(self, op: str) -> Node | None:
+        """The matched node in whose place one of ``op`` stands: of the same operator, or both products."""
+        product = OPS[op].kind is PatternKind.OUT_FUSABLE
+        return next(
+            (n for n in (self.root, *self.inner)
+             if n.op == op or (product and op_def(n).kind is PatternKind.OUT_FUSABLE)), None,
+        )  # fmt: skip
 
     def const(self, array: np.ndarray | float | list[int], like: str | None = None) -> str:
         """A new constant, of the element type of the value bound to ``like`` if given, else int64 for lists."""

@@ -1,0 +1,50 @@
+"""The account of implementations: for each node with several what each is estimated to cost, which one was chosen and
+by whom, and why others do not apply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tilewright.graph_ir.ir import Graph, Value
+from tilewright.lowering.choose_implementation import LIMIT, Choices, Wanted, choices
+from tilewright.lowering.implementations.base import chosen
+from tilewright.machine.target import Target
+
+
+def explain_implementations(graph: Graph, target: Target, wanted: Wanted, recorded: Mapping[str, str]) -> str:
+    """Plain text; nodes of which the same is said stand together. ``graph``: as it was lowered. ``recorded``: what
+    records chose, by node."""
+    nodes: dict[str, list[str]] = {}
+    for c in _all_choices(graph, target, wanted, {}):
+        who = "user" if c.node.name in wanted.names else "record" if c.node.name in recorded else "estimate"
+        nodes.setdefault(_account(c, who), []).append(c.node.name)
+    title = "implementations (in millions of multiply-adds; the error as a share of a channel's root mean square):"
+    return "\n".join([title, *(f"  {', '.join(names)} {text}" for text, names in nodes.items())])
+
+
+def _all_choices(graph: Graph, target: Target, wanted: Wanted, outer: Mapping[str, Value]) -> Iterator[Choices]:
+    yield from choices(graph, target, wanted.table, outer)
+    for node in graph.nodes:
+        for _, body in node.subgraphs():
+            yield from _all_choices(body, target, wanted, {**outer, **graph.values})
+
+
+def _account(c: Choices, who: str) -> str:
+    can, cannot = [], []
+    for i in c.ways:
+        refusal = i.refusal(c.facts)
+        if refusal is not None:
+            cannot.append(f"{i.name} ({refusal})")
+            continue
+        notes = []
+        if i.error is not None:
+            error = c.error(i)
+            notes.append(f"error {error:.1e}" + ("" if error <= LIMIT else f", limit {LIMIT:.0e}"))
+        if i.measured:
+            notes.append("only by a record or a user")
+        cost = i.cost(c.facts)
+        can.append((cost, f"{i.name} {cost / 1e6:.3g}" + (f" ({'; '.join(notes)})" if notes else "")))
+    lines = [f"({c.node.op}): {chosen(c.ways, c.facts).name}, by {who}", ", ".join(text for _, text in sorted(can))]
+    if cannot:
+        lines.append(f"not {', '.join(cannot)}")
+    return "\n    ".join(lines)
