@@ -11,7 +11,7 @@ from tilewright.lowering.implementations.conv.merged_groups import MERGED_GROUPS
 from tilewright.lowering.implementations.conv.subpixel import SUBPIXEL
 from tilewright.lowering.implementations.conv.vectorized_reduction import VECTORIZED_REDUCTION
 from tilewright.lowering.implementations.conv.zero_insertion import ZERO_INSERTION
-from tilewright.lowering.implementations.gemm import packed_gemm, unpacked_gemm
+from tilewright.lowering.implementations.gemm import packed_gemm, split_k, unpacked_gemm, vectorized_reduction
 from tilewright.lowering.implementations.gemm.batched_gemm import BATCHED_GEMM
 from tilewright.lowering.implementations.gemm.strassen import STRASSEN
 
@@ -32,10 +32,14 @@ IMPLEMENTATIONS: Table = {
         packed_gemm.MATMUL,
         BATCHED_GEMM,
         unpacked_gemm.MATMUL,
+        split_k.MATMUL,
+        vectorized_reduction.MATMUL,
         STRASSEN,
     ),
     "Gemm": (
         packed_gemm.GEMM,
         unpacked_gemm.GEMM,
+        split_k.GEMM,
+        vectorized_reduction.GEMM,
     ),
 }

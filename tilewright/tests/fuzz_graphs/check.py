@@ -11,6 +11,7 @@ import numpy as np
 import tilewright
 from tilewright.core.errors import InternalError, TilewrightError, UnsupportedError, VerifyError
 from tilewright.frontend import from_onnx
+from tilewright.tests.fuzz_graphs.implementations import random_implementations
 from tilewright.tests.fuzz_graphs.records import random_records
 from tilewright.tests.fuzz_graphs.sample import Sample, generate
 from tilewright.tests.fuzz_graphs.tolerance import allowed, interpret_perturbed, mismatch
@@ -20,14 +21,17 @@ SAMPLES = 6
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """One way to compile a graph."""
+    """One way to compile a graph. ``records``: with records of random schedules; ``pins``: and random implementations
+    of nodes."""
 
     level: str
     threads: int
     records: bool = False
+    pins: bool = False
 
     def __str__(self) -> str:
-        return f"opt_level={self.level!r}, threads={self.threads}" + (", with records" if self.records else "")
+        more = (", with records" if self.records else "") + (", with pins" if self.pins else "")
+        return f"opt_level={self.level!r}, threads={self.threads}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class Verdict:
 
 
 _APPROXIMATE = ("winograd", "strassen")
-"""Algorithms that mix neighbours: a NaN, an infinity or a huge number of one spoils the others'."""
+"""Implementations that mix neighbours: a NaN, an infinity or a huge number of one spoils the others'."""
 LEVELS = ("none", "basic", "extended", "all")
 
 
@@ -54,9 +58,10 @@ def builds_of(seed: int, every: bool = False) -> tuple[Build, ...]:
     """The ways in which a seed is compiled: full optimisation always, the others in turn (all of them if ``every``)."""
     if every:
         plain = [Build(level, threads) for level in LEVELS for threads in (1, 2)]
-        return (*plain, Build("all", 2, True))
+        return (*plain, Build("all", 2, True), Build("all", 2, pins=True))
     other = Build(LEVELS[seed % 3], 1 + seed // 3 % 2)
-    return (Build("all", 2 - seed % 2), other, *((Build("all", 2, True),) if seed % 4 == 0 else ()))
+    more = {0: (Build("all", 2, True),), 2: (Build("all", 2, pins=True),)}
+    return (Build("all", 2 - seed % 2), other, *more.get(seed % 4, ()))
 
 
 def check_seed(
@@ -96,9 +101,10 @@ def _check_build(
     try:
         model = sample.model()
         records = random_records(model, build.threads, np.random.default_rng(len(ops))) if build.records else None
+        pins = random_implementations(model, build.threads, len(ops)) if build.pins else None
         compiled = tilewright.compile(
             model, opt_level=build.level, threads=build.threads, cache=False, progress=False, database=records,
-            disabled_pass=_APPROXIMATE if sample.wild else (),
+            disabled_pass=_APPROXIMATE if sample.wild else (), implementations=pins,
         )
     except Exception as e:  # noqa: BLE001 - likewise
         return Verdict(_kind_of(e), f"compile: {shown_error(e)}", build, ops)

@@ -38,6 +38,10 @@ def script_of(sample: Sample, verdict: Verdict) -> str:
     lines.append(f'model = onnx.load_from_string(base64.b64decode("{data}"))')
     build = verdict.build
     options = f"opt_level={build.level!r}, threads={build.threads}" if build else "opt_level='all', threads=1"
+    if build and build.pins:
+        lines.append("from tilewright.tests.fuzz_graphs.implementations import random_implementations")
+        lines.append(f"pins = random_implementations(model, {build.threads}, {len(verdict.operators)})")
+        options += ", implementations=pins"
     for v in sample.variants:
         feed = ", ".join(f"{n!r}: {_literal(x)}" for n, x in sample.feed(v).items())
         lines.append(f"feed = {{{feed}}}")

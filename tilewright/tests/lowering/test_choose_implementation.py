@@ -93,6 +93,21 @@ def test_products(a: tuple[Dim, ...], b: tuple[int, ...], constant: bool, name: 
     assert chosen(g.build(g.op("MatMul", g.input("x", "float32", a), w))) == name
 
 
+def test_few_results_of_a_long_sum_may_be_cut_in_parts() -> None:
+    threads = TARGET.with_threads(4)
+    for rows, depth, columns, tried in ((1, 4096, 16, True), (512, 4096, 1024, False), (1, 96, 16, False)):
+        (c,) = choices(product((rows, depth), columns), threads)
+        assert ("split_k" in c.hopeful()) is tried
+        assert c.standard().name == "packed_gemm"
+
+
+def test_few_columns_may_be_computed_along_the_depth() -> None:
+    for depth, columns, tried in ((768, 2, True), (768, 9, True), (768, 8, False), (766, 2, False)):
+        (c,) = choices(product((384, depth), columns), TARGET)
+        assert ("vectorized_reduction" in c.hopeful()) is tried
+        assert c.standard().name == "packed_gemm"
+
+
 def test_names_are_unique_and_each_implementation_is_of_its_operator() -> None:
     for op, ways in IMPLEMENTATIONS.items():
         names = [i.name for i in ways]

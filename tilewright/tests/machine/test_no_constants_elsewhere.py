@@ -37,6 +37,7 @@ REVIEWED = {
     "QUANTIZED_BYTES = 24": "what folding needs for an element",
     "SMALL_BYTES = 64 * 1024": "a policy: which constants are compared",
     "TRANSIENT_BYTES = 1 << 27": "a limit on what a build makes",
+    "_ALONG_DEPTH = 0.6": "a ratio of estimates",
     "_DEFAULT_CACHE_BYTES = 1 << 30": "the size of the object cache on disk",
     "_DIGEST_BYTES = 32": "the layout of a file",
     "_DOUBLINGS = 6": "what the search tries",

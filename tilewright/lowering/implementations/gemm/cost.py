@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.product import ProductSizes, product_sizes
-from tilewright.lowering.implementations.base import assumed
+from tilewright.lowering.geometry.product import ProductSizes, computed_type, product_sizes
+from tilewright.lowering.implementations.base import assumed, share_of_lanes
 
 MANY = 224
 """What a symbolic size counts as."""
@@ -22,7 +22,16 @@ def cost_by_row(facts: NodeFacts, per_row: float, per_weight: float = 0.0) -> fl
     p = product_sizes(facts)
     products = 1 if p.shares_b else assumed(p.batch, MANY)
     each = per_row * known_rows(p) + per_weight + facts.target.costs.weight_load
-    return assumed((p.k, p.n), MANY) * products * each
+    return assumed((p.k, p.n), MANY) * products * each / useful_lanes(facts)
+
+
+def lanes_of(facts: NodeFacts) -> int:
+    return facts.target.lanes(computed_type(facts).itemsize)
+
+
+def useful_lanes(facts: NodeFacts) -> float:
+    """The share of the lanes that vectors along the columns fill."""
+    return share_of_lanes(product_sizes(facts).n.value() or 0, lanes_of(facts))
 
 
 def packing(facts: NodeFacts) -> float:
