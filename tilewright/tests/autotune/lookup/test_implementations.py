@@ -28,11 +28,12 @@ from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase
 from tilewright.autotune.records.reading import from_line
 from tilewright.autotune.records.record import Choice, Verdict, make_record, to_line
 from tilewright.codegen.detect_cpu import detect_host
+from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.fusion import Group
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.choose_implementation import choices, with_implementations
 from tilewright.lowering.group import LoweredGroup, lower_group
-from tilewright.lowering.plan import lower_graph_to_plan
+from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
 from tilewright.options import TuneOptions
 
 HERE = detect_host().with_threads(2)
@@ -101,6 +102,48 @@ def test_other_implementations_are_those_of_the_network_lowered_as_a_whole() -> 
         for name, workload in o.workloads.items():
             whole = lower_graph_to_plan(with_implementations(graph, {o.node: name}), HERE)
             assert workload_hashes(whole)[kernel_of_node(whole)[o.node]] == workload
+
+
+def resnet50(width: int = 16, size: int = 112) -> Graph:
+    """Its 53 convolutions, a quarter as wide."""
+    b, rng = GraphBuilder("resnet50"), np.random.default_rng(0)
+
+    def conv(x: str, ic: int, oc: int, taps: int, stride: int = 1) -> str:
+        w = rng.standard_normal((oc, ic, taps, taps)).astype(np.float32) / np.sqrt(np.float32(ic * taps**2))
+        return b.op("Conv", x, w, strides=(stride,) * 2, pads=(taps // 2,) * 4)
+
+    y, ic = b.op("Relu", conv(b.input("x", "float32", (1, 3, size, size)), 3, width, 7, 2)), width
+    y = b.op("MaxPool", y, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        inner = width << stage
+        for block in range(blocks):
+            stride = 2 if stage and not block else 1
+            z = b.op("Relu", conv(b.op("Relu", conv(y, ic, inner, 1)), inner, inner, 3, stride))
+            past = y if block else conv(y, ic, 4 * inner, 1, stride)
+            y, ic = b.op("Relu", b.op("Add", conv(z, inner, 4 * inner, 1), past)), 4 * inner
+    return b.build(b.op("GlobalAveragePool", y))
+
+
+def test_enumeration_lowers_no_network_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[object, ...]] = []
+
+    def counting(graph: Graph, group: Group, *more: object) -> LoweredGroup:
+        calls.append((group.name, *(n.attr("implementation") for n in group.nodes)))
+        return lower_group(graph, group, *more)  # type: ignore[arg-type]
+
+    graph = tilewright.compile(resnet50(), target=HERE, stop_after="passes")
+    assert sum(n.op == "Conv" for n in graph.nodes) == 53
+    monkeypatch.setattr("tilewright.lowering.plan.lower_group", counting)
+    known = LoweredGroups()
+    lowered = lower_graph_to_plan(graph, HERE, pack=False, known=known)
+    groups = len(calls)
+    options = find_options(graph, lowered, HERE)
+    others = sum(len(o.workloads) - 1 for o in options)
+    assert len(options) > 15
+    assert len(calls) == groups + others
+    for names in other_implementations(options):
+        lower_graph_to_plan(with_implementations(graph, names), HERE, pack=False, known=known)
+    assert len(set(calls)) == len(calls) == groups + others
 
 
 def test_each_group_is_lowered_once_for_each_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,6 +263,7 @@ def test_a_product_by_another_implementation_is_tuned_and_built(monkeypatch: pyt
     database.append(later)
     built = tilewright.compile(model, threads=2, database=database)
     assert "implementations:\n  product: strassen (without records packed_gemm)" in built.explain()
+    assert "product (MatMul): strassen, by record" in built.explain()
     x = rng.standard_normal(shape).astype(np.float32)
     np.testing.assert_allclose(built.run({"x": x})["y"], np.maximum(x @ w, 0), rtol=1e-4, atol=1e-5)
     forbidden = tilewright.compile(model, threads=2, database=database, disabled_pass=["strassen"])
