@@ -34,7 +34,7 @@ from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.text import print_func
 
 PAGE = Path(__file__).parent / "pipeline.md"
-ASSEMBLY = "## 8. Assembly"
+ASSEMBLY = "## 9. Assembly"
 
 HEAD = """\
 # One operator through the pipeline
@@ -99,7 +99,8 @@ def render() -> str:
     target, proto = fixed_target(), layer()
     imported = tilewright.compile(proto, stop_after="import")
     optimized = tilewright.compile(proto, stop_after="passes")
-    lowered = lower_graph_to_plan(optimized, target)
+    fused = tilewright.compile(proto, target=target, stop_after="fuse")
+    lowered = lower_graph_to_plan(fused, target)
     (name,) = lowered.funcs
     func = lowered.funcs[name]
     trace = default_trace(func, target)
@@ -124,25 +125,31 @@ def render() -> str:
             print_graph(optimized),
         ),
         _section(
-            "4. The call plan",
-            "Fusion has put the three nodes into one group, which becomes one kernel: one line here. `packed_...` is "
-            "`w` in the order in which the kernel reads it, made at build time. (`--stage plan`)",
+            "4. The fused graph",
+            "The same nodes, and in the last lines what runs: here one group, which becomes one kernel. A value that "
+            "lay inside another (an operand of a `Concat`) would say so behind its type. (`--stage fuse`)",
+            print_graph(fused),
+        ),
+        _section(
+            "5. The call plan",
+            "One line a kernel. `packed_...` is `w` in the order in which the kernel reads it, made at build time. "
+            "(`--stage plan`)",
             plan_text(with_scheduled(lowered.plan, {name: facts})),
         ),
         _section(
-            "5. Tensor IR",
+            "6. Tensor IR",
             "What the kernel computes, as plain loops, a stage after the other. `acc` is the product over the packed "
             "operand; the other stages are the epilogue. Nothing here says how to run it. (`--stage function`)",
             print_func(func),
         ),
         _section(
-            "6. The schedule",
+            "7. The schedule",
             "How to run it: a trace, made by rule from the function and the target. Each line is a checked step that "
             "may refuse. (`--stage trace`)",
             trace.to_text(),
         ),
         _section(
-            "7. The scheduled function",
+            "8. The scheduled function",
             "The trace applied: a tile of registers (`local`), rows written out, columns in vectors, the epilogue on "
             "the tile before it leaves the registers. (`--stage scheduled`)",
             print_func(scheduled),

@@ -33,16 +33,16 @@ from tilewright.frontend import from_onnx
 from tilewright.graph_ir.inference import with_broadcasts
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.base import Level
-from tilewright.graph_ir.pipeline import PASSES, Instrument, PassReport, run_passes
+from tilewright.graph_ir.pipeline import PASSES, Instrument, PassReport, fuse_graph, run_passes
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.inspect.explain import explain_build
 from tilewright.inspect.implementations import explain_implementations
 from tilewright.kernels.build import Kernel, build_kernels
 from tilewright.kernels.link import link_plan
+from tilewright.lowering.backend import NativeBackend, is_taken
 from tilewright.lowering.choose_implementation import PASS as CHOOSE
 from tilewright.lowering.choose_implementation import Wanted, choose_implementation, with_implementations
-from tilewright.lowering.host_policy import is_taken
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.plan import LoweredGroups, LoweredModel, lower_graph_to_plan, require_bound
 from tilewright.lowering.workspaces import with_scheduled
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     import onnx
 
 Broadcasting: TypeAlias = Literal["lazy", "ahead", "refuse", "only"]
-Stage = Literal["import", "passes", "lower", "schedule", "codegen"]
+Stage = Literal["import", "passes", "fuse", "lower", "schedule", "codegen"]
 
 _LARGE_MODEL = 32 << 20
 """Bytes of constants from which on the compiler's own memory is given back after the build."""
@@ -128,8 +128,8 @@ def compile(  # noqa: A001
     which one of them is 1 there is a second version of the model. ``lazy`` builds it at the first such call, ``ahead``
     now; ``refuse`` builds none and refuses such calls; ``only`` builds that version alone.
 
-    ``stop_after`` returns what the build has by then: ``import`` and ``passes`` a Graph, ``lower`` a LoweredModel,
-    ``schedule`` scheduled functions by kernel name, ``codegen`` a kernel each with its machine code.
+    ``stop_after`` returns what the build has by then: ``import``, ``passes`` and ``fuse`` a Graph, ``lower`` a
+    LoweredModel, ``schedule`` scheduled functions by kernel name, ``codegen`` a kernel each with its machine code.
 
     Raises UnsupportedError (with everything that is missing), ModelError, InputError, TargetError, CoverageError, and
     ResourceError where the model asks for more than a machine has.
@@ -142,7 +142,7 @@ def compile(  # noqa: A001
         raise InputError(f"implementations: the pass {CHOOSE} is among those of disabled_pass")
     clock = _Clock()
     chosen = with_threads(parse_target(target), threads)
-    records = None if stop_after in ("import", "passes", "lower") else database_of_build(database)
+    records = None if stop_after in ("import", "passes", "fuse", "lower") else database_of_build(database)
     with Progress(progress) as bar, paused_collector(), forgotten_after(), _told_limits():
         bar.say("import")
         graph = model if isinstance(model, Graph) else from_onnx(model, input_shapes, is_taken)
@@ -164,10 +164,18 @@ def compile(  # noqa: A001
         if stop_after == "passes":
             return optimized
 
-        bar.say("lowering")
+        bar.say("fusion")
         groups = LoweredGroups()
+        backend = NativeBackend(chosen, out_of_range, wanted.table, groups.refusals)
+        fused, fusion = fuse_graph(optimized, backend, disabled_pass, instruments)
+        verify_graph(fused)
+        clock.lap("fuse")
+        if stop_after == "fuse":
+            return fused
+
+        bar.say("lowering")
         lowered = lower_graph_to_plan(
-            optimized, chosen, lambda group: bar.say(f"lowering {group.name}"), out_of_range=out_of_range,
+            fused, chosen, lambda group: bar.say(f"lowering {group.name}"), out_of_range=out_of_range,
             table=wanted.table, known=groups,
         )  # fmt: skip
         clock.lap("lower and pack")
@@ -182,8 +190,9 @@ def compile(  # noqa: A001
             followed = describe_implementations(options, better)
             if better:
                 optimized = with_implementations(optimized, better)
+                fused, fusion = fuse_graph(optimized, backend, disabled_pass, instruments)
                 lowered = lower_graph_to_plan(
-                    optimized, chosen, out_of_range=out_of_range, table=wanted.table, known=groups
+                    fused, chosen, out_of_range=out_of_range, table=wanted.table, known=groups
                 )
         lowered = replace(lowered, variants={})  # a model does not keep what it was made from
         tuned = choose_schedules(lowered, chosen, records, policy, near_misses, network)
@@ -208,10 +217,10 @@ def compile(  # noqa: A001
         clock.lap("link")
 
     info = BuildInfo(
-        lambda: explain_build(chosen, report, lowered.refusals, plan, kernels, clock.laps)
+        lambda: explain_build(chosen, report, fusion, plan, kernels, clock.laps)
         + f"\n\n{explain_implementations(optimized, chosen, wanted, better)}"
         + ("" if records is None else f"\n\ntuning records:\n{followed}\n{estimated_coverage(plan, tuned.tuning)}"),
-        _stages(graph, optimized, report, lowered, kernels, chosen),
+        _stages(graph, optimized, fused, report + fusion, lowered, kernels, chosen),
         tuple(clock.laps),
         _folded_inputs(graph),
         graph.outputs,
@@ -278,15 +287,16 @@ def _folded_inputs(graph: Graph) -> tuple[str, ...]:
 
 
 def _stages(
-    graph: Graph, optimized: Graph, report: PassReport, lowered: LoweredModel, kernels: Mapping[str, Kernel],
-    target: Target,
+    graph: Graph, optimized: Graph, fused: Graph, report: PassReport, lowered: LoweredModel,
+    kernels: Mapping[str, Kernel], target: Target,
 ) -> Mapping[str, Callable[[], str]]:  # fmt: skip
     """The text of every stage, made when asked for."""
     out: dict[str, Callable[[], str]] = {
         "1_import.txt": lambda: print_graph(graph),
         "2_passes.txt": lambda: print_graph(optimized),
         "2_passes_report.txt": report.explain,
-        "3_plan.txt": lambda: plan_text(lowered.plan),
+        "3_fused.txt": lambda: print_graph(fused),
+        "4_plan.txt": lambda: plan_text(lowered.plan),
     }
     for name, kernel in kernels.items():
         out |= _kernel_stages(name, kernel, target)
@@ -295,11 +305,11 @@ def _stages(
 
 def _kernel_stages(name: str, kernel: Kernel, target: Target) -> dict[str, Callable[[], str]]:
     return {
-        f"4_{name}_function.txt": lambda: print_func(kernel.func),
-        f"5_{name}_trace.txt": kernel.trace.to_text,
-        f"6_{name}_scheduled.txt": lambda: print_func(kernel.scheduled()),
-        f"7_{name}.ll": lambda: kernel.llvm_text(target),
-        f"8_{name}.s": lambda: kernel.assembly_text(target),
+        f"5_{name}_function.txt": lambda: print_func(kernel.func),
+        f"6_{name}_trace.txt": kernel.trace.to_text,
+        f"7_{name}_scheduled.txt": lambda: print_func(kernel.scheduled()),
+        f"8_{name}.ll": lambda: kernel.llvm_text(target),
+        f"9_{name}.s": lambda: kernel.assembly_text(target),
     }
 
 

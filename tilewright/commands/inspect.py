@@ -49,7 +49,7 @@ def _apply(func: Func, target: Target) -> Func:
 KERNEL_STAGES: Mapping[str, KernelText] = {
     "function": _function, "trace": _trace, "scheduled": _scheduled, "llvm": _llvm, "asm": _asm,
 }  # fmt: skip
-STAGES = ("import", "passes", "plan", *KERNEL_STAGES)
+STAGES = ("import", "passes", "fuse", "plan", *KERNEL_STAGES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     args.specialize = args.specialize or bool(args.shapes)
-    if args.stage in ("import", "passes"):
+    if args.stage in ("import", "passes", "fuse"):
         print(print_graph(compile_with(args, stop_after=args.stage)))
         return 0
     lowered = compile_with(args, stop_after="lower")

@@ -48,10 +48,10 @@ def run(args: argparse.Namespace) -> int:
 
     def verify(broadcasting: Broadcasting | None = None) -> Verification:
         imported = compile_with(args, stop_after="import", broadcasting=broadcasting)
-        optimized = compile_with(args, stop_after="passes", broadcasting=broadcasting)
+        fused = compile_with(args, stop_after="fuse", broadcasting=broadcasting)
         feed = feed_for_graph(args, imported)
         return verify_layers(
-            args.model, imported, optimized, target, feed, references, args.tolerance, cache, args.out_of_range
+            args.model, imported, fused, target, feed, references, args.tolerance, cache, args.out_of_range
         )
 
     try:

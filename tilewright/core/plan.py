@@ -161,7 +161,8 @@ class Plan:
     ``bindings`` are applied as soon as their slot exists: first those of inputs, then after each step. ``assumptions``:
     what the plan's own steps take for granted of sizes, checked as soon as the symbols are bound. ``broadcasts``: sizes
     may broadcast where an assumption says so; False: they must be equal. ``requirements``: what must hold of indices
-    that are known beforehand. ``out_of_range``: what other indices outside their range lead to.
+    that are known beforehand. ``out_of_range``: what other indices outside their range lead to. ``stepwise``: every
+    native step is a segment, so that what it wrote can be looked at before the next one runs.
     """
 
     name: str
@@ -177,6 +178,7 @@ class Plan:
     symbols: tuple[str, ...] = ()
     requirements: tuple[Requirement, ...] = ()
     out_of_range: OutOfRange = "error"
+    stepwise: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ def segments(plan: Plan) -> tuple[Segment | int, ...]:
                 out.append(Segment(start, i))
             out.append(i)
             start = i + 1
-        elif isinstance(step, KernelStep) and late.intersection(step.args):
+        elif plan.stepwise or (isinstance(step, KernelStep) and late.intersection(step.args)):
             out.append(Segment(start, i + 1))
             start = i + 1
     if start < len(plan.steps):

@@ -5,6 +5,7 @@ Grammar (the text form; :mod:`tilewright.graph_ir.text` prints and parses it)::
     Graph     ::= name, inputs, nodes (topological order), outputs, values, constants
     Node      ::= outputs = op(inputs) {attributes}        an absent optional input or output is ""
     Value     ::= name : Type                              every name that a node, input or constant defines has one
+    Group     ::= nodes, inputs, outputs, runs as      in a fused graph, every node that runs is in one
     Type      ::= TensorType(dtype, shape) | SequenceType(element) | OptionalType(element)
     shape     ::= tuple of core.arith.expr.IntExpr over dimension symbols; None: rank unknown (host values only)
     Attribute ::= int | float | str | DType | tuple of those | Graph (a subgraph) | Constant | None
@@ -14,14 +15,15 @@ versions; operators that ONNX does not have live in the same table (:mod:`tilewr
 Names are unique in a graph and its subgraphs. A subgraph may read values of the graphs around it by name.
 
 ``Value.data`` is what is known of a small integer tensor's elements (flattened, row-major) as expressions over
-dimension symbols: how shape arithmetic is followed. Constants are held by reference and are never written to.
+dimension symbols: how shape arithmetic is followed. ``Value.place`` is where a value lies that lies inside another.
+Constants are held by reference and are never written to.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -31,6 +33,7 @@ from tilewright.core.arith.expr import IntExpr
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
 from tilewright.core.io.stored import Content, StoredArray, content_of, loaded
+from tilewright.graph_ir.kinds import RunsAs
 
 Shape: TypeAlias = tuple[IntExpr, ...]
 
@@ -65,16 +68,29 @@ Type: TypeAlias = TensorType | SequenceType | OptionalType
 
 
 @dataclass(frozen=True, slots=True)
+class SubView:
+    """Where a value lies: element ``i`` of it is element ``i + offsets`` of the value ``root``."""
+
+    root: str
+    offsets: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.root}[{', '.join(map(str, self.offsets))}]"
+
+
+@dataclass(frozen=True, slots=True)
 class Value:
     """A name with its type and, for shape arithmetic, its symbolically known elements.
 
     ``known``: the numbers in a list of integers of which other elements (None) are not known; text leaves it out.
+    ``place``: None for a value with memory of its own.
     """
 
     name: str
     type: Type
     data: tuple[IntExpr, ...] | None = None
     known: tuple[int | None, ...] | None = None
+    place: SubView | None = None
 
     @property
     def dtype(self) -> DType:
@@ -166,9 +182,23 @@ class Node:
                 yield k, v
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that run as one, in topological order, with what goes in and out."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    runs_as: RunsAs
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
     """A network. ``values`` has an entry for every name defined here; ``constants`` maps names to arrays.
+
+    ``groups``: None until nodes are fused; then every node that runs is in one. Groups stand in the order in which they
+    run, nodes in one in which each stands behind those whose results or shapes it reads.
 
     ``assumptions``: what the graph's own nodes need of dimension symbols; the runtime checks it at each call.
     ``broadcasts``: dims of unknown relation broadcast, and operands that have a dim which may be 1 go through
@@ -183,6 +213,22 @@ class Graph:
     constants: Mapping[str, Constant] = field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
     broadcasts: bool = False
+    groups: tuple[Group, ...] | None = None
+
+    def with_groups(self, groups: Iterable[Group], **changes: object) -> Graph:
+        """The fused graph with ``groups``, its nodes in the form that these have, and other fields replaced."""
+        groups = tuple(groups)
+        formed = {n.name: n for g in groups for n in g.nodes}
+        new = self.replace(**changes)
+        return new.replace(groups=groups, nodes=tuple(formed.get(n.name, n) for n in new.nodes))
+
+    def with_nodes(self, nodes: Iterable[Node]) -> Graph:
+        """The graph with other forms of its nodes, in its groups too."""
+        formed = {n.name: n for n in nodes}
+        groups = self.groups
+        if groups is not None:
+            groups = tuple(dataclasses.replace(g, nodes=tuple(formed[n.name] for n in g.nodes)) for g in groups)
+        return self.replace(nodes=tuple(formed.values()), groups=groups)
 
     def replace(self, **changes: object) -> Graph:
         """A copy with some fields replaced."""

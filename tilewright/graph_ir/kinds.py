@@ -21,6 +21,18 @@ class PatternKind(Enum):
     CONTROL = "control"  # has subgraphs
 
 
+class RunsAs(Enum):
+    """What a group of a fused graph is when the model runs."""
+
+    KERNEL = "kernel"  # one native function
+    VIEW = "view"  # the bytes of its operand under another shape
+    PLACED = "placed"  # its operands already lie in its result: nothing to do (but a border of zeros to write)
+    HOST = "host"  # numpy
+    CONTROL = "control"  # has subgraphs
+    ONCE = "once"  # on the host, once for each set of input sizes
+    NEVER = "never"  # its elements are known as expressions, which its readers take
+
+
 class ElementCost(Enum):
     """What it costs to compute an element again instead of storing it."""
 

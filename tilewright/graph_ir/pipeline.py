@@ -15,10 +15,16 @@ from typing import Protocol
 from tilewright.core.errors import InputError, VerifyError
 from tilewright.core.io.files import TEXT, marked, write_file
 from tilewright.core.options import require_names, shown
+from tilewright.graph_ir.fused.fuse import FUSE
+from tilewright.graph_ir.fused.own_outputs import OWN_OUTPUTS
+from tilewright.graph_ir.fused.partition import PARTITION
+from tilewright.graph_ir.fused.place_borders import PLACE_BORDERS
+from tilewright.graph_ir.fused.place_concats import PLACE_CONCATS
+from tilewright.graph_ir.fused.shape_program import SHAPE_PROGRAM
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, walk_graphs
 from tilewright.graph_ir.names import NameSupply
-from tilewright.graph_ir.passes.base import Level, Pass, PassContext, PassLog, iter_lines
+from tilewright.graph_ir.passes.base import Backend, Level, Pass, PassContext, PassLog, iter_lines
 from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.equal_ranks import EQUAL_RANKS
@@ -65,6 +71,18 @@ PASSES: tuple[Pass, ...] = (
     DROP_DEAD,
 )
 
+"""Tensors to tensors: for any backend."""
+
+FUSED_PASSES: tuple[Pass, ...] = (
+    SHAPE_PROGRAM,  # what runs once, and which sizes are asked for when: partition asks whether anything is left to run
+    PARTITION,  # native or host, which fusion must know
+    FUSE,  # the groups
+    OWN_OUTPUTS,  # before placement: what an output owns lies in nothing else
+    PLACE_CONCATS,  # before borders: what is joined may be bordered as a whole, but no part of it
+    PLACE_BORDERS,
+)
+"""Nodes to groups, values to places: for the backend that lowers the graph. All run at every level."""
+
 
 class Instrument(Protocol):
     """Watches a run."""
@@ -103,6 +121,9 @@ class PassReport:
                     seen.add(line)
         return "\n".join(lines)
 
+    def __add__(self, other: PassReport) -> PassReport:
+        return PassReport((*self.records, *other.records))
+
     def fired(self, what: str) -> int:
         """How often the rule or pass ``what`` fired."""
         return sum(f.what == what for r in self.records for f in r.log.fired)
@@ -120,26 +141,31 @@ def run_passes(
     enabled: str | Sequence[str] = (),
     passes: Sequence[Pass] = PASSES,
     costs: Costs = GENERIC,
+    backend: Backend | None = None,
+    first: int = 0,
 ) -> tuple[Graph, PassReport]:
     """The graph after every pass of ``opt_level``, and the report.
 
     ``disabled`` and ``enabled`` name passes or rules; approximate rules and optional passes run only when enabled.
-    ``costs``: of the CPU that estimates are for.
-    Raises InputError for a name that is neither.
+    ``costs``, ``backend``: see :class:`PassContext`. ``first``: the step that instruments are told for the first pass.
+
+    Raises InputError for a name that is neither, and for a disabled pass that no build does without.
     """
     level = Level.of(opt_level)
-    known = {n for p in (*passes, *PASSES) for n in (p.name, *p.rules)}
+    known = {n for p in (*passes, *PASSES, *FUSED_PASSES) for n in (p.name, *p.rules)}
     disabled = require_names("disabled_pass", disabled, known, "the name of a pass or rule")
     enabled = require_names("enabled_pass", enabled, known, "the name of a pass or rule")
+    if needed := [p.name for p in FUSED_PASSES if p.required and p.name in disabled]:
+        raise InputError(f"disabled_pass: expected a pass that a build can do without, got {needed[0]!r}")
     watching = instruments if isinstance(instruments, list | tuple) else (None,)
     if not all(hasattr(i, "before") and hasattr(i, "after") for i in watching):
         raise InputError(f"instruments: expected a list of objects with before and after, got {shown(instruments)}")
     records = []
     names = NameSupply(graph)
-    for step, p in enumerate(passes):
+    for step, p in enumerate(passes, first):
         if p.level > level or p.name in disabled or (p.optional and p.name not in enabled):
             continue
-        ctx = PassContext(names, PassLog(), frozenset(disabled), frozenset(enabled), costs=costs)
+        ctx = PassContext(names, PassLog(), frozenset(disabled), frozenset(enabled), costs=costs, backend=backend)
         for i in instruments:
             i.before(step, p, graph)
         new = p.apply(graph, ctx)
@@ -148,6 +174,13 @@ def run_passes(
         for i in instruments:
             i.after(step, p, graph, ctx.log)
     return graph, PassReport(tuple(records))
+
+
+def fuse_graph(
+    graph: Graph, backend: Backend, disabled: str | Sequence[str] = (), instruments: Sequence[Instrument] = ()
+) -> tuple[Graph, PassReport]:
+    """The fused graph of one that has been through :func:`run_passes`, and the report. Raises what partition raises."""
+    return run_passes(graph, Level.NONE, disabled, instruments, (), FUSED_PASSES, backend.costs, backend, len(PASSES))
 
 
 def count_nodes(graph: Graph) -> int:

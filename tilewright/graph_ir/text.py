@@ -7,9 +7,12 @@ Grammar::
     input   ::= NAME: type
     line    ::= const NAME: type = array
               | assume NODE-NAME: expression AGREE expression;
+              | group NAME: RUNS-AS (NAME, ...) -> (NAME, ...) = NODE-NAME, ...;
               | value, ... = OP(NAME, ...) {KEY: attr, ...} NODE-NAME
     AGREE   ::= ==  |  <-  |  <>                      equal; or the right one is 1; or either is 1
-    value   ::= NAME: type [<expression, ...>]       the elements known of it; the type is left out before inference
+    value   ::= NAME: type [<expression, ...>] [at NAME[INT, ...]]
+                                                     the elements known of it, where it lies in a larger value; the
+                                                     type is left out before inference
     type    ::= DTYPE[dim, ...] | DTYPE[?] | seq(type) | optional(type)
     array   ::= [element, ...]  (small: row-major, in full)  |  #DIGEST  (looked up when parsing)
     attr    ::= INT | FLOAT | STRING | @DTYPE | [attr, ...] | none | const type = array | graph ...
@@ -42,15 +45,18 @@ from tilewright.graph_ir.ir import (
     Attribute,
     Constant,
     Graph,
+    Group,
     Node,
     OptionalType,
     SequenceType,
+    SubView,
     TensorType,
     Type,
     Value,
     make_attrs,
     walk_graphs,
 )
+from tilewright.graph_ir.kinds import RunsAs
 from tilewright.graph_ir.symbols import value_sizes
 
 _INLINE = 16
@@ -106,8 +112,14 @@ def _graph_lines(g: Graph, pad: str) -> list[str]:
         lines.append(f"{pad}  const {_name(name)}: {_array(c)}")
     for n in g.nodes:
         lines.extend(_node_lines(n, g.values, pad + "  "))
+    lines.extend(_group_line(x, pad + "  ") for x in g.groups or ())
     lines.extend(f"{pad}  assume {_name(a.node)}: {a.left} {a.ones.value} {a.right};" for a in g.assumptions)
     return [*lines, f"{pad}}}"]
+
+
+def _group_line(g: Group, pad: str) -> str:
+    inputs, outputs, nodes = (", ".join(map(_name, x)) for x in (g.inputs, g.outputs, [n.name for n in g.nodes]))
+    return f"{pad}group {_name(g.name)}: {g.runs_as.value} ({inputs}) -> ({outputs}) = {nodes};"
 
 
 def _node_lines(n: Node, values: Mapping[str, Value], pad: str) -> list[str]:
@@ -126,7 +138,8 @@ def _value(name: str, values: Mapping[str, Value]) -> str:
     if v is None:
         return _name(name)
     data = "" if v.data is None else f" <{', '.join(map(str, v.data))}>"
-    return f"{_name(name)}: {v.type}{data}"
+    place = "" if v.place is None else f" at {_name(v.place.root)} [{', '.join(map(str, v.place.offsets))}]"
+    return f"{_name(name)}: {v.type}{data}{place}"
 
 
 def _array(c: Constant) -> str:
@@ -317,7 +330,12 @@ class _Reader:
             return name, None
         t = self.type()
         data = tuple(self.expression(",>") for _ in self.listed(">")) if self.take("<") else None
-        return name, Value(name, t, data)
+        return name, Value(name, t, data, place=self.place() if self.word("at") else None)
+
+    def place(self) -> SubView:
+        root = self.name()
+        self.expect("[")
+        return SubView(root, tuple(int(self.number()) for _ in self.listed("]")))
 
     def number(self) -> int | float:
         self.skip()
@@ -387,6 +405,7 @@ class _Reader:
         constants: dict[str, Constant] = {}
         nodes: list[Node] = []
         assumptions: list[Assumption] = []
+        groups: list[Group] = []
         while not self.take("}"):
             if self.word("const"):
                 name = self.name()
@@ -395,12 +414,34 @@ class _Reader:
                 values[name] = constant_value(name, constants[name])
             elif self.word("assume"):
                 assumptions.append(self.assumption())
+            elif self.word("group"):
+                groups.append(self.group({n.name: n for n in nodes}))
             else:
                 nodes.append(self.node({**outer, **values}, values))
         for o in outputs:
             if o not in values and o in outer:
                 values[o] = outer[o]
-        return Graph(title, tuple(inputs), outputs, tuple(nodes), values, constants, tuple(assumptions), broadcasts)
+        return Graph(
+            title, tuple(inputs), outputs, tuple(nodes), values, constants, tuple(assumptions), broadcasts,
+            tuple(groups) or None,
+        )  # fmt: skip
+
+    def group(self, nodes: Mapping[str, Node]) -> Group:
+        name = self.name()
+        self.expect(":")
+        runs_as = self.name()
+        if runs_as not in {r.value for r in RunsAs}:
+            self.fail("what a group runs as")
+        self.expect("(")
+        inputs = tuple(self.name() for _ in self.listed(")"))
+        self.expect("->")
+        self.expect("(")
+        outputs = tuple(self.name() for _ in self.listed(")"))
+        self.expect("=")
+        members = tuple(self.name() for _ in self.listed(";"))
+        if unknown := [m for m in members if m not in nodes]:
+            self.fail(f"the name of a node before it, not {unknown[0]}")
+        return Group(name, tuple(nodes[m] for m in members), inputs, outputs, RunsAs(runs_as))
 
     def assumption(self) -> Assumption:
         node = self.name()

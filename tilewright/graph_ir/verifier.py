@@ -11,6 +11,13 @@
 9.  A node's outputs have the element type, rank and fixed sizes that inference gives for its inputs.
 10. Fixed sizes are >= 0; known elements are as many as the shape has.
 11. Branches take no inputs and give as many outputs as their node; bodies have the inputs and outputs of their node.
+
+In a fused graph (:mod:`.fused.verifier`):
+
+12. Every node that runs is in one group, as it stands in the graph, and a group's nodes are in the order of the graph.
+13. What others read of a group's nodes is among its outputs, and the groups that make what it reads stand before it.
+14. A value with a place lies inside a value of the same element type and rank that has memory of its own.
+15. In a group that runs as placed, each operand lies where the operator puts it.
 """
 
 from __future__ import annotations
@@ -21,6 +28,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import product
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError, VerifyError
+from tilewright.graph_ir.fused.verifier import verify_groups
 from tilewright.graph_ir.inference import infer_node
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Type, Value, walk_graphs
 from tilewright.graph_ir.kinds import PatternKind
@@ -133,6 +141,8 @@ def _check_types(graph: Graph) -> None:
 def _types(g: Graph, outer: Mapping[str, Value], outer_constants: Mapping[str, Constant]) -> None:
     scope = {**outer, **g.values}
     constants = {**outer_constants, **g.constants}
+    if g.groups is not None:
+        verify_groups(g, scope)
     for n in g.nodes:
         for _, sub in n.subgraphs():
             _types(sub, scope, constants)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan, Step
-from tilewright.graph_ir.fusion import FusionRefusal
 from tilewright.graph_ir.pipeline import PassReport
 from tilewright.kernels.build import Kernel
 from tilewright.machine.target import Target
@@ -14,15 +13,15 @@ _OUT_OF_RANGE = {"error": "an error of the run", "clamp": "the nearest element i
 
 
 def explain_build(
-    target: Target, report: PassReport, refusals: Sequence[FusionRefusal], plan: Plan, kernels: Mapping[str, Kernel],
+    target: Target, report: PassReport, fusion: PassReport, plan: Plan, kernels: Mapping[str, Kernel],
     laps: Sequence[tuple[str, float]],
 ) -> str:  # fmt: skip
     """Plain text, a section each."""
     lines = [f"target: {target.key()}", ""]
     lines += ["build time:", *(f"  {name:<16} {seconds:7.3f} s" for name, seconds in laps), ""]
     lines += ["graph passes (what fired, what was refused and why):", *_indent(report.explain()), ""]
-    lines += ["fusion (what was kept apart and why; what was fused stands with the kernels below):"]
-    lines += [*(f"  {r}" for r in refusals), ""]
+    lines += ["fusion and placement (what was kept apart and why; what was fused stands with the kernels below):"]
+    lines += [*_indent(fusion.explain()), ""]
     steps = list(_all_steps(plan))
     calls: dict[str, list[str]] = {}
     for s in steps:

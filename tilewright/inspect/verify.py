@@ -2,16 +2,20 @@
 
 Three references, each for another suspect:
 
-- ``lowered``: the interpreter on the graph after passes. A difference is the fault of lowering, schedules or codegen.
+- ``lowered``: the interpreter on the fused graph, which knows neither places nor implementations. A difference is the
+  fault of placement, an implementation, lowering, a schedule or codegen.
 - ``imported``: the interpreter on the graph as imported. A difference that ``lowered`` does not have is a pass's fault.
 - ``onnxruntime``: with its optimisation off, if it is installed. A difference that only it has is the importer's.
 
-Values are compared where kernels meet: at the boundaries of fusion groups, so that what is verified is what runs.
+What is looked at is the plan that runs in production: the same groups, places and arena. It runs kernel by kernel, and
+the values that a kernel gives are read where they lie, before the next one runs; so are values that others were placed
+in, borders included, once somebody has read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,10 +26,10 @@ from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.core.index_ranges import OutOfRange
 from tilewright.core.options import require_names, require_number
-from tilewright.graph_ir.fusion import group_graph
+from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Step
 from tilewright.graph_ir.interpreter import interpret
-from tilewright.graph_ir.ir import Graph, TensorType
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ir import Graph, Group, TensorType, Value
+from tilewright.graph_ir.kinds import RunsAs
 from tilewright.inspect.ort import OnnxRuntimeError, open_session, translated_errors
 from tilewright.kernels.build import build_kernels
 from tilewright.kernels.link import link_plan
@@ -79,26 +83,28 @@ class Verification:
         if bad is None:
             return "nothing"
         if not bad.errors.get("lowered", 0.0) <= self.tolerance:
-            return "lowering, schedule or code generation (wrong against the interpreter on the graph after passes)"
+            return (
+                "placement, an implementation, lowering, a schedule or code generation "
+                "(wrong against the interpreter on the fused graph)"
+            )
         if not bad.errors.get("imported", 0.0) <= self.tolerance:
             return "a graph pass (right against the graph after passes, wrong against the imported one)"
         return "the importer or an operator's definition (wrong against onnxruntime only)"
 
 
 def verify_layers(
-    model: str | Path | onnx.ModelProto, imported: Graph, optimized: Graph, target: Target,
+    model: str | Path | onnx.ModelProto, imported: Graph, fused: Graph, target: Target,
     feed: Mapping[str, np.ndarray], references: Sequence[str] = REFERENCES, tolerance: float = 1e-4,
     cache: ObjectCache | None = None, out_of_range: OutOfRange = "error",
 ) -> Verification:  # fmt: skip
-    """Compare the boundary values of ``optimized``, run natively, with the references. Raises what a build raises."""
+    """Compare what the kernels of ``fused`` give with the references. Raises what a build raises."""
     references = require_names("references", references, REFERENCES, f"names among {', '.join(REFERENCES)}")
     tolerance = require_number("tolerance", tolerance)
-    makers = _boundaries(optimized)
-    names = tuple(dict.fromkeys((*makers, *optimized.outputs)))
-    got = _run_natively(optimized.replace(outputs=names), target, feed, cache, out_of_range)
+    got, makers = _run_natively(fused, target, feed, cache, out_of_range)
+    names = tuple(got)
     wanted: dict[str, Mapping[str, object]] = {}
     if "lowered" in references:
-        wanted["lowered"] = interpret(optimized, feed, names, out_of_range)
+        wanted["lowered"] = interpret(fused, feed, names, out_of_range)
     if "imported" in references:
         known = {o for n in imported.nodes for o in n.outputs}
         wanted["imported"] = interpret(imported, feed, [n for n in names if n in known], out_of_range)
@@ -111,33 +117,60 @@ def verify_layers(
     layers = []
     for name in names:
         errors = {r: difference(got[name], values[name]) for r, values in wanted.items() if name in values}
-        layers.append(Layer(name, makers.get(name, "output"), str(optimized.values[name].type), errors))
+        layers.append(Layer(name, makers[name], str(fused.values[name].type), errors))
     return Verification(tuple(layers), tolerance, notes)
-
-
-def _boundaries(graph: Graph) -> dict[str, str]:
-    """Tensor values that leave a group in which data moves -> the operators of the group."""
-    out = {}
-    for group in group_graph(graph):
-        if group.kind is not PatternKind.VIEW:
-            for name in group.outputs:
-                if name in graph.values and isinstance(graph.values[name].type, TensorType):
-                    out[name] = "+".join(n.op for n in group.nodes)
-    return out
 
 
 def _run_natively(
     graph: Graph, target: Target, feed: Mapping[str, np.ndarray], cache: ObjectCache | None,
     out_of_range: OutOfRange,
-) -> dict[str, np.ndarray]:  # fmt: skip
+) -> tuple[dict[str, object], dict[str, str]]:  # fmt: skip
+    """What each kernel and host step gave, by name in the order of the run, and the operators that made it."""
     lowered = lower_graph_to_plan(graph, target, out_of_range=out_of_range)
     kernels = build_kernels(lowered.funcs, target, cache)
     facts = {k.name: k.facts() for k in kernels.values()}
-    plan = with_scheduled(lowered.plan, facts)
+    plan = dataclasses.replace(with_scheduled(lowered.plan, facts), stepwise=True)
     require_bound(plan)
     code, library = link_plan(plan, kernels, target, cache)
     info = BuildInfo(lambda: "", {}, output_names=graph.outputs)
-    return CompiledModel(plan, code, PoolHandle(target.threads, thread_pool_code()), info, library).run(feed)
+    groups = {(g.runs_as, g.nodes[-1].name): g for g in graph.groups or ()}
+    placed = {g.outputs[0]: g for g in graph.groups or () if g.runs_as is RunsAs.PLACED}
+    got: dict[str, object] = {}
+    makers: dict[str, str] = {}
+
+    def look(group: Group, names: Sequence[str], read: Callable[[str], object]) -> None:
+        for name in names:
+            if isinstance(graph.values[name].type, TensorType):
+                got[name] = _contents(graph.values[name], graph, read)
+                makers[name] = "+".join(n.op for n in group.nodes)
+
+    def seen(step: Step, read: Callable[[str], object]) -> None:
+        if isinstance(step, CheckStep):
+            return
+        group = groups.get((_RUNS_AS[type(step)], step.nodes[-1] if isinstance(step, KernelStep) else step.node))
+        if group is not None:
+            for name in group.inputs:
+                if name in placed and name not in got:
+                    look(placed[name], (name,), read)
+            look(group, group.outputs, read)
+
+    model = CompiledModel(plan, code, PoolHandle(target.threads, thread_pool_code()), info, library)
+    model.watch(feed, seen)
+    return got, makers
+
+
+_RUNS_AS = {KernelStep: RunsAs.KERNEL, HostStep: RunsAs.HOST, ControlStep: RunsAs.CONTROL}
+
+
+def _contents(value: Value, graph: Graph, read: Callable[[str], object]) -> object:
+    """A copy of what lies in the value's place now."""
+    if value.place is None:
+        got = read(value.name)
+        return got.copy() if isinstance(got, np.ndarray) else got
+    root = np.asarray(read(value.place.root))
+    around = [w - n for w, n in zip(graph.values[value.place.root].shape, value.shape, strict=True)]
+    sizes = [n - d.const for n, d in zip(root.shape, around, strict=True)]
+    return root[tuple(slice(o, o + n) for o, n in zip(value.place.offsets, sizes, strict=True))].copy()
 
 
 def _run_onnxruntime(

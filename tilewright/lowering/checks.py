@@ -15,6 +15,7 @@ from tilewright.core.arith.bounds import is_nonneg
 from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.core.index_ranges import IndexRange, OutOfRange, has_indices, index_ranges
 from tilewright.core.plan import CheckStep, Requirement
+from tilewright.graph_ir.fused.shape_program import SIZES
 from tilewright.graph_ir.ir import Constant, Node, TensorType, Value
 
 
@@ -75,6 +76,18 @@ def known_indices(
     if use.allowed.column is None:
         return tuple(dict.fromkeys(data))
     return tuple(dict.fromkeys(data[use.allowed.column :: int(use.shape[-1])]))
+
+
+def unproved_indices(
+    node: Node, values: Mapping[str, Value], constants: Mapping[str, Constant], mode: OutOfRange
+) -> Iterator[IndexUse]:
+    """The indices of a native node that each run must look at."""
+    uses = index_uses(node, values)
+    if uses and node.attr(SIZES) is None:  # what is asked for its sizes looks at them, too
+        for use in uses:
+            unchecked = mode == "clamp" and use.allowed.clamps
+            if not unchecked and known_indices(use, values, constants) is None:
+                yield use
 
 
 def requirements(use: IndexUse, known: tuple[IntExpr, ...] | None, mode: OutOfRange) -> Iterator[Requirement]:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var
 from tilewright.core.errors import InternalError, UnsupportedError
-from tilewright.graph_ir.fusion import Group
-from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value
+from tilewright.graph_ir.ir import Constant, Graph, Group, Node, TensorType, Value
 from tilewright.lowering.context import (
     FunctionParts,
     KnownTensor,

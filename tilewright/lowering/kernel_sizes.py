@@ -13,8 +13,7 @@ from itertools import count
 
 from tilewright.core.arith.expr import IntExpr, of_atom, var
 from tilewright.core.arith.named import MAX_SIZE, Named, named_in, with_named
-from tilewright.graph_ir.fusion import Group
-from tilewright.graph_ir.ir import Value
+from tilewright.graph_ir.ir import Group, Value
 from tilewright.graph_ir.symbols import map_sizes, value_sizes, value_symbols
 from tilewright.tensor_ir.ir import Func
 

@@ -35,36 +35,36 @@ from tilewright.core.plan import (
     needed_symbols,
     step_slots,
 )
-from tilewright.graph_ir.early_sizes import contents, early_sizes
-from tilewright.graph_ir.fusion import FusionLimits, FusionRefusal, Group, group_with_reasons
-from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, captured, make_attrs
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.data_dependent_shapes import slice_places
+from tilewright.graph_ir.fused.partition import HOST, UNTYPED
+from tilewright.graph_ir.fused.placement import shared_with_outputs
+from tilewright.graph_ir.fused.shape_program import RUNS, SIZES, contents
+from tilewright.graph_ir.ir import Constant, Graph, Group, Node, SubView, TensorType, Value, captured
+from tilewright.graph_ir.kinds import RunsAs
 from tilewright.graph_ir.ops import op_def
-from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, slice_places
+from tilewright.graph_ir.pipeline import fuse_graph
 from tilewright.graph_ir.symbols import symbols_in
-from tilewright.lowering.checks import IndexUse, index_uses, known_indices, requirements
+from tilewright.lowering.backend import NativeBackend
+from tilewright.lowering.checks import index_uses, known_indices, requirements, unproved_indices
+from tilewright.lowering.data_dependent_slices import with_sums
 from tilewright.lowering.flops import func_flops, func_traffic
 from tilewright.lowering.group import LoweredGroup, lower_group
-from tilewright.lowering.host_policy import HostPolicy
 from tilewright.lowering.implementations.base import Table
 from tilewright.lowering.kernel_sizes import KernelSizes, with_parameters
-from tilewright.lowering.run_time_slices import with_places
-from tilewright.lowering.storage import Window, plan_storage
+from tilewright.lowering.subview import border_func, within
 from tilewright.lowering.table import TABLE
-from tilewright.lowering.within import border_func, within
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Block, Const, Func, walk, walk_expr
 
 
 @dataclass(frozen=True, slots=True)
 class LoweredModel:
-    """A plan without workspaces, and the function behind each kernel name (unscheduled). ``refusals``: neighbours that
-    fusion kept apart, and why. ``variants``: by node of the outermost graph, the function of its group where the node
-    is computed by the implementation of a given name; nothing else is lowered for it."""
+    """A plan without workspaces, and the function behind each kernel name (unscheduled). ``variants``: by node of the
+    outermost graph, the function of its group where the node is computed by the implementation of a given name; nothing
+    else is lowered for it."""
 
     plan: Plan
     funcs: Mapping[str, Func]
-    refusals: tuple[FusionRefusal, ...] = ()
     variants: Mapping[str, Callable[[str], Func]] = field(default_factory=dict)
 
 
@@ -82,13 +82,12 @@ _SMALL = 1 << 20
 
 
 class _Kernels:
-    """Kernel names by function, fusion's refusals and the memory of constants, shared by a model and its bodies.
+    """Kernel names by function and the memory of constants, shared by a model and its bodies.
     ``pack``, ``out_of_range``, ``table`` and ``known``: see :func:`lower_graph_to_plan`."""
 
     def __init__(self, pack: bool, out_of_range: OutOfRange, table: Table, known: LoweredGroups) -> None:
         self.pack, self.out_of_range, self.table, self.known = pack, out_of_range, table, known
         self.pool, self.scratch = Pool(), Scratch()
-        self.refusals: list[FusionRefusal] = []
         self.variants: dict[str, Callable[[str], Func]] = {}
         self.funcs: dict[str, Func] = {}
         self._names: dict[tuple[Func, tuple[str, ...]], str] = {}
@@ -116,8 +115,8 @@ def lower_graph_to_plan(
     graph: Graph, target: Target, on_group: Callable[[Group], None] = lambda group: None, pack: bool = True,
     out_of_range: OutOfRange = "error", table: Table = TABLE, known: LoweredGroups | None = None,
 ) -> LoweredModel:  # fmt: skip
-    """Lower every group of ``graph``. ``on_group`` is called before each (progress). Raises UnsupportedError, and
-    ModelError for an index that is out of range whenever the model runs.
+    """Lower every group of the fused ``graph``. ``on_group`` is called before each (progress). Raises UnsupportedError,
+    and ModelError for an index that is out of range whenever the model runs.
 
     ``pack`` False leaves packed weights empty: for who wants to see the functions only. ``out_of_range``: what the plan
     does with indices outside their range. ``table``: what can compute nodes, by operator.
@@ -129,7 +128,17 @@ def lower_graph_to_plan(
     if pack:
         trim_heap()  # what packing used on the way
     variants, kernels.variants = kernels.variants, {}  # which refer to the kernels: no cycle is left
-    return LoweredModel(plan, kernels.funcs, tuple(kernels.refusals), variants)
+    return LoweredModel(plan, kernels.funcs, variants)
+
+
+def fuse_and_lower(
+    graph: Graph, target: Target, disabled: str | Sequence[str] = (), pack: bool = True,
+    out_of_range: OutOfRange = "error", table: Table = TABLE, known: LoweredGroups | None = None,
+) -> LoweredModel:  # fmt: skip
+    """The same for a graph that has been through the passes before fusion. ``disabled``: names of passes and rules."""
+    known = LoweredGroups() if known is None else known
+    fused, _ = fuse_graph(graph, NativeBackend(target, out_of_range, table, known.refusals), disabled)
+    return lower_graph_to_plan(fused, target, pack=pack, out_of_range=out_of_range, table=table, known=known)
 
 
 class _PlanBuilder:
@@ -151,10 +160,9 @@ class _PlanBuilder:
         self.requirements: dict[Requirement, None] = {}
         self.checked: set[tuple[str, int, IntExpr, IntExpr]] = set()
         self.outputs = frozenset(graph.outputs)
-        self.windows: Mapping[str, Window] = {}
-        self.borders: Mapping[str, tuple[tuple[int, ...], tuple[IntExpr, ...]]] = {}
-        self.early = early_sizes(graph.replace(values=self.values))
-        self.policy = HostPolicy(graph.replace(values=self.values), target, kernels.table, kernels.known.refusals)
+        placed = (g.nodes[0] for g in graph.groups or () if g.runs_as is RunsAs.PLACED)
+        self.borders = {n.outputs[0]: n for n in placed if n.op == "Pad"}
+        self.shared = shared_with_outputs(graph)
 
     # -- slots -------------------------------------------------------------------------------------------------
     def _type(self, name: str) -> tuple[DType, tuple[IntExpr, ...] | None]:
@@ -184,27 +192,21 @@ class _PlanBuilder:
         graph = self.graph
         for name in (*graph.inputs, *self.captures):
             self._slot(name, "input")
-        inner = self.graph.replace(values=self.values)
-        limits = FusionLimits(kept_bytes=self.target.costs.kept_bytes)
-        fused, refusals = group_with_reasons(inner, limits, self.policy.is_native)
-        self.kernels.refusals.extend(refusals)
-        groups = (*map(self._with_checked, fused), *self._output_copies())
-        graph, self.outputs = self.graph, frozenset(self.graph.outputs)
-        defined_by_view = self._view_outputs(groups)
-        groups = self._place_in_larger(groups, defined_by_view)
+        if graph.groups is None:
+            raise InternalError(f"graph {graph.name!r}: expected a fused graph, see graph_ir.pipeline.fuse_graph")
         self._lower_early()
-        for group in groups:
+        for group in graph.groups:
             self.on_group(group)
-            if group.kind not in (PatternKind.HOST, PatternKind.CONTROL):
+            if group.runs_as not in (RunsAs.HOST, RunsAs.CONTROL, RunsAs.PLACED):
                 self._ask_sizes(group)
-            if group.kind is PatternKind.VIEW:
-                self._lower_view(group, defined_by_view)
-            elif group.kind is PatternKind.HOST:
+            if group.runs_as is RunsAs.VIEW:
+                self._lower_view(group)
+            elif group.runs_as is RunsAs.HOST:
                 self._lower_host(group.nodes[0])
-            elif group.kind is PatternKind.CONTROL:
+            elif group.runs_as is RunsAs.CONTROL:
                 self._lower_control(group.nodes[0])
-            else:
-                self._lower_kernel(group, defined_by_view)
+            elif group.runs_as is RunsAs.KERNEL:
+                self._lower_kernel(group)
         plan = Plan(
             graph.name, graph.inputs, graph.outputs, self.slots, tuple(self.steps), self.constants,
             tuple(self._bindings()), self.captures, graph.assumptions, graph.broadcasts, (), tuple(self.requirements),
@@ -213,75 +215,22 @@ class _PlanBuilder:
         missing = needed_symbols(plan) - {b.symbol for b in plan.bindings}
         return dataclasses.replace(plan, symbols=tuple(sorted(missing & symbols_in(self.outer))))
 
-    def _place_in_larger(self, groups: Sequence[Group], storage: Mapping[str, str]) -> tuple[Group, ...]:
-        """The groups that remain when values that can lie inside others do."""
-        inner = {i for g in groups for n in g.nodes for _, body in n.subgraphs() for i in captured(body)}
-        checked = {u.value for g in groups for n in g.nodes for u in self._checks(n)}
-        placed = plan_storage(self.graph, groups, self.values, {*self.graph.outputs, *storage, *inner, *checked})
-        self.values.update(placed.values)
-        self.windows, self.borders = placed.windows, placed.padded
-        return placed.groups
-
-    def _output_copies(self) -> tuple[Group, ...]:
-        """Groups that copy outputs which are inputs, constants, captures or repeated, so that each owns its storage."""
-        graph, outputs, values = self.graph, [], dict(self.graph.values)
-        not_owned = {*graph.inputs, *graph.constants, *self.captures}
-        views = {o: n.inputs[0] for n in graph.nodes for o in n.outputs if op_def(n).kind is PatternKind.VIEW}
-        host = {o for n in graph.nodes for o in n.outputs if op_def(n).kind in (PatternKind.HOST, PatternKind.CONTROL)}
-        late = {o for n in graph.nodes if is_sized_by_operands(n, self.values) for o in n.outputs}
-        taken: set[str] = set()
-        copies: list[Group] = []
-        for i, name in enumerate(graph.outputs):
-            root, sized_late = name, False
-            while root in views:  # a size known only after the operand is there: the operand cannot own the output
-                sized_late |= root in late
-                root = views[root]
-            if sized_late or root in not_owned or root in taken or name in taken or (root in host and root != name):
-                copy = f"{name}__out{i}"
-                node = Node("Identity", (name,), (copy,), make_attrs({}), f"copy_{copy}")
-                values[copy] = dataclasses.replace(self.values[name], name=copy, data=None)
-                copies.append(Group(node.name, (node,), (name,), (copy,), self._copy_kind(values[copy])))
-                outputs.append(copy)
-            else:
-                outputs.append(name)
-            taken |= {root, name}
-        self.graph = graph.replace(outputs=tuple(outputs), values=values)
-        self.values.update(values)
-        return tuple(copies)
-
-    def _copy_kind(self, value: Value) -> PatternKind:
-        """Native where there is a native form of the type, else a host step."""
-        t = value.type
-        native = isinstance(t, TensorType) and t.shape is not None and t.dtype.kind not in "sc"
-        return PatternKind.INJECTIVE if native else PatternKind.HOST
-
-    def _view_outputs(self, groups: Sequence[Group]) -> dict[str, str]:
-        """Value -> graph output whose storage it shares, for values that reach an output through views only."""
-        producer_view = {g.outputs[0]: g.inputs[0] for g in groups if g.kind is PatternKind.VIEW}
-        out: dict[str, str] = {}
-        for name in self.graph.outputs:
-            at = name
-            while at in producer_view:
-                at = producer_view[at]
-                out[at] = name
-        return out
-
-    def _define(self, name: str, storage: Mapping[str, str]) -> str:
+    def _define(self, name: str) -> str:
         if name not in self.slots:
             if name in self.outputs:
                 self._slot(name, "output")
-            elif name in storage:
-                if storage[name] not in self.slots:
-                    self._slot(storage[name], "output")
-                self._slot(name, "temp", alias=storage[name])
+            elif name in self.shared:
+                if self.shared[name] not in self.slots:
+                    self._slot(self.shared[name], "output")
+                self._slot(name, "temp", alias=self.shared[name])
             else:
                 self._slot(name, "temp")
         return name
 
-    def _lower_view(self, group: Group, storage: Mapping[str, str]) -> None:
+    def _lower_view(self, group: Group) -> None:
         source, result = group.inputs[0], group.outputs[0]
-        if result in self.slots or result in storage:
-            self._define(result, storage)
+        if result in self.slots or result in self.shared:
+            self._define(result)
             return
         self._use(source)
         self._slot(result, "temp", alias=source)
@@ -289,7 +238,7 @@ class _PlanBuilder:
     def _lower_early(self) -> None:
         """Steps that depend on the sizes of the inputs alone."""
         for node in self.graph.nodes:
-            if node.name in self.early.nodes:
+            if node.attr(RUNS) == "once":
                 for o in node.outputs:
                     self._slot(o, "host")
                 by_shape = op_def(node).queries_shape
@@ -298,13 +247,13 @@ class _PlanBuilder:
                 reason = "a size depends on it, and it on the sizes of the inputs alone"
                 step = HostStep(node.op, node.domain, _plain_attrs(node), inputs, node.outputs, node.name, reason, once)
                 self.steps.append(step)
-            if node.name in self.early.sized:
+            if node.attr(SIZES) == "early":
                 self._ask_sizes_of(node, contents(node))
 
     def _ask_sizes(self, group: Group) -> None:
         """Steps that give the sizes of results which depend on the contents of operands; native code comes after."""
         for node in group.nodes:
-            if node.name not in self.early.sized and is_sized_by_operands(node, self.values):
+            if node.attr(SIZES) == "late":
                 self._ask_sizes_of(node, None)
 
     def _ask_sizes_of(self, node: Node, read: tuple[int, ...] | None) -> None:
@@ -332,24 +281,6 @@ class _PlanBuilder:
         )
 
     # -- indices -------------------------------------------------------------------------------------------------
-    def _checks(self, node: Node) -> Iterator[IndexUse]:
-        """The indices of a native node that each run must look at."""
-        uses = index_uses(node, self.values)
-        if uses and not is_sized_by_operands(node, self.values):  # what is asked for its sizes looks at them, too
-            for use in uses:
-                unchecked = self.kernels.out_of_range == "clamp" and use.allowed.clamps
-                if not unchecked and known_indices(use, self.values, self.graph.constants) is None:
-                    yield use
-
-    def _with_checked(self, group: Group) -> Group:
-        """The group, with indices that it computes itself among what it gives, so that they can be looked at."""
-        if group.kind in (PatternKind.VIEW, PatternKind.HOST, PatternKind.CONTROL):
-            return group
-        inside = {o for n in group.nodes for o in n.outputs}
-        own = dict.fromkeys(u.value for n in group.nodes for u in self._checks(n) if u.value in inside)
-        more = tuple(v for v in own if v not in group.outputs)
-        return dataclasses.replace(group, outputs=(*group.outputs, *more)) if more else group
-
     def _require(self, node: Node) -> None:
         """Note what the indices of ``node`` ask of sizes. Raises ModelError where that never holds."""
         for use in index_uses(node, self.values):
@@ -362,7 +293,9 @@ class _PlanBuilder:
     def _add_checks(self, group: Group, inside: bool) -> None:
         """Steps that look at indices which the group computes itself, or at the others."""
         own = {o for n in group.nodes for o in n.outputs}
-        for use in (u for n in group.nodes for u in self._checks(n) if (u.value in own) is inside):
+        mode = self.kernels.out_of_range
+        uses = (u for n in group.nodes for u in unproved_indices(n, self.values, self.graph.constants, mode))
+        for use in (u for u in uses if (u.value in own) is inside):
             key = use.value, use.allowed.column or 0, use.allowed.low, use.allowed.high
             if key not in self.checked:
                 self.checked.add(key)
@@ -377,7 +310,7 @@ class _PlanBuilder:
             if o:
                 self._slot(o, "host")
         inputs = tuple(self._use(i) if i else "" for i in node.inputs)
-        reason = self.policy.reason(node)
+        reason = str(node.attr(HOST, UNTYPED))
         self.steps.append(HostStep(node.op, node.domain, _plain_attrs(node), inputs, node.outputs, node.name, reason))
 
     def _lower_control(self, node: Node) -> None:
@@ -416,7 +349,7 @@ class _PlanBuilder:
         value = body.values.get(name) or self.values[name]
         return (value.type.dtype, value.type.shape) if isinstance(value.type, TensorType) else (dtypes.object_, None)
 
-    def _lower_kernel(self, group: Group, storage: Mapping[str, str]) -> None:
+    def _lower_kernel(self, group: Group) -> None:
         for node in group.nodes:
             self._require(node)
         self._add_checks(group, inside=False)
@@ -425,13 +358,13 @@ class _PlanBuilder:
         names += [self._packed_constant(lowered, i) for i in range(len(lowered.constants))]
         names += lowered.outputs
         func = self._in_place(lowered.func, names, sizes)
-        args = [self.windows[n].root if n in self.windows else n for n in names]
+        args = [p.root if (p := self._place(n)) is not None else n for n in names]
         if not self.is_body:
             self.kernels.variants |= {n.name: partial(self._variant, group, n) for n in group.nodes}
         for root in args[len(args) - func.outputs :]:
             if root not in self.slots and root in self.borders:
-                self._fill_border(root, group)
-            self._define(root, storage)
+                self._fill_border(root)
+            self._define(root)
         kernel = self.kernels.name_of(func, "_".join(n.op for n in group.nodes))
         self.steps.append(
             KernelStep(
@@ -443,21 +376,23 @@ class _PlanBuilder:
 
     def _lowered(self, group: Group) -> tuple[LoweredGroup, KernelSizes]:
         """The function of a group, and what its sizes are called in it."""
-        placed, values = with_places(group, self.values)
-        sizes, values = with_parameters(placed, values)
+        sizes, values = with_parameters(group, with_sums(group, self.values))
         known = self.kernels.known.groups
         if group not in known:
             clamps = self.kernels.out_of_range == "clamp"
             graph = self.graph.replace(values=values)
-            known[group] = lower_group(graph, placed, self.target, clamps, self.kernels.table)
+            known[group] = lower_group(graph, group, self.target, clamps, self.kernels.table)
         return known[group], sizes
 
     def _in_place(self, func: Func, names: Sequence[str], sizes: KernelSizes) -> Func:
         """The function on the larger values that some of its parameters, given by ``names``, lie in."""
         for k, name in enumerate(names):
-            if (window := self.windows.get(name)) is not None:
-                func = within(func, func.params[k].name, sizes.shape(self._type(window.root)[1] or ()), window.offsets)
+            if (place := self._place(name)) is not None:
+                func = within(func, func.params[k].name, sizes.shape(self._type(place.root)[1] or ()), place.offsets)
         return func
+
+    def _place(self, name: str) -> SubView | None:
+        return self.values[name].place if name in self.values else None
 
     def _variant(self, group: Group, node: Node, implementation: str) -> Func:
         """The function of a group in which ``node`` has another implementation."""
@@ -467,14 +402,16 @@ class _PlanBuilder:
         names = [*lowered.inputs, *("" for _ in lowered.constants), *lowered.outputs]
         return self._in_place(lowered.func, names, sizes)
 
-    def _fill_border(self, root: str, group: Group) -> None:
-        """A step that writes zeros around what ``group`` and others compute in the middle of ``root``."""
+    def _fill_border(self, root: str) -> None:
+        """A step that writes zeros around what kernels compute in the middle of ``root``."""
         dtype, shape = self._type(root)
-        offsets, inner = self.borders[root]
+        pad = self.borders[root]
+        middle = self.values[pad.inputs[0]]
+        offsets, inner = middle.place.offsets if middle.place else (), middle.shape
         sizes = KernelSizes((*(shape or ()), *inner))
         func = border_func(dtype, sizes.shape(shape or ()), offsets, sizes.shape(inner))
         kernel = self.kernels.name_of(func, "border")
-        call = sizes.arguments(func), (group.nodes[-1].name,)
+        call = sizes.arguments(func), (pad.name,)
         self.steps.append(KernelStep(kernel, (root,), *call, False, const(0), const(0)))
 
     def _packed_constant(self, lowered: LoweredGroup, i: int) -> str:

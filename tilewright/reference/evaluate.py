@@ -66,6 +66,9 @@ NOT_WIDENED = frozenset(
         "Unsqueeze", "Where",
     }
 )  # fmt: skip
+_HOW = ("implementation", "halo", "host", "runs", "sizes", "begin")
+"""Attributes that say how a node is computed, not what it gives."""
+
 _STATISTICS = {"LayerNormalization": 1}  # outputs from here on are float32
 
 
@@ -82,7 +85,8 @@ def evaluate(
         raise UnsupportedError(f"{domain}.{op}: no reference definition of this domain")
     plain = {k: _plain(v) for k, v in attrs.items() if v is not None}
     arrays = [_as_array(x) for x in inputs]
-    plain.pop("implementation", None)  # how, not what
+    for how in _HOW:
+        plain.pop(how, None)
     if plain.pop("data_layout", "NCHW") == "NHWC":
         first = arrays[0]
         if not isinstance(first, np.ndarray):

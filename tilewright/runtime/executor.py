@@ -6,7 +6,7 @@ import ctypes
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tilewright.core.plan import (
     Plan,
     Segment,
     Slot,
+    Step,
     root_slot,
     segments,
     step_slots,
@@ -36,6 +37,9 @@ from tilewright.runtime.resources.memory import require_memory
 from tilewright.runtime.resources.thread_pool import PoolHandle
 
 ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+Seen: TypeAlias = Callable[[Step, Callable[[str], object]], None]
+"""Is told a step that has run, and a function that gives the contents of a slot then."""
+
 _MAX_LAYOUTS = 16
 _TOO_LARGE = 1 << 62
 
@@ -182,13 +186,15 @@ class Executor:
         return out
 
     # -- a run -----------------------------------------------------------------------------------------------------
-    def run(self, inputs: Sequence[object], times: list[np.ndarray] | None = None) -> list[object]:
-        """Outputs for ``inputs`` (already checked), in plan order."""
+    def run(
+        self, inputs: Sequence[object], times: list[np.ndarray] | None = None, seen: Seen | None = None
+    ) -> list[object]:
+        """Outputs for ``inputs`` (already checked), in plan order. ``seen`` is called after each segment or step."""
         plan = self.plan
         env, layout = self._prepared(inputs)
         if layout.violation is not None:
             raise InputError(layout.violation)
-        if self._is_direct and times is None:
+        if self._is_direct and times is None and seen is None:
             return self._run_direct(inputs, env, layout)
         arrays = {**self._by_name(inputs), **layout.arrays}
         for w in self._walk:
@@ -198,6 +204,8 @@ class Executor:
             else:
                 self._run_step(w, arrays, env, layout)
                 last = w
+            if seen is not None:
+                seen(plan.steps[last], lambda name: self._value(name, arrays, env, layout))
             known = frozenset(env)
             for slot in self._written.get(last, ()):
                 value = self._value(slot, arrays, env, layout)

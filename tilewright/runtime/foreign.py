@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-import numpy as np
-
 from tilewright.core.errors import TargetError
 
 
@@ -17,7 +15,7 @@ class Foreign:
 
     reason: str
 
-    def run(self, inputs: Sequence[object], times: list[np.ndarray] | None = None) -> NoReturn:
+    def run(self, inputs: Sequence[object], times: object = None, seen: object = None) -> NoReturn:
         """Raises TargetError."""
         raise TargetError(self.reason)
 

@@ -15,7 +15,7 @@ from tilewright.core.io.files import TEXT, marked, require_replaceable, write_fi
 from tilewright.core.options import require_names, require_path, require_whole
 from tilewright.core.plan import KernelStep, Plan, Segment, segments
 from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage
-from tilewright.runtime.executor import Executor, PlanCode
+from tilewright.runtime.executor import Executor, PlanCode, Seen
 from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.general import GeneralVersion, may_broadcast
 from tilewright.runtime.profile import KernelTime, Peaks, Profile
@@ -133,6 +133,11 @@ class CompiledModel:
         if times is not None:
             times.clear()
         return general._run_arrays(arrays, times)
+
+    def watch(self, feed: Mapping[str, object], seen: Seen) -> None:
+        """Run, and let ``seen`` look at the slots after each step; in a ``stepwise`` plan that is each kernel."""
+        with self._lock:
+            self._executor.run(self._checker.arrays(feed), None, seen)
 
     def profile(self, feed: Mapping[str, object], runs: int = 10) -> Profile:
         """Time every kernel over ``runs`` inferences: medians, GFLOP/s, GB/s, percent of the measured peaks.

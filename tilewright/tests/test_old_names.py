@@ -92,7 +92,14 @@ MODULES = {
     "ort": "inspect.ort",
     "lowering.contraction": "lowering.geometry.packing",
     "lowering.groups": "lowering.geometry.grouped_conv",
-    "graph_ir.window_pairs": "graph_ir.fuse_pointwise_depthwise",
+    "graph_ir.early_sizes": "graph_ir.fused.shape_program",
+    "graph_ir.run_time_sizes": "graph_ir.data_dependent_shapes",
+    "graph_ir.fusion": "graph_ir.fused.fuse",
+    "lowering.host_policy": "graph_ir.fused.partition",
+    "lowering.run_time_slices": "lowering.data_dependent_slices",
+    "lowering.storage": "graph_ir.fused.placement",
+    "lowering.within": "lowering.subview",
+    "graph_ir.window_pairs": "graph_ir.fused.fuse_pointwise_depthwise",
     "tensor_ir.analysis.worth": "tensor_ir.analysis.parallel_if",
 }
 """Modules by what they were called, without the package's own name."""

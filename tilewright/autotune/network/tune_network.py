@@ -49,11 +49,11 @@ from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, require_runs_here, with_threads
 from tilewright.compile import Broadcasting, compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import BroadcastError, InputError
-from tilewright.core.options import require_path
+from tilewright.core.options import require_names, require_path
 from tilewright.core.plan import Plan
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.choose_implementation import with_implementations
-from tilewright.lowering.plan import LoweredGroups, LoweredModel, lower_graph_to_plan
+from tilewright.lowering.plan import LoweredGroups, LoweredModel, fuse_and_lower
 from tilewright.machine.target import Target
 from tilewright.options import TuneOptions
 from tilewright.runtime.coverage import Coverage, measured_coverage
@@ -112,7 +112,8 @@ class ModelTuning:
 class PreparedModel:
     """A model before tuning. ``graph``: after its passes. ``options``: its nodes with several implementations.
     ``variants``: the untuned build first, then builds with other implementations. ``seconds``: of all calls by kernel,
-    untuned. ``tasks``: the heaviest first. ``groups``: what was lowered of the graph."""
+    untuned. ``tasks``: the heaviest first. ``groups``: what was lowered of the graph. ``disabled``: names of passes and
+    rules."""
 
     graph: Graph
     groups: LoweredGroups
@@ -122,6 +123,7 @@ class PreparedModel:
     feed: Mapping[str, np.ndarray]
     seconds: Mapping[str, float]
     tasks: tuple[Task, ...]
+    disabled: tuple[str, ...]
 
     @property
     def lowered(self) -> LoweredModel:
@@ -134,7 +136,7 @@ class PreparedModel:
         changed = with_implementations(self.graph, implementations)
         if not implementations:
             return self.lowered
-        return lower_graph_to_plan(changed, self.target, out_of_range=mode, known=self.groups)
+        return fuse_and_lower(changed, self.target, self.disabled, out_of_range=mode, known=self.groups)
 
 
 def tune(
@@ -195,9 +197,10 @@ def _prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions, broadc
         model, target=target, opt_level=o.opt_level, input_shapes=o.input_shapes, disabled_pass=o.disabled_pass,
         enabled_pass=o.enabled_pass, stop_after="passes", cache=o.cache, broadcasting=broadcasting,
     )  # fmt: skip
+    disabled = require_names("disabled_pass", o.disabled_pass)
     groups = LoweredGroups()
-    lowered = lower_graph_to_plan(graph, target, out_of_range=o.out_of_range, known=groups)
-    options = find_options(graph, lowered, target, o.disabled_pass)
+    lowered = fuse_and_lower(graph, target, disabled, out_of_range=o.out_of_range, known=groups)
+    options = find_options(graph, lowered, target, disabled)
     own = {x.node: x.own for x in options}
     variants = [_built(own, lowered, target, o)]
     feed = o.feed if o.feed is not None else random_feed(variants[0].lowered.plan, o.sizes, o.seed)
@@ -207,7 +210,7 @@ def _prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions, broadc
     tasks = {t.workload: t for t in make_tasks(variants[0].lowered, target, env, seconds, total)}
     for implementations in other_implementations(options):
         changed = with_implementations(graph, implementations)
-        other = lower_graph_to_plan(changed, target, out_of_range=o.out_of_range, known=groups)
+        other = fuse_and_lower(changed, target, disabled, out_of_range=o.out_of_range, known=groups)
         v = _built({**own, **implementations}, other, target, o)
         variants.append(v)
         hopeful = _hopeful(v, _kernel_seconds(v.model, feed), variants[0], seconds)
@@ -215,7 +218,7 @@ def _prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions, broadc
             if t.weight > 0:
                 tasks.setdefault(t.workload, t)
     ordered = tuple(sorted(tasks.values(), key=lambda t: (-t.weight, t.name)))
-    return PreparedModel(graph, groups, options, tuple(variants), target, feed, seconds, ordered)
+    return PreparedModel(graph, groups, options, tuple(variants), target, feed, seconds, ordered, disabled)
 
 
 def _built(implementations: Mapping[str, str], lowered: LoweredModel, target: Target, o: TuneOptions) -> Variant:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from typing import Protocol
 
 from tilewright.core.options import require_choice
 from tilewright.graph_ir.ir import Constant, Graph, Node, Value, captured
@@ -76,12 +77,27 @@ class PassLog:
         self.refused[Refused(what, node, reason)] = None
 
 
+class Backend(Protocol):
+    """What the room that lowers a graph knows of single nodes, for the passes that fuse it."""
+
+    @property
+    def costs(self) -> Costs:
+        """Those of the CPU that it lowers for."""
+
+    def host_reason(self, graph: Graph, node: Node) -> str | None:
+        """Why native code does not take ``node``; None if it does. Raises UnsupportedError where it must."""
+
+    def checked_indices(self, node: Node, values: Mapping[str, Value], constants: Mapping[str, Constant]) -> list[str]:
+        """The values whose elements each run must look at before ``node``, since they are indices."""
+
+
 @dataclass(frozen=True, slots=True)
 class PassContext:
     """What a pass may use besides the graph.
 
     ``disabled``: names of passes and rules that must not fire. ``enabled``: names of optional ones that may.
     ``outer_values``, ``outer_constants``: what a subgraph sees of the graphs around it. ``costs``: those of the CPU.
+    ``backend``: None where nobody will lower the graph.
     """
 
     names: NameSupply
@@ -91,11 +107,16 @@ class PassContext:
     outer_values: Mapping[str, Value] = field(default_factory=dict)
     outer_constants: Mapping[str, Constant] = field(default_factory=dict)
     costs: Costs = GENERIC
+    backend: Backend | None = None
 
     @staticmethod
-    def for_graph(graph: Graph, disabled: tuple[str, ...] = (), enabled: tuple[str, ...] = ()) -> PassContext:
+    def for_graph(
+        graph: Graph, disabled: tuple[str, ...] = (), enabled: tuple[str, ...] = (), backend: Backend | None = None
+    ) -> PassContext:
         """A context with nothing around ``graph``."""
-        return PassContext(NameSupply(graph), disabled=frozenset(disabled), enabled=frozenset(enabled))
+        return PassContext(
+            NameSupply(graph), disabled=frozenset(disabled), enabled=frozenset(enabled), backend=backend
+        )
 
     def inside(self, graph: Graph) -> PassContext:
         """The context of the subgraphs of ``graph``'s nodes."""
@@ -107,6 +128,7 @@ class PassContext:
             {**self.outer_values, **graph.values},
             {**self.outer_constants, **graph.constants},
             self.costs,
+            self.backend,
         )
 
     def constant(self, graph: Graph, name: str) -> Constant | None:
@@ -119,7 +141,7 @@ class Pass:
     """One graph rewrite as a value.
 
     ``run`` rewrites one graph and never looks into subgraphs; :meth:`apply` also does those. ``optional``: off unless
-    it is enabled by name. ``rules``: names of its rules, if it has any.
+    it is enabled by name. ``rules``: names of its rules, if it has any. ``required``: no build does without it.
     """
 
     name: str
@@ -128,6 +150,7 @@ class Pass:
     run: Callable[[Graph, PassContext], Graph]
     optional: bool = False
     rules: tuple[str, ...] = ()
+    required: bool = False
 
     def apply(self, graph: Graph, ctx: PassContext) -> Graph:
         """The rewritten graph, subgraphs first; the same object if nothing fired."""
@@ -145,7 +168,13 @@ class Pass:
                 n = n.with_attrs(**new)
                 changed = True
             nodes.append(n)
-        return graph.replace(nodes=tuple(nodes)) if changed else graph
+        return graph.with_nodes(nodes) if changed else graph
+
+
+def visible_values(graph: Graph, ctx: PassContext) -> dict[str, Value]:
+    """The values of ``graph`` and those that it captures."""
+    around = {n: ctx.outer_values[n] for n in captured(graph)} if ctx.outer_values else {}
+    return {**around, **graph.values}
 
 
 def rename_captures(graph: Graph, renames: Mapping[str, str]) -> Graph:

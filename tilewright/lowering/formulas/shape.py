@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from tilewright.core.arith.bounds import interval
 from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const, product, var
 from tilewright.core.arith.minmax import maximum, minimum
+from tilewright.graph_ir.fused.shape_program import BEGIN
 from tilewright.graph_ir.ops.movement.copies import LONGEST_STEP
 from tilewright.lowering.context import Lower, LowerContext
 from tilewright.lowering.formulas.elementwise import axis_names
 from tilewright.lowering.indexing import choose, normal_axis, reshape_indices
-from tilewright.lowering.run_time_slices import BEGIN
 from tilewright.tensor_ir.compute import Tensor, Val, compute, index_value, select
 
 

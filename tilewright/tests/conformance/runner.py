@@ -12,7 +12,7 @@ import tilewright
 from tilewright.core.errors import UnsupportedError
 from tilewright.core.plan import SIZES_DOMAIN, ControlStep, HostStep, Plan
 from tilewright.graph_ir.ops import OPS
-from tilewright.lowering.host_policy import SIZED_BY_DATA
+from tilewright.lowering.backend import SIZED_BY_DATA
 from tilewright.tests.conformance.cases import Case
 
 STATUSES = ("native", "host", "unsupported", "failing")  # from best to worst

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.graph_ir.fusion import Group
 from tilewright.graph_ir.interpreter import interpret as interpret_graph
-from tilewright.graph_ir.ir import Graph, Node
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ir import Graph, Group, Node
+from tilewright.graph_ir.kinds import RunsAs
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.interpreter import interpret
@@ -26,7 +25,7 @@ def group_of(graph: Graph, nodes: tuple[Node, ...] | None = None) -> Group:
     inputs = dict.fromkeys(
         i for n in nodes for i in n.inputs if i and i not in made and i not in graph.constants
     )
-    return Group("g", nodes, tuple(inputs), graph.outputs, PatternKind.OPAQUE)
+    return Group("g", nodes, tuple(inputs), graph.outputs, RunsAs.KERNEL)
 
 
 def lower(graph: Graph) -> LoweredGroup:

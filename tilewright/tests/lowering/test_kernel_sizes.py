@@ -10,7 +10,7 @@ from tilewright.core.plan import KernelStep
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.kernel_sizes import KernelSizes
-from tilewright.lowering.plan import LoweredModel, lower_graph_to_plan
+from tilewright.lowering.plan import LoweredModel, fuse_and_lower
 from tilewright.tensor_ir.ir import Block, Func, Loop, expr_indices, walk, walk_expr
 from tilewright.tests.lowering.lowered import TARGET
 
@@ -40,7 +40,7 @@ def steps(lowered: LoweredModel) -> list[KernelStep]:
 
 
 def test_kernels_of_long_chains_are_few_and_short() -> None:
-    few, many = (lower_graph_to_plan(pooled(levels), TARGET) for levels in (12, 90))
+    few, many = (fuse_and_lower(pooled(levels), TARGET) for levels in (12, 90))
     assert few.funcs == many.funcs
     assert len(steps(many)) == 180
     assert all(longest(f) <= 4 * MAX_SIZE and not named_in(d for p in f.params for d in p.shape)
@@ -49,7 +49,7 @@ def test_kernels_of_long_chains_are_few_and_short() -> None:
 
 @pytest.mark.parametrize("n", [2, 9])
 def test_calls_give_the_values_of_the_formulas(n: int) -> None:
-    lowered = lower_graph_to_plan(pooled(12), TARGET)
+    lowered = fuse_and_lower(pooled(12), TARGET)
     env, hidden = {"size0": n}, 0
     for step in steps(lowered):
         func = lowered.funcs[step.kernel]

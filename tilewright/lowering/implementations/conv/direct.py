@@ -10,7 +10,7 @@ import dataclasses
 from tilewright.core.arith.expr import IntExpr, as_expr, const, product
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
-from tilewright.graph_ir.fuse_pointwise_depthwise import HALO
+from tilewright.graph_ir.fused.fuse_pointwise_depthwise import HALO
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import (
@@ -56,7 +56,7 @@ def suits_pixels(shape: ConvShape, target: Target, itemsize: int) -> bool:
 
 def unpadded(shape: ConvShape) -> ConvShape:
     """The geometry over an input that has its border in memory, which most channels-last ones have when they are read
-    (:mod:`tilewright.lowering.storage`)."""
+    (:mod:`tilewright.graph_ir.fused.place_borders`)."""
     if not shape.channels_last:
         return shape
     zeros = (const(0),) * shape.rank

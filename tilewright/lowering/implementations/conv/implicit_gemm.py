@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.core.arith.expr import IntExpr, as_expr, const, product
 from tilewright.core.dtypes import DType
-from tilewright.graph_ir.fuse_pointwise_depthwise import HALO
+from tilewright.graph_ir.fused.fuse_pointwise_depthwise import HALO
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import (

@@ -29,11 +29,10 @@ from tilewright.autotune.records.reading import from_line
 from tilewright.autotune.records.record import Choice, Verdict, make_record, to_line
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.graph_ir.builder import GraphBuilder
-from tilewright.graph_ir.fusion import Group
-from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.ir import Graph, Group
 from tilewright.lowering.choose_implementation import choices, with_implementations
 from tilewright.lowering.group import LoweredGroup, lower_group
-from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
+from tilewright.lowering.plan import LoweredGroups, fuse_and_lower
 from tilewright.options import TuneOptions
 
 HERE = detect_host().with_threads(2)
@@ -68,7 +67,7 @@ def record(graph: Graph, implementation: str, seconds: float) -> list[object]:
     """Records of the default schedule of both convolutions with an implementation."""
     changed = with_implementations(graph, dict.fromkeys((c.node.name for c in choices(graph, HERE)), implementation))
     out = []
-    for func in lower_graph_to_plan(changed, HERE).funcs.values():
+    for func in fuse_and_lower(changed, HERE).funcs.values():
         named = canonical(func)
         task = Task(named, HERE)
         out.append(make_record(task, Space(named, HERE).default(), Ok(seconds, (seconds,), 0.0, 0.1), time=1.0))
@@ -76,7 +75,7 @@ def record(graph: Graph, implementation: str, seconds: float) -> list[object]:
 
 
 def found_options(graph: Graph, disabled: tuple[str, ...] = ()) -> tuple[Options, ...]:
-    return find_options(graph, lower_graph_to_plan(graph, HERE), HERE, disabled)
+    return find_options(graph, fuse_and_lower(graph, HERE), HERE, disabled)
 
 
 def test_every_implementation_is_an_option() -> None:
@@ -100,7 +99,7 @@ def test_other_implementations_are_those_of_the_network_lowered_as_a_whole() -> 
     graph = passed()
     for o in found_options(graph):
         for name, workload in o.workloads.items():
-            whole = lower_graph_to_plan(with_implementations(graph, {o.node: name}), HERE)
+            whole = fuse_and_lower(with_implementations(graph, {o.node: name}), HERE)
             assert workload_hashes(whole)[kernel_of_node(whole)[o.node]] == workload
 
 
@@ -135,14 +134,14 @@ def test_enumeration_lowers_no_network_again(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(n.op == "Conv" for n in graph.nodes) == 53
     monkeypatch.setattr("tilewright.lowering.plan.lower_group", counting)
     known = LoweredGroups()
-    lowered = lower_graph_to_plan(graph, HERE, pack=False, known=known)
+    lowered = fuse_and_lower(graph, HERE, pack=False, known=known)
     groups = len(calls)
     options = find_options(graph, lowered, HERE)
     others = sum(len(o.workloads) - 1 for o in options)
     assert len(options) > 15
     assert len(calls) == groups + others
     for names in other_implementations(options):
-        lower_graph_to_plan(with_implementations(graph, names), HERE, pack=False, known=known)
+        fuse_and_lower(with_implementations(graph, names), HERE, pack=False, known=known)
     assert len(set(calls)) == len(calls) == groups + others
 
 
@@ -175,7 +174,7 @@ def test_the_implementation_with_the_fastest_record_is_used(fast: str) -> None:
 
 def test_a_choice_made_in_the_network_counts_before_records() -> None:
     graph = passed()
-    network = network_of(lower_graph_to_plan(graph, HERE))
+    network = network_of(fuse_and_lower(graph, HERE))
     options = found_options(graph)
     database = MemoryDatabase([x for a in ALL for x in record(graph, a, 1e-4 if a == ALL[0] else 2e-4)])
     for time, name in enumerate((*ALL[1:], ALL[0])):
@@ -230,7 +229,7 @@ def test_tuning_tries_the_implementations_and_builds_use_what_it_chose() -> None
 
 def test_a_kernel_that_only_another_implementation_has_is_given_up_alone() -> None:
     """It made the network slower, and stands where the network without records has no kernel with alternatives."""
-    lowered, other = (lower_graph_to_plan(passed(disabled), HERE) for disabled in ((), ("winograd",)))
+    lowered, other = (fuse_and_lower(passed(disabled), HERE) for disabled in ((), ("winograd",)))
     own = Variant({}, lowered, tilewright.compile(conv_model(), target=HERE))
     database = MemoryDatabase()
     judge = _Judge(own, HERE, database, lambda: 1.0)

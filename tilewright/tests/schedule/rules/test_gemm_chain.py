@@ -11,7 +11,6 @@ from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.graph_ir.builder import GraphBuilder
-from tilewright.graph_ir.fusion import group_graph
 from tilewright.graph_ir.interpreter import interpret as interpret_graph
 from tilewright.graph_ir.ir import Graph
 from tilewright.schedule.default import default_trace
@@ -21,6 +20,7 @@ from tilewright.tensor_ir.analysis.scopes import loops_around
 from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Alloc, Func, walk
+from tilewright.tests.graph_ir.fused.partitioned import groups_of
 from tilewright.tests.lowering.lowered import TARGET, lower
 from tilewright.tests.schedule.kernels import packed_matmul
 
@@ -160,7 +160,7 @@ def test_rows_that_are_nan_weigh_nothing_if_so_wanted(t: int) -> None:
 
 
 def test_heads_are_read_where_they_are() -> None:
-    (group,) = group_graph(attention(1, 20, 20, 8, 8, heads=True))
+    (group,) = groups_of(attention(1, 20, 20, 8, 8, heads=True))
     assert [n.op for n in group.nodes].count("Transpose") == 4
 
 

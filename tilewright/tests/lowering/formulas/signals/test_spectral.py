@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph
-from tilewright.lowering.host_policy import HostPolicy
+from tilewright.lowering.backend import NativeBackend
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tests.lowering.lowered import TARGET, lower, require_twin
 
@@ -67,6 +67,5 @@ def test_det(n: int) -> None:
 def test_large_determinants_run_on_the_host() -> None:
     b = GraphBuilder("g")
     g = b.build(b.op("Det", b.input("x", "float32", (5, 5))))
-    policy = HostPolicy(g, TARGET)
-    assert not policy.is_native(g.nodes[0])
-    assert policy.reason(g.nodes[0]) == "matrices of 5 rows; native code has up to 4"
+    reason = NativeBackend(TARGET).host_reason(g, g.nodes[0])
+    assert reason == "matrices of 5 rows; native code has up to 4"

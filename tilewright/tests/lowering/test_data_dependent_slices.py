@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from tilewright.graph_ir.builder import GraphBuilder
+from tilewright.graph_ir.fused.shape_program import SHAPE_PROGRAM
+from tilewright.graph_ir.passes.base import PassContext
+from tilewright.lowering.data_dependent_slices import with_sums
 from tilewright.lowering.group import lower_group
-from tilewright.lowering.run_time_slices import with_places
 from tilewright.reference import evaluate
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import loads, walk
@@ -22,7 +24,9 @@ def test_numbers(start: int, end: int, step: int) -> None:
     b = GraphBuilder("g")
     x, first, last = b.input("x", "float32", ("h", 5)), b.input("s", "int64", (1,)), b.input("e", "int64", (1,))
     graph = b.build(b.op("Neg", b.op("Slice", x, first, last, np.array([0]), np.array([step]))))
-    group, values = with_places(group_of(graph), graph.values)
+    graph = SHAPE_PROGRAM.apply(graph, PassContext.for_graph(graph))
+    group = group_of(graph)
+    values = with_sums(group, graph.values)
     low = lower_group(graph.replace(values=dict(values)), group, TARGET)
     (at,) = {d.removeprefix("first_of_") for d in low.func.dims if d.startswith("first_of_")}
     assert ("h" in low.func.dims) == (step != 1), "the size is a sum where there is no gap"
@@ -39,6 +43,5 @@ def test_numbers(start: int, end: int, step: int) -> None:
 def test_other_groups_stay_as_they_are() -> None:
     b = GraphBuilder("g")
     graph = b.build(b.op("Slice", b.input("x", "float32", ("h", 5)), np.array([1]), np.array([4]), np.array([1])))
-    group, values = with_places(group_of(graph), graph.values)
-    assert group.nodes == graph.nodes
-    assert values is graph.values
+    assert SHAPE_PROGRAM.apply(graph, PassContext.for_graph(graph)).nodes == graph.nodes
+    assert with_sums(group_of(graph), graph.values) is graph.values

@@ -10,7 +10,7 @@ import pytest
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, as_expr, var
-from tilewright.lowering.within import border_func, within
+from tilewright.lowering.subview import border_func, within
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import build_func, compute, max_over, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret

@@ -1,5 +1,7 @@
-"""Sizes that arithmetic no expression holds (floats, truncation) computes from the sizes of the inputs alone.
+"""The shape program: where sizes that the run must find come from, and when.
 
+Sizes that depend on the contents of operands are asked for before the node runs (:mod:`..data_dependent_shapes`).
+Some of them follow from the sizes of the inputs alone, by arithmetic that no expression holds (floats, truncation).
 ``Value.data`` follows shape arithmetic over integers. A scale ``256 / min(H, W)`` as a float leaves it, and so do the
 sizes of what it resizes. But no contents of an input are read, so all of that can be worked out when the inputs' sizes
 are known, once for each set of them, before any native code runs. The rest of the graph then is native code in one
@@ -11,13 +13,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.core.arith.expr import product
-from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
+from tilewright.core.arith.expr import IntExpr, product
+from tilewright.graph_ir.data_dependent_shapes import is_sized_by_operands, shape_symbols, slice_places
+from tilewright.graph_ir.ir import Attribute, Graph, Node, TensorType, Value
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import op_def
-from tilewright.graph_ir.run_time_sizes import is_sized_by_operands, shape_symbols
+from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext, visible_values
+
+RUNS = "runs"
+"""Attribute of a node that does not run with the others (ours): ``once`` for each set of input sizes, or ``never``,
+since its readers take its elements as expressions."""
+
+SIZES = "sizes"
+"""Attribute of a node whose results have sizes that its operands tell (ours): ``early``, before anything runs, or
+``late``, when the operands are there."""
+
+BEGIN = "begin"
+"""Attribute of a Slice of such sizes (ours): for each dimension the symbol of the first element's place, or ""."""
 
 _MOST_ELEMENTS = 64
+
+
+def shape_program(graph: Graph, ctx: PassContext) -> Graph:
+    """The graph with the attributes ``runs``, ``sizes`` and ``begin``."""
+    whole = graph.replace(values=visible_values(graph, ctx))
+    early = early_sizes(whole)
+    nodes = []
+    for node in graph.nodes:
+        marks: dict[str, Attribute] = {}
+        if node.name in early.nodes:
+            marks[RUNS] = "once"
+        if is_sized(node, whole.values):
+            marks[SIZES] = "early" if node.name in early.sized else "late"
+            if node.op == "Slice":
+                marks[BEGIN] = tuple(map(_written, slice_places(node, whole.values)[0]))
+        for what in marks:
+            ctx.log.fire(f"{what}: {marks[what]}" if what != BEGIN else what, node.name)
+        nodes.append(node.with_attrs(**marks) if marks else node)
+    return graph.replace(nodes=tuple(nodes))
+
+
+def _written(first: IntExpr) -> str:
+    return "" if first.is_const else str(first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +123,6 @@ def _is_small(value: Value | None) -> bool:
         return False
     count = product(value.type.shape).value()
     return value.type.dtype.kind in "iufb" and count is not None and count <= _MOST_ELEMENTS
+
+
+SHAPE_PROGRAM = Pass("shape_program", Level.NONE, Exactness.BIT_EXACT, shape_program, required=True)

@@ -6,9 +6,9 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.graph_ir.builder import GraphBuilder
-from tilewright.graph_ir.early_sizes import early_sizes
-from tilewright.graph_ir.fusion import group_graph
+from tilewright.graph_ir.fused.shape_program import early_sizes
 from tilewright.graph_ir.ir import Graph
+from tilewright.tests.graph_ir.fused.partitioned import groups_of
 
 
 def ops(graph: Graph) -> list[str]:
@@ -40,7 +40,7 @@ def test_sizes_of_sizes_and_one_kernel() -> None:
     crop = b.op("Slice", r, start, b.op("Add", start, np.array([9])), np.array([2, 3]))
     g = b.build(b.op("Neg", crop))
     assert ops(g).count("Shape") == 2
-    assert [[n.op for n in k.nodes] for k in group_graph(g)] == [["Resize", "Slice", "Neg"]]
+    assert [[n.op for n in k.nodes] for k in groups_of(g)] == [["Resize", "Slice", "Neg"]]
 
 
 def test_what_reads_contents_is_not_early() -> None:
@@ -73,7 +73,7 @@ def test_what_gives_a_shape_alone_is_not_run() -> None:
     half = b.op("Cast", b.op("Mul", wide, np.array(0.5, np.float32)), to=dtypes.int64)
     g = b.build(b.op("Expand", np.ones(1, np.float32), half))
     assert ops(g) == ["Shape", "Cast", "Mul", "Cast"]
-    assert [[n.op for n in k.nodes] for k in group_graph(g)] == [["Expand"]]
+    assert [[n.op for n in k.nodes] for k in groups_of(g)] == [["Expand"]]
 
 
 def test_only_the_depth_of_a_one_hot_has_to_be_early() -> None:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tilewright.graph_ir.builder import GraphBuilder
-from tilewright.graph_ir.fusion import FusionLimits, Group, group_graph, group_with_reasons, shape_only_nodes
-from tilewright.graph_ir.ir import Graph, node_reads
-from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.fused.fuse import FusionLimits
+from tilewright.graph_ir.ir import Graph, Group, node_reads
+from tilewright.graph_ir.kinds import RunsAs
+from tilewright.tests.graph_ir.fused.partitioned import Backend, groups_and_refusals, groups_of, never_run
 from tilewright.tests.graph_ir.rewriting import built
 
 F = np.float32
@@ -103,9 +104,9 @@ def names(groups: Sequence[Group]) -> list[str]:
 def check(graph: Graph, groups: Sequence[Group]) -> None:
     """Each node once (but shape-only ones); every input is there before it is read; outputs are what others read."""
     members = [n.name for g in groups for n in g.nodes]
-    assert sorted(members) == sorted({n.name for n in graph.nodes} - shape_only_nodes(graph))
+    assert sorted(members) == sorted({n.name for n in graph.nodes} - never_run(graph))
     ready = {*graph.inputs, *graph.constants}
-    skipped = {o for n in graph.nodes if n.name in shape_only_nodes(graph) for o in n.outputs}
+    skipped = {o for n in graph.nodes if n.name in never_run(graph) for o in n.outputs}
     for g in groups:
         assert set(g.inputs) <= ready | skipped
         inside = {o for n in g.nodes for o in n.outputs}
@@ -117,7 +118,7 @@ def check(graph: Graph, groups: Sequence[Group]) -> None:
 @pytest.mark.parametrize(("name", "build", "want"), GROUPS, ids=[c[0] for c in GROUPS])
 def test_groups(name: str, build: Build, want: list[str]) -> None:
     graph = built(build)
-    groups = group_graph(graph)
+    groups = groups_of(graph)
     check(graph, groups)
     assert names(groups) == want
 
@@ -149,7 +150,7 @@ REFUSALS: list[tuple[str, Build, str]] = [
 @pytest.mark.parametrize(("name", "build", "reason"), REFUSALS, ids=[c[0] for c in REFUSALS])
 def test_refusals_have_reasons(name: str, build: Build, reason: str) -> None:
     graph = built(build)
-    groups, refused = group_with_reasons(graph)
+    groups, refused = groups_and_refusals(graph)
     check(graph, groups)
     assert reason in "\n".join(map(str, refused))
 
@@ -161,14 +162,14 @@ def test_limits() -> None:
             y = b.op("Neg", y)
         return y
 
-    groups, refused = group_with_reasons(built(build), FusionLimits(max_nodes=3))
+    groups, refused = groups_and_refusals(built(build), FusionLimits(max_nodes=3))
     assert max(len(g.nodes) for g in groups) == 3
     assert any("more than 3 nodes" in r.reason for r in refused)
 
 
 def test_kinds_and_single_outputs() -> None:
-    groups = group_graph(built(resnet_block))
-    assert [g.kind for g in groups] == [PatternKind.OUT_FUSABLE] * 3
+    groups = groups_of(built(resnet_block))
+    assert [g.runs_as for g in groups] == [RunsAs.KERNEL] * 3
     assert all(len(g.outputs) == 1 for g in groups)
 
 
@@ -178,8 +179,8 @@ def test_shape_arithmetic_is_in_no_group() -> None:
         return b.op("Reshape", b.op("Exp", x), b.op("Gather", b.op("Shape", x), i64(1, 0, 2), axis=0))
 
     graph = built(build)
-    assert {n.split("_")[1] for n in shape_only_nodes(graph)} == {"Shape", "Gather"}
-    assert names(group_graph(graph)) == ["Exp", "Reshape"]
+    assert {n.split("_")[1] for n in never_run(graph)} == {"Shape", "Gather"}
+    assert names(groups_of(graph)) == ["Exp", "Reshape"]
 
 
 def test_known_axes_and_depths_are_never_run() -> None:
@@ -190,8 +191,8 @@ def test_known_axes_and_depths_are_never_run() -> None:
         return [total, hot]
 
     graph = built(build)
-    assert {n.op for n in graph.nodes if n.name in shape_only_nodes(graph)} == {"Size", "Unsqueeze"}
-    assert names(group_graph(graph)) == ["ReduceSum", "OneHot"]
+    assert {n.op for n in graph.nodes if n.name in never_run(graph)} == {"Size", "Unsqueeze"}
+    assert names(groups_of(graph)) == ["ReduceSum", "OneHot"]
 
 
 def test_host_nodes_and_predicate() -> None:
@@ -199,11 +200,12 @@ def test_host_nodes_and_predicate() -> None:
         return b.op("Neg", b.op("Exp", x2(b)))
 
     graph = built(build)
-    groups = group_graph(graph, is_native=lambda n: n.op != "Exp")
-    assert [(g.kind, n) for g, n in zip(groups, names(groups), strict=True)] == [
-        (PatternKind.HOST, "Exp"),
-        (PatternKind.BROADCAST, "Neg"),
+    groups = groups_of(graph, Backend(lambda n: n.op != "Exp"))
+    assert [(g.runs_as, n) for g, n in zip(groups, names(groups), strict=True)] == [
+        (RunsAs.HOST, "Exp"),
+        (RunsAs.KERNEL, "Neg"),
     ]
+    assert groups[0].nodes[0].attr("host") == "no native code"
 
 
 def pair(
@@ -218,7 +220,7 @@ def pair(
 
 def test_a_depthwise_convolution_joins_the_one_that_makes_a_large_operand() -> None:
     graph = built(lambda b: pair(b, strides=(2, 2), pads=(0, 1, 2, 1)))
-    (group,), refusals = group_with_reasons(graph)
+    (group,), refusals = groups_and_refusals(graph)
     assert [n.op for n in group.nodes] == ["Conv", "Relu", "Conv", "Clip"]
     assert [n.attr("halo") for n in group.nodes] == [(0, 1, 2, 1), None, None, None]
     assert refusals == ()
@@ -239,6 +241,6 @@ def pair_with_two_readers(b: GraphBuilder) -> Sequence[str]:
     ids=["small", "costly", "first", "grouped", "dense", "readers"],
 )  # fmt: skip
 def test_other_pairs_stay_apart(build: Build) -> None:
-    groups = group_graph(built(build))
+    groups = groups_of(built(build))
     assert all(sum(n.op == "Conv" for n in g.nodes) < 2 for g in groups)
     assert all(n.attr("halo") is None for g in groups for n in g.nodes)

@@ -6,51 +6,46 @@ with elementwise nodes around it, or no anchor at all, or two of :mod:`.fuse_poi
 outputs leave such a group, so nothing is computed twice and groups cannot depend on each other in a circle. Whatever is
 not joined is recorded with the reason.
 
-Nodes that only compute shapes which are known as expressions over the dim symbols are in no group
-(:func:`shape_only_nodes`): their readers take ``Value.data`` instead. Nor are those that the sizes of results depend on
-and nothing else (:mod:`.early_sizes`).
+Nodes that run once or never (:mod:`.shape_program`, :mod:`.partition`) are in no group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from tilewright.core.arith.bounds import is_nonneg
-from tilewright.graph_ir.early_sizes import early_sizes, is_sized
-from tilewright.graph_ir.fuse_pointwise_depthwise import HALO, halo_between
-from tilewright.graph_ir.ir import Graph, Node, Shape, TensorType, Value, node_reads, walk_graphs
-from tilewright.graph_ir.kinds import ElementCost, PatternKind
+from tilewright.graph_ir.fused.fuse_pointwise_depthwise import HALO, halo_between
+from tilewright.graph_ir.fused.partition import pattern_kind
+from tilewright.graph_ir.fused.shape_program import RUNS, SIZES
+from tilewright.graph_ir.ir import Graph, Group, Node, Shape, TensorType, node_reads
+from tilewright.graph_ir.kinds import ElementCost, PatternKind, RunsAs
 from tilewright.graph_ir.ops import OpDef, op_def
-from tilewright.graph_ir.run_time_sizes import new_symbols
-from tilewright.graph_ir.symbols import symbols_in, value_symbols
+from tilewright.graph_ir.passes.base import Backend, Exactness, Level, Pass, PassContext, visible_values
 from tilewright.machine.costs import GENERIC
 
 _ANCHORS = frozenset({PatternKind.REDUCTION, PatternKind.OUT_FUSABLE, PatternKind.OPAQUE})
 _PLAIN = frozenset({PatternKind.BROADCAST, PatternKind.INJECTIVE})
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Nodes that become one kernel, in topological order, with what goes in and out and the strictest kind inside."""
-
-    name: str
-    nodes: tuple[Node, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    kind: PatternKind
+_MAX_NODES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class FusionLimits:
-    """Bounds of a group. ``injective_epilogue``: any Transpose or Slice may follow a matmul or convolution, not only
-    those that leave the last axis in place. ``kept_bytes``: see :class:`~tilewright.machine.costs.Costs`."""
+    """Bounds of a group.
 
-    max_nodes: int = 20
+    ``injective_epilogue``: any Transpose or Slice may follow a matmul or convolution, not only those that leave the
+    last axis in place. ``join_pairs``: pairs of convolutions may share a kernel. ``kept_bytes``: see
+    :class:`~tilewright.machine.costs.Costs`.
+    """
+
+    max_nodes: int = _MAX_NODES
     max_inputs: int = 12
     max_prologue: int = 6
     injective_epilogue: bool = False
+    join_pairs: bool = True
     kept_bytes: int = GENERIC.kept_bytes
 
 
@@ -66,81 +61,40 @@ class FusionRefusal:
         return f"not fused {self.node} with {self.into}: {self.reason}"
 
 
-IsNative: TypeAlias = Callable[[Node], bool]
-
-
-def kind_in(graph: Graph, node: Node, is_native: IsNative | None = None) -> PatternKind:
-    """The kind of a node in this graph: HOST also where strings, sequences, complex numbers or unknown ranks occur."""
-    kind = op_def(node).kind
-    if kind in (PatternKind.HOST, PatternKind.CONTROL):
-        return kind
-    if is_native is not None and not is_native(node):
-        return PatternKind.HOST
-    for name in (*node.inputs, *node.outputs):
-        v = graph.values.get(name)
-        if not name or v is None:
-            continue
-        if not isinstance(v.type, TensorType) or v.type.shape is None or v.type.dtype.kind in "sc":
-            return PatternKind.HOST
-    return kind
-
-
-def group_graph(
-    graph: Graph, limits: FusionLimits | None = None, is_native: IsNative | None = None
-) -> tuple[Group, ...]:
-    """The groups of a graph in topological order (its subgraphs have their own). ``is_native`` false: a host node."""
-    return group_with_reasons(graph, limits, is_native)[0]
+def fuse(graph: Graph, ctx: PassContext) -> Graph:
+    """The graph with groups: each node that runs in one, joined with others unless the rule ``fuse`` is disabled."""
+    alone = "fuse" in ctx.disabled
+    pairs = "fuse_pointwise_depthwise" not in ctx.disabled
+    limits = FusionLimits(max_nodes=1 if alone else _MAX_NODES, join_pairs=pairs, kept_bytes=ctx.costs.kept_bytes)
+    whole = graph.replace(values=visible_values(graph, ctx))
+    groups, refusals = group_with_reasons(whole, limits)
+    for g in groups:
+        if len(g.nodes) > 1:
+            ctx.log.fire("fuse", g.name)
+    for r in () if alone else refusals:
+        ctx.log.refuse("fuse", r.node, f"with {r.into}: {r.reason}")
+    if ctx.backend is not None:
+        groups = tuple(_with_checked(g, whole, ctx.backend) for g in groups)
+    return graph.with_groups(groups)
 
 
 def group_with_reasons(
-    graph: Graph, limits: FusionLimits | None = None, is_native: IsNative | None = None
+    graph: Graph, limits: FusionLimits | None = None
 ) -> tuple[tuple[Group, ...], tuple[FusionRefusal, ...]]:
-    """The groups, and every pair of neighbours that stayed apart."""
-    fuser = _Fuser(graph, limits or FusionLimits(), is_native)
+    """The groups of a partitioned graph in the order in which they run, and every pair of neighbours kept apart."""
+    fuser = _Fuser(graph, limits or FusionLimits())
     fuser.run()
     return fuser.groups(), tuple(dict.fromkeys(fuser.refusals))
 
 
-def shape_only_nodes(graph: Graph, is_native: IsNative | None = None, early: Collection[str] = ()) -> frozenset[str]:
-    """Names of nodes that nothing reads: all their readers are kernels that take known elements (of operands in
-    ``OpDef.shape_operands``), or nodes in ``early`` that take shapes.
-
-    A node whose sizes only running it tells is needed where those sizes are.
-    """
-    needed: set[str] = set(graph.outputs)
-    sizes: set[str] = set()
-    skipped: set[str] = set()
-    for n in reversed(graph.nodes):
-        if not any(o in needed for o in n.outputs) and sizes.isdisjoint(_symbols_made(n, graph.values)):
-            skipped.add(n.name)
-            continue
-        for name in (*n.inputs, *n.outputs):
-            if name in graph.values:
-                sizes |= value_symbols(graph.values[name])
-        if op_def(n).queries_shape and n.name in early:
-            continue
-        by_value = () if is_sized(n, graph.values) else op_def(n).shape_operands
-        if by_value and kind_in(graph, n, is_native) is PatternKind.HOST:
-            by_value = ()
-        for k, i in enumerate(n.inputs):
-            v = graph.values.get(i)
-            if i and not (k in by_value and v is not None and v.data is not None):
-                needed.add(i)
-        for _, g in n.subgraphs():
-            needed.update(node_reads_of(g))
-            sizes |= {s for inner in walk_graphs(g) for s in symbols_in(inner.values)}
-    return frozenset(skipped)
-
-
-def _symbols_made(node: Node, values: Mapping[str, Value]) -> set[str]:
-    if not any(o in values and value_symbols(values[o]) for o in node.outputs):
-        return set()
-    return new_symbols(node, values)
-
-
-def node_reads_of(graph: Graph) -> set[str]:
-    """Every name that a subgraph's nodes and outputs mention."""
-    return {i for n in graph.nodes for i in node_reads(n)} | set(graph.outputs)
+def _with_checked(group: Group, graph: Graph, backend: Backend) -> Group:
+    """The group, with indices that it computes itself among what it gives, so that they can be looked at."""
+    if group.runs_as is not RunsAs.KERNEL:
+        return group
+    inside = {o for n in group.nodes for o in n.outputs}
+    read = (v for n in group.nodes for v in backend.checked_indices(n, graph.values, graph.constants) if v in inside)
+    more = tuple(v for v in dict.fromkeys(read) if v not in group.outputs)
+    return dataclasses.replace(group, outputs=(*group.outputs, *more)) if more else group
 
 
 def _keeps_rows(node: Node) -> bool:
@@ -155,19 +109,15 @@ def _is_alone(op: OpDef) -> bool:
 
 
 class _Fuser:
-    def __init__(self, graph: Graph, limits: FusionLimits, is_native: IsNative | None) -> None:
+    def __init__(self, graph: Graph, limits: FusionLimits) -> None:
         self.graph = graph
         self.outputs = frozenset(graph.outputs)
         self.limits = limits
-        early = early_sizes(graph)
-        self.early = early.sized
-        skipped = shape_only_nodes(graph, is_native, early.nodes) | set(early.nodes)
-        self.nodes = [n for n in graph.nodes if n.name not in skipped]
+        self.nodes = [n for n in graph.nodes if n.attr(RUNS) is None]
         self.defs = [op_def(n) for n in self.nodes]
-        self.kinds = [kind_in(graph, n, is_native) for n in self.nodes]
+        self.kinds = [pattern_kind(n) for n in self.nodes]
         self.place = {o: k for k, n in enumerate(self.nodes) for o in n.outputs if o}
-        made = {n.name for n in self.nodes} | set(early.nodes)
-        self.unmade = {o for n in graph.nodes if n.name not in made for o in n.outputs}
+        self.unmade = {o for n in graph.nodes if n.attr(RUNS) == "never" for o in n.outputs}
         self.readers: list[list[int]] = [[] for _ in self.nodes]
         for k, n in enumerate(self.nodes):
             for i in dict.fromkeys(node_reads(n)):
@@ -216,7 +166,7 @@ class _Fuser:
             if self.kinds[k] in _PLAIN:
                 self._grow(k)
         for k in order:
-            if self.nodes[k].op == "Conv":
+            if self.nodes[k].op == "Conv" and self.limits.join_pairs:
                 self._join_producer(k)
 
     def _grow(self, k: int) -> None:
@@ -266,7 +216,7 @@ class _Fuser:
                 return "" if len(between) == 1 else "a view lies between"
             if _is_alone(self.defs[b]):
                 return f"{self.nodes[b].op} is a kernel of its own"
-            if self.nodes[b].name not in self.early and is_sized(self.nodes[b], self.graph.values):
+            if self.nodes[b].attr(SIZES) == "late":
                 return f"the size of the result of {self.nodes[b].op} depends on its operands"
         if any(_is_alone(self.defs[m]) for m in self.members[group]):
             return ""
@@ -421,13 +371,17 @@ class _Fuser:
                 if o and (o in self.outputs or any(o in reads[r] for r in self.readers[m] if r not in inside))
             )
             leaving = leaving or tuple(filter(None, nodes[-1].outputs))  # run for the sizes that it tells alone
-            out.append(Group(nodes[-1].name, nodes, self._inputs(members), leaving, self._kind(members)))
+            out.append(Group(nodes[-1].name, nodes, self._inputs(members), leaving, self._runs_as(members)))
         return tuple(out)
 
-    def _kind(self, members: Sequence[int]) -> PatternKind:
-        order = list(PatternKind)
-        kinds = [self.kinds[m] for m in members]
-        for k in kinds:
-            if k in _ANCHORS:
-                return k
-        return max(kinds, key=order.index)
+    def _runs_as(self, members: Sequence[int]) -> RunsAs:
+        return _RUNS_AS.get(self.kinds[members[0]], RunsAs.KERNEL) if len(members) == 1 else RunsAs.KERNEL
+
+
+_RUNS_AS = {
+    PatternKind.VIEW: RunsAs.VIEW, PatternKind.HOST: RunsAs.HOST, PatternKind.CONTROL: RunsAs.CONTROL,
+}  # fmt: skip
+
+FUSE = Pass(
+    "group", Level.NONE, Exactness.BIT_EXACT, fuse, rules=("fuse", "fuse_pointwise_depthwise"), required=True
+)
