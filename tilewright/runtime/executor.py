@@ -10,8 +10,7 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from tilewright.core.assumptions import Assumption, Sizes
-from tilewright.core.errors import BroadcastError, InputError, InternalError, ResourceError
+from tilewright.core.errors import InputError, InternalError, ResourceError
 from tilewright.core.index_ranges import out_of_range
 from tilewright.core.io.stored import loaded
 from tilewright.core.plan import (
@@ -35,6 +34,7 @@ from tilewright.runtime.resources.arena import Values, conflicts, lifetimes, nby
 from tilewright.runtime.resources.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.resources.memory import require_memory
 from tilewright.runtime.resources.thread_pool import PoolHandle
+from tilewright.runtime.symbols import Symbols, bind
 
 ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 Seen: TypeAlias = Callable[[Step, Callable[[str], object]], None]
@@ -121,10 +121,6 @@ class Executor:
             for i, step in enumerate(plan.steps)
             if isinstance(step, ControlStep)
         }
-        self.around: Mapping[str, int] = {}
-        bound = {b.symbol for b in plan.bindings} | set(plan.symbols)
-        self._assumptions = [a for a in plan.assumptions if a.symbols() <= bound]
-        self._around_assumptions = [a for a in plan.assumptions if not a.symbols() <= bound]
         self._root = {name: root_slot(plan, name) for name in plan.slots}
         self._lives = lifetimes(plan)
         self._conflicts = conflicts(self._lives)
@@ -135,9 +131,7 @@ class Executor:
         self._constant_addresses = {n: address(a) for n, a in self._constants.items()}
         self._layouts: OrderedDict[tuple[int, ...], _Layout] = OrderedDict()
         self._arena = aligned_empty(0)
-        self._input_bindings = [b for b in plan.bindings if plan.slots[b.slot].kind in ("input", "constant")]
-        self._sized = self._sized_inputs()
-        self._known_symbols: dict[tuple[tuple[int, ...], ...], dict[str, int]] = {}
+        self._symbols = Symbols(plan, self._constants)
         late: dict[str, list[int]] = {}
         for i, b in enumerate(plan.bindings):
             if plan.slots[b.slot].kind not in ("input", "constant"):
@@ -147,7 +141,7 @@ class Executor:
         self._is_direct = self._has_one_call()
         self._loop_driver = LOOP_DRIVER_TYPE(code.loop_driver) if code.loop_driver else None
         # a size follows from a value that changes from step to step if this is the body of a loop
-        self._is_steered = any(b.element is not None and b.slot in plan.inputs for b in self._input_bindings)
+        self._is_steered = any(b.element is not None and b.slot in plan.inputs for b in self._symbols.bindings)
         self._parallel = {
             w: any(isinstance(s, KernelStep) and s.parallel for s in plan.steps[w.start : w.stop])
             for w in self._walk
@@ -166,14 +160,6 @@ class Executor:
             and len(own) == len(self.plan.outputs)
             and all(s.kind != "host" or s.name in early for s in self.plan.slots.values())
         )
-
-    def _sized_inputs(self) -> tuple[int, ...] | None:
-        """Positions of the inputs whose shapes alone decide the symbols; None if a value of an input does."""
-        order = (*self.plan.inputs, *self.plan.captures)
-        given = [b for b in self._input_bindings if self.plan.slots[b.slot].kind == "input"]
-        if any(b.axis is None or b.slot not in order for b in given):
-            return None
-        return tuple(sorted({order.index(b.slot) for b in given}))
 
     def _first_writers(self) -> dict[int, list[str]]:
         """Step index -> slots whose late bindings can be read once that step is done."""
@@ -196,7 +182,7 @@ class Executor:
             raise InputError(layout.violation)
         if self._is_direct and times is None and seen is None:
             return self._run_direct(inputs, env, layout)
-        arrays = {**self._by_name(inputs), **layout.arrays}
+        arrays = {**self._symbols.by_name(inputs), **layout.arrays}
         for w in self._walk:
             if isinstance(w, Segment):
                 self._run_segment(w, arrays, env, layout, times)
@@ -210,11 +196,10 @@ class Executor:
             for slot in self._written.get(last, ()):
                 value = self._value(slot, arrays, env, layout)
                 for i in self._late_bindings[slot]:
-                    b = plan.bindings[i]
-                    self._bind(b.symbol, b.axis, b.element, value, env)
-                self._check(self._assumptions, env, known)
-                self._check_with_around(env)
-                if (message := self._violation(known, env)) is not None:
+                    bind(plan.bindings[i], value, env)
+                self._symbols.check(env, known)
+                self._symbols.check_with_around(env)
+                if (message := self._symbols.violation(known, env)) is not None:
                     raise InputError(message)
         return [self._output(o, arrays, env, layout) for o in plan.outputs]
 
@@ -223,7 +208,7 @@ class Executor:
         env = self.symbols(inputs)
         layout = self._layout(env)
         env.update(layout.symbols)
-        self._check_with_around(env)
+        self._symbols.check_with_around(env)
         return env, layout
 
     def _output(self, name: str, arrays: Mapping[str, object], env: Mapping[str, int], layout: _Layout) -> object:
@@ -323,84 +308,27 @@ class Executor:
             self._entries[w], self._parallel[w], table,
         )  # fmt: skip
 
-    def _check_with_around(self, env: Mapping[str, int]) -> None:
-        """The checks that need symbols of the plans around this body."""
-        if self._around_assumptions:
-            self._check(self._around_assumptions, {**self.around, **env})
+    @property
+    def around(self) -> Mapping[str, int]:
+        """The symbols of the plans around this body."""
+        return self._symbols.around
 
-    def _check(
-        self, assumptions: Sequence[Assumption], env: Mapping[str, int], known: frozenset[str] = frozenset()
-    ) -> None:
-        """Compare the sizes whose symbols are bound now, but were not all ``known`` before.
-
-        Sizes that broadcast where the plan takes them to be equal come before those that do not fit: what follows from
-        the former is wrong.
-        """
-        unfit: str | None = None
-        for a in assumptions:
-            free = a.symbols()
-            if not free <= env.keys() or (known and free <= known):
-                continue
-            sizes = a.met_by(env)
-            if sizes is Sizes.BROADCAST and not self.plan.broadcasts:
-                raise BroadcastError(a.refusal(env))
-            if sizes is Sizes.UNFIT and unfit is None:
-                unfit = a.refusal(env)
-        if unfit is not None:
-            raise InputError(unfit)
-
-    def _violation(self, known: frozenset[str], env: Mapping[str, int]) -> str | None:
-        """The message of a requirement that does not hold, of those that can be judged now but not by ``known``."""
-        for r in self.plan.requirements:
-            free = r.free_vars()
-            if free <= env.keys() and (not known or not free <= known) and (message := r.violation(env)) is not None:
-                return message
-        return None
+    @around.setter
+    def around(self, env: Mapping[str, int]) -> None:
+        self._symbols.around = env
 
     def symbols(self, inputs: Sequence[object]) -> dict[str, int]:
         """The symbols that the inputs alone determine, and those that a body takes from the plan around it."""
-        if self.plan.symbols:
-            return {s: self.around[s] for s in self.plan.symbols} | self._own_symbols(inputs)
-        return self._own_symbols(inputs)
-
-    def _own_symbols(self, inputs: Sequence[object]) -> dict[str, int]:
-        if not self._input_bindings:
-            return {}
-        if self._sized is None:
-            return self._read_symbols(inputs)
-        shapes = tuple([inputs[i].shape for i in self._sized])  # type: ignore[attr-defined]
-        env = self._known_symbols.get(shapes)
-        if env is None:
-            if len(self._known_symbols) >= _MAX_LAYOUTS:
-                self._known_symbols.clear()
-            env = self._known_symbols[shapes] = self._read_symbols(inputs)
-        return dict(env)
-
-    def _read_symbols(self, inputs: Sequence[object]) -> dict[str, int]:
-        env: dict[str, int] = {}
-        arrays = self._by_name(inputs)
-        for b in self._input_bindings:
-            self._bind(b.symbol, b.axis, b.element, self._value(b.slot, arrays, env, None), env)
-        return env
-
-    def _by_name(self, inputs: Sequence[object]) -> dict[str, object]:
-        return dict(zip((*self.plan.inputs, *self.plan.captures), inputs, strict=True))
-
-    @staticmethod
-    def _bind(symbol: str, axis: int | None, element: int | None, value: object, env: dict[str, int]) -> None:
-        if not isinstance(value, (np.ndarray, np.generic)):
-            raise InternalError(f"symbol {symbol}: expected an array, got {type(value).__name__}")
-        got = value.shape[axis] if axis is not None else int(np.asarray(value).reshape(-1)[element or 0])
-        env[symbol] = got
+        return self._symbols.of_inputs(inputs)
 
     def _layout(self, env: Mapping[str, int]) -> _Layout:
         key = tuple(env.values())
         layout = self._layouts.get(key)
         if layout is None:
             arrays: dict[str, object] = {}
-            self._check(self._assumptions, env)
+            self._symbols.check(env)
             full = self._run_once(env, arrays)
-            self._check(self._assumptions, full, frozenset(env))
+            self._symbols.check(full, frozenset(env))
             known, values = frozenset(full), Values(full)
             sizes = {
                 name: nbytes(_require_sizes(name, tuple(values[d] for d in dims)), fixed)
@@ -413,7 +341,8 @@ class Executor:
             )  # fmt: skip
             require_memory(self.plan.name, "intermediate values and outputs", size + outputs)
             more = {s: v for s, v in full.items() if s not in env}
-            layout = _Layout(offsets, size, known, OrderedDict(), more, arrays, self._violation(frozenset(), full))
+            violation = self._symbols.violation(frozenset(), full)
+            layout = _Layout(offsets, size, known, OrderedDict(), more, arrays, violation)
             self._layouts[key] = layout
             if len(self._layouts) > _MAX_LAYOUTS:
                 self._layouts.popitem(last=False)
@@ -443,8 +372,7 @@ class Executor:
                 value = np.array(result, slot.dtype.numpy).reshape(slot.shape_values(full))
                 arrays[name] = value
                 for k in self._late_bindings.get(name, ()):
-                    b = self.plan.bindings[k]
-                    self._bind(b.symbol, b.axis, b.element, value, full)
+                    bind(self.plan.bindings[k], value, full)
         return full
 
     def _run_segment(
