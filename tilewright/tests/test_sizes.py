@@ -7,7 +7,7 @@ from collections import Counter
 from tilewright.tests.sources import PACKAGE, ROOT, source_files
 
 LINES = 500
-LONGER = {"tilewright/lowering/plan.py", "tilewright/runtime/executor.py"}
+LONGER: set[str] = set()
 """Files that are still to be cut."""
 MODULES = 15
 
