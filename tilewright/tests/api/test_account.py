@@ -37,7 +37,7 @@ def test_explain(model: tilewright.CompiledModel) -> None:
     text = model.explain()
     for part in ("target:", "build time:", "graph passes", "plan: 2 native kernel calls", "hidden+bias+relu"):
         assert part in text
-    assert [name for name, _ in model.timings] == ["import", "passes", "lower and pack", "kernels", "link"]
+    assert [name for name, _ in model.timings] == ["import", "passes", "fuse", "lower and pack", "kernels", "link"]
 
 
 def test_dump(tmp_path: Path) -> None:
@@ -49,10 +49,12 @@ def test_dump(tmp_path: Path) -> None:
     assert sorted(texts) == sorted(p.name for p in (tmp_path / "stages").iterdir())
     graph = tilewright.compile(perceptron(), stop_after="passes")
     assert print_graph(parse_graph(texts["2_passes.txt"], constants_of(graph))) == texts["2_passes.txt"]
+    fused = tilewright.compile(perceptron(), stop_after="fuse")
+    assert print_graph(parse_graph(texts["3_fused.txt"], constants_of(fused))) == texts["3_fused.txt"]
     for kind in ("function", "scheduled"):
-        (name,) = (n for n in texts if n.startswith("4_k0" if kind == "function" else "6_k0"))
+        (name,) = (n for n in texts if n.startswith("5_k0" if kind == "function" else "7_k0"))
         assert print_func(parse_func(texts[name])) == texts[name]
-    (trace,) = (n for n in texts if n.startswith("5_k0"))
+    (trace,) = (n for n in texts if n.startswith("6_k0"))
     assert tilewright.Trace.from_text(texts[trace]).to_text() == texts[trace]
     assert any(n.endswith(".ll") and "define void" in t for n, t in texts.items())
     assert any(n.endswith(".s") and ".text" in t for n, t in texts.items())
