@@ -319,7 +319,9 @@ def plan_text(plan: Plan, indent: str = "") -> str:
     for step in plan.steps:
         if isinstance(step, KernelStep):
             threads = "all threads" if step.parallel else "1 thread"
-            call = f"kernel {step.kernel}({', '.join(step.args)})"
+            inside = {k: f" + {o}" for k, o in step.offsets}
+            args = ", ".join(f"{a}{inside.get(k, '')}" for k, a in enumerate(step.args))
+            call = f"kernel {step.kernel}({args})"
             lines.append(f"{indent}  {call}  # {threads}: {', '.join(step.nodes)}")
         elif isinstance(step, CheckStep):
             lines.append(f"{indent}  check {step.slot} in [{step.low}, {step.high}]  # {step.where}")

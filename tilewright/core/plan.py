@@ -45,7 +45,8 @@ class Slot:
 class KernelStep:
     """One call of a compiled function. ``args``: slots in the order of its parameters, then of its workspaces.
     ``dims``: the function's integer parameters as expressions over the plan's symbols. ``nodes``: the graph nodes it
-    computes (for messages). ``parallel``: False if only one thread has work in it."""
+    computes (for messages). ``parallel``: False if only one thread has work in it. ``offsets``: by position in
+    ``args``, how many bytes behind the beginning of its slot an argument begins."""
 
     kernel: str
     args: tuple[str, ...]
@@ -54,6 +55,7 @@ class KernelStep:
     parallel: bool = False
     flops: IntExpr | None = None
     bytes: IntExpr | None = None
+    offsets: tuple[tuple[int, IntExpr], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,7 @@ def needed_symbols(plan: Plan) -> set[str]:
     for step in plan.steps:
         if isinstance(step, NativeStep):
             exprs += step.dims
+            exprs += [o for _, o in step.offsets] if isinstance(step, KernelStep) else []
         elif isinstance(step, ControlStep):
             needed.update(*(body.symbols for body in step.bodies))
         else:

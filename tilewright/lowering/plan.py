@@ -48,6 +48,7 @@ from tilewright.lowering.backend import NativeBackend
 from tilewright.lowering.checks import index_uses, known_indices, requirements, unproved_indices
 from tilewright.lowering.data_dependent_slices import with_sums
 from tilewright.lowering.flops import func_flops, func_traffic
+from tilewright.lowering.geometry.packing import flatten
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.implementations.base import Table
 from tilewright.lowering.kernel_sizes import KernelSizes, with_parameters
@@ -359,6 +360,7 @@ class _PlanBuilder:
         names += lowered.outputs
         func = self._in_place(lowered.func, names, sizes)
         args = [p.root if (p := self._place(n)) is not None else n for n in names]
+        offsets = tuple((k, self._offset(p)) for k, n in enumerate(names) if (p := self._place(n)) is not None)
         if not self.is_body:
             self.kernels.variants |= {n.name: partial(self._variant, group, n) for n in group.nodes}
         for root in args[len(args) - func.outputs :]:
@@ -370,6 +372,7 @@ class _PlanBuilder:
             KernelStep(
                 kernel, tuple(args), sizes.arguments(func), tuple(n.name for n in group.nodes), False,
                 sizes.at_the_call(func_flops(lowered.func)), sizes.at_the_call(func_traffic(lowered.func)),
+                offsets,
             )
         )  # fmt: skip
         self._add_checks(group, inside=True)
@@ -388,11 +391,16 @@ class _PlanBuilder:
         """The function on the larger values that some of its parameters, given by ``names``, lie in."""
         for k, name in enumerate(names):
             if (place := self._place(name)) is not None:
-                func = within(func, func.params[k].name, sizes.shape(self._type(place.root)[1] or ()), place.offsets)
+                func = within(func, func.params[k].name, sizes.shape(self._type(place.root)[1] or ()))
         return func
 
     def _place(self, name: str) -> SubView | None:
         return self.values[name].place if name in self.values else None
+
+    def _offset(self, place: SubView) -> IntExpr:
+        """The bytes in front of a place."""
+        dtype, shape = self._type(place.root)
+        return flatten([const(o) for o in place.offsets], (shape or ())[1:]) * dtype.itemsize
 
     def _variant(self, group: Group, node: Node, implementation: str) -> Func:
         """The function of a group in which ``node`` has another implementation."""
@@ -467,7 +475,7 @@ def require_bound(plan: Plan) -> None:
     bound = {b.symbol for b in plan.bindings}.union(plan.symbols)
     for step in plan.steps:
         if isinstance(step, KernelStep):
-            missing = {v for d in step.dims for v in d.free_vars()} - bound
+            missing = {v for d in (*step.dims, *(o for _, o in step.offsets)) for v in d.free_vars()} - bound
             if missing:
                 nodes = ", ".join(step.nodes)
                 raise InternalError(f"kernel {step.kernel} ({nodes}): unbound symbols {sorted(missing)}")

@@ -18,7 +18,6 @@ from tilewright.tensor_ir.ir import (
     Load,
     Loop,
     Stmt,
-    map_children,
     partial_outputs,
     seq,
     walk,
@@ -27,8 +26,9 @@ from tilewright.tensor_ir.loads import map_block_loads, rename_buffers
 from tilewright.tensor_ir.names import fresh_in, names_of
 
 
-def within(func: Func, param: str, shape: Sequence[IntExpr], offsets: Sequence[int]) -> Func:
-    """``func`` with parameter ``param`` being the part of an array of ``shape`` that begins at ``offsets``.
+def within(func: Func, param: str, shape: Sequence[IntExpr]) -> Func:
+    """``func`` with parameter ``param`` being a part of an array of ``shape``: the call passes where it begins, so that
+    parts of equal arrays at other places are computed by equal functions.
 
     A result that a reduction computes, or that is read again, is computed aside and copied into its place.
     """
@@ -41,7 +41,7 @@ def within(func: Func, param: str, shape: Sequence[IntExpr], offsets: Sequence[i
         func = dataclasses.replace(func, attrs=tuple(sorted({**dict(func.attrs), "parts": parts}.items())))
     params = tuple(dataclasses.replace(b, shape=tuple(shape)) if b.name == param else b for b in func.params)
     more = sorted({v for d in shape for v in d.free_vars()}.difference(func.dims))
-    return dataclasses.replace(func, params=params, dims=(*func.dims, *more), body=_moved(func.body, param, offsets))
+    return dataclasses.replace(func, params=params, dims=(*func.dims, *more))
 
 
 def _is_written_once(func: Func, buffer: str) -> bool:
@@ -78,26 +78,6 @@ def _copied_out(func: Func, out: Buffer) -> Func:
         copy = Loop(loop, n, copy)
     buffer = Buffer(stage, out.dtype, out.shape)
     return dataclasses.replace(func, body=Alloc(buffer, seq(body, copy)))
-
-
-def _moved(s: Stmt, buffer: str, offsets: Sequence[int]) -> Stmt:
-    """``s`` with every index into ``buffer`` moved by ``offsets``."""
-
-    def moved(indices: tuple[IntExpr, ...]) -> tuple[IntExpr, ...]:
-        return tuple(i + o for i, o in zip(indices, offsets, strict=True))
-
-    def load(x: Load) -> Expr:
-        return dataclasses.replace(x, indices=moved(x.indices)) if x.buffer == buffer else x
-
-    def visit(x: Stmt) -> Stmt:
-        x = map_children(x, visit)
-        if isinstance(x, Block):
-            x = map_block_loads(x, load)
-            if x.buffer == buffer:
-                x = dataclasses.replace(x, indices=moved(x.indices))
-        return x
-
-    return visit(s)
 
 
 def border_func(dtype: DType, shape: Sequence[IntExpr], offsets: Sequence[int], inner: Sequence[IntExpr]) -> Func:

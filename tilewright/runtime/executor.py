@@ -29,7 +29,7 @@ from tilewright.core.plan import (
 )
 from tilewright.runtime.control import run_control_step
 from tilewright.runtime.host_ops.host_step import run_host_step
-from tilewright.runtime.loop_driver import LOOP_DRIVER_TYPE, NativeBody, NativeLoop
+from tilewright.runtime.loop_driver import LOOP_DRIVER_TYPE, NativeBody, NativeLoop, Result
 from tilewright.runtime.resources.arena import Values, conflicts, lifetimes, nbytes, place, size_of
 from tilewright.runtime.resources.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.resources.memory import require_memory
@@ -56,11 +56,12 @@ class PlanCode:
 
 @dataclass(slots=True)
 class _Table:
-    """The pointer and dimension tables of one segment for one binding of the symbols."""
+    """The pointer and dimension tables of one segment for one binding of the symbols. ``patches``: slots outside the
+    arena, with the positions of their addresses and what is added to these, their shapes and element types."""
 
     pointers: np.ndarray
     dims: np.ndarray
-    patches: tuple[tuple[str, tuple[int, ...], tuple[int, ...], np.dtype], ...]
+    patches: tuple[tuple[str, tuple[tuple[int, int], ...], tuple[int, ...], np.dtype], ...]
     arena_base: int
     pointers_address: int
     dims_address: int
@@ -72,7 +73,7 @@ class _Direct:
 
     pointers: memoryview
     inputs: tuple[tuple[int, tuple[int, ...]], ...]
-    outputs: tuple[tuple[tuple[int, ...], np.dtype, tuple[int, ...]], ...]
+    outputs: tuple[Result, ...]
     call: Callable[[int, int, int | None, int | None], int]
     parallel: bool
     table: _Table
@@ -225,11 +226,11 @@ class Executor:
             for p in positions:
                 pointers[p] = where
         outputs: list[object] = []
-        for shape, dtype, positions in direct.outputs:
+        for shape, dtype, places in direct.outputs:
             array = np.empty(shape, dtype)
             where = address(array)
-            for p in positions:
-                pointers[p] = where
+            for p, offset in places:
+                pointers[p] = where + offset
             outputs.append(array)
         table = direct.table
         if self._pool.threads > 1 and direct.parallel:
@@ -297,13 +298,13 @@ class Executor:
         table = self._make_table(w, env, layout)
         positions = {n: p for n, p, _, _ in table.patches}
         for n in layout.arrays.keys() & positions.keys():
-            for p in positions[n]:
-                table.pointers[p] = address(layout.arrays[n])  # type: ignore[arg-type]
+            for p, offset in positions[n]:
+                table.pointers[p] = offset + address(layout.arrays[n])  # type: ignore[arg-type]
         order = (*self.plan.inputs, *self.plan.captures)
         slots = [self.plan.slots[o] for o in self.plan.outputs]
         return _Direct(
             memoryview(table.pointers),  # type: ignore[arg-type]  # arrays are buffers from Python 3.12 on
-            tuple((order.index(n), p) for n, p, _, _ in table.patches if n in order),
+            tuple((order.index(n), tuple(at for at, _ in p)) for n, p, _, _ in table.patches if n in order),
             tuple((s.shape_values(env), s.dtype.numpy, positions.get(s.name, ())) for s in slots),
             self._entries[w], self._parallel[w], table,
         )  # fmt: skip
@@ -393,8 +394,8 @@ class Executor:
             if not isinstance(array, np.ndarray):
                 raise InternalError(f"slot {name!r}: a kernel needs an array, got {type(array).__name__}")
             where = address(array)
-            for p in positions:
-                table.pointers[p] = where
+            for p, offset in positions:
+                table.pointers[p] = where + offset
         clock = None
         if times is not None:
             clock = np.zeros(w.stop - w.start + 1)
@@ -409,19 +410,20 @@ class Executor:
     def _make_table(self, w: Segment, env: Mapping[str, int], layout: _Layout) -> _Table:
         pointers: list[int] = []
         dims: list[int] = []
-        patches: dict[str, list[int]] = {}
+        patches: dict[str, list[tuple[int, int]]] = {}
         base, values = address(self._arena), Values(env)
         for step in self.plan.steps[w.start : w.stop]:
             if not isinstance(step, NativeStep):
                 raise InternalError(f"segment {w} holds a step that is not native")
-            for name in step_slots(step)[0]:
-                root = self._root[name]
+            inside = dict(step.offsets) if isinstance(step, KernelStep) else {}
+            for k, name in enumerate(step_slots(step)[0]):
+                root, offset = self._root[name], values[inside[k]] if k in inside else 0
                 if root in layout.offsets:
-                    pointers.append(base + layout.offsets[root])
+                    pointers.append(base + layout.offsets[root] + offset)
                 elif root in self._constant_addresses:
                     pointers.append(self._constant_addresses[root])
                 else:
-                    patches.setdefault(root, []).append(len(pointers))
+                    patches.setdefault(root, []).append((len(pointers), offset))
                     pointers.append(0)
             dims.extend(values[d] for d in step.dims)
         table = np.array(pointers, np.uint64)

@@ -30,13 +30,13 @@ _TURNS, _WALKS = 1, -1
 
 Drive = Callable[[int, int, int, int | None, int, int], int]
 """``(moves, count, counter, go, start, stop)``: runs steps, gives the one it stopped before."""
-Result = tuple[tuple[int, ...], np.dtype, tuple[int, ...]]
+Result = tuple[tuple[int, ...], np.dtype, tuple[tuple[int, int], ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class NativeBody:
     """A loop's body, ready for the sizes at hand. ``inputs``: positions of each input, captures behind, in the table of
-    pointers. ``outputs``: shape, element type and positions of each output."""
+    pointers. ``outputs``: shape, element type and positions of each output, with the bytes to add to its address."""
 
     pointers: memoryview
     inputs: tuple[tuple[int, ...], ...]
@@ -62,12 +62,12 @@ class NativeLoop:
         moves: list[tuple[int, int, int, int]] = []
         for pair, read, (_, _, write) in zip(self._states, body.inputs[first:], body.outputs, strict=False):
             a, b = map(address, pair)
-            moves += [*((p, a, b - a, _TURNS) for p in read), *((p, b, a - b, _TURNS) for p in write)]
-        self._walks: list[range] = []
-        elements = body.inputs[first + states : first + states + scanned]
+            moves += [*((p, a, b - a, _TURNS) for p in read), *((p, b + o, a - b, _TURNS) for p, o in write)]
+        self._walks: list[list[tuple[int, int]]] = []
+        elements = [[(p, 0) for p in read] for read in body.inputs[first + states : first + states + scanned]]
         for positions in (*elements, *(p for _, _, p in self._rows)):
-            self._walks.append(range(len(moves), len(moves) + len(positions)))
-            moves += [(p, 0, 0, _WALKS) for p in positions]
+            self._walks.append([(len(moves) + k, offset) for k, (_, offset) in enumerate(positions)])
+            moves += [(p, 0, 0, _WALKS) for p, _ in positions]
         table = np.array(moves, np.int64).reshape(-1)
         self._pointers = body.pointers
         self._moves = memoryview(table)  # type: ignore[arg-type]  # arrays are buffers from Python 3.12 on
@@ -129,8 +129,8 @@ class NativeLoop:
         row = array.nbytes // max(length, 1)
         if backwards:
             start, row = start + row * (length - 1), -row
-        for at in self._walks[k]:
-            self._moves[4 * at + 1], self._moves[4 * at + 2] = start, row
+        for at, offset in self._walks[k]:
+            self._moves[4 * at + 1], self._moves[4 * at + 2] = start + offset, row
 
 
 def _two(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
