@@ -39,7 +39,7 @@ def _branches(output: bool, rows: int | str = 10) -> onnx.ModelProto:
 def test_equal_layers_at_other_places_are_one_kernel(output: bool, rows: int | str) -> None:
     proto = _branches(output, rows)
     model = tilewright.compile(proto)
-    branches = [s for s in model.plan.steps if isinstance(s, KernelStep) and s.nodes[0].startswith("y")]
+    branches = [s for s in model.plan.steps if isinstance(s, KernelStep) and s.nodes[0].startswith("branch")]
     assert len({s.kernel for s in branches}) == 1
     assert len({str(s.offsets) for s in branches}) == 3
     x = np.random.default_rng(1).standard_normal((1, CHANNELS, 10, 10)).astype(np.float32)
