@@ -179,7 +179,12 @@ def run_passes(
 def fuse_graph(
     graph: Graph, backend: Backend, disabled: str | Sequence[str] = (), instruments: Sequence[Instrument] = ()
 ) -> tuple[Graph, PassReport]:
-    """The fused graph of one that has been through :func:`run_passes`, and the report. Raises what partition raises."""
+    """The fused graph of one that has been through :func:`run_passes`, and the report. Raises what partition raises.
+
+    ``disabled``: names of any passes and rules, which were checked before; those of other passes mean nothing here.
+    """
+    own = {n for p in FUSED_PASSES for n in (p.name, *p.rules)}
+    disabled = tuple(d for d in require_names("disabled_pass", disabled) if d in own)
     return run_passes(graph, Level.NONE, disabled, instruments, (), FUSED_PASSES, backend.costs, backend, len(PASSES))
 
 
