@@ -180,7 +180,7 @@ def _moved(offsets: object, image: object, rng: np.random.Generator) -> object:
 
 def _where_taps_are_padded(node: Node, out: object, rng: np.random.Generator) -> object:
     """``out``, with NaN or as it is beside what is not finite: where the kernel is no multiple of the stride, some
-    outputs have fewer taps, and the others are weights of zero (docs/architecture.md)."""
+    outputs have fewer taps, and the others are weights of zero (docs/decisions/implementations-are-values.md)."""
     strides = node.attr("strides")
     if not isinstance(out, np.ndarray) or not isinstance(strides, tuple) or np.isfinite(out).all():
         return out
