@@ -155,8 +155,8 @@ middle of a grid is 0 or nearly, and 0 times infinity is NaN."""
 _LESS_ONE = """Selu Elu Celu LogSoftmax ReduceLogSumExp ReduceLogSum BlackmanWindow HammingWindow HannWindow""".split()
 _ABSOLUTE = {**dict.fromkeys((*_LESS_ONE, "LSTM", "GRU", "RNN", "HardSigmoid"), 0.25), "Gelu": 0.125}
 """exp(x) - 1 near zero, the logarithm of a sum near 1, cosines that cancel, states that are sums of gates up to 1,
-a x + b near its zero in one rounding or two: an error of a unit of 1. x / 2 * (1 + tanh(...)): one of 1 times x / 2 while
-that is not zero, which is for x > -9."""
+a x + b near its zero in one rounding or two: an error of a unit of 1. x / 2 * (1 + tanh(...)): one of 1 times x / 2
+while that is not zero, which is for x > -9."""
 
 
 def _undecided(x: object) -> object:
