@@ -37,6 +37,8 @@ def own_outputs(graph: Graph, ctx: PassContext) -> Graph:
         taken |= {root, name}
     if not copies:
         return graph
+    for name in captured(graph):  # one that was an output had a value here
+        values.pop(name, None)
     nodes = (*graph.nodes, *(n for g in copies for n in g.nodes))
     return graph.with_groups((*(graph.groups or ()), *copies), nodes=nodes, outputs=tuple(outputs), values=values)
 

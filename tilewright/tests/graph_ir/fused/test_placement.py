@@ -8,10 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tilewright.core import dtypes
+from tilewright.core.arith.expr import const
 from tilewright.core.errors import InputError, VerifyError
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
-from tilewright.graph_ir.ir import Graph, Group, SubView
+from tilewright.graph_ir.ir import Graph, Group, SubView, TensorType, Value
 from tilewright.graph_ir.kinds import RunsAs
 from tilewright.graph_ir.pipeline import fuse_graph
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
@@ -133,3 +135,14 @@ def test_faults_are_found(fault: str) -> None:
     graph = fused(dense_block())
     with pytest.raises(VerifyError, match=message):
         verify_graph(change(graph))
+
+
+def test_a_captured_output_of_a_branch_is_copied() -> None:
+    b = GraphBuilder("g")
+    c, r = b.input("c", "bool", ()), b.op("Neg", b.input("x", "float32", (2, 3)))
+    value = Value(r, TensorType(dtypes.float32, (const(2), const(3))))
+    then, other = (Graph(name, (), (r,), (), {r: value}) for name in ("then", "else"))
+    graph = fused(b.build(b.op("If", c, then_branch=then, else_branch=other)))
+    branches = [g for _, g in graph.nodes[-1].subgraphs()]
+    assert [[n.op for n in g.nodes] for g in branches] == [["Identity"]] * 2
+    assert all(r not in g.values and r not in g.outputs for g in branches)
