@@ -39,13 +39,12 @@ from tilewright.graph_ir.verifier import verify_graph
 from tilewright.inspect.explain import explain_build
 from tilewright.inspect.implementations import explain_implementations
 from tilewright.kernels.build import Kernel, build_kernels
-from tilewright.kernels.link import link_plan
+from tilewright.kernels.link import finished_plan, link_plan
 from tilewright.lowering.backend import NativeBackend, is_taken
 from tilewright.lowering.choose_implementation import PASS as CHOOSE
 from tilewright.lowering.choose_implementation import Wanted, choose_implementation, with_implementations
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.plan import LoweredGroups, LoweredModel, lower_graph_to_plan, require_bound
-from tilewright.lowering.workspaces import with_scheduled
+from tilewright.lowering.plan import LoweredGroups, LoweredModel, lower_graph_to_plan
 from tilewright.machine.target import Target
 from tilewright.progress import Progress
 from tilewright.runtime.coverage import estimated_coverage
@@ -210,8 +209,7 @@ def compile(  # noqa: A001
             return kernels
 
         bar.say("linking")
-        plan = with_scheduled(lowered.plan, {name: k.facts() for name, k in kernels.items()})
-        require_bound(plan)
+        plan = finished_plan(lowered.plan, kernels)
         foreign = why_foreign(chosen)
         code, library = (Foreign(foreign), None) if foreign else link_plan(plan, kernels, chosen, objects)
         clock.lap("link")

@@ -32,9 +32,8 @@ from tilewright.graph_ir.ir import Graph, Group, TensorType, Value
 from tilewright.graph_ir.kinds import RunsAs
 from tilewright.inspect.ort import OnnxRuntimeError, open_session, translated_errors
 from tilewright.kernels.build import build_kernels
-from tilewright.kernels.link import link_plan
-from tilewright.lowering.plan import lower_graph_to_plan, require_bound
-from tilewright.lowering.workspaces import with_scheduled
+from tilewright.kernels.link import finished_plan, link_plan
+from tilewright.lowering.plan import lower_graph_to_plan
 from tilewright.machine.target import Target
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.resources.thread_pool import PoolHandle
@@ -128,9 +127,7 @@ def _run_natively(
     """What each kernel and host step gave, by name in the order of the run, and the operators that made it."""
     lowered = lower_graph_to_plan(graph, target, out_of_range=out_of_range)
     kernels = build_kernels(lowered.funcs, target, cache)
-    facts = {k.name: k.facts() for k in kernels.values()}
-    plan = dataclasses.replace(with_scheduled(lowered.plan, facts), stepwise=True)
-    require_bound(plan)
+    plan = dataclasses.replace(finished_plan(lowered.plan, kernels), stepwise=True)
     code, library = link_plan(plan, kernels, target, cache)
     info = BuildInfo(lambda: "", {}, output_names=graph.outputs)
     groups = {(g.runs_as, g.nodes[-1].name): g for g in graph.groups or ()}

@@ -14,10 +14,20 @@ from tilewright.codegen.native.loop_driver import loop_driver_text
 from tilewright.core.dtypes import DType
 from tilewright.core.plan import CheckStep, ControlStep, KernelStep, NativeStep, Plan, Segment, segments
 from tilewright.kernels.build import Kernel
+from tilewright.lowering.plan import require_bound
+from tilewright.lowering.workspaces import with_scheduled
 from tilewright.machine.target import Target
 from tilewright.runtime.executor import PlanCode
 
 _LOOP_DRIVER = "loop_driver"
+
+
+def finished_plan(plan: Plan, kernels: Mapping[str, Kernel]) -> Plan:
+    """The plan of a lowered model with what its kernels turned out to need. Raises InternalError for a symbol that
+    nothing binds."""
+    plan = with_scheduled(plan, {name: k.facts() for name, k in kernels.items()})
+    require_bound(plan)
+    return plan
 
 
 def link_plan(

@@ -64,9 +64,9 @@ class Symbols:
 
     def _read(self, inputs: Sequence[object]) -> dict[str, int]:
         env: dict[str, int] = {}
-        arrays = {**self._constants, **self.by_name(inputs)}
+        arrays = self.by_name(inputs)
         for b in self.bindings:
-            bind(b, arrays[b.slot], env)
+            bind(b, arrays[b.slot] if b.slot in arrays else self._constants[b.slot], env)
         return env
 
     def by_name(self, inputs: Sequence[object]) -> dict[str, object]:

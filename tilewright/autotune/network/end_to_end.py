@@ -30,9 +30,8 @@ from tilewright.autotune.records.record import Choice, Verdict, VerdictScope
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.kernels.build import build_kernels
-from tilewright.kernels.link import link_plan
-from tilewright.lowering.plan import LoweredModel, require_bound
-from tilewright.lowering.workspaces import with_scheduled
+from tilewright.kernels.link import finished_plan, link_plan
+from tilewright.lowering.plan import LoweredModel
 from tilewright.machine.target import Target
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.resources.thread_pool import PoolHandle
@@ -97,8 +96,7 @@ def assemble(
 ) -> CompiledModel:
     """A compiled model of a lowered one: what :func:`tilewright.compile.compile` does after the look-up."""
     kernels = build_kernels(chosen.funcs, target, cache, chosen.traces)
-    plan = with_scheduled(lowered.plan, {name: k.facts() for name, k in kernels.items()})
-    require_bound(plan)
+    plan = finished_plan(lowered.plan, kernels)
     code, library = link_plan(plan, kernels, target, cache)
     info = BuildInfo(
         lambda: "built by the tuner", {}, measure_peaks=lambda n: measure_peaks(target, n), tuning=chosen.tuning

@@ -32,7 +32,7 @@ def _join(p: Placement, group: Group) -> None:
     axis = _axis(node, len(shape))
     if any(i not in p.values for i in node.inputs):
         return
-    starts = concat_starts([p.values[i].shape for i in node.inputs], shape, axis)
+    starts = _starts([p.values[i].shape for i in node.inputs], shape, axis)
     if starts is None:
         return
     placed = dataclasses.replace(group, runs_as=RunsAs.PLACED)
@@ -76,7 +76,7 @@ def _axis(node: Node, rank: int) -> int:
     return axis % rank if isinstance(axis, int) and rank else 0
 
 
-def concat_starts(
+def _starts(
     parts: Sequence[tuple[IntExpr, ...]], shape: tuple[IntExpr, ...], axis: int
 ) -> list[int] | None:
     """Where each part begins along ``axis``; None unless that is constant and the parts agree in all other dims."""

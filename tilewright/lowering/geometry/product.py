@@ -42,6 +42,11 @@ class ProductSizes:
         """Rows of one product."""
         return product((*self.batch, self.m)) if self.shares_b else self.m
 
+    @property
+    def row_extents(self) -> tuple[IntExpr, ...]:
+        """Those of all coordinates of a row but the first, where the rows of the batch are one product's."""
+        return (*self.batch[1:], self.m) if self.batch else ()
+
 
 def product_sizes(facts: NodeFacts) -> ProductSizes:
     """The sizes of a ``MatMul`` or ``Gemm`` node."""

@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
 
 from tilewright.core.arith.expr import IntExpr, as_expr, const, product
 from tilewright.core.arith.minmax import maximum, minimum
@@ -29,6 +32,8 @@ from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
+
+Sums: TypeAlias = Callable[[LowerContext, ConvShape, DType, Reader, Weight], Reader]
 
 _LONG_ROW = 8
 """Tiles in a row of the image from which on the rest of the row hardly counts."""
@@ -95,11 +100,12 @@ def row_panels(
     return lambda n, c, at: acc[(n, *(p + b for p, b in zip(at, before, strict=True)), *panels.place(c))]
 
 
-def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
+def lower_by(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
+    """The node by ``sums`` over its input and its weight as they are."""
     shape, dtype, w = conv_shape(ctx), computed_type(ctx), ctx.input(1)
     read = padded_input(ctx, shape, dtype)
     weight = conv_weight(ctx, shape, dtype, lambda a: a, "oihw_1", lambda oc, ic, k: w[(oc, ic, *k)])
-    return with_bias(ctx, shape, row_panels(ctx, shape, dtype, read, weight))
+    return with_bias(ctx, shape, sums(ctx, shape, dtype, read, weight))
 
 
 def _cost(facts: NodeFacts) -> float:
@@ -109,4 +115,4 @@ def _cost(facts: NodeFacts) -> float:
     return plain_cost(facts) / useful_lanes(facts) * longer
 
 
-DIRECT = Implementation("Conv", "direct", _lower, _cost)
+DIRECT = Implementation("Conv", "direct", partial(lower_by, row_panels), _cost)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tilewright.core.arith.expr import IntExpr, as_expr, const, product
 from tilewright.core.dtypes import DType
 from tilewright.graph_ir.fused.fuse_pointwise_depthwise import HALO
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.conv_shape import (
-    ConvShape,
-    Reader,
-    computed_type,
-    conv_shape,
-    padded_input,
-    spatial_names,
-    with_bias,
-)
-from tilewright.lowering.geometry.conv_weight import Weight, conv_weight
+from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, computed_type, conv_shape, spatial_names
+from tilewright.lowering.geometry.conv_weight import Weight
 from tilewright.lowering.geometry.grouped_conv import Panels
 from tilewright.lowering.geometry.packing import clamped, flatten, unflatten, whole_tiles
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
-from tilewright.lowering.implementations.conv.direct import pixel_panel_width, row_panels, suits_pixels, unpadded
-from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
+from tilewright.lowering.implementations.conv.direct import (
+    lower_by,
+    pixel_panel_width,
+    row_panels,
+    suits_pixels,
+    unpadded,
+)
+from tilewright.tensor_ir.compute import Reduction, compute, sum_over
 
 _PLACES = 1.01
 """How much longer it takes to find the place of each pixel of a row than to go along rows of many tiles."""
@@ -57,16 +57,9 @@ def panel_sums(ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, 
     return (pixel_panels if pixels else row_panels)(ctx, shape, dtype, read, weight)
 
 
-def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
-    shape, dtype, w = conv_shape(ctx), computed_type(ctx), ctx.input(1)
-    read = padded_input(ctx, shape, dtype)
-    weight = conv_weight(ctx, shape, dtype, lambda a: a, "oihw_1", lambda oc, ic, k: w[(oc, ic, *k)])
-    return with_bias(ctx, shape, pixel_panels(ctx, shape, dtype, read, weight))
-
-
 def _cost(facts: NodeFacts) -> float:
     suits = suits_pixels(unpadded(conv_shape(facts)), facts.target, computed_type(facts).itemsize)
     return plain_cost(facts) / useful_lanes(facts) * (1.0 if suits else _PLACES)
 
 
-IMPLICIT_GEMM = Implementation("Conv", "implicit_gemm", _lower, _cost)
+IMPLICIT_GEMM = Implementation("Conv", "implicit_gemm", partial(lower_by, pixel_panels), _cost)

@@ -49,7 +49,7 @@ def packed_right_operand(ctx: LowerContext, width: int) -> Tensor:
 
 def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     p, dtype, read_a = product_sizes(ctx), computed_type(ctx), left_operand(ctx)
-    rows, inner = p.rows, (*p.batch[1:], p.m) if p.batch else ()
+    rows, inner = p.rows, p.row_extents
     width = panel_width(rows, p.n, ctx.target, dtype.itemsize)
     packed = packed_right_operand(ctx, width)
     k = ctx.axis(p.k, "k")

@@ -37,7 +37,7 @@ def _parts(facts: NodeFacts) -> int:
 
 def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     p, dtype, read_a, parts = product_sizes(ctx), computed_type(ctx), left_operand(ctx), _parts(ctx)
-    rows, inner = p.rows, (*p.batch[1:], p.m) if p.batch else ()
+    rows, inner = p.rows, p.row_extents
     width, length = panel_width(rows, p.n, ctx.target, dtype.itemsize), p.k // parts
     packed = packed_right_operand(ctx, width)
     k, s = ctx.axis(length, "k"), ctx.axis(parts, "s")

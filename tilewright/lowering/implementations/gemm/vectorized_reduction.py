@@ -25,7 +25,7 @@ _ALONG_DEPTH = 0.6
 
 def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     p, dtype, read_a, lanes = product_sizes(ctx), computed_type(ctx), left_operand(ctx), lanes_of(ctx)
-    rows, inner, parts = p.rows, (*p.batch[1:], p.m) if p.batch else (), p.k // lanes
+    rows, inner, parts = p.rows, p.row_extents, p.k // lanes
 
     def transform(w: np.ndarray) -> np.ndarray:
         columns = w if p.transposed_b else w.reshape(w.shape[0], -1).T
