@@ -75,9 +75,7 @@ def main(trials: int = 32, log: str | None = None, size: int = 256) -> TaskResul
     print(f"{space.size()} schedules")
     database = JSONDatabase(log) if log else MemoryDatabase()
     with LocalMeasurer(EvaluatorConfig()) as measurer:
-        result = tune_task(
-            task, space, measurer, database=database, budget=Budget(max_trials=trials), callbacks=[show]
-        )
+        result = tune_task(task, space, measurer, database=database, budget=Budget(max_trials=trials), callbacks=[show])
     print(f"{result.speedup:.2f} x the first schedule; {result.stopped}")
     if result.best is not None:
         print(result.best.candidate.trace)

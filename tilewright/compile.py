@@ -154,9 +154,7 @@ def compile(  # noqa: A001
 
         bar.say("graph passes")
         passes = (*PASSES, choose_implementation(chosen, Level.of(opt_level), wanted))
-        optimized, report = run_passes(
-            graph, opt_level, disabled_pass, instruments, enabled_pass, passes, chosen.costs
-        )
+        optimized, report = run_passes(graph, opt_level, disabled_pass, instruments, enabled_pass, passes, chosen.costs)
         wanted.require_nodes(optimized)
         verify_graph(optimized)
         clock.lap("passes")
@@ -215,9 +213,11 @@ def compile(  # noqa: A001
         clock.lap("link")
 
     info = BuildInfo(
-        lambda: explain_build(chosen, report, fusion, plan, kernels, clock.laps)
-        + f"\n\n{explain_implementations(optimized, chosen, wanted, better)}"
-        + ("" if records is None else f"\n\ntuning records:\n{followed}\n{estimated_coverage(plan, tuned.tuning)}"),
+        lambda: (
+            explain_build(chosen, report, fusion, plan, kernels, clock.laps)
+            + f"\n\n{explain_implementations(optimized, chosen, wanted, better)}"
+            + ("" if records is None else f"\n\ntuning records:\n{followed}\n{estimated_coverage(plan, tuned.tuning)}")
+        ),
         _stages(graph, optimized, fused, report + fusion, lowered, kernels, chosen),
         tuple(clock.laps),
         _folded_inputs(graph),

@@ -93,7 +93,7 @@ def top(database: JSONDatabase, k: int, workload: str | None, with_traces: bool)
         tasks.setdefault(r.workload.hash, set()).add(r.task)
     chosen = [
         name for name, names in tasks.items() if workload is None or name.startswith(workload) or workload in names
-    ]  # fmt: skip
+    ]
     if not chosen:
         raise InputError(f"--workload: expected the start of a hash or a task's name in the log, got {workload!r}")
     parts = []

@@ -50,9 +50,7 @@ def run(args: argparse.Namespace) -> int:
     )
     shown = None if args.quiet else view(sys.stdout, terminal(), args.time)
     if shown is not None:
-        options = replace(
-            options, on_trial=(shown.on_trial,), on_progress=shown.on_progress, on_stage=shown.on_stage
-        )  # fmt: skip
+        options = replace(options, on_trial=(shown.on_trial,), on_progress=shown.on_progress, on_stage=shown.on_stage)
     try:
         done = tune_model(args.model, args.log, options=options)
     except KeyboardInterrupt:

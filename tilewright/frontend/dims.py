@@ -81,9 +81,7 @@ def read_type(proto: onnx.TypeProto, owner: str, dims: Dims, override: Sequence[
     raise UnsupportedError(f"value {owner!r}: type {kind.removesuffix('_type')} is not supported")
 
 
-def _element_type(
-    proto: onnx.TypeProto.Sequence | onnx.TypeProto.Optional, owner: str, dims: Dims
-) -> Type | None:
+def _element_type(proto: onnx.TypeProto.Sequence | onnx.TypeProto.Optional, owner: str, dims: Dims) -> Type | None:
     return read_type(proto.elem_type, owner, dims) if proto.elem_type.WhichOneof("value") else None
 
 
@@ -150,4 +148,3 @@ def split_overrides(
             raise InputError(f"input_shapes: no dimension {name!r}, dimensions are {list(params)[:20]}")
         sizes.update(dict.fromkeys(raw, size))
     return shapes, sizes
-

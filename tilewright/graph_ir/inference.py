@@ -149,9 +149,7 @@ def _infer(
     )  # fmt: skip
 
 
-def _infer_explicit(
-    node: Node, scope: dict[str, Value], constants: Mapping[str, Constant], run: _Run
-) -> list[_Node]:
+def _infer_explicit(node: Node, scope: dict[str, Value], constants: Mapping[str, Constant], run: _Run) -> list[_Node]:
     """The node inferred; before it, where broadcasts are made explicit, those that repeat operands of it (whose values
     are in ``scope`` then)."""
     done = _infer_node(node, scope, constants, run)
@@ -168,9 +166,7 @@ def _infer_explicit(
     return out
 
 
-def _infer_node(
-    node: Node, scope: Mapping[str, Value], constants: Mapping[str, Constant], run: _Run
-) -> _Node:
+def _infer_node(node: Node, scope: Mapping[str, Value], constants: Mapping[str, Constant], run: _Run) -> _Node:
     op = OPS.get(node.op) if node.domain == "" else None
     if op is None:
         raise ModelError(f"node '{node.name}' ({node.op}): expected a known operator, got {node.domain or 'ai.onnx'}")
@@ -210,9 +206,7 @@ def _infer_node(
     return _Node(node, values, ctx.repeated)
 
 
-def _with_readable_sizes(
-    inferred: Sequence[Inferred], made: Set[str], symbols: FreshSymbols
-) -> tuple[Inferred, ...]:
+def _with_readable_sizes(inferred: Sequence[Inferred], made: Set[str], symbols: FreshSymbols) -> tuple[Inferred, ...]:
     """With a symbol of its own for each size that is a formula of symbols ``made`` here which no size or element is by
     itself: a run reads symbols from values, and from ``u // 2 + 1`` it cannot tell ``u``."""
     shapes = [r.type.shape or () for r in inferred if isinstance(r.type, TensorType)]

@@ -113,15 +113,11 @@ def _subgraph(node: Node, key: str) -> Graph:
     return g
 
 
-def _run_if(
-    node: Node, inputs: Sequence[object], scope: Mapping[str, object], mode: OutOfRange
-) -> list[object]:
+def _run_if(node: Node, inputs: Sequence[object], scope: Mapping[str, object], mode: OutOfRange) -> list[object]:
     return _call(_subgraph(node, "then_branch" if _flag(inputs[0]) else "else_branch"), (), scope, mode)
 
 
-def _run_loop(
-    node: Node, inputs: Sequence[object], scope: Mapping[str, object], mode: OutOfRange
-) -> list[object]:
+def _run_loop(node: Node, inputs: Sequence[object], scope: Mapping[str, object], mode: OutOfRange) -> list[object]:
     body = _subgraph(node, "body")
     trips = None if inputs[0] is None else int(np.asarray(inputs[0]).reshape(-1)[0])
     going = True if inputs[1] is None else _flag(inputs[1])
@@ -139,9 +135,7 @@ def _run_loop(
     return [*carried, *(_stack(body, 1 + n + k, c, 0, sizes) for k, c in enumerate(scans))]
 
 
-def _run_scan(
-    node: Node, inputs: Sequence[object], scope: Mapping[str, object], mode: OutOfRange
-) -> list[object]:
+def _run_scan(node: Node, inputs: Sequence[object], scope: Mapping[str, object], mode: OutOfRange) -> list[object]:
     body = _subgraph(node, "body")
     attrs = {k: v for k, v in node.attrs if isinstance(v, (int, tuple))}
     n_scan = int(attrs["num_scan_inputs"])  # type: ignore[arg-type]

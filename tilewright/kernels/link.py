@@ -90,9 +90,7 @@ def _code(plan: Plan, path: str, addresses: Mapping[str, int], loop_driver: int)
     return PlanCode(own, bodies, loop_driver)
 
 
-def _entry(
-    plan: Plan, steps: tuple[NativeStep, ...], kernels: Mapping[str, Kernel], target: Target
-) -> tuple[str, str]:
+def _entry(plan: Plan, steps: tuple[NativeStep, ...], kernels: Mapping[str, Kernel], target: Target) -> tuple[str, str]:
     """Text and symbol of a segment's entry function."""
     calls = [
         EntryStep(kernels[s.kernel].symbol, len(s.args), len(s.dims)) if isinstance(s, KernelStep)

@@ -130,9 +130,7 @@ def choices(
                 yield found
 
 
-def choose_implementation(
-    target: Target, level: Level = Level.ALL, wanted: Wanted | None = None
-) -> Pass:
+def choose_implementation(target: Target, level: Level = Level.ALL, wanted: Wanted | None = None) -> Pass:
     """The pass for a target. ``level``: that of the whole pipeline. ``wanted``: what the user asks for, whatever it
     costs; the pass raises InputError where that does not apply."""
     wanted = wanted or Wanted()
@@ -148,9 +146,7 @@ def with_implementations(graph: Graph, names: Mapping[str, str]) -> Graph:
     return graph.replace(nodes=tuple(nodes))
 
 
-def _choose(
-    graph: Graph, ctx: PassContext, target: Target, inexact: bool, wanted: Wanted
-) -> Graph:
+def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wanted: Wanted) -> Graph:
     chosen: dict[str, str] = {}
     used: dict[str, float] = {}
     found = {c.node.name: c for c in choices(graph, target, wanted.table, ctx.outer_values)}

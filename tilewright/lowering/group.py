@@ -51,9 +51,7 @@ def can_lower(node: Node) -> bool:
     return node.domain in ("", "ai.onnx") and node.op in TABLE
 
 
-def lower_group(
-    graph: Graph, group: Group, target: Target, clamps: bool = False, table: Table = TABLE
-) -> LoweredGroup:
+def lower_group(graph: Graph, group: Group, target: Target, clamps: bool = False, table: Table = TABLE) -> LoweredGroup:
     """The function of ``group``. Raises UnsupportedError naming the node and what is missing.
 
     ``clamps``: nothing else makes sure that indices are in range. ``table``: what can compute nodes, by operator.

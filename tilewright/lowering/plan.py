@@ -273,9 +273,7 @@ class _PlanBuilder:
         )
         once = None
         if read is not None:
-            once = tuple(
-                self.values[i].shape if i and k not in read else None for k, i in enumerate(node.inputs)
-            )
+            once = tuple(self.values[i].shape if i and k not in read else None for k, i in enumerate(node.inputs))
         reason = "the sizes of the result depend on the contents of its operands"
         self.steps.append(
             HostStep(node.op, SIZES_DOMAIN, _plain_attrs(node), inputs, tuple(outputs), node.name, reason, once)

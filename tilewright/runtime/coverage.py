@@ -85,7 +85,7 @@ def estimated_coverage(plan: Plan, tuning: Mapping[str, KernelTuning]) -> Covera
     work = {name: sum(map(_work, steps)) for name, steps in calls.items()}
     known = {
         name: t.seconds * len(calls[name]) for name, t in tuning.items() if t.seconds is not None and name in calls
-    }  # fmt: skip
+    }
     rates = [known[n] / work[n] for n in known if work[n] > 0]
     rate = statistics.median(rates) if rates else 1.0
     source = "estimated from records and arithmetic" if known else "estimated from arithmetic"

@@ -116,8 +116,7 @@ class Executor:
         self._entries = {w: ENTRY_TYPE(next(entries)) for w in self._walk if isinstance(w, Segment)}
         self._bodies = {
             i: tuple(
-                Executor(body, body_code, pool)
-                for body, body_code in zip(step.bodies, code.bodies[i], strict=True)
+                Executor(body, body_code, pool) for body, body_code in zip(step.bodies, code.bodies[i], strict=True)
             )
             for i, step in enumerate(plan.steps)
             if isinstance(step, ControlStep)
@@ -252,9 +251,7 @@ class Executor:
         value = int((above + np.array(low, np.int64).view(np.uint64)).view(np.int64))
         raise InputError(out_of_range(step.where, step.what, low, high, value))
 
-    def native_loop(
-        self, inputs: Sequence[object], states: int, scanned: int, conditional: bool
-    ) -> NativeLoop | None:
+    def native_loop(self, inputs: Sequence[object], states: int, scanned: int, conditional: bool) -> NativeLoop | None:
         """A loop with this plan as its body that starts with ``inputs``; None if its steps need Python in between."""
         if not self._is_direct or self._loop_driver is None or self._is_steered:
             return None
@@ -446,9 +443,7 @@ class Executor:
             outputs = run_host_step(step, inputs, self.plan.out_of_range)
         elif isinstance(step, ControlStep):
             inputs = [self._value(n, arrays, env, layout) if n else None for n in step.inputs]
-            captures = [
-                [self._value(n, arrays, env, layout) for n in body.captures] for body in step.bodies
-            ]
+            captures = [[self._value(n, arrays, env, layout) for n in body.captures] for body in step.bodies]
             for executor in self._bodies[i]:
                 executor.around = {**self.around, **env}
             outputs = run_control_step(step, inputs, captures, self._bodies[i])

@@ -154,9 +154,7 @@ class CompiledModel:
             self._run(feed, times)
             samples.append([float(d) for t in times for d in np.diff(t)])
         medians = np.median(np.array(samples), axis=0) if samples[0] else np.zeros(0)
-        steps = [
-            s for w in segments(self._plan) if isinstance(w, Segment) for s in self._plan.steps[w.start : w.stop]
-        ]
+        steps = [s for w in segments(self._plan) if isinstance(w, Segment) for s in self._plan.steps[w.start : w.stop]]
         env = self._executor.symbols(self._checker.arrays(feed))
         kernels = tuple(
             KernelTime(

@@ -144,6 +144,4 @@ def rebase(block: Block, buffer: str, regions: Sequence[Region | None], offsets:
     if block.buffer == buffer:
         block = dataclasses.replace(block, indices=shift(block.indices))
     lows = [r.low for d in offsets if (r := regions[d]) is not None]
-    return dataclasses.replace(
-        block, axes=(*block.axes, *offsets.values()), bindings=(*block.bindings, *lows)
-    )
+    return dataclasses.replace(block, axes=(*block.axes, *offsets.values()), bindings=(*block.bindings, *lows))

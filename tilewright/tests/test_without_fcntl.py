@@ -64,7 +64,7 @@ assert sorted(p.name for p in folder.iterdir()) == ["lock", "log.jsonl", "other.
 def _run(script: str, *args: str) -> str:
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", BLOCK + script, *args], capture_output=True, text=True, timeout=300
-    )  # fmt: skip
+    )
     assert run.returncode == 0, run.stderr
     return run.stdout
 

@@ -139,5 +139,3 @@ def _integers(
     else:
         low, high = (-_WIDE_RANGE if signed else 0), _WIDE_RANGE
     return rng.integers(low, high, shape, np.int64).astype(dtype.numpy)
-
-

@@ -79,9 +79,7 @@ class TimeEvaluator:
     """Takes samples of one thing. ``run(n)`` runs it ``n`` times and returns the seconds that took. With
     ``noise``, what was taken in a disturbed moment is taken again."""
 
-    def __init__(
-        self, run: Callable[[int], float], config: EvaluatorConfig, noise: NoiseMonitor | None = None
-    ) -> None:
+    def __init__(self, run: Callable[[int], float], config: EvaluatorConfig, noise: NoiseMonitor | None = None) -> None:
         self._run = run
         self._number = config.number
         self._least = 0.0 if config.enable_cpu_cache_flush else config.min_repeat_ms / 1e3

@@ -374,4 +374,3 @@ def serve(worker: Worker, job: Job, memory: int | None) -> object:
             return worker.do(job)
     except MemoryError as e:
         return Failed(FailureKind.MEMORY, f"out of memory: {e}" if str(e) else "out of memory")
-

@@ -321,5 +321,3 @@ def _shared_workers(builders: int, modules: tuple[str, ...]) -> WorkerPool:
 def measure_batch(batch: Batch) -> list[MeasureResult]:
     """Measure a batch on this host. This is the function that executors run."""
     return _shared_workers(batch.config.builders, batch.modules).measure(batch)
-
-

@@ -182,9 +182,7 @@ IMPLEMENTATIONS: dict[str, tuple[MachineCode, ...]] = {
     "dot_8x4_u8s8s32": (
         MachineCode(_dot_vnni(), ("avxvnni",), (_DECLARE_VNNI,)),
         MachineCode(_dot_vnni(), ("avx512vnni", "avx512vl"), (_DECLARE_VNNI,)),
-        MachineCode(
-            _dot_widened(), ("avx2",), (f"declare <8 x i32> @{_PMADDWD}(<16 x i16>, <16 x i16>)",)
-        ),
+        MachineCode(_dot_widened(), ("avx2",), (f"declare <8 x i32> @{_PMADDWD}(<16 x i16>, <16 x i16>)",)),
     ),
 }
 """The built-in intrinsics' code, best first; a test compares its names with ``TENSOR_INTRINSICS``."""

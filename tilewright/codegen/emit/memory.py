@@ -241,9 +241,7 @@ def index_uniform(ctx: Context, e: IntExpr) -> Value:
     if lanes is None or lanes.mask is None or lanes.tail or not reads_memory(e):
         return Value("i64", 0, ctx.indexer.operand(e))
     any_on = ctx.code.any_lane(lanes.mask)
-    return ctx.branch_on(
-        any_on.text, lambda: Value("i64", 0, ctx.indexer.operand(e)), lambda: Value("i64", 0, "0")
-    )
+    return ctx.branch_on(any_on.text, lambda: Value("i64", 0, ctx.indexer.operand(e)), lambda: Value("i64", 0, "0"))
 
 
 def index_vector(ctx: Context, e: IntExpr, lanes: Lanes) -> Value:

@@ -234,6 +234,7 @@ class _Proof:
             return None
         return _replace_atom(out, inner, 1, q)
 
+
 def _rounded(e: IntExpr) -> Iterator[IntExpr]:
     """``e`` with ``min(...) // d * d`` written with a remainder, where the minimum stands outside the division as well.
 

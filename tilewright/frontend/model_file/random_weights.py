@@ -95,9 +95,7 @@ def _use(name: str, uses: Mapping[str, Use], forward: Mapping[str, str]) -> Use:
     return uses.get(name, ("", 0, ""))
 
 
-def _weight(
-    rng: np.random.Generator, shape: tuple[int, ...], use: Use, squares: Mapping[str, float]
-) -> np.ndarray:
+def _weight(rng: np.random.Generator, shape: tuple[int, ...], use: Use, squares: Mapping[str, float]) -> np.ndarray:
     if len(shape) >= 2:
         fan_in = float(np.prod(shape[1:])) * (squares.get(use[2], 1.0) if use[0] == "Gemm" else 1.0)
         return np.asarray(rng.standard_normal(shape) * np.sqrt(2.0 / fan_in), np.float32)

@@ -137,9 +137,7 @@ def _require_raw(length: int, dtype: DType, count: int, who: str) -> None:
         raise ModelError(f"{who}: {dtype} with {count} elements needs {expected} bytes of data, got {length}")
 
 
-def _decode_raw(
-    raw: np.ndarray | StoredBytes, dtype: DType, count: int, who: str
-) -> np.ndarray | StoredBytes:
+def _decode_raw(raw: np.ndarray | StoredBytes, dtype: DType, count: int, who: str) -> np.ndarray | StoredBytes:
     if isinstance(raw, StoredBytes):
         if dtype.bits >= 8 and dtype.kind != "b":
             return raw

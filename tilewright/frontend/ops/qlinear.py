@@ -184,4 +184,4 @@ RULES: Family = {
     ),
     "NhwcMaxPool": contrib((0,), _max_pool, ("MaxPool", "Transpose")),
     "QLinearConv": contrib(range(8), _convolution, ("QLinearConv", "Transpose")),
-}  # fmt: skip
+}

@@ -32,9 +32,7 @@ def _gemm(call: Call, build: GraphBuilder) -> None:
         build.emit_to("Mul", (as_real(build, total), scale), call.outputs, {})
 
 
-def real_product(
-    build: GraphBuilder, a: str, b: str, a_scale: str, b_scale: str, a_zero: str, b_zero: str
-) -> str:  # fmt: skip
+def real_product(build: GraphBuilder, a: str, b: str, a_scale: str, b_scale: str, a_zero: str, b_zero: str) -> str:
     """The float32 product of two quantized stacks of matrices; ``b`` in one scale, or one per column."""
     total = build.emit("MatMulInteger", (a, b, scalar(build, a_zero) if a_zero else "", b_zero), "products")
     scale = build.emit("Mul", (_factor(build, a_scale), _factor(build, b_scale)), "scales")

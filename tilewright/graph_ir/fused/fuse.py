@@ -246,8 +246,12 @@ class _Fuser:
             n = self.nodes[m]
             scattered = kind is not PatternKind.REDUCTION and not self.limits.injective_epilogue
             crops = node.op == "Resize" and n.op == "Slice"
-            if self.kinds[m] is PatternKind.INJECTIVE and scattered and not crops and not _keeps_rows(n) and (
-                self._depends(m, anchor, nodes)
+            if (
+                self.kinds[m] is PatternKind.INJECTIVE
+                and scattered
+                and not crops
+                and not _keeps_rows(n)
+                and (self._depends(m, anchor, nodes))
             ):
                 return f"{n.op} after {node.op} would scatter its stores"
             if crops:
@@ -382,6 +386,4 @@ _RUNS_AS = {
     PatternKind.VIEW: RunsAs.VIEW, PatternKind.HOST: RunsAs.HOST, PatternKind.CONTROL: RunsAs.CONTROL,
 }  # fmt: skip
 
-FUSE = Pass(
-    "group", Level.NONE, Exactness.BIT_EXACT, fuse, rules=("fuse", "fuse_pointwise_depthwise"), required=True
-)
+FUSE = Pass("group", Level.NONE, Exactness.BIT_EXACT, fuse, rules=("fuse", "fuse_pointwise_depthwise"), required=True)

@@ -76,9 +76,7 @@ def _axis(node: Node, rank: int) -> int:
     return axis % rank if isinstance(axis, int) and rank else 0
 
 
-def _starts(
-    parts: Sequence[tuple[IntExpr, ...]], shape: tuple[IntExpr, ...], axis: int
-) -> list[int] | None:
+def _starts(parts: Sequence[tuple[IntExpr, ...]], shape: tuple[IntExpr, ...], axis: int) -> list[int] | None:
     """Where each part begins along ``axis``; None unless that is constant and the parts agree in all other dims."""
     starts, at = [], 0
     for part in parts:

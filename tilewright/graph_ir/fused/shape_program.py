@@ -112,8 +112,11 @@ def _is_early(graph: Graph, node: Node, early: Mapping[str, Node], known: set[st
         return False
     if op.queries_shape:
         v = graph.values.get(node.inputs[0])
-        return v is not None and isinstance(v.type, TensorType) and v.type.shape is not None and (
-            shape_symbols(v) <= known
+        return (
+            v is not None
+            and isinstance(v.type, TensorType)
+            and v.type.shape is not None
+            and (shape_symbols(v) <= known)
         )
     return bool(node.inputs) and all(i in early or i in graph.constants for i in node.inputs if i)
 

@@ -56,7 +56,14 @@ OPS = table(
     OpDef("FusedAttention", PatternKind.OUT_FUSABLE, _attention, 3, 4, own=True, arithmetic=True),
     OpDef("CommonSizes", PatternKind.HOST, _common_sizes, 1, None, host="reads sizes only", own=True),
     OpDef(
-        "BroadcastTo", PatternKind.BROADCAST, _broadcast_to, 2, 2, own=True,
-        shape_operands=(1,), mixed_operands=True, cost=ElementCost.LOAD,
+        "BroadcastTo",
+        PatternKind.BROADCAST,
+        _broadcast_to,
+        2,
+        2,
+        own=True,
+        shape_operands=(1,),
+        mixed_operands=True,
+        cost=ElementCost.LOAD,
     ),
 )

@@ -114,9 +114,7 @@ class PassContext:
         graph: Graph, disabled: tuple[str, ...] = (), enabled: tuple[str, ...] = (), backend: Backend | None = None
     ) -> PassContext:
         """A context with nothing around ``graph``."""
-        return PassContext(
-            NameSupply(graph), disabled=frozenset(disabled), enabled=frozenset(enabled), backend=backend
-        )
+        return PassContext(NameSupply(graph), disabled=frozenset(disabled), enabled=frozenset(enabled), backend=backend)
 
     def inside(self, graph: Graph) -> PassContext:
         """The context of the subgraphs of ``graph``'s nodes."""

@@ -115,9 +115,7 @@ def _infer_again(ed: GraphEditor, node: Node, known: dict[str, Constant], ctx: P
             known[o] = Constant(array)
 
 
-def _evaluate(
-    ed: GraphEditor, node: Node, known: dict[str, Constant], budget: int, ctx: PassContext
-) -> int:
+def _evaluate(ed: GraphEditor, node: Node, known: dict[str, Constant], budget: int, ctx: PassContext) -> int:
     """Adds the outputs of ``node`` to ``known`` if it has only known operands; gives the bytes that they take."""
     op = op_def(node)
     if op.fold_limit == 0 or not op.deterministic or op.kind is PatternKind.CONTROL:

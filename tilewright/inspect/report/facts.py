@@ -133,9 +133,7 @@ def running_mean(values: Iterable[tuple[float, float]], width: int) -> list[tupl
 def weights_of(tasks: Sequence[TaskFacts]) -> dict[int, float]:
     """Shares of the run time by place in ``tasks``: as recorded, else as if each were called once; sum 1."""
     known = all(t.weight is not None for t in tasks)
-    raw = [
-        (t.weight if known else None if t.default is None else t.default.seconds) or 0.0 for t in tasks
-    ]  # fmt: skip
+    raw = [(t.weight if known else None if t.default is None else t.default.seconds) or 0.0 for t in tasks]
     total = sum(raw) or 1.0
     return {i: w / total for i, w in enumerate(raw)}
 

@@ -92,9 +92,7 @@ def roof(work: Sequence[Work], peaks: Peaks | None, why_none: str) -> str:
 
 def cost_model(tasks: Sequence[TaskFacts]) -> str:
     """How well it ranked, over all tasks in the order of time."""
-    found = sorted(
-        (t.points[number - 1].row.time, value, number) for t in tasks for number, value in t.correlations
-    )  # fmt: skip
+    found = sorted((t.points[number - 1].row.time, value, number) for t in tasks for number, value in t.correlations)
     if not found:
         return "<h2>The log holds no predictions</h2><p class=soft>So nothing can be said about the cost model.</p>"
     times = sorted(p.row.time for t in tasks for p in t.points)

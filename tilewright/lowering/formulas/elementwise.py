@@ -123,8 +123,10 @@ def _unary_float_activations() -> dict[str, Callable[[LowerContext], Formula]]:
         "Sigmoid": lambda c: sigmoid,
         "Gelu": lambda c: lambda x: gelu(x, c.attr_str("approximate", "none")),
         "Elu": lambda c: lambda x: elu(x, c.attr_float("alpha", 1.0)),
-        "Selu": lambda c: lambda x: selu(
-            x, c.attr_float("alpha", 1.67326319217681884765625), c.attr_float("gamma", 1.05070102214813232421875)
+        "Selu": lambda c: (
+            lambda x: selu(
+                x, c.attr_float("alpha", 1.67326319217681884765625), c.attr_float("gamma", 1.05070102214813232421875)
+            )
         ),
         "Celu": lambda c: lambda x: celu(x, c.attr_float("alpha", 1.0)),
         "HardSigmoid": lambda c: lambda x: hard_sigmoid(x, c.attr_float("alpha", 0.2), c.attr_float("beta", 0.5)),
@@ -310,9 +312,7 @@ def lower_dropout(c: LowerContext) -> tuple[Tensor, ...]:
         if training and training[0] and ratio != 0.0:
             raise c.unsupported("training_mode is true; random numbers have no native code")
     x = c.input(0)
-    mask = compute(
-        c.name("mask"), x.shape, lambda *i: constant(True, dtypes.bool_), axis_names=axis_names(x.ndim)
-    )
+    mask = compute(c.name("mask"), x.shape, lambda *i: constant(True, dtypes.bool_), axis_names=axis_names(x.ndim))
     return copy_of(c, x, "dropout"), mask
 
 

@@ -217,9 +217,7 @@ def lower_log_sum_exp(c: LowerContext) -> tuple[Tensor, ...]:
 
     def body(*index: IntExpr) -> Val:
         own = iter(index)
-        full = tuple(
-            (next(own) if keep else const(0)) if d in axes else next(own) for d in range(x.ndim)
-        )
+        full = tuple((next(own) if keep else const(0)) if d in axes else next(own) for d in range(x.ndim))
         full = place(full)
         return (op("log", total[full]) + shift(full)).cast(out.dtype)
 

@@ -21,9 +21,7 @@ def lower_transpose(c: LowerContext) -> tuple[Tensor, ...]:
     place = [perm.index(d) for d in range(x.ndim)]
     shape = [x.shape[p] for p in perm]
     return (
-        compute(
-            c.name("transpose"), shape, lambda *i: x[tuple(i[p] for p in place)], axis_names=axis_names(x.ndim)
-        ),
+        compute(c.name("transpose"), shape, lambda *i: x[tuple(i[p] for p in place)], axis_names=axis_names(x.ndim)),
     )
 
 

@@ -172,9 +172,7 @@ def padded_input(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:
     x = ctx.input(0)
     if not shape.needs_padding and (shape.channels_last or all(k == 1 for k in shape.kernel)):
         return lambda n, c, at: x[shape.element(n, c, at)].cast(dtype)
-    extents = [
-        b + s + e for b, s, e in zip(shape.pads_begin, shape.spatial, shape.pads_end, strict=True)
-    ]
+    extents = [b + s + e for b, s, e in zip(shape.pads_begin, shape.spatial, shape.pads_end, strict=True)]
 
     def formula(*i: IntExpr) -> Val:
         at = [p - b for p, b in zip(i[1:-1], shape.pads_begin, strict=True)]

@@ -81,9 +81,7 @@ def right_operand(ctx: LowerContext) -> Read:
     return lambda bi, depth, col: b[depth] if b.ndim == 1 else b[(*_broadcast(bi, p.batch, b.shape[:-2]), depth, col)]
 
 
-def _broadcast(
-    index: Sequence[IntExpr], full: Sequence[IntExpr], own: Sequence[IntExpr]
-) -> tuple[IntExpr, ...]:
+def _broadcast(index: Sequence[IntExpr], full: Sequence[IntExpr], own: Sequence[IntExpr]) -> tuple[IntExpr, ...]:
     """The batch index of an operand whose batch dims are ``own`` under numpy broadcasting to ``full``."""
     offset = len(full) - len(own)
     return tuple(const(0) if d == 1 and full[offset + i] != 1 else index[offset + i] for i, d in enumerate(own))

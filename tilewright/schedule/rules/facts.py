@@ -200,7 +200,9 @@ def reduction_feeders(s: Schedule, consumer: str) -> list[str]:
     return [
         b.name
         for b in all_blocks(s.func)
-        if b.buffer in read and is_reduction(b) and b.buffer not in outputs
+        if b.buffer in read
+        and is_reduction(b)
+        and b.buffer not in outputs
         and [u.name for u in consumers(s.func, b.buffer)] == [consumer]
     ]
 
@@ -226,7 +228,11 @@ def is_packed_operand(stage: str, user: Block) -> bool:
     """True if ``user`` reads buffer ``stage`` along both of its innermost result axes: packed panels."""
     axes = [a.name for a in user.axes if a.kind == "spatial"][-2:]
     reads = [x.indices for x in loads(user.value) if x.buffer == stage]
-    return bool(reads) and len(axes) == 2 and all(
-        as_var(index[-1]) == axes[1] and any(axes[0] in i.free_vars() and i.is_plain for i in index[:-1])
-        for index in reads
+    return (
+        bool(reads)
+        and len(axes) == 2
+        and all(
+            as_var(index[-1]) == axes[1] and any(axes[0] in i.free_vars() and i.is_plain for i in index[:-1])
+            for index in reads
+        )
     )

@@ -112,9 +112,7 @@ def _decide_band(s: Schedule, pair: Pair, rows: int, target: Target) -> int:
     return choose_number(s, f"{pair.depthwise}.band", fitting, (even or fitting)[-1])
 
 
-def _write_pointwise(
-    s: Schedule, pair: Pair, around: Sequence[str], lanes: int, limit: int, target: Target
-) -> str:
+def _write_pointwise(s: Schedule, pair: Pair, around: Sequence[str], lanes: int, limit: int, target: Target) -> str:
     """Register tiles of the pointwise product, for the part of the stage that a panel needs; the loop over them."""
     extents = {x.var: x.extent for x in loops_of(s.func, pair.stage) if x.var not in around}
     if len(extents) < 2:

@@ -55,8 +55,10 @@ def _count(outer: Sequence[str], extents: Mapping[str, int | None], target: Targ
     """How many loops it takes to have a few equal chunks for each thread."""
     total = extents[outer[0]]
     for n, name in enumerate(outer[1:], 1):
-        if total is not None and total >= _CHUNKS * target.threads and (
-            total % target.threads == 0 or total >= 16 * target.threads
+        if (
+            total is not None
+            and total >= _CHUNKS * target.threads
+            and (total % target.threads == 0 or total >= 16 * target.threads)
         ):
             return n
         step = extents[name]

@@ -59,9 +59,7 @@ def _is_large(s: Schedule, block: str, target: Target) -> bool:
     return size is not None and size > target.largest_cache
 
 
-def _schedule_blocks(
-    s: Schedule, block: str, source: str, run: int, depth: int, ahead: int, target: Target
-) -> None:  # fmt: skip
+def _schedule_blocks(s: Schedule, block: str, source: str, run: int, depth: int, ahead: int, target: Target) -> None:
     """By way of a buffer of ``run`` elements in the direction of writing and ``depth`` in that of reading; ``ahead``:
     fetch the next rows of ``source`` meanwhile."""
     total = nanoseconds(s.func, block, target.costs)

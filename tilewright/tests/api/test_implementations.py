@@ -66,7 +66,7 @@ def test_a_pin_holds_at_every_level(level: str) -> None:
         ("direct", "expected a mapping from nodes to implementations, got 'direct'"),
         ({"conv": Implementation("Conv", "direct", DIRECT.lower, DIRECT.cost)}, "Conv already has an implementation"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_an_error_that_says_why(wanted: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         tilewright.compile(conv_model(), implementations=wanted, stop_after="passes")  # type: ignore[call-overload]

@@ -171,7 +171,7 @@ def test_a_condition_longer_than_the_axis(axis: int | None) -> None:
     text = f"g (float[n, 1] x) => (y) <bool[4] c = {{1, 0, 1, 1}}> {{ y = Compress{where}(x, c) }}"
     chosen = np.array([1, 0, 1, 1], bool)
     feeds = [{"x": f32(n, 1)} for n in (4, 9, 2, 1, 0)]
-    expected = [f["x"][: 4][chosen[: len(f["x"])]] for f in feeds]
+    expected = [f["x"][:4][chosen[: len(f["x"])]] for f in feeds]
     assert_outputs(read_model(text), feeds, [[y if axis == 0 else y.reshape(-1)] for y in expected])
 
 

@@ -39,7 +39,7 @@ WRONG_BUILD = [
     ({"input_shapes": {"x": (1, None)}}, r"input_shapes\['x'\]: expected sizes in .*, got None"),
     ({"input_shapes": {"x": np.array([1, 32])}}, r"input_shapes\['x'\]: expected sizes in .*, got ndarray"),
     ({"database": 5}, "database: expected a database or paths of logs, got int"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG_BUILD)
@@ -79,7 +79,7 @@ def test_compile_takes_what_is_meant() -> None:
         ({"work_dir": 5}, "work_dir: expected a path, got 5"),
         ({"trials": 5}, "tune: unknown options trials; expected target, "),
     ],
-)  # fmt: skip
+)
 def test_tune(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=f"^{message}"):
         tilewright.tune(perceptron(), **options)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ def test_tune(options: dict[str, object], message: str) -> None:
         (SessionOptions(enable_profiling=5), "enable_profiling: expected True or False, got 5"),
         ({"intra_op_num_threads": 2}, "sess_options: expected tilewright.SessionOptions, got dict"),
     ],
-)  # type: ignore[arg-type]  # fmt: skip
+)  # type: ignore[arg-type]
 def test_session(options: SessionOptions, message: str) -> None:
     with pytest.raises(InputError, match=f"^{message}"):
         InferenceSession(perceptron(), options)

@@ -97,9 +97,7 @@ def _tune(folder: Path) -> None:
 
 
 WRITERS: Mapping[str, Writer] = {
-    "report": Writer(
-        "page.html", lambda d: _command("report", d / "log.jsonl", "-o", d / "page.html", "--no-peaks")
-    ),
+    "report": Writer("page.html", lambda d: _command("report", d / "log.jsonl", "-o", d / "page.html", "--no-peaks")),
     "run": Writer("y.npz", lambda d: _command("run", d / "model.onnx", "--output", d / "y.npz")),
     "explain": Writer("dump/2_passes.txt", lambda d: _command("explain", d / "model.onnx", "--dump", d / "dump")),
     "session": Writer("optimized.txt", _session),
@@ -112,7 +110,7 @@ WRITERS: Mapping[str, Writer] = {
     "db merge": Writer("merged.jsonl", _merge, appends=True),
     "append": Writer("kept.jsonl", _append, appends=True),
     "tune": Writer("tuned.jsonl", _tune, appends=True),
-}  # fmt: skip
+}
 
 
 def make(name: str, folder: Path) -> Path:

@@ -58,7 +58,12 @@ def apply_cast(
 
 
 def apply_binary(
-    name: str, a: np.ndarray, b: np.ndarray, dtype: DType, out: DType | None = None, vector: int | None = 8,
+    name: str,
+    a: np.ndarray,
+    b: np.ndarray,
+    dtype: DType,
+    out: DType | None = None,
+    vector: int | None = 8,
     target: Target | None = None,
 ) -> np.ndarray:
     """A binary scalar operation on two arrays."""

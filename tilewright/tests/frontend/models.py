@@ -71,6 +71,7 @@ def shapes() -> onnx.ModelProto:
 
 def control() -> onnx.ModelProto:
     """Loop around If, reading values of the outer graph; the branches use the same names."""
+
     def branch(op: str) -> onnx.GraphProto:
         return helper.make_graph([helper.make_node(op, ["state", "x"], ["r"])], op,
                                  [], [helper.make_tensor_value_info("r", FLOAT, None)])  # fmt: skip

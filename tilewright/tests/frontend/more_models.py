@@ -88,7 +88,7 @@ def indexing() -> onnx.ModelProto:
         node("OneHot", ["i", "depth", "values"], ["h"], axis=1),
         node("ArgMax", ["h"], ["a"], axis=2, keepdims=0, select_last_index=1),
         node("ReduceSum", ["h"], ["y"], keepdims=0),
-    ]  # fmt: skip
+    ]
     return _typed(model_of(nodes, {"x": ["n", 4]}, ["y", "n", "a"], 18, constants=constants), {"a": INT64})
 
 

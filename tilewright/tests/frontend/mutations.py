@@ -115,9 +115,7 @@ def change_operator(model: onnx.ModelProto, rng: Rng) -> None:
 
 def repeat_or_drop(model: onnx.ModelProto, rng: Rng) -> None:
     g = _pick(_graphs(model), rng)
-    parts: list[Any] = [
-        p for p in (g.node, g.input, g.output, g.initializer, model.opset_import, model.functions) if p
-    ]
+    parts: list[Any] = [p for p in (g.node, g.input, g.output, g.initializer, model.opset_import, model.functions) if p]
     part = _pick(parts, rng)
     k = int(rng.integers(0, len(part)))
     if rng.random() < 0.5:

@@ -103,8 +103,14 @@ def _check_build(
         records = random_records(model, build.threads, np.random.default_rng(len(ops))) if build.records else None
         pins = random_implementations(model, build.threads, len(ops)) if build.pins else None
         compiled = tilewright.compile(
-            model, opt_level=build.level, threads=build.threads, cache=False, progress=False, database=records,
-            disabled_pass=_APPROXIMATE if sample.wild else (), implementations=pins,
+            model,
+            opt_level=build.level,
+            threads=build.threads,
+            cache=False,
+            progress=False,
+            database=records,
+            disabled_pass=_APPROXIMATE if sample.wild else (),
+            implementations=pins,
         )
     except Exception as e:  # noqa: BLE001 - likewise
         return Verdict(_kind_of(e), f"compile: {shown_error(e)}", build, ops)

@@ -27,9 +27,7 @@ def random_array(
     return _floats(rng, dtype, shape, kind, wild)
 
 
-def _integers(
-    rng: np.random.Generator, t: dtypes.DType, shape: tuple[int, ...], kind: str, wild: str
-) -> np.ndarray:
+def _integers(rng: np.random.Generator, t: dtypes.DType, shape: tuple[int, ...], kind: str, wild: str) -> np.ndarray:
     low, high = (0, 2**t.bits - 1) if t.kind == "u" else (-(2 ** (t.bits - 1)), 2 ** (t.bits - 1) - 1)
     if kind == "small":
         return np.asarray(rng.integers(0, min(5, high + 1), shape)).astype(t.numpy)
@@ -42,9 +40,7 @@ def _integers(
     return few
 
 
-def _floats(
-    rng: np.random.Generator, dtype: np.dtype, shape: tuple[int, ...], kind: str, wild: str
-) -> np.ndarray:
+def _floats(rng: np.random.Generator, dtype: np.dtype, shape: tuple[int, ...], kind: str, wild: str) -> np.ndarray:
     if kind == "positive":
         x = rng.uniform(0.2, 3, shape)
     elif kind == "unit":
@@ -57,9 +53,7 @@ def _floats(
     if wild and kind == "any" and rng.random() < 0.6:
         info = np.finfo(dtype) if dtype.kind == "f" else None
         top, tiny = (float(info.max), float(info.smallest_subnormal)) if info else (64.0, 2.0**-6)
-        odd = np.array(
-            [top, -top, top / 3, tiny, tiny * 5] if wild == "huge" else [np.nan, np.inf, -np.inf, 0.0, -0.0]
-        )
+        odd = np.array([top, -top, top / 3, tiny, tiny * 5] if wild == "huge" else [np.nan, np.inf, -np.inf, 0.0, -0.0])
         x = np.where(rng.random(shape) < 0.12, odd[rng.integers(0, len(odd), shape)], x)
     with np.errstate(all="ignore"):
         return np.asarray(x).astype(dtype)

@@ -212,9 +212,7 @@ class Draft:
         kind = "finite" if kind == "any" else kind
         return self.new(dtype, dims, constant, kind, named=0.0)
 
-    def given(
-        self, arrays: Sequence[np.ndarray] | np.ndarray, constant: float = 0.8, named: float = 0.1
-    ) -> Val:
+    def given(self, arrays: Sequence[np.ndarray] | np.ndarray, constant: float = 0.8, named: float = 0.1) -> Val:
         """A constant or an input with these contents; one array stands for all variants."""
         if isinstance(arrays, np.ndarray):
             arrays = [arrays] * self.variants
@@ -269,9 +267,7 @@ class Draft:
                 return found
         return self.broadcastable_new(v, wanted, kind, constant)
 
-    def broadcastable_new(
-        self, v: Val, dtype: object | None = None, kind: str = "any", constant: float = 0.4
-    ) -> Val:
+    def broadcastable_new(self, v: Val, dtype: object | None = None, kind: str = "any", constant: float = 0.4) -> Val:
         """The same, always a new one, so that ``kind`` holds."""
         wanted = np.dtype(v.dtype if dtype is None else dtype)
         rank = self.integer(0, v.rank) if self.chance(0.5) else v.rank

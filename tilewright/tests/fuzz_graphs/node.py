@@ -112,9 +112,7 @@ def single_node_model(node: onnx.NodeProto, arrays: Mapping[str, object], opset:
     return model_of(graph, opset)
 
 
-def run_onnxruntime(
-    model: onnx.ModelProto, feed: Mapping[str, object]
-) -> dict[str, object] | OnnxRuntimeError | None:
+def run_onnxruntime(model: onnx.ModelProto, feed: Mapping[str, object]) -> dict[str, object] | OnnxRuntimeError | None:
     """Outputs by name; the error it raises; or None where it is not installed or its Python side lacks a type."""
     if not is_installed():
         return None

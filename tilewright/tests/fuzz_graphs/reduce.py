@@ -79,9 +79,7 @@ def _as_input(s: Sample, name: str) -> Sample:
         else:
             nodes.append(n)
     shapes = [a.shape for v in s.variants if isinstance(a := s.values[name][v], np.ndarray)]
-    dims = tuple(
-        d[0] if len(set(d)) == 1 else f"{name}_d{k}" for k, d in enumerate(zip(*shapes, strict=True))
-    )
+    dims = tuple(d[0] if len(set(d)) == 1 else f"{name}_d{k}" for k, d in enumerate(zip(*shapes, strict=True)))
     unused = {f"{name}_unused": s.values[name]}
     return s.replace(nodes=tuple(nodes), inputs={**s.inputs, name: dims}, values={**s.values, **unused})
 

@@ -59,9 +59,7 @@ def _array(x: object) -> np.ndarray:
     return x
 
 
-def generate(
-    seed: int, operators: tuple[str, ...] = (), alone: bool = False
-) -> tuple[Sample | None, list[NodeRun]]:
+def generate(seed: int, operators: tuple[str, ...] = (), alone: bool = False) -> tuple[Sample | None, list[NodeRun]]:
     """The graph of a seed (None if nothing came out) and its nodes' runs. ``operators``: mostly these.
 
     ``alone``: nodes are not compared with onnxruntime.

@@ -396,4 +396,3 @@ FINDINGS = (
 def test_finding(finding: Finding) -> None:
     verdict = check_sample(finding.sample(), BUILDS)
     assert verdict.kind == "ok", verdict.message
-

@@ -125,9 +125,7 @@ def _stop(w: _Worker) -> None:
     w.process.join()
 
 
-def _serve(
-    pipe: multiprocessing.connection.Connection, stage: Stage, every: bool, operators: Sequence[str]
-) -> None:
+def _serve(pipe: multiprocessing.connection.Connection, stage: Stage, every: bool, operators: Sequence[str]) -> None:
     STAGE.shared = stage.shared
     warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of means of nothing and the like
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))

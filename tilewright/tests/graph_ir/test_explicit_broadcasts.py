@@ -29,7 +29,9 @@ def _graph(make: Callable[[GraphBuilder], str]) -> Graph:
 
 
 def test_text() -> None:
-    assert print_graph(_graph(_add)) == """\
+    assert (
+        print_graph(_graph(_add))
+        == """\
 graph g broadcasts (x: float32[n, 4], y: float32[m, 4]) -> (Add_0) {
   x.sizes: int64[2] <broadcast(m, n), 1> = CommonSizes(x, y) {axes: [0, 0], dims: [0, 0], operands: [0, 1], rank: 2} \
 x.sizes.node
@@ -40,6 +42,7 @@ y.sizes.node
   Add_0: float32[broadcast(m, n), 4] = Add(x.repeated, y.repeated) {} n_Add_0
   assume n_Add_0: n <> m;
 }"""
+    )
 
 
 CASES: dict[str, tuple[Callable[[GraphBuilder], str], int]] = {

@@ -74,7 +74,7 @@ WRONG: list[tuple[str, list[Operand], dict[str, object], str]] = [
     ("STFT", [f32(1, 32, 2), np.array(4), None, np.array(8)], {}, "numbers of a sample <= 1, got 2"),
     ("DFT", [f32(1, 8, 3)], {}, "numbers of a sample <= 2, got 3"),
     ("DFT", [f32(1, 8, 1), None, np.array(2)], {}, "other than the last"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("op", "operands", "attrs", "message"), WRONG)

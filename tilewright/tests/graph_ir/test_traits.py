@@ -15,9 +15,7 @@ from tilewright.reference.evaluate import NOT_WIDENED
 from tilewright.tests.sources import PACKAGE, parsed, source_files
 
 TRAITS = {
-    f.name: f.default
-    for f in dataclasses.fields(OpDef)
-    if f.default is not dataclasses.MISSING and f.name != "own"
+    f.name: f.default for f in dataclasses.fields(OpDef) if f.default is not dataclasses.MISSING and f.name != "own"
 }
 """``own`` is for tests."""
 

@@ -22,9 +22,7 @@ def group_of(graph: Graph, nodes: tuple[Node, ...] | None = None) -> Group:
     """All nodes of a graph as one group."""
     nodes = graph.nodes if nodes is None else nodes
     made = {o for n in nodes for o in n.outputs}
-    inputs = dict.fromkeys(
-        i for n in nodes for i in n.inputs if i and i not in made and i not in graph.constants
-    )
+    inputs = dict.fromkeys(i for n in nodes for i in n.inputs if i and i not in made and i not in graph.constants)
     return Group("g", nodes, tuple(inputs), graph.outputs, RunsAs.KERNEL)
 
 

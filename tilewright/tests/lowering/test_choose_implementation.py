@@ -73,7 +73,7 @@ def test_below_the_highest_level_results_round_as_the_definition_does() -> None:
         (conv((1, 60, 60, 32), weight(2, 32, 3, 3)), "vectorized_reduction"),
     ],
     ids=["short rows", "long rows", "symbolic rows", "pointwise", "depthwise", "narrow groups", "few results"],
-)  # fmt: skip
+)
 def test_the_fastest_of_those_that_round_alike(graph: Graph, name: str) -> None:
     assert chosen(graph) == name
 

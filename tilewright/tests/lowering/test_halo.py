@@ -19,9 +19,7 @@ def pair(shape: tuple[int, int, int, int], channels: int, taps: int, pads: tuple
     x = b.op("Clip", x, np.float32(0), np.float32(6))
     w = rng.standard_normal((channels, 1, taps, taps)).astype(np.float32)
     bias = rng.standard_normal(channels).astype(np.float32)
-    return b.build(
-        b.op("Conv", x, w, bias, group=channels, data_layout="NHWC", pads=pads, strides=(stride, stride))
-    )
+    return b.build(b.op("Conv", x, w, bias, group=channels, data_layout="NHWC", pads=pads, strides=(stride, stride)))
 
 
 CASES = [

@@ -46,9 +46,7 @@ def random_args(func: Func, dims: Mapping[str, int], seed: int = 0) -> list[np.n
     """Arrays for the inputs of ``func``: integers from -3 to 3."""
     rng = np.random.default_rng(seed)
     inputs = func.params[: len(func.params) - func.outputs]
-    return [
-        rng.integers(-3, 4, tuple(d.evaluate(dims) for d in b.shape)).astype(b.dtype.numpy) for b in inputs
-    ]
+    return [rng.integers(-3, 4, tuple(d.evaluate(dims) for d in b.shape)).astype(b.dtype.numpy) for b in inputs]
 
 
 def check_round_trip(func: Func) -> None:
@@ -104,9 +102,7 @@ def every_size(func: Func, values: Sequence[int] = AWKWARD) -> list[dict[str, in
     return out
 
 
-def check(
-    func: Func, trace: str, golden: str | None = None, sizes: Sequence[Mapping[str, int]] | None = None
-) -> Func:
+def check(func: Func, trace: str, golden: str | None = None, sizes: Sequence[Mapping[str, int]] | None = None) -> Func:
     """Apply a trace given as text: verify, round trip, numeric twin, and its body's text if ``golden`` is given."""
     parsed = Trace.from_text(textwrap.dedent(trace))
     assert Trace.from_text(parsed.to_text()) == parsed
@@ -201,9 +197,7 @@ def blur(n: IntLike) -> Func:
 def conv(n: IntLike, c: IntLike) -> Func:
     """C[o, x] = max(sum A[i, 2*x + k] * W[o, i, k], 0), padded by one on the left through an intermediate"""
     a, w = placeholder("A", (2, n * 2 + 1), f32), placeholder("W", (c, 2, 3), f32)
-    pad = compute(
-        "P", (2, n * 2 + 2), lambda i, x: select(op("greater", index(x, dtypes.int64), 0), a[i, x - 1], 0)
-    )
+    pad = compute("P", (2, n * 2 + 2), lambda i, x: select(op("greater", index(x, dtypes.int64), 0), a[i, x - 1], 0))
     i, k = reduce_axis(2, "i"), reduce_axis(3, "k")
     s = compute("S", (c, n), lambda o, x: sum_over(pad[i, x * 2 + k] * w[o, i, k], i, k))
     out = compute("C", (c, n), lambda o, x: op("max", s[o, x], 0))

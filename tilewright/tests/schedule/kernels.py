@@ -27,9 +27,7 @@ def packed_matmul(m: IntLike, n: IntLike, k: IntLike, width: int = 16) -> Func:
     a, bias = placeholder("A", (m, k), f32), placeholder("bias", (n,), f32)
     bp = placeholder("Bp", (ceildiv(n, width), k, width), f32)
     r = reduce_axis(k, "k")
-    acc = compute(
-        "acc", (m, ceildiv(n, width), width), lambda m, no, ni: sum_over(a[m, r] * bp[no, r, ni], r)
-    )
+    acc = compute("acc", (m, ceildiv(n, width), width), lambda m, no, ni: sum_over(a[m, r] * bp[no, r, ni], r))
     c = compute("C", (m, n), lambda m, n: op("max", acc[m, n // width, n % width] + bias[n], 0))
     return build_func("packed_matmul", [a, bp, bias], [c], [acc])
 

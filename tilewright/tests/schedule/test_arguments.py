@@ -59,7 +59,7 @@ def test_a_plain_argument_stays_the_same_object() -> None:
         (lambda s: s.sample_compute_location("C", [1]), r"sample_compute_location\(C\): candidates: expected text"),
         (lambda s: s.annotate("k", "grain", "\ud800"), r"annotate\(k\): value: expected text, got '\\ud800'"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_meant_is_refused(step: Callable[[Schedule], object], message: str) -> None:
     s = Schedule(matmul(16, 16, 16))
     with pytest.raises(ScheduleError, match=message):

@@ -31,7 +31,6 @@ CARRIED = {
 }
 
 
-
 def carried_by(func: Func, loops: tuple[str, ...]) -> list[tuple[set[str], bool]]:
     """For each dependence in a nest, the loops that carry it and whether it only reassociates."""
     *outer, nest = loops_in(loop_path(func, loops[0]))

@@ -59,6 +59,7 @@ def wild_program(seed: int, max_stages: int = 5) -> WildProgram:
     """The wild function number ``seed``."""
     return _Maker(seed).make(max_stages)
 
+
 class _Maker(Values):
     def make(self, max_stages: int) -> WildProgram:
         for _ in range(int(self.rng.integers(1, 3))):

@@ -147,8 +147,14 @@ def _col2im(ctx: InferContext) -> tuple[Inferred, ...]:
 OPS = table(
     OpDef("Conv", PatternKind.OUT_FUSABLE, _conv, 2, 3, layout=DataLayout.PREFERRED, window=True, arithmetic=True),
     OpDef(
-        "ConvTranspose", PatternKind.OUT_FUSABLE, _conv_transpose, 2, 3,
-        layout=DataLayout.PREFERRED, window=True, arithmetic=True,
+        "ConvTranspose",
+        PatternKind.OUT_FUSABLE,
+        _conv_transpose,
+        2,
+        3,
+        layout=DataLayout.PREFERRED,
+        window=True,
+        arithmetic=True,
     ),
     OpDef("ConvInteger", PatternKind.OUT_FUSABLE, _conv_integer, 2, 4, window=True, arithmetic=True),
     OpDef("QLinearConv", PatternKind.OUT_FUSABLE, _qlinear_conv, 8, 9, window=True, arithmetic=True),

@@ -137,8 +137,14 @@ def _image_decoder(ctx: InferContext) -> tuple[Inferred, ...]:
 
 OPS = table(
     OpDef(
-        "Resize", PatternKind.OPAQUE, _resize, 1, 4,
-        shape_operands=(1, 2, 3), layout=DataLayout.SUPPORTED, arithmetic=True,
+        "Resize",
+        PatternKind.OPAQUE,
+        _resize,
+        1,
+        4,
+        shape_operands=(1, 2, 3),
+        layout=DataLayout.SUPPORTED,
+        arithmetic=True,
     ),
     OpDef("GridSample", PatternKind.OPAQUE, _grid_sample, 2, 2, arithmetic=True, fold_limit=1 << 12),
     OpDef("AffineGrid", PatternKind.OPAQUE, _affine_grid, 2, 2, shape_operands=(1,), arithmetic=True),

@@ -55,9 +55,7 @@ def lower_deform_conv(c: LowerContext) -> tuple[Tensor, ...]:
             raise c.unsupported("no corners")
         return value * widen(c.input(4)[n, tap, oy, ox]) if c.has_input(4) else value
 
-    samples = c.stage(
-        compute(c.name("samples"), (x.shape[0], x.shape[1], w.shape[2], columns, *out.shape[2:]), sample)
-    )
+    samples = c.stage(compute(c.name("samples"), (x.shape[0], x.shape[1], w.shape[2], columns, *out.shape[2:]), sample))
     ic, ky, kx = c.axis(channels, "ic"), c.axis(w.shape[2], "ky"), c.axis(columns, "kx")
     per_group = filters // c.attr_int("group", 1)
 

@@ -151,9 +151,7 @@ def _symbolic_taps(c: LowerContext, s: Spec, n: IntExpr, m: IntExpr) -> Taps:
         at = c.stage(compute(c.name("resize_at"), (m,), chosen))
         return Taps(1, lambda i, t: _index(at[i]), None)
     count = 2 if s.mode == "linear" else 4
-    where = c.stage(
-        compute(c.name("resize_x"), (m,), lambda i: _symbolic_coordinate(c, s, i, n, m))
-    )
+    where = c.stage(compute(c.name("resize_x"), (m,), lambda i: _symbolic_coordinate(c, s, i, n, m)))
 
     def base(i: IntExpr) -> Val:
         return op("floor", where[i])

@@ -38,9 +38,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     begin = [int(b) for b in shape.pads_begin]
     first = [b // s for b, s in zip(begin, shape.strides, strict=True)]
     taps = tuple(-(-k // s) for k, s in zip(shape.kernel, shape.strides, strict=True))
-    sizes = [
-        ceildiv(o + b, s) - f for o, b, s, f in zip(shape.out_spatial, begin, shape.strides, first, strict=True)
-    ]
+    sizes = [ceildiv(o + b, s) - f for o, b, s, f in zip(shape.out_spatial, begin, shape.strides, first, strict=True)]
     lead = [t - 1 - f for t, f in zip(taps, first, strict=True)]
     tail = [q + t - 1 - p - i for q, t, p, i in zip(sizes, taps, lead, shape.spatial, strict=True)]
     per_group, in_group = shape.per_group, shape.depth

@@ -165,9 +165,7 @@ def _one_of(i: IntExpr, values: Sequence[Val]) -> Val:
     return choose(i, [const(k + 1) for k in range(len(values))], lambda k: values[k])
 
 
-def _packed(
-    ctx: LowerContext, name: str, channels: IntExpr, out_channels: IntExpr, width: int
-) -> Tensor:
+def _packed(ctx: LowerContext, name: str, channels: IntExpr, out_channels: IntExpr, width: int) -> Tensor:
     known = WINOGRAD[name]
     size = known.patch
 

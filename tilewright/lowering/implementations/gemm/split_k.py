@@ -50,9 +50,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     full = (whole_tiles(rows, width, ctx.target, dtype.itemsize), ceildiv(p.n, width), const(width))
     names = ["m", "no", "ni"]
     part_sums = ctx.stage(compute(ctx.name("part"), (const(parts), *full), part, axis_names=["s", *names]))
-    total = ctx.stage(
-        compute(ctx.name("acc"), full, lambda *i: sum_over(part_sums[(s, *i)], s), axis_names=names)
-    )
+    total = ctx.stage(compute(ctx.name("acc"), full, lambda *i: sum_over(part_sums[(s, *i)], s), axis_names=names))
     return product_result(ctx, lambda bi, row, col: total[flatten((*bi, row), inner), col // width, col % width])
 
 

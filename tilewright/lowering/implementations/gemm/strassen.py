@@ -59,9 +59,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
         return np.stack([pack_columns(part, width, dtype.numpy) for part in combined_weight(w)], axis=1)
 
     panels = const(half // width)
-    packed = ctx.packed(
-        1, pack, (panels, const(PRODUCTS), const(half_depth), const(width)), f"strassen_{width}", dtype
-    )
+    packed = ctx.packed(1, pack, (panels, const(PRODUCTS), const(half_depth), const(width)), f"strassen_{width}", dtype)
     k = ctx.axis(const(half_depth), "k")
 
     def of_quarters(t: IntExpr, p: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:

@@ -77,9 +77,7 @@ class CacheRead(Primitive):
         loops = [fresh_in(taken, f"{name}_i{d}") for d in range(len(source.shape))]
         axes = tuple(Axis(fresh_in(taken, f"{v}_"), d) for v, d in zip(loops, source.shape, strict=True))
         index = tuple(var(a.name) for a in axes)
-        stage: Stmt = Block(
-            name, axes, tuple(map(var, loops)), name, index, Load(self.buffer, index, source.dtype)
-        )
+        stage: Stmt = Block(name, axes, tuple(map(var, loops)), name, index, Load(self.buffer, index, source.dtype))
         for v, d in reversed(list(zip(loops, source.shape, strict=True))):
             stage = Loop(v, d, stage)
 

@@ -170,9 +170,7 @@ class ReverseComputeAt(Primitive):
             raise refuse(self, f"expected one block inside loop {loop.var} that writes {made[0]}, and no other writer")
         return writers[0]
 
-    def _require_untouched(
-        self, func: Func, block: Block, source: str, target: tuple[Stmt, ...], shared: int
-    ) -> None:
+    def _require_untouched(self, func: Func, block: Block, source: str, target: tuple[Stmt, ...], shared: int) -> None:
         inputs = {x.buffer for x in loads_of(block)} - {source, block.buffer}
         nest = {id(s) for s in walk(target[shared])}
         started = False
@@ -235,9 +233,7 @@ class ReverseComputeAt(Primitive):
         ends = _solve(indices, extents, written, lead, ranges)
         if ends is None:
             raise refuse(self, f"cannot tell which reads of {source}[{', '.join(map(str, indices))}] are ready")
-        return {
-            a: clipped(*ends.get(a, (extent * 0, extent - 1)), extent, ranges) for a, extent in extents.items()
-        }
+        return {a: clipped(*ends.get(a, (extent * 0, extent - 1)), extent, ranges) for a, extent in extents.items()}
 
 
 def _solve(
@@ -275,5 +271,3 @@ def _solve(
             return None
         ends[axis] = low * d + first, high * d + last
     return ends
-
-

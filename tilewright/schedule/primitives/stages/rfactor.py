@@ -90,9 +90,7 @@ class RFactor(Primitive):
         buffer, alone = self._partials(name, source, lanes, bool(outer), bool(spatial))
 
         lane = Axis(fresh_in(taken, f"{loop.var}_"), lanes)
-        step_axes = [
-            Axis(fresh_in(taken, f"{x.var}_"), self._axis_extent(x.extent, ranges), "reduce") for x in steps
-        ]
+        step_axes = [Axis(fresh_in(taken, f"{x.var}_"), self._axis_extent(x.extent, ranges), "reduce") for x in steps]
         env: dict[str, IntExpr] = {loop.var: var(lane.name)}
         env.update({x.var: var(a.name) for x, a in zip(steps, step_axes, strict=True)})
         reduced = {
@@ -167,9 +165,7 @@ class RFactor(Primitive):
             raise refuse(self, f"extent {extent} has no bound outside the nest")
         return as_expr(bound)
 
-    def _partials(
-        self, name: str, source: Buffer, lanes: IntExpr, in_loop: bool, many: bool
-    ) -> tuple[Buffer, bool]:
+    def _partials(self, name: str, source: Buffer, lanes: IntExpr, in_loop: bool, many: bool) -> tuple[Buffer, bool]:
         """The buffer of the partial results, and whether it holds those of one element only."""
         bound = upper_bound(lanes, {})
         alone = in_loop and not many and bound is not None

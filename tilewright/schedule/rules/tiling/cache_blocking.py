@@ -155,9 +155,7 @@ def own_order(s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, targ
     return own, any(b in tile.batch for b in _loops_indexing(s, reduction, operands[-1:]))
 
 
-def own_block(
-    s: Schedule, reduction: str, consumer: str, tile: TileLoops, axes: TileAxes, target: Target
-) -> int:
+def own_block(s: Schedule, reduction: str, consumer: str, tile: TileLoops, axes: TileAxes, target: Target) -> int:
     """Row tiles of a block by default, 1 for no blocks.
 
     Where the panels fit in the second-level cache, as many as leave each thread a few blocks of its own: it then has

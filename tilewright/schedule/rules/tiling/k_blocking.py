@@ -40,9 +40,7 @@ def choose_kc(s: Schedule, reduction: str) -> str | None:
     return None if size == whole else s.rfactor(s.split(longest, (None, size))[0])
 
 
-def tile_partial(
-    s: Schedule, block: str, reduction: str, around: Sequence[str], lanes: int, target: Target
-) -> None:
+def tile_partial(s: Schedule, block: str, reduction: str, around: Sequence[str], lanes: int, target: Target) -> None:
     """Tile ``block``, the results of a few steps; ``reduction`` adds them to a block of tiles in memory."""
     (over,) = reduce_loops(s.func, reduction)
     spatial = [x for x in s.loops(reduction) if x not in around and x != over]

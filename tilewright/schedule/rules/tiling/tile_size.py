@@ -62,9 +62,7 @@ def split_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes
     return TileLoops(tuple(batch), (over,), columns, (inside, *column))
 
 
-def choose_nr(
-    s: Schedule, reduction: str, own: int, extent: int, lanes: int, packed: bool, target: Target
-) -> int:
+def choose_nr(s: Schedule, reduction: str, own: int, extent: int, lanes: int, packed: bool, target: Target) -> int:
     """nr, the columns of a tile: of packed operands a few whole panels side by side, or an equal part of one panel."""
     most = target.most_tile_vectors
     if not packed:

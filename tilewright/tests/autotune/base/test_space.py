@@ -80,6 +80,7 @@ def test_a_rule_of_the_users_own_comes_before_the_default_ones():
     def whole_rows(s: Schedule, block: str, target: Target) -> bool:
         if block != "Y":
             return False
+
         def steps(a: Schedule) -> None:
             if a.sample_categorical("Y.spread", ("rows", "elements"), "rows") == "elements":
                 a.parallel(a.fuse("Y_i", "Y_j"))

@@ -119,7 +119,7 @@ def test_sizes_that_no_memory_has_are_not_timed() -> None:
     database = MemoryDatabase()
     tilewright.tune(
         model, database=database, measurer=TableMeasurer(_by_key), options=replace(QUICK, sizes={"n": 24}, threads=4)
-    )  # fmt: skip
+    )
     huge = MemoryDatabase([replace(r, dims=dict.fromkeys(r.dims, 1 << 50)) for r in database.records()])
     coverage = str(tilewright.compile(model, threads=2, database=huge).coverage())
     assert "cannot be timed at its sizes, which take" in coverage

@@ -76,7 +76,7 @@ def run_and_kill(log: Path, after: int) -> list[str]:
     begun: list[str] = []
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:  # fmt: skip
+    ) as child:
         assert child.stdout is not None
         for line in child.stdout:
             begun.append(line.strip())

@@ -87,7 +87,7 @@ def test_the_tuner_marks_it(tmp_path: Path) -> None:
     path = tmp_path / "log"
     tilewright.tune(
         mlp_model(), database=path, measurer=measurer, time_budget_s=None, max_trials=18, check_network=False
-    )  # fmt: skip
+    )
     records = JSONDatabase(path).records()
     for r in records:
         assert r.is_default == (r.candidate == Space(r.scheduled_function(), r.target).default().key)

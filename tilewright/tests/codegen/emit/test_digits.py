@@ -34,9 +34,9 @@ def _check(func: Func, inputs: Sequence[np.ndarray], dims: dict[str, int]) -> No
 def test_fused_loops_of_symbolic_size_count_instead_of_dividing(parallel: bool, unroll: bool) -> None:
     """Divisions by sizes stand in front of the loop, and none is left inside it."""
     a, b, c, x = (placeholder(n, s, F32) for n, s in (("A", (P, Q, R)), ("B", (Q,)), ("C", (R,)), ("X", (3,))))
-    func = build_func("f", [a, b, c, x], [
-        compute("Y", (P, Q, R, 3), lambda i, j, k, u: a[i, j, k] * b[j] + c[k] * x[u])
-    ])  # fmt: skip
+    func = build_func(
+        "f", [a, b, c, x], [compute("Y", (P, Q, R, 3), lambda i, j, k, u: a[i, j, k] * b[j] + c[k] * x[u])]
+    )
     s = Schedule(func)
     if unroll:
         i, j, k, u = s.loops("Y")

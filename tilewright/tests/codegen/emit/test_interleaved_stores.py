@@ -67,7 +67,7 @@ CASES = {
     "bytes": kernel(3, plane(dtypes.int8), dtype=dtypes.int8),
     "bool": kernel(4, plane(dtypes.bool_), dtype=dtypes.bool_),
     "double": kernel(3, plane(dtypes.float64), lanes=4, dtype=dtypes.float64),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("func", CASES.values(), ids=list(CASES))

@@ -195,9 +195,7 @@ def col2im(d: Draft) -> object:
     size, block = [d.integer(3, 8) for _ in range(n)], [d.integer(1, 3) for _ in range(n)]
     pads, strides = [d.integer(0, 1) for _ in range(2 * n)], [d.integer(1, 2) for _ in range(n)]
     dilations = [d.one_of([1, 1, 2]) for _ in range(n)]
-    steps = [
-        (size[i] + pads[i] + pads[n + i] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1 for i in range(n)
-    ]
+    steps = [(size[i] + pads[i] + pads[n + i] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1 for i in range(n)]
     if min(steps) < 1:
         raise Rejected("no step fits")
     x = d.new(np.float32, (d.dim(True), d.integer(1, 3) * int(np.prod(block)), int(np.prod(steps))), 0.1)

@@ -10,9 +10,7 @@ import pytest
 from tilewright.reference import evaluate
 
 
-def _direct_conv(
-    x: np.ndarray, w: np.ndarray, stride: int, pad: int, dilation: int, group: int
-) -> np.ndarray:
+def _direct_conv(x: np.ndarray, w: np.ndarray, stride: int, pad: int, dilation: int, group: int) -> np.ndarray:
     n, _, h, wd = x.shape
     m, per_in, kh, kw = w.shape
     oh = (h + 2 * pad - (kh - 1) * dilation - 1) // stride + 1

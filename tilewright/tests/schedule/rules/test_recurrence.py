@@ -75,9 +75,7 @@ def in_panels(steps: IntLike, size: int) -> Func:
     r = placeholder("R", (size // 16, size, 16), dtypes.float32)
     state = compute("h", (as_expr(steps) + 1, size), lambda s, j: r[0 * s, j, 0])
     k = reduce_axis(size, "k")
-    product = compute(
-        "Rh", (steps, size // 16, 16), lambda s, no, ni: sum_over(state[s, k] * r[no, k, ni], k)
-    )
+    product = compute("Rh", (steps, size // 16, 16), lambda s, no, ni: sum_over(state[s, k] * r[no, k, ni], k))
     step = update("next", state, (steps, size), lambda s, j: ((s + 1, j), product[s, j // 16, j % 16]), (0,))
     out = compute("out", (size,), lambda j: state[steps, j])
     shared = Recurrence((("step", as_expr(steps)),), (product, step))

@@ -139,4 +139,4 @@ def test_refusals():
                 "A does not lie in T without gaps",
             ),
         },
-    )  # fmt: skip
+    )

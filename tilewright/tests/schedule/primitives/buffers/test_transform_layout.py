@@ -183,4 +183,4 @@ def test_refusals():
                 "the last dimension of A is not made of neighbours in T",
             ),
         },
-    )  # fmt: skip
+    )

@@ -20,7 +20,6 @@ from tilewright.tests.schedule.stages import (
 N = var("n")
 
 
-
 def gather(n):
     """B[i] = sum_k T[idx[i] + k] with T[i] = A[i] + A[i]"""
     a, idx = placeholder("A", (n + 8,), f32), placeholder("idx", (n,), int64)

@@ -175,4 +175,4 @@ def test_refusals():
                 "pad_einsum(C): S does not run along padded reduce axis k_, whose steps may add to it",
             ),
         },
-    )  # fmt: skip
+    )

@@ -47,8 +47,6 @@ def other_output():
     return build_func("other", [a], [o, compute("C", (4,), lambda i: t[i] + o[i])], [t])
 
 
-
-
 def test_into_a_producer():
     check(
         chain(N),
