@@ -15,7 +15,7 @@ from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.pipeline import fuse_graph
 from tilewright.inspect.verify import Verification, difference, verify_layers
 from tilewright.lowering.backend import NativeBackend
-from tilewright.lowering.implementations.conv.winograd import PASSES
+from tilewright.lowering.implementations.conv.winograd_matrices import WINOGRAD
 from tilewright.tests.api.models import convolution
 
 FEED = {"x": np.random.default_rng(0).standard_normal((1, 3, 12, 12)).astype(np.float32)}
@@ -132,8 +132,9 @@ def test_a_fault_in_an_implementation_is_found(monkeypatch: pytest.MonkeyPatch) 
     graph, feed = _image_network()
     fused = _fused(graph)
     name = next(str(n.attr("implementation")) for n in fused.nodes if str(n.attr("implementation")).startswith("wino"))
-    before, after = PASSES[name]
-    monkeypatch.setitem(PASSES, name, (before, lambda m: [*after(m)[1:], after(m)[0]]))
+    known = WINOGRAD[name]
+    wrong = dataclasses.replace(known, after=lambda m: [*known.after(m)[1:], known.after(m)[0]])
+    monkeypatch.setitem(WINOGRAD, name, wrong)
     found = _judged(graph, fused, feed)
     assert found.first_bad is not None
     assert found.suspect.startswith("placement, an implementation")

@@ -34,70 +34,7 @@ from tilewright.lowering.implementations.conv.winograd_matrices import (
 from tilewright.lowering.indexing import choose
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 
-Pass = Callable[[Sequence[Val]], list[Val]]
-
 _FEWEST_CHANNELS = 8
-
-
-def _before_2(d: Sequence[Val]) -> list[Val]:
-    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
-
-
-def _after_2(m: Sequence[Val]) -> list[Val]:
-    return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
-
-
-def _before_3(d: Sequence[Val]) -> list[Val]:
-    far, near = d[3] - d[1], d[3] - d[2]
-    return [far + (d[0] - d[2]) * 2, near - d[1] * 2, near - (d[2] - d[1]) * 2, far, d[4] - d[2] - far * 2]
-
-
-def _after_3(m: Sequence[Val]) -> list[Val]:
-    total, difference = m[1] + m[2], m[1] - m[2]
-    return [m[0] + total + m[3], difference + m[3] * 2, total + m[3] * 4 + m[4]]
-
-
-def _before_4(d: Sequence[Val]) -> list[Val]:
-    even, odd = d[4] - d[2] * 4, d[3] - d[1] * 4
-    near, far = d[4] - d[2], d[3] - d[1]
-    return [
-        d[4] - d[2] * 5 + d[0] * 4, even + odd, even - odd, near + far * 2, near - far * 2, d[5] - d[3] * 5 + d[1] * 4,
-    ]  # fmt: skip
-
-
-def _after_4(m: Sequence[Val]) -> list[Val]:
-    sum1, sum2, diff1, diff2 = m[1] + m[2], m[3] + m[4], m[1] - m[2], m[3] - m[4]
-    return [m[0] + sum1 + sum2, diff1 + diff2 * 2, sum1 + sum2 * 4, m[5] + diff1 + diff2 * 8]
-
-
-def _before_2_stride_2(d: Sequence[Val]) -> list[Val]:
-    return [d[0] - d[2], d[2], d[4] - d[2], d[1], d[3]]
-
-
-def _after_2_stride_2(m: Sequence[Val]) -> list[Val]:
-    return [m[0] + m[1] + m[3], m[1] + m[2] + m[4]]
-
-
-def _before_4_stride_2(d: Sequence[Val]) -> list[Val]:
-    return [*_before_3(d[0::2]), *d[1::2]]
-
-
-def _after_4_stride_2(m: Sequence[Val]) -> list[Val]:
-    total, difference = m[1] + m[2], m[1] - m[2]
-    return [
-        m[0] + total + m[3] + m[5], difference + m[3] * 2 + m[6], total + m[3] * 4 + m[7],
-        difference + m[3] * 8 + m[4] + m[8],
-    ]  # fmt: skip
-
-
-PASSES: dict[str, tuple[Pass, Pass]] = {
-    "winograd2": (_before_2, _after_2),
-    "winograd3": (_before_3, _after_3),
-    "winograd4": (_before_4, _after_4),
-    "winograd2_stride2": (_before_2_stride_2, _after_2_stride_2),
-    "winograd4_stride2": (_before_4_stride_2, _after_4_stride_2),
-}
-"""One-dimensional passes ``B^T`` and ``A^T`` of each one, with the fewest operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +58,7 @@ def transformed_product(
 ) -> Callable[[IntExpr, IntExpr, Sequence[IntExpr]], Val]:  # fmt: skip
     """``acc(n, c, (h, w))`` of the 3x3 convolution of ``read(n, c, (h, w))``, defined on all of the patches."""
     known = WINOGRAD[name]
-    (before, after), m, size = PASSES[name], known.tile, known.patch
+    before, after, m, size = known.before, known.after, known.tile, known.patch
     step = m * known.stride
 
     def row(p: IntExpr, b: IntExpr, i: IntExpr, c: IntExpr) -> Val:

@@ -3,7 +3,7 @@
 ``Y = A^T [(G g G^T) * (B^T d B)] A``: a tile of ``tile x tile`` outputs from a patch of ``(tile - 1) * stride + 3``
 inputs a side, one product for each position of the patch instead of nine for each output. Sources: Winograd, Arithmetic
 Complexity of Computations (1980); Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (2015), whose
-matrices those of stride 1 are.
+matrices those of stride 1 are. B^T and A^T are given as passes over a patch, which have the fewest operations.
 
 With stride 2 the outputs are the sum of two filters of stride 1: the outer two weights over the inputs at even places,
 and the middle one over those at odd places. The first is a minimal filter of two taps (at the points 0, 1, -1, 2 and
@@ -13,11 +13,16 @@ infinity for four outputs), the second one product per output: (5 + 4)^2 = 81 pr
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 Matrix = tuple[tuple[float, ...], ...]
+
+Pass = Callable[[Sequence[Any]], list[Any]]
+"""A linear map of what can be added and multiplied by integers: values of formulas, or rows of a matrix."""
 
 _PATCHES = 8
 _CHANNELS = 16
@@ -25,28 +30,85 @@ _CHANNELS = 16
 
 @dataclass(frozen=True, slots=True)
 class Winograd:
-    """One of them. ``tile``: outputs a side; ``stride``: inputs from output to output; ``g``, ``b_t``, ``a_t``: the
-    matrices G, B^T and A^T."""
+    """One of them. ``tile``: outputs a side; ``stride``: inputs from output to output; ``g``: the matrix G; ``before``,
+    ``after``: multiply by B^T and A^T."""
 
     tile: int
     stride: int
     g: Matrix
-    b_t: Matrix
-    a_t: Matrix
+    before: Pass
+    after: Pass
 
     @property
     def patch(self) -> int:
         """Inputs, and products, a side."""
         return (self.tile - 1) * self.stride + 3
 
+    @property
+    def b_t(self) -> np.ndarray:
+        """B^T, float64."""
+        return np.stack(self.before(list(np.eye(self.patch))))
+
+    @property
+    def a_t(self) -> np.ndarray:
+        """A^T, float64."""
+        return np.stack(self.after(list(np.eye(self.patch))))
+
+
+def _before_2(d: Sequence[Any]) -> list[Any]:
+    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
+
+
+def _after_2(m: Sequence[Any]) -> list[Any]:
+    return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
+
+
+def _before_3(d: Sequence[Any]) -> list[Any]:
+    far, near = d[3] - d[1], d[3] - d[2]
+    return [far + (d[0] - d[2]) * 2, near - d[1] * 2, near - (d[2] - d[1]) * 2, far, d[4] - d[2] - far * 2]
+
+
+def _after_3(m: Sequence[Any]) -> list[Any]:
+    total, difference = m[1] + m[2], m[1] - m[2]
+    return [m[0] + total + m[3], difference + m[3] * 2, total + m[3] * 4 + m[4]]
+
+
+def _before_4(d: Sequence[Any]) -> list[Any]:
+    even, odd = d[4] - d[2] * 4, d[3] - d[1] * 4
+    near, far = d[4] - d[2], d[3] - d[1]
+    return [
+        d[4] - d[2] * 5 + d[0] * 4, even + odd, even - odd, near + far * 2, near - far * 2, d[5] - d[3] * 5 + d[1] * 4,
+    ]  # fmt: skip
+
+
+def _after_4(m: Sequence[Any]) -> list[Any]:
+    sum1, sum2, diff1, diff2 = m[1] + m[2], m[3] + m[4], m[1] - m[2], m[3] - m[4]
+    return [m[0] + sum1 + sum2, diff1 + diff2 * 2, sum1 + sum2 * 4, m[5] + diff1 + diff2 * 8]
+
+
+def _before_2_stride_2(d: Sequence[Any]) -> list[Any]:
+    return [d[0] - d[2], d[2], d[4] - d[2], d[1], d[3]]
+
+
+def _after_2_stride_2(m: Sequence[Any]) -> list[Any]:
+    return [m[0] + m[1] + m[3], m[1] + m[2] + m[4]]
+
+
+def _before_4_stride_2(d: Sequence[Any]) -> list[Any]:
+    return [*_before_3(d[0::2]), *d[1::2]]
+
+
+def _after_4_stride_2(m: Sequence[Any]) -> list[Any]:
+    total, difference = m[1] + m[2], m[1] - m[2]
+    return [
+        m[0] + total + m[3] + m[5], difference + m[3] * 2 + m[6], total + m[3] * 4 + m[7],
+        difference + m[3] * 8 + m[4] + m[8],
+    ]  # fmt: skip
+
 
 WINOGRAD: dict[str, Winograd] = {
     "winograd2": Winograd(
-        2,
-        1,
-        ((1.0, 0.0, 0.0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0.0, 0.0, 1.0)),
-        ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
-        ((1, 1, 1, 0), (0, 1, -1, -1)),
+        2, 1, ((1.0, 0.0, 0.0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0.0, 0.0, 1.0)), _before_2, _after_2
     ),
     "winograd3": Winograd(
         3,
@@ -55,8 +117,8 @@ WINOGRAD: dict[str, Winograd] = {
             (1 / 2, 0.0, 0.0), (-1 / 2, -1 / 2, -1 / 2), (-1 / 6, 1 / 6, -1 / 6), (1 / 6, 1 / 3, 2 / 3),
             (0.0, 0.0, 1.0),
         ),
-        ((2, -1, -2, 1, 0), (0, -2, -1, 1, 0), (0, 2, -3, 1, 0), (0, -1, 0, 1, 0), (0, 2, -1, -2, 1)),
-        ((1, 1, 1, 1, 0), (0, 1, -1, 2, 0), (0, 1, 1, 4, 1)),
+        _before_3,
+        _after_3,
     ),
     "winograd4": Winograd(
         4,
@@ -65,18 +127,15 @@ WINOGRAD: dict[str, Winograd] = {
             (1 / 4, 0.0, 0.0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6), (1 / 24, 1 / 12, 1 / 6),
             (1 / 24, -1 / 12, 1 / 6), (0.0, 0.0, 1.0),
         ),
-        (
-            (4, 0, -5, 0, 1, 0), (0, -4, -4, 1, 1, 0), (0, 4, -4, -1, 1, 0), (0, -2, -1, 2, 1, 0),
-            (0, 2, -1, -2, 1, 0), (0, 4, 0, -5, 0, 1),
-        ),
-        ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
+        _before_4,
+        _after_4,
     ),
     "winograd2_stride2": Winograd(
         2,
         2,
         ((1.0, 0.0, 0.0), (1.0, 0.0, 1.0), (0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (0.0, 1.0, 0.0)),
-        ((1, 0, -1, 0, 0), (0, 0, 1, 0, 0), (0, 0, -1, 0, 1), (0, 1, 0, 0, 0), (0, 0, 0, 1, 0)),
-        ((1, 1, 0, 1, 0), (0, 1, 1, 0, 1)),
+        _before_2_stride_2,
+        _after_2_stride_2,
     ),
     "winograd4_stride2": Winograd(
         4,
@@ -85,16 +144,8 @@ WINOGRAD: dict[str, Winograd] = {
             (1 / 2, 0.0, 0.0), (-1 / 2, 0.0, -1 / 2), (-1 / 6, 0.0, 1 / 6), (1 / 6, 0.0, 1 / 3), (0.0, 0.0, 1.0),
             *((0.0, 1.0, 0.0),) * 4,
         ),
-        (
-            (2, 0, -1, 0, -2, 0, 1, 0, 0), (0, 0, -2, 0, -1, 0, 1, 0, 0), (0, 0, 2, 0, -3, 0, 1, 0, 0),
-            (0, 0, -1, 0, 0, 0, 1, 0, 0), (0, 0, 2, 0, -1, 0, -2, 0, 1),
-            (0, 1, 0, 0, 0, 0, 0, 0, 0), (0, 0, 0, 1, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 1, 0, 0, 0),
-            (0, 0, 0, 0, 0, 0, 0, 1, 0),
-        ),
-        (
-            (1, 1, 1, 1, 0, 1, 0, 0, 0), (0, 1, -1, 2, 0, 0, 1, 0, 0), (0, 1, 1, 4, 0, 0, 0, 1, 0),
-            (0, 1, -1, 8, 1, 0, 0, 0, 1),
-        ),
+        _before_4_stride_2,
+        _after_4_stride_2,
     ),
 }  # fmt: skip
 

@@ -13,8 +13,7 @@ def test_the_matrices_compute_a_convolution(name: str) -> None:
     a = WINOGRAD[name]
     rng = np.random.default_rng(1)
     d, g = rng.standard_normal((a.patch, a.patch)), rng.standard_normal((1, 1, 3, 3))
-    b_t, a_t = np.asarray(a.b_t, np.float64), np.asarray(a.a_t, np.float64)
-    got = a_t @ (transformed_weight(g, a)[..., 0, 0] * (b_t @ d @ b_t.T)) @ a_t.T
+    got = a.a_t @ (transformed_weight(g, a)[..., 0, 0] * (a.b_t @ d @ a.b_t.T)) @ a.a_t.T
     windows = np.lib.stride_tricks.sliding_window_view(d, (3, 3))[:: a.stride, :: a.stride]
     np.testing.assert_allclose(got, (windows * g).sum((2, 3)), rtol=1e-12, atol=1e-12)
 
