@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 from tilewright.autotune.lookup.apply_best import NearMisses, choose_schedules, network_of, require_tuned_share
-from tilewright.autotune.lookup.implementations import describe_implementations, find_options, recorded_implementations
+from tilewright.autotune.lookup.implementations import find_options, recorded_implementations
 from tilewright.autotune.measure.peaks import measure_peaks
 from tilewright.autotune.records.database import DatabaseLike, Policy, database_of_build
 from tilewright.codegen.cache import ObjectCache
@@ -178,13 +178,13 @@ def compile(  # noqa: A001
         clock.lap("lower and pack")
         if stop_after == "lower":
             return lowered
-        network, followed, better = None, "", dict[str, str]()
+        network, replaced = None, dict[str, str]()
         if records is not None:
             bar.say("tuning records")
             network = network_of(lowered)
             options = find_options(optimized, lowered, chosen, disabled_pass, wanted.table, wanted.names)
             better = recorded_implementations(options, chosen, records, network)
-            followed = describe_implementations(options, better)
+            replaced = {o.node: o.own for o in options if o.node in better}
             if better:
                 optimized = with_implementations(optimized, better)
                 fused, fusion = fuse_graph(optimized, backend, disabled_pass, instruments)
@@ -215,8 +215,8 @@ def compile(  # noqa: A001
     info = BuildInfo(
         lambda: (
             explain_build(chosen, report, fusion, plan, kernels, clock.laps)
-            + f"\n\n{explain_implementations(optimized, chosen, wanted, better)}"
-            + ("" if records is None else f"\n\ntuning records:\n{followed}\n{estimated_coverage(plan, tuned.tuning)}")
+            + f"\n\n{explain_implementations(optimized, chosen, wanted, replaced)}"
+            + ("" if records is None else f"\n\ntuning records:\n{estimated_coverage(plan, tuned.tuning)}")
         ),
         _stages(graph, optimized, fused, report + fusion, lowered, kernels, chosen),
         tuple(clock.laps),

@@ -11,13 +11,14 @@ from tilewright.lowering.implementations.base import chosen
 from tilewright.machine.target import Target
 
 
-def explain_implementations(graph: Graph, target: Target, wanted: Wanted, recorded: Mapping[str, str]) -> str:
-    """Plain text; nodes of which the same is said stand together. ``graph``: as it was lowered. ``recorded``: what
-    records chose, by node."""
+def explain_implementations(graph: Graph, target: Target, wanted: Wanted, replaced: Mapping[str, str]) -> str:
+    """Plain text; nodes of which the same is said stand together. ``graph``: as it was lowered. ``replaced``: what
+    nodes with another implementation by a record would have without it."""
     nodes: dict[str, list[str]] = {}
     for c in _all_choices(graph, target, wanted, {}):
-        who = "user" if c.node.name in wanted.names else "record" if c.node.name in recorded else "estimate"
-        nodes.setdefault(_account(c, who), []).append(c.node.name)
+        name = c.node.name
+        by_record = f"record (without it {replaced[name]})" if name in replaced else "estimate"
+        nodes.setdefault(_account(c, "user" if name in wanted.names else by_record), []).append(name)
     title = "implementations (in millions of multiply-adds; the error as a share of a channel's root mean square):"
     return "\n".join([title, *(f"  {', '.join(names)} {text}" for text, names in nodes.items())])
 

@@ -77,13 +77,6 @@ def recorded_implementations(
     return out
 
 
-def describe_implementations(options: Sequence[Options], used: Mapping[str, str]) -> str:
-    """What records say about the nodes with a choice, a line each: ``used`` as :func:`recorded_implementations` gives
-    it."""
-    lines = [f"\n  {o.node}: {used[o.node]} (without records {o.own})" for o in options if o.node in used]
-    return "implementations:" + ("".join(lines) or " as without records")
-
-
 def _recorded(o: Options, target: Target, database: Database, network: str) -> str:
     choice = database.choice(o.workloads[o.own], target, network)
     if choice is not None:
