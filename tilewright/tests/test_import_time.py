@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = ("numpy", "onnx", "llvmlite", "xgboost", "scipy", "onnxruntime", "ml_dtypes")
+HEAVY = ("numpy", "onnx", "llvmlite", "xgboost", "scipy", "onnxruntime", "ml_dtypes", "jinja2", "matplotlib", "rich")
 
 
 def _loaded_after(code: str) -> set[str]:
@@ -32,7 +32,7 @@ g = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g",
 m = tilewright.compile(helper.make_model(g, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
 m.run({"x": np.ones(4, np.float32)})
 """
-    assert not _loaded_after(code) & {"xgboost", "scipy", "onnxruntime"}
+    assert not _loaded_after(code) & {"xgboost", "scipy", "onnxruntime", "jinja2", "matplotlib", "rich"}
 
 
 def test_running_needs_no_ir_room() -> None:
@@ -47,3 +47,7 @@ def test_running_needs_no_ir_room() -> None:
 def test_compile_is_the_function_whatever_was_imported_first(first: str) -> None:
     script = f"{first}\nimport tilewright\nassert tilewright.compile.__name__ == 'compile', tilewright.compile\n"
     subprocess.run([sys.executable, "-c", script + "assert callable(tilewright.compile)"], timeout=60, check=True)
+
+
+def test_looking_at_the_options_of_report_needs_no_plots() -> None:
+    assert not _loaded_after("import tilewright.commands.report") & {"jinja2", "matplotlib"}

@@ -1,15 +1,18 @@
-"""The charts of the page: a task's best time, the cost model's rank correlation, failures by kind, the roofline."""
+"""The charts of the page: a task's best time, the network's, the cost model's rank correlation, the roofline."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from typing import TYPE_CHECKING
 
+from tilewright.inspect.report.drawing import BG, FG, GOOD, MARK, SOFT, Axis, chart, dots, level, line, note, steps
 from tilewright.inspect.report.facts import Point, TaskFacts, running_mean
-from tilewright.inspect.report.svg import Axis, Frame
 from tilewright.runtime.profile import Peaks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _HIGHEST = 6.0
 """Measurements slower than this many times the best are drawn at the upper border."""
@@ -31,7 +34,17 @@ class Work:
 
     @property
     def intensity(self) -> float:
+        """Operations per byte."""
         return self.flops / self.bytes
+
+    @property
+    def speed(self) -> float:
+        """Operations per second of the best schedule."""
+        return self.flops / self.best
+
+    def share_of(self, peaks: Peaks) -> float:
+        """The time that the peaks allow, divided by the best time; at most 1."""
+        return min(1.0, max(self.flops / peaks.flops_per_second, self.bytes / peaks.bytes_per_second) / self.best)
 
 
 def best_curve(task: TaskFacts, by_seconds: bool) -> str:
@@ -40,38 +53,36 @@ def best_curve(task: TaskFacts, by_seconds: bool) -> str:
     if not measured:
         return ""
     best = min(p.best for p in measured)
-    default = None if task.default is None else task.default.seconds
-    top = max(max(p.seconds for p in measured), default or 0.0)
-    scale = 1e6 if best < 1e-3 else 1e3
-    unit = "µs" if scale == 1e6 else "ms"
-    high = max(min(top, _HIGHEST * best), 1.3 * best, (default or 0.0)) * 1.08
-    y = Axis(f"best time, {unit}", best * 0.93, high, True, scale)
+    scale, unit = (1e6, "µs") if best < 1e-3 else (1e3, "ms")
+    default = 0.0 if task.default is None else task.default.seconds or 0.0
+    high = max(min(max(p.seconds for p in measured), _HIGHEST * best), 1.3 * best, default) * 1.08 * scale
     last = task.points[-1]
     x = Axis("seconds", 0.0, max(last.spent, 1e-3)) if by_seconds else Axis("trials", 0.0, float(last.number))
-    frame = Frame(x, y)
 
     def across(p: Point) -> float:
         return p.spent if by_seconds else float(p.number)
 
-    marks = [frame.dots([(across(p), p.seconds) for p in measured], "dots")]
-    if default is not None:
-        marks.append(frame.line([(x.low, default), (x.high, default)], "rule"))
-        marks.append(frame.text(x.high, default, "default", anchor="end"))
-    steps = [(across(p), p.best) for i, p in enumerate(measured) if i == 0 or p.best < measured[i - 1].best]
-    marks.append(frame.steps([*steps, (x.high, best)], "best"))
-    return frame.svg(marks, f"best time of {task.name} against {'seconds' if by_seconds else 'trials'}")
+    def draw(axes: Axes) -> None:
+        dots(axes, [(across(p), min(p.seconds * scale, high)) for p in measured])
+        if default:
+            level(axes, default * scale, "default")
+        falls = [p for i, p in enumerate(measured) if i == 0 or p.best < measured[i - 1].best]
+        steps(axes, [*((across(p), p.best * scale) for p in falls), (x.high, best * scale)])
+
+    y = Axis(f"best time, {unit}", best * 0.93 * scale, high, log=True)
+    return chart(f"best time of {task.name} against {x.label}", x, y, draw)
 
 
 def correlation_curve(found: Sequence[tuple[float, float]], trials: int, mean_of: int = _MEAN_OF) -> str:
     """The rank correlation in each batch as dots, and its running mean."""
-    y = Axis("rank correlation", -1.0, 1.0)
-    frame = Frame(Axis("trials", 0.0, float(max(trials, 1))), y)
-    marks = [
-        frame.line([(0.0, 0.0), (frame.x.high, 0.0)], "zero"),
-        frame.dots(list(found), "dots", 2.0),
-        frame.line(running_mean(found, mean_of), "best"),
-    ]
-    return frame.svg(marks, "rank correlation of predicted and measured times against trials")
+
+    def draw(axes: Axes) -> None:
+        level(axes, 0.0)
+        dots(axes, found)
+        line(axes, running_mean(found, mean_of))
+
+    x, y = Axis("trials", 0.0, float(max(trials, 1))), Axis("rank correlation", -1.0, 1.0)
+    return chart("rank correlation of predicted and measured times against trials", x, y, draw)
 
 
 def network_curve(tasks: Sequence[TaskFacts], weights: Mapping[int, float]) -> str:
@@ -90,77 +101,64 @@ def network_curve(tasks: Sequence[TaskFacts], weights: Mapping[int, float]) -> s
         return ""
     total, seconds = 1.0, 0.0
     scale = sum(weights[i] for i, t in enumerate(tasks) if t.speedup is not None) or 1.0
-    curve = [(0.0, 1.0)]
+    curve = [(0.0, 100.0)]
     for _, spent, i, change in sorted(events):
         seconds += spent
         if change:
             total += weights[i] / scale * change
-            curve.append((seconds, total))
-    y = Axis("% of the default's time", 0.0, 1.05, scale=100)
-    frame = Frame(Axis("seconds of tuning", 0.0, seconds or 1.0), y)
-    curve.append((frame.x.high, total))
-    marks = [frame.line([(0.0, 1.0), (frame.x.high, 1.0)], "rule"), frame.steps(curve, "best")]
-    return frame.svg(marks, "weighted time of all tasks against seconds of tuning")
+            curve.append((seconds, 100 * total))
+    x, y = Axis("seconds of tuning", 0.0, seconds or 1.0), Axis("% of the default's time", 0.0, 105.0)
 
+    def draw(axes: Axes) -> None:
+        level(axes, 100.0)
+        steps(axes, [*curve, (x.high, 100 * total)])
 
-def failure_bars(kinds: Mapping[str, int], trials: int) -> str:
-    """A bar a kind, with its number."""
-    most = max(kinds.values(), default=1)
-    rows = "".join(
-        f'<tr><td>{escape(k.replace("_", " "))}</td><td class="n">{n}</td><td class="n">{100 * n / trials:.1f} %</td>'
-        f'<td class="wide"><span class="bar bad" style="width:{100 * n / most:.1f}%"></span></td></tr>'
-        for k, n in sorted(kinds.items(), key=lambda x: -x[1])
-    )
-    return (
-        '<table><thead><tr><th>kind</th><th class="n">candidates</th><th class="n">of all</th><th></th></tr></thead>'
-        f"<tbody>{rows}</tbody></table>"
-    )
+    return chart("weighted time of all tasks against seconds of tuning", x, y, draw)
 
 
 def roofline(work: Sequence[Work], peaks: Peaks | None) -> str:
     """Operations per second against operations per byte; each task from its default (ring) to its best (disc)."""
     speeds = [w.flops / s for w in work for s in (w.best, w.default) if s]
-    intensities = [w.intensity for w in work]
     high = max([*speeds, *([peaks.flops_per_second] if peaks else [])]) * 1.4
-    left, right = min(intensities) / 1.6, max(intensities) * 2.0
+    left, right = min(w.intensity for w in work) / 1.6, max(w.intensity for w in work) * 2.0
     low = min(speeds) / 1.6
     if peaks:
-        left, right = min(left, _ridge(peaks) / 2.0), max(right, _ridge(peaks) * 2.0)
+        ridge = peaks.flops_per_second / peaks.bytes_per_second
+        left, right = min(left, ridge / 2.0), max(right, ridge * 2.0)
         low = min(low, left * peaks.bytes_per_second)
-    x = Axis("operations per byte", left, right, True)
-    frame = Frame(x, Axis("Gop/s", low, high, True, 1e-9), 520.0, 330.0)
-    marks: list[str] = []
-    if peaks:
-        corners = (x.low, _ridge(peaks), x.high)
-        limits = [(at, min(peaks.flops_per_second, at * peaks.bytes_per_second)) for at in corners]
-        marks.append(frame.line(limits, "roof"))
-        peak = f"{peaks.flops_per_second / 1e9:.0f} GFLOP/s"
-        marks.append(frame.text(x.high, peaks.flops_per_second, peak, "note", "end"))
-        memory = f"{peaks.bytes_per_second / 1e9:.1f} GB/s"
-        marks.append(frame.text(x.low, x.low * peaks.bytes_per_second, memory, lift=18))
-    for w in sorted(work, key=lambda w: w.weight):
-        speed = w.flops / w.best
-        told = f"{w.number} {w.name}: {speed / 1e9:.1f} Gop/s, {w.intensity:.1f} operations per byte"
-        if w.default:
-            before = w.flops / w.default
-            marks.append(frame.line([(w.intensity, before), (w.intensity, speed)], "rise"))
-            marks.append(frame.dot(w.intensity, before, 2.5, "ring"))
-        marks.append(frame.dot(w.intensity, speed, 2.5 + 5 * math.sqrt(w.weight), "disc", told))
-    marks += _numbers(frame, work)
-    return frame.svg(marks, "roofline: operations per second against operations per byte")
+
+    def draw(axes: Axes) -> None:
+        if peaks:
+            _roof(axes, peaks, left, right)
+        for w in sorted(work, key=lambda w: w.weight):
+            if w.default:
+                before = w.flops / w.default / 1e9
+                line(axes, [(w.intensity, before), (w.intensity, w.speed / 1e9)], MARK, 1.0)
+                axes.plot(w.intensity, before, "o", mfc=BG, mec=SOFT, ms=5, clip_on=False)
+            size, gid = 5 + 10 * math.sqrt(w.weight), f"disc{w.number}"
+            axes.plot(w.intensity, w.speed / 1e9, "o", c=GOOD, alpha=0.8, mew=0, ms=size, clip_on=False, gid=gid)
+        _numbers(axes, work)
+
+    x, y = Axis("operations per byte", left, right, log=True), Axis("Gop/s", low / 1e9, high / 1e9, log=True)
+    told = {
+        f"disc{w.number}": f"{w.number} {w.name}: {w.speed / 1e9:.1f} Gop/s, {w.intensity:.1f} operations per byte"
+        for w in work
+    }
+    return chart("roofline: operations per second against operations per byte", x, y, draw, told, (520.0, 330.0))
 
 
-def _numbers(frame: Frame, work: Sequence[Work]) -> list[str]:
+def _roof(axes: Axes, peaks: Peaks, left: float, right: float) -> None:
+    top, slope = peaks.flops_per_second / 1e9, peaks.bytes_per_second / 1e9
+    line(axes, [(at, min(top, at * slope)) for at in (left, top / slope, right)], FG, 1.3)
+    note(axes, right, top, f"{top:.0f} GFLOP/s", "right")
+    note(axes, 1.5 * left, 1.5 * left * slope, f"{slope:.1f} GB/s", "left", -12)
+
+
+def _numbers(axes: Axes, work: Sequence[Work]) -> None:
     """The tasks' numbers beside their discs, the heaviest first, where there is room."""
     taken: list[tuple[float, float]] = []
-    out = []
     for w in sorted(work, key=lambda w: -w.weight):
-        x, y = frame.place(w.intensity, w.flops / w.best)
+        x, y = axes.transData.transform((w.intensity, w.speed / 1e9)) * 72 / axes.figure.dpi
         if all(abs(x - a) > _APART or abs(y - b) > _APART for a, b in taken):
             taken.append((x, y))
-            out.append(frame.text(w.intensity, w.flops / w.best, str(w.number), anchor="middle", lift=8))
-    return out
-
-
-def _ridge(peaks: Peaks) -> float:
-    return peaks.flops_per_second / peaks.bytes_per_second
+            note(axes, w.intensity, w.speed / 1e9, str(w.number), lift=8)

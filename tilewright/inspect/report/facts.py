@@ -9,6 +9,7 @@ not tuning time.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -120,6 +121,13 @@ def _correlations(points: Sequence[Point]) -> tuple[tuple[int, float], ...]:
     return tuple(out)
 
 
+def batch_correlations(tasks: Sequence[TaskFacts]) -> list[tuple[float, float]]:
+    """Of all tasks in the order of time: candidates so far, and the rank correlation in the batch that ended there."""
+    times = sorted(p.row.time for t in tasks for p in t.points)
+    found = sorted((t.points[number - 1].row.time, value) for t in tasks for number, value in t.correlations)
+    return [(float(bisect_right(times, time)), value) for time, value in found]
+
+
 def running_mean(values: Iterable[tuple[float, float]], width: int) -> list[tuple[float, float]]:
     """Each value replaced by the mean of itself and up to ``width - 1`` before it."""
     kept = list(values)
@@ -146,3 +154,10 @@ def total_speedup(tasks: Sequence[TaskFacts], weights: dict[int, float]) -> floa
             before += weights[i]
             after += weights[i] / max(t.speedup, 1.0)
     return before / after if after > 0 else None
+
+
+def saved_shares(tasks: Sequence[TaskFacts], weights: dict[int, float]) -> list[float]:
+    """What each task saves of the whole, as a share of what the one that saves most does."""
+    saved = [0.0 if t.speedup is None else weights[i] * (1.0 - 1.0 / max(t.speedup, 1.0)) for i, t in enumerate(tasks)]
+    most = max(saved) or 1.0
+    return [s / most for s in saved]

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterator
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 from tilewright.autotune.records.database import JSONDatabase
 from tilewright.autotune.records.record import Record, RecordWarning, to_line
 from tilewright.cli import main
-from tilewright.core.errors import InputError
-from tilewright.inspect.report.facts import costs, running_mean, task_facts, total_speedup, weights_of
+from tilewright.core.errors import InputError, TilewrightError
+from tilewright.inspect.report.charts import Work, roofline
+from tilewright.inspect.report.drawing import GOOD, Axis, chart, dots, level, thin
+from tilewright.inspect.report.facts import (
+    batch_correlations,
+    costs,
+    running_mean,
+    saved_shares,
+    task_facts,
+    total_speedup,
+    weights_of,
+)
 from tilewright.inspect.report.page import report
 from tilewright.inspect.report.rows import Row
-from tilewright.inspect.report.svg import Axis, Frame, thin, tick_text
 from tilewright.inspect.report.words import duration, short_time
 from tilewright.runtime.profile import Peaks
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, record, verdict, with_threads, wrong
 
 EVIL = "<script>alert(1)</script>&\"'"
-VOID = {"meta", "line", "polyline", "path"}
+VOID = {"meta"}
+SELF_CLOSED = {"path", "use", "g"}
 
 
 class Checker(HTMLParser):
@@ -39,19 +52,23 @@ class Checker(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag not in ("script", "link", "img", "iframe", "object")
+        self.look_at(attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def look_at(self, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
             assert not name.startswith("on")
             assert name != "src"
-            if name == "href":
+            if name in ("href", "xlink:href"):
                 assert (value or "").startswith("#")
                 self.links.add((value or "")[1:])
             if name == "id":
                 self.ids.add(value or "")
-        if tag not in VOID:
-            self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in VOID
+        assert tag in SELF_CLOSED
+        self.look_at(attrs)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -203,25 +220,83 @@ def test_correlation_is_by_batch() -> None:
     assert running_mean([(1, 0.0), (2, 1.0), (3, 1.0)], 2) == [(1, 0.0), (2, 0.5), (3, 1.0)]
 
 
+def test_batches_of_all_tasks_are_in_the_order_of_time() -> None:
+    first, second = (
+        task_facts(
+            [_row(f"{n}{i}", 1.0 + i, n + 2 * i, predicted=-i, batch=0) for i in range(4)],
+            None,
+            dict.fromkeys(range(0, 80, 10), 1.0),
+        )
+        for n in (0, 1)
+    )
+    assert batch_correlations([second, first]) == [(7.0, pytest.approx(1.0)), (8.0, pytest.approx(1.0))]
+
+
 def test_weights() -> None:
     fast = task_facts([_row("a", 4.0, 1, weight=0.6), _row("b", 2.0, 2, weight=0.6)], "a", {10: 1.0, 20: 1.0})
     slow = task_facts([_row("a", 1.0, 1, weight=0.2)], "a", {10: 1.0})
     assert weights_of([fast, slow]) == pytest.approx({0: 0.75, 1: 0.25})
     assert total_speedup([fast, slow], {0: 0.75, 1: 0.25}) == pytest.approx(1.0 / 0.625)
+    assert saved_shares([fast, slow], {0: 0.75, 1: 0.25}) == [1.0, 0.0]
     without = dataclasses.replace(slow, weight=None)
     assert weights_of([fast, without]) == pytest.approx({0: 0.8, 1: 0.2})
 
 
-def test_charts() -> None:
-    assert Axis("x", 0.0, 100.0).ticks() == [0, 20, 40, 60, 80, 100]
-    assert Axis("x", 1.0, 1000.0, True).ticks() == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
-    assert Axis("x", 1e-3, 1e-3).ticks() == [1e-3]
-    assert len(Axis("y", 1.00e-3, 1.01e-3, True, 1e3).ticks()) == 2
-    assert Axis("x", 1.0, 10.0, True).share(1e9) == 1.0
-    assert len(thin([(float(i), 0.0) for i in range(5000)])) <= 401
-    assert thin([(float(i), 0.0) for i in range(5000)])[-1] == (4999.0, 0.0)
-    assert [tick_text(x) for x in (0.5, 20, 1500, 25_000, 3e6, 2e9)] == ["0.5", "20", "1500", "25k", "3M", "2G"]
-    assert "&lt;b&gt;" in Frame(Axis("<b>", 0, 1), Axis("y", 0, 1)).svg([], "<b>")
+# -- charts ----------------------------------------------------------------------------------------------------------
+def _texts(svg: str) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_a_chart_takes_its_colours_from_the_page_and_needs_nothing_else() -> None:
+    x, y = Axis("trials", 0.0, 100.0), Axis("best time, ms", 10.0, 1000.0, log=True)
+
+    def draw(axes: Axes) -> None:
+        level(axes, 20.0, "default")
+        dots(axes, [(10.0, 123.456), (100.0, 1000.0)])
+        axes.plot(50.0, 50.0, "o", c=GOOD, clip_on=False, gid="disc1")
+
+    svg = chart("of <b>", x, y, draw, {"disc1": EVIL})
+    checked(svg)
+    assert svg.startswith('<svg viewBox="0 0 360 210" role="img" aria-label="of &lt;b&gt;">')
+    assert f"<title>{escape(EVIL)}</title>" in svg
+    assert set(re.findall(r"(?:fill|stroke): ([^;\"]+)", svg)) <= {
+        "none", "var(--fg)", "var(--soft)", "var(--line)", "var(--mark)", "var(--good)",
+    }  # fmt: skip
+    assert _texts(svg) == ["0", "20", "40", "60", "80", "100", "trials", "10", "20", "50", "100", "200", "500", "1000",
+                           "best time, ms", "default"]  # fmt: skip
+    assert not re.search(r'"[^"]*\.\d\d[^"]*"', svg), "more digits than anybody sees"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log"),
+    [(0.0, 0.001, False), (1e-3, 1.01e-3, True), (3.0, 9.0, True), (1.0, 31.0, True), (1e-6, 1e6, True)],
+)
+def test_an_axis_has_a_few_ticks(low: float, high: float, log: bool) -> None:
+    ticks = _texts(chart("c", Axis("x", 0.0, 1.0), Axis("y", low, high, log), lambda axes: None))
+    assert 2 <= len(ticks) - len(["0", "0.2", "0.4", "0.6", "0.8", "1", "x", "y"]) <= 13
+
+
+def test_points_are_sampled() -> None:
+    points = [(float(i), 0.0) for i in range(5000)]
+    assert len(thin(points)) <= 401
+    assert thin(points)[-1] == points[-1]
+
+
+def test_the_roofline_tells_of_every_task() -> None:
+    work = [Work(n, f"task{n}", 10.0**n, 1e4, 2e-3, 1e-3, 0.5) for n in (4, 6)]
+    svg = roofline(work, Peaks(1e11, 1e10))
+    assert "100 GFLOP/s" in _texts(svg)
+    assert "10.0 GB/s" in _texts(svg)
+    assert "<title>6 task6: 1.0 Gop/s, 100.0 operations per byte</title>" in svg
+    assert work[1].share_of(Peaks(1e11, 1e10)) == pytest.approx(0.01)
+    assert "GFLOP/s" not in roofline(work, None)
+
+
+@pytest.mark.parametrize("name", ["jinja2", "matplotlib"])
+def test_what_is_missing_is_told(log: JSONDatabase, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda asked: None if asked == name else asked)
+    with pytest.raises(TilewrightError, match=rf"found no {name}: pip install 'tilewright\[report\]'"):
+        report(log.path)
 
 
 def test_words() -> None:
