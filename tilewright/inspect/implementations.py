@@ -41,6 +41,8 @@ def _account(c: Choices, who: str) -> str:
         if i.error is not None:
             error = c.error(i)
             notes.append(f"error {error:.1e}" + ("" if error <= LIMIT else f", limit {LIMIT:.0e}"))
+        if i.spreads:
+            notes.append("spreads infinities and NaN")
         if i.measured:
             notes.append("only by a record or a user")
         cost = i.cost(c.facts)

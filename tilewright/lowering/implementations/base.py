@@ -30,6 +30,7 @@ class Implementation:
     vectors. ``applies``: None, or why this node cannot be computed so. ``error``: None if it rounds as the definition
     does, else the estimated error of float32 results, in units of a channel's root mean square. ``family``: a name
     under which several are disabled. ``measured``: an estimate alone never chooses it, a record or the user may.
+    ``spreads``: of an infinity or NaN in the input there come others than those of the definition.
     """
 
     op: str
@@ -40,6 +41,7 @@ class Implementation:
     error: Callable[[NodeFacts], float] | None = None
     family: str = ""
     measured: bool = False
+    spreads: bool = False
 
     def refusal(self, facts: NodeFacts) -> str | None:
         """Why it does not apply, also where a node of the operator cannot be computed at all."""

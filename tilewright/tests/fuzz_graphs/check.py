@@ -11,6 +11,7 @@ import numpy as np
 import tilewright
 from tilewright.core.errors import InternalError, TilewrightError, UnsupportedError, VerifyError
 from tilewright.frontend import from_onnx
+from tilewright.lowering.table import TABLE
 from tilewright.tests.fuzz_graphs.implementations import random_implementations
 from tilewright.tests.fuzz_graphs.records import random_records
 from tilewright.tests.fuzz_graphs.sample import Sample, generate
@@ -49,7 +50,7 @@ class Verdict:
         return self.kind not in ("ok", "empty")
 
 
-_APPROXIMATE = ("winograd", "strassen")
+_SPREADING = tuple(i.name for ways in TABLE.values() for i in ways if i.spreads)
 """Implementations that mix neighbours: a NaN, an infinity or a huge number of one spoils the others'."""
 LEVELS = ("none", "basic", "extended", "all")
 
@@ -101,7 +102,7 @@ def _check_build(
     try:
         model = sample.model()
         records = random_records(model, build.threads, np.random.default_rng(len(ops))) if build.records else None
-        pins = random_implementations(model, build.threads, len(ops)) if build.pins else None
+        pins = random_implementations(model, build.threads, len(ops), bool(sample.wild)) if build.pins else None
         compiled = tilewright.compile(
             model,
             opt_level=build.level,
@@ -109,7 +110,7 @@ def _check_build(
             cache=False,
             progress=False,
             database=records,
-            disabled_pass=_APPROXIMATE if sample.wild else (),
+            disabled_pass=_SPREADING if sample.wild else (),
             implementations=pins,
         )
     except Exception as e:  # noqa: BLE001 - likewise

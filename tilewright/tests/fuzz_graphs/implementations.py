@@ -10,12 +10,15 @@ from tilewright.codegen.detect_cpu import parse_target
 from tilewright.lowering.choose_implementation import choices
 
 
-def random_implementations(model: onnx.ModelProto, threads: int, seed: int) -> dict[str, str]:
-    """By node, one of those that apply and round as the definition does, whatever it is estimated to cost."""
+def random_implementations(model: onnx.ModelProto, threads: int, seed: int, wild: bool) -> dict[str, str]:
+    """By node, one of those that apply and round as the definition does, whatever it is estimated to cost.
+
+    ``wild``: not those that spread what is not finite."""
     rng = np.random.default_rng(seed)
     graph = tilewright.compile(model, threads=threads, progress=False, stop_after="passes")
     out = {}
     for c in choices(graph, parse_target(None).with_threads(threads)):
-        names = [i.name for i in c.ways if i.error is None and i.refusal(c.facts) is None]
+        exact = [i for i in c.ways if i.error is None and not (wild and i.spreads)]
+        names = [i.name for i in exact if i.refusal(c.facts) is None]
         out[c.node.name] = names[rng.integers(len(names))]
     return out

@@ -40,7 +40,9 @@ def script_of(sample: Sample, verdict: Verdict) -> str:
     options = f"opt_level={build.level!r}, threads={build.threads}" if build else "opt_level='all', threads=1"
     if build and build.pins:
         lines.append("from tilewright.tests.fuzz_graphs.implementations import random_implementations")
-        lines.append(f"pins = random_implementations(model, {build.threads}, {len(verdict.operators)})")
+        lines.append(
+            f"pins = random_implementations(model, {build.threads}, {len(verdict.operators)}, {bool(sample.wild)})"
+        )
         options += ", implementations=pins"
     for v in sample.variants:
         feed = ", ".join(f"{n!r}: {_literal(x)}" for n, x in sample.feed(v).items())

@@ -49,4 +49,4 @@ def _cost(facts: NodeFacts) -> float:
     return _SIDE_BY_SIDE * plain_cost(facts) / useful_lanes(facts)
 
 
-MERGED_GROUPS = Implementation("Conv", "merged_groups", _lower, _cost, _applies)
+MERGED_GROUPS = Implementation("Conv", "merged_groups", _lower, _cost, _applies, spreads=True)

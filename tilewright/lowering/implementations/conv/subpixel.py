@@ -98,4 +98,4 @@ def _cost(facts: NodeFacts) -> float:
     return float(taps * input_products(shape))
 
 
-SUBPIXEL = Implementation("ConvTranspose", "subpixel", _lower, _cost, _applies)
+SUBPIXEL = Implementation("ConvTranspose", "subpixel", _lower, _cost, _applies, spreads=True)

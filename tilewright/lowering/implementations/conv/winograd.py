@@ -177,7 +177,7 @@ def _error(known: Winograd, facts: NodeFacts) -> float:
 IMPLEMENTATIONS = tuple(
     Implementation(
         "Conv", name, partial(_lower, name), partial(_cost, known), partial(_applies, known), partial(_error, known),
-        family="winograd",
+        family="winograd", spreads=True,
     )
     for name, known in WINOGRAD.items()
 )  # fmt: skip

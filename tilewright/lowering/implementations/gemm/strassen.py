@@ -110,5 +110,5 @@ def _error(facts: NodeFacts) -> float:
     return math.inf if weight is None else estimated_error(weight.array)
 
 
-STRASSEN = Implementation("MatMul", "strassen", _lower, _cost, _applies, _error, measured=True)
+STRASSEN = Implementation("MatMul", "strassen", _lower, _cost, _applies, _error, measured=True, spreads=True)
 """Its weights take 1.75 times the memory, which no estimate of the time sees."""

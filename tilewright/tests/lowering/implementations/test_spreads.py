@@ -1,0 +1,75 @@
+"""What becomes of an infinity or NaN in the input: what the definition gives, but for implementations that say so."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tilewright
+from tilewright.codegen.detect_cpu import parse_target
+from tilewright.frontend import from_onnx
+from tilewright.graph_ir.interpreter import interpret
+from tilewright.graph_ir.ir import Graph
+from tilewright.lowering.choose_implementation import choices
+from tilewright.lowering.table import TABLE
+
+
+def _model(op: str, x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, object]) -> onnx.ModelProto:
+    weight = numpy_helper.from_array(np.random.default_rng(1).standard_normal(w).astype(np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", "w"], ["y"], "node", **attrs)], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [weight],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+
+
+CASES = {
+    "image": ("Conv", (1, 32, 17, 17), (32, 32, 3, 3), {"pads": [1] * 4}),
+    "stride": ("Conv", (1, 32, 18, 18), (32, 32, 3, 3), {"pads": [1] * 4, "strides": [2, 2]}),
+    "groups": ("Conv", (1, 16, 9, 9), (16, 2, 3, 3), {"group": 8}),
+    "depthwise": ("Conv", (1, 16, 9, 9), (16, 1, 3, 3), {"group": 16}),
+    "transposed": ("ConvTranspose", (1, 16, 8, 8), (16, 16, 3, 3), {"strides": [2, 2]}),
+    "product": ("MatMul", (384, 512), (512, 512), {}),
+    "row": ("MatMul", (1, 512), (512, 24), {}),
+    "many": ("MatMul", (3, 16, 64), (3, 64, 24), {}),
+}
+
+
+def _ways(model: onnx.ModelProto) -> list[str]:
+    graph = tilewright.compile(model, threads=1, stop_after="passes")
+    assert isinstance(graph, Graph)
+    (found,) = choices(graph, parse_target(None).with_threads(1))
+    return [i.name for i in found.ways if i.refusal(found.facts) is None]
+
+
+def test_the_cases_reach_every_spreading_implementation() -> None:
+    reached = {(case[0], name) for case in CASES.values() for name in _ways(_model(*case))}
+    assert {(i.op, i.name) for ways in TABLE.values() for i in ways if i.spreads} <= reached
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_only_those_that_say_so_give_other_infinities_and_nan(case: str) -> None:
+    op, shape, *rest = CASES[case]
+    model = _model(op, shape, *rest)
+    imported = from_onnx(model)
+    places = [tuple(n // 2 for n in shape), tuple((n - 1) // 3 for n in shape), (0,) * len(shape)]
+    feeds: list[dict[str, np.ndarray]] = [{"x": _with(shape, at, value)} for at in places for value in (np.nan, np.inf)]
+    wanted = [_not_finite(np.asarray(interpret(imported, f)["y"])) for f in feeds]
+    for name in _ways(model):
+        chosen = tilewright.compile(model, threads=1, implementations={"node": name})
+        differs = any(_not_finite(chosen.run(f)["y"]) != w for f, w in zip(feeds, wanted, strict=True))
+        assert differs == next(i.spreads for i in TABLE[op] if i.name == name), name
+
+
+def _with(shape: tuple[int, ...], at: tuple[int, ...], value: float) -> np.ndarray:
+    x = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+    x[at] = value
+    return x
+
+
+def _not_finite(y: np.ndarray) -> bytes:
+    """Where there are infinities, of which sign, and NaN."""
+    return np.where(np.isnan(y), 2, np.where(np.isinf(y), np.sign(y), 0)).astype(np.int8).tobytes()
