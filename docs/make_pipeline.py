@@ -25,6 +25,7 @@ import tilewright
 from tilewright.codegen.detect_cpu import parse_target
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.llvm.jit import assembly_text
+from tilewright.codegen.prepare.steps import prepare
 from tilewright.compile import plan_text
 from tilewright.graph_ir.text import print_graph
 from tilewright.lowering.plan import lower_graph_to_plan
@@ -105,9 +106,10 @@ def render() -> str:
     func = lowered.funcs[name]
     trace = default_trace(func, target)
     scheduled = trace.apply(func)
-    spaces = tuple((b.dtype, b.shape) for b in workspaces(scheduled, target))
-    facts = Scheduled(func.dims, spaces, is_parallel(scheduled))
-    llvm = emit_kernel(scheduled, target, name)
+    ready = prepare(scheduled, target)
+    spaces = tuple((b.dtype, b.shape) for b in workspaces(ready, target))
+    facts = Scheduled(func.dims, spaces, is_parallel(ready))
+    llvm = emit_kernel(ready, target, name)
     onnx_nodes = "\n".join(f"{n.name}: {n.op_type}({', '.join(n.input)}) -> {n.output[0]}" for n in proto.graph.node)
     sections = [
         HEAD,
@@ -151,7 +153,8 @@ def render() -> str:
         _section(
             "8. The scheduled function",
             "The trace applied: a tile of registers (`local`), rows written out, columns in vectors, the epilogue on "
-            "the tile before it leaves the registers. (`--stage scheduled`)",
+            "the tile before it leaves the registers. (`--stage scheduled`; `--stage prepared` adds what code "
+            "generation decides, such as where a local buffer lies.)",
             print_func(scheduled),
         ),
         _section(

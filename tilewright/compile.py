@@ -306,7 +306,8 @@ def _kernel_stages(name: str, kernel: Kernel, target: Target) -> dict[str, Calla
         f"5_{name}_function.txt": lambda: print_func(kernel.func),
         f"6_{name}_trace.txt": kernel.trace.to_text,
         f"7_{name}_scheduled.txt": lambda: print_func(kernel.scheduled()),
-        f"8_{name}.ll": lambda: kernel.llvm_text(target),
+        f"8_{name}_prepared.txt": lambda: print_func(kernel.prepared(target)),
+        f"9_{name}.ll": lambda: kernel.llvm_text(target),
         f"9_{name}.s": lambda: kernel.assembly_text(target),
     }
 

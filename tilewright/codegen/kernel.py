@@ -15,6 +15,7 @@ from tilewright.codegen.detect_cpu import detect_host, parse_target, require_run
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.llvm.jit import Library, compile_object
 from tilewright.codegen.native.thread_pool import thread_pool_code
+from tilewright.codegen.prepare.steps import prepare
 from tilewright.core.errors import InputError
 from tilewright.core.options import require_mapping, require_whole, shown
 from tilewright.machine.target import Target
@@ -86,5 +87,6 @@ def build(func: Func, target: str | Target | None = None, opt: int = 3) -> Calla
     """Compile ``func`` for ``target`` (default: this machine) and load it. Raises TargetError if it cannot run here."""
     target = parse_target(target)
     require_runs_here(target, func.name)
+    func = prepare(func, target)
     blob = compile_object(emit_kernel(func, target, "kernel"), target, opt)
     return CallableKernel(func, Library([blob], ["kernel"]), "kernel", target)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.llvm.jit import assembly_text
+from tilewright.codegen.prepare.steps import prepare
 from tilewright.commands.common import add_broadcasting_option, add_build_options, add_shape_options, compile_with
 from tilewright.compile import plan_text
 from tilewright.core.errors import InputError
@@ -34,8 +35,12 @@ def _scheduled(name: str, func: Func, target: Target) -> str:
     return print_func(_apply(func, target))
 
 
+def _prepared(name: str, func: Func, target: Target) -> str:
+    return print_func(_ready(func, target))
+
+
 def _llvm(name: str, func: Func, target: Target) -> str:
-    return emit_kernel(_apply(func, target), target, name)
+    return emit_kernel(_ready(func, target), target, name)
 
 
 def _asm(name: str, func: Func, target: Target) -> str:
@@ -46,8 +51,13 @@ def _apply(func: Func, target: Target) -> Func:
     return default_trace(func, target).apply(func)
 
 
+def _ready(func: Func, target: Target) -> Func:
+    return prepare(_apply(func, target), target)
+
+
 KERNEL_STAGES: Mapping[str, KernelText] = {
-    "function": _function, "trace": _trace, "scheduled": _scheduled, "llvm": _llvm, "asm": _asm,
+    "function": _function, "trace": _trace, "scheduled": _scheduled, "prepared": _prepared,
+    "llvm": _llvm, "asm": _asm,
 }  # fmt: skip
 STAGES = ("import", "passes", "fuse", "plan", *KERNEL_STAGES)
 
@@ -77,10 +87,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(lowered: LoweredModel, target: Target) -> str:
-    applied = {name: _apply(f, target) for name, f in lowered.funcs.items()}
+    ready = {name: _ready(f, target) for name, f in lowered.funcs.items()}
     facts = {
         name: Scheduled(f.dims, tuple((b.dtype, b.shape) for b in workspaces(f, target)), is_parallel(f))
-        for name, f in applied.items()
+        for name, f in ready.items()
     }
     return plan_text(with_scheduled(lowered.plan, facts))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tilewright.codegen.cache import ObjectCache, object_key
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.llvm.jit import assembly_text, compile_objects
+from tilewright.codegen.prepare.steps import prepare
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.arith.parse import parse
@@ -53,9 +54,13 @@ class Kernel:
         """The function with the trace applied."""
         return self.trace.apply(self.func)
 
+    def prepared(self, target: Target) -> Func:
+        """The function as it is emitted."""
+        return prepare(self.scheduled(), target)
+
     def llvm_text(self, target: Target) -> str:
         """The LLVM IR, emitted again."""
-        return emit_kernel(self.scheduled(), target, self.symbol)
+        return emit_kernel(self.prepared(target), target, self.symbol)
 
     def assembly_text(self, target: Target) -> str:
         """The assembly, compiled again."""
@@ -69,12 +74,12 @@ def build_kernels(
     """A kernel for every function, by name. ``traces`` overrides the default trace of some.
 
     Where the environment says so (:mod:`tilewright.core.config`), raises VerifyError for a function that breaks an
-    invariant of the tensor IR, as it was lowered, or as it was scheduled unless its object is in the cache.
+    invariant of the tensor IR, as it was lowered, or scheduled and prepared unless its object is in the cache.
     """
     traces = traces or {}
     checked = from_environment().verify
     out: dict[str, Kernel] = {}
-    missing: list[tuple[str, str, Schedule, str]] = []
+    missing: list[tuple[str, str, Trace, Func, str]] = []
 
     def texts() -> Iterator[tuple[str, Target]]:
         for name, func in funcs.items():
@@ -87,18 +92,16 @@ def build_kernels(
                 out[name] = hit
                 continue
             schedule = schedule_by_rule(func, target, DefaultDecider()) if given is None else Schedule(func, given)
-            if checked:
-                verify(schedule.func)
+            ready = prepare(schedule.func, target)
             symbol = f"tw_{key[:24]}"
-            missing.append((name, key, schedule, symbol))
-            yield emit_kernel(schedule.func, target, symbol), target
+            missing.append((name, key, schedule.trace, ready, symbol))
+            yield emit_kernel(ready, target, symbol), target
             progress(len(out) + len(missing), len(funcs))
 
     codes = compile_objects(texts())
-    for (name, key, schedule, symbol), code in zip(missing, codes, strict=True):
-        spaces = tuple((b.dtype, b.shape) for b in workspaces(schedule.func, target))
-        parallel = is_parallel(schedule.func)
-        kernel = Kernel(name, funcs[name], schedule.trace, spaces, parallel, symbol, code, cached=False)
+    for (name, key, trace, ready, symbol), code in zip(missing, codes, strict=True):
+        spaces = tuple((b.dtype, b.shape) for b in workspaces(ready, target))
+        kernel = Kernel(name, funcs[name], trace, spaces, is_parallel(ready), symbol, code, cached=False)
         if cache is not None:
             cache.put(key, _write(kernel))
         out[name] = kernel

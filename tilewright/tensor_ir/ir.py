@@ -32,8 +32,9 @@ one of :data:`tilewright.tensor_ir.intrinsics.TENSOR_INTRINSICS`, or one that th
 where it is: it is what the code must compute, and what every analysis and the interpreter see.
 
 Buffers are dense and row-major. Scopes: ``global`` (a parameter, or an intermediate that all threads see, placed in
-the arena by the memory plan), ``local`` (private to a thread and to the iteration it is allocated in: stack or
-registers). ``Alloc`` of a global buffer stands only at the root of a function.
+the arena by the memory plan), ``local`` (private to a thread and to the iteration it is allocated in). ``Alloc`` of a
+global buffer stands only at the root of a function. In a function that is ready to be emitted the local ones are on the
+``stack`` (where LLVM keeps them in registers if it can) or in a ``workspace`` of the thread.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ from tilewright.core.memo import by_identity
 LoopKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled", "opaque"]
 AxisKind: TypeAlias = Literal["spatial", "reduce", "ordered"]
 Scope: TypeAlias = Literal["global", "local"]
+Storage: TypeAlias = Literal["stack", "workspace"]
+"""Where a local buffer lies once code generation has decided it."""
 
 
 # -- values ------------------------------------------------------------------------------------------------------
@@ -146,7 +149,7 @@ class Buffer:
     name: str
     dtype: DType
     shape: tuple[IntExpr, ...]
-    scope: Scope = "global"
+    scope: Scope | Storage = "global"
     align: int = 64
 
 

@@ -16,7 +16,8 @@ The text is Python syntax, so that Python's own ``ast`` reads it::
 - ``@intrinsic("def f(A: float32[8], ...): ...", dense=("A",), code=(("llvm ir", features, declares),))`` gives an
   intrinsic of the function's own.
 - Each block axis is ``kind(extent, binding)``; ``init`` is what the first point of a reduction stores beforehand.
-- ``acc = local(float32[4, 8])`` (or ``shared``, for scope global) allocates for the rest of the suite it stands in;
+- ``acc = local(float32[4, 8])`` (or ``shared``, for scope global; ``stack`` and ``workspace`` in functions that are
+  ready to be emitted) allocates for the rest of the suite it stands in;
   ``with local(float32[4, 8]) as acc:`` for the statements under it. ``align=`` follows if it is not 64.
 - ``if condition:`` is a guard; a statement ``A[i] = value`` outside a block is a store.
 - Values: literals ``float32(1.0)``, ``cast(value, dtype)``, ``index(expression, dtype)``, ``select(c, a, b)`` and
@@ -56,6 +57,7 @@ from tilewright.tensor_ir.ir import (
     Select,
     Seq,
     Stmt,
+    Storage,
     Store,
     TensorIntrin,
     format_expr,
@@ -68,7 +70,9 @@ _LOOP_WORDS: dict[LoopKind, str] = {
     "opaque": "opaque",
 }  # fmt: skip
 _LOOP_KINDS = {word: kind for kind, word in _LOOP_WORDS.items()}
-_SCOPE_WORDS: dict[Scope, str] = {"global": "shared", "local": "local"}
+_SCOPE_WORDS: dict[Scope | Storage, str] = {
+    "global": "shared", "local": "local", "stack": "stack", "workspace": "workspace",
+}  # fmt: skip
 _SCOPES = {word: scope for scope, word in _SCOPE_WORDS.items()}
 _AXIS_KINDS = ("spatial", "reduce", "ordered")
 _TAB = "    "
@@ -227,8 +231,8 @@ def _read_dtype(node: ast.AST) -> DType:
 
 
 def _read_buffer(name: str, node: ast.expr) -> Buffer:
-    """``float32[4, m]``, that with ``.align(n)``, or either in ``local(...)`` / ``shared(...)``."""
-    scope: Scope = "global"
+    """``float32[4, m]``, that with ``.align(n)``, or either in the word of a scope, like ``local(...)``."""
+    scope: Scope | Storage = "global"
     align = 64
     word = _called(node)
     if word in _SCOPES:

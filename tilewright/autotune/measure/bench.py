@@ -21,6 +21,7 @@ from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspace
 from tilewright.codegen.llvm.jit import Library, compile_object
 from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.native.thread_pool import thread_pool_code
+from tilewright.codegen.prepare.steps import prepare
 from tilewright.core import dtypes
 from tilewright.machine.target import Target
 from tilewright.runtime.resources.arrays import address
@@ -38,9 +39,10 @@ _LARGEST_FLUSH = 256 << 20
 def build_scheduled(scheduled: Func, target: Target, dims: dict[str, int], opt: int) -> Built:
     """Machine code of a scheduled function."""
     start = time.perf_counter()
-    code = compile_object(emit_kernel(scheduled, target, SYMBOL), target, opt)
-    spaces = tuple((b.dtype.name, tuple(d.evaluate(dims) for d in b.shape)) for b in workspaces(scheduled, target))
-    return Built(code, spaces, is_parallel(scheduled), time.perf_counter() - start)
+    ready = prepare(scheduled, target)
+    code = compile_object(emit_kernel(ready, target, SYMBOL), target, opt)
+    spaces = tuple((b.dtype.name, tuple(d.evaluate(dims) for d in b.shape)) for b in workspaces(ready, target))
+    return Built(code, spaces, is_parallel(ready), time.perf_counter() - start)
 
 
 class Entries:

@@ -1,12 +1,10 @@
 """A function as LLVM IR: the kernel that the runtime calls, and inside it the nests that threads share.
 
-``void kernel(ptr args, ptr dims, ptr pool)`` runs phase after phase. A phase is a run of nests that may go on at
-once: a new one begins between two nests of which at least one is parallel if one writes what the other uses (two that
-only write a buffer share a phase if they write other parts of it, as a peeled loop and its tail do). A serial loop
-around parallel ones is run by the kernel itself, with the phases of its body in each iteration. A phase with a parallel
-loop is handed to the pool (:mod:`tilewright.codegen.native.thread_pool`) as ``void phase(ptr args, ptr dims, i64
-chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and chunk 0
-the other nests. Without a pool (null), for other phases, and where it is not worth it
+``void kernel(ptr args, ptr dims, ptr pool)`` runs phase after phase (:mod:`tilewright.codegen.prepare.phases`). A
+serial loop around parallel ones is run by the kernel itself, with the phases of its body in each iteration. A phase
+with a parallel loop is handed to the pool (:mod:`tilewright.codegen.native.thread_pool`) as ``void phase(ptr args, ptr
+dims, i64 chunk, i64 chunks)``: chunk ``c`` of ``C`` takes the iterations ``[c*N/C, (c+1)*N/C)`` of a parallel loop, and
+chunk 0 the other nests. Without a pool (null), for other phases, and where it is not worth it
 (:mod:`tilewright.tensor_ir.analysis.parallel_if`), the one call is chunk 0 of 1. A pool of more chunks than have copies
 of the local buffers in workspaces (:mod:`tilewright.codegen.emit.privatize`) is not used.
 
@@ -18,87 +16,47 @@ written the same buffers.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Sequence, Set
 
 from tilewright.codegen.emit.context import Context
 from tilewright.codegen.emit.expressions import evaluate
 from tilewright.codegen.emit.flatten import BufferInfo
 from tilewright.codegen.emit.privatize import Privatized, most_chunks, own_copy, privatized_buffers
-from tilewright.codegen.emit.statements import StatementEmitter, vector_pad
+from tilewright.codegen.emit.statements import StatementEmitter
 from tilewright.codegen.llvm.builder import Code, ModuleText
+from tilewright.codegen.prepare.assign_storage import vector_pad
+from tilewright.codegen.prepare.phases import (
+    Phase,
+    Steps,
+    is_parallel_loop,
+    ordered_phases,
+    phases_in,
+    root_nests,
+    steps_in,
+    uses,
+)
 from tilewright.core.arith.bounds import loop_range, simplify
 from tilewright.core.arith.expr import IntExpr, const
-from tilewright.core.arith.minmax import maximum
-from tilewright.core.errors import InternalError
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.access import in_place_buffers
-from tilewright.tensor_ir.analysis.parallel_if import parallel_condition
 from tilewright.tensor_ir.analysis.prefetching import prefetches
-from tilewright.tensor_ir.analysis.regions import Shapes, write_apart
 from tilewright.tensor_ir.analysis.scopes import parallel_loops_in
 from tilewright.tensor_ir.analysis.streaming import streamed_blocks
-from tilewright.tensor_ir.empty_reductions import store_empty_inits
-from tilewright.tensor_ir.ir import (
-    Alloc,
-    Block,
-    Buffer,
-    Expr,
-    Func,
-    Guard,
-    Load,
-    Loop,
-    Seq,
-    Stmt,
-    Store,
-    loads,
-    walk,
-    walk_index,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Phase:
-    """Nests that go on at once, inside the loops ``around``."""
-
-    index: int
-    nests: tuple[Stmt, ...]
-    around: tuple[Loop, ...]
-
-    def is_shared(self) -> bool:
-        return any(_is_parallel_loop(s) for s in self.nests)
-
-    def condition(self, func: Func) -> IntExpr | None:
-        """Above 0 where threads are to share a parallel loop of the phase; None if they always do."""
-        found = [parallel_condition(func, s) for s in self.nests if isinstance(s, Loop) and _is_parallel_loop(s)]
-        known = [c for c in found if c is not None]
-        return maximum(*known) if known and len(known) == len(found) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """A serial loop around parallel ones: its iterations, phase after phase."""
-
-    index: int
-    loop: Loop
-    around: tuple[Loop, ...]
-    body: tuple[_Phase | _Steps, ...]
+from tilewright.tensor_ir.ir import Buffer, Func, Loop, Stmt
 
 
 def emit_kernel(func: Func, target: Target, symbol: str) -> str:
-    """The LLVM IR module of one kernel, exported as ``symbol``."""
+    """The LLVM IR module of the kernel of a function that is ready
+    (:func:`tilewright.codegen.prepare.steps.prepare`), exported as ``symbol``."""
     module = ModuleText(target)
-    nests, allocs = root_nests(func)
+    _, allocs = root_nests(func)
     buffers = [*func.params, *(b for b in allocs if b.scope == "global")]
-    local = [b for b in allocs if b.scope == "local"]
-    order = _order(nests, _shapes(func, allocs))
-    phases = _phases_in(order)
-    _require_private([list(p.nests) for p in phases], {b.name for b in local})
+    local = [b for b in allocs if b.scope != "global"]
+    order = ordered_phases(func)
     pad = vector_pad(func.body)
-    private = privatized_buffers(func, nests, target, pad)
+    private = privatized_buffers(func, target)
     conditional: set[int] = set()
-    for p in phases:
+    for p in phases_in(order):
         module.functions.append(_phase_function(module, p, func, buffers, local, private, pad))
         module.functions.append(_phase_table_function(func, p, len(buffers) + len(private)))
         if (condition := p.condition(func)) is not None:
@@ -106,7 +64,7 @@ def emit_kernel(func: Func, target: Target, symbol: str) -> str:
             module.functions.append(_integer_function(module, f"condition{p.index}", condition, func))
             table = _integer_table_function(f"parallel_if{p.index}", f"condition{p.index}", len(func.dims))
             module.functions.append(table)
-    for steps in _steps_in(order):
+    for steps in steps_in(order):
         i, integers = steps.index, len(func.dims) + len(steps.around)
         module.functions.append(_integer_function(module, f"extent{i}", steps.loop.extent, func, steps.around))
         module.functions.append(_integer_table_function(f"count{i}", f"extent{i}", integers))
@@ -116,46 +74,15 @@ def emit_kernel(func: Func, target: Target, symbol: str) -> str:
 
 
 def workspaces(func: Func, target: Target) -> tuple[Buffer, ...]:
-    """What the pointers that follow the parameters in ``args`` point to: the root-level global allocations in order of
-    appearance, then the copies of local buffers of open size."""
-    nests, allocs = root_nests(func)
-    private = privatized_buffers(func, nests, target, vector_pad(func.body))
-    return (*(b for b in allocs if b.scope == "global"), *(p.workspace() for p in private))
+    """What the pointers that follow the parameters in ``args`` of the kernel of a prepared function point to: the
+    root-level global allocations in order of appearance, then the copies of local buffers in workspaces."""
+    shared = (b for b in root_nests(func)[1] if b.scope == "global")
+    return (*shared, *(p.workspace() for p in privatized_buffers(func, target)))
 
 
 def is_parallel(func: Func) -> bool:
     """True if more than one thread has work in the kernel."""
-    return any(parallel_loops_in(s) for s in root_nests(func)[0])
-
-
-def root_nests(func: Func) -> tuple[list[Stmt], list[Buffer]]:
-    """The statements at the root in order, and the buffers allocated around them.
-
-    A local buffer that several phases use, all on thread 0, is a global one here: a stack frame ends with its phase.
-    """
-    nests: list[Stmt] = []
-    allocs: list[Buffer] = []
-
-    def visit(s: Stmt) -> None:
-        if isinstance(s, Seq):
-            for c in s.stmts:
-                visit(c)
-        elif isinstance(s, Alloc):
-            allocs.append(s.buffer)
-            visit(s.body)
-        else:
-            nests.append(s)
-
-    visit(store_empty_inits(func).body)
-    phases = _phases_in(_order(nests, _shapes(func, allocs)))
-    uses = [[(_is_parallel_loop(s), set().union(*_uses(s))) for s in p.nests] for p in phases]
-    threaded = {name for phase in uses for parallel, used in phase if parallel for name in used}
-    shared = {b.name for b in allocs if sum(any(b.name in used for _, used in p) for p in uses) > 1} - threaded
-    return nests, [replace(b, scope="global") if b.name in shared else b for b in allocs]
-
-
-def _is_parallel_loop(s: Stmt) -> bool:
-    return isinstance(s, Loop) and s.kind == "parallel"
+    return bool(parallel_loops_in(func.body))
 
 
 def _strides(b: Buffer) -> tuple[IntExpr, ...]:
@@ -169,7 +96,7 @@ def _strides(b: Buffer) -> tuple[IntExpr, ...]:
 
 # -- functions -------------------------------------------------------------------------------------------------------
 def _phase_function(
-    module: ModuleText, phase: _Phase, func: Func, buffers: list[Buffer], local: list[Buffer],
+    module: ModuleText, phase: Phase, func: Func, buffers: list[Buffer], local: list[Buffer],
     private: Sequence[Privatized], pad: int,
 ) -> str:  # fmt: skip
     """The internal function that runs the nests of a phase."""
@@ -177,9 +104,9 @@ def _phase_function(
     code = Code(module)
     ctx = Context(code, evaluate)
     shared = in_place_buffers(func)
-    uses = [_uses(s) for s in nests]
-    read = {b for r, _ in uses for b in r}
-    written = {b for _, w in uses for b in w}
+    used = [uses(s) for s in nests]
+    read = {b for r, _ in used for b in r}
+    written = {b for _, w in used for b in w}
     params: list[str] = []
     for i, b in enumerate(buffers):
         ctx.buffers[b.name] = BufferInfo(b.name, b.dtype, f"%p{i}", _strides(b))
@@ -203,7 +130,7 @@ def _phase_function(
         if b.name in read | written:
             emitter.allocate(b)
     for s in nests:
-        if isinstance(s, Loop) and _is_parallel_loop(s):
+        if isinstance(s, Loop) and is_parallel_loop(s):
             _parallel(ctx, emitter, s)
         else:
             _alone(ctx, emitter, s)
@@ -245,7 +172,7 @@ def _integer_function(module: ModuleText, name: str, e: IntExpr, func: Func, aro
     return f"define internal i64 @{name}({', '.join(params)}) nounwind {{\n{code.text()}\n}}"
 
 
-def _phase_table_function(func: Func, phase: _Phase, pointers: int) -> str:
+def _phase_table_function(func: Func, phase: Phase, pointers: int) -> str:
     """A phase in the form in which a pool calls it: pointers and integers are read from their tables."""
     lines: list[str] = []
     operands: list[str] = []
@@ -277,12 +204,12 @@ def _from_table(integers: int) -> tuple[list[str], list[str]]:
 
 
 def _kernel_function(
-    symbol: str, dims: int, order: Sequence[_Phase | _Steps], conditional: Set[int], chunks: int | None
+    symbol: str, dims: int, order: Sequence[Phase | Steps], conditional: Set[int], chunks: int | None
 ) -> str:
     """The kernel. ``conditional``: the phases that threads share only if a condition holds; ``chunks``: the largest
     number of chunks of a pool that it may use, None for any."""
     lines: list[str] = ["  %alone = icmp eq ptr %pool, null"] if chunks is None else _alone_or_large(chunks)
-    depth = max((len(p.around) for p in _phases_in(order)), default=0)
+    depth = max((len(p.around) for p in phases_in(order)), default=0)
     table = "%dims"
     if depth:  # the variables of loops around phases follow the dims in a table of this call
         table = "%table"
@@ -308,10 +235,10 @@ def _alone_or_large(chunks: int) -> list[str]:
     ]
 
 
-def _calls(item: _Phase | _Steps, table: str, dims: int, conditional: Set[int]) -> list[str]:
+def _calls(item: Phase | Steps, table: str, dims: int, conditional: Set[int]) -> list[str]:
     """The calls that run a phase, or the loop over those that run the phases of its steps."""
     i = item.index
-    if isinstance(item, _Steps):
+    if isinstance(item, Steps):
         place = dims + len(item.around)
         return [
             f"  %n{i} = call i64 @count{i}(ptr {table})",
@@ -342,92 +269,6 @@ def _calls(item: _Phase | _Steps, table: str, dims: int, conditional: Set[int]) 
     ]
 
 
-# -- nests and threads -----------------------------------------------------------------------------------------------
-def _shapes(func: Func, allocs: Sequence[Buffer]) -> Shapes:
-    return {b.name: b.shape for b in (*func.params, *allocs)}
-
-
-def _order(nests: Sequence[Stmt], shapes: Shapes) -> list[_Phase | _Steps]:
-    """The phases in the order in which they run, those inside a serial loop as its steps; indices count up."""
-    count = itertools.count()
-
-    def ordered(stmts: Sequence[Stmt], around: tuple[Loop, ...]) -> list[_Phase | _Steps]:
-        out: list[_Phase | _Steps] = []
-        for run in _phases(stmts, shapes):
-            if isinstance(loop := run[0], Loop) and _is_around_threads(loop):
-                index = next(count)
-                out.append(_Steps(index, loop, around, tuple(ordered(_flat(loop.body), (*around, loop)))))
-            else:
-                out.append(_Phase(next(count), tuple(run), around))
-        return out
-
-    return ordered(nests, ())
-
-
-def _flat(s: Stmt) -> list[Stmt]:
-    return [x for c in s.stmts for x in _flat(c)] if isinstance(s, Seq) else [s]
-
-
-def _phases_in(order: Iterable[_Phase | _Steps]) -> list[_Phase]:
-    return [p for x in order for p in ([x] if isinstance(x, _Phase) else _phases_in(x.body))]
-
-
-def _steps_in(order: Iterable[_Phase | _Steps]) -> list[_Steps]:
-    return [s for x in order if isinstance(x, _Steps) for s in (x, *_steps_in(x.body))]
-
-
-def _is_around_threads(s: Stmt) -> bool:
-    return not _is_parallel_loop(s) and bool(parallel_loops_in(s))
-
-
-def _phases(nests: Sequence[Stmt], shapes: Shapes) -> list[list[Stmt]]:
-    """Nests in runs such that each needs the one before it to be complete; a loop around parallel ones is alone."""
-    phases: list[list[Stmt]] = []
-    pending: list[_Used] = []
-    apart = False
-    for s in nests:
-        around = _is_around_threads(s)
-        used = _Used(s, *_uses(s))
-        clash = any(_clash(p, used, shapes) for p in pending)
-        if clash or around or apart or not phases:
-            phases.append([])
-            pending = []
-        phases[-1].append(s)
-        pending.append(used)
-        apart = around
-    return phases
-
-
-@dataclass(frozen=True, slots=True)
-class _Used:
-    """A nest, and the names of the buffers that it reads and writes."""
-
-    nest: Stmt
-    reads: set[str]
-    writes: set[str]
-
-
-def _clash(a: _Used, b: _Used, shapes: Shapes) -> bool:
-    """True if threads may be at work in one of the nests, and one writes what the other uses."""
-    if not (_is_parallel_loop(a.nest) or _is_parallel_loop(b.nest)):
-        return False
-    if a.writes & b.reads or b.writes & a.reads:
-        return True
-    return not all(write_apart(a.nest, b.nest, name, shapes) for name in a.writes & b.writes)
-
-
-def _require_private(phases: list[list[Stmt]], local: set[str]) -> None:
-    """A local buffer at the root belongs to one phase, and no parallel loop shares it."""
-    seen: dict[str, int] = {}
-    for i, phase in enumerate(phases):
-        for s in phase:
-            reads, writes = _uses(s)
-            for name in sorted(local & (reads | writes)):
-                parallel = _is_parallel_loop(s)
-                if parallel or seen.setdefault(name, i) != i:
-                    raise InternalError(f"codegen: local buffer {name} at the root is used across threads")
-
-
 def _alone(ctx: Context, emitter: StatementEmitter, s: Stmt) -> None:
     """A nest that chunk 0 runs."""
     code = ctx.code
@@ -452,33 +293,3 @@ def _parallel(ctx: Context, emitter: StatementEmitter, s: Loop) -> None:
     high = code.emit("i64", 0, f"add nsw i64 {low.text}, {n}")
     stop = code.emit("i64", 0, f"udiv i64 {high.text}, %chunks")
     emitter.counted(s.var, start.text, stop.text, s.extent, lambda: emitter.emit(s.body))
-
-
-def _uses(s: Stmt) -> tuple[set[str], set[str]]:
-    """Names of the buffers read and written anywhere in ``s``."""
-    reads: set[str] = set()
-    writes: set[str] = set()
-
-    def value(e: Expr) -> None:
-        reads.update(x.buffer for x in loads(e))
-
-    def index(i: IntExpr) -> None:
-        if not i.is_plain:
-            reads.update(x.buffer for x in walk_index(i) if isinstance(x, Load))
-
-    for x in walk(s):
-        if isinstance(x, (Block, Store)):
-            writes.add(x.buffer)
-            value(x.value)
-            for i in x.indices:
-                index(i)
-            if isinstance(x, Block):
-                for i in x.bindings:
-                    index(i)
-                if x.init is not None:
-                    value(x.init)
-        elif isinstance(x, Guard):
-            value(x.condition)
-        elif isinstance(x, Loop):
-            index(x.extent)
-    return reads, writes

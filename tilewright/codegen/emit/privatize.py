@@ -1,4 +1,4 @@
-"""Local buffers whose size depends on symbolic dims: too open for a stack frame, so they live in workspaces.
+"""Local buffers in workspaces (:mod:`tilewright.codegen.prepare.assign_storage`), and which copy is whose.
 
 A thread needs its own, and uses it again in each iteration. In a parallel loop the workspace has a copy for each chunk,
 since a chunk is run by one thread from beginning to end; a loop with fewer iterations than chunks has one for each
@@ -7,14 +7,13 @@ iteration. Elsewhere one copy is enough.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.emit.context import Context
 from tilewright.codegen.emit.flatten import BufferInfo
-from tilewright.codegen.emit.memory import reads_memory
 from tilewright.codegen.llvm.types import memory_type
-from tilewright.core.arith.bounds import Ranges, loop_range, simplify, upper_bound
+from tilewright.codegen.prepare.assign_storage import vector_pad
+from tilewright.core.arith.bounds import loop_range, simplify
 from tilewright.core.arith.expr import IntExpr, ceildiv, const, product
 from tilewright.core.arith.minmax import minimum
 from tilewright.machine.memory import LINE_BYTES
@@ -42,29 +41,22 @@ def most_chunks(target: Target) -> int:
     return CHUNKS_PER_THREAD * target.threads
 
 
-def is_open(buffer: Buffer, dims: Sequence[str], ranges: Ranges) -> bool:
-    """True if the size of a local buffer is given by the function's dims and has no constant bound."""
-    known = all(d.free_vars() <= set(dims) and not reads_memory(d) for d in buffer.shape)
-    return known and any(upper_bound(simplify(d, ranges), ranges) is None for d in buffer.shape)
-
-
-def privatized_buffers(func: Func, nests: Sequence[Stmt], target: Target, pad: int) -> tuple[Privatized, ...]:
-    """The open local buffers of ``nests`` in order of appearance, each copy longer than its shape by ``pad``."""
+def privatized_buffers(func: Func, target: Target) -> tuple[Privatized, ...]:
+    """The buffers in workspaces in order of appearance, each copy longer than its shape by the pad of vectors."""
     out: list[Privatized] = []
+    pad = vector_pad(func.body)
 
-    def visit(s: Stmt, ranges: Ranges, parallel: Loop | None) -> None:
-        if isinstance(s, Loop):
-            ranges = {**ranges, s.var: loop_range(s.extent)}
-            parallel = s if s.kind == "parallel" else parallel
-        elif isinstance(s, Alloc) and s.buffer.scope == "local" and is_open(s.buffer, func.dims, ranges):
+    def visit(s: Stmt, parallel: Loop | None) -> None:
+        if isinstance(s, Loop) and s.kind == "parallel":
+            parallel = s
+        elif isinstance(s, Alloc) and s.buffer.scope == "workspace":
             step = max(1, LINE_BYTES // s.buffer.dtype.itemsize)
             elements = ceildiv(product(s.buffer.shape) + pad, step) * step
             out.append(Privatized(s.buffer, parallel, _copies(func, parallel, target), elements))
         for c in stmt_children(s):
-            visit(c, ranges, parallel)
+            visit(c, parallel)
 
-    for s in nests:
-        visit(s, {}, None)
+    visit(func.body, None)
     return tuple(out)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from tilewright.codegen.emit.context import Context, Lanes
 from tilewright.codegen.emit.digits import CountedLoop
@@ -16,14 +17,13 @@ from tilewright.codegen.emit.register_pressure import fills_registers
 from tilewright.codegen.emit.slp_calls import Nest, copies_of, slp_nest, slp_values
 from tilewright.codegen.llvm.builder import Value
 from tilewright.codegen.llvm.types import memory_type
+from tilewright.codegen.prepare.assign_storage import stack_shape
 from tilewright.core.arith.bounds import loop_range, simplify, upper_bound
-from tilewright.core.arith.expr import IntExpr, const, product
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.errors import InternalError
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
 from tilewright.tensor_ir.analysis.prefetching import Prefetch
-from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Guard, Loop, Seq, Stmt, Store, expr_free_vars, walk
-
-STACK_LIMIT = 512 * 1024
+from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Guard, Loop, Seq, Stmt, Store, expr_free_vars
 
 
 class StatementEmitter:
@@ -41,13 +41,11 @@ class StatementEmitter:
         self.prefetches = prefetches
         self.streamed = streamed
         self.copies = copies
-        self.stack_bytes = 0
         self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
         self._loops = 0  # written so far
         self._slots: dict[tuple[str, int], BufferInfo] = {}
         self._locals: dict[str, Buffer] = {}
-        self._in_lanes: dict[str, bool] = {}  # loops that were looked at
-        self._nests: dict[str, Nest | None] = {}  # likewise
+        self._nests: dict[str, Nest | None] = {}  # of loops that were looked at
 
     def emit(self, s: Stmt) -> None:
         """Write one statement."""
@@ -87,13 +85,13 @@ class StatementEmitter:
             return
         if intrinsic_of(s) is not None:
             call_intrinsic(ctx, self.func, s)
-        elif s.kind == "vectorized" and not self.parts and self._goes_in_lanes(s):
+        elif s.kind == "vectorized":
             self._vectorized(s, extent)
         elif s.kind == "unrolled" and not self.parts and self._interleaved(s):
             pass
         elif s.kind == "unrolled" and not self.parts and (nest := self._nest_to_join(s)) is not None:
             self._slp_calls(*nest)
-        elif s.kind == "unrolled" or (s.kind == "vectorized" and self.parts):
+        elif s.kind == "unrolled":
             self._unrolled(s, extent)
         elif extent == 1:
             self._with_value(s, 0)
@@ -160,7 +158,7 @@ class StatementEmitter:
     def _interleaved(self, s: Loop) -> bool:
         """Store the copies of ``s`` at once, if they alternate in memory and may be read all before."""
         nest = interleaved_nest(s)
-        if nest is None or nest[1].name in self.streamed or not self._goes_in_lanes(nest[0]):
+        if nest is None or nest[1].name in self.streamed:
             return False
         for x in (s, nest[0]):
             self.ctx.indexer.ranges.setdefault(x.var, loop_range(x.extent))
@@ -168,10 +166,9 @@ class StatementEmitter:
         return store_interleaved(self.ctx, self.ctx.flattener.store(nest[1]), s, lanes)
 
     def _nest_to_join(self, s: Loop) -> Nest | None:
-        """:func:`slp_nest` where the vectors go in lanes, asked once for all copies of a loop."""
+        """:func:`slp_nest`, asked once for all copies of a loop."""
         if s.var not in self._nests:
-            nest = slp_nest(s)
-            self._nests[s.var] = nest if nest is not None and self._goes_in_lanes(nest[1]) else None
+            self._nests[s.var] = slp_nest(s)
         return self._nests[s.var]
 
     def _slp_calls(self, unrolled: Sequence[Loop], vectorized: Loop, block: Block) -> None:
@@ -248,37 +245,6 @@ class StatementEmitter:
         self.emit(s.body)
         self.parts = ()
 
-    def _goes_in_lanes(self, s: Loop) -> bool:
-        """:meth:`_can_vectorize`, asked once for all copies of a loop."""
-        if s.var not in self._in_lanes:
-            self._in_lanes[s.var] = self._can_vectorize(s)
-        return self._in_lanes[s.var]
-
-    def _can_vectorize(self, s: Loop) -> bool:
-        """False where lanes cannot run at once (a reduction or an ordered axis over the loop, an inner extent that
-        depends on it, a local buffer outside the stack, a store to one place by all lanes): such a loop runs in order
-        instead."""
-        private = {a.buffer.name for a in walk(s.body) if isinstance(a, Alloc)}
-        for inner in walk(s.body):
-            if isinstance(inner, Loop) and s.var in inner.extent.free_vars():
-                return False
-            if isinstance(inner, Alloc) and (
-                inner.buffer.name in self.copies or any(s.var in d.free_vars() for d in inner.buffer.shape)
-            ):
-                return False
-            if isinstance(inner, Block):
-                env = dict(zip((a.name for a in inner.axes), inner.bindings, strict=True))
-                if any(a.kind != "spatial" and s.var in env[a.name].free_vars() for a in inner.axes):
-                    return False
-                indices = tuple(i.substitute(env) for i in inner.indices)
-            elif isinstance(inner, Store):
-                indices = inner.indices
-            else:
-                continue
-            if inner.buffer not in private and not any(s.var in i.free_vars() for i in indices):
-                return False
-        return True
-
     # -- guards --------------------------------------------------------------------------------------------------
     def _guard(self, s: Guard) -> None:
         ctx = self.ctx
@@ -328,17 +294,11 @@ class StatementEmitter:
 
     def _slot(self, b: Buffer) -> BufferInfo:
         ctx = self.ctx
-        sizes: list[int] = []
-        for d in b.shape:
-            bound = upper_bound(simplify(d, ctx.indexer.ranges), ctx.indexer.ranges)
-            if bound is None:
-                raise InternalError(f"codegen: local buffer {b.name} has no constant upper bound of its shape ({d})")
-            sizes.append(max(bound, 0))
+        sizes = stack_shape(b)
+        if b.scope != "stack" or sizes is None:
+            raise InternalError(f"codegen: expected local buffer {b.name} on the stack, got {b.scope}{list(b.shape)}")
         copies = max(1, self._lane_count())
-        elements = copies * int(product(sizes)) + self.vector_pad
-        self.stack_bytes += elements * b.dtype.itemsize
-        if self.stack_bytes > STACK_LIMIT:
-            raise InternalError(f"codegen: local buffers take {self.stack_bytes} bytes of stack, limit {STACK_LIMIT}")
+        elements = copies * prod(sizes) + self.vector_pad
         t = memory_type(b.dtype)
         name = ctx.code.name()
         ctx.code.entry.lines.insert(0, f"  {name} = alloca [{elements} x {t}], align 64")
@@ -361,15 +321,3 @@ def _pieces(count: int) -> list[tuple[int, int]]:
         out.append((first, size))
         first += size
     return out
-
-
-def vector_pad(body: Stmt) -> int:
-    """How far an access with all lanes may reach beyond a valid element: the lanes of the widest vectorized loop."""
-    ranges: dict[str, tuple[IntExpr, IntExpr]] = {}
-    widest = 0
-    for s in walk(body):
-        if isinstance(s, Loop):
-            ranges[s.var] = loop_range(s.extent)
-            if s.kind == "vectorized":
-                widest = max(widest, upper_bound(simplify(s.extent, ranges), ranges) or 0)
-    return widest

@@ -51,8 +51,8 @@ def test_dump(tmp_path: Path) -> None:
     assert print_graph(parse_graph(texts["2_passes.txt"], constants_of(graph))) == texts["2_passes.txt"]
     fused = tilewright.compile(perceptron(), stop_after="fuse")
     assert print_graph(parse_graph(texts["3_fused.txt"], constants_of(fused))) == texts["3_fused.txt"]
-    for kind in ("function", "scheduled"):
-        (name,) = (n for n in texts if n.startswith("5_k0" if kind == "function" else "7_k0"))
+    for stage in ("5_k0", "7_k0", "8_k0"):
+        (name,) = (n for n in texts if n.startswith(stage))
         assert print_func(parse_func(texts[name])) == texts[name]
     (trace,) = (n for n in texts if n.startswith("6_k0"))
     assert tilewright.Trace.from_text(texts[trace]).to_text() == texts[trace]

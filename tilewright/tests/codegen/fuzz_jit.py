@@ -31,6 +31,7 @@ from tilewright.codegen.detect_cpu import detect_host, parse_target, runs_here
 from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import CallableKernel
 from tilewright.codegen.llvm.jit import Library, compile_object
+from tilewright.codegen.prepare import steps
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ScheduleError
@@ -64,6 +65,10 @@ class Case:
     @property
     def symbol(self) -> str:
         return f"wild_{self.seed}_{self.kind}"
+
+    def ready(self) -> Func:
+        """The function as it is emitted."""
+        return steps.prepare(self.scheduled, self.target)
 
 
 @cache
@@ -245,7 +250,7 @@ def prepare(seed: int, kinds: Sequence[str] = ()) -> tuple[list[tuple[Case, byte
             if kinds and case.kind not in kinds:
                 continue
             verify(case.scheduled)
-            text = emit_kernel(case.scheduled, case.target, case.symbol)
+            text = emit_kernel(case.ready(), case.target, case.symbol)
             compiled.append((case, compile_object(text, case.target, 1)))
     except Exception:  # noqa: BLE001 - whatever goes wrong is the finding
         problem = traceback.format_exc(limit=-4)
@@ -264,7 +269,7 @@ def run_compiled(compiled: Sequence[tuple[Case, bytes]]) -> Iterator[tuple[int, 
         p = case.program
         if case.seed != last:
             want, last = interpret(p.func, p.args, p.dims), case.seed
-        problem = check(case, CallableKernel(case.scheduled, library, case.symbol, case.target), want)
+        problem = check(case, CallableKernel(case.ready(), library, case.symbol, case.target), want)
         if problem:
             yield case.seed, reproducer(case, problem)
     library.close()

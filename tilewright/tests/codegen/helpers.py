@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import build
+from tilewright.codegen.prepare.steps import prepare
 from tilewright.core.arith.expr import IntExpr, const, var
 from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Axis, Block, Buffer, Cast, Expr, Func, Load, Loop, LoopKind, Op, Stmt
+
+
+def emitted(func: Func, target: Target, symbol: str = "kernel") -> str:
+    """The LLVM IR of a scheduled function."""
+    return emit_kernel(prepare(func, target), target, symbol)
 
 
 def nest(value: Expr, out: Buffer, vector: int | None = None, kind: LoopKind = "serial") -> Stmt:

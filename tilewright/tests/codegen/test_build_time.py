@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host, parse_target
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.emit.indexing import Indexer
 from tilewright.codegen.llvm import jit
 from tilewright.codegen.llvm.jit import Library, compile_object, compile_objects
@@ -25,6 +24,7 @@ from tilewright.schedule.default import schedule_by_rule
 from tilewright.tensor_ir.analysis.scopes import block_path, loop_ranges, loops_in
 from tilewright.tensor_ir.compute import Tensor, build_func, compute, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Block, Expr, Func, walk_expr
+from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.codegen.native.test_entry import ENTRY, step
 
 TARGET = parse_target("llvm -mcpu=x86-64-v3").with_threads(2)
@@ -32,7 +32,7 @@ TARGET = parse_target("llvm -mcpu=x86-64-v3").with_threads(2)
 
 def test_what_is_emitted_is_compiled_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     host = detect_host()
-    text = emit_kernel(step("f", "serial"), host, "f")
+    text = emitted(step("f", "serial"), host, "f")
     compiled = threading.Event()
 
     def noted(text: str, target: Target, opt: int) -> bytes:
@@ -52,7 +52,7 @@ def test_what_is_emitted_is_compiled_meanwhile(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_error_while_texts_are_made_is_the_callers() -> None:
     def texts() -> Iterator[tuple[str, Target]]:
-        yield emit_kernel(step("f", "serial"), detect_host(), "f"), detect_host()
+        yield emitted(step("f", "serial"), detect_host(), "f"), detect_host()
         raise ValueError("no text")
 
     with pytest.raises(ValueError, match="no text"):
@@ -66,7 +66,7 @@ def test_a_long_entry_is_in_parts(count: int) -> None:
     functions = [f.count("call void @f(") for f in text.split("define ")]
     assert max(functions) <= 1000
     assert sum(functions) == count
-    kernel = emit_kernel(step("f", "serial"), host, "f")
+    kernel = emitted(step("f", "serial"), host, "f")
     library = Library(compile_objects([(kernel, host), (text, host)]), ["entry"], entry_imports())
     chain = np.zeros((count + 1, 3), np.float32)
     pointers = [chain[i + d].ctypes.data for i in range(count) for d in (0, 1)]
@@ -128,6 +128,6 @@ def test_an_index_is_emitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return operation(self, a)
 
     monkeypatch.setattr(Indexer, "_operation", noted)
-    emit_kernel(schedule_by_rule(shifted(6), TARGET, DefaultDecider()).func, TARGET, "shifted")
+    emitted(schedule_by_rule(shifted(6), TARGET, DefaultDecider()).func, TARGET, "shifted")
     assert asked
     assert len(asked) == len(set(asked))

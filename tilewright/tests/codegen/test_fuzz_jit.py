@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host, parse_target, runs_here
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import CallableKernel, build
 from tilewright.codegen.llvm.jit import Library, compile_objects
 from tilewright.core import dtypes
@@ -22,6 +21,7 @@ from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.text import parse_func, print_func
 from tilewright.tests.codegen import fuzz_jit
 from tilewright.tests.codegen.fuzz_jit import Arena, check, default_case, difference, fuzz, reproducer, run_seed
+from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.tensor_ir.wild_programs import wild_program
 
 GROUPS = 12
@@ -119,7 +119,7 @@ def test_code_for_wider_vectors_compiles() -> None:
     target = parse_target("llvm -mcpu=znver4")
     assert target.vector_bits == 512
     cases = [default_case(seed, target) for seed in range(20_000, 20_010)]
-    blobs = compile_objects([(emit_kernel(c.scheduled, c.target, c.symbol), c.target) for c in cases], 1)
+    blobs = compile_objects([(emitted(c.scheduled, c.target, c.symbol), c.target) for c in cases], 1)
     assert all(blobs)
     if runs_here(target):
         _run(cases, blobs)
@@ -132,13 +132,13 @@ def test_code_for_the_oldest_cpu_runs() -> None:
     assert not target.has_fma
     target = dataclasses.replace(target, threads=2)
     cases = [default_case(seed, target) for seed in range(20_010, 20_020)]
-    _run(cases, compile_objects([(emit_kernel(c.scheduled, c.target, c.symbol), c.target) for c in cases], 1))
+    _run(cases, compile_objects([(emitted(c.scheduled, c.target, c.symbol), c.target) for c in cases], 1))
 
 
 def _run(cases: list[fuzz_jit.Case], blobs: list[bytes]) -> None:
     library = Library(blobs, [c.symbol for c in cases])
     for c in cases:
         want = interpret(c.program.func, c.program.args, c.program.dims)
-        problem = check(c, CallableKernel(c.scheduled, library, c.symbol, c.target), want)
+        problem = check(c, CallableKernel(c.ready(), library, c.symbol, c.target), want)
         assert not problem, reproducer(c, problem)
     library.close()

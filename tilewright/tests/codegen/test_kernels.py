@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host, parse_target
-from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
+from tilewright.codegen.emit.function import is_parallel, workspaces
 from tilewright.codegen.kernel import build
 from tilewright.codegen.llvm.jit import assembly_text
+from tilewright.codegen.prepare.steps import prepare
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv, const, of_atom, var
 from tilewright.core.arith.minmax import minimum
-from tilewright.core.errors import InputError, InternalError
+from tilewright.core.errors import InputError
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.compute import Reduction, build_func, compute, op, placeholder, reduce_axis, sum_over
@@ -38,6 +39,7 @@ from tilewright.tensor_ir.ir import (
     Store,
     seq,
 )
+from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.schedule.fuzz_nests import recurrent
 from tilewright.tests.schedule.kernels import stepped
 from tilewright.tests.tensor_ir.programs import PROGRAMS
@@ -163,13 +165,6 @@ def test_scatter_with_stride() -> None:
     check(Func("f", (buf("A", 13), buf("C", 13, 2)), 1, (), body), np.arange(13, dtype=np.float32))
 
 
-def test_vectorized_reduction_runs_in_order() -> None:
-    total = add(at("C", const(0)), at("A", var("k")))
-    block = Block("c", (Axis("k", const(13), "reduce"),), (var("i"),), "C", (const(0),), total, Const(0.0, F32))
-    check(Func("f", (buf("A", 13), buf("C", 1)), 1, (), Loop("i", const(13), block, "vectorized")),
-          np.arange(13, dtype=np.float32))  # fmt: skip
-
-
 def test_bool_and_narrow_vectors() -> None:
     a = at("A", var("x"), dtype=dtypes.float16)
     test = Op("greater", (Cast(a, F32), Const(0.0, F32)), BOOL)
@@ -230,7 +225,7 @@ def test_tiled_matmul(m: int, n: int, k: int, lanes: int, dynamic: bool) -> None
 def test_accumulators_stay_in_registers() -> None:
     host = detect_host()
     lanes = 2 * host.lanes(4)
-    text = assembly_text(emit_kernel(tiled(6, lanes, 64, 6, lanes), host, "kernel"), host)
+    text = assembly_text(emitted(tiled(6, lanes, 64, 6, lanes), host, "kernel"), host)
     lines = text.splitlines()
     fused = [i for i, line in enumerate(lines) if "vfmadd" in line]
     assert len(fused) >= 12
@@ -262,7 +257,7 @@ def test_taps_that_overlap_are_loaded_again(channels: int, cpu: str, kind: str) 
     func = default_trace(strided_windows(channels), target).apply(strided_windows(channels))
     rng = np.random.default_rng(0)
     check(func, *(rng.standard_normal([int(d) for d in b.shape]).astype(np.float32) for b in func.params[:2]))
-    text = emit_kernel(func, target, "kernel")
+    text = emitted(func, target, "kernel")
     assert text.count("llvm.loop.unroll.disable") == text.count("!llvm.loop")
     lines = assembly_text(text, target).splitlines()
     fused = [n for n, line in enumerate(lines) if "vfmadd" in line]
@@ -319,7 +314,7 @@ def phases() -> Func:
 def test_phases_wait_for_each_other(n: int, threads: int) -> None:
     f = phases()
     assert is_parallel(f)
-    assert [b.name for b in workspaces(f, detect_host())] == ["T", "S"]
+    assert [b.name for b in workspaces(prepare(f, detect_host()), detect_host())] == ["T", "S"]
     check(f, np.arange(n, dtype=np.float32), threads=threads, n=n)
 
 
@@ -327,7 +322,7 @@ def test_phases_wait_for_each_other(n: int, threads: int) -> None:
 def test_threads_share_a_loop_where_it_is_worth_it(threads: int) -> None:
     copy = Loop("i", var("n"), Store("C", (var("i"),), at("A", var("i"))), "parallel", (("worth", "n*n - 100"),))
     f = Func("f", (buf("A", "n"), buf("C", "n")), 1, ("n",), copy)
-    text = emit_kernel(f, detect_host(), "kernel")
+    text = emitted(f, detect_host(), "kernel")
     assert "@parallel_if0" in text
     for n in (0, 1, 10, 11, 40):
         check(f, np.arange(n, dtype=np.float32), threads=threads, n=n)
@@ -338,40 +333,19 @@ def test_a_loop_without_a_worth_in_the_dims_is_always_shared(worth: str | None) 
     notes = () if worth is None else (("worth", worth),)
     copy = Loop("i", var("n"), Store("C", (var("i"),), at("A", var("i"))), "parallel", notes)
     f = Func("f", (buf("A", "n"), buf("C", "n")), 1, ("n",), copy)
-    assert "@parallel_if" not in emit_kernel(f, detect_host(), "kernel")
+    assert "@parallel_if" not in emitted(f, detect_host(), "kernel")
     check(f, np.arange(3, dtype=np.float32), threads=2, n=3)
 
 
 def test_constant_conditions_leave_no_branch() -> None:
     inside = Op("less", (Index(var("x"), I64), Const(16, I64)), BOOL)
     f = vector_copy(Select(inside, at("A", var("x")), Const(0.0, F32)), 16, 8, buf("A", 16))
-    text = emit_kernel(f, detect_host(), "kernel")
+    text = emitted(f, detect_host(), "kernel")
     assert "select" not in text
     assert "masked" not in text
 
 
 # -- refusals --------------------------------------------------------------------------------------------------------
-def test_a_local_buffer_needs_a_bound() -> None:
-    shape = (of_atom(Dyn(at("N", const(0), dtype=I64))),)
-    body = Alloc(Buffer("t", F32, shape, "local"), Store("t", (const(0),), Const(0.0, F32)))
-    f = Func("f", (buf("N", 1, dtype=I64), buf("C", 1)), 1, (), Loop("q", const(2), body))
-    with pytest.raises(InternalError, match="no constant upper bound of its shape"):
-        emit_kernel(f, detect_host(), "kernel")
-
-
-def test_local_buffers_have_a_limit() -> None:
-    body = Alloc(buf("t", 1 << 20, scope="local"), Store("t", (const(0),), Const(0.0, F32)))
-    f = Func("f", (buf("C", 1),), 1, (), Loop("q", const(2), body))
-    with pytest.raises(InternalError, match="bytes of stack"):
-        emit_kernel(f, detect_host(), "kernel")
-
-
-def test_local_buffer_across_threads_is_refused() -> None:
-    body = Alloc(buf("t", 4, scope="local"), Loop("i", const(4), Store("t", (var("i"),), Const(0.0, F32)), "parallel"))
-    with pytest.raises(InternalError, match="used across threads"):
-        emit_kernel(Func("f", (buf("C", 1),), 1, (), body), detect_host(), "kernel")
-
-
 def test_wrong_arguments() -> None:
     kernel = build(phases())
     with pytest.raises(InputError, match="expected 1 inputs, got 0"):
@@ -405,7 +379,7 @@ def test_threads_meet_in_steps_inside_of_steps(factors: tuple[int | None, ...], 
     s.split("step", factors)
     for block in ("Rh", "next"):
         s.parallel(s.loops(block)[len(factors)])
-    text = emit_kernel(s.func, detect_host(), "kernel")
+    text = emitted(s.func, detect_host(), "kernel")
     assert text.count("define internal i64 @count") == len(factors), "a count of steps for each loop around threads"
     r = np.random.default_rng(5).standard_normal((21, 21)).astype(np.float32) / 6
     for n in (0, 1, 3, 7):
@@ -435,6 +409,6 @@ def test_a_peeled_loop_and_its_tail_are_one_phase(threads: int) -> None:
         return Func("f", (buf("A", 24), buf("C", 24)), 1, (), seq(*nests))
 
     apart, shared = kernel_of(rows("i", 0, 18), rows("t", 18, 6)), kernel_of(rows("i", 0, 18), rows("t", 17, 7))
-    texts = [emit_kernel(f, detect_host(), "kernel") for f in (apart, shared)]
+    texts = [emitted(f, detect_host(), "kernel") for f in (apart, shared)]
     assert [t.count("define internal void @chunk") for t in texts] == [1, 2]
     check(apart, np.arange(24, dtype=np.float32), threads=threads)

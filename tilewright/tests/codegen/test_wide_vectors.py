@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host, parse_target
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import build
 from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.core import dtypes
@@ -22,6 +21,7 @@ from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
+from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.schedule.kernels import packed_matmul, softmax_like
 
 F32 = dtypes.float32
@@ -49,7 +49,7 @@ PRODUCTS: dict[str, Callable[[], Func]] = {
 
 
 def assembly(func: Func, target: Target) -> str:
-    return assembly_text(emit_kernel(default_trace(func, target).apply(func), target, "kernel"), target)
+    return assembly_text(emitted(default_trace(func, target).apply(func), target, "kernel"), target)
 
 
 def innermost_loops(text: str, instruction: str) -> list[list[str]]:

@@ -36,6 +36,7 @@ REVIEWED = {
     "MIN_LOCAL_BYTES = 64 << 10": "a limit of the search",
     "QUANTIZED_BYTES = 24": "what folding needs for an element",
     "SMALL_BYTES = 64 * 1024": "a policy: which constants are compared",
+    "STACK_LIMIT = 512 * 1024": "a limit on a thread's stack",
     "TRANSIENT_BYTES = 1 << 27": "a limit on what a build makes",
     "_ALONG_DEPTH = 0.6": "a ratio of estimates",
     "_DEFAULT_CACHE_BYTES = 1 << 30": "the size of the object cache on disk",

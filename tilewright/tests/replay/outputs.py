@@ -14,6 +14,7 @@ import onnx
 
 import tilewright
 from tilewright.codegen.emit.function import emit_kernel
+from tilewright.codegen.prepare.steps import prepare
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import DefaultDecider
 from tilewright.schedule.default import schedule_by_rule
@@ -54,7 +55,7 @@ def texts(name: str, target: str) -> dict[str, str]:
         schedule = schedule_by_rule(func, cpu, DefaultDecider())
         out["functions"].append(print_func(func))
         out["traces"].append(schedule.trace.to_text())
-        out["llvm"].append(emit_kernel(schedule.func, cpu, kernel))
+        out["llvm"].append(emit_kernel(prepare(schedule.func, cpu), cpu, kernel))
     return {part: "\n".join(lines) for part, lines in out.items()}
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var
@@ -17,6 +16,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
+from tilewright.tests.codegen.helpers import emitted
 
 F32 = dtypes.float32
 H, W, P, Q, R = (var(n) for n in "hwpqr")
@@ -46,7 +46,7 @@ def test_fused_loops_of_symbolic_size_count_instead_of_dividing(parallel: bool, 
         fused = s.fuse(*s.loops("Y"))
     if parallel:
         s.parallel(fused)
-    text = emit_kernel(s.func, detect_host(), "kernel")
+    text = emitted(s.func, detect_host(), "kernel")
     loop = text[text.index("\nloop") : text.index("\nlatch")]
     assert not re.search(r"(div|rem) i64 %\w+, %", loop)
     rng = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def test_neighbours_of_a_divided_index_are_counted_up(width: int) -> None:
     s = Schedule(build_func("f", [a], [compute("Y", (H, W), lambda i, j: a[i, j] + a[0, j])]))
     _, inner = s.split(s.fuse(*s.loops("Y")), (None, 6))
     s.unroll(inner)
-    text = emit_kernel(s.func, detect_host(), "kernel")
+    text = emitted(s.func, detect_host(), "kernel")
     assert len(re.findall(r"rem i64 %\w+, %", text)) <= 1
     for height in (1, 2, 7):
         _check(s.func, [np.random.default_rng(0).random((height, width), np.float32)], {"h": height, "w": width})

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import const, var
@@ -17,6 +16,7 @@ from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Axis, Block, Buffer, Expr, Func, Load, Loop, Op
+from tilewright.tests.codegen.helpers import emitted
 
 F32 = dtypes.float32
 C, X = var("c"), var("x")
@@ -38,7 +38,7 @@ def plane(dtype: DType = F32) -> Load:
 
 def stored(func: Func) -> list[int]:
     """Lanes of the stores, in order; 1 for a single element."""
-    text = emit_kernel(func, detect_host(), "f")
+    text = emitted(func, detect_host(), "f")
     return [int(n or 1) for n in re.findall(r"store (?:<(\d+) x )?(?:float|double|i8|i64|i32)", text)]
 
 

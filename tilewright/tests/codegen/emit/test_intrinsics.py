@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.emit.intrinsics import IMPLEMENTATIONS, implementation
 from tilewright.codegen.kernel import build
 from tilewright.codegen.llvm.jit import assembly_text
@@ -25,6 +24,7 @@ from tilewright.tensor_ir.intrinsics import TENSOR_INTRINSICS, with_intrinsics
 from tilewright.tensor_ir.ir import Func, MachineCode, TensorIntrin
 from tilewright.tensor_ir.text import parse_func, print_func
 from tilewright.tensor_ir.verifier import verify
+from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.schedule.helper import elementwise, matmul, random_args
 from tilewright.tests.schedule.intrinsics import SMALL
 
@@ -93,7 +93,7 @@ def test_accumulators_stay_in_registers() -> None:
     target = dataclasses.replace(detect_host(), features="+avx2,+avx,+fma")
     if not target.triple.startswith("x86"):
         pytest.skip("counts x86 instructions")
-    text = assembly_text(emit_kernel(scheduled(matmul(6, 16, 64), OUTER), target, "kernel"), target)
+    text = assembly_text(emitted(scheduled(matmul(6, 16, 64), OUTER), target, "kernel"), target)
     stores = sum("vmovups\t%ymm" in line and "(%r" in line for line in text.splitlines())
     assert stores <= 24  # the initial zeros and the results; not one for each step
 
@@ -138,13 +138,13 @@ def test_a_dot_product_is_one_instruction_where_there_is_one(features: str) -> N
     target = _with(features)
     if not target.triple.startswith("x86"):
         pytest.skip("looks for an x86 instruction")
-    assert "vpdpbusd" in assembly_text(emit_kernel(scheduled(dot(3, 16, 20), DOT), target, "kernel"), target)
+    assert "vpdpbusd" in assembly_text(emitted(scheduled(dot(3, 16, 20), DOT), target, "kernel"), target)
 
 
 def test_a_target_that_can_run_no_implementation() -> None:
     message = r"dot_8x4_u8s8s32: expected a target with avxvnni or avx512vnni\+avx512vl or avx2, got old"
     with pytest.raises(TargetError, match=message):
-        emit_kernel(scheduled(dot(3, 16, 20), DOT), dataclasses.replace(_with("+sse2"), cpu="old"), "kernel")
+        emitted(scheduled(dot(3, 16, 20), DOT), dataclasses.replace(_with("+sse2"), cpu="old"), "kernel")
 
 
 def test_every_built_in_intrinsic_has_an_implementation() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const, var
@@ -14,7 +13,7 @@ from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Buffer, Func, Load
-from tilewright.tests.codegen.helpers import nest
+from tilewright.tests.codegen.helpers import emitted, nest
 
 
 def clamped(dtype: DType, vector: int, start: int = 0, limit: IntExpr | None = None) -> Func:
@@ -44,7 +43,7 @@ def test_is_what_the_interpreter_does() -> None:
 
 
 def test_text() -> None:
-    text = emit_kernel(clamped(dtypes.float32, 8), detect_host(), "k")
+    text = emitted(clamped(dtypes.float32, 8), detect_host(), "k")
     assert "llvm.masked.load" in text
     assert "gather" not in text
     assert text.count("load float, ptr") == 1  # the last element, for the lanes beyond the limit
@@ -52,9 +51,9 @@ def test_text() -> None:
 
 def test_narrow_elements_are_read_one_by_one() -> None:
     """Not every CPU has masked loads of them."""
-    assert "llvm.masked.load" not in emit_kernel(clamped(dtypes.int8, 8), detect_host(), "k")
+    assert "llvm.masked.load" not in emitted(clamped(dtypes.int8, 8), detect_host(), "k")
 
 
 def test_a_limit_that_runs_too_is_another_form() -> None:
-    text = emit_kernel(clamped(dtypes.float32, 8, 1, var("x") * 2 + const(0)), detect_host(), "k")
+    text = emitted(clamped(dtypes.float32, 8, 1, var("x") * 2 + const(0)), detect_host(), "k")
     assert "llvm.masked.load" not in text

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host
-from tilewright.codegen.emit.function import emit_kernel, workspaces
+from tilewright.codegen.emit.function import workspaces
 from tilewright.codegen.kernel import build
+from tilewright.codegen.prepare.steps import prepare
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
+from tilewright.tests.codegen.helpers import emitted
 
 N, M = var("n"), var("m")
 HOST = detect_host()
@@ -60,7 +62,8 @@ def test_copies() -> None:
     """No more than there are chunks, or iterations; one without threads; each starts at a cache line."""
 
     def shape(parallel: bool, threads: int, **dims: int) -> tuple[int, ...]:
-        (w,) = workspaces(differences(parallel), HOST.with_threads(threads))
+        target = HOST.with_threads(threads)
+        (w,) = workspaces(prepare(differences(parallel), target), target)
         return tuple(d.evaluate(dims) for d in w.shape)
 
     assert shape(True, 2, n=100, m=16) == (8, 16)
@@ -69,5 +72,5 @@ def test_copies() -> None:
 
 
 def test_teams_that_are_too_large_are_not_asked() -> None:
-    assert "icmp ugt i64 %size, 8" in emit_kernel(differences(True), HOST.with_threads(2), "kernel")
-    assert "%size" not in emit_kernel(differences(False), HOST.with_threads(2), "kernel")
+    assert "icmp ugt i64 %size, 8" in emitted(differences(True), HOST.with_threads(2), "kernel")
+    assert "%size" not in emitted(differences(False), HOST.with_threads(2), "kernel")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.tensor_ir.text import parse_func
+from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.lowering.lowered import TARGET
 
 
 def _tile(rows: int, lanes: int, inner: str = "", depth: int = 8) -> str:
     """LLVM IR of a product with a register tile of ``rows`` x ``lanes`` and a loop of ``depth`` steps."""
-    return emit_kernel(
+    return emitted(
         parse_func(f"""
 def f(A: float32[{rows}, {depth}], B: float32[{depth}, {lanes}], C: out(float32[{rows}, {lanes}])):
     t = local(float32[{rows}, {lanes}])

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host, parse_target
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import build
 from tilewright.codegen.llvm.jit import compile_object
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import const, var
 from tilewright.core.errors import InternalError
 from tilewright.tensor_ir.ir import Buffer, Const, Func, Index, Load, Loop, Op, Select, Store
-from tilewright.tests.codegen.helpers import nest
+from tilewright.tests.codegen.helpers import emitted, nest
 
 F32 = dtypes.float32
 
@@ -57,7 +56,7 @@ def test_conditions_on_literals_are_decided_at_once(rows: int) -> None:
     value = Select(flipped, Const(7.0, F32), Select(first, element, Op("neg", (element,), F32)))
     body = Loop("y", const(rows), Loop("x", const(8), Store("C", (y, x), value), "vectorized"), "unrolled")
     func = Func("f", (a, c), 1, (), body)
-    text = emit_kernel(func, detect_host(), "f")
+    text = emitted(func, detect_host(), "f")
     assert not re.search(r"icmp \w+ i64 \d+, \d+$", text, re.MULTILINE)
     assert "phi" not in text
     data = np.arange(8 * rows, dtype=np.float32).reshape(rows, 8)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import const, var
@@ -28,6 +27,7 @@ from tilewright.tensor_ir.ir import (
     Op,
     Select,
 )
+from tilewright.tests.codegen.helpers import emitted
 
 F32 = dtypes.float32
 Y, X = var("y"), var("x")
@@ -55,7 +55,7 @@ def kernel(rows: int, value: Expr, lanes: int = 8, kind: LoopKind = "unrolled") 
 
 def widths(func: Func) -> list[int]:
     """Lanes of the calls of exp, in order."""
-    text = emit_kernel(func, detect_host(), "f")
+    text = emitted(func, detect_host(), "f")
     return [int(n) for n in re.findall(r"call <(\d+) x float> @tw.exp", text)]
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntLike, var
@@ -20,6 +19,7 @@ from tilewright.tensor_ir.analysis.streaming import KEY, streamed_blocks
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.lowering.lowered import TARGET
 
 SMALL = dataclasses.replace(detect_host(), l2_bytes=256, l3_bytes=1024)
@@ -69,10 +69,10 @@ def test_only_large_results_that_nothing_reads() -> None:
 
 def test_one_fence_where_there_is_such_a_store() -> None:
     host = detect_host()
-    text = emit_kernel(scheduled(relu(64, 64)), host, "k")
+    text = emitted(scheduled(relu(64, 64)), host, "k")
     assert text.count("!nontemporal") == 4
     assert text.count("fence seq_cst") == 1
-    assert "fence" not in emit_kernel(scheduled(relu(64, 64), **{"B.stream": 0}), host, "k")
+    assert "fence" not in emitted(scheduled(relu(64, 64), **{"B.stream": 0}), host, "k")
 
 
 def test_rows_that_start_anywhere_are_stored_as_usual() -> None:
@@ -81,7 +81,7 @@ def test_rows_that_start_anywhere_are_stored_as_usual() -> None:
     s.vectorize(s.split(j, (None, 8))[1])
     s.annotate(i, KEY, "B")
     assert streamed_blocks(s.func) == {"B"}
-    assert "!nontemporal" not in emit_kernel(s.func, detect_host(), "k")
+    assert "!nontemporal" not in emitted(s.func, detect_host(), "k")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_whole_registers_only(width: int, streams: bool) -> None:
     else:
         s.vectorize(j)
     s.annotate(i, KEY, "B")
-    assert ("!nontemporal" in emit_kernel(s.func, TARGET, "k")) == streams
+    assert ("!nontemporal" in emitted(s.func, TARGET, "k")) == streams
 
 
 def test_a_name_that_is_no_result_does_nothing() -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host, parse_target
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.llvm.jit import Library, assembly_text, compile_object, compile_objects
 from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.native.thread_pool import thread_pool_code, thread_pool_text
@@ -20,6 +19,7 @@ from tilewright.core.arith.expr import var
 from tilewright.core.errors import InternalError
 from tilewright.runtime.resources.thread_pool import THREAD_POOLS, PoolHandle, ThreadPool
 from tilewright.tensor_ir.ir import Buffer, Const, Func, Load, Loop, LoopKind, Op, Store
+from tilewright.tests.codegen.helpers import emitted
 
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 N = 1000
@@ -37,7 +37,7 @@ def step(name: str, kind: LoopKind) -> Func:
 
 def entry_library() -> Library:
     host = detect_host()
-    texts = [emit_kernel(step("f", "parallel"), host, "f"), emit_kernel(step("g", "serial"), host, "g")]
+    texts = [emitted(step("f", "parallel"), host, "f"), emitted(step("g", "serial"), host, "g")]
     steps = [EntryStep(s, 2, 1) for s in ("f", "g", "f", "f")]
     texts.append(emit_entry("entry", steps, host))
     return Library(compile_objects([(t, host) for t in texts]), ["entry"], entry_imports())
@@ -114,7 +114,7 @@ def test_the_team_compiles_for_other_cpus() -> None:
 
 def test_code_is_freed() -> None:
     host = detect_host()
-    blob = compile_object(emit_kernel(step("f", "serial"), host, "f"), host)
+    blob = compile_object(emitted(step("f", "serial"), host, "f"), host)
     for _ in range(30):
         library = Library([blob], ["f"])
         assert library.addresses["f"]
@@ -125,16 +125,16 @@ def test_code_is_freed() -> None:
 
 def test_objects_are_deterministic() -> None:
     host = detect_host()
-    text = emit_kernel(step("f", "parallel"), host, "f")
-    assert text == emit_kernel(step("f", "parallel"), host, "f")
+    text = emitted(step("f", "parallel"), host, "f")
+    assert text == emitted(step("f", "parallel"), host, "f")
     assert len(set(compile_objects([(text, host)] * 4))) == 1
 
 
 def test_other_cpus_compile() -> None:
     arm = parse_target("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1")
-    assert "fmadd" in assembly_text(emit_kernel(step("f", "serial"), arm, "f"), arm)
+    assert "fmadd" in assembly_text(emitted(step("f", "serial"), arm, "f"), arm)
     wide = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4")
-    assert compile_object(emit_kernel(step("f", "serial"), wide, "f"), wide)
+    assert compile_object(emitted(step("f", "serial"), wide, "f"), wide)
 
 
 def test_llvm_errors_name_the_line() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host
-from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntLike, var
@@ -20,6 +19,7 @@ from tilewright.tensor_ir.analysis.prefetching import KEY, prefetches
 from tilewright.tensor_ir.compute import build_func, compute, max_over, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.schedule.kernels import packed_matmul
 
 TARGET = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 17, 1 << 23, 2)
@@ -118,7 +118,7 @@ def test_the_rule_fetches_large_panels_ahead(m: IntLike, n: int, k: int, fires: 
     shapes = [tuple(d.evaluate({}) for d in b.shape) for b in func.params[:3]]
     inputs = [rng.integers(-3, 4, s).astype(np.float32) for s in shapes]
     host = detect_host()
-    assert ("llvm.prefetch" in emit_kernel(after, host, "k")) == fires
+    assert ("llvm.prefetch" in emitted(after, host, "k")) == fires
     (got,) = build(after)(inputs, {}, 2)
     a, packed, bias = inputs
     b = packed.transpose(1, 0, 2).reshape(k, -1)[:, :n]

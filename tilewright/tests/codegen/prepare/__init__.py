@@ -1,0 +1,1 @@
+"""Tests of codegen.prepare: the steps before emission."""
