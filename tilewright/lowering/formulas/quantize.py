@@ -13,8 +13,8 @@ from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import Lower, LowerContext, widen
 from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
-from tilewright.lowering.formulas.pool import windows_for
 from tilewright.lowering.formulas.reduce import reduction_stage
+from tilewright.lowering.geometry.windows import windows_for
 from tilewright.lowering.indexing import normal_axis
 from tilewright.tensor_ir.compute import (
     Reduction,
@@ -207,7 +207,7 @@ def integer_convolution(
     kernel = tuple(s.value() or 0 for s in w.shape[2:])
     if 0 in kernel:
         raise c.unsupported(f"the weight's spatial dims must be constant, got {', '.join(map(str, w.shape[2:]))}")
-    windows = windows_for(c, x, tuple(range(2, x.ndim)), kernel)
+    windows = windows_for(c, x.shape, tuple(range(2, x.ndim)), kernel)
     per_group, groups = w.shape[1], c.attr_int("group", 1)
     outs = shape[1] // groups
     k = c.axis(per_group, "k")

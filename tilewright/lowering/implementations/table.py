@@ -14,6 +14,7 @@ from tilewright.lowering.implementations.conv.zero_insertion import ZERO_INSERTI
 from tilewright.lowering.implementations.gemm import packed_gemm, split_k, unpacked_gemm, vectorized_reduction
 from tilewright.lowering.implementations.gemm.batched_gemm import BATCHED_GEMM
 from tilewright.lowering.implementations.gemm.strassen import STRASSEN
+from tilewright.lowering.implementations.pool import direct, separable
 
 IMPLEMENTATIONS: Table = {
     "Conv": (
@@ -41,5 +42,17 @@ IMPLEMENTATIONS: Table = {
         unpacked_gemm.GEMM,
         split_k.GEMM,
         vectorized_reduction.GEMM,
+    ),
+    "MaxPool": (
+        direct.MAX_POOL,
+        separable.MAX_POOL,
+    ),
+    "AveragePool": (
+        direct.AVERAGE_POOL,
+        separable.AVERAGE_POOL,
+    ),
+    "LpPool": (
+        direct.LP_POOL,
+        separable.LP_POOL,
     ),
 }

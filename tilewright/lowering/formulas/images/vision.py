@@ -8,7 +8,7 @@ from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.index_ranges import unpooled_shape
 from tilewright.lowering.context import Lower, LowerContext, clamped_index, widen
 from tilewright.lowering.formulas.elementwise import axis_names
-from tilewright.lowering.formulas.pool import windows_for
+from tilewright.lowering.geometry.windows import windows_for
 from tilewright.lowering.indexing import normal_axis, split_index
 from tilewright.tensor_ir.compute import (
     Reduction,
@@ -124,7 +124,7 @@ def lower_col2im(c: LowerContext) -> tuple[Tensor, ...]:
     if any(s.value() is None for s in out.shape[2:]):
         raise c.unsupported("image_shape (input 1) must be a constant")
     source = compute("image", out.shape, lambda *i: constant(0, x.dtype), axis_names=axis_names(len(out.shape)))
-    w = windows_for(c, source, tuple(range(2, 2 + n)), tuple(block))
+    w = windows_for(c, source.shape, tuple(range(2, 2 + n)), tuple(block))
     steps = [c.axis(b, f"k{k}") for k, b in enumerate(block)]
     counts = [
         (out.shape[2 + k] + w.begin[k] + w.end[k] - (block[k] - 1) * w.dilations[k] - 1) // w.strides[k] + 1

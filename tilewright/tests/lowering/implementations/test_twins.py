@@ -15,6 +15,8 @@ from tilewright.tests.lowering.lowered import TARGET, require_twin
 def node(op: str, a: tuple[Dim, ...], b: tuple[int, ...], constant: bool, **attrs: Attribute) -> Graph:
     g = GraphBuilder("g")
     x = g.input("x", "float32", a)
+    if not b:
+        return g.build(g.op(op, x, **attrs))
     w = (np.random.default_rng(1).standard_normal(b) / 8).astype(np.float32)
     return g.build(g.op(op, x, w if constant else g.input("w", "float32", b), **attrs))
 
@@ -37,7 +39,17 @@ CASES = {
     "even": ("MatMul", (4, 128), (128, 16), {}),
     "batches": ("MatMul", (3, 2, 8), (3, 8, 5), {}),
     "gemm": ("Gemm", (3, 192), (7, 192), {"transB": 1, "alpha": 0.5}),
-}
+    "max": ("MaxPool", (2, 9, 7, 3), (), {**LAST, "kernel_shape": (5, 3), "strides": (1, 2), "pads": (2, 1, 2, 0)}),
+    "max of rows": ("MaxPool", (1, 2, 9, 7), (), {"kernel_shape": (1, 4), "strides": (2, 1)}),
+    "max of a symbolic image": ("MaxPool", ("n", 2, "h", 5), (), {"kernel_shape": (3, 3), "auto_pad": "SAME_LOWER"}),
+    "average": ("AveragePool", (1, 3, 7, 6), (), {"kernel_shape": (3, 5), "pads": (1, 2, 1, 2)}),
+    "average with pads": (
+        "AveragePool", (1, 2, 5, 8, 4), (),
+        {"kernel_shape": (2, 3, 1), "pads": (0, 1, 0, 1, 1, 0), "count_include_pad": 1, "strides": (2, 1, 1)},
+    ),
+    "norm": ("LpPool", (1, 2, 7, 1), (), {"kernel_shape": (3, 1), "p": 3}),
+    "norm of blocks": ("LpPool", ("n", 2, 7, 9), (), {"kernel_shape": (2, 4), "strides": (2, 3), "p": 1}),
+}  # fmt: skip
 
 
 def applicable(graph: Graph) -> tuple[Choices, list[str]]:

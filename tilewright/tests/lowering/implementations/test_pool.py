@@ -1,0 +1,88 @@
+"""Pooling in one pass or in one for each dimension: which is chosen, types, NaN and infinities, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.graph_ir.builder import Dim, GraphBuilder
+from tilewright.graph_ir.interpreter import interpret
+from tilewright.graph_ir.ir import Attribute, Graph
+from tilewright.lowering.choose_implementation import Choices, choices
+from tilewright.tests.lowering.lowered import TARGET
+
+WAYS = ("direct", "separable")
+
+
+def pool(op: str, shape: tuple[Dim, ...], kernel: int, dtype: str = "float32", **attrs: Attribute) -> Graph:
+    b = GraphBuilder("g")
+    pads = (kernel // 2,) * 4
+    x = b.input("x", dtype, shape)
+    return b.build(b.op(op, x, **{"kernel_shape": (kernel, kernel), "strides": (1, 1), "pads": pads, **attrs}))  # type: ignore[arg-type]
+
+
+def choice(graph: Graph) -> Choices:
+    (c,) = choices(graph, TARGET)
+    return c
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "standard", "tried"),
+    [(2, 2, "direct", False), (3, 1, "direct", True), (5, 1, "separable", False), (13, 1, "separable", False)],
+)
+def test_large_windows_that_overlap_are_reduced_along_one_dimension_after_another(
+    kernel: int, stride: int, standard: str, tried: bool, layout: str
+) -> None:
+    shape = (1, 32, 40, 40) if layout == "NCHW" else (1, 40, 40, 32)
+    c = choice(pool("MaxPool", shape, kernel, strides=(stride, stride), data_layout=layout))
+    assert c.standard().name == standard
+    assert (len(c.hopeful()) == 2) is tried
+
+
+def test_windows_of_whole_images_stay_one_reduction() -> None:
+    c = choice(pool("AveragePool", (1, 64, 7, 7), 7, pads=(0, 0, 0, 0)))
+    assert c.standard().name == "direct"
+    assert c.hopeful() == ("direct",)
+
+
+def test_the_choice_does_not_need_sizes() -> None:
+    assert choice(pool("MaxPool", ("n", 8, "h", "w"), 9)).standard().name == "separable"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "uint8"])
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+def test_types(op: str, dtype: str, way: str) -> None:
+    if dtype == "uint8" and op != "MaxPool":
+        pytest.skip("only maxima of integers")
+    graph = pool(op, (2, 3, 11, 13), 5, dtype)
+    x = (np.random.default_rng(1).standard_normal((2, 3, 11, 13)) * 9 + 9).astype(dtype)
+    if dtype.startswith("float") and op == "MaxPool":
+        x[0, 0, 3, 4], x[0, 1, 5, 5], x[1, 2] = np.nan, np.inf, -np.inf
+    model = tilewright.compile(
+        graph, threads=1, opt_level="none", implementations={graph.nodes[0].name: way}, progress=False
+    )
+    (got,) = model.run({"x": x}).values()
+    (want,) = interpret(graph, {"x": x}).values()
+    tolerance = 1e-3 if dtype == "float16" else 1e-5
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=tolerance)
+    assert f": {way}, by user" in model.explain()
+
+
+def test_positions_need_whole_windows() -> None:
+    b = GraphBuilder("g")
+    x = b.input("x", "float32", (1, 2, 9, 9))
+    c = choice(b.build(*b.ops("MaxPool", x, outputs=2, kernel_shape=(5, 5))))
+    assert c.standard().name == "direct"
+    (separable,) = [i for i in c.ways if i.name == "separable"]
+    assert separable.refusal(c.facts) == "the positions of the maxima need the whole windows"
+
+
+@pytest.mark.parametrize("kernel", [(5, 1), (1, 5), (1, 1)])
+def test_windows_over_one_dimension_have_one_pass(kernel: tuple[int, int]) -> None:
+    c = choice(pool("MaxPool", (1, 2, 9, 9), 5, kernel_shape=kernel, pads=(0, 0, 0, 0)))
+    (separable,) = [i for i in c.ways if i.name == "separable"]
+    assert "windows of more than one step in one dimension at most" in str(separable.refusal(c.facts))
