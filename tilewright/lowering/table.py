@@ -7,7 +7,6 @@ from tilewright.lowering.context import Lower
 from tilewright.lowering.formulas import (
     attention,
     broadcast,
-    einsum,
     elementwise,
     gather,
     generate,
@@ -44,7 +43,6 @@ LOWER: dict[str, Lower] = {
     **windows.LOWER,
     **grid_sample.LOWER,
     **quantize.LOWER,
-    **einsum.LOWER,
     **spectral.LOWER,
     **deform_conv.LOWER,
     **recurrent.LOWER,

@@ -11,6 +11,8 @@ from tilewright.lowering.implementations.conv.merged_groups import MERGED_GROUPS
 from tilewright.lowering.implementations.conv.subpixel import SUBPIXEL
 from tilewright.lowering.implementations.conv.vectorized_reduction import VECTORIZED_REDUCTION
 from tilewright.lowering.implementations.conv.zero_insertion import ZERO_INSERTION
+from tilewright.lowering.implementations.einsum import as_product
+from tilewright.lowering.implementations.einsum.loops import LOOPS
 from tilewright.lowering.implementations.gemm import packed_gemm, split_k, unpacked_gemm, vectorized_reduction
 from tilewright.lowering.implementations.gemm.batched_gemm import BATCHED_GEMM
 from tilewright.lowering.implementations.gemm.strassen import STRASSEN
@@ -42,6 +44,11 @@ IMPLEMENTATIONS: Table = {
         unpacked_gemm.GEMM,
         split_k.GEMM,
         vectorized_reduction.GEMM,
+    ),
+    "Einsum": (
+        as_product.BATCHED_GEMM,
+        as_product.UNPACKED_GEMM,
+        LOOPS,
     ),
     "MaxPool": (
         direct.MAX_POOL,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.product import ProductSizes, computed_type, product_sizes
 from tilewright.lowering.implementations.base import assumed, share_of_lanes
+from tilewright.machine.costs import Costs
 
 MANY = 224
 """What a symbolic size counts as."""
@@ -16,13 +17,17 @@ def known_rows(p: ProductSizes) -> int:
     return MANY if rows is None else max(1, rows)
 
 
-def cost_by_row(facts: NodeFacts, per_row: float, per_weight: float = 0.0) -> float:
+def time_by_row(p: ProductSizes, per_row: float, per_weight: float, costs: Costs, lanes: int) -> float:
     """The time of ``per_row`` multiply-adds for each element of B and row, ``per_weight`` for each element of B, and
     reading B."""
-    p = product_sizes(facts)
     products = 1 if p.shares_b else assumed(p.batch, MANY)
-    each = per_row * known_rows(p) + per_weight + facts.target.costs.weight_load
-    return assumed((p.k, p.n), MANY) * products * each / useful_lanes(facts)
+    each = per_row * known_rows(p) + per_weight + costs.weight_load
+    return assumed((p.k, p.n), MANY) * products * each / share_of_lanes(p.n.value() or 0, lanes)
+
+
+def cost_by_row(facts: NodeFacts, per_row: float, per_weight: float = 0.0) -> float:
+    """:func:`time_by_row` of a MatMul or Gemm."""
+    return time_by_row(product_sizes(facts), per_row, per_weight, facts.target.costs, lanes_of(facts))
 
 
 def lanes_of(facts: NodeFacts) -> int:

@@ -21,6 +21,9 @@ from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import cost_by_row
 from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
 
+UNPACKED_ROW = 2.0
+"""What a row takes that reads B as it lies, as a ratio to one that reads it in panels."""
+
 
 def unpacked_product(ctx: LowerContext, p: ProductSizes, read_a: Read, read_b: Read, dtype: DType) -> Read:
     """The sums, row by row."""
@@ -43,7 +46,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
 
 def _cost(facts: NodeFacts) -> float:
     """Each row reads B again: more than packing it takes, from the fourth on."""
-    return cost_by_row(facts, 2.0)
+    return cost_by_row(facts, UNPACKED_ROW)
 
 
 MATMUL = Implementation("MatMul", "unpacked_gemm", _lower, _cost)

@@ -39,6 +39,8 @@ CASES = {
     "even": ("MatMul", (4, 128), (128, 16), {}),
     "batches": ("MatMul", (3, 2, 8), (3, 8, 5), {}),
     "gemm": ("Gemm", (3, 192), (7, 192), {"transB": 1, "alpha": 0.5}),
+    "sum over labels": ("Einsum", (3, 2, 5), (4, 3, 5), {"equation": "bij,kbj->ibk"}),
+    "symbolic labels": ("Einsum", ("n", 2, 5), (4, 5), {"equation": "nij,kj->ink"}),
     "max": ("MaxPool", (2, 9, 7, 3), (), {**LAST, "kernel_shape": (5, 3), "strides": (1, 2), "pads": (2, 1, 2, 0)}),
     "max of rows": ("MaxPool", (1, 2, 9, 7), (), {"kernel_shape": (1, 4), "strides": (2, 1)}),
     "max of a symbolic image": ("MaxPool", ("n", 2, "h", 5), (), {"kernel_shape": (3, 3), "auto_pad": "SAME_LOWER"}),
