@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
-from tilewright.autotune.lookup.apply_best import NearMisses, choose_schedules, network_of, require_tuned_share
+from tilewright.autotune.lookup.apply_best import NearMisses, choose_schedules, require_tuned_share
 from tilewright.autotune.lookup.implementations import find_options, recorded_implementations
+from tilewright.autotune.lookup.workloads import networks_of, workloads_of
 from tilewright.autotune.measure.peaks import measure_peaks
 from tilewright.autotune.records.database import DatabaseLike, Policy, database_of_build
 from tilewright.codegen.cache import ObjectCache
@@ -178,11 +179,12 @@ def compile(  # noqa: A001
         clock.lap("lower and pack")
         if stop_after == "lower":
             return lowered
-        network, replaced = None, dict[str, str]()
+        network, workloads, replaced = None, None, dict[str, str]()
         if records is not None:
             bar.say("tuning records")
-            network = network_of(lowered)
-            options = find_options(optimized, lowered, chosen, disabled_pass, wanted.table, wanted.names)
+            workloads = workloads_of(lowered)
+            network = networks_of(lowered, workloads)
+            options = find_options(optimized, lowered, chosen, disabled_pass, wanted.table, wanted.names, workloads)
             better = recorded_implementations(options, chosen, records, network)
             replaced = {o.node: o.own for o in options if o.node in better}
             if better:
@@ -191,8 +193,9 @@ def compile(  # noqa: A001
                 lowered = lower_graph_to_plan(
                     fused, chosen, out_of_range=out_of_range, table=wanted.table, known=groups
                 )
+                workloads = workloads_of(lowered)
         lowered = replace(lowered, variants={})  # a model does not keep what it was made from
-        tuned = choose_schedules(lowered, chosen, records, policy, near_misses, network)
+        tuned = choose_schedules(lowered, chosen, records, policy, near_misses, network, workloads)
         if require_tuned is not None:
             require_tuned_share(lowered.plan, tuned.tuning, require_tuned)
         if records is not None:

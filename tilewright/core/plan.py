@@ -18,6 +18,7 @@ from tilewright.core.index_ranges import OutOfRange, out_of_range
 from tilewright.core.io.stored import Content
 
 SlotKind: TypeAlias = Literal["input", "output", "constant", "temp", "host"]
+Offsets: TypeAlias = tuple[tuple[int, IntExpr], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class KernelStep:
     parallel: bool = False
     flops: IntExpr | None = None
     bytes: IntExpr | None = None
-    offsets: tuple[tuple[int, IntExpr], ...] = ()
+    offsets: Offsets = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from tilewright.core.plan import (
     ControlStep,
     HostStep,
     KernelStep,
+    Offsets,
     Plan,
     Requirement,
     Slot,
@@ -52,7 +53,7 @@ from tilewright.lowering.geometry.packing import flatten
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.implementations.base import Table
 from tilewright.lowering.kernel_sizes import KernelSizes, with_parameters
-from tilewright.lowering.subview import border_func, within
+from tilewright.lowering.subview import Places, border_func, within
 from tilewright.lowering.table import TABLE
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.ir import Block, Const, Func, walk, walk_expr
@@ -61,12 +62,14 @@ from tilewright.tensor_ir.ir import Block, Const, Func, walk, walk_expr
 @dataclass(frozen=True, slots=True)
 class LoweredModel:
     """A plan without workspaces, and the function behind each kernel name (unscheduled). ``variants``: by node of the
-    outermost graph, the function of its group where the node is computed by the implementation of a given name; nothing
-    else is lowered for it."""
+    outermost graph, the function of its group where the node is computed by the implementation of a given name, and
+    where its parameters begin; nothing else is lowered for it. ``places``: where those of a call begin, by kernel and
+    offsets of the call."""
 
     plan: Plan
     funcs: Mapping[str, Func]
-    variants: Mapping[str, Callable[[str], Func]] = field(default_factory=dict)
+    variants: Mapping[str, Callable[[str], tuple[Func, Places]]] = field(default_factory=dict)
+    places: Mapping[tuple[str, Offsets], Places] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -89,7 +92,8 @@ class _Kernels:
     def __init__(self, pack: bool, out_of_range: OutOfRange, table: Table, known: LoweredGroups) -> None:
         self.pack, self.out_of_range, self.table, self.known = pack, out_of_range, table, known
         self.pool, self.scratch = Pool(), Scratch()
-        self.variants: dict[str, Callable[[str], Func]] = {}
+        self.variants: dict[str, Callable[[str], tuple[Func, Places]]] = {}
+        self.places: dict[tuple[str, Offsets], Places] = {}
         self.funcs: dict[str, Func] = {}
         self._names: dict[tuple[Func, tuple[str, ...]], str] = {}
 
@@ -129,7 +133,7 @@ def lower_graph_to_plan(
     if pack:
         trim_heap()  # what packing used on the way
     variants, kernels.variants = kernels.variants, {}  # which refer to the kernels: no cycle is left
-    return LoweredModel(plan, kernels.funcs, variants)
+    return LoweredModel(plan, kernels.funcs, variants, kernels.places)
 
 
 def fuse_and_lower(
@@ -366,6 +370,8 @@ class _PlanBuilder:
                 self._fill_border(root)
             self._define(root)
         kernel = self.kernels.name_of(func, "_".join(n.op for n in group.nodes))
+        if offsets:
+            self.kernels.places[kernel, offsets] = self._places(names)
         self.steps.append(
             KernelStep(
                 kernel, tuple(args), sizes.arguments(func), tuple(n.name for n in group.nodes), False,
@@ -395,18 +401,21 @@ class _PlanBuilder:
     def _place(self, name: str) -> SubView | None:
         return self.values[name].place if name in self.values else None
 
+    def _places(self, names: Sequence[str]) -> Places:
+        return tuple((k, p.offsets) for k, n in enumerate(names) if (p := self._place(n)) is not None)
+
     def _offset(self, place: SubView) -> IntExpr:
         """The bytes in front of a place."""
         dtype, shape = self._type(place.root)
         return flatten([const(o) for o in place.offsets], (shape or ())[1:]) * dtype.itemsize
 
-    def _variant(self, group: Group, node: Node, implementation: str) -> Func:
-        """The function of a group in which ``node`` has another implementation."""
+    def _variant(self, group: Group, node: Node, implementation: str) -> tuple[Func, Places]:
+        """The function of a group in which ``node`` has another implementation, and where its parameters begin."""
         other = node.with_attrs(implementation=implementation)
         changed = dataclasses.replace(group, nodes=tuple(other if n is node else n for n in group.nodes))
         lowered, sizes = self._lowered(changed)
         names = [*lowered.inputs, *("" for _ in lowered.constants), *lowered.outputs]
-        return self._in_place(lowered.func, names, sizes)
+        return self._in_place(lowered.func, names, sizes), self._places(names)
 
     def _fill_border(self, root: str) -> None:
         """A step that writes zeros around what kernels compute in the middle of ``root``."""

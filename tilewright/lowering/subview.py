@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from tilewright.core.arith.expr import IntExpr, const, var
 from tilewright.core.dtypes import DType
@@ -18,12 +19,16 @@ from tilewright.tensor_ir.ir import (
     Load,
     Loop,
     Stmt,
+    map_children,
     partial_outputs,
     seq,
     walk,
 )
 from tilewright.tensor_ir.loads import map_block_loads, rename_buffers
 from tilewright.tensor_ir.names import fresh_in, names_of
+
+Places: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
+"""Where parameters, by position, begin in the arrays that they are parts of: an index per dimension."""
 
 
 def within(func: Func, param: str, shape: Sequence[IntExpr]) -> Func:
@@ -42,6 +47,27 @@ def within(func: Func, param: str, shape: Sequence[IntExpr]) -> Func:
     params = tuple(dataclasses.replace(b, shape=tuple(shape)) if b.name == param else b for b in func.params)
     more = sorted({v for d in shape for v in d.free_vars()}.difference(func.dims))
     return dataclasses.replace(func, params=params, dims=(*func.dims, *more))
+
+
+def moved(func: Func, places: Places) -> Func:
+    """``func`` with every index into its parameters at ``places`` moved by where they begin: the function on the whole
+    arrays, which is how records before November 2026 have it."""
+    starts = {func.params[k].name: offsets for k, offsets in places}
+
+    def into(buffer: str, indices: tuple[IntExpr, ...]) -> tuple[IntExpr, ...]:
+        return tuple(i + o for i, o in zip(indices, starts[buffer], strict=True)) if buffer in starts else indices
+
+    def load(x: Load) -> Expr:
+        return dataclasses.replace(x, indices=into(x.buffer, x.indices))
+
+    def visit(s: Stmt) -> Stmt:
+        s = map_children(s, visit)
+        if isinstance(s, Block):
+            s = map_block_loads(s, load)
+            s = dataclasses.replace(s, indices=into(s.buffer, s.indices))
+        return s
+
+    return dataclasses.replace(func, body=visit(func.body))
 
 
 def _is_written_once(func: Func, buffer: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilewright.autotune.base.workload import Workload, canonical, described
 from tilewright.core.errors import InputError
@@ -14,7 +14,8 @@ from tilewright.tensor_ir.ir import Func
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """``func`` (not scheduled) at the sizes ``dims``. ``weight``: its share of the model's run time, or how often it
-    is called. ``described``: the function without its names; ``has_own_names``: whether it has others than that.
+    is called. ``former``: see :class:`Workload`. ``described``: the function without its names; ``has_own_names``:
+    whether it has others than that.
 
     ``streamed``: positions of parameters that a network reads once per inference, its weights; ``footprint``: bytes of
     all such in the network. A measurement finds them in the caches as far as the network would, no further.
@@ -27,6 +28,7 @@ class Task:
     name: str = ""
     streamed: tuple[int, ...] = ()
     footprint: int = 0
+    former: tuple[Workload, ...] = ()
     described: Workload = field(init=False)
     has_own_names: bool = field(init=False)
 
@@ -40,7 +42,7 @@ class Task:
         if not self.name:
             object.__setattr__(self, "name", self.func.name)
         nameless = canonical(self.func)
-        object.__setattr__(self, "described", described(nameless))
+        object.__setattr__(self, "described", replace(described(nameless), former=self.former))
         object.__setattr__(self, "has_own_names", nameless != self.func)
 
     @property

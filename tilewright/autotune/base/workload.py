@@ -14,7 +14,7 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilewright.core.arith.expr import IntExpr, var
 from tilewright.tensor_ir.ir import (
@@ -41,11 +41,21 @@ NAME = "f"
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """``text``: the canonical function; ``hash`` and ``structure``: SHA-256 of it, with and without its numbers."""
+    """``text``: the canonical function; ``hash`` and ``structure``: SHA-256 of it, with and without its numbers.
+    ``former``: what it was when older versions wrote logs; what they have of that is about this one, too."""
 
     hash: str
     structure: str
     text: str
+    former: tuple[Workload, ...] = field(default=(), compare=False)
+
+    def hashes(self) -> frozenset[str]:
+        """Its hash and those that it had."""
+        return frozenset((self.hash, *(f.hash for f in self.former)))
+
+    def as_in(self, other: Workload) -> Workload:
+        """This workload as it was when one of the structure of ``other`` was measured."""
+        return next((w for w in (self, *self.former) if w.structure == other.structure), self)
 
 
 def workload_of(func: Func) -> Workload:

@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tilewright.autotune.base.workload import canonical, workload_of
-from tilewright.autotune.lookup.lookup import Match, best_traces, look_up, network_digest
+from tilewright.autotune.base.workload import Workload, canonical
+from tilewright.autotune.lookup.lookup import Match, best_traces, look_up
+from tilewright.autotune.lookup.workloads import networks_of, workloads_of
 from tilewright.autotune.measure.ab_timing import time_ratio
-from tilewright.autotune.records.database import Database, Policy
+from tilewright.autotune.records.database import Database, Networks, Policy
 from tilewright.codegen.detect_cpu import runs_here
 from tilewright.core.errors import CoverageError
-from tilewright.core.plan import ControlStep, KernelStep, Plan
+from tilewright.core.plan import Plan
 from tilewright.lowering.flops import func_bytes
 from tilewright.lowering.plan import LoweredModel
 from tilewright.machine.target import Target
@@ -55,17 +56,20 @@ def choose_schedules(
     database: Database | None,
     policy: Policy = "any",
     near_misses: NearMisses = "measure",
-    network: str | None = None,
+    network: Networks | None = None,
+    workloads: Mapping[str, Workload] | None = None,
 ) -> ChosenSchedules:
-    """Look up every kernel of a model. ``network``: whose verdicts count, if it is known by another lowering of it."""
+    """Look up every kernel of a model. ``network``: whose verdicts count, if it is known by another lowering of it.
+    ``workloads``: by kernel, if they are known."""
     if database is None:
         none = KernelTuning(Status.MISS, "no database was given")
         return ChosenSchedules(lowered.funcs, {}, dict.fromkeys(lowered.funcs, none))
+    workloads = workloads or workloads_of(lowered)
     if network is None:
-        network = network_of(lowered)
+        network = networks_of(lowered, workloads)
     funcs, traces, tuning = dict(lowered.funcs), {}, {}
     for name, func in lowered.funcs.items():
-        match = look_up(func, target, database, policy, network)
+        match = look_up(func, target, database, policy, network, workloads[name])
         if match.status is Status.NEAR_MISS and match.trace is not None:
             match = _tried(func, match, target, near_misses)
         if match.trace is not None:
@@ -78,7 +82,8 @@ def ranked_schedules(
     lowered: LoweredModel, target: Target, database: Database, k: int, names: Collection[str]
 ) -> list[RankedSchedules]:
     """What to try in the network: entry n has the n-th best record of every kernel in ``names`` that has so many."""
-    found = {n: best_traces(f, target, database, k) for n, f in lowered.funcs.items() if n in names}
+    workloads = workloads_of(lowered)
+    found = {n: best_traces(f, target, database, k, workloads[n]) for n, f in lowered.funcs.items() if n in names}
     out = []
     for n in range(max(map(len, found.values()), default=0)):
         funcs, traces, candidates = dict(lowered.funcs), {}, {}
@@ -97,37 +102,6 @@ def require_tuned_share(plan: Plan, tuning: Mapping[str, KernelTuning], least: f
             f"require_tuned: expected {100 * least:g} % of the run time in tuned kernels, "
             f"got {100 * coverage.tuned:.1f} %\n{coverage}"
         )
-
-
-def network_of(lowered: LoweredModel) -> str:
-    """The digest under which verdicts on records in this model are kept."""
-    calls: dict[str, int] = {}
-    hashes = workload_hashes(lowered)
-    for step in kernel_steps(lowered.plan):
-        calls[hashes[step.kernel]] = calls.get(hashes[step.kernel], 0) + 1
-    return network_digest(calls)
-
-
-def workload_hashes(lowered: LoweredModel) -> dict[str, str]:
-    """The workload of every kernel, by the kernel's name."""
-    return {name: workload_of(f).hash for name, f in lowered.funcs.items()}
-
-
-def kernel_of_node(lowered: LoweredModel) -> dict[str, str]:
-    """The kernel that computes each node."""
-    return {node: step.kernel for step in kernel_steps(lowered.plan) for node in step.nodes}
-
-
-def kernel_steps(plan: Plan) -> list[KernelStep]:
-    """All kernel calls of a plan and of the bodies in it, in order."""
-    out: list[KernelStep] = []
-    for s in plan.steps:
-        if isinstance(s, KernelStep):
-            out.append(s)
-        elif isinstance(s, ControlStep):
-            for body in s.bodies:
-                out.extend(kernel_steps(body))
-    return out
 
 
 def _tuning(match: Match) -> KernelTuning:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.autotune.base.workload import workload_of
-from tilewright.autotune.lookup.apply_best import kernel_of_node, workload_hashes
-from tilewright.autotune.records.database import Database
+from tilewright.autotune.base.workload import Workload
+from tilewright.autotune.lookup.workloads import kernel_of_node, workload_at, workloads_of
+from tilewright.autotune.records.database import Database, Networks
 from tilewright.autotune.records.record import STANDARD
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.choose_implementation import PASS, choices
@@ -27,24 +27,24 @@ _WORTH = 0.97
 @dataclass(frozen=True, slots=True)
 class Options:
     """A node with several implementations. ``own``: the one that it has. ``standard``: the one that it has if none that
-    rounds otherwise is used. ``workloads``: hash of its kernel by implementation."""
+    rounds otherwise is used. ``workloads``: that of its kernel by implementation."""
 
     node: str
     own: str
     standard: str
-    workloads: Mapping[str, str]
+    workloads: Mapping[str, Workload]
 
 
 def find_options(
     graph: Graph, lowered: LoweredModel, target: Target, disabled: Collection[str] = (), table: Table = TABLE,
-    pinned: Collection[str] = (),
+    pinned: Collection[str] = (), known: Mapping[str, Workload] | None = None,
 ) -> tuple[Options, ...]:  # fmt: skip
     """The nodes of ``graph`` (after its passes, without those of subgraphs) that have a choice. ``lowered``: the graph,
     of which only the groups of these nodes are lowered again. ``disabled``: names of passes and rules. ``pinned``:
-    nodes whose implementation the user has named."""
+    nodes whose implementation the user has named. ``known``: the workloads by kernel, if they are."""
     if PASS in disabled:
         return ()
-    kernels, hashes = kernel_of_node(lowered), workload_hashes(lowered)
+    kernels, workloads = kernel_of_node(lowered), known or workloads_of(lowered)
     out = []
     for c in choices(graph, target, table):
         node, own = c.node.name, c.node.attr(ATTRIBUTE)
@@ -52,9 +52,14 @@ def find_options(
             continue
         names = dict.fromkeys((own, *c.hopeful(disabled)))
         if len(names) > 1:
-            workloads = {name: workload_of(lowered.variants[node](name)).hash for name in names if name != own}
-            out.append(Options(node, own, c.standard().name, {own: hashes[kernels[node]], **workloads}))
+            others = {name: _variant(lowered, node, name) for name in names if name != own}
+            out.append(Options(node, own, c.standard().name, {own: workloads[kernels[node]], **others}))
     return tuple(out)
+
+
+def _variant(lowered: LoweredModel, node: str, implementation: str) -> Workload:
+    func, places = lowered.variants[node](implementation)
+    return workload_at(func, [places] if places else [])
 
 
 def other_implementations(options: Sequence[Options]) -> list[dict[str, str]]:
@@ -65,7 +70,7 @@ def other_implementations(options: Sequence[Options]) -> list[dict[str, str]]:
 
 
 def recorded_implementations(
-    options: Sequence[Options], target: Target, database: Database, network: str
+    options: Sequence[Options], target: Target, database: Database, network: Networks
 ) -> dict[str, str]:
     """The implementation by node where ``database`` knows a better one than the node has. ``network``: whose choices
     count."""
@@ -77,7 +82,7 @@ def recorded_implementations(
     return out
 
 
-def _recorded(o: Options, target: Target, database: Database, network: str) -> str:
+def _recorded(o: Options, target: Target, database: Database, network: Networks) -> str:
     choice = database.choice(o.workloads[o.own], target, network)
     if choice is not None:
         chosen = o.standard if choice.implementation == STANDARD else choice.implementation

@@ -7,13 +7,12 @@ the same structure; its decisions are tried on this function. Everything else is
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.workload import Workload, canonical, differences, workload_of
-from tilewright.autotune.records.database import Database, Policy
+from tilewright.autotune.records.database import Database, Networks, Policy
 from tilewright.autotune.records.record import Record, isa_class, target_differences
 from tilewright.core.errors import ParseError, ScheduleError
 from tilewright.machine.target import Target
@@ -39,25 +38,33 @@ class Match:
     record: Record | None = None
 
 
-def network_digest(calls: Mapping[str, int]) -> str:
-    """The name of a network in verdicts: its workloads (by hash) and how often each is called."""
-    text = "\n".join(f"{name} {n}" for name, n in sorted(calls.items()))
-    return hashlib.sha256(text.encode()).hexdigest()
+def look_up(
+    func: Func, target: Target, database: Database, policy: Policy = "any", network: Networks = (),
+    workload: Workload | None = None,
+) -> Match:  # fmt: skip
+    """The schedule that ``database`` has for ``func``. ``network``: whose verdicts count. ``workload``: that of
+    ``func``, if it is known."""
+    refused: list[str] = []
+    match = _found(func, workload or workload_of(func), target, database, policy, network, refused)
+    if not refused or match.status is Status.MISS:
+        return match
+    return replace(match, reason=f"{match.reason}; {len(refused)} passed over: {refused[0]}")
 
 
-def look_up(func: Func, target: Target, database: Database, policy: Policy = "any", network: str = "") -> Match:
-    """The schedule that ``database`` has for ``func``. ``network``: whose verdicts count."""
-    workload = workload_of(func)
+def _found(
+    func: Func, workload: Workload, target: Target, database: Database, policy: Policy, network: Networks,
+    refused: list[str],
+) -> Match:  # fmt: skip
     exact = database.top_k(workload, 1 << 30, target, "exact")
     if exact:
-        found = _use_exact(func, workload, target, database, exact, network)
+        found = _use_exact(func, workload, target, database, exact, network, refused)
         if found is not None:
             return found
-    refused: list[str] = ["its records do not replay with this version"] if exact else []
     if policy != "exact":
         for r in database.top_k(workload, _TRIES, target, "compatible"):
             other = ", ".join(target_differences(r.target, target))
-            match = _replay(func, target, r, f"tuned on another machine ({other})", refused) if other else None
+            near = f"tuned on another machine ({other})"
+            match = _replay(func, workload, target, r, near, refused) if other else None
             if match is not None:
                 return match
     if policy == "any":
@@ -70,8 +77,9 @@ def look_up(func: Func, target: Target, database: Database, policy: Policy = "an
 
 
 def _use_exact(
-    func: Func, workload: Workload, target: Target, database: Database, records: Sequence[Record], network: str
-) -> Match | None:
+    func: Func, workload: Workload, target: Target, database: Database, records: Sequence[Record], network: Networks,
+    refused: list[str],
+) -> Match | None:  # fmt: skip
     verdict = database.verdict(workload, target, network) if network else None
     if verdict is not None:
         later = [r for r in records if r.time > verdict.time]
@@ -87,23 +95,26 @@ def _use_exact(
             what = "the record took" if verdict.scope == "kernel" else "with the record the whole took"
             return Match(Status.HIT, f"default kept: in this network {what} {slower:.2f}x its time", func)
     for r in list(records)[:_TRIES]:
-        match = _replay(func, target, r, "", [])
+        match = _replay(func, workload, target, r, "", refused)
         if match is not None:
             return match
     return None
 
 
-def best_traces(func: Func, target: Target, database: Database, k: int) -> list[tuple[str, Func, Trace]]:
+def best_traces(
+    func: Func, target: Target, database: Database, k: int, workload: Workload | None = None
+) -> list[tuple[str, Func, Trace]]:
     """The best ``k`` records of this machine that replay and are not the default schedule, nor much slower than it,
     whatever verdicts say: the candidate, and its trace with the function under the names that the trace uses."""
     out: list[tuple[str, Func, Trace]] = []
     limit: float | None = None
-    for r in database.top_k(workload_of(func), 1 << 30, target, "exact"):
+    workload = workload or workload_of(func)
+    for r in database.top_k(workload, 1 << 30, target, "exact"):
         if len(out) == k:
             break
         if limit is not None and (r.seconds or limit) > limit:
             break  # so are all after it
-        match = _replay(func, target, r, "", [])
+        match = _replay(func, workload, target, r, "", [])
         if match is None:
             continue
         if match.trace is None:
@@ -113,17 +124,19 @@ def best_traces(func: Func, target: Target, database: Database, k: int) -> list[
     return out
 
 
-def _replay(func: Func, target: Target, record: Record, near: str, refused: list[str]) -> Match | None:
+def _replay(
+    func: Func, workload: Workload, target: Target, record: Record, near: str, refused: list[str]
+) -> Match | None:
     """The record's trace on the same workload. ``near``: what makes it a near miss, or empty for a hit."""
     try:
         named = record.scheduled_function() if record.function else canonical(func)
-        if workload_of(named).hash != workload_of(func).hash:
+        if record.function and workload_of(named).hash != workload.hash:
             refused.append("its record names another function")
             return None
         trace = record.trace
         trace.apply(named)
     except (ParseError, ScheduleError) as e:
-        refused.append(f"its record does not replay: {e}")
+        refused.append(f"its record does not replay: {str(e).splitlines()[0]}")
         return None
     took = f"{(record.seconds or 0.0) * 1e6:.1f} us when tuned"
     if trace == default_trace(named, target):
@@ -134,7 +147,7 @@ def _replay(func: Func, target: Target, record: Record, near: str, refused: list
 
 def _adapt(func: Func, workload: Workload, record: Record, target: Target, refused: list[str]) -> Match | None:
     """The record's decisions on other sizes of the same structure."""
-    sizes = ", ".join(differences(record.workload.text, workload.text))
+    sizes = ", ".join(differences(record.workload.text, workload.as_in(record.workload).text))
     machine = ", ".join(target_differences(record.target, target))
     near = f"tuned for other sizes ({sizes}){f' on another machine ({machine})' if machine else ''}"
     named = canonical(func)
@@ -147,7 +160,7 @@ def _adapt(func: Func, workload: Workload, record: Record, target: Target, refus
             trace = record.trace
             trace.apply(named)
         except (ParseError, ScheduleError) as e:
-            refused.append(f"{near}, which does not replay here: {e}")
+            refused.append(f"{near}, which does not replay here: {str(e).splitlines()[0]}")
             return None
     if trace == default_trace(named, target):
         return Match(Status.NEAR_MISS, f"{near}; its decisions give the default here", func, None, record)
@@ -157,8 +170,9 @@ def _adapt(func: Func, workload: Workload, record: Record, target: Target, refus
 def _why(workload: Workload, target: Target, database: Database, policy: Policy, refused: list[str]) -> str:
     if refused:
         return refused[0]
-    related = database.relatives(workload.structure)
-    same = [r for r in related if r.workload.hash == workload.hash]
+    structures = dict.fromkeys(w.structure for w in (workload, *workload.former))
+    related = [r for s in structures for r in database.relatives(s)]
+    same = [r for r in related if r.workload.hash in workload.hashes()]
     pool = same or related
     if pool:
         foreign = sorted({isa_class(r.target) for r in pool})

@@ -14,14 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from tilewright.autotune.lookup.apply_best import (
-    ChosenSchedules,
-    choose_schedules,
-    kernel_of_node,
-    network_of,
-    ranked_schedules,
-    workload_hashes,
-)
+from tilewright.autotune.lookup.apply_best import ChosenSchedules, choose_schedules, ranked_schedules
+from tilewright.autotune.lookup.workloads import kernel_of_node, networks_of, workload_hashes
 from tilewright.autotune.measure.interleaved_timing import interleave
 from tilewright.autotune.measure.noise_monitor import STORED, noise_monitor_of
 from tilewright.autotune.measure.peaks import measure_peaks
@@ -179,7 +173,7 @@ class _Judge:
 
     def __init__(self, own: Variant, target: Target, database: Database, clock: Callable[[], float]) -> None:
         self.own, self.target, self.database, self.clock = own, target, database, clock
-        self.network = network_of(own.lowered)
+        self.network = networks_of(own.lowered)
         self.times: dict[str, Times] = {}
         self.implementations: dict[str, str] = {}
         self.candidates: dict[str, str] = {}
@@ -257,7 +251,7 @@ class _Judge:
         before = self.database.choice(workload, self.target, self.network)
         now = self._after(None if before is None else before.time)
         seconds = self._by_implementation[workload]
-        self.database.append(Choice(workload, self.network, self.target, implementation, seconds, now))
+        self.database.append(Choice(workload, self.network[0], self.target, implementation, seconds, now))
 
     def _decide(self, workload: str, times: Times, helps: bool, scope: VerdictScope) -> None:
         records = self.database.top_k(workload, 1 << 30, self.target, "exact")
@@ -265,7 +259,7 @@ class _Judge:
         now = max([self._after(None if before is None else before.time), *(r.time for r in records)])
         candidate = self.candidates.get(workload) or (records[0].candidate if records else "")
         self.database.append(
-            Verdict(workload, self.network, self.target, candidate, helps, times.tuned, times.default, now, scope)
+            Verdict(workload, self.network[0], self.target, candidate, helps, times.tuned, times.default, now, scope)
         )
 
     def _after(self, before: float | None) -> float:

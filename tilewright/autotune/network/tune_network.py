@@ -22,16 +22,17 @@ import numpy as np
 
 from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.task import Task
-from tilewright.autotune.base.workload import canonical, workload_of
+from tilewright.autotune.base.workload import canonical
 from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.cost_model.xgboost_model import default_model
-from tilewright.autotune.lookup.apply_best import choose_schedules, kernel_steps, network_of, workload_hashes
+from tilewright.autotune.lookup.apply_best import choose_schedules
 from tilewright.autotune.lookup.implementations import (
     Options,
     find_options,
     other_implementations,
     recorded_implementations,
 )
+from tilewright.autotune.lookup.workloads import kernel_steps, networks_of, workload_hashes, workloads_of
 from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer, Measurer
 from tilewright.autotune.network.end_to_end import NetworkCheck, Variant, assemble, check_end_to_end
 from tilewright.autotune.records.database import (
@@ -265,12 +266,13 @@ def make_tasks(
     weights: dict[str, float] = {}
     best: dict[str, tuple[float, str, dict[str, int], tuple[int, ...]]] = {}
     footprint = sum(a.nbytes for a in lowered.plan.constants.values())
+    workloads = workloads_of(lowered)
     for step in kernel_steps(lowered.plan):
         func = lowered.funcs[step.kernel]
         if any(not d.free_vars() <= env.keys() for d in step.dims):
             continue
         named = canonical(func)
-        workload = workload_of(func).hash
+        workload = workloads[step.kernel].hash
         dims = dict(zip(named.dims, (d.evaluate(env) for d in step.dims), strict=True))
         known = step.flops is not None and step.flops.free_vars() <= env.keys()
         work = float(step.flops.evaluate(env)) if known and step.flops is not None else 0.0
@@ -278,10 +280,19 @@ def make_tasks(
             slots = [lowered.plan.slots.get(a) for a in step.args[: len(func.params) - func.outputs]]
             streamed = tuple(i for i, s in enumerate(slots) if s is not None and s.kind == "constant")
             best[workload] = (work, step.kernel, dims, streamed)
-    for name, workload in workload_hashes(lowered).items():
-        weights[workload] = weights.get(workload, 0.0) + seconds.get(name, 0.0) / total
+    for name, described in workloads.items():
+        weights[described.hash] = weights.get(described.hash, 0.0) + seconds.get(name, 0.0) / total
     tasks = [
-        Task(canonical(lowered.funcs[kernel]), target, dims, weights[workload], kernel, streamed, footprint)
+        Task(
+            canonical(lowered.funcs[kernel]),
+            target,
+            dims,
+            weights[workload],
+            kernel,
+            streamed,
+            footprint,
+            workloads[kernel].former,
+        )
         for workload, (_, kernel, dims, streamed) in best.items()
         if all(n > 0 for n in dims.values())
     ]
@@ -311,7 +322,7 @@ def _tuned(
 ) -> ModelTuning:
     begin = clock()
     training_set = TrainingSet(default_model(o.seed))
-    warm_start(training_set, records, p.target, [t.workload for t in p.tasks])
+    warm_start(training_set, records, p.target, {h for t in p.tasks for h in t.described.hashes()})
     config = TunerConfig(o.strategy, o.strategy_params)
     tuners = [
         TaskTuner(
@@ -353,7 +364,7 @@ def _tuned(
     if o.check_network:
         _say(o, "timing the whole network with what was found and without", tuners)
         network, model = check_end_to_end(p.variants, p.relower, p.target, records, p.feed, cache)
-    name = network_of(p.lowered)
+    name = networks_of(p.lowered)
     final = p.relower(recorded_implementations(p.options, p.target, records, name))
     if not (interrupted or result.interrupted) and o.max_trials is None:
         hashes = set(workload_hashes(final).values())  # an implementation chosen in place may have no record

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias, overload, runtime_checkable
@@ -37,6 +38,8 @@ from tilewright.core.errors import InputError
 from tilewright.machine.target import Target
 
 Policy: TypeAlias = Literal["exact", "compatible", "any"]
+Networks: TypeAlias = str | tuple[str, ...]
+"""The digest of a network, or that and those under which older logs have it."""
 POLICIES: tuple[Policy, ...] = ("exact", "compatible", "any")
 LOG_NAME = "tuning.jsonl"
 _AT_ONCE = 256
@@ -66,10 +69,10 @@ class Database(Protocol):
     def measured(self, workload: Workload | str, target: Target) -> dict[str, Record]:
         """The latest record of every candidate tried on this machine, failed ones too, by candidate."""
 
-    def verdict(self, workload: Workload | str, target: Target, network: str) -> Verdict | None:
+    def verdict(self, workload: Workload | str, target: Target, network: Networks) -> Verdict | None:
         """The latest verdict on the workload in this network on this machine."""
 
-    def choice(self, workload: Workload | str, target: Target, network: str) -> Choice | None:
+    def choice(self, workload: Workload | str, target: Target, network: Networks) -> Choice | None:
         """The latest choice of implementation for the workload in this network on this machine."""
 
     def relatives(self, structure: str) -> list[Record]:
@@ -137,7 +140,7 @@ class _Base:
         if policy not in POLICIES:
             raise InputError(f"policy: expected one of {', '.join(POLICIES)}, got {policy!r}")
         if policy == "any" and isinstance(workload, Workload):
-            found = self._of_structure(workload.structure)
+            found = self._like(workload)
         else:
             found = self._of_workload(workload)
         best = usable(found)
@@ -153,25 +156,25 @@ class _Base:
         here = [r for r in self._of_workload(workload) if not target_differences(r.target, target)]
         return {r.candidate: r for r in sorted(here, key=lambda r: (r.time, r.candidate))}
 
-    def verdict(self, workload: Workload | str, target: Target, network: str) -> Verdict | None:
+    def verdict(self, workload: Workload | str, target: Target, network: Networks) -> Verdict | None:
         """The latest verdict on the workload in this network on this machine."""
         here = [
-            v for v in self._index(no_workload).verdicts(_hash(workload))
-            if v.network == network and not target_differences(v.target, target)
+            v for name in _hashes(workload) for v in self._index(no_workload).verdicts(name)
+            if v.network in _digests(network) and not target_differences(v.target, target)
         ]  # fmt: skip
         return max(here, key=lambda v: (v.time, v.candidate, v.helps), default=None)
 
-    def choice(self, workload: Workload | str, target: Target, network: str) -> Choice | None:
+    def choice(self, workload: Workload | str, target: Target, network: Networks) -> Choice | None:
         """The latest choice of implementation for the workload in this network on this machine."""
         here = [
-            c for c in self._index(no_workload).choices(_hash(workload))
-            if c.network == network and not target_differences(c.target, target)
+            c for name in _hashes(workload) for c in self._index(no_workload).choices(name)
+            if c.network in _digests(network) and not target_differences(c.target, target)
         ]  # fmt: skip
         return max(here, key=lambda c: (c.time, c.implementation), default=None)
 
     def relatives(self, structure: str) -> list[Record]:
         """The usable records of all workloads of a structure, on any target."""
-        return sorted(usable(self._of_structure(structure)), key=sort_key)
+        return sorted(usable(self._of_structures({structure})), key=sort_key)
 
     def targets(self) -> list[Target]:
         """The machines that there are measurements of."""
@@ -197,11 +200,18 @@ class _Base:
             self.append(x)
 
     def _of_workload(self, workload: Workload | str) -> list[Record]:
-        name = _hash(workload)
-        return self._index(lambda w: w.hash == name).of_workload(name)
+        """The records of a workload; those of what it was formerly as records of what it is."""
+        names = _hashes(workload)
+        index = self._index(lambda w: w.hash in names)
+        return [_as_of(workload, r) for name in sorted(names) for r in index.of_workload(name)]
 
-    def _of_structure(self, structure: str) -> list[Record]:
-        return self._index(lambda w: w.structure == structure).of_structure(structure)
+    def _like(self, workload: Workload) -> list[Record]:
+        """The records of a workload's structure, and of the structures that it had."""
+        return [_as_of(workload, r) for r in self._of_structures({w.structure for w in (workload, *workload.former)})]
+
+    def _of_structures(self, structures: Set[str]) -> list[Record]:
+        index = self._index(lambda w: w.structure in structures)
+        return [r for s in sorted(structures) for r in index.of_structure(s)]
 
     def __enter__(self) -> Self:
         _ACTIVE.set((*_ACTIVE.get(), self))
@@ -353,8 +363,19 @@ def _existing(path: str | os.PathLike[str]) -> JSONDatabase:
     raise InputError(f"{path}: expected a tuning log, found {found}{hint}")
 
 
-def _hash(workload: Workload | str) -> str:
-    return workload.hash if isinstance(workload, Workload) else workload
+def _hashes(workload: Workload | str) -> frozenset[str]:
+    return workload.hashes() if isinstance(workload, Workload) else frozenset((workload,))
+
+
+def _digests(network: Networks) -> tuple[str, ...]:
+    return (network,) if isinstance(network, str) else network
+
+
+def _as_of(workload: Workload | str, record: Record) -> Record:
+    """The record with ``workload`` in the place of what that was formerly."""
+    if isinstance(workload, Workload) and any(record.workload.hash == f.hash for f in workload.former):
+        return replace(record, workload=workload)
+    return record
 
 
 def _identity(line: Line) -> bytes:

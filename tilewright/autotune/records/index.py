@@ -94,7 +94,9 @@ def usable(records: Iterable[Record]) -> list[Record]:
 
 def rank(record: Record, workload: Workload | str, target: Target) -> tuple[float, ...]:
     """How far a record is from what is asked for: 0 exact, 1 compatible, 2 any; then sizes, then the machine."""
-    far = distance(record.workload.text, workload.text) if isinstance(workload, Workload) else 0.0
+    far = 0.0
+    if isinstance(workload, Workload):
+        far = distance(record.workload.text, workload.as_in(record.workload).text)
     same = record.workload.hash == (workload.hash if isinstance(workload, Workload) else workload)
     different = target_differences(record.target, target)
     foreign = isa_class(record.target) != isa_class(target)

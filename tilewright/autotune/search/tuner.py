@@ -97,7 +97,7 @@ class TaskTuner:
         self._callbacks = tuple(callbacks)
         self._training_set = TrainingSet(default_model(seed)) if training_set is None else training_set
         if training_set is None and database is not None:
-            warm_start(self._training_set, database, task.target, [task.workload])
+            warm_start(self._training_set, database, task.target, task.described.hashes())
         self._cache = FeatureCache(task.func, task.target, task.dims)
         self._score = ModelScore(self._training_set.model, self._cache)
         # the generator depends on the task, not on its place among others
@@ -235,7 +235,7 @@ class TaskTuner:
         """Take what the database has of this workload on this machine as measured."""
         if self._database is None:
             return
-        records = self._database.measured(self.task.workload, self.task.target)
+        records = self._database.measured(self.task.described, self.task.target)
         self._known.update(records)
         ordered = sorted(records.values(), key=lambda r: (r.time, r.candidate))
         rebuilt: list[Trial] = []

@@ -14,13 +14,13 @@ from tilewright.autotune.base.measure_result import Ok
 from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.base.workload import canonical, workload_of
-from tilewright.autotune.lookup.apply_best import kernel_of_node, network_of, workload_hashes
 from tilewright.autotune.lookup.implementations import (
     Options,
     find_options,
     other_implementations,
     recorded_implementations,
 )
+from tilewright.autotune.lookup.workloads import kernel_of_node, networks_of, workload_hashes
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.autotune.network.end_to_end import Times, Variant, _Judge
 from tilewright.autotune.network.tune_network import prepare, tune_model
@@ -100,7 +100,7 @@ def test_other_implementations_are_those_of_the_network_lowered_as_a_whole() -> 
     for o in found_options(graph):
         for name, workload in o.workloads.items():
             whole = fuse_and_lower(with_implementations(graph, {o.node: name}), HERE)
-            assert workload_hashes(whole)[kernel_of_node(whole)[o.node]] == workload
+            assert workload_hashes(whole)[kernel_of_node(whole)[o.node]] == workload.hash
 
 
 def resnet50(width: int = 16, size: int = 112) -> Graph:
@@ -174,13 +174,13 @@ def test_the_implementation_with_the_fastest_record_is_used(fast: str) -> None:
 
 def test_a_choice_made_in_the_network_counts_before_records() -> None:
     graph = passed()
-    network = network_of(fuse_and_lower(graph, HERE))
+    network = networks_of(fuse_and_lower(graph, HERE))[0]
     options = found_options(graph)
     database = MemoryDatabase([x for a in ALL for x in record(graph, a, 1e-4 if a == ALL[0] else 2e-4)])
     for time, name in enumerate((*ALL[1:], ALL[0])):
         for o in options:
             seconds = dict.fromkeys(ALL, 1e-4)
-            database.append(Choice(o.workloads[o.own], network, HERE, name, seconds, float(time)))
+            database.append(Choice(o.workloads[o.own].hash, network, HERE, name, seconds, float(time)))
         found = recorded_implementations(options, HERE, database, network)
         assert {found.get(o.node, o.own) for o in options} == {name}
     other = dataclasses.replace(HERE, cpu="another")
@@ -189,7 +189,7 @@ def test_a_choice_made_in_the_network_counts_before_records() -> None:
 
 def test_a_choice_of_an_older_log_is_of_what_rounds_as_the_definition_does() -> None:
     (o, *_) = found_options(passed())
-    new = Choice(o.workloads[o.own], "net", HERE, "winograd2", {"winograd2": 1e-3, "direct": 2e-3}, 7.0)
+    new = Choice(o.workloads[o.own].hash, "net", HERE, "winograd2", {"winograd2": 1e-3, "direct": 2e-3}, 7.0)
     old = to_line(new).replace('"implementation":"winograd2"', '"algorithm":"direct"')
     read = from_line(old)
     assert isinstance(read, Choice)
