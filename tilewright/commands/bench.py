@@ -18,8 +18,8 @@ from tilewright.commands.common import (
     count,
     feed_for_model,
     milliseconds,
-    table,
 )
+from tilewright.core.console import table
 from tilewright.inspect.ort import OnnxRuntimeError, is_installed, open_session
 
 

@@ -1,4 +1,4 @@
-"""What the commands share: build options, inputs (from a file, or seeded random ones), tables."""
+"""What the commands share: build options, inputs (from a file, or seeded random ones), times."""
 
 from __future__ import annotations
 
@@ -187,18 +187,6 @@ def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> n
 
 
 # -- output --------------------------------------------------------------------------------------------------------
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns under headings; a heading that starts with a space is of a column aligned to the right."""
-    widths = [max(len(str(r[k]).strip()) for r in (head, *rows)) for k in range(len(head))]
-    right = [h.startswith(" ") for h in head]
-
-    def line(cells: Sequence[str]) -> str:
-        parts = [c.strip().rjust(w) if r else c.strip().ljust(w) for c, w, r in zip(cells, widths, right, strict=True)]
-        return "  ".join(parts).rstrip()
-
-    return "\n".join((line(head), "  ".join("-" * w for w in widths), *map(line, rows)))
-
-
 def milliseconds(seconds: float) -> str:
     """``12.3`` with three or four digits that mean something."""
     ms = seconds * 1e3

@@ -9,8 +9,9 @@ from collections import Counter
 from tilewright.autotune.records.database import JSONDatabase, open_database
 from tilewright.autotune.records.index import usable
 from tilewright.autotune.records.record import Record, Verdict, isa_class, sort_key
-from tilewright.commands.common import add_build_options, add_shape_options, count, table
+from tilewright.commands.common import add_build_options, add_shape_options, count
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
+from tilewright.core.console import table
 from tilewright.core.errors import InputError
 
 

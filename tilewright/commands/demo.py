@@ -20,7 +20,6 @@ from tilewright.autotune.records.database import Database, open_database
 from tilewright.commands.bench import report
 from tilewright.commands.common import add_build_options, amount, compile_with, feed_for_model, milliseconds
 from tilewright.commands.live import view
-from tilewright.core.config import terminal
 from tilewright.core.errors import InputError
 from tilewright.core.plan import HostStep, KernelStep
 from tilewright.frontend.model_file.random_weights import with_random_weights
@@ -109,7 +108,7 @@ def _tuned(
 ) -> ModelTuning:
     """Tuning with a live view, and its account without the table of kernels."""
     print(f"\ntuning for {args.time:.0f} s (Ctrl-C ends it early)")
-    shown = view(sys.stdout, terminal(), args.time)
+    shown = view(sys.stdout, args.time)
     options = TuneOptions(
         target=args.target, threads=args.threads, feed=feed, opt_level=args.opt_level,
         disabled_pass=tuple(args.disable_pass), enabled_pass=tuple(args.enable_pass), time_budget_s=args.time,

@@ -11,11 +11,13 @@ from pathlib import Path
 from tilewright.autotune.measure.peaks import measure_costs, measure_peaks
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core.config import from_environment
+from tilewright.core.console import table
 from tilewright.machine.cpus import CPUS
 from tilewright.machine.target import Target
 from tilewright.runtime.resources.threads import count_threads
 
-_PACKAGES = ("tilewright", "numpy", "ml_dtypes", "onnx", "llvmlite", "xgboost", "scipy", "onnxruntime")
+_PACKAGES = ("tilewright", "numpy", "ml_dtypes", "onnx", "llvmlite", "xgboost", "scipy", "rich", "jinja2",
+             "matplotlib", "onnxruntime")  # fmt: skip
 _TELLING = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512vnni", "avx512bf16",
             "avxvnni", "amx-int8", "amx-bf16", "neon", "dotprod", "i8mm", "sve")  # fmt: skip
 
@@ -91,11 +93,13 @@ def _costs(host: Target, measured: bool) -> list[str]:
         ("start of a parallel loop", "ns", None, "parallel_start"),
         ("least work that threads share", "ns", c.parallel_ns, ""),
     )
-    for what, unit, assumed, name in rows:
-        values = ((assumed, "assumed"), (seen.get(name), "measured"))
-        words = [f"{v:.4g} {unit} {how}" for v, how in values if v is not None]
-        lines += [f"{what}: {', '.join(words)}"] if words else []
-    return lines
+    known = [(what, assumed, seen.get(name), unit) for what, unit, assumed, name in rows]
+    cells = [(what, _number(a), _number(b), unit) for what, a, b, unit in known if a is not None or b is not None]
+    return [*lines, *table(("cost", " assumed", " measured", "unit"), cells).splitlines()]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
 
 
 def _cache() -> list[str]:

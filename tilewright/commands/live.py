@@ -5,21 +5,24 @@ Nothing is drawn by a thread or a timer: only when a result is there, so that dr
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
 from tilewright.autotune.search.history import Trial
 from tilewright.autotune.search.scheduler import Progress
 from tilewright.autotune.search.tuner import TaskTuner
-from tilewright.core.config import Terminal
+from tilewright.core.console import console
 
 _INTERVAL = 0.1
 _PLAIN_INTERVAL = 15.0
-_NARROW, _LEAST_WIDTH, _LEAST_HEIGHT = 72, 40, 7
+_WIDE, _LEAST_WIDTH, _LEAST_HEIGHT = 72, 40, 7
 _BAR = 20
-_FALLBACK = os.terminal_size((80, 24))
 
 
 class PlainLines:
@@ -51,22 +54,19 @@ class PlainLines:
 class LiveView:
     """Several lines at the end of a terminal's text, replaced in one write each. ``budget``: seconds, None for none."""
 
-    def __init__(
-        self, out: TextIO, terminal: Terminal, budget: float | None,
-        size: Callable[[], os.terminal_size] | None = None, clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
-        self._out = out
-        self._colours = terminal.colours
+    def __init__(self, drawn: Console, budget: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = drawn
         self._budget = budget
-        self._size = size or (lambda: _size_of(out))
         self._clock = clock
         self._begin = clock()
         self._drawn_at = -_INTERVAL
-        self._drawn: list[int] = []
         self._stage = ""
         self._task = ""
         self._tuners: tuple[TaskTuner, ...] = ()
         self._progress: Progress | None = None
+        self._live = Live(
+            get_renderable=self.shown, console=drawn, auto_refresh=False, transient=True, redirect_stderr=False
+        )
 
     def on_stage(self, stage: str, tuners: Sequence[TaskTuner]) -> None:
         if tuners and not self._tuners:
@@ -84,10 +84,7 @@ class LiveView:
 
     def close(self) -> None:
         """Take the view away."""
-        if self._drawn:
-            self._out.write(self._to_top(self._size()) + "\x1b[J")
-            self._out.flush()
-            self._drawn = []
+        self._live.stop()
 
     # -- drawing ---------------------------------------------------------------------------------------------------
     def _draw(self, now: bool) -> None:
@@ -95,45 +92,16 @@ class LiveView:
         if not now and at - self._drawn_at < _INTERVAL:
             return
         self._drawn_at = at
-        size = self._size()
-        lines = [x[: max(1, size.columns - 1)] for x in self.lines(size)]
-        drawn = "\x1b[K\n".join(self._styled(i, x) for i, x in enumerate(lines))
-        self._out.write(f"{self._to_top(size)}{drawn}\x1b[J")
-        self._out.flush()
-        self._drawn = [len(x) for x in lines]
+        self._live.start()
+        self._live.refresh()
 
-    def _to_top(self, size: os.terminal_size) -> str:
-        """To the first line of what was drawn; lines longer than the terminal is now wide were wrapped by it."""
-        rows = sum(max(1, -(-n // max(1, size.columns))) for n in self._drawn)
-        up = min(rows - 1, size.lines - 1)
-        return f"\x1b[{up}A\r" if up > 0 else "\r"
-
-    def _styled(self, place: int, line: str) -> str:
-        if not self._colours:
-            return line
-        if place == 0 or line.startswith(">"):
-            return f"\x1b[1m{line}\x1b[0m"
-        return f"\x1b[2m{line}\x1b[0m" if place == 2 else line
-
-    def lines(self, size: os.terminal_size) -> list[str]:
+    def shown(self) -> Group:
         """What there is to see, for a terminal of this size."""
-        head = self._head()
-        if size.columns < _LEAST_WIDTH or size.lines < _LEAST_HEIGHT or not self._tuners:
-            return [f"{head}  {self._stage}"]
-        narrow = size.columns < _NARROW
+        width, height = self._console.size
+        if width < _LEAST_WIDTH or height < _LEAST_HEIGHT or not self._tuners:
+            return Group(_line(f"{self._head()}  {self._stage}", "bold"))
         doing = f"{self._stage}: {self._task}" if self._task else self._stage
-        title = " weight   gain trials failed  task" if narrow else (
-            " weight  default us     best us   gain  trials  failed  task"
-        )  # fmt: skip
-        ordered = sorted(self._tuners, key=lambda t: (-t.task.weight, t.task.name))
-        room = size.lines - 3
-        shown = ordered if len(ordered) <= room else ordered[: room - 1]
-        rows = [self._row(t, narrow) for t in shown]
-        rest = ordered[len(shown) :]
-        if rest:
-            share = 100 * sum(t.task.weight for t in rest)
-            rows.append(f" {share:5.1f}%  in {len(rest)} more tasks")
-        return [head, doing, f" {title.lstrip()}" if narrow else title, *rows]
+        return Group(_line(self._head(), "bold"), _line(doing), self._table(width >= _WIDE, height - 3))
 
     def _head(self) -> str:
         elapsed = self._clock() - self._begin
@@ -152,29 +120,35 @@ class LiveView:
             parts.append(f"{p.speedup:.2f}x, {100 * p.remaining_gain:.1f} % more expected")
         return "  ".join(parts)
 
-    def _row(self, t: TaskTuner, narrow: bool) -> str:
-        best, default = t.history.best, t.default_seconds
-        gain = "" if best is None or default is None else f"{default / best.seconds:.2f}x"
-        failed = sum(t.history.failures().values()) or ""
-        mark = ">" if t.task.name == self._task else " "
-        trials = len(t.history.trials)
-        share = f"{mark}{100 * t.task.weight:5.1f}%"
-        if narrow:
-            return f"{share} {gain:>6} {trials:6d} {failed:>6}  {t.task.name}"
-        before = "" if default is None else f"{default * 1e6:.1f}"
-        after = "" if best is None else f"{best.seconds * 1e6:.1f}"
-        return f"{share} {before:>11} {after:>11} {gain:>6} {trials:7d} {failed:>7}  {t.task.name}"
+    def _table(self, wide: bool, room: int) -> Table:
+        """The heaviest tasks, as many as there is room for; ``wide``: with their times."""
+        ordered = sorted(self._tuners, key=lambda t: (-t.task.weight, t.task.name))
+        shown = ordered if len(ordered) <= room else ordered[: room - 1]
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+        for title in ("weight", *(("default us", "best us") if wide else ()), "gain", "trials", "failed"):
+            table.add_column(title, justify="right", no_wrap=True)
+        table.add_column("task")
+        for t in shown:
+            best, default = t.history.best, t.default_seconds
+            gain = "" if best is None or default is None else f"{default / best.seconds:.2f}x"
+            times = [default, None if best is None else best.seconds] if wide else []
+            cells = ["" if s is None else f"{s * 1e6:.1f}" for s in times]
+            now = t.task.name == self._task
+            cells = [f"{'>' if now else ' '}{100 * t.task.weight:5.1f}%", *cells, gain, str(len(t.history.trials))]
+            failed = sum(t.history.failures().values()) or ""
+            table.add_row(*cells, str(failed), _line(t.task.name), style="bold" if now else "")
+        rest = ordered[len(shown) :]
+        if rest:
+            share = f"{100 * sum(t.task.weight for t in rest):5.1f}%"
+            table.add_row(share, *[""] * (len(table.columns) - 2), _line(f"in {len(rest)} more tasks"))
+        return table
 
 
-def view(out: TextIO, terminal: Terminal, budget: float | None) -> LiveView | PlainLines:
+def view(out: TextIO, budget: float | None) -> LiveView | PlainLines:
     """What suits ``out``."""
-    return LiveView(out, terminal, budget) if out.isatty() and terminal.moves else PlainLines(out)
+    drawn = console(out)
+    return LiveView(drawn, budget) if drawn.is_terminal and not drawn.is_dumb_terminal else PlainLines(out)
 
 
-def _size_of(out: TextIO) -> os.terminal_size:
-    """The size now, so that a view follows when the terminal is resized."""
-    try:
-        size = os.get_terminal_size(out.fileno())
-    except (OSError, ValueError):
-        return _FALLBACK
-    return size if size.columns > 0 and size.lines > 0 else _FALLBACK
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style, no_wrap=True, overflow="crop")

@@ -17,8 +17,8 @@ from tilewright.commands.common import (
     compile_with,
     feed_for_model,
     milliseconds,
-    table,
 )
+from tilewright.core.console import table
 from tilewright.core.io.files import Kind, replacing, require_replaceable
 
 _COMMENT = b"outputs of tilewright run"

@@ -11,7 +11,6 @@ from tilewright.autotune.search.scheduler import EFFORTS
 from tilewright.autotune.search.strategies import STRATEGIES
 from tilewright.commands.common import add_build_options, add_input_options, amount, natural, read_arrays
 from tilewright.commands.live import view
-from tilewright.core.config import terminal
 from tilewright.options import TuneOptions
 
 
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         cache=not args.no_cache,
         out_of_range=args.out_of_range,
     )
-    shown = None if args.quiet else view(sys.stdout, terminal(), args.time)
+    shown = None if args.quiet else view(sys.stdout, args.time)
     if shown is not None:
         options = replace(options, on_trial=(shown.on_trial,), on_progress=shown.on_progress, on_stage=shown.on_stage)
     try:

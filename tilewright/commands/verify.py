@@ -17,9 +17,9 @@ from tilewright.commands.common import (
     amount,
     compile_with,
     feed_for_graph,
-    table,
 )
 from tilewright.compile import Broadcasting
+from tilewright.core.console import table
 from tilewright.core.errors import BroadcastError
 from tilewright.inspect.ort import is_installed
 from tilewright.inspect.verify import REFERENCES, Layer, Verification, verify_layers

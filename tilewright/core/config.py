@@ -35,21 +35,6 @@ def child_environment(changes: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **changes}
 
 
-@dataclass(frozen=True, slots=True)
-class Terminal:
-    """``moves``: the cursor can be moved, so that text is drawn over. ``colours``: wanted (https://no-color.org)."""
-
-    moves: bool
-    colours: bool
-
-
-def terminal(environment: Mapping[str, str] | None = None) -> Terminal:
-    """What the environment says of the terminal, if there is one."""
-    env = os.environ if environment is None else environment
-    moves = env.get("TERM", "dumb") not in ("", "dumb")
-    return Terminal(moves, moves and not env.get("NO_COLOR"))
-
-
 def from_environment(environment: Mapping[str, str] | None = None) -> Config:
     """The settings in ``environment`` (default: the process's). Raises TilewrightError for a malformed value."""
     env = os.environ if environment is None else environment

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tilewright.core.arith.expr import IntExpr
+from tilewright.core.console import table
 from tilewright.core.plan import ControlStep, KernelStep, Plan
 from tilewright.machine.costs import GENERIC
 
@@ -64,14 +65,10 @@ class Coverage:
         return sum(r.status is status for r in self.rows)
 
     def __str__(self) -> str:
-        width = max([len("kernel"), *(len(r.kernel) for r in self.rows)])
-        head = f"{'kernel':<{width}}  {'%time':>6}  {'calls':>5}  {'status':<9}  reason"
-        lines = [head, "-" * len(head)]
-        for r in self.rows:
-            lines.append(f"{r.kernel:<{width}}  {100 * r.share:>6.1f}  {r.calls:>5}  {r.status:<9}  {r.reason}")
+        rows = [(r.kernel, f"{100 * r.share:.1f}", str(r.calls), r.status, r.reason) for r in self.rows]
         parts = (f"{_counted(s, self.count(s))} ({100 * self.share(s):.1f} % of run time)" for s in Status)
-        lines.append(f"{len(self.rows)} kernels: {', '.join(parts)}; run time {self.source}")
-        return "\n".join(lines)
+        foot = f"{len(self.rows)} kernels: {', '.join(parts)}; run time {self.source}"
+        return f"{table(('kernel', ' %time', ' calls', 'status', 'reason'), rows)}\n{foot}"
 
 
 def _counted(status: Status, count: int) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.core.console import table
+
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
@@ -52,24 +54,20 @@ class Profile:
         return sum(k.seconds for k in self.kernels)
 
     def __str__(self) -> str:
-        total = self.seconds or 1.0
-        head = f"{'kernel':<44} {'us':>9} {'%time':>6} {'GFLOP/s':>8} {'GB/s':>7} {'%peak':>6} thr  nodes"
-        rows = [head, "-" * len(head)]
-        for k in sorted(self.kernels, key=lambda k: -k.seconds):
-            limit = None if self.peaks is None else k.limit_seconds(self.peaks)
-            share = "" if limit is None or k.seconds <= 0 else f"{100 * limit / k.seconds:.0f}"
-            rows.append(
-                f"{k.kernel:<44} {k.seconds * 1e6:>9.1f} {100 * k.seconds / total:>6.1f} "
-                f"{_number(k.gflops):>8} {_number(k.gbytes):>7} {share:>6} {'all' if k.parallel else '1':>3}  "
-                f"{', '.join(k.nodes)[:60]}"
-            )
-        rows.append(f"{'total':<44} {self.seconds * 1e6:>9.1f}")
+        rows = [self._row(k) for k in sorted(self.kernels, key=lambda k: -k.seconds)]
+        head = ("kernel", " us", " %time", " GFLOP/s", " GB/s", " %peak", " thr", "nodes")
+        lines = [table(head, [*rows, ("total", f"{self.seconds * 1e6:.1f}")])]
         if self.peaks is not None:
-            rows.append(
-                f"measured peaks: {self.peaks.flops_per_second / 1e9:.1f} GFLOP/s, "
-                f"{self.peaks.bytes_per_second / 1e9:.1f} GB/s"
-            )
-        return "\n".join(rows)
+            flops, moved = self.peaks.flops_per_second / 1e9, self.peaks.bytes_per_second / 1e9
+            lines.append(f"measured peaks: {flops:.1f} GFLOP/s, {moved:.1f} GB/s")
+        return "\n".join(lines)
+
+    def _row(self, k: KernelTime) -> tuple[str, ...]:
+        limit = None if self.peaks is None else k.limit_seconds(self.peaks)
+        share = "" if limit is None or k.seconds <= 0 else f"{100 * limit / k.seconds:.0f}"
+        times = f"{k.seconds * 1e6:.1f}", f"{100 * k.seconds / (self.seconds or 1.0):.1f}"
+        threads = "all" if k.parallel else "1"
+        return (k.kernel, *times, _number(k.gflops), _number(k.gbytes), share, threads, ", ".join(k.nodes)[:60])
 
 
 def _number(x: float | None) -> str:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-_RESET = "\x1b[0m"
-_COLOURS = {
-    "kind": "\x1b[1;33m",  # what a schedule changes: loop kinds, scopes
-    "word": "\x1b[35m",
-    "text": "\x1b[32m",
-    "number": "\x1b[36m",
-    "type": "\x1b[34m",
-}
+if TYPE_CHECKING:
+    from rich.text import Text
+
 _TOKENS = re.compile(
-    r"(?P<text>\"[^\"\n]*\")"
-    r"|(?P<kind>\b(?:parallel|vectorized|unrolled|local|shared|guard|init)\b)"
-    r"|(?P<word>\b(?:def|for|in|with|if|as|range|block|spatial|reduce|ordered|out|dim)\b)"
-    r"|(?P<type>\b(?:bfloat|float|uint|int|bool|complex)\d*\b)"
-    r"|(?P<number>(?<![\w.])\d[\w.+-]*)"
+    r"(?P<green>\"[^\"\n]*\")"
+    r"|(?P<yellow>\b(?:parallel|vectorized|unrolled|local|shared|guard|init)\b)"
+    r"|(?P<magenta>\b(?:def|for|in|with|if|as|range|block|spatial|reduce|ordered|out|dim)\b)"
+    r"|(?P<blue>\b(?:bfloat|float|uint|int|bool|complex)\d*\b)"
+    r"|(?P<cyan>(?<![\w.])\d[\w.+-]*)"
 )
+"""Texts, what a schedule changes (loop kinds, scopes), words, types, numbers: by the colours they have."""
 
 
-def coloured(text: str) -> str:
-    """``text`` with ANSI colours; without them it is ``text`` again."""
-    return _TOKENS.sub(lambda m: f"{_COLOURS[m.lastgroup or 'word']}{m.group()}{_RESET}", text)
+def coloured(text: str) -> Text:
+    """``text`` with colours, for a console."""
+    from rich.text import Text
+
+    shown = Text(text)
+    shown.highlight_regex(_TOKENS)
+    return shown

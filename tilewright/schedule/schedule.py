@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from tilewright.core.config import terminal
+from tilewright.core.console import console
 from tilewright.core.errors import ScheduleError
 from tilewright.schedule.arguments import require_count
 from tilewright.schedule.base import Primitive
@@ -106,8 +106,7 @@ class Schedule:
 
     def show(self) -> None:
         """Print the function, in colours on a terminal."""
-        text = str(self)
-        print(coloured(text) if sys.stdout.isatty() and terminal().colours else text)
+        console(sys.stdout).print(coloured(str(self)), soft_wrap=True)
 
     def __str__(self) -> str:
         return print_func(self.func)

@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     # the pipeline and what stands on it
     "options": {"autotune.search", "core", "machine"},
-    "progress": set(),
+    "progress": {"core"},
     "compile": {
         "autotune.lookup", "autotune.measure", "autotune.records", "codegen", "core", "frontend",
         "graph_ir", "inspect", "kernels", "lowering", "machine", "progress", "runtime", "runtime.resources",

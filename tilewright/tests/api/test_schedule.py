@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import doctest
+import io
 import re
+import sys
 
 import pytest
 
@@ -11,11 +13,11 @@ import tilewright
 from tilewright.api import schedule as scheduling
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var
-from tilewright.core.config import terminal
 from tilewright.core.errors import InputError, MeasurementError
 from tilewright.schedule.colour import coloured
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.ir import Func
+from tilewright.tests.screen import Screen
 
 
 def doubled() -> Func:
@@ -53,11 +55,18 @@ def test_what_cannot_be_timed_is_an_error_of_its_own() -> None:
         s.time({"n": 8}, repeat=1)
 
 
-def test_colours_are_for_terminals_and_change_nothing_else() -> None:
-    text = str(tilewright.Schedule(doubled()))
-    shown = coloured(text)
-    assert shown != text
-    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == text
-    assert terminal({"TERM": "xterm"}).colours
-    assert not terminal({"TERM": "dumb"}).colours
-    assert not terminal({"TERM": "xterm", "NO_COLOR": "1"}).colours
+def test_colours_are_for_terminals_and_change_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = tilewright.Schedule(doubled())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "10")
+    for out, colours in ((Screen(1000), True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stdout", out)
+        s.show()
+        assert ("\x1b[" in out.getvalue()) is colours
+        assert re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()) == f"{s}\n"
+    shown = coloured('parallel for i in range(8): x = "in" + float32(1.5)')
+    assert [(shown.plain[a:b], style) for a, b, style in shown.spans] == [
+        ("parallel", "yellow"), ("for", "magenta"), ("in", "magenta"), ("range", "magenta"), ("8", "cyan"),
+        ('"in"', "green"), ("float32", "blue"), ("1.5", "cyan"),
+    ]  # fmt: skip
