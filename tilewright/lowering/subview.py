@@ -20,7 +20,6 @@ from tilewright.tensor_ir.ir import (
     Loop,
     Stmt,
     map_children,
-    partial_outputs,
     seq,
     walk,
 )
@@ -42,8 +41,7 @@ def within(func: Func, param: str, shape: Sequence[IntExpr]) -> Func:
     if place >= len(func.params) - func.outputs and not _is_written_once(func, param):
         func = _copied_out(func, own)
     if place >= len(func.params) - func.outputs:
-        parts = ", ".join(sorted({*partial_outputs(func), param}))
-        func = dataclasses.replace(func, attrs=tuple(sorted({**dict(func.attrs), "parts": parts}.items())))
+        func = dataclasses.replace(func, partial=tuple(sorted({*func.partial, param})))
     params = tuple(dataclasses.replace(b, shape=tuple(shape)) if b.name == param else b for b in func.params)
     more = sorted({v for d in shape for v in d.free_vars()}.difference(func.dims))
     return dataclasses.replace(func, params=params, dims=(*func.dims, *more))
@@ -122,7 +120,7 @@ def border_func(dtype: DType, shape: Sequence[IntExpr], offsets: Sequence[int], 
                 full = [*extents[:d], extent, *extents[d + 1 :]]
                 nests.append(_zeros(f"border{len(nests)}", at, full, zero))
         starts[d], extents[d] = const(offset), size
-    return Func("border", (Buffer("o0", dtype, tuple(shape)),), 1, dims, seq(*nests), (("parts", "o0"),))
+    return Func("border", (Buffer("o0", dtype, tuple(shape)),), 1, dims, seq(*nests), ("o0",))
 
 
 def _zeros(name: str, starts: Sequence[IntExpr], extents: Sequence[IntExpr], zero: Const) -> Stmt:

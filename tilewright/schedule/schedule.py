@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.console import console
 from tilewright.core.errors import ScheduleError
 from tilewright.schedule.arguments import require_count
@@ -184,16 +185,26 @@ class Schedule:
         """Run the iterations in vector lanes."""
         self.step(Vectorize(loop))
 
-    def parallel(self, loop: str) -> None:
-        """Spread the iterations over threads."""
+    def parallel(self, loop: str, if_: IntExpr | None = None) -> None:
+        """Spread the iterations over threads; with ``if_``, where that expression in the dims is above 0."""
         self.step(Parallel(loop))
+        if if_ is not None:
+            self.annotate(loop, "worth", str(if_))
+
+    def prefetch(self, loop: str, buffer: str) -> None:
+        """Fetch ahead, in each step, what will be read of a buffer."""
+        self.annotate(loop, "prefetch", buffer)
+
+    def stream(self, loop: str, buffer: str) -> None:
+        """Store past the caches into a buffer."""
+        self.annotate(loop, "stream", buffer)
 
     def annotate(self, loop: str, key: str, value: str) -> None:
-        """Attach a fact to a loop."""
+        """Give a loop a hint."""
         self.step(Annotate(loop, key, value))
 
     def unannotate(self, loop: str, key: str) -> None:
-        """Remove a fact from a loop."""
+        """Take a hint from a loop."""
         self.step(Unannotate(loop, key))
 
     # -- units -----------------------------------------------------------------------------------------------------

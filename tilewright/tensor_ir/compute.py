@@ -241,7 +241,6 @@ def build_func(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     stages: Sequence[Tensor | Update | Recurrence] = (),
-    attrs: Sequence[tuple[str, str]] = (),
 ) -> Func:
     """The function that computes ``outputs`` from ``inputs``, every stage a nest at the root, intermediates allocated.
 
@@ -271,7 +270,7 @@ def build_func(
     params = tuple(Buffer(t.name, t.dtype, t.shape) for t in (*inputs, *outputs))
     dims = _free_dims([*inputs, *order])
     _require_unique(name, "dim and loop", [*dims, *(s.var for s in walk(body) if isinstance(s, Loop))])
-    return Func(name, params, len(outputs), dims, body, tuple(sorted(attrs)))
+    return Func(name, params, len(outputs), dims, body)
 
 
 def _require_unique(func: str, kind: str, names: Sequence[str]) -> None:

@@ -41,7 +41,6 @@ from tilewright.tensor_ir.ir import (
     Seq,
     Stmt,
     Store,
-    partial_outputs,
 )
 from tilewright.tensor_ir.scalar_eval import caster, literal, operation, to_values
 
@@ -168,7 +167,7 @@ def _input_memory(func: Func, buffer: Buffer, array: np.ndarray, env: Mapping[st
 
 
 def _output_array(func: Func, buffer: Buffer, memory: _Memory) -> np.ndarray:
-    if buffer.name in partial_outputs(func):
+    if buffer.name in func.partial:
         zero = 0.0 if buffer.dtype.is_float else 0
         memory.cells[:] = [zero if v is None else v for v in memory.cells]
     for flat, v in enumerate(memory.cells):

@@ -27,7 +27,8 @@ Loop kinds: ``serial``; ``parallel`` (iterations spread over threads; only seria
 around it, none reaches inside). Names of loops, buffers and blocks are unique in a function: they are the references
 that traces use.
 
-An opaque loop with the annotation ``intrinsic`` is run by the machine code of the :class:`TensorIntrin` of that name:
+Hints say how a loop is to be run (:mod:`tilewright.tensor_ir.hints`). An opaque one with the hint
+:class:`~tilewright.tensor_ir.hints.Intrinsic` is run by the machine code of the :class:`TensorIntrin` of that name:
 one of :data:`tilewright.tensor_ir.intrinsics.TENSOR_INTRINSICS`, or one that the function brings along. The nest stays
 where it is: it is what the code must compute, and what every analysis and the interpreter see.
 
@@ -40,12 +41,13 @@ global buffer stands only at the root of a function. In a function that is ready
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tilewright.core.arith.expr import Atom, IntExpr, IntLike, of_atom
 from tilewright.core.dtypes import DType
 from tilewright.core.memo import by_identity
+from tilewright.tensor_ir.hints import Hint
 
 LoopKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled", "opaque"]
 AxisKind: TypeAlias = Literal["spatial", "reduce", "ordered"]
@@ -184,13 +186,11 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``annotations``: sorted (key, value) pairs, set by ``annotate`` (for example ``("grain", "4")``)."""
-
     var: str
     extent: IntExpr
     body: Stmt
     kind: LoopKind = "serial"
-    annotations: tuple[tuple[str, str], ...] = ()
+    hints: tuple[Hint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,21 +251,16 @@ class TensorIntrin:
 @dataclass(frozen=True, slots=True)
 class Func:
     """A function. ``params``: inputs, then outputs; ``outputs`` counts the outputs. ``dims``: names of the integer
-    parameters that extents and shapes may use. ``attrs``: sorted facts from lowering (``("flops", "2*m*n*k")``).
-    ``intrinsics``: those that its opaque loops may name besides the built-in ones."""
+    parameters that extents and shapes may use. ``partial``: outputs of which it writes a part, sorted. ``intrinsics``:
+    those that its opaque loops may name besides the built-in ones."""
 
     name: str
     params: tuple[Buffer, ...]
     outputs: int
     dims: tuple[str, ...]
     body: Stmt
-    attrs: tuple[tuple[str, str], ...] = field(default=())
+    partial: tuple[str, ...] = ()
     intrinsics: tuple[TensorIntrin, ...] = ()
-
-
-def partial_outputs(func: Func) -> tuple[str, ...]:
-    """Outputs of which the function writes a part, from the attribute ``parts``: ``"o0, o1"``."""
-    return tuple(n.strip() for n in dict(func.attrs).get("parts", "").split(",") if n.strip())
 
 
 # -- building and walking ----------------------------------------------------------------------------------------
@@ -313,7 +308,7 @@ def with_body(s: Loop | Alloc | Guard, body: Stmt) -> Stmt:
     if body is s.body:
         return s
     if isinstance(s, Loop):
-        return Loop(s.var, s.extent, body, s.kind, s.annotations)
+        return Loop(s.var, s.extent, body, s.kind, s.hints)
     return Alloc(s.buffer, body) if isinstance(s, Alloc) else Guard(s.condition, body)
 
 

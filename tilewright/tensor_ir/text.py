@@ -2,7 +2,7 @@
 
 The text is Python syntax, so that Python's own ``ast`` reads it::
 
-    @attrs(flops="48*m")
+    @attrs(parts="C")
     def matmul(m: dim, A: float32[m, 8], B: float32[8, 3], C: out(float32[m, 3])):
         for C_i in range(m):
             for C_j in range(3):
@@ -11,8 +11,9 @@ The text is Python syntax, so that Python's own ``ast`` reads it::
                         init(float32(0.0))
                         C[C_i_, C_j_] = add(C[C_i_, C_j_], mul(A[C_i_, k_], B[k_, C_j_]))
 
-- A loop's kind is what it ranges over: ``range``, ``parallel``, ``vectorized``, ``unrolled``, ``opaque``; annotations
-  come last.
+- A loop's kind is what it ranges over: ``range``, ``parallel``, ``vectorized``, ``unrolled``, ``opaque``; hints
+  (:mod:`tilewright.tensor_ir.hints`) come last.
+- ``@attrs(parts="C, D")`` names the outputs of which the function writes a part.
 - ``@intrinsic("def f(A: float32[8], ...): ...", dense=("A",), code=(("llvm ir", features, declares),))`` gives an
   intrinsic of the function's own.
 - Each block axis is ``kind(extent, binding)``; ``init`` is what the first point of a reduction stores beforehand.
@@ -29,6 +30,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import NoReturn
 
 from tilewright.core import dtypes
@@ -36,6 +38,7 @@ from tilewright.core.arith.expr import IntExpr, of_atom
 from tilewright.core.arith.parse import from_ast
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, ModelError, ParseError
+from tilewright.tensor_ir.hints import WORDS, Hint, Intrinsic, ParallelIf, Prefetch, Stream
 from tilewright.tensor_ir.ir import (
     Alloc,
     Axis,
@@ -89,8 +92,8 @@ def print_func(func: Func) -> str:
             text = f"{_SCOPE_WORDS[b.scope]}({text})"
         params.append(f"{b.name}: {text}" if i < first_output else f"{b.name}: out({text})")
     lines = [f"def {func.name}({', '.join(params)}):", *_stmt_lines(func.body, 1)]
-    if func.attrs:
-        lines.insert(0, f"@attrs({_pairs(func.attrs)})")
+    if func.partial:
+        lines.insert(0, f"@attrs(parts={_quoted(', '.join(func.partial))})")
     lines[:0] = map(_intrinsic_text, func.intrinsics)
     return "\n".join(lines) + "\n"
 
@@ -105,10 +108,10 @@ def _intrinsic_text(x: TensorIntrin) -> str:
     return f"@intrinsic({_quoted(print_func(x.description))}, dense={x.dense!r}, code={code!r})"
 
 
-def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
-    if all(k.isidentifier() for k, _ in pairs):
-        return ", ".join(f"{k}={_quoted(v)}" for k, v in pairs)
-    return "**{" + ", ".join(f"{_quoted(k)}: {_quoted(v)}" for k, v in pairs) + "}"
+def _hint_text(h: Hint) -> str:
+    word = next(w for w, kind in WORDS.items() if isinstance(h, kind))
+    (value,) = (getattr(h, f.name) for f in fields(h))
+    return f"{word}={_quoted(value) if isinstance(value, str) else value}"
 
 
 def _quoted(text: str) -> str:
@@ -129,8 +132,8 @@ def _stmt_lines(s: Stmt, depth: int, last: bool = True) -> Iterator[str]:
                 yield f"{tab}pass"
             for i, c in enumerate(stmts):
                 yield from _stmt_lines(c, depth, last and i == len(stmts) - 1)
-        case Loop(name, extent, body, kind, annotations):
-            notes = f", {_pairs(annotations)}" if annotations else ""
+        case Loop(name, extent, body, kind, hints):
+            notes = "".join(f", {_hint_text(h)}" for h in hints)
             yield f"{tab}for {name} in {_LOOP_WORDS[kind]}({extent}{notes}):"
             yield from _stmt_lines(body, depth + 1)
         case Guard(condition, body):
@@ -178,18 +181,18 @@ def _refuse(node: ast.AST, expected: str) -> NoReturn:
 
 
 def _function(node: ast.FunctionDef) -> Func:
-    attrs: tuple[tuple[str, str], ...] = ()
+    partial: tuple[str, ...] = ()
     intrinsics: list[TensorIntrin] = []
     for d in node.decorator_list:
         match d:
-            case ast.Call(func=ast.Name(id="attrs"), args=[], keywords=pairs):
-                attrs = _read_pairs(pairs)
+            case ast.Call(func=ast.Name(id="attrs"), keywords=[ast.keyword("parts", ast.Constant(str(names)))]):
+                partial = tuple(names.split(", "))
             case ast.Call(func=ast.Name(id="intrinsic"), args=[description], keywords=[dense, code]):
                 of_text = parse_func(ast.literal_eval(description))
                 codes = tuple(MachineCode(*c) for c in ast.literal_eval(code.value))
                 intrinsics.append(TensorIntrin(of_text, ast.literal_eval(dense.value), codes))
             case _:
-                _refuse(d, "@attrs(...) or @intrinsic(...)")
+                _refuse(d, "@attrs(parts=...) or @intrinsic(...)")
     dims: list[str] = []
     inputs: list[Buffer] = []
     outputs: list[Buffer] = []
@@ -204,7 +207,7 @@ def _function(node: ast.FunctionDef) -> Func:
             inputs.append(_read_buffer(a.arg, a.annotation))
     types = {b.name: b.dtype for b in (*inputs, *outputs)}
     body = _suite(node.body, types)
-    return Func(node.name, (*inputs, *outputs), len(outputs), tuple(dims), body, attrs, tuple(intrinsics))
+    return Func(node.name, (*inputs, *outputs), len(outputs), tuple(dims), body, partial, tuple(intrinsics))
 
 
 def _called(node: ast.AST | None) -> str | None:
@@ -212,13 +215,17 @@ def _called(node: ast.AST | None) -> str | None:
     return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
 
 
-def _read_pairs(keywords: list[ast.keyword]) -> tuple[tuple[str, str], ...]:
-    out: list[tuple[str, str]] = []
-    for k in keywords:
-        value = ast.literal_eval(k.value)
-        entries = value.items() if k.arg is None else [(k.arg, value)]
-        out.extend((str(key), str(v)) for key, v in entries)
-    return tuple(out)
+def _read_hint(node: ast.keyword, types: Mapping[str, DType]) -> Hint:
+    match node.arg, node.value:
+        case "if_", value:
+            return ParallelIf(_read_index(value, types))
+        case "intrinsic", ast.Constant(str(name)):
+            return Intrinsic(name)
+        case "prefetch", ast.Constant(str(name)):
+            return Prefetch(name)
+        case "stream", ast.Constant(str(name)):
+            return Stream(name)
+    _refuse(node, f"one of the hints {', '.join(WORDS)} with its value")
 
 
 def _read_dtype(node: ast.AST) -> DType:
@@ -269,7 +276,8 @@ def _stmt(node: ast.stmt, types: Mapping[str, DType]) -> Stmt:
             word = _called(node.iter)
             if word not in _LOOP_KINDS:
                 _refuse(node.iter, "range, parallel, vectorized, unrolled or opaque")
-            return Loop(name, _read_index(extent, types), _suite(body, types), _LOOP_KINDS[word], _read_pairs(notes))
+            hints = tuple(_read_hint(k, types) for k in notes)
+            return Loop(name, _read_index(extent, types), _suite(body, types), _LOOP_KINDS[word], hints)
         case ast.If(test=test, body=body, orelse=[]):
             return Guard(_read_value(test, types), _suite(body, types))
         case ast.With(items=[ast.withitem(context_expr=e, optional_vars=ast.Name(id=name))], body=body):

@@ -81,8 +81,8 @@ def canonical(func: Func) -> Func:
     names = _Names(func)
     params = tuple(names.buffer(b) for b in func.params)
     dims = tuple(str(names.vars[d]) for d in func.dims)
-    attrs = tuple((k, names.in_place(v)) for k, v in func.attrs if k in ("inplace", "parts"))
-    return Func(NAME, params, func.outputs, dims, names.stmt(func.body), attrs)
+    partial = tuple(names.buffers[n] for n in func.partial)
+    return Func(NAME, params, func.outputs, dims, names.stmt(func.body), partial)
 
 
 def _digest(text: str) -> str:
@@ -120,11 +120,6 @@ class _Names:
 
     def buffer(self, b: Buffer) -> Buffer:
         return dataclasses.replace(b, name=self.buffers[b.name], shape=self.indices(b.shape))
-
-    def in_place(self, text: str) -> str:
-        """The attributes ``"out:in, out2:in2"`` and ``"out, out2"``."""
-        pairs = [[self.buffers.get(n.strip(), n.strip()) for n in pair.split(":")] for pair in text.split(",")]
-        return ", ".join(":".join(pair) for pair in pairs)
 
     def stmt(self, s: Stmt) -> Stmt:
         match s:

@@ -9,7 +9,7 @@ chunk 0 the other nests. Without a pool (null), for other phases, and where it i
 of the local buffers in workspaces (:mod:`tilewright.codegen.emit.privatize`) is not used.
 
 The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets a kernel
-touch an element through two arguments unless the function says so with the attribute ``inplace = "out:in, ..."``).
+touch an element through two arguments).
 Phases are functions of their own because such facts must not reach from one to the next, where other threads have
 written the same buffers.
 """
@@ -38,7 +38,6 @@ from tilewright.codegen.prepare.phases import (
 from tilewright.core.arith.bounds import loop_range, simplify
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.machine.target import Target
-from tilewright.tensor_ir.analysis.access import in_place_buffers
 from tilewright.tensor_ir.analysis.prefetching import prefetches
 from tilewright.tensor_ir.analysis.scopes import parallel_loops_in
 from tilewright.tensor_ir.analysis.streaming import streamed_blocks
@@ -103,16 +102,13 @@ def _phase_function(
     name, nests = f"phase{phase.index}", phase.nests
     code = Code(module)
     ctx = Context(code, evaluate)
-    shared = in_place_buffers(func)
     used = [uses(s) for s in nests]
     read = {b for r, _ in used for b in r}
     written = {b for _, w in used for b in w}
     params: list[str] = []
     for i, b in enumerate(buffers):
         ctx.buffers[b.name] = BufferInfo(b.name, b.dtype, f"%p{i}", _strides(b))
-        facts = ["ptr"]
-        if b.name not in shared:
-            facts.append("noalias")
+        facts = ["ptr", "noalias"]
         if b.name not in written:
             facts.append("readonly")
         if b.name in read | written and (size := _bytes(b)):

@@ -22,7 +22,7 @@ from tilewright.core.arith.bounds import loop_range, simplify, upper_bound
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.errors import InternalError
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
-from tilewright.tensor_ir.analysis.prefetching import Prefetch
+from tilewright.tensor_ir.analysis.prefetching import FetchedLines
 from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Guard, Loop, Seq, Stmt, Store, expr_free_vars
 
 
@@ -32,8 +32,8 @@ class StatementEmitter:
     ``copies``: where the local buffers are that have no place on the stack."""
 
     def __init__(
-        self, ctx: Context, func: Func, vector_pad: int, prefetches: Mapping[str, Prefetch], streamed: frozenset[str],
-        copies: Mapping[str, BufferInfo],
+        self, ctx: Context, func: Func, vector_pad: int, prefetches: Mapping[str, FetchedLines],
+        streamed: frozenset[str], copies: Mapping[str, BufferInfo],
     ) -> None:  # fmt: skip
         self.ctx = ctx
         self.func = func

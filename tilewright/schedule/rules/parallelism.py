@@ -8,7 +8,6 @@ from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import loops_of, picoseconds_inside
 from tilewright.schedule.rules.sampling import choose_number
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.parallel_if import KEY
 from tilewright.tensor_ir.analysis.scopes import find_loop
 
 _CHUNKS = 4
@@ -45,10 +44,8 @@ def parallelize(s: Schedule, block: str, outer: Sequence[str], total: float | No
 def _share(s: Schedule, block: str, chosen: Sequence[str], known: float | None, target: Target) -> None:
     """Spread ``chosen``; where the work is not ``known``, on the condition that there is enough of it."""
     loop = _chunked(s, block, chosen, target)
-    s.parallel(loop)
     work = picoseconds_inside(s.func, find_loop(s.func, loop), target.costs) if known is None else None
-    if work is not None:
-        s.annotate(loop, KEY, str(work - 1000 * target.costs.parallel_ns))
+    s.parallel(loop, None if work is None else work - 1000 * target.costs.parallel_ns)
 
 
 def _count(outer: Sequence[str], extents: Mapping[str, int | None], target: Target) -> int:

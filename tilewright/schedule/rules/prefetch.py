@@ -14,7 +14,7 @@ from tilewright.machine.memory import LINE_BYTES
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import buffer_bytes, expr_cost, is_spatial, loops_of, reduce_loops
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.prefetching import KEY, prefetch_of
+from tilewright.tensor_ir.analysis.prefetching import prefetch_of
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_loop
 from tilewright.tensor_ir.ir import Buffer, loads
 
@@ -48,7 +48,7 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
         length = int(s.sample_categorical(f"{reduction}.ahead", (0, *fitting), fitting[-1]))
         if length:
             outer = loop.var if length == 1 else s.split(loop.var, (None, length))[0]
-            s.annotate(outer, KEY, panels.name)
+            s.prefetch(outer, panels.name)
         return
 
 
@@ -80,4 +80,4 @@ def fetch_next_row(s: Schedule, buffer: str, loop: str) -> None:
     of the loop around it reads can be fetched."""
     found = find_loop(s.func, loop)
     if found.kind == "serial" and prefetch_of(s.func, found, buffer) is not None:
-        s.annotate(loop, KEY, buffer)
+        s.prefetch(loop, buffer)

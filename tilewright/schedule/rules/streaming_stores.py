@@ -9,7 +9,6 @@ from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import buffer_bytes, output_buffers
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer
-from tilewright.tensor_ir.analysis.streaming import KEY
 
 
 def stream_if_large(s: Schedule, block: str, target: Target) -> None:
@@ -21,7 +20,7 @@ def stream_if_large(s: Schedule, block: str, target: Target) -> None:
         return
     cache = target.largest_cache
     if 2 * size >= cache and s.sample_categorical(f"{block}.stream", (0, 1), int(size > cache)):
-        s.annotate(loops[0], KEY, buffer.name)
+        s.stream(loops[0], buffer.name)
 
 
 __all__ = ["stream_if_large"]

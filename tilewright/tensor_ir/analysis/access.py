@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.core.arith.bounds import Ranges, simplify
 from tilewright.core.arith.expr import ZERO, IntExpr
-from tilewright.tensor_ir.ir import Func, Load, Store
+from tilewright.tensor_ir.ir import Load, Store
 
 
 def linear_address(indices: Sequence[IntExpr], shape: Sequence[IntExpr]) -> IntExpr:
@@ -40,9 +40,3 @@ def stride(address: IntExpr, loop: str, ranges: Ranges) -> IntExpr | None:
         return ZERO
     coefficient = address.coefficient(loop)
     return None if coefficient is None else simplify(coefficient, ranges)
-
-
-def in_place_buffers(func: Func) -> set[str]:
-    """Buffers that may share their bytes exactly, from the attribute ``inplace``: ``"out:in, out2:in2"``."""
-    text = dict(func.attrs).get("inplace", "")
-    return {name.strip() for pair in text.split(",") for name in pair.split(":") if name.strip()}

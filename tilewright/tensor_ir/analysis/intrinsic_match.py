@@ -12,9 +12,10 @@ from typing import TypeAlias
 
 from tilewright.core.arith.bounds import Ranges, loop_range, simplify
 from tilewright.core.arith.expr import ZERO, IntExpr, as_var, product
-from tilewright.tensor_ir.analysis.access import in_place_buffers, linear_address
+from tilewright.tensor_ir.analysis.access import linear_address
 from tilewright.tensor_ir.analysis.dependence import carried_dependences
 from tilewright.tensor_ir.analysis.scopes import block_environment, buffers
+from tilewright.tensor_ir.hints import Intrinsic, find_hint
 from tilewright.tensor_ir.intrinsics import find_intrinsic, intrinsic_names, malformed
 from tilewright.tensor_ir.ir import (
     Block,
@@ -198,11 +199,9 @@ class _Matcher:
             gapless = [product(shape[n + 1 :]) for n in range(len(shape))]
             if name in self.intrinsic.dense and any(region.strides[n] != gapless[n] for n in moving):
                 raise _Different(f"{name} does not lie in {region.buffer} without gaps")
-        in_place = in_place_buffers(self.func)
         for a, x in self.regions.items():
             for b, y in self.regions.items():
-                together = x.buffer == y.buffer or {x.buffer, y.buffer} <= in_place
-                if a != b and together and a in written:
+                if a != b and x.buffer == y.buffer and a in written:
                     raise _Different(f"{a} and {b} share memory: {x.buffer} and {y.buffer}")
         self._require_distinct(nest, writes)
 
@@ -247,7 +246,8 @@ def _shown(e: Expr) -> str:
 # -- nests that intrinsics run -----------------------------------------------------------------------------------
 def intrinsic_of(s: Stmt) -> str | None:
     """The name of the intrinsic that runs ``s``, if one does."""
-    return dict(s.annotations).get("intrinsic") if isinstance(s, Loop) else None
+    hint = find_hint(s.hints, Intrinsic) if isinstance(s, Loop) else None
+    return None if hint is None else hint.name
 
 
 def broken_intrinsics(func: Func) -> Iterator[tuple[str, str, str]]:

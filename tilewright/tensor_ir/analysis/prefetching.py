@@ -1,20 +1,20 @@
-"""Prefetching: what a loop annotated ``prefetch: B`` fetches into cache, read off the loops around it.
+"""Prefetching: what a loop with the hint ``prefetch="B"`` fetches into cache, read off the loops around it.
 
 A product keeps a panel of its weights in cache while it goes over the rows; the next panel would first be missed when
-its turn comes. A loop with this annotation fetches one cache line of it a step, or a few if the panel has more lines
+its turn comes. A loop with this hint fetches one cache line of it a step, or a few if the panel has more lines
 than there are steps::
 
     for n in N:              the next step of this loop reads the next panel
         for m in M:          the panel is read again: its lines are shared out over these steps
-            for k_0 in K {prefetch: B}:
+            for k_0 in range(K, prefetch="B"):
                 for k_1 in 4: acc[m] = acc[m] + A[m, k_0*4 + k_1] * B[n, k_0*4 + k_1]
 
 Here step (m, k_0) fetches line ``m*K + k_0`` of panel n + 1. Other loops of the reduction may stand between those over
-rows and the annotated one: the panel's lines are counted through them. Where the number of rows is symbolic there may
-be more steps than lines: the rest of them fetch the last one. Where no loop around reads the same part again, a step
-fetches what it will itself read in the next step of the loop around it: one line, or all of a few rows. It is a hint: a
-line too many, or past the end of the buffer, costs time at most. Where the loops around do not have this form, nothing
-is fetched.
+rows and the loop that fetches: the panel's lines are counted through them. Where the number of rows is symbolic there
+may be more steps than lines: the rest of them fetch the last one. Where no loop around reads the same part again, a
+step fetches what it will itself read in the next step of the loop around it: one line, or all of a few rows. It is a
+hint: a line too many, or past the end of the buffer, costs time at most. Where the loops around do not have this form,
+nothing is fetched.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tilewright.core.arith.minmax import minimum
 from tilewright.machine.memory import LINE_BYTES
 from tilewright.tensor_ir.analysis.access import address, stride
 from tilewright.tensor_ir.analysis.scopes import block_environment, blocks_in, loop_path, loop_ranges, loops_in
+from tilewright.tensor_ir.hints import Prefetch, find_hint
 from tilewright.tensor_ir.ir import Func, Loop, loads, walk
 
-KEY = "prefetch"
 _MOST_LINES, _MOST_LINES_OF_ROWS = 4, 64
 
 
 @dataclass(frozen=True, slots=True)
-class Prefetch:
+class FetchedLines:
     """What to fetch at the start of each step of a loop: lines of ``buffer``, ``lines`` elements behind ``offset``.
 
     ``shared``: the loops, outermost first, that read the same part again and so share the fetching.
@@ -48,18 +48,17 @@ class Prefetch:
     shared: tuple[str, ...]
 
 
-def prefetches(func: Func) -> dict[str, Prefetch]:
-    """What each annotated loop fetches, by loop; those around which nothing can be fetched ahead are left out."""
+def prefetches(func: Func) -> dict[str, FetchedLines]:
+    """What each loop with the hint fetches, by loop; those around which nothing can be fetched ahead are left out."""
     found = {}
     for s in walk(func.body):
-        if isinstance(s, Loop) and KEY in dict(s.annotations):
-            p = prefetch_of(func, s, dict(s.annotations)[KEY])
-            if p is not None:
-                found[s.var] = p
+        hint = find_hint(s.hints, Prefetch) if isinstance(s, Loop) else None
+        if isinstance(s, Loop) and hint is not None and (lines := prefetch_of(func, s, hint.buffer)) is not None:
+            found[s.var] = lines
     return found
 
 
-def prefetch_of(func: Func, loop: Loop, buffer: str) -> Prefetch | None:
+def prefetch_of(func: Func, loop: Loop, buffer: str) -> FetchedLines | None:
     """What ``loop`` would fetch of ``buffer``, or None (see the module docstring)."""
     reads = [(b, x) for b in blocks_in(loop.body) for x in loads(b.value) if x.buffer == buffer]
     known = {b.name: b for b in func.params}
@@ -103,7 +102,7 @@ def prefetch_of(func: Func, loop: Loop, buffer: str) -> Prefetch | None:
         position = position * max(line, taken)
     if not all(s.extent.is_const for s in share):
         position = minimum(position, step - line)
-    return Prefetch(buffer, simplify(here + step + position, ranges), tuple(lines), tuple(s.var for s in share))
+    return FetchedLines(buffer, simplify(here + step + position, ranges), tuple(lines), tuple(s.var for s in share))
 
 
 def _lines_a_step(taken: int, line: int, share: Sequence[Loop]) -> int:

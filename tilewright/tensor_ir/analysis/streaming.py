@@ -1,4 +1,4 @@
-"""Streaming: which stores go past the caches, because a loop around them is annotated ``stream: B``.
+"""Streaming: which stores go past the caches, because a loop around them is with the hint ``stream="B"``.
 
 A store first fetches the line that it writes into; where a result is larger than all caches, that is a third of the
 traffic for nothing, and it throws out of the caches what is still needed. Such a store may write whole vectors straight
@@ -9,9 +9,8 @@ it stores as usual.
 from __future__ import annotations
 
 from tilewright.tensor_ir.analysis.scopes import blocks_in
+from tilewright.tensor_ir.hints import Stream, find_hint
 from tilewright.tensor_ir.ir import Func, Loop, walk
-
-KEY = "stream"
 
 
 def streamed_blocks(func: Func) -> frozenset[str]:
@@ -19,9 +18,10 @@ def streamed_blocks(func: Func) -> frozenset[str]:
     outputs = {b.name for b in func.params[len(func.params) - func.outputs :]}
     found: set[str] = set()
     for s in walk(func.body):
-        if isinstance(s, Loop) and (buffer := dict(s.annotations).get(KEY)) in outputs:
-            found |= {b.name for b in blocks_in(s.body) if b.buffer == buffer}
+        hint = find_hint(s.hints, Stream) if isinstance(s, Loop) else None
+        if isinstance(s, Loop) and hint is not None and hint.buffer in outputs:
+            found |= {b.name for b in blocks_in(s.body) if b.buffer == hint.buffer}
     return frozenset(found)
 
 
-__all__ = ["KEY", "streamed_blocks"]
+__all__ = ["streamed_blocks"]

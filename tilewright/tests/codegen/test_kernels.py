@@ -18,6 +18,7 @@ from tilewright.core.errors import InputError
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.compute import Reduction, build_func, compute, op, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.hints import ParallelIf
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import (
     Alloc,
@@ -320,7 +321,9 @@ def test_phases_wait_for_each_other(n: int, threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads_share_a_loop_where_it_is_worth_it(threads: int) -> None:
-    copy = Loop("i", var("n"), Store("C", (var("i"),), at("A", var("i"))), "parallel", (("worth", "n*n - 100"),))
+    copy = Loop(
+        "i", var("n"), Store("C", (var("i"),), at("A", var("i"))), "parallel", (ParallelIf(var("n") * var("n") - 100),)
+    )
     f = Func("f", (buf("A", "n"), buf("C", "n")), 1, ("n",), copy)
     text = emitted(f, detect_host(), "kernel")
     assert "@parallel_if0" in text
@@ -328,10 +331,9 @@ def test_threads_share_a_loop_where_it_is_worth_it(threads: int) -> None:
         check(f, np.arange(n, dtype=np.float32), threads=threads, n=n)
 
 
-@pytest.mark.parametrize("worth", [None, "m - 3"])
-def test_a_loop_without_a_worth_in_the_dims_is_always_shared(worth: str | None) -> None:
-    notes = () if worth is None else (("worth", worth),)
-    copy = Loop("i", var("n"), Store("C", (var("i"),), at("A", var("i"))), "parallel", notes)
+@pytest.mark.parametrize("hints", [(), (ParallelIf(var("m") - 3),)])
+def test_a_loop_without_a_condition_in_the_dims_is_always_shared(hints: tuple[ParallelIf, ...]) -> None:
+    copy = Loop("i", var("n"), Store("C", (var("i"),), at("A", var("i"))), "parallel", hints)
     f = Func("f", (buf("A", "n"), buf("C", "n")), 1, ("n",), copy)
     assert "@parallel_if" not in emitted(f, detect_host(), "kernel")
     check(f, np.arange(3, dtype=np.float32), threads=2, n=3)

@@ -21,6 +21,7 @@ from tilewright.core.arith.expr import as_var
 from tilewright.core.errors import ScheduleError
 from tilewright.schedule.base import Primitive
 from tilewright.schedule.primitives import PRIMITIVES
+from tilewright.schedule.primitives.loops.annotate import KEYS
 from tilewright.schedule.primitives.loops.tensorize import Tensorize
 from tilewright.schedule.trace import Trace, make_step
 from tilewright.tensor_ir.analysis.scopes import blocks_in, buffers, loads_of, loops_around
@@ -137,12 +138,15 @@ def _parallel(rng: random.Random, func: Func) -> Arguments:
 
 def _annotate(rng: random.Random, func: Func) -> Arguments:
     loop = _some_loop(rng, func, lambda x: True)
-    return loop and (*loop, rng.choice("ab"), rng.choice("cd"))
+    return loop and (
+        *loop,
+        *rng.choice([("worth", "8"), ("prefetch", func.params[0].name), ("stream", func.params[-1].name)]),
+    )
 
 
 def _unannotate(rng: random.Random, func: Func) -> Arguments:
-    loop = _some_loop(rng, func, lambda x: bool(x.annotations))
-    return loop and (*loop, rng.choice("ab"))
+    loop = _some_loop(rng, func, lambda x: bool(x.hints))
+    return loop and (*loop, rng.choice(tuple(KEYS)))
 
 
 def _set_scope(rng: random.Random, func: Func) -> Arguments:

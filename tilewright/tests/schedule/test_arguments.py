@@ -48,7 +48,7 @@ def test_a_plain_argument_stays_the_same_object() -> None:
         (lambda s: s.split(3, (None, 4)), r"split\(3\): loop: expected text, got 3"),
         (lambda s: s.fuse(["C_i", "C_j"]), r"loops: expected text, got \(\['C_i', 'C_j'\],\)"),
         (lambda s: s.vectorize(None), r"vectorize\(None\): loop: expected text, got None"),
-        (lambda s: s.annotate("k", "grain", 4), r"annotate\(k\): value: expected text, got 4"),
+        (lambda s: s.annotate("k", "stream", 4), r"annotate\(k\): value: expected text, got 4"),
         (lambda s: s.compute_at("C", "k", 1), r"compute_at\(C\): whole: expected True or False, got 1"),
         (lambda s: s.pad_einsum("C", (4.0, 1, 1)), r"pad_einsum\(C\): padding: expected whole numbers, got \(4\.0"),
         (lambda s: s.storage_align("C", 0, 8.0), r"storage_align\(C\): factor: expected a whole number, got 8\.0"),
@@ -57,7 +57,7 @@ def test_a_plain_argument_stays_the_same_object() -> None:
         (lambda s: s.sample_perfect_tile("k", 2, "8"), r"tile\(k\): max_innermost: expected a whole number"),
         (lambda s: s.sample_perfect_tile("k", 0, 8), r"sample_perfect_tile\(k\): parts must be >= 1, got 0"),
         (lambda s: s.sample_compute_location("C", [1]), r"sample_compute_location\(C\): candidates: expected text"),
-        (lambda s: s.annotate("k", "grain", "\ud800"), r"annotate\(k\): value: expected text, got '\\ud800'"),
+        (lambda s: s.stream("k", "\ud800"), r"annotate\(k\): value: expected text, got '\\ud800'"),
     ],
 )
 def test_what_is_not_meant_is_refused(step: Callable[[Schedule], object], message: str) -> None:

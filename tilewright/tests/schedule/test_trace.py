@@ -88,7 +88,7 @@ def test_schedule_records_what_it_does(capsys):
     tail = s.loop_partition(i0)
     fused = s.fuse(tail, f"{j0}_t")
     s.parallel(i0)
-    s.annotate(i0, "grain", "1")
+    s.stream(i0, "C")
     assert s.blocks() == ["C", "C_t"]
     assert fused in str(s)
     assert Trace.from_text(str(s.trace)).apply(func) == s.func == Schedule(func, s.trace).func

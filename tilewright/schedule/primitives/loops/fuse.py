@@ -75,7 +75,7 @@ class Fuse(Primitive):
         ranges = loop_ranges(loops_in(loop_path(func, nest[0].var))[:-1])
         ranges[name] = loop_range(extent)
         body = simplify_stmt(substitute_stmt(nest[-1].body, env), ranges)
-        return replace_stmt(func, nest[0], Loop(name, extent, body, "serial", nest[0].annotations))
+        return replace_stmt(func, nest[0], Loop(name, extent, body, "serial", nest[0].hints))
 
     def _name(self, func: Func) -> str:
         return fresh_name(func, "_".join((*self.loops, "f")))

@@ -73,8 +73,8 @@ class Split(Primitive):
             inner[name] = loop_range(e)
         body: Stmt = simplify_stmt(substitute_stmt(loop.body, {self.loop: whole}), inner)
         for name, e in reversed(list(zip(names, extents, strict=True))):
-            annotations = loop.annotations if name == names[0] else ()
-            body = Loop(name, e, body, "serial", annotations)
+            hints = loop.hints if name == names[0] else ()
+            body = Loop(name, e, body, "serial", hints)
         return replace_stmt(func, loop, body)
 
 

@@ -9,7 +9,8 @@ from typing import ClassVar
 from tilewright.core.errors import ScheduleError
 from tilewright.schedule.base import Primitive, refuse, replace_stmt, require_open
 from tilewright.tensor_ir.analysis import scopes
-from tilewright.tensor_ir.analysis.intrinsic_match import Mismatch, match_intrinsic
+from tilewright.tensor_ir.analysis.intrinsic_match import Mismatch, intrinsic_of, match_intrinsic
+from tilewright.tensor_ir.hints import Intrinsic, with_hint
 from tilewright.tensor_ir.intrinsics import find_intrinsic, intrinsic_names
 from tilewright.tensor_ir.ir import Func
 
@@ -64,9 +65,8 @@ class Tensorize(Primitive):
             raise refuse(self, str(e)) from None
         path = scopes.loop_path(func, self.loop)[:-1]
         require_open(path, self, f"loop {self.loop}")
-        notes = dict(loop.annotations)
-        if "intrinsic" in notes:
-            raise refuse(self, f"{notes['intrinsic']} runs the loop already")
+        if (name := intrinsic_of(loop)) is not None:
+            raise refuse(self, f"{name} runs the loop already")
         intrinsic = find_intrinsic(func, self.intrinsic)
         if intrinsic is None:
             known = ", ".join(intrinsic_names(func))
@@ -78,6 +78,5 @@ class Tensorize(Primitive):
         found = match_intrinsic(func, loop, intrinsic, scopes.loop_ranges(outer))
         if isinstance(found, Mismatch):
             raise refuse(self, f"the loop is not {self.intrinsic}: {found.reason}")
-        notes["intrinsic"] = self.intrinsic
-        unit = dataclasses.replace(loop, kind="opaque", annotations=tuple(sorted(notes.items())))
+        unit = dataclasses.replace(loop, kind="opaque", hints=with_hint(loop.hints, Intrinsic(self.intrinsic)))
         return replace_stmt(func, loop, unit)

@@ -1,4 +1,4 @@
-"""unannotate: remove a fact from a loop."""
+"""unannotate: take a hint from a loop."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt
+from tilewright.schedule.primitives.loops.annotate import KEYS
+from tilewright.tensor_ir.hints import without_hint
 from tilewright.tensor_ir.ir import Func
 
 
 @dataclass(frozen=True, slots=True)
 class Unannotate(Primitive):
-    """Remove an annotation from a loop.
+    """Take the hint of a key (see :class:`~tilewright.schedule.primitives.loops.annotate.Annotate`) from a loop.
 
     Rewrite:
-        for i in N {grain: 4}: S
-        --> unannotate("i", key="grain")
+        for i in N {prefetch: B}: S
+        --> unannotate("i", key="prefetch")
         for i in N: S
 
     Keeps: everything else.
     Refuses:
         - the loop is not there
-        - the loop has no such annotation
+        - the loop has no such hint
     Cost: none.
     """
 
@@ -32,8 +34,7 @@ class Unannotate(Primitive):
 
     def apply(self, func: Func) -> Func:
         loop = find_loop(func, self.loop, self)
-        notes = dict(loop.annotations)
-        if self.key not in notes:
-            raise refuse(self, f"expected an annotation {self.key!r}, got only: {', '.join(notes) or 'none'}")
-        del notes[self.key]
-        return replace_stmt(func, loop, dataclasses.replace(loop, annotations=tuple(notes.items())))
+        known = [key for key, kind in KEYS.items() if any(isinstance(h, kind) for h in loop.hints)]
+        if self.key not in known:
+            raise refuse(self, f"expected a hint {self.key!r}, got only: {', '.join(known) or 'none'}")
+        return replace_stmt(func, loop, dataclasses.replace(loop, hints=without_hint(loop.hints, KEYS[self.key])))

@@ -220,5 +220,5 @@ def _combination(
     )
     out = Loop(over, first.substitute(renamed), out)
     for new, extent, x in reversed(nest):
-        out = Loop(new, extent, out, x.kind, x.annotations)
+        out = Loop(new, extent, out, x.kind, x.hints)
     return out

@@ -1,6 +1,6 @@
 """Faults that tests put into candidates: imported by worker processes of tests alone.
 
-A candidate asks for one by annotating a loop: ``annotate("i", key="fault", value="hang")``. Its kernel then does what
+A candidate asks for one by fetching ahead what is no buffer: ``prefetch("i", "hang")``. Its kernel then does what
 it should and something else after it, or building it goes wrong.
 """
 
@@ -15,9 +15,9 @@ from tilewright.autotune.measure import bench
 from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.llvm.jit import compile_object
 from tilewright.machine.target import Target
+from tilewright.tensor_ir.hints import Prefetch
 from tilewright.tensor_ir.ir import Func, Loop, walk
 
-KEY = "fault"
 _ARGS = "ptr %args, ptr %dims, ptr %pool"
 _AFTER = {
     "hang": "  br label %again\nagain:\n  br label %again",
@@ -32,8 +32,8 @@ _AFTER = {
 
 def fault_of(func: Func) -> str | None:
     """The fault that a scheduled function asks for."""
-    notes = [dict(s.annotations) for s in walk(func.body) if isinstance(s, Loop)]
-    return next((n[KEY] for n in notes if KEY in n), None)
+    hints = [h for s in walk(func.body) if isinstance(s, Loop) for h in s.hints if isinstance(h, Prefetch)]
+    return next((h.buffer for h in hints if h.buffer not in {b.name for b in func.params}), None)
 
 
 def faulty_emit(func: Func, target: Target, symbol: str) -> str:

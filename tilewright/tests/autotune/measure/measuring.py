@@ -43,5 +43,5 @@ def split(t: Task, factor: int) -> Candidate:
 def faulty(t: Task, fault: str) -> Candidate:
     """A candidate with a fault of :mod:`tilewright.tests.autotune.measure.faults`."""
     s = Schedule(t.func)
-    s.annotate("C_i", "fault", fault)
+    s.prefetch("C_i", fault)
     return candidate(t.func, s.trace)

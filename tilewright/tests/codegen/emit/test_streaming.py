@@ -15,7 +15,7 @@ from tilewright.runtime.resources.arrays import aligned_empty
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import schedule_by_rule
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.streaming import KEY, streamed_blocks
+from tilewright.tensor_ir.analysis.streaming import streamed_blocks
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import parse_func, print_func
@@ -79,7 +79,7 @@ def test_rows_that_start_anywhere_are_stored_as_usual() -> None:
     s = Schedule(relu(16, 9))
     i, j = s.loops("B")
     s.vectorize(s.split(j, (None, 8))[1])
-    s.annotate(i, KEY, "B")
+    s.stream(i, "B")
     assert streamed_blocks(s.func) == {"B"}
     assert "!nontemporal" not in emitted(s.func, detect_host(), "k")
 
@@ -96,11 +96,11 @@ def test_whole_registers_only(width: int, streams: bool) -> None:
         s.vectorize(inner)
     else:
         s.vectorize(j)
-    s.annotate(i, KEY, "B")
+    s.stream(i, "B")
     assert ("!nontemporal" in emitted(s.func, TARGET, "k")) == streams
 
 
 def test_a_name_that_is_no_result_does_nothing() -> None:
     s = Schedule(relu(16, 16))
-    s.annotate(s.loops("B")[0], KEY, "A")
+    s.stream(s.loops("B")[0], "A")
     assert streamed_blocks(s.func) == frozenset()

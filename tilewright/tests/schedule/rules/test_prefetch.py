@@ -15,8 +15,9 @@ from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
 from tilewright.schedule.rules.tiling.tile_size import best_mr
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.prefetching import KEY, prefetches
+from tilewright.tensor_ir.analysis.prefetching import prefetches
 from tilewright.tensor_ir.compute import build_func, compute, max_over, op, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.hints import Prefetch, find_hint
 from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tensor_ir.text import parse_func, print_func
 from tilewright.tests.codegen.helpers import emitted
@@ -25,8 +26,8 @@ from tilewright.tests.schedule.kernels import packed_matmul
 TARGET = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 17, 1 << 23, 2)
 
 
-def annotated(func: Func) -> list[Loop]:
-    return [x for x in walk(func.body) if isinstance(x, Loop) and KEY in dict(x.annotations)]
+def fetching(func: Func) -> list[Loop]:
+    return [x for x in walk(func.body) if isinstance(x, Loop) and find_hint(x.hints, Prefetch)]
 
 
 def by_hand(rows: IntLike, depth: int, step: int) -> Schedule:
@@ -40,14 +41,14 @@ def by_hand(rows: IntLike, depth: int, step: int) -> Schedule:
     s.reorder("k", "acc_m", "acc_ni")
     s.decompose_reduction("acc", "k")
     outer, _ = s.split("k", (None, step))
-    s.annotate(outer, KEY, "Bp")
+    s.prefetch(outer, "Bp")
     return s
 
 
 def test_the_lines_fetched_in_one_panel_are_those_of_the_next():
     rows, depth, step = 16, 24, 4
     s = by_hand(rows, depth, step)
-    (loop,) = annotated(s.func)
+    (loop,) = fetching(s.func)
     p = prefetches(s.func)[loop.var]
     assert p.buffer == "Bp"
     assert p.shared == ("C_m_0",)
@@ -64,7 +65,7 @@ def test_the_lines_fetched_in_one_panel_are_those_of_the_next():
 
 def test_steps_past_the_next_panel_of_a_symbolic_number_of_rows_fetch_its_last_line():
     s = by_hand(var("m"), 24, 4)
-    (loop,) = annotated(s.func)
+    (loop,) = fetching(s.func)
     p = prefetches(s.func)[loop.var]
     got = [p.offset.evaluate({"m": 40, "C_n_0": 1, "C_m_0": k // 6, loop.var: k % 6}) for k in range(40)]
     start, last = 2 * 24 * 16, 3 * 24 * 16 - 16
@@ -73,10 +74,10 @@ def test_steps_past_the_next_panel_of_a_symbolic_number_of_rows_fetch_its_last_l
 
 def test_lines_are_counted_through_all_loops_of_the_reduction():
     s = by_hand(16, 24, 4)
-    (loop,) = annotated(s.func)
-    s.unannotate(loop.var, KEY)
+    (loop,) = fetching(s.func)
+    s.unannotate(loop.var, "prefetch")
     taps, inner = s.split(loop.var, (None, 3))
-    s.annotate(inner, KEY, "Bp")
+    s.prefetch(inner, "Bp")
     p = prefetches(s.func)[inner]
     assert p.shared == ("C_m_0",)
     steps = [(tile, k) for tile in range(4) for k in range(6)]
@@ -86,16 +87,16 @@ def test_lines_are_counted_through_all_loops_of_the_reduction():
 
 def test_nothing_is_fetched_where_the_loops_have_another_form():
     inner = Schedule(packed_matmul(16, 64, 24))
-    inner.annotate(inner.loops("acc")[-1], KEY, "Bp")  # the panel is not the next loop's: rows are outermost
+    inner.prefetch(inner.loops("acc")[-1], "Bp")  # the panel is not the next loop's: rows are outermost
     assert prefetches(inner.func)[inner.loops("acc")[-1]].shared == ()
     alone = Schedule(packed_matmul(16, 64, 24))
-    alone.annotate("acc_m", KEY, "Bp")  # no loop around
+    alone.prefetch("acc_m", "Bp")  # no loop around
     assert prefetches(alone.func) == {}
     other = by_hand(16, 24, 4)
-    (loop,) = annotated(other.func)
-    other.annotate(loop.var, KEY, "acc")  # not a parameter
+    (loop,) = fetching(other.func)
+    other.prefetch(loop.var, "acc")  # not a parameter
     assert prefetches(other.func) == {}
-    other.annotate(loop.var, KEY, "bias")  # not read inside
+    other.prefetch(loop.var, "bias")  # not read inside
     assert prefetches(other.func) == {}
 
 
@@ -112,7 +113,7 @@ def test_the_rule_fetches_large_panels_ahead(m: IntLike, n: int, k: int, fires: 
     func = packed_matmul(m, n, k)
     trace = default_trace(func, TARGET)
     after = trace.apply(func)
-    assert bool(annotated(after)) == fires
+    assert bool(fetching(after)) == fires
     assert bool(prefetches(after)) == fires
     rng = np.random.default_rng(0)
     shapes = [tuple(d.evaluate({}) for d in b.shape) for b in func.params[:3]]
@@ -147,7 +148,7 @@ def test_panels_of_two_lines_a_step(rows: IntLike, lines: list[tuple[int, ...]])
     assert lines_fetched(s.func) == lines
     if lines == [(0, 16)]:
         (p,) = prefetches(s.func).values()
-        (loop,) = annotated(s.func)
+        (loop,) = fetching(s.func)
         first = dict.fromkeys(p.offset.free_vars(), 0)
         at = [p.offset.evaluate({**first, loop.var: k}) for k in range(96)]
         assert at == list(range(96 * 32, 2 * 96 * 32, 32))
@@ -155,7 +156,7 @@ def test_panels_of_two_lines_a_step(rows: IntLike, lines: list[tuple[int, ...]])
 
 def test_the_decision_turns_it_off():
     s = schedule_by_rule(packed_matmul(64, 272, 96), TARGET, FixedDecider({"acc.ahead": 0}))
-    assert not annotated(s.func)
+    assert not fetching(s.func)
 
 
 def test_tile_heights_waste_few_rows():

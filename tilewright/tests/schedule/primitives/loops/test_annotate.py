@@ -1,27 +1,44 @@
-from tilewright.schedule.primitives.loops.annotate import Annotate
+from tilewright.core.arith.expr import var
+from tilewright.schedule.primitives.loops.annotate import KEYS, Annotate
 from tilewright.schedule.primitives.loops.unannotate import Unannotate
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.parallel_if import parallel_condition
+from tilewright.tensor_ir.analysis.scopes import find_loop
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise
 
 F = elementwise(2)
 
 
-def test_a_value_is_replaced_and_removed():
+def test_a_hint_is_replaced_and_removed():
     check(
         F,
         """
-        annotate("B_i", key="grain", value="2")
-        annotate("B_i", key="grain", value="4")
-        annotate("B_i", key="a", value="x y")
-        annotate("B_j", key="a", value="")
-        unannotate("B_j", key="a")
+        annotate("B_i", key="worth", value="7")
+        annotate("B_i", key="worth", value="8 - 2*4")
+        annotate("B_i", key="stream", value="B")
+        annotate("B_i", key="prefetch", value="A")
+        annotate("B_j", key="prefetch", value="A")
+        unannotate("B_j", key="prefetch")
         """,
         """
-        for B_i in range(2, a="x y", grain="4"):
+        for B_i in range(2, if_=0, prefetch="A", stream="B"):
             for B_j in range(3):
                 with block("B", B_i_=spatial(2, B_i), B_j_=spatial(3, B_j)):
                     B[B_i_, B_j_] = add(A[B_i_, B_j_], A[B_i_, B_j_])
         """,
     )
+
+
+def test_the_schedule_has_a_method_for_each():
+    s = Schedule(elementwise(var("n")))
+    s.parallel("B_i", if_=var("n") * 2 - 9)
+    s.prefetch("B_j", "A")
+    s.stream("B_i", "B")
+    assert [(step.name, getattr(step, "key", "")) for step in s.trace.steps] == [
+        ("parallel", ""), ("annotate", "worth"), ("annotate", "prefetch"), ("annotate", "stream"),
+    ]  # fmt: skip
+    assert {step.key for step in s.trace.steps[1:]} == set(KEYS)
+    assert parallel_condition(s.func, find_loop(s.func, "B_i")) == var("n") * 2 - 9
 
 
 def test_refusals():
@@ -30,18 +47,18 @@ def test_refusals():
         {
             "the loop is not there": (
                 F,
-                'annotate("x", key="a", value="1")',
+                'annotate("x", key="stream", value="B")',
                 "annotate(x): expected the name of a loop of elementwise, got 'x'; it has: B_i, B_j",
             ),
-            "the key is not an identifier": (
-                F,
-                'annotate("B_i", key="a b", value="1")',
-                "annotate(B_i): expected an identifier as key, got 'a b'",
-            ),
-            'the key is "intrinsic", which tensorize sets': (
+            "there is no hint of that key": (
                 F,
                 'annotate("B_i", key="intrinsic", value="f")',
-                "annotate(B_i): expected a key that is free, but tensorize alone names an intrinsic",
+                "annotate(B_i): expected one of the keys prefetch, stream, worth, got 'intrinsic'",
+            ),
+            "the value is not an expression where it has to be": (
+                F,
+                'annotate("B_i", key="worth", value="n +")',
+                "annotate(B_i): integer expression 'n +' does not parse: invalid syntax",
             ),
         },
     )
@@ -53,13 +70,13 @@ def test_refusals_of_unannotate():
         {
             "the loop is not there": (
                 F,
-                'unannotate("x", key="a")',
+                'unannotate("x", key="stream")',
                 "unannotate(x): expected the name of a loop of elementwise, got 'x'; it has: B_i, B_j",
             ),
-            "the loop has no such annotation": (
+            "the loop has no such hint": (
                 F,
-                'annotate("B_i", key="b", value="1")\nunannotate("B_i", key="a")',
-                "unannotate(B_i): expected an annotation 'a', got only: b",
+                'annotate("B_i", key="stream", value="B")\nunannotate("B_i", key="prefetch")',
+                "unannotate(B_i): expected a hint 'prefetch', got only: stream",
             ),
         },
     )

@@ -45,7 +45,7 @@ def test_loops_are_fused_and_reordered_around_a_unit():
         ('split("E_j", factors=(None, 2))', "split(E_j): loop E_j"),
         ('unroll("E_i")', "unroll(E_i): loop E_i"),
         ('reorder(("E_j", "E_i"))', "reorder(E_j, E_i): loop E_j"),
-        ('annotate("E_j", key="a", value="b")', "annotate(E_j): loop E_j"),
+        ('annotate("E_j", key="stream", value="E")', "annotate(E_j): loop E_j"),
         ('compute_inline("E")', "compute_inline(E): block E"),
         ('cache_read("E", buffer="C", scope="local")', "cache_read(E): block E"),
         ('reverse_compute_inline("E")', "reverse_compute_inline(E): block E"),

@@ -70,12 +70,12 @@ def test_names_that_are_taken_get_a_number():
     assert Split("C_i_0", (None, 2)).produces(after, after) == ("C_i_0_0_2", "C_i_0_1_2")
 
 
-def test_annotations_stay_on_the_outer_loop():
+def test_hints_stay_on_the_outer_loop():
     check(
         elementwise(4),
-        'annotate("B_i", key="grain", value="2")\nsplit("B_i", factors=(None, 2))',
+        'annotate("B_i", key="stream", value="B")\nsplit("B_i", factors=(None, 2))',
         """
-        for B_i_0 in range(2, grain="2"):
+        for B_i_0 in range(2, stream="B"):
             for B_i_1 in range(2):
                 for B_j in range(3):
                     with block("B", B_i_=spatial(4, B_i_0*2 + B_i_1), B_j_=spatial(3, B_j)):

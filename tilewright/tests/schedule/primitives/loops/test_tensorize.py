@@ -261,12 +261,6 @@ def test_refusals():
     )  # fmt: skip
 
 
-def test_buffers_that_share_their_bytes_are_one():
-    f = dataclasses.replace(small(elementwise(8, 4)), attrs=(("inplace", "B:A"),))
-    with pytest.raises(Exception, match="B and A share memory: B and A"):
-        Tensorize("B_j", "double_4").apply(f)
-
-
 def test_types_of_a_dot_product_must_be_those_of_the_description():
     swapped = parse_func(print_func(DOT).replace("uint8[4]", "int8[4]").replace("5]", "4]"))
     with pytest.raises(Exception, match="A holds int8, not uint8"):

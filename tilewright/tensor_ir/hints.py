@@ -1,0 +1,62 @@
+"""Hints: how a loop is to be run. None of them changes what a function computes.
+
+In the text of a function they follow the loop's extent, each by its word: ``for i in parallel(n, if_=n - 100)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from tilewright.core.arith.expr import IntExpr
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelIf:
+    """Threads share a parallel loop where ``condition``, in the function's dims, is above 0
+    (:mod:`tilewright.tensor_ir.analysis.parallel_if`)."""
+
+    condition: IntExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Each step fetches some of what will be read of ``buffer``
+    (:mod:`tilewright.tensor_ir.analysis.prefetching`)."""
+
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Stores into ``buffer`` go past the caches (:mod:`tilewright.tensor_ir.analysis.streaming`)."""
+
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """The code of the intrinsic called ``name`` runs an opaque loop."""
+
+    name: str
+
+
+Hint: TypeAlias = ParallelIf | Prefetch | Stream | Intrinsic
+H = TypeVar("H", ParallelIf, Prefetch, Stream, Intrinsic)
+
+WORDS: Mapping[str, type[Hint]] = {"if_": ParallelIf, "intrinsic": Intrinsic, "prefetch": Prefetch, "stream": Stream}
+
+
+def find_hint(hints: Sequence[Hint], kind: type[H]) -> H | None:
+    """The hint of that kind, if there is one."""
+    return next((h for h in hints if isinstance(h, kind)), None)
+
+
+def with_hint(hints: Sequence[Hint], new: Hint) -> tuple[Hint, ...]:
+    """``hints`` with ``new`` in place of one of its kind, in the order of their words."""
+    return tuple(sorted((*without_hint(hints, type(new)), new), key=lambda h: list(WORDS.values()).index(type(h))))
+
+
+def without_hint(hints: Sequence[Hint], kind: type[Hint]) -> tuple[Hint, ...]:
+    return tuple(h for h in hints if not isinstance(h, kind))
