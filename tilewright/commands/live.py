@@ -124,7 +124,7 @@ class LiveView:
         """The heaviest tasks, as many as there is room for; ``wide``: with their times."""
         ordered = sorted(self._tuners, key=lambda t: (-t.task.weight, t.task.name))
         shown = ordered if len(ordered) <= room else ordered[: room - 1]
-        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         for title in ("weight", *(("default us", "best us") if wide else ()), "gain", "trials", "failed"):
             table.add_column(title, justify="right", no_wrap=True)
         table.add_column("task")

@@ -118,9 +118,7 @@ def thin(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> lis
 def _inline(svg: str, label: str, size: tuple[float, float], notes: Mapping[str, str]) -> str:
     """Without what a page repeats for each picture, its colours as variables, its numbers short."""
     body = svg[svg.index("</defs>") + len("</defs>") :]
-    body = re.sub(
-        r' id="[\w.]+_\d+"| transform="rotate\(-0 [^"]*"|font-size: \d+px; font-family: [^;]*; |\n\s*', "", body
-    )
+    body = re.sub(r' id="[\w.]+_\d+"| transform="rotate\(-0 [^"]*"|font[a-z-]*: [^;"]*; |\n\s*', "", body)
     body = re.sub(r'"[^"]*"', lambda m: re.sub(r"(\.\d)\d+", r"\1", m.group()), body)
     body = re.sub("|".join(_VARIABLES), lambda m: f"var(--{_VARIABLES[m.group()]})", body)
     for gid, text in notes.items():

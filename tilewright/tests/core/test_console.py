@@ -27,8 +27,8 @@ def test_a_file_is_neither_coloured_nor_drawn_on(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "20")
     out = io.StringIO()
-    console(out).print("long " * 40, style="bold red", soft_wrap=True)
-    assert out.getvalue() == "long " * 40 + "\n"
+    console(out).print("long" * 40, style="bold red", soft_wrap=True)
+    assert out.getvalue() == "long" * 40 + "\n"
     assert not console(out).is_terminal
 
 
