@@ -69,13 +69,32 @@ def test_below_the_highest_level_results_round_as_the_definition_does() -> None:
         (conv((1, "h", "w", 4), weight(16, 4, 5, 5), pads=(2, 2, 2, 2)), "direct"),
         (conv((1, 64, 60, 4), weight(16, 4, 1, 1), pads=(0, 0, 0, 0)), "implicit_gemm"),
         (conv((1, 60, 60, 8), weight(8, 1, 3, 3), group=8), "depthwise"),
+        (conv((1, 200, 200, 8), weight(16, 2, 3, 3), group=4), "merged_groups_rows"),
         (conv((1, 60, 60, 8), weight(16, 2, 3, 3), group=4), "merged_groups"),
         (conv((1, 60, 60, 32), weight(2, 32, 3, 3)), "vectorized_reduction"),
     ],
-    ids=["short rows", "long rows", "symbolic rows", "pointwise", "depthwise", "narrow groups", "few results"],
+    ids=[
+        "short rows",
+        "long rows",
+        "symbolic rows",
+        "pointwise",
+        "depthwise",
+        "narrow groups of long rows",
+        "narrow groups",
+        "few results",
+    ],
 )
 def test_the_fastest_of_those_that_round_alike(graph: Graph, name: str) -> None:
     assert chosen(graph) == name
+
+
+@pytest.mark.parametrize(("width", "name"), [(8, "subpixel"), (96, "subpixel_rows"), ("w", "subpixel_rows")])
+def test_transposed_convolutions(width: Dim, name: str) -> None:
+    b = GraphBuilder("g")
+    x = b.input("x", "float32", (1, 8, 7, width))
+    graph = b.build(b.op("ConvTranspose", x, weight(8, 6, 4, 4), strides=(2, 2), pads=(1, 1, 1, 1)))
+    assert chosen(graph) == name
+    assert chosen(graph, "subpixel").startswith("zero_insertion")
 
 
 @pytest.mark.parametrize(

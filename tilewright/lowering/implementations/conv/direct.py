@@ -108,11 +108,15 @@ def lower_by(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
     return with_bias(ctx, shape, sums(ctx, shape, dtype, read, weight))
 
 
+def longer_by_rows(facts: NodeFacts, shape: ConvShape) -> float:
+    """How much longer the sums over rows of the image take, as a ratio to the best."""
+    if not suits_pixels(shape, facts.target, computed_type(facts).itemsize):
+        return 1.0
+    return _SHORT_STEPS if shape.is_pointwise else _SHORT_TILES
+
+
 def _cost(facts: NodeFacts) -> float:
-    shape, longer = unpadded(conv_shape(facts)), 1.0
-    if suits_pixels(shape, facts.target, computed_type(facts).itemsize):
-        longer = _SHORT_STEPS if shape.is_pointwise else _SHORT_TILES
-    return plain_cost(facts) / useful_lanes(facts) * longer
+    return plain_cost(facts) / useful_lanes(facts) * longer_by_rows(facts, unpadded(conv_shape(facts)))
 
 
 DIRECT = Implementation("Conv", "direct", partial(lower_by, row_panels), _cost)

@@ -51,15 +51,13 @@ def pixel_panels(ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader
     return lambda n, c, at: acc[(flatten((n, *at), shape.out_spatial), *panels.place(c))]
 
 
-def panel_sums(ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight) -> Reader:
-    """The sums over all pixels or over rows of the image, whichever suits their sizes."""
-    pixels = suits_pixels(shape, ctx.target, dtype.itemsize)
-    return (pixel_panels if pixels else row_panels)(ctx, shape, dtype, read, weight)
+def longer_by_pixels(facts: NodeFacts, shape: ConvShape) -> float:
+    """How much longer the sums over all pixels take, as a ratio to the best."""
+    return 1.0 if suits_pixels(shape, facts.target, computed_type(facts).itemsize) else _PLACES
 
 
 def _cost(facts: NodeFacts) -> float:
-    suits = suits_pixels(unpadded(conv_shape(facts)), facts.target, computed_type(facts).itemsize)
-    return plain_cost(facts) / useful_lanes(facts) * (1.0 if suits else _PLACES)
+    return plain_cost(facts) / useful_lanes(facts) * longer_by_pixels(facts, unpadded(conv_shape(facts)))
 
 
 IMPLICIT_GEMM = Implementation("Conv", "implicit_gemm", partial(lower_by, pixel_panels), _cost)

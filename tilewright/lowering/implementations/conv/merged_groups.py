@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
@@ -11,7 +12,8 @@ from tilewright.lowering.geometry.conv_weight import conv_weight
 from tilewright.lowering.geometry.grouped_conv import groups_in_a_vector, side_by_side
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import lanes_of, plain_cost, useful_lanes
-from tilewright.lowering.implementations.conv.implicit_gemm import panel_sums
+from tilewright.lowering.implementations.conv.direct import Sums, longer_by_rows, row_panels
+from tilewright.lowering.implementations.conv.implicit_gemm import longer_by_pixels, pixel_panels
 from tilewright.tensor_ir.compute import Tensor
 
 _SIDE_BY_SIDE = 0.95
@@ -29,14 +31,14 @@ def _merged(facts: NodeFacts) -> ConvShape:
     return dataclasses.replace(shape, groups=shape.groups // _beside(facts))
 
 
-def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
+def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
     shape, dtype, w, beside = _merged(ctx), computed_type(ctx), ctx.input(1), _beside(ctx)
     read = padded_input(ctx, shape, dtype)
     weight = conv_weight(
         ctx, shape, dtype, lambda a: side_by_side(a, shape.groups, beside), f"oihw_{beside}",
         lambda oc, ic, k: w[(oc, ic, *k)],
     )  # fmt: skip
-    return with_bias(ctx, shape, panel_sums(ctx, shape, dtype, read, weight))
+    return with_bias(ctx, shape, sums(ctx, shape, dtype, read, weight))
 
 
 def _applies(facts: NodeFacts) -> str | None:
@@ -45,8 +47,22 @@ def _applies(facts: NodeFacts) -> str | None:
     return None if _beside(facts) > 1 else "no two groups fit in a vector"
 
 
-def _cost(facts: NodeFacts) -> float:
+def _time(facts: NodeFacts) -> float:
     return _SIDE_BY_SIDE * plain_cost(facts) / useful_lanes(facts)
 
 
-MERGED_GROUPS = Implementation("Conv", "merged_groups", _lower, _cost, _applies, spreads=True)
+def _pixels_cost(facts: NodeFacts) -> float:
+    return _time(facts) * longer_by_pixels(facts, _merged(facts))
+
+
+def _rows_cost(facts: NodeFacts) -> float:
+    return _time(facts) * longer_by_rows(facts, _merged(facts))
+
+
+MERGED_GROUPS = Implementation(
+    "Conv", "merged_groups", partial(_lower, pixel_panels), _pixels_cost, _applies, spreads=True
+)
+MERGED_GROUPS_ROWS = Implementation(
+    "Conv", "merged_groups_rows", partial(_lower, row_panels), _rows_cost, _applies, family="merged_groups",
+    spreads=True,
+)  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import (
+    ConvShape,
     computed_type,
     padded_input,
     spatial_names,
@@ -28,25 +30,38 @@ from tilewright.lowering.geometry.conv_weight import conv_weight
 from tilewright.lowering.geometry.packing import flatten, unflatten
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import input_products
-from tilewright.lowering.implementations.conv.implicit_gemm import panel_sums
+from tilewright.lowering.implementations.conv.direct import Sums, longer_by_rows, row_panels
+from tilewright.lowering.implementations.conv.implicit_gemm import longer_by_pixels, pixel_panels
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, in_range, select
 
 
-def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
-    shape, dtype = transposed_shape(ctx), computed_type(ctx)
-    w = ctx.input(1)
-    begin = [int(b) for b in shape.pads_begin]
-    first = [b // s for b, s in zip(begin, shape.strides, strict=True)]
+def _first(shape: ConvShape) -> list[int]:
+    """The first ``q`` of each dimension."""
+    return [int(b) // s for b, s in zip(shape.pads_begin, shape.strides, strict=True)]
+
+
+def _phases(shape: ConvShape) -> ConvShape:
+    """The convolution of all phases."""
+    first = _first(shape)
     taps = tuple(-(-k // s) for k, s in zip(shape.kernel, shape.strides, strict=True))
-    sizes = [ceildiv(o + b, s) - f for o, b, s, f in zip(shape.out_spatial, begin, shape.strides, first, strict=True)]
+    reach = [o + b for o, b in zip(shape.out_spatial, shape.pads_begin, strict=True)]
+    sizes = [ceildiv(r, s) - f for r, s, f in zip(reach, shape.strides, first, strict=True)]
     lead = [t - 1 - f for t, f in zip(taps, first, strict=True)]
     tail = [q + t - 1 - p - i for q, t, p, i in zip(sizes, taps, lead, shape.spatial, strict=True)]
-    per_group, in_group = shape.per_group, shape.depth
-    phases = math.prod(shape.strides)
-    inner = dataclasses.replace(
-        shape, out_channels=shape.out_channels * phases, out_spatial=tuple(sizes), kernel=taps,
+    return dataclasses.replace(
+        shape, out_channels=shape.out_channels * math.prod(shape.strides), out_spatial=tuple(sizes), kernel=taps,
         strides=(1,) * shape.rank, pads_begin=tuple(map(const, lead)), pads_end=tuple(tail),
     )  # fmt: skip
+
+
+def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
+    shape, dtype = transposed_shape(ctx), computed_type(ctx)
+    w = ctx.input(1)
+    begin, first = [int(b) for b in shape.pads_begin], _first(shape)
+    inner = _phases(shape)
+    taps, sizes = inner.kernel, inner.out_spatial
+    per_group, in_group = shape.per_group, shape.depth
+    phases = math.prod(shape.strides)
 
     def to_oihw(a: np.ndarray) -> np.ndarray:
         grouped = a.reshape(shape.groups, a.shape[0] // shape.groups, *a.shape[1:])
@@ -68,7 +83,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
         return value
 
     weight = conv_weight(ctx, inner, dtype, to_oihw, "iohw_phases", read_weight)
-    acc = panel_sums(ctx, inner, dtype, padded_input(ctx, inner, dtype), weight)
+    acc = sums(ctx, inner, dtype, padded_input(ctx, inner, dtype), weight)
     names = ["n", *spatial_names(shape.rank), "c"]
     columns = shape.out_channels * phases
     full = (shape.batch, *sizes, columns)
@@ -91,11 +106,25 @@ def _applies(facts: NodeFacts) -> str | None:
     return None if all(b.is_const for b in shape.pads_begin) else "the first phase depends on a symbolic size"
 
 
-def _cost(facts: NodeFacts) -> float:
+def _time(shape: ConvShape) -> float:
     """Taps of all phases, zeros included."""
-    shape = transposed_shape(facts)
     taps = math.prod(-(-k // s) * s for k, s in zip(shape.kernel, shape.strides, strict=True))
     return float(taps * input_products(shape))
 
 
-SUBPIXEL = Implementation("ConvTranspose", "subpixel", _lower, _cost, _applies, spreads=True)
+def _pixels_cost(facts: NodeFacts) -> float:
+    shape = transposed_shape(facts)
+    return _time(shape) * longer_by_pixels(facts, _phases(shape))
+
+
+def _rows_cost(facts: NodeFacts) -> float:
+    shape = transposed_shape(facts)
+    return _time(shape) * longer_by_rows(facts, _phases(shape))
+
+
+SUBPIXEL = Implementation(
+    "ConvTranspose", "subpixel", partial(_lower, pixel_panels), _pixels_cost, _applies, spreads=True
+)
+SUBPIXEL_ROWS = Implementation(
+    "ConvTranspose", "subpixel_rows", partial(_lower, row_panels), _rows_cost, _applies, family="subpixel", spreads=True
+)

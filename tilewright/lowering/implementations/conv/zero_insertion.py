@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.conv_shape import computed_type, spatial_names, transposed_shape, with_bias
+from tilewright.lowering.geometry.conv_shape import ConvShape, computed_type, spatial_names, transposed_shape, with_bias
 from tilewright.lowering.geometry.conv_weight import conv_weight
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import input_products
-from tilewright.lowering.implementations.conv.implicit_gemm import panel_sums
+from tilewright.lowering.implementations.conv.direct import Sums, longer_by_rows, row_panels
+from tilewright.lowering.implementations.conv.implicit_gemm import longer_by_pixels, pixel_panels
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, in_range, index_value, select
 
 _MOST_PHASES = 64
@@ -23,7 +25,12 @@ _MOST_PHASES = 64
 with the zeros of the input instead."""
 
 
-def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
+def _unit(shape: ConvShape) -> ConvShape:
+    """The convolution of stride 1. A stage stands in front: never the pointwise form."""
+    return dataclasses.replace(shape, strides=(1,) * shape.rank, pads_begin=(const(1),) * shape.rank)
+
+
+def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
     shape, dtype = transposed_shape(ctx), computed_type(ctx)
     x, w = ctx.input(0), ctx.input(1)
     per_group, in_group = shape.per_group, shape.depth
@@ -45,9 +52,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
 
     full = (shape.batch, *extents, shape.channels)
     source = ctx.stage(compute(ctx.name("stuffed"), full, stuffed, axis_names=["n", *spatial_names(shape.rank), "c"]))
-    unit = dataclasses.replace(
-        shape, strides=(1,) * shape.rank, pads_begin=tuple(const(1) for _ in reach)
-    )  # a stage stands in front: never the pointwise form
+    unit = _unit(shape)
 
     def to_oihw(a: np.ndarray) -> np.ndarray:
         g = a.reshape(shape.groups, a.shape[0] // shape.groups, *a.shape[1:])
@@ -59,13 +64,25 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
         return w[((oc // per_group) * in_group + ic, oc % per_group, *flipped)]
 
     weight = conv_weight(ctx, unit, dtype, to_oihw, "iohw_flipped", read_weight)
-    acc = panel_sums(ctx, unit, dtype, lambda n, c, at: source[(n, *at, c)], weight)
+    acc = sums(ctx, unit, dtype, lambda n, c, at: source[(n, *at, c)], weight)
     return with_bias(ctx, shape, acc)
 
 
-def _cost(facts: NodeFacts) -> float:
-    shape = transposed_shape(facts)
+def _time(shape: ConvShape) -> float:
     return float(_MOST_PHASES * math.prod(shape.kernel) * input_products(shape))
 
 
-ZERO_INSERTION = Implementation("ConvTranspose", "zero_insertion", _lower, _cost)
+def _pixels_cost(facts: NodeFacts) -> float:
+    shape = transposed_shape(facts)
+    return _time(shape) * longer_by_pixels(facts, _unit(shape))
+
+
+def _rows_cost(facts: NodeFacts) -> float:
+    shape = transposed_shape(facts)
+    return _time(shape) * longer_by_rows(facts, _unit(shape))
+
+
+ZERO_INSERTION = Implementation("ConvTranspose", "zero_insertion", partial(_lower, pixel_panels), _pixels_cost)
+ZERO_INSERTION_ROWS = Implementation(
+    "ConvTranspose", "zero_insertion_rows", partial(_lower, row_panels), _rows_cost, family="zero_insertion"
+)
