@@ -1,18 +1,25 @@
-"""``db show|top|explain|merge|prune``: look into tuning logs, put them together, make them small."""
+"""``db show|top|check|explain|merge|prune``: look into tuning logs, put them together, make them small."""
 
 from __future__ import annotations
 
 import argparse
 import time
 from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Any
 
+from tilewright.autotune.base.workload import Workload
+from tilewright.autotune.lookup.implementations import find_options
+from tilewright.autotune.lookup.workloads import networks_of, workloads_of
 from tilewright.autotune.records.database import JSONDatabase, open_database
 from tilewright.autotune.records.index import usable
 from tilewright.autotune.records.record import Record, Verdict, isa_class, sort_key
+from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.commands.common import add_build_options, add_shape_options, count
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.console import table
-from tilewright.core.errors import InputError
+from tilewright.core.errors import InputError, ParseError, ScheduleError
+from tilewright.lowering.plan import fuse_and_lower
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     top.add_argument("-k", type=count, default=3, help="how many (default: 3)")
     top.add_argument("--workload", metavar="HASH", help="only this one, by the start of its hash or its task's name")
     top.add_argument("--trace", action="store_true", help="with their traces")
+    check = actions.add_parser("check", help="what of the log no build can use any more, and why")
+    _log(check)
     explain = actions.add_parser("explain", help="what a build of a model would use of the log, and why")
     _log(explain)
     explain.add_argument("model", help="an .onnx file")
@@ -44,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
             print(show(open_database(args.log)))
         case "top":
             print(top(open_database(args.log), args.k, args.workload, args.trace))
+        case "check":
+            print(check(open_database(args.log)))
         case "explain":
             print(_explain(args))
         case "merge":
@@ -109,14 +120,58 @@ def top(database: JSONDatabase, k: int, workload: str | None, with_traces: bool)
     return "\n".join(parts)
 
 
+def check(database: JSONDatabase) -> str:
+    """The measurements whose trace does not replay on their own function, a row per workload and reason, and the lines
+    that are damaged."""
+    measured = [r for r in database.records() if r.seconds is not None]
+    schedules = {(r.text, r.candidate): r for r in measured}
+    refusals = {name: why for name, r in schedules.items() if (why := _refusal(r))}
+    lost = Counter(
+        (r.workload.hash[:12], r.task, refusals[name]) for r in measured if (name := (r.text, r.candidate)) in refusals
+    )
+    rows = [(*row, str(n)) for row, n in sorted(lost.items())]
+    parts = [table(("workload", "task", "why it does not replay", " measurements"), rows)] if rows else []
+    parts += ["\n".join(database.skipped)] if database.skipped else []
+    return "\n\n".join([*parts, f"{len(measured) - lost.total()} of {len(measured)} measurements replay"])
+
+
+def _refusal(record: Record) -> str:
+    """Why a record's trace does not replay; empty if it does."""
+    try:
+        record.trace.apply(record.scheduled_function())
+    except (ParseError, ScheduleError) as e:
+        return str(e).splitlines()[0]
+    return ""
+
+
 def _explain(args: argparse.Namespace) -> str:
-    model = compile(
-        args.model, target=args.target, opt_level=args.opt_level, threads=args.threads,
-        input_shapes=args.shapes or None, disabled_pass=tuple(args.disable_pass),
-        enabled_pass=tuple(args.enable_pass), cache=not args.no_cache,
-        out_of_range=args.out_of_range, database=open_database(args.log),
-    )  # fmt: skip
-    return str(model.coverage())
+    database, disabled = open_database(args.log), tuple(args.disable_pass)
+    options: dict[str, Any] = {
+        "target": args.target, "opt_level": args.opt_level, "threads": args.threads,
+        "input_shapes": args.shapes or None, "disabled_pass": disabled, "enabled_pass": tuple(args.enable_pass),
+        "cache": not args.no_cache, "out_of_range": args.out_of_range,
+    }  # fmt: skip
+    model = compile(args.model, database=database, **options)
+    graph = compile(args.model, stop_after="passes", **options)
+    target = with_threads(parse_target(args.target), args.threads)
+    lowered = fuse_and_lower(graph, target, disabled, pack=False, out_of_range=args.out_of_range)
+    own = workloads_of(lowered)
+    others = [w for o in find_options(graph, lowered, target, disabled, known=own) for w in o.workloads.values()]
+    return f"{model.coverage()}\n\n{_left_over(database, [*own.values(), *others], networks_of(lowered, own))}"
+
+
+def _left_over(database: JSONDatabase, workloads: Iterable[Workload], networks: Collection[str]) -> str:
+    """What of a log is not about a network."""
+    known = frozenset[str]().union(*(w.hashes() for w in workloads))
+    lines = list(database.lines())
+    records = [x for x in lines if isinstance(x, Record)]
+    foreign = [r.workload.hash for r in records if r.workload.hash not in known]
+    judged = [x for x in lines if not isinstance(x, Record)]
+    elsewhere = sum(x.network not in networks for x in judged)
+    return (
+        f"{len(foreign)} of {len(records)} measurements are of {len(set(foreign))} computations that this network does "
+        f"not have; {elsewhere} of {len(judged)} verdicts and choices are on other networks"
+    )
 
 
 def _log(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from pathlib import Path
 
 import onnx
@@ -10,6 +12,7 @@ import pytest
 import tilewright
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.autotune.records.database import JSONDatabase
+from tilewright.autotune.records.record import RecordWarning
 from tilewright.cli import main
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, mlp_model, record, verdict, wrong
 
@@ -64,7 +67,39 @@ def test_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx.save(mlp_model(), model)
     table = TableMeasurer(lambda c: 1.0 + int(c.key[:6], 16))
     tilewright.tune(model, database=path, measurer=table, time_budget_s=None, max_trials=8, check_network=False)
-    assert "misses (0.0 % of run time)" in _said(capsys, "explain", path, model)
+    out = _said(capsys, "explain", path, model)
+    assert "misses (0.0 % of run time)" in out
+    log = JSONDatabase(path)
+    count = len(log.records())
+    assert (
+        f"\n\n0 of {count} measurements are of 0 computations that this network does not have; 0 of 0 verdicts" in out
+    )
+    log.append(record(dense(), candidates(dense(), HERE, 1)[0], 1e-3))
+    log.append(verdict(log.records()[0], "another", False, 5.0))
+    out = _said(capsys, "explain", path, model)
+    assert f"1 of {count + 1} measurements are of 1 computations" in out
+    assert "1 of 1 verdicts and choices are on other networks" in out
+
+
+def test_check(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _said(capsys, "check", log) == "3 of 3 measurements replay\n"
+    database = JSONDatabase(log)
+    first = database.records()[0]
+    steps = ({"primitive": "split", "args": {"loop": "nowhere", "factors": [None, 4]}},)
+    for time in (1.0, 2.0):
+        database.append(dataclasses.replace(first, steps=steps, candidate="broken", time=time))
+    database.append(dataclasses.replace(first, steps=({"primitive": "teleport", "args": {}},), candidate="unknown"))
+    with open(log, "a") as f:
+        f.write("{damaged\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecordWarning)
+        out = _said(capsys, "check", log)
+    rows = out.splitlines()
+    assert "split(nowhere): expected the name of a loop of f, got 'nowhere'" in rows[2]
+    assert rows[2].endswith(" 2")
+    assert "teleport" in rows[3]
+    assert rows[-3].startswith("line 9: not JSON")
+    assert rows[-1] == "3 of 6 measurements replay"
 
 
 def test_tune_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
