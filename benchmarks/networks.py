@@ -104,9 +104,9 @@ def _one(args: argparse.Namespace) -> dict:
     import tilewright
     from tilewright.autotune.measure.interleaved_timing import interleave
     from tilewright.autotune.measure.noise_monitor import noise_monitor_of
+    from tilewright.autotune.network.options import TuneOptions
     from tilewright.autotune.network.tune_network import tune_model
     from tilewright.inspect.ort import open_session
-    from tilewright.options import TuneOptions
 
     threads = int(args.threads)
     kept = (Path(args.models), args.one, Path(args.work), args.case)

@@ -37,6 +37,7 @@ from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.cost_model.xgboost_model import XGBoostConfig, XGBoostModel
 from tilewright.autotune.lookup.apply_best import workload_hashes
 from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer
+from tilewright.autotune.network.options import TuneOptions
 from tilewright.autotune.network.tune_network import prepare
 from tilewright.autotune.records.database import JSONDatabase, open_database
 from tilewright.autotune.records.dataset import Dataset
@@ -47,7 +48,6 @@ from tilewright.autotune.search.strategies import STRATEGIES
 from tilewright.autotune.search.strategies.base import seconds_of
 from tilewright.autotune.search.tuner import Budget, tune_task
 from tilewright.core.io.files import begins_with, require_replaceable, write_file
-from tilewright.options import TuneOptions
 
 GOAL = 0.95
 """The share of the best known speed that counts as found."""

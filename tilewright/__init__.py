@@ -17,6 +17,7 @@ from tilewright.core.collector import paused_collector
 if TYPE_CHECKING:
     from tilewright.api.schedule import Schedule
     from tilewright.api.session import InferenceSession, SessionOptions
+    from tilewright.autotune.network.options import TuneOptions
     from tilewright.autotune.network.tune_network import tune
     from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase, UnionDatabase
     from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     )
     from tilewright.lowering.implementations.base import Implementation
     from tilewright.machine.target import Target
+    from tilewright.options import CompileOptions
     from tilewright.runtime.model import CompiledModel
     from tilewright.schedule.trace import Trace
 
@@ -40,6 +42,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "compile": "tilewright.compile",
+    "CompileOptions": "tilewright.options",
+    "TuneOptions": "tilewright.autotune.network.options",
     "tune": "tilewright.autotune.network.tune_network",
     "JSONDatabase": "tilewright.autotune.records.database",
     "MemoryDatabase": "tilewright.autotune.records.database",
@@ -63,10 +67,10 @@ _HOMES = {
 }
 
 __all__ = [
-    "CompiledModel", "CoverageError", "Implementation", "InferenceSession", "InputError", "JSONDatabase",
-    "MeasurementError", "MemoryDatabase", "ModelError", "ResourceError", "Schedule", "ScheduleError", "SessionOptions",
-    "Target", "TargetError", "TilewrightError", "Trace", "UnionDatabase", "UnsupportedError", "__version__", "compile",
-    "tune",
+    "CompileOptions", "CompiledModel", "CoverageError", "Implementation", "InferenceSession", "InputError",
+    "JSONDatabase", "MeasurementError", "MemoryDatabase", "ModelError", "ResourceError", "Schedule",
+    "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions",
+    "UnionDatabase", "UnsupportedError", "__version__", "compile", "tune",
 ]  # fmt: skip
 
 

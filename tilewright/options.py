@@ -1,84 +1,145 @@
-"""Options of a whole piece of work as one frozen value, checked when it is made."""
+"""What users ask of a build, as one frozen value that is checked when it is made.
+
+``compile`` and ``tune`` take such a value, single options as keywords, or both: a keyword counts before the value. The
+classes ending in ``Keywords`` say the same to type checkers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self, TypeAlias, TypedDict, cast, get_args
 
-import numpy as np
-
-from tilewright.autotune.search.scheduler import EFFORTS, Progress
-from tilewright.autotune.search.strategies import STRATEGIES
-from tilewright.autotune.search.strategies.base import Maker
-from tilewright.autotune.search.tuner import Callback, TaskTuner
+from tilewright.autotune.lookup.apply_best import NearMisses
+from tilewright.autotune.records.database import DatabaseLike, Policy
 from tilewright.core.errors import InputError
 from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
-from tilewright.core.options import (
-    require_calls,
-    require_choice,
-    require_flag,
-    require_mapping,
-    require_names,
-    require_number,
-    require_whole,
-    shown,
-)
+from tilewright.core.options import require_choice, require_flag, require_names, require_number
+from tilewright.core.suggestions import did_you_mean
+from tilewright.graph_ir.pipeline import Instrument
+from tilewright.lowering.implementations.base import Implementation
 from tilewright.machine.target import Target
 
+Broadcasting: TypeAlias = Literal["lazy", "ahead", "refuse", "only"]
+Shapes: TypeAlias = Mapping[str, Sequence[int | str] | int]
+Pins: TypeAlias = Mapping[str, str | Implementation]
 
-@dataclass(frozen=True, slots=True)
-class TuneOptions:
-    """What :func:`tilewright.tune` takes beside the model and the database.
 
-    ``sizes``: of the symbolic dimensions, when ``feed`` (arrays by input name) is not given. ``effort``: ``quick``,
-    ``normal`` or ``thorough``. ``strategy``: a name or a maker of your own. ``check_network``: time the whole network
-    at the end. ``out_of_range``: as for :func:`tilewright.compile`. ``on_trial``, ``on_progress``: called as results
-    arrive; ``on_stage``: as each part of the work begins.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """What every build of a model takes.
+
+    ``target``: None for this machine, or a string like ``"llvm -mcpu=znver4"``; a model for a CPU that has what this
+    one lacks can be looked at, and raises TargetError when run. ``threads``: None for what the machine allows.
+    ``input_shapes``: shapes by input name and sizes by symbolic dimension. ``opt_level``: ``none``, ``basic``,
+    ``extended`` or ``all``. ``disabled_pass``, ``enabled_pass``: names of passes or rules. ``cache``: use the object
+    cache on disk.
+
+    ``out_of_range``: what an index outside of what it points into leads to: ``error``, a ModelError of the build if it
+    is constant, else an InputError of the run, which names node, index and range; or ``clamp``, the nearest element.
+    ``implementations``: what computes nodes, by their names after the graph passes, which ``explain`` lists: the name
+    of one of the implementations of the operator, or an Implementation of your own.
     """
 
     target: str | Target | None = None
     threads: int | None = None
-    input_shapes: Mapping[str, Sequence[int | str] | int] | None = None
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    feed: Mapping[str, np.ndarray] | None = None
+    input_shapes: Shapes | None = None
     opt_level: str = "all"
     disabled_pass: str | Sequence[str] = ()
     enabled_pass: str | Sequence[str] = ()
-    time_budget_s: float | None = 60.0
-    max_trials: int | None = None
-    effort: str = "normal"
-    seed: int = 0
-    strategy: str | Maker = "annealing"
-    strategy_params: Mapping[str, object] = field(default_factory=dict)
-    check_network: bool = True
     cache: bool = True
     out_of_range: OutOfRange = "error"
-    on_trial: Sequence[Callback] = ()
-    on_progress: Callable[[Progress], None] | None = None
-    on_stage: Callable[[str, Sequence[TaskTuner]], None] | None = None
+    implementations: Pins | None = None
 
     def __post_init__(self) -> None:
-        for option in ("on_progress", "on_stage"):
-            if not callable(given := getattr(self, option)) and given is not None:
-                raise InputError(f"{option}: expected a function, got {shown(given)}")
-        plain: dict[str, object] = {
-            "sizes": {d: require_whole(f"sizes[{d!r}]", n, 0) for d, n in require_mapping("sizes", self.sizes).items()},
-            "feed": None if self.feed is None else require_mapping("feed", self.feed),
+        for name, value in self._plain().items():
+            object.__setattr__(self, name, value)
+
+    def _plain(self) -> dict[str, object]:
+        """The options under other than their given values. Raises InputError for what is not meant."""
+        return {
             "disabled_pass": require_names("disabled_pass", self.disabled_pass),
             "enabled_pass": require_names("enabled_pass", self.enabled_pass),
-            "effort": require_choice("effort", self.effort, EFFORTS),
-            "seed": require_whole("seed", self.seed, 0),
-            "out_of_range": require_choice("out_of_range", self.out_of_range, OUT_OF_RANGE),
-            "strategy_params": require_mapping("strategy_params", self.strategy_params),
-            "check_network": require_flag("check_network", self.check_network),
             "cache": require_flag("cache", self.cache),
-            "on_trial": require_calls("on_trial", self.on_trial),
+            "out_of_range": require_choice("out_of_range", self.out_of_range, OUT_OF_RANGE),
         }
-        if self.time_budget_s is not None:
-            plain["time_budget_s"] = require_number("time_budget_s", self.time_budget_s)
-        if self.max_trials is not None:
-            plain["max_trials"] = require_whole("max_trials", self.max_trials, 0)
-        if not callable(self.strategy):
-            plain["strategy"] = require_choice("strategy", self.strategy, STRATEGIES)
-        for name, value in plain.items():
-            object.__setattr__(self, name, value)
+
+    def build_keywords(self) -> BuildKeywords:
+        """The options that every build takes, as keywords."""
+        return cast(BuildKeywords, {f.name: getattr(self, f.name) for f in fields(BuildOptions)})
+
+    @classmethod
+    def of(cls, who: str, options: Self | None, more: Mapping[str, Any]) -> Self:
+        """``options`` (by default those of the class) with ``more`` in their places. Raises InputError."""
+        if options is not None and not isinstance(options, cls):
+            raise InputError(f"{who}: expected {cls.__name__}, got {type(options).__name__}")
+        known = [f.name for f in fields(cls)]
+        for name in more:
+            if name not in known:
+                raise InputError(
+                    f"{who}: unknown option {name}; expected {', '.join(known)}{did_you_mean(name, known)}"
+                )
+        return replace(options, **more) if options is not None else cls(**more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileOptions(BuildOptions):
+    """What :func:`tilewright.compile` takes beside the model: :class:`BuildOptions` and these.
+
+    ``progress``: None shows it on a terminal when the build takes longer than a second. ``instruments``: objects with
+    ``before`` and ``after``, which are told of each graph pass.
+
+    ``database``: a tuning database, or paths of logs, which must exist (default: that of the ``with database:`` block
+    around the call). ``policy``: ``exact`` uses only records of this machine, ``compatible`` those of similar CPUs too,
+    ``any`` those of other sizes too. ``near_misses``: ``measure`` times them against the default schedule and uses the
+    faster, ``replay`` uses them, ``ignore`` does not. ``require_tuned``: the least share of run time in kernels with a
+    record of their own.
+
+    ``broadcasting``: sizes that only a call tells are taken to be equal where an operator broadcasts them; for calls in
+    which one of them is 1 there is a second version of the model. ``lazy`` builds it at the first such call, ``ahead``
+    now; ``refuse`` builds none and refuses such calls; ``only`` builds that version alone.
+    """
+
+    instruments: Sequence[Instrument] = ()
+    progress: bool | None = None
+    database: DatabaseLike | None = None
+    policy: Policy = "any"
+    near_misses: NearMisses = "measure"
+    require_tuned: float | None = None
+    broadcasting: Broadcasting = "lazy"
+
+    def _plain(self) -> dict[str, object]:
+        require_choice("policy", self.policy, get_args(Policy))
+        require_choice("near_misses", self.near_misses, get_args(NearMisses))
+        require_choice("broadcasting", self.broadcasting, get_args(Broadcasting))
+        if self.progress is not None:
+            require_flag("progress", self.progress)
+        if self.require_tuned is not None:
+            require_number("require_tuned", self.require_tuned, most=1.0)
+        return BuildOptions._plain(self)
+
+
+class BuildKeywords(TypedDict, total=False):
+    """:class:`BuildOptions`, for type checkers."""
+
+    target: str | Target | None
+    threads: int | None
+    input_shapes: Shapes | None
+    opt_level: str
+    disabled_pass: str | Sequence[str]
+    enabled_pass: str | Sequence[str]
+    cache: bool
+    out_of_range: OutOfRange
+    implementations: Pins | None
+
+
+class CompileKeywords(BuildKeywords, total=False):
+    """:class:`CompileOptions`, for type checkers."""
+
+    instruments: Sequence[Instrument]
+    progress: bool | None
+    database: DatabaseLike | None
+    policy: Policy
+    near_misses: NearMisses
+    require_tuned: float | None
+    broadcasting: Broadcasting

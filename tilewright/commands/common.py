@@ -10,13 +10,14 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tilewright.compile import Broadcasting, compile  # noqa: A004 - the name that users of compilers know
+from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InputError
 from tilewright.core.index_ranges import OUT_OF_RANGE
 from tilewright.core.plan import Plan
 from tilewright.graph_ir.ir import Graph
+from tilewright.options import Broadcasting, BuildKeywords
 from tilewright.runtime.model import CompiledModel
 
 Sizes = Mapping[str, Sequence[int] | int]
@@ -57,7 +58,16 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--out-of-range", choices=OUT_OF_RANGE, default="error", help="what indices outside their range lead to"
     )
+    group.add_argument(
+        "--implementation", action="append", type=_pin, default=[], metavar="NODE=NAME",
+        help="what computes a node (explain lists both)",
+    )  # fmt: skip
     group.add_argument("--no-cache", action="store_true", help="neither read nor write the object cache")
+
+
+def add_records_option(parser: argparse.ArgumentParser) -> None:
+    """What was found by tuning."""
+    parser.add_argument("--log", dest="records", metavar="FILE", help="a tuning log to build with (default: untuned)")
 
 
 def add_broadcasting_option(parser: argparse.ArgumentParser) -> None:
@@ -97,22 +107,38 @@ def parse_shapes(text: str) -> Sizes:
     return out
 
 
+def _pin(text: str) -> tuple[str, str]:
+    node, equals, name = text.rpartition("=")
+    if not equals or not node or not name:
+        raise argparse.ArgumentTypeError(f"expected a node's name, =, and the name of an implementation, got {text!r}")
+    return node, name
+
+
+def build_keywords(args: argparse.Namespace) -> BuildKeywords:
+    """The options of a build that :func:`add_build_options` reads."""
+    return {
+        "target": args.target,
+        "opt_level": args.opt_level,
+        "threads": args.threads,
+        "input_shapes": (args.shapes or None) if getattr(args, "specialize", False) else None,
+        "disabled_pass": args.disable_pass,
+        "enabled_pass": args.enable_pass,
+        "cache": not args.no_cache,
+        "out_of_range": args.out_of_range,
+        "implementations": dict(args.implementation) or None,
+    }
+
+
 def compile_with(
     args: argparse.Namespace, model: Any = None, stop_after: Any = None, broadcasting: Broadcasting | None = None
 ) -> Any:
     """The model built as the options say; a Graph, LoweredModel, ... with ``stop_after``."""
     return compile(
         args.model if model is None else model,
-        target=args.target,
-        opt_level=args.opt_level,
-        input_shapes=(args.shapes or None) if getattr(args, "specialize", False) else None,
-        threads=args.threads,
-        disabled_pass=tuple(args.disable_pass),
-        enabled_pass=tuple(args.enable_pass),
         stop_after=stop_after,
-        cache=not args.no_cache,
         broadcasting=getattr(args, "broadcasting", "lazy") if broadcasting is None else broadcasting,
-        out_of_range=args.out_of_range,
+        database=getattr(args, "records", None),
+        **build_keywords(args),
     )
 
 

@@ -6,7 +6,6 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import Any
 
 from tilewright.autotune.base.workload import Workload
 from tilewright.autotune.lookup.implementations import find_options
@@ -15,8 +14,7 @@ from tilewright.autotune.records.database import JSONDatabase, open_database
 from tilewright.autotune.records.index import usable
 from tilewright.autotune.records.record import Record, Verdict, isa_class, sort_key
 from tilewright.codegen.detect_cpu import parse_target, with_threads
-from tilewright.commands.common import add_build_options, add_shape_options, count
-from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
+from tilewright.commands.common import add_build_options, add_shape_options, compile_with, count
 from tilewright.core.console import table
 from tilewright.core.errors import InputError, ParseError, ScheduleError
 from tilewright.lowering.plan import fuse_and_lower
@@ -145,14 +143,10 @@ def _refusal(record: Record) -> str:
 
 
 def _explain(args: argparse.Namespace) -> str:
-    database, disabled = open_database(args.log), tuple(args.disable_pass)
-    options: dict[str, Any] = {
-        "target": args.target, "opt_level": args.opt_level, "threads": args.threads,
-        "input_shapes": args.shapes or None, "disabled_pass": disabled, "enabled_pass": tuple(args.enable_pass),
-        "cache": not args.no_cache, "out_of_range": args.out_of_range,
-    }  # fmt: skip
-    model = compile(args.model, database=database, **options)
-    graph = compile(args.model, stop_after="passes", **options)
+    args.specialize, args.records = True, args.log
+    database, disabled = open_database(args.log), args.disable_pass
+    model = compile_with(args)
+    graph = compile_with(args, stop_after="passes")
     target = with_threads(parse_target(args.target), args.threads)
     lowered = fuse_and_lower(graph, target, disabled, pack=False, out_of_range=args.out_of_range)
     own = workloads_of(lowered)

@@ -15,10 +15,18 @@ import onnx
 
 from tilewright.autotune.measure.interleaved_timing import Samples, interleave
 from tilewright.autotune.measure.noise_monitor import noise_monitor_of
+from tilewright.autotune.network.options import TuneOptions
 from tilewright.autotune.network.tune_network import ModelTuning, tune_model
 from tilewright.autotune.records.database import Database, open_database
 from tilewright.commands.bench import report
-from tilewright.commands.common import add_build_options, amount, compile_with, feed_for_model, milliseconds
+from tilewright.commands.common import (
+    add_build_options,
+    amount,
+    build_keywords,
+    compile_with,
+    feed_for_model,
+    milliseconds,
+)
 from tilewright.commands.live import view
 from tilewright.core.errors import InputError
 from tilewright.core.plan import HostStep, KernelStep
@@ -26,7 +34,6 @@ from tilewright.frontend.model_file.random_weights import with_random_weights
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.inspect.ort import open_session
 from tilewright.inspect.verify import difference
-from tilewright.options import TuneOptions
 from tilewright.runtime.model import CompiledModel
 
 _TOLERANCE = 1e-4
@@ -110,10 +117,8 @@ def _tuned(
     print(f"\ntuning for {args.time:.0f} s (Ctrl-C ends it early)")
     shown = view(sys.stdout, args.time)
     options = TuneOptions(
-        target=args.target, threads=args.threads, feed=feed, opt_level=args.opt_level,
-        disabled_pass=tuple(args.disable_pass), enabled_pass=tuple(args.enable_pass), time_budget_s=args.time,
-        cache=not args.no_cache, out_of_range=args.out_of_range, on_trial=(shown.on_trial,),
-        on_progress=shown.on_progress, on_stage=shown.on_stage,
+        feed=feed, time_budget_s=args.time, on_trial=(shown.on_trial,), on_progress=shown.on_progress,
+        on_stage=shown.on_stage, **build_keywords(args),
     )  # fmt: skip
     try:
         done = tune_model(proto, records, options=options)

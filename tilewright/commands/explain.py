@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from tilewright.commands.common import add_broadcasting_option, add_build_options, add_shape_options, compile_with
+from tilewright.commands.common import (
+    add_broadcasting_option,
+    add_build_options,
+    add_records_option,
+    add_shape_options,
+    compile_with,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shape_options(parser)
     add_build_options(parser)
     add_broadcasting_option(parser)
+    add_records_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,11 +5,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
+from tilewright.autotune.lookup.apply_best import choose_schedules
+from tilewright.autotune.records.database import open_database
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.codegen.prepare.steps import prepare
-from tilewright.commands.common import add_broadcasting_option, add_build_options, add_shape_options, compile_with
+from tilewright.commands.common import (
+    add_broadcasting_option,
+    add_build_options,
+    add_records_option,
+    add_shape_options,
+    compile_with,
+)
 from tilewright.compile import plan_text
 from tilewright.core.errors import InputError
 from tilewright.graph_ir.text import print_graph
@@ -17,42 +25,35 @@ from tilewright.lowering.plan import LoweredModel
 from tilewright.lowering.workspaces import Scheduled, with_scheduled
 from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
+from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import print_func
 
-KernelText = Callable[[str, Func, Target], str]
+KernelText = Callable[[str, Func, Trace, Target], str]
 
 
-def _function(name: str, func: Func, target: Target) -> str:
+def _function(name: str, func: Func, trace: Trace, target: Target) -> str:
     return print_func(func)
 
 
-def _trace(name: str, func: Func, target: Target) -> str:
-    return f"# {name}\n{default_trace(func, target).to_text()}"
+def _trace(name: str, func: Func, trace: Trace, target: Target) -> str:
+    return f"# {name}\n{trace.to_text()}"
 
 
-def _scheduled(name: str, func: Func, target: Target) -> str:
-    return print_func(_apply(func, target))
+def _scheduled(name: str, func: Func, trace: Trace, target: Target) -> str:
+    return print_func(trace.apply(func))
 
 
-def _prepared(name: str, func: Func, target: Target) -> str:
-    return print_func(_ready(func, target))
+def _prepared(name: str, func: Func, trace: Trace, target: Target) -> str:
+    return print_func(prepare(trace.apply(func), target))
 
 
-def _llvm(name: str, func: Func, target: Target) -> str:
-    return emit_kernel(_ready(func, target), target, name)
+def _llvm(name: str, func: Func, trace: Trace, target: Target) -> str:
+    return emit_kernel(prepare(trace.apply(func), target), target, name)
 
 
-def _asm(name: str, func: Func, target: Target) -> str:
-    return assembly_text(_llvm(name, func, target), target)
-
-
-def _apply(func: Func, target: Target) -> Func:
-    return default_trace(func, target).apply(func)
-
-
-def _ready(func: Func, target: Target) -> Func:
-    return prepare(_apply(func, target), target)
+def _asm(name: str, func: Func, trace: Trace, target: Target) -> str:
+    return assembly_text(_llvm(name, func, trace, target), target)
 
 
 KERNEL_STAGES: Mapping[str, KernelText] = {
@@ -69,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shape_options(parser)
     add_build_options(parser)
     add_broadcasting_option(parser)
+    add_records_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,16 +80,17 @@ def run(args: argparse.Namespace) -> int:
         return 0
     lowered = compile_with(args, stop_after="lower")
     target = with_threads(parse_target(args.target), args.threads)
+    tuned = choose_schedules(lowered, target, None if args.records is None else open_database(args.records))
+    traces = {n: tuned.traces.get(n) or default_trace(f, target) for n, f in tuned.funcs.items()}
     if args.stage == "plan":
-        print(_plan(lowered, target))
+        print(_plan(lowered, {n: prepare(traces[n].apply(f), target) for n, f in tuned.funcs.items()}, target))
         return 0
     for name in _chosen(lowered, args.kernel):
-        print(KERNEL_STAGES[args.stage](name, lowered.funcs[name], target))
+        print(KERNEL_STAGES[args.stage](name, tuned.funcs[name], traces[name], target))
     return 0
 
 
-def _plan(lowered: LoweredModel, target: Target) -> str:
-    ready = {name: _ready(f, target) for name, f in lowered.funcs.items()}
+def _plan(lowered: LoweredModel, ready: Mapping[str, Func], target: Target) -> str:
     facts = {
         name: Scheduled(f.dims, tuple((b.dtype, b.shape) for b in workspaces(f, target)), is_parallel(f))
         for name, f in ready.items()

@@ -8,6 +8,7 @@ from tilewright.commands.common import (
     add_broadcasting_option,
     add_build_options,
     add_input_options,
+    add_records_option,
     compile_with,
     count,
     feed_for_model,
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_options(parser)
     add_build_options(parser)
     add_broadcasting_option(parser)
+    add_records_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

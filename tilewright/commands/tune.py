@@ -6,12 +6,19 @@ import argparse
 import sys
 from dataclasses import replace
 
+from tilewright.autotune.network.options import TuneOptions
 from tilewright.autotune.network.tune_network import tune_model
 from tilewright.autotune.search.scheduler import EFFORTS
 from tilewright.autotune.search.strategies import STRATEGIES
-from tilewright.commands.common import add_build_options, add_input_options, amount, natural, read_arrays
+from tilewright.commands.common import (
+    add_build_options,
+    add_input_options,
+    amount,
+    build_keywords,
+    natural,
+    read_arrays,
+)
 from tilewright.commands.live import view
-from tilewright.options import TuneOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,22 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     options = TuneOptions(
-        target=args.target,
-        threads=args.threads,
-        input_shapes=(args.shapes or None) if args.specialize else None,
         sizes={k: v for k, v in args.shapes.items() if isinstance(v, int)},
         feed=read_arrays(args.inputs) if args.inputs else None,
-        opt_level=args.opt_level,
-        disabled_pass=tuple(args.disable_pass),
-        enabled_pass=tuple(args.enable_pass),
         time_budget_s=args.time,
         max_trials=args.trials,
         effort=args.effort,
         seed=args.seed,
         strategy=args.strategy,
         check_network=not args.no_check,
-        cache=not args.no_cache,
-        out_of_range=args.out_of_range,
+        **build_keywords(args),
     )
     shown = None if args.quiet else view(sys.stdout, args.time)
     if shown is not None:

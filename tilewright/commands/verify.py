@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import argparse
 
+from tilewright.autotune.records.database import open_database
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.commands.common import (
     add_broadcasting_option,
     add_build_options,
     add_input_options,
+    add_records_option,
     amount,
     compile_with,
     feed_for_graph,
 )
-from tilewright.compile import Broadcasting
 from tilewright.core.console import table
 from tilewright.core.errors import BroadcastError
 from tilewright.inspect.ort import is_installed
 from tilewright.inspect.verify import REFERENCES, Layer, Verification, verify_layers
+from tilewright.options import Broadcasting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_options(parser)
     add_build_options(parser)
     add_broadcasting_option(parser)
+    add_records_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,14 +48,13 @@ def run(args: argparse.Namespace) -> int:
         references = tuple(r for r in references if r != "onnxruntime")
         print("onnxruntime is not installed: the interpreter alone decides")
     cache = None if args.no_cache else ObjectCache.open()
+    records = None if args.records is None else open_database(args.records)
 
     def verify(broadcasting: Broadcasting | None = None) -> Verification:
         imported = compile_with(args, stop_after="import", broadcasting=broadcasting)
-        fused = compile_with(args, stop_after="fuse", broadcasting=broadcasting)
+        lowered = compile_with(args, stop_after="lower", broadcasting=broadcasting)
         feed = feed_for_graph(args, imported)
-        return verify_layers(
-            args.model, imported, fused, target, feed, references, args.tolerance, cache, args.out_of_range
-        )
+        return verify_layers(args.model, imported, lowered, target, feed, references, args.tolerance, cache, records)
 
     try:
         found = verify()

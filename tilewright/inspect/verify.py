@@ -7,9 +7,9 @@ Three references, each for another suspect:
 - ``imported``: the interpreter on the graph as imported. A difference that ``lowered`` does not have is a pass's fault.
 - ``onnxruntime``: with its optimisation off, if it is installed. A difference that only it has is the importer's.
 
-What is looked at is the plan that runs in production: the same groups, places and arena. It runs kernel by kernel, and
-the values that a kernel gives are read where they lie, before the next one runs; so are values that others were placed
-in, borders included, once somebody has read them.
+What is looked at is the plan that runs in production: the same groups, places, arena, records. It runs kernel by
+kernel, and the values that a kernel gives are read where they lie, before the next one runs; so are values that others
+were placed in, borders included, once somebody has read them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from tilewright.autotune.lookup.apply_best import choose_schedules
+from tilewright.autotune.records.database import Database
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.native.thread_pool import thread_pool_code
-from tilewright.core.index_ranges import OutOfRange
 from tilewright.core.options import require_names, require_number
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Step
 from tilewright.graph_ir.interpreter import interpret
@@ -33,7 +34,7 @@ from tilewright.graph_ir.kinds import RunsAs
 from tilewright.inspect.ort import OnnxRuntimeError, open_session, translated_errors
 from tilewright.kernels.build import build_kernels
 from tilewright.kernels.link import finished_plan, link_plan
-from tilewright.lowering.plan import lower_graph_to_plan
+from tilewright.lowering.plan import LoweredModel
 from tilewright.machine.target import Target
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.resources.thread_pool import PoolHandle
@@ -92,14 +93,16 @@ class Verification:
 
 
 def verify_layers(
-    model: str | Path | onnx.ModelProto, imported: Graph, fused: Graph, target: Target,
+    model: str | Path | onnx.ModelProto, imported: Graph, lowered: LoweredModel, target: Target,
     feed: Mapping[str, np.ndarray], references: Sequence[str] = REFERENCES, tolerance: float = 1e-4,
-    cache: ObjectCache | None = None, out_of_range: OutOfRange = "error",
+    cache: ObjectCache | None = None, records: Database | None = None,
 ) -> Verification:  # fmt: skip
-    """Compare what the kernels of ``fused`` give with the references. Raises what a build raises."""
+    """Compare what the kernels of ``lowered`` give with the references. ``records``: where their schedules are looked
+    up. Raises what a build raises."""
     references = require_names("references", references, REFERENCES, f"names among {', '.join(REFERENCES)}")
     tolerance = require_number("tolerance", tolerance)
-    got, makers = _run_natively(fused, target, feed, cache, out_of_range)
+    out_of_range, fused = lowered.plan.out_of_range, lowered.graph
+    got, makers = _run_natively(lowered, target, feed, cache, records)
     names = tuple(got)
     wanted: dict[str, Mapping[str, object]] = {}
     if "lowered" in references:
@@ -121,12 +124,12 @@ def verify_layers(
 
 
 def _run_natively(
-    graph: Graph, target: Target, feed: Mapping[str, np.ndarray], cache: ObjectCache | None,
-    out_of_range: OutOfRange,
+    lowered: LoweredModel, target: Target, feed: Mapping[str, np.ndarray], cache: ObjectCache | None,
+    records: Database | None,
 ) -> tuple[dict[str, object], dict[str, str]]:  # fmt: skip
     """What each kernel and host step gave, by name in the order of the run, and the operators that made it."""
-    lowered = lower_graph_to_plan(graph, target, out_of_range=out_of_range)
-    kernels = build_kernels(lowered.funcs, target, cache)
+    graph, tuned = lowered.graph, choose_schedules(lowered, target, records)
+    kernels = build_kernels(tuned.funcs, target, cache, tuned.traces)
     plan = dataclasses.replace(finished_plan(lowered.plan, kernels), stepwise=True)
     code, library = link_plan(plan, kernels, target, cache)
     info = BuildInfo(lambda: "", {}, output_names=graph.outputs)

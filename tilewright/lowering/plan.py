@@ -61,11 +61,12 @@ from tilewright.tensor_ir.ir import Block, Const, Func, walk, walk_expr
 
 @dataclass(frozen=True, slots=True)
 class LoweredModel:
-    """A plan without workspaces, and the function behind each kernel name (unscheduled). ``variants``: by node of the
-    outermost graph, the function of its group where the node is computed by the implementation of a given name, and
-    where its parameters begin; nothing else is lowered for it. ``places``: where those of a call begin, by kernel and
-    offsets of the call."""
+    """A fused graph, its plan without workspaces, and the function behind each kernel name (unscheduled). ``variants``:
+    by node of the outermost graph, the function of its group where the node is computed by the implementation of a
+    given name, and where its parameters begin; nothing else is lowered for it. ``places``: where those of a call
+    begin, by kernel and offsets of the call."""
 
+    graph: Graph
     plan: Plan
     funcs: Mapping[str, Func]
     variants: Mapping[str, Callable[[str], tuple[Func, Places]]] = field(default_factory=dict)
@@ -133,7 +134,7 @@ def lower_graph_to_plan(
     if pack:
         trim_heap()  # what packing used on the way
     variants, kernels.variants = kernels.variants, {}  # which refer to the kernels: no cycle is left
-    return LoweredModel(plan, kernels.funcs, variants, kernels.places)
+    return LoweredModel(graph, plan, kernels.funcs, variants, kernels.places)
 
 
 def fuse_and_lower(

@@ -39,15 +39,15 @@ ALLOWED: dict[str, set[str]] = {
         "schedule", "tensor_ir",
     },
     "inspect": {
-        "autotune.base", "autotune.cost_model", "autotune.records", "codegen", "core", "graph_ir", "kernels",
-        "lowering", "machine", "runtime", "runtime.resources", "schedule", "tensor_ir",
+        "autotune.base", "autotune.cost_model", "autotune.lookup", "autotune.records", "codegen", "core",
+        "graph_ir", "kernels", "lowering", "machine", "runtime", "runtime.resources", "schedule", "tensor_ir",
     },
     # the pipeline and what stands on it
-    "options": {"autotune.search", "core", "machine"},
+    "options": {"autotune.lookup", "autotune.records", "core", "graph_ir", "lowering", "machine"},
     "progress": {"core"},
     "compile": {
         "autotune.lookup", "autotune.measure", "autotune.records", "codegen", "core", "frontend",
-        "graph_ir", "inspect", "kernels", "lowering", "machine", "progress", "runtime", "runtime.resources",
+        "graph_ir", "inspect", "kernels", "lowering", "machine", "options", "progress", "runtime", "runtime.resources",
         "schedule", "tensor_ir",
     },
     "autotune.network": {
@@ -63,7 +63,8 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     # for types; see DYNAMIC
     "__init__": {
-        "api", "autotune.network", "autotune.records", "compile", "core", "lowering", "machine", "runtime", "schedule",
+        "api", "autotune.network", "autotune.records", "compile", "core", "lowering", "machine", "options", "runtime",
+        "schedule",
     },
 }  # fmt: skip
 ANYTHING = {"commands"}

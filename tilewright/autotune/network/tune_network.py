@@ -15,8 +15,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Unpack
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from tilewright.autotune.lookup.implementations import (
 from tilewright.autotune.lookup.workloads import kernel_steps, networks_of, workload_hashes, workloads_of
 from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer, Measurer
 from tilewright.autotune.network.end_to_end import NetworkCheck, Variant, assemble, check_end_to_end
+from tilewright.autotune.network.options import TuneKeywords, TuneOptions
 from tilewright.autotune.records.database import (
     Database,
     DatabaseLike,
@@ -48,20 +50,17 @@ from tilewright.autotune.search.tuner import TaskTuner, TunerConfig
 from tilewright.autotune.search.warm_start import warm_start
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, require_runs_here, with_threads
-from tilewright.compile import Broadcasting, compile  # noqa: A004 - the name that users of compilers know
+from tilewright.compile import ModelLike, compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import BroadcastError, InputError
-from tilewright.core.options import require_names, require_path
+from tilewright.core.options import require_path
 from tilewright.core.plan import Plan
 from tilewright.graph_ir.ir import Graph
-from tilewright.lowering.choose_implementation import with_implementations
+from tilewright.lowering.choose_implementation import Wanted, with_implementations
 from tilewright.lowering.plan import LoweredGroups, LoweredModel, fuse_and_lower
 from tilewright.machine.target import Target
-from tilewright.options import TuneOptions
+from tilewright.options import Broadcasting
 from tilewright.runtime.coverage import Coverage, measured_coverage
 from tilewright.runtime.model import CompiledModel
-
-if TYPE_CHECKING:
-    import onnx
 
 _FIRST_SHARE = 0.35
 """At most this share of the time budget goes into measuring every task's default before the search."""
@@ -113,18 +112,17 @@ class ModelTuning:
 class PreparedModel:
     """A model before tuning. ``graph``: after its passes. ``options``: its nodes with several implementations.
     ``variants``: the untuned build first, then builds with other implementations. ``seconds``: of all calls by kernel,
-    untuned. ``tasks``: the heaviest first. ``groups``: what was lowered of the graph. ``disabled``: names of passes and
-    rules."""
+    untuned. ``tasks``: the heaviest first. ``lower``: fuses and lowers the graph with other implementations, of which
+    only what is new."""
 
     graph: Graph
-    groups: LoweredGroups
+    lower: Callable[[Graph], LoweredModel]
     options: tuple[Options, ...]
     variants: tuple[Variant, ...]
     target: Target
     feed: Mapping[str, np.ndarray]
     seconds: Mapping[str, float]
     tasks: tuple[Task, ...]
-    disabled: tuple[str, ...]
 
     @property
     def lowered(self) -> LoweredModel:
@@ -133,37 +131,34 @@ class PreparedModel:
 
     def relower(self, implementations: Mapping[str, str]) -> LoweredModel:
         """The model with given implementations (by node; its own for the others), lowered."""
-        mode = self.lowered.plan.out_of_range
-        changed = with_implementations(self.graph, implementations)
-        if not implementations:
-            return self.lowered
-        return fuse_and_lower(changed, self.target, self.disabled, out_of_range=mode, known=self.groups)
+        return self.lower(with_implementations(self.graph, implementations)) if implementations else self.lowered
 
 
 def tune(
-    model: str | Path | bytes | onnx.ModelProto,
+    model: ModelLike,
+    options: TuneOptions | None = None,
     *,
     database: DatabaseLike | None = None,
     work_dir: str | Path | None = None,
     measurer: Measurer | None = None,
-    options: TuneOptions | None = None,
-    **more: object,
+    **more: Unpack[TuneKeywords],
 ) -> Database:
     """Tune the kernels of a model; returns the database, ready for ``compile(model, database=...)``.
 
     ``database``: where records go and are looked up: a database or the path of a log. ``work_dir``: a directory for the
-    log instead. Without both it is that of the ``with database:`` block, or one in memory. Other keyword arguments are
-    the fields of :class:`TuneOptions` (``time_budget_s``, ``max_trials``, ``effort``, ``seed``, ...).
+    log instead. Without both it is that of the ``with database:`` block, or one in memory.
+
+    :class:`tilewright.TuneOptions` says what the options mean: ``options`` is one, and other keywords
+    (``time_budget_s``, ``max_trials``, ``effort``, ...) are single ones of them.
 
     Raises TargetError if the target's code does not run here, InputError for sizes that are missing.
     """
-    return tune_model(model, database, work_dir, measurer, _options(options, more)).database
+    return tune_model(model, database, work_dir, measurer, TuneOptions.of("tune", options, more)).database
 
 
 def tune_model(
-    model: str | Path | bytes | onnx.ModelProto, database: DatabaseLike | None = None,
-    work_dir: str | Path | None = None, measurer: Measurer | None = None, options: TuneOptions | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    model: ModelLike, database: DatabaseLike | None = None, work_dir: str | Path | None = None,
+    measurer: Measurer | None = None, options: TuneOptions | None = None, clock: Callable[[], float] = time.monotonic,
 ) -> ModelTuning:  # fmt: skip
     """:func:`tune` with the whole account of it."""
     o = options or TuneOptions()
@@ -176,14 +171,12 @@ def tune_model(
         return _tuned(prepared, records, own, o, clock)
 
 
-def extract_tasks(
-    model: str | Path | bytes | onnx.ModelProto, options: TuneOptions | None = None, **more: object
-) -> list[Task]:
+def extract_tasks(model: ModelLike, options: TuneOptions | None = None, **more: Unpack[TuneKeywords]) -> list[Task]:
     """The tasks of a model, equal kernels merged, the heaviest first; weights are measured shares of the run time."""
-    return list(prepare(model, _options(options, more)).tasks)
+    return list(prepare(model, TuneOptions.of("extract_tasks", options, more)).tasks)
 
 
-def prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions) -> PreparedModel:
+def prepare(model: ModelLike, o: TuneOptions) -> PreparedModel:
     """Build a model untuned, profile it, and make its tasks: those of the version that runs the sizes at hand."""
     try:
         return _prepare(model, o, "lazy")
@@ -191,17 +184,18 @@ def prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions) -> Prep
         return _prepare(model, o, "only")
 
 
-def _prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions, broadcasting: Broadcasting) -> PreparedModel:
+def _prepare(model: ModelLike, o: TuneOptions, broadcasting: Broadcasting) -> PreparedModel:
     target = with_threads(parse_target(o.target), o.threads)
     require_runs_here(target, "tune")
-    graph = compile(
-        model, target=target, opt_level=o.opt_level, input_shapes=o.input_shapes, disabled_pass=o.disabled_pass,
-        enabled_pass=o.enabled_pass, stop_after="passes", cache=o.cache, broadcasting=broadcasting,
-    )  # fmt: skip
-    disabled = require_names("disabled_pass", o.disabled_pass)
+    wanted = Wanted.of(o.implementations, strict=broadcasting != "only")
+    graph = compile(model, stop_after="passes", broadcasting=broadcasting, **o.build_keywords())
     groups = LoweredGroups()
-    lowered = fuse_and_lower(graph, target, disabled, out_of_range=o.out_of_range, known=groups)
-    options = find_options(graph, lowered, target, disabled)
+    lower = partial(
+        fuse_and_lower, target=target, disabled=o.disabled_pass, out_of_range=o.out_of_range, table=wanted.table,
+        known=groups,
+    )  # fmt: skip
+    lowered = lower(graph)
+    options = find_options(graph, lowered, target, o.disabled_pass, wanted.table, wanted.names)
     own = {x.node: x.own for x in options}
     variants = [_built(own, lowered, target, o)]
     feed = o.feed if o.feed is not None else random_feed(variants[0].lowered.plan, o.sizes, o.seed)
@@ -211,15 +205,14 @@ def _prepare(model: str | Path | bytes | onnx.ModelProto, o: TuneOptions, broadc
     tasks = {t.workload: t for t in make_tasks(variants[0].lowered, target, env, seconds, total)}
     for implementations in other_implementations(options):
         changed = with_implementations(graph, implementations)
-        other = fuse_and_lower(changed, target, disabled, out_of_range=o.out_of_range, known=groups)
-        v = _built({**own, **implementations}, other, target, o)
+        v = _built({**own, **implementations}, lower(changed), target, o)
         variants.append(v)
         hopeful = _hopeful(v, _kernel_seconds(v.model, feed), variants[0], seconds)
         for t in make_tasks(v.lowered, target, env, hopeful, total):
             if t.weight > 0:
                 tasks.setdefault(t.workload, t)
     ordered = tuple(sorted(tasks.values(), key=lambda t: (-t.weight, t.name)))
-    return PreparedModel(graph, groups, options, tuple(variants), target, feed, seconds, ordered, disabled)
+    return PreparedModel(graph, lower, options, tuple(variants), target, feed, seconds, ordered)
 
 
 def _built(implementations: Mapping[str, str], lowered: LoweredModel, target: Target, o: TuneOptions) -> Variant:
@@ -411,11 +404,3 @@ def _records(database: DatabaseLike | None, work_dir: str | Path | None) -> Data
 
 def _cache(o: TuneOptions) -> ObjectCache | None:
     return ObjectCache.open() if o.cache else None
-
-
-def _options(options: TuneOptions | None, more: Mapping[str, object]) -> TuneOptions:
-    known = [f.name for f in dataclasses.fields(TuneOptions)]
-    unknown = [k for k in more if k not in known]
-    if unknown:
-        raise InputError(f"tune: unknown options {', '.join(unknown)}; expected {', '.join(known)}")
-    return dataclasses.replace(options or TuneOptions(), **more)  # type: ignore[arg-type]

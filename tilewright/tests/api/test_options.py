@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
 import tilewright
 from tilewright.api.session import InferenceSession, SessionOptions
+from tilewright.autotune.network.options import TuneKeywords, TuneOptions
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.errors import InputError, TargetError
+from tilewright.options import BuildKeywords, BuildOptions, CompileKeywords, CompileOptions
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tests.api.models import convolution, perceptron
 
@@ -59,6 +63,25 @@ def test_compile_takes_what_is_meant() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "keywords"),
+    [(BuildOptions, BuildKeywords), (CompileOptions, CompileKeywords), (TuneOptions, TuneKeywords)],
+)
+def test_keywords_are_the_fields(options: type, keywords: type) -> None:
+    said = {name: type_.__forward_arg__ for name, type_ in keywords.__annotations__.items()}
+    assert said == {f.name: f.type for f in fields(options)}
+
+
+def test_keywords_count_before_the_options() -> None:
+    options = CompileOptions(threads=2, opt_level="basic")
+    assert tilewright.compile(perceptron(), options).threads == 2
+    assert tilewright.compile(perceptron(), options, threads=1).threads == 1
+    with pytest.raises(InputError, match=r"^compile: unknown option treads; expected .*; did you mean 'threads'"):
+        tilewright.compile(perceptron(), options, treads=1)  # type: ignore[call-overload]
+    with pytest.raises(InputError, match=r"^compile: expected CompileOptions, got TuneOptions"):
+        tilewright.compile(perceptron(), TuneOptions())  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"time_budget_s": "60"}, "time_budget_s: expected a finite number of at least 0, got '60'"),
@@ -77,7 +100,7 @@ def test_compile_takes_what_is_meant() -> None:
         ({"threads": "2"}, "threads: expected a whole number of at least 1, got '2'"),
         ({"disabled_pass": [5]}, "disabled_pass: expected names, got 5"),
         ({"work_dir": 5}, "work_dir: expected a path, got 5"),
-        ({"trials": 5}, "tune: unknown options trials; expected target, "),
+        ({"trials": 5}, "tune: unknown option trials; expected target, "),
     ],
 )
 def test_tune(options: dict[str, object], message: str) -> None:

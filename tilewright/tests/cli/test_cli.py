@@ -157,6 +157,19 @@ def test_explain_and_dump(static: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert (tmp_path / "2_passes.txt").is_file()
 
 
+def test_pinned_implementations(static: str, capsys: pytest.CaptureFixture[str]) -> None:
+    node = "conv1"
+    assert main(["explain", static, "--implementation", f"{node}=direct"]) == 0
+    assert f"{node} (Conv): direct, by user" in capsys.readouterr().out
+    assert main(["verify", static, "--implementation", f"{node}=winograd2"]) == 0
+    assert "all layers agree" in capsys.readouterr().out
+    message = _error(capsys, "run", static, "--implementation", f"{node}=winogrd2")
+    assert "unknown implementation 'winogrd2', expected one of" in message
+    with pytest.raises(SystemExit):
+        main(["run", static, "--implementation", node])
+    assert "expected a node's name, =, and the name of an implementation, got 'conv1'" in capsys.readouterr().err
+
+
 def test_disable_pass(static: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", static, "--stage", "passes", "--disable-pass", "channels_last"]) == 0
     assert "NHWC" not in capsys.readouterr().out

@@ -102,6 +102,22 @@ def test_check(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert rows[-1] == "3 of 6 measurements replay"
 
 
+def test_what_tuning_found_is_verified_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, path = str(tmp_path / "m.onnx"), str(tmp_path / "log")
+    onnx.save(mlp_model(), model)
+    table = TableMeasurer(lambda c: 1.0 + int(c.key[:6], 16))
+    tilewright.tune(model, database=path, measurer=table, time_budget_s=None, max_trials=24, check_network=False)
+    texts = []
+    for words in (["verify", model], ["explain", model], ["inspect", model, "--stage", "trace"]):
+        for log in ([], ["--log", path]):
+            assert main([*words, *log]) == 0
+            texts.append(capsys.readouterr().out)
+    assert "all layers agree" in texts[1]
+    assert "misses (" not in texts[2]
+    assert "misses (" in texts[3]
+    assert texts[4] != texts[5]
+
+
 def test_tune_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Twice the same command, with real measurements: the second continues the log."""
     model, path = str(tmp_path / "m.onnx"), str(tmp_path / "log")

@@ -16,6 +16,7 @@ from tilewright.graph_ir.pipeline import fuse_graph
 from tilewright.inspect.verify import Verification, difference, verify_layers
 from tilewright.lowering.backend import NativeBackend
 from tilewright.lowering.implementations.conv.winograd_matrices import WINOGRAD
+from tilewright.lowering.plan import lower_graph_to_plan
 from tilewright.tests.api.models import convolution
 
 FEED = {"x": np.random.default_rng(0).standard_normal((1, 3, 12, 12)).astype(np.float32)}
@@ -30,7 +31,7 @@ def _graphs() -> tuple[Graph, Graph]:
 def _verified(imported: Graph, optimized: Graph) -> Verification:
     target = parse_target(None)
     fused, _ = fuse_graph(optimized, NativeBackend(target))
-    return verify_layers(convolution(12), imported, fused, target, FEED)
+    return verify_layers(convolution(12), imported, lower_graph_to_plan(fused, target), target, FEED)
 
 
 def _with_another_op(graph: Graph) -> Graph:
@@ -84,7 +85,8 @@ def _image_network() -> tuple[Graph, dict[str, np.ndarray]]:
 
 def _judged(graph: Graph, fused: Graph, feed: dict[str, np.ndarray]) -> Verification:
     target = parse_target(None)
-    return verify_layers(onnx.ModelProto(), graph, fused, target, feed, ("lowered", "imported"), 1e-3)
+    lowered = lower_graph_to_plan(fused, target)
+    return verify_layers(onnx.ModelProto(), graph, lowered, target, feed, ("lowered", "imported"), 1e-3)
 
 
 def _fused(graph: Graph) -> Graph:

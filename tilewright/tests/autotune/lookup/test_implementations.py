@@ -23,6 +23,7 @@ from tilewright.autotune.lookup.implementations import (
 from tilewright.autotune.lookup.workloads import kernel_of_node, networks_of, workload_hashes
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.autotune.network.end_to_end import Times, Variant, _Judge
+from tilewright.autotune.network.options import TuneOptions
 from tilewright.autotune.network.tune_network import prepare, tune_model
 from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase
 from tilewright.autotune.records.reading import from_line
@@ -33,7 +34,6 @@ from tilewright.graph_ir.ir import Graph, Group
 from tilewright.lowering.choose_implementation import choices, with_implementations
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.plan import LoweredGroups, fuse_and_lower
-from tilewright.options import TuneOptions
 
 HERE = detect_host().with_threads(2)
 ALL = ("direct", "implicit_gemm", "winograd2", "winograd3", "winograd4")
@@ -157,6 +157,13 @@ def test_each_group_is_lowered_once_for_each_implementation(monkeypatch: pytest.
     prepare(conv_model(), TuneOptions(threads=2))
     groups = {name for name, *_ in lowered}
     assert len(lowered) == len(set(lowered)) == len(groups) + 2 * (len(ALL) - 1)
+
+
+def test_a_pinned_node_is_not_searched() -> None:
+    prepared = prepare(conv_model(), TuneOptions(threads=2, implementations={"first": "direct"}))
+    assert {o.node for o in prepared.options} == {"second"}
+    assert [n.attr("implementation") for n in prepared.graph.nodes if n.name == "first"] == ["direct"]
+    assert all(v.implementations.get("first", "direct") == "direct" for v in prepared.variants)
 
 
 @pytest.mark.parametrize("fast", ALL)

@@ -16,6 +16,7 @@ import tilewright
 from tilewright.autotune.base.measure_result import Failed, FailureKind, MeasureResult, Ok
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.measure.measurer import TableMeasurer
+from tilewright.autotune.network.options import TuneOptions
 from tilewright.autotune.network.tune_network import extract_tasks, make_tasks, tune_model
 from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase
 from tilewright.autotune.records.record import Record, RecordWarning, Verdict
@@ -23,7 +24,6 @@ from tilewright.core.errors import CoverageError, InputError, TargetError, Tilew
 from tilewright.kernels.build import Kernel
 from tilewright.lowering.plan import LoweredModel
 from tilewright.machine.target import Target
-from tilewright.options import TuneOptions
 from tilewright.runtime.coverage import Status
 from tilewright.tests.autotune.records.log_helper import mlp_model
 
@@ -266,7 +266,7 @@ def test_symbolic_sizes_are_asked_for() -> None:
 
 
 def test_wrong_options() -> None:
-    with pytest.raises(InputError, match="tune: unknown options budget; expected target"):
+    with pytest.raises(InputError, match="tune: unknown option budget; expected target"):
         tilewright.tune(mlp_model(), budget=3)
     with pytest.raises(TargetError, match="tune: built for aarch64-linux-gnu, this machine is"):
         tilewright.tune(mlp_model(), target="llvm -mtriple=aarch64-linux-gnu")

@@ -19,11 +19,11 @@ from tilewright.autotune.base.measure_result import Failed, FailureKind, Measure
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.measure.measurer import Measurable, TableMeasurer
 from tilewright.autotune.measure.worker_pool import Report
+from tilewright.autotune.network.options import TuneOptions
 from tilewright.autotune.network.tune_network import make_tasks
 from tilewright.autotune.records.database import JSONDatabase
 from tilewright.lowering.plan import LoweredModel
 from tilewright.machine.target import Target
-from tilewright.options import TuneOptions
 from tilewright.tests.autotune.records.log_helper import mlp_model
 
 TRIALS = 20

@@ -1,0 +1,85 @@
+"""What users ask of :func:`tilewright.tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilewright.autotune.search.scheduler import EFFORTS, Progress
+from tilewright.autotune.search.strategies import STRATEGIES
+from tilewright.autotune.search.strategies.base import Maker
+from tilewright.autotune.search.tuner import Callback, TaskTuner
+from tilewright.core.errors import InputError
+from tilewright.core.options import (
+    require_calls,
+    require_choice,
+    require_flag,
+    require_mapping,
+    require_number,
+    require_whole,
+    shown,
+)
+from tilewright.options import BuildKeywords, BuildOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions(BuildOptions):
+    """What :func:`tilewright.tune` takes beside the model and the database: :class:`BuildOptions` and these.
+
+    ``sizes``: of the symbolic dimensions, when ``feed`` (arrays by input name) is not given. ``effort``: ``quick``,
+    ``normal`` or ``thorough``. ``strategy``: a name or a maker of your own. ``check_network``: time the whole network
+    at the end. ``on_trial``, ``on_progress``: called as results arrive; ``on_stage``: as each part of the work begins.
+    """
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    feed: Mapping[str, np.ndarray] | None = None
+    time_budget_s: float | None = 60.0
+    max_trials: int | None = None
+    effort: str = "normal"
+    seed: int = 0
+    strategy: str | Maker = "annealing"
+    strategy_params: Mapping[str, object] = field(default_factory=dict)
+    check_network: bool = True
+    on_trial: Sequence[Callback] = ()
+    on_progress: Callable[[Progress], None] | None = None
+    on_stage: Callable[[str, Sequence[TaskTuner]], None] | None = None
+
+    def _plain(self) -> dict[str, object]:
+        for option in ("on_progress", "on_stage"):
+            if not callable(given := getattr(self, option)) and given is not None:
+                raise InputError(f"{option}: expected a function, got {shown(given)}")
+        plain = BuildOptions._plain(self) | {
+            "sizes": {d: require_whole(f"sizes[{d!r}]", n, 0) for d, n in require_mapping("sizes", self.sizes).items()},
+            "feed": None if self.feed is None else require_mapping("feed", self.feed),
+            "effort": require_choice("effort", self.effort, EFFORTS),
+            "seed": require_whole("seed", self.seed, 0),
+            "strategy_params": require_mapping("strategy_params", self.strategy_params),
+            "check_network": require_flag("check_network", self.check_network),
+            "on_trial": require_calls("on_trial", self.on_trial),
+        }
+        if self.time_budget_s is not None:
+            plain["time_budget_s"] = require_number("time_budget_s", self.time_budget_s)
+        if self.max_trials is not None:
+            plain["max_trials"] = require_whole("max_trials", self.max_trials, 0)
+        if not callable(self.strategy):
+            plain["strategy"] = require_choice("strategy", self.strategy, STRATEGIES)
+        return plain
+
+
+class TuneKeywords(BuildKeywords, total=False):
+    """:class:`TuneOptions`, for type checkers."""
+
+    sizes: Mapping[str, int]
+    feed: Mapping[str, np.ndarray] | None
+    time_budget_s: float | None
+    max_trials: int | None
+    effort: str
+    seed: int
+    strategy: str | Maker
+    strategy_params: Mapping[str, object]
+    check_network: bool
+    on_trial: Sequence[Callback]
+    on_progress: Callable[[Progress], None] | None
+    on_stage: Callable[[str, Sequence[TaskTuner]], None] | None
