@@ -42,10 +42,32 @@ class Intrinsic:
     name: str
 
 
-Hint: TypeAlias = ParallelIf | Prefetch | Stream | Intrinsic
-H = TypeVar("H", ParallelIf, Prefetch, Stream, Intrinsic)
+@dataclass(frozen=True, slots=True)
+class Interleaved:
+    """The copies of an unrolled loop store neighbours: they are one store
+    (:mod:`tilewright.codegen.prepare.interleave_stores`)."""
 
-WORDS: Mapping[str, type[Hint]] = {"if_": ParallelIf, "intrinsic": Intrinsic, "prefetch": Prefetch, "stream": Stream}
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """``most`` copies of the block in an unrolled nest, or less, compute at once
+    (:mod:`tilewright.codegen.prepare.join_calls`)."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """No steps of a serial loop are written out (:mod:`tilewright.codegen.prepare.limit_unrolling`)."""
+
+
+Hint: TypeAlias = ParallelIf | Prefetch | Stream | Intrinsic | Interleaved | Joined | Rolled
+H = TypeVar("H", bound=Hint)
+
+WORDS: Mapping[str, type[Hint]] = {
+    "if_": ParallelIf, "interleaved": Interleaved, "intrinsic": Intrinsic, "joined": Joined, "prefetch": Prefetch,
+    "rolled": Rolled, "stream": Stream,
+}  # fmt: skip
 
 
 def find_hint(hints: Sequence[Hint], kind: type[H]) -> H | None:

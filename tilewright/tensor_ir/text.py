@@ -38,7 +38,7 @@ from tilewright.core.arith.expr import IntExpr, of_atom
 from tilewright.core.arith.parse import from_ast
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, ModelError, ParseError
-from tilewright.tensor_ir.hints import WORDS, Hint, Intrinsic, ParallelIf, Prefetch, Stream
+from tilewright.tensor_ir.hints import WORDS, Hint, Interleaved, Intrinsic, Joined, ParallelIf, Prefetch, Rolled, Stream
 from tilewright.tensor_ir.ir import (
     Alloc,
     Axis,
@@ -110,8 +110,8 @@ def _intrinsic_text(x: TensorIntrin) -> str:
 
 def _hint_text(h: Hint) -> str:
     word = next(w for w, kind in WORDS.items() if isinstance(h, kind))
-    (value,) = (getattr(h, f.name) for f in fields(h))
-    return f"{word}={_quoted(value) if isinstance(value, str) else value}"
+    values = [_quoted(v) if isinstance(v, str) else str(v) for v in (getattr(h, f.name) for f in fields(h))]
+    return f"{word}={', '.join(values) or True}"
 
 
 def _quoted(text: str) -> str:
@@ -225,6 +225,12 @@ def _read_hint(node: ast.keyword, types: Mapping[str, DType]) -> Hint:
             return Prefetch(name)
         case "stream", ast.Constant(str(name)):
             return Stream(name)
+        case "joined", ast.Constant(int(most)) if most is not True:
+            return Joined(most)
+        case "interleaved", ast.Constant(True):
+            return Interleaved()
+        case "rolled", ast.Constant(True):
+            return Rolled()
     _refuse(node, f"one of the hints {', '.join(WORDS)} with its value")
 
 

@@ -30,7 +30,7 @@ MODULES = {
     "codegen.joined": "codegen.emit.slp_calls",
     "codegen.interleaved": "codegen.emit.interleaved_stores",
     "codegen.private": "codegen.emit.privatize",
-    "codegen.register_use": "codegen.emit.register_pressure",
+    "codegen.register_use": "codegen.prepare.limit_unrolling",
     "codegen.math_functions": "codegen.math.functions",
     "codegen.math_float64": "codegen.math.float64",
     "codegen.llvm_types": "codegen.llvm.types",

@@ -1,55 +1,20 @@
-"""Copies of a statement that compute a long function at once, so that their operations alternate.
+"""Copies of a block that are joined (:mod:`tilewright.codegen.prepare.join_calls`).
 
-A function like exp is twenty operations of which each waits for the one before. Copies that are written out one after
-the other fill the window in which a processor looks for work with operations that wait; where the same operation of
-several copies comes together, they go on side by side. So the arguments are read copy by copy, put side by side in one
-vector, which LLVM cuts into registers again, and the results are stored copy by copy.
+The arguments are read copy by copy and put side by side in one vector, which LLVM cuts into registers again; the
+results are stored copy by copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import TypeAlias
 
 from tilewright.codegen.emit.context import Context, Lanes
 from tilewright.codegen.emit.expressions import evaluate
 from tilewright.codegen.emit.flatten import FlatStore
 from tilewright.codegen.llvm.builder import Value
-from tilewright.tensor_ir.ir import Block, Const, Expr, Load, Loop, Op, Select, expr_children, walk_expr
-from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
-
-_LONG = 12
-"""Arithmetic operations of a function from which on it is long."""
-
-
-Nest: TypeAlias = tuple[list[Loop], Loop, Block]
-"""Unrolled loops, the vectorized one inside them, and its block."""
-
-
-def slp_nest(s: Loop) -> Nest | None:
-    """The nest that begins with ``s`` if its copies may be joined; else None."""
-    unrolled: list[Loop] = []
-    inner: object = s
-    while isinstance(inner, Loop) and inner.kind == "unrolled" and inner.extent.is_const:
-        unrolled.append(inner)
-        inner = inner.body
-    if not isinstance(inner, Loop) or inner.kind != "vectorized" or not isinstance(inner.body, Block):
-        return None
-    lanes, block = inner.extent.value(), inner.body
-    if lanes is None or lanes < 2 or lanes & (lanes - 1):
-        return None
-    if not _is_long(block.value) or not is_independent(block):
-        return None
-    allows = any(isinstance(x, Select) and _is_long(x) for x in walk_expr(block.value))
-    return None if allows else (unrolled, inner, block)  # a select around a function says what may be read
-
-
-def is_independent(block: Block) -> bool:
-    """True if no copy of a block reads what another writes."""
-    if block.init is not None or any(a.kind != "spatial" for a in block.axes):
-        return False
-    return not any(isinstance(x, Load) and x.buffer == block.buffer for x in walk_expr(block.value))
+from tilewright.codegen.prepare.join_calls import is_long
+from tilewright.tensor_ir.ir import Const, Expr, Loop, Op, expr_children
 
 
 def copies_of(unrolled: Sequence[Loop], most: int) -> Iterator[list[dict[str, int]]]:
@@ -95,15 +60,11 @@ def _side_by_side(ctx: Context, values: Sequence[Value], lanes: int) -> Value:
 def _arguments(e: Expr) -> Iterator[Expr]:
     """The largest parts of a value without a long function, but for constants; of a product its factors, as it may
     become one with an addition."""
-    if _is_long(e) or (isinstance(e, Op) and e.name == "mul"):
+    if is_long(e) or (isinstance(e, Op) and e.name == "mul"):
         for c in expr_children(e):
             yield from _arguments(c)
     elif not isinstance(e, Const):
         yield e
 
 
-def _is_long(e: Expr) -> bool:
-    return any(isinstance(x, Op) and SCALAR_OPS[x.name].flops >= _LONG for x in walk_expr(e))
-
-
-__all__ = ["Nest", "copies_of", "is_independent", "slp_nest", "slp_values"]
+__all__ = ["copies_of", "slp_values"]

@@ -9,20 +9,21 @@ from math import prod
 from tilewright.codegen.emit.context import Context, Lanes
 from tilewright.codegen.emit.digits import CountedLoop
 from tilewright.codegen.emit.expressions import evaluate
-from tilewright.codegen.emit.flatten import BufferInfo
-from tilewright.codegen.emit.interleaved_stores import interleaved_nest, store_interleaved
+from tilewright.codegen.emit.flatten import BufferInfo, FlatStore
+from tilewright.codegen.emit.interleaved_stores import store_interleaved
 from tilewright.codegen.emit.intrinsics import call_intrinsic
 from tilewright.codegen.emit.memory import prefetch, store
-from tilewright.codegen.emit.register_pressure import fills_registers
-from tilewright.codegen.emit.slp_calls import Nest, copies_of, slp_nest, slp_values
+from tilewright.codegen.emit.slp_calls import copies_of, slp_values
 from tilewright.codegen.llvm.builder import Value
 from tilewright.codegen.llvm.types import memory_type
 from tilewright.codegen.prepare.assign_storage import stack_shape
+from tilewright.codegen.prepare.join_calls import unrolled_nest
 from tilewright.core.arith.bounds import loop_range, simplify, upper_bound
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.errors import InternalError
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
 from tilewright.tensor_ir.analysis.prefetching import FetchedLines
+from tilewright.tensor_ir.hints import Interleaved, Joined, Rolled, find_hint
 from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Guard, Loop, Seq, Stmt, Store, expr_free_vars
 
 
@@ -44,8 +45,6 @@ class StatementEmitter:
         self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
         self._loops = 0  # written so far
         self._slots: dict[tuple[str, int], BufferInfo] = {}
-        self._locals: dict[str, Buffer] = {}
-        self._nests: dict[str, Nest | None] = {}  # of loops that were looked at
 
     def emit(self, s: Stmt) -> None:
         """Write one statement."""
@@ -87,21 +86,17 @@ class StatementEmitter:
             call_intrinsic(ctx, self.func, s)
         elif s.kind == "vectorized":
             self._vectorized(s, extent)
-        elif s.kind == "unrolled" and not self.parts and self._interleaved(s):
-            pass
-        elif s.kind == "unrolled" and not self.parts and (nest := self._nest_to_join(s)) is not None:
-            self._slp_calls(*nest)
+        elif (nest := unrolled_nest(s)) is not None and find_hint(s.hints, Interleaved) is not None:
+            self._interleaved(*nest)
+        elif nest is not None and (joined := find_hint(s.hints, Joined)) is not None:
+            self._slp_calls(*nest, joined.most)
         elif s.kind == "unrolled":
             self._unrolled(s, extent)
         elif extent == 1:
             self._with_value(s, 0)
         else:
-            full = fills_registers(s, self._locals, ctx.indexer.ranges, ctx.target)
-            if full and extent == 2 and s.var not in self.prefetches:
-                # of a counter of two values LLVM makes a flag, and reads a whole operand before it overwrites that
-                self._unrolled(s, extent)
-            else:
-                self.counted(s.var, "0", extent, s.extent, lambda: self._step(s), unroll=not full)
+            unroll = find_hint(s.hints, Rolled) is None
+            self.counted(s.var, "0", extent, s.extent, lambda: self._step(s), unroll)
 
     def _step(self, s: Loop) -> None:
         """One step of a counted loop: what it fetches ahead, then its body."""
@@ -155,30 +150,16 @@ class StatementEmitter:
         indexer.pop()
         code.start(after)
 
-    def _interleaved(self, s: Loop) -> bool:
-        """Store the copies of ``s`` at once, if they alternate in memory and may be read all before."""
-        nest = interleaved_nest(s)
-        if nest is None or nest[1].name in self.streamed:
-            return False
-        for x in (s, nest[0]):
-            self.ctx.indexer.ranges.setdefault(x.var, loop_range(x.extent))
-        lanes = Lanes(nest[0].var, nest[0].extent.value() or 0)
-        return store_interleaved(self.ctx, self.ctx.flattener.store(nest[1]), s, lanes)
+    def _interleaved(self, unrolled: Sequence[Loop], vectorized: Loop, block: Block) -> None:
+        """Copies of a block whose elements alternate in memory, stored at once."""
+        flat, lanes = self._flat(unrolled, vectorized, block)
+        store_interleaved(self.ctx, flat, unrolled[0], lanes)
 
-    def _nest_to_join(self, s: Loop) -> Nest | None:
-        """:func:`slp_nest`, asked once for all copies of a loop."""
-        if s.var not in self._nests:
-            self._nests[s.var] = slp_nest(s)
-        return self._nests[s.var]
-
-    def _slp_calls(self, unrolled: Sequence[Loop], vectorized: Loop, block: Block) -> None:
-        """Copies of a block that computes a long function, several at once."""
+    def _slp_calls(self, unrolled: Sequence[Loop], vectorized: Loop, block: Block, most: int) -> None:
+        """Copies of a block that computes a long function, ``most`` at once."""
         ctx = self.ctx
-        for x in (*unrolled, vectorized):
-            ctx.indexer.ranges.setdefault(x.var, loop_range(x.extent))
-        flat = ctx.flattener.store(block)
-        lanes = Lanes(vectorized.var, vectorized.extent.value() or 0)
-        for copies in copies_of(unrolled, ctx.code.target.costs.joined_calls):
+        flat, lanes = self._flat(unrolled, vectorized, block)
+        for copies in copies_of(unrolled, most):
             values = slp_values(ctx, flat, lanes, copies)
             ctx.streaming = block.name in self.streamed
             for at, value in zip(copies, values, strict=True):
@@ -188,6 +169,11 @@ class StatementEmitter:
             ctx.lanes, ctx.streaming = None, False
         for x in unrolled:
             del ctx.indexer.env[x.var]
+
+    def _flat(self, unrolled: Sequence[Loop], vectorized: Loop, block: Block) -> tuple[FlatStore, Lanes]:
+        for x in (*unrolled, vectorized):
+            self.ctx.indexer.ranges.setdefault(x.var, loop_range(x.extent))
+        return self.ctx.flattener.store(block), Lanes(vectorized.var, vectorized.extent.value() or 0)
 
     def _unrolled(self, s: Loop, extent: int | str) -> None:
         code = self.ctx.code
@@ -286,7 +272,6 @@ class StatementEmitter:
         key = (b.name, self._lane_count())
         if key not in self._slots:
             self._slots[key] = self._slot(b)
-        self._locals[b.name] = b
         ctx.buffers[b.name] = self._slots[key]
 
     def _lane_count(self) -> int:

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 
+from tilewright.codegen.prepare.map_loops import map_loops
+from tilewright.core.arith.bounds import Ranges
 from tilewright.machine.target import Target
-from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
 from tilewright.tensor_ir.analysis.scopes import block_environment
-from tilewright.tensor_ir.ir import Alloc, Block, Func, Loop, Stmt, Store, map_children, walk, with_body
+from tilewright.tensor_ir.ir import Alloc, Block, Func, Loop, Store, walk
 
 
 def order_lanes(func: Func, target: Target) -> Func:
     """``func`` with vectorized loops only where all lanes may run at once, and none inside another."""
-    return dataclasses.replace(func, body=_ordered(func.body, False))
+    return map_loops(func, _ordered)
 
 
-def _ordered(s: Stmt, inside: bool) -> Stmt:
-    if not isinstance(s, Loop):
-        return map_children(s, lambda c: _ordered(c, inside))
-    if intrinsic_of(s) is not None:
+def _ordered(s: Loop, ranges: Ranges, lanes: bool) -> Loop:
+    if s.kind != "vectorized" or (not lanes and goes_in_lanes(s)):
         return s
-    if s.kind == "vectorized" and inside:
-        s = dataclasses.replace(s, kind="unrolled")
-    elif s.kind == "vectorized" and not goes_in_lanes(s):
-        s = dataclasses.replace(s, kind="serial")
-    inside = inside or (s.kind == "vectorized" and s.extent != 1)
-    return with_body(s, _ordered(s.body, inside))
+    return dataclasses.replace(s, kind="unrolled" if lanes else "serial")
 
 
 def goes_in_lanes(s: Loop) -> bool:

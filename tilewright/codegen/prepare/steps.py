@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tilewright.codegen.prepare.assign_storage import assign_storage
+from tilewright.codegen.prepare.interleave_stores import interleave_stores
+from tilewright.codegen.prepare.join_calls import join_calls
+from tilewright.codegen.prepare.limit_unrolling import limit_unrolling
 from tilewright.codegen.prepare.order_lanes import order_lanes
 from tilewright.core.config import from_environment
 from tilewright.machine.target import Target
@@ -18,6 +21,12 @@ STEPS: Mapping[str, Callable[[Func, Target], Func]] = {
     # before lanes are ordered: a workspace has no copy for each lane
     "assign_storage": assign_storage,
     "order_lanes": order_lanes,
+    # then what is done with the copies of a loop that is written out, if its vectors do go in lanes; a store of
+    # neighbours first: it takes the values as they are
+    "interleave_stores": interleave_stores,
+    "join_calls": join_calls,
+    # last: what it writes out is not joined
+    "limit_unrolling": limit_unrolling,
 }
 
 

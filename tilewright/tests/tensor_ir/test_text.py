@@ -10,7 +10,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import const, of_atom, var
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.errors import ParseError
-from tilewright.tensor_ir.hints import Intrinsic, ParallelIf, Prefetch, Stream
+from tilewright.tensor_ir.hints import Interleaved, Intrinsic, Joined, ParallelIf, Prefetch, Rolled, Stream
 from tilewright.tensor_ir.ir import Alloc, Buffer, Cast, Const, Dyn, Func, Guard, Index, Load, Loop, Op, Seq, Store, seq
 from tilewright.tensor_ir.text import parse_func, print_func
 from tilewright.tests.tensor_ir.programs import PROGRAMS
@@ -59,7 +59,12 @@ def test_round_trip_of_everything() -> None:
     loops = Loop("i", var("n"), Loop("j", minimum(6, var("n") - i * 6), inner, "vectorized"), "parallel", hints)
     body = Alloc(
         Buffer("s", dtypes.bool_, ()),
-        seq(Loop("h", const(2), Seq(()), "unrolled", (Prefetch("X"),)), inner, loops, guard),
+        seq(
+            Loop("h", const(2), Seq(()), "unrolled", (Interleaved(), Joined(4), Prefetch("X"), Rolled())),
+            inner,
+            loops,
+            guard,
+        ),
     )
     params = (Buffer("X", I64, (var("n"),)), Buffer("Y", F32, (), "global", 8))
     f = Func("f", params, 1, ("n",), body, ("Y",))
@@ -80,6 +85,8 @@ def test_round_trip_of_everything() -> None:
             "def f(A: float32[4]):\n    for i in range(3, grain=4): pass",
             "line 2: expected one of the hints if_, .*'grain=4'",
         ),
+        ("def f(A: float32[4]):\n    for i in range(3, joined=True): pass", "line 2: expected one of the hints if_, "),
+        ("def f(A: float32[4]):\n    for i in range(3, rolled=4): pass", "line 2: expected one of the hints if_, "),
         ("def f(A: float32[4]):\n    for i in range(3, stream=4): pass", "line 2: expected one of the hints if_, "),
         ("@attrs(note='x')\ndef f(A: float32[4]):\n    pass", "line 1: expected @attrs.parts=...."),
         ("def f(A: float32[4]):\n    A[0.5] = A[0]", "line 2: expected an index expression"),

@@ -9,6 +9,7 @@ import pytest
 
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.kernel import build
+from tilewright.codegen.prepare.steps import prepare
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import const, var
 from tilewright.tensor_ir.interpreter import interpret
@@ -27,6 +28,7 @@ from tilewright.tensor_ir.ir import (
     Op,
     Select,
 )
+from tilewright.tensor_ir.text import print_func
 from tilewright.tests.codegen.helpers import emitted
 
 F32 = dtypes.float32
@@ -51,6 +53,13 @@ def kernel(rows: int, value: Expr, lanes: int = 8, kind: LoopKind = "unrolled") 
     block = Block("C", axes, (var("i"), var("j")), "C", (Y, X), value)
     body = Loop("i", const(rows), Loop("j", const(lanes), block, "vectorized"), kind)
     return Func("f", (a, b, c), 1, (), body)
+
+
+def test_the_hint_says_how_many() -> None:
+    most = detect_host().costs.joined_calls
+    assert f"for i in unrolled(4, joined={most}):" in print_func(prepare(kernel(4, exp(ELEMENT)), detect_host()))
+    for other in (kernel(4, ELEMENT), kernel(4, exp(ELEMENT), kind="serial"), kernel(4, exp(ELEMENT), lanes=12)):
+        assert "joined" not in print_func(prepare(other, detect_host()))
 
 
 def widths(func: Func) -> list[int]:

@@ -1,12 +1,37 @@
-"""Which loops fill the registers with what they update: LLVM must not write more steps of them out, or it spills."""
+"""Which loops fill the registers with what they update: LLVM must not write more steps of them out, or it spills.
+
+They get the hint ``rolled``. Of two steps both are written out: of a counter of two values LLVM makes a flag, and reads
+a whole operand before it overwrites that.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
-from tilewright.core.arith.bounds import Ranges, loop_range, upper_bound
+from tilewright.codegen.prepare.map_loops import map_loops
+from tilewright.core.arith.bounds import Ranges, loop_range, simplify, upper_bound
 from tilewright.machine.target import Target
-from tilewright.tensor_ir.ir import Block, Buffer, Loop, Seq, Stmt
+from tilewright.tensor_ir.analysis.prefetching import prefetches
+from tilewright.tensor_ir.analysis.scopes import buffers
+from tilewright.tensor_ir.hints import Rolled, with_hint
+from tilewright.tensor_ir.ir import Block, Buffer, Func, Loop, Seq, Stmt
+
+
+def limit_unrolling(func: Func, target: Target) -> Func:
+    """``func`` with the full loops that run in order kept as they are, or written out if they have two steps."""
+    on_stack = {b.name: b for b in buffers(func) if b.scope == "stack"}
+    fetching = prefetches(func)
+
+    def limited(s: Loop, ranges: Ranges, lanes: bool) -> Loop:
+        if s.kind not in ("serial", "opaque") or not fills_registers(s, on_stack, ranges, target):
+            return s
+        steps = simplify(s.extent, ranges).value()
+        if steps == 2 and s.var not in fetching:
+            return dataclasses.replace(s, kind="unrolled")
+        return s if steps == 1 else dataclasses.replace(s, hints=with_hint(s.hints, Rolled()))
+
+    return map_loops(func, limited)
 
 
 def fills_registers(loop: Loop, locals_: Mapping[str, Buffer], ranges: Ranges, target: Target) -> bool:

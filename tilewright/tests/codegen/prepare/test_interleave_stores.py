@@ -9,6 +9,7 @@ import pytest
 
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.kernel import build
+from tilewright.codegen.prepare.steps import prepare
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import const, var
 from tilewright.core.dtypes import DType
@@ -16,6 +17,7 @@ from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Axis, Block, Buffer, Expr, Func, Load, Loop, Op
+from tilewright.tensor_ir.text import print_func
 from tilewright.tests.codegen.helpers import emitted
 
 F32 = dtypes.float32
@@ -45,7 +47,9 @@ def stored(func: Func) -> list[int]:
 @pytest.mark.parametrize("copies", [2, 3, 4])
 @pytest.mark.parametrize("lanes", [4, 8])
 def test_they_are_stored_as_one(copies: int, lanes: int) -> None:
-    assert copies * lanes in stored(kernel(copies, plane(), lanes=lanes))
+    func = kernel(copies, plane(), lanes=lanes)
+    assert f"unrolled({copies}, interleaved=True)" in print_func(prepare(func, detect_host()))
+    assert copies * lanes in stored(func)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +61,7 @@ def test_they_are_stored_as_one(copies: int, lanes: int) -> None:
     ids=["too many", "gap", "short", "one", "read"],
 )  # fmt: skip
 def test_others_are_stored_one_by_one(func: Func) -> None:
+    assert "interleaved" not in print_func(prepare(func, detect_host()))
     assert max(stored(func)) <= 8
 
 
