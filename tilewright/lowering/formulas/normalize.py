@@ -14,9 +14,12 @@ from tilewright.tensor_ir.compute import Tensor, Val, compute, in_range, op, sel
 Loader = Callable[[Sequence[IntExpr]], Val]
 
 
-def mean_stage(c: LowerContext, shape: Sequence[IntExpr], axes: Sequence[int], value: Loader, hint: str) -> Tensor:
-    """The recorded mean of ``value`` along ``axes``, kept as extents of 1."""
-    total = c.stage(reduction_stage(c, f"{hint}_sum", shape, axes, value, sum_over))
+def mean_stage(
+    c: LowerContext, shape: Sequence[IntExpr], axes: Sequence[int], value: Loader, hint: str,
+    in_parts: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """The recorded mean of ``value`` along ``axes``, kept as extents of 1. ``in_parts``: as in a reduction."""
+    total = c.stage(reduction_stage(c, f"{hint}_sum", shape, axes, value, sum_over, in_parts=in_parts))
     scale = reciprocal_of(product(shape[d] for d in axes), total.dtype)
     return c.stage(mapped(c, total, hint, lambda v: v * scale))
 

@@ -46,17 +46,17 @@ def kept_shape(shape: Sequence[IntExpr], axes: Sequence[int], keepdims: bool = T
 
 def reduction_stage(
     c: LowerContext, hint: str, shape: Sequence[IntExpr], axes: Sequence[int], value: Loader, reducer: Reducer,
-    keepdims: bool = True, left: Sequence[IntExpr] | None = None,
+    keepdims: bool = True, left: Sequence[IntExpr] | None = None, in_parts: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """The stage that reduces ``value(index)``, ``index`` over ``shape``, along ``axes``. Not yet recorded.
 
-    ``left``: with axes that only the run knows, the sizes of the result; then ``axes`` are all of them. Where the
-    innermost axis stays and the others are long, a stage of its own reduces all but the first: the results for the
-    first axis are independent of each other, and each is made in one sweep over memory.
+    ``left``: with axes that only the run knows, the sizes of the result; then ``axes`` are all of them. ``in_parts``: a
+    stage of its own reduces all axes but the first: the results for the first axis are independent of each other, and
+    each is made in one sweep over memory; if None, where :func:`pays_in_parts` says so.
     """
     if left is not None:
         return _run_time_stage(c, hint, shape, value, reducer, left)
-    if _is_tall(shape, axes):
+    if pays_in_parts(shape, axes) if in_parts is None else in_parts:
         _, *rest = sorted(axes)
         part = c.stage(reduction_stage(c, f"{hint}_part", shape, rest, value, reducer))
         return reduction_stage(c, hint, part.shape, axes, lambda i: part[tuple(i)], reducer, keepdims)
@@ -79,8 +79,8 @@ def reduction_stage(
     return compute(c.name(hint), out, body, axis_names=axis_names(len(out)))
 
 
-def _is_tall(shape: Sequence[IntExpr], axes: Sequence[int]) -> bool:
-    """True for a reduction that pays in two stages: see :func:`reduction_stage`."""
+def pays_in_parts(shape: Sequence[IntExpr], axes: Sequence[int]) -> bool:
+    """True where the innermost axis stays and the others are long."""
     if len(shape) - 1 in axes or len(axes) < 2:
         return False
     first, *rest = sorted(axes)

@@ -17,6 +17,7 @@ from tilewright.lowering.implementations.gemm import packed_gemm, split_k, unpac
 from tilewright.lowering.implementations.gemm.batched_gemm import BATCHED_GEMM
 from tilewright.lowering.implementations.gemm.strassen import STRASSEN
 from tilewright.lowering.implementations.pool import direct, separable
+from tilewright.lowering.implementations.pool.whole_image import WHOLE_IMAGE
 
 IMPLEMENTATIONS: Table = {
     "Conv": (
@@ -65,4 +66,5 @@ IMPLEMENTATIONS: Table = {
         direct.LP_POOL,
         separable.LP_POOL,
     ),
+    **WHOLE_IMAGE,
 }

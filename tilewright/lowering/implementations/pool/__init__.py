@@ -1,4 +1,4 @@
-"""The implementations of pooling over windows: Max (with positions), Average and Lp.
+"""The implementations of pooling over windows and over whole images: Max (with positions), Average and Lp.
 
 Takes: the facts of a node, and its operand as a tensor.
 Gives: one file per implementation, each for all three operators; ``results``, what they share.

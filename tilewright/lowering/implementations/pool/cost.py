@@ -19,6 +19,12 @@ _APART = 3.0
 """How much longer a step takes whose neighbours do not lie side by side, as along an innermost axis with strides."""
 
 
+def cost_of_sweep(facts: NodeFacts) -> float:
+    """The time of an operation on each element of the operand."""
+    costs = facts.target.costs
+    return assumed(facts.input_shape(0), _IMAGE) * costs.multiply_add_rate / costs.operation_rate
+
+
 def cost_of_passes(facts: NodeFacts, w: Windows, passes: Sequence[Sequence[int]]) -> float:
     """The time of reducing over some of the spatial dimensions after others."""
     sizes, out, steps = list(facts.input_shape(0)), facts.output().shape, 0.0

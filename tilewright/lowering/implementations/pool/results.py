@@ -12,9 +12,9 @@ from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext, widen
 from tilewright.lowering.formulas.elementwise import axis_names
-from tilewright.lowering.formulas.pool import power, root
 from tilewright.lowering.formulas.reduce import mapped
 from tilewright.lowering.geometry.windows import Windows, windows_of
+from tilewright.lowering.implementations.pool.norm import power, root
 from tilewright.lowering.indexing import linear_index, split_index
 from tilewright.tensor_ir.compute import (
     Reduction,

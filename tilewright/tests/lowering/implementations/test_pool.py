@@ -86,3 +86,21 @@ def test_windows_over_one_dimension_have_one_pass(kernel: tuple[int, int]) -> No
     c = choice(pool("MaxPool", (1, 2, 9, 9), 5, kernel_shape=kernel, pads=(0, 0, 0, 0)))
     (separable,) = [i for i in c.ways if i.name == "separable"]
     assert "windows of more than one step in one dimension at most" in str(separable.refusal(c.facts))
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "layout", "standard", "refusal"),
+    [
+        ("GlobalAveragePool", (1, 56, 56, 64), "NHWC", "in_parts", None),
+        ("GlobalMaxPool", (1, 7, 7, 64), "NHWC", "one_sweep", None),
+        ("GlobalLpPool", (1, 64, 56, 56), "NCHW", "one_sweep", "the innermost dimension is reduced, too"),
+        ("GlobalMaxPool", (1, 56, 64), "NHWC", "one_sweep", "1 spatial dimensions, expected two or more"),
+    ],
+)
+def test_long_images_whose_channels_lie_together_are_reduced_in_parts(
+    op: str, shape: tuple[int, ...], layout: str, standard: str, refusal: str | None
+) -> None:
+    b = GraphBuilder("g")
+    c = choice(b.build(b.op(op, b.input("x", "float32", shape), data_layout=layout)))
+    assert c.standard().name == standard
+    assert c.ways[1].refusal(c.facts) == refusal

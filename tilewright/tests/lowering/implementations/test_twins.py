@@ -49,6 +49,10 @@ CASES = {
         "AveragePool", (1, 2, 5, 8, 4), (),
         {"kernel_shape": (2, 3, 1), "pads": (0, 1, 0, 1, 1, 0), "count_include_pad": 1, "strides": (2, 1, 1)},
     ),
+    "image": ("GlobalAveragePool", (2, 17, 3, 5), (), {**LAST}),
+    "planes of an image": ("GlobalMaxPool", (2, 3, 5, 7), (), {}),
+    "largest of a symbolic image": ("GlobalMaxPool", (2, "h", 2, 4), (), {**LAST}),
+    "norm of an image": ("GlobalLpPool", (1, 4, 5, 1, 3), (), {**LAST, "p": 1}),
     "norm": ("LpPool", (1, 2, 7, 1), (), {"kernel_shape": (3, 1), "p": 3}),
     "norm of blocks": ("LpPool", ("n", 2, 7, 9), (), {"kernel_shape": (2, 4), "strides": (2, 3), "p": 1}),
 }  # fmt: skip
