@@ -66,6 +66,8 @@ def prefetch_of(func: Func, loop: Loop, buffer: str) -> FetchedLines | None:
         return None
     block, read = reads[0]
     around = loops_in(loop_path(func, loop.var))
+    if any(s.kind == "vectorized" for s in around):
+        return None
     inside = [s for s in walk(loop.body) if isinstance(s, Loop)]
     ranges = loop_ranges([*around, *inside])
     at = address(read, known[buffer].shape, block_environment(block), ranges)

@@ -100,6 +100,21 @@ def test_nothing_is_fetched_where_the_loops_have_another_form():
     assert prefetches(other.func) == {}
 
 
+@pytest.mark.parametrize("kind", ["range", "vectorized"])
+def test_nothing_is_fetched_inside_of_lanes(kind: str):
+    """Each lane would fetch from another place; found by the fuzzer of traces with seed 1577."""
+    func = parse_func(f"""
+def f(A: float32[9, 8, 4], B: out(float32[8, 9, 4])):
+    for y in range(9):
+        for x in {kind}(8):
+            for k in range(4, prefetch="A"):
+                with block("B", a=spatial(8, x), b=spatial(9, y), c=spatial(4, k)):
+                    B[a, b, c] = A[b, a, c]
+""")
+    assert ("k" in prefetches(func)) == (kind == "range")
+    assert ("llvm.prefetch" in emitted(func, detect_host())) == (kind == "range")
+
+
 @pytest.mark.parametrize(
     ("m", "n", "k", "fires"),
     [
