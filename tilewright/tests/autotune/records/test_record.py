@@ -91,8 +91,8 @@ def test_outcomes() -> None:
     [
         ("{", "not JSON"),
         ("[]", "expected an object with an integer 'schema'"),
-        ('{"schema": 1}', "missing or malformed field: 'trace' is missing"),
-        ('{"schema": 1, "kind": "verdict"}', "missing or malformed field: 'workload' is missing"),
+        ('{"schema": 1}', "missing or malformed field: Object missing required field `workload`"),
+        ('{"schema": 1, "kind": "verdict"}', "missing or malformed field: Object missing required field `workload`"),
     ],
 )
 def test_malformed_lines(text: str, message: str) -> None:
