@@ -1,4 +1,5 @@
-"""Random traces of every primitive on random nests: each step is refused, or the function still computes the same.
+"""Random traces of every primitive on random nests: each step is refused, or the function still computes the same
+and has machine code.
 
 ``python -m tilewright.tests.schedule.fuzz_traces --count 10000 --seed 0`` is the long run. It ends with how often each
 primitive was accepted and refused, so that a generator whose steps are only ever refused is seen. A failure names its
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core.arith.expr import as_var
 from tilewright.core.errors import ScheduleError
 from tilewright.schedule.base import Primitive
@@ -26,6 +28,7 @@ from tilewright.schedule.primitives.loops.tensorize import Tensorize
 from tilewright.schedule.trace import Trace, make_step
 from tilewright.tensor_ir.analysis.scopes import blocks_in, buffers, loads_of, loops_around
 from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Loop, Stmt, Store, stmt_children, walk
+from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.schedule.fuzz_nests import random_nest
 from tilewright.tests.schedule.helper import check_round_trip, check_twin
 
@@ -394,6 +397,7 @@ def run(seed: int, tally: Tally | None = None) -> Trace:
         check_round_trip(after)
         check_twin(func, after, sizes)
         assert Trace.from_text(trace.to_text()).apply(func) == after, "the trace replays to another function"
+        emitted(after, detect_host())
     except Exception as e:
         raise AssertionError(f"seed {seed}: {call}, {sizes}\n{_first_wrong(func, trace, sizes)}") from e
     return trace
