@@ -99,7 +99,7 @@ def render() -> str:
     """The whole page."""
     target, proto = fixed_target(), layer()
     imported = tilewright.compile(proto, stop_after="import")
-    optimized = tilewright.compile(proto, stop_after="passes")
+    optimized = tilewright.compile(proto, target=target, stop_after="passes")
     fused = tilewright.compile(proto, target=target, stop_after="fuse")
     lowered = lower_graph_to_plan(fused, target)
     (name,) = lowered.funcs
@@ -123,6 +123,7 @@ def render() -> str:
         _section(
             "3. After the graph passes",
             "Matrix products have one form, `MatMul` with an `Add` behind it, so that everything later has one case. "
+            "`implementation` is what the last pass chose among the ways to compute the node; `explain` lists them. "
             "(`--stage passes`)",
             print_graph(optimized),
         ),

@@ -1,8 +1,9 @@
 """The pipeline: an ONNX model in, a compiled model out. Read :func:`compile` from top to bottom.
 
-Stages, each with a text form that ``stop_after`` and ``dump`` show: ``import`` (ONNX to graph IR), ``passes`` (graph to
-graph), ``lower`` (groups of nodes to functions and a call plan), ``schedule`` (a trace for each function), ``codegen``
-(LLVM IR). After that come machine code, linking, and the runtime's :class:`CompiledModel`.
+Stages, each with a text form that ``dump`` and the command ``inspect`` show: ``import`` (ONNX to graph IR), ``passes``
+(graph to graph), ``fuse`` (groups of nodes), ``lower`` (groups to functions and a call plan), ``schedule`` (each
+function scheduled, by its trace), ``codegen`` (a kernel each, with its machine code). Then linking, and the runtime's
+:class:`CompiledModel`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from tilewright.kernels.link import finished_plan, link_plan
 from tilewright.lowering.backend import NativeBackend, is_taken
 from tilewright.lowering.choose_implementation import PASS as CHOOSE
 from tilewright.lowering.choose_implementation import Wanted, choose_implementation, with_implementations
-from tilewright.lowering.plan import LoweredGroups, LoweredModel, lower_graph_to_plan
+from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
 from tilewright.machine.target import Target
 from tilewright.options import CompileKeywords, CompileOptions
 from tilewright.progress import Progress
@@ -138,12 +139,15 @@ def compile(  # noqa: A001
         clock.lap("lower and pack")
         network, workloads, replaced = None, None, dict[str, str]()
         if records is not None:
+            # a record may choose another implementation of a node: then fuse and lower again, only what is new
             bar.say("tuning records")
             workloads = workloads_of(lowered)
             network = networks_of(lowered, workloads)
-            several = find_options(optimized, lowered, target, o.disabled_pass, wanted.table, wanted.names, workloads)
-            better = recorded_implementations(several, target, records, network)
-            replaced = {x.node: x.own for x in several if x.node in better}
+            alternatives = find_options(
+                optimized, lowered, target, o.disabled_pass, wanted.table, wanted.names, workloads
+            )
+            better = recorded_implementations(alternatives, target, records, network)
+            replaced = {x.node: x.own for x in alternatives if x.node in better}
             if better:
                 optimized = with_implementations(optimized, better)
                 fused, fusion = fuse_graph(optimized, backend, o.disabled_pass, o.instruments)
@@ -178,7 +182,7 @@ def compile(  # noqa: A001
             + f"\n\n{explain_implementations(optimized, target, wanted, replaced)}"
             + ("" if records is None else f"\n\ntuning records:\n{estimated_coverage(plan, tuned.tuning)}")
         ),
-        _stages(graph, optimized, fused, report + fusion, lowered, kernels, target),
+        _stages(graph, optimized, fused, report + fusion, plan, kernels, target),
         tuple(clock.laps),
         _folded_inputs(graph),
         graph.outputs,
@@ -229,8 +233,8 @@ def _folded_inputs(graph: Graph) -> tuple[str, ...]:
 
 
 def _stages(
-    graph: Graph, optimized: Graph, fused: Graph, report: PassReport, lowered: LoweredModel,
-    kernels: Mapping[str, Kernel], target: Target,
+    graph: Graph, optimized: Graph, fused: Graph, report: PassReport, plan: Plan, kernels: Mapping[str, Kernel],
+    target: Target,
 ) -> Mapping[str, Callable[[], str]]:  # fmt: skip
     """The text of every stage, made when asked for."""
     out: dict[str, Callable[[], str]] = {
@@ -238,7 +242,7 @@ def _stages(
         "2_passes.txt": lambda: print_graph(optimized),
         "2_passes_report.txt": report.explain,
         "3_fused.txt": lambda: print_graph(fused),
-        "4_plan.txt": lambda: plan_text(lowered.plan),
+        "4_plan.txt": lambda: plan_text(plan),
     }
     for name, kernel in kernels.items():
         out |= _kernel_stages(name, kernel, target)

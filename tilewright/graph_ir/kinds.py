@@ -14,9 +14,9 @@ class PatternKind(Enum):
     VIEW = "view"  # the reshape family: the same bytes in the same order, no data moves
     INJECTIVE = "injective"  # one output element reads one input element each, at a computed place (transpose, gather)
     BROADCAST = "broadcast"  # elementwise with broadcasting
-    REDUCTION = "reduction"  # elementwise may come before it
-    OUT_FUSABLE = "out_fusable"  # matmul, convolution: elementwise may follow
-    OPAQUE = "opaque"  # lowered natively, alone (softmax, norms, pools, ...)
+    REDUCTION = "reduction"  # an anchor: elementwise may stand before and behind it
+    OUT_FUSABLE = "out_fusable"  # an anchor (matmul, convolution): elementwise behind it, before it only element moves
+    OPAQUE = "opaque"  # an anchor of several stages (softmax, norms, pools): elementwise behind it, some before it
     HOST = "host"  # runs on the host in numpy: strings, sequences, data-dependent sizes
     CONTROL = "control"  # has subgraphs
 
@@ -29,8 +29,6 @@ class RunsAs(Enum):
     PLACED = "placed"  # its operands already lie in its result: nothing to do (but a border of zeros to write)
     HOST = "host"  # numpy
     CONTROL = "control"  # has subgraphs
-    ONCE = "once"  # on the host, once for each set of input sizes
-    NEVER = "never"  # its elements are known as expressions, which its readers take
 
 
 class ElementCost(Enum):

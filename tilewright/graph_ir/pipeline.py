@@ -70,8 +70,8 @@ PASSES: tuple[Pass, ...] = (
     SHARE_COMMON,
     DROP_DEAD,
 )
-
-"""Tensors to tensors: for any backend."""
+"""Tensors to tensors: for any backend. After them a build runs ``choose_implementation`` of ``lowering``, which needs
+the target."""
 
 FUSED_PASSES: tuple[Pass, ...] = (
     SHAPE_PROGRAM,  # what runs once, and which sizes are asked for when: partition asks whether anything is left to run

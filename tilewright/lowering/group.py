@@ -1,4 +1,4 @@
-"""One fused group to one function: run each node's rule, then give everything its canonical name.
+"""One fused group to one function: lower each node by its implementation, then give everything its canonical name.
 
 Identical groups give identical text, whatever their values are called in the graph: parameters are ``p0, p1, ...`` then
 constants ``c0, ...``, results ``o0, ...``, stages and loops are named after operators. Parameters and stages that the
@@ -47,7 +47,7 @@ class LoweredGroup:
 
 
 def can_lower(node: Node) -> bool:
-    """True if there is a rule for the operator (its attributes or types may still be refused)."""
+    """True if there is an implementation of the operator (its attributes or types may still be refused)."""
     return node.domain in ("", "ai.onnx") and node.op in TABLE
 
 
@@ -128,7 +128,7 @@ def _lower_node(
     known: Mapping[str, Constant], table: Table, clamps: bool = False,
 ) -> None:  # fmt: skip
     if not can_lower(node):
-        raise UnsupportedError(f"node {node.name or node.outputs[0]!r} ({node.op}): no lowering rule")
+        raise UnsupportedError(f"node {node.name or node.outputs[0]!r} ({node.op}): no native implementation")
     for name in (*node.inputs, *node.outputs):
         if name:
             _require_tensor(graph, name, node)

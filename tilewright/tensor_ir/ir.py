@@ -12,7 +12,8 @@ Grammar (the text form; :mod:`tilewright.tensor_ir.text` prints and parses it)::
     Expr   ::= Const | Load | Index | Cast | Op | Select
     index  ::= core.arith.expr.IntExpr over loop vars, block axes, dims, and Dyn atoms (values loaded from memory)
 
-A :class:`Block` writes ``buffer[indices] = value`` once for each point of its axes. ``axes`` are the block's own
+A :class:`Block` writes ``buffer[indices] = value`` once for each point of its axes; it is what the compute language
+calls a stage. ``axes`` are the block's own
 variables; ``bindings`` gives each axis as an expression of the surrounding loop variables, so that transforming loops
 never touches the body. A reduction block has at least one ``reduce`` axis, its ``value`` loads the very element it
 stores, and ``init`` (if not None) is stored first when every reduce axis is at 0; init None means that the element was
@@ -32,8 +33,8 @@ Hints say how a loop is to be run (:mod:`tilewright.tensor_ir.hints`). An opaque
 one of :data:`tilewright.tensor_ir.intrinsics.TENSOR_INTRINSICS`, or one that the function brings along. The nest stays
 where it is: it is what the code must compute, and what every analysis and the interpreter see.
 
-Buffers are dense and row-major. Scopes: ``global`` (a parameter, or an intermediate that all threads see, placed in
-the arena by the memory plan), ``local`` (private to a thread and to the iteration it is allocated in). ``Alloc`` of a
+Buffers are dense and row-major. Scopes: ``global`` (a parameter, or an intermediate that all threads see, placed in the
+arena when the sizes are known), ``local`` (private to a thread and to the iteration it is allocated in). ``Alloc`` of a
 global buffer stands only at the root of a function. In a function that is ready to be emitted the local ones are on the
 ``stack`` (where LLVM keeps them in registers if it can) or in a ``workspace`` of the thread.
 """

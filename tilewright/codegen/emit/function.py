@@ -8,7 +8,7 @@ chunk 0 the other nests. Without a pool (null), for other phases, and where it i
 (:mod:`tilewright.tensor_ir.analysis.parallel_if`), the one call is chunk 0 of 1. A pool of more chunks than have copies
 of the local buffers in workspaces (:mod:`tilewright.codegen.emit.privatize`) is not used.
 
-The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the memory plan never lets a kernel
+The parameters of a phase carry the aliasing facts: every buffer is ``noalias`` (the arena never lets a kernel
 touch an element through two arguments).
 Phases are functions of their own because such facts must not reach from one to the next, where other threads have
 written the same buffers.

@@ -386,4 +386,6 @@ _RUNS_AS = {
     PatternKind.VIEW: RunsAs.VIEW, PatternKind.HOST: RunsAs.HOST, PatternKind.CONTROL: RunsAs.CONTROL,
 }  # fmt: skip
 
-FUSE = Pass("group", Level.NONE, Exactness.BIT_EXACT, fuse, rules=("fuse", "fuse_pointwise_depthwise"), required=True)
+FUSE = Pass(
+    "fuse_groups", Level.NONE, Exactness.BIT_EXACT, fuse, rules=("fuse", "fuse_pointwise_depthwise"), required=True
+)

@@ -47,7 +47,6 @@ PRIMITIVES: dict[str, type[Primitive]] = {
     "parallel": Parallel,
     "annotate": Annotate,
     "unannotate": Unannotate,
-    # units
     "blockize": Blockize,
     "tensorize": Tensorize,
     # buffers
@@ -56,7 +55,7 @@ PRIMITIVES: dict[str, type[Primitive]] = {
     "cache_write": CacheWrite,
     "transform_layout": TransformLayout,
     "storage_align": StorageAlign,
-    # blocks
+    # stages
     "compute_at": ComputeAt,
     "reverse_compute_at": ReverseComputeAt,
     "compute_inline": ComputeInline,
@@ -64,7 +63,7 @@ PRIMITIVES: dict[str, type[Primitive]] = {
     "decompose_reduction": DecomposeReduction,
     "rfactor": RFactor,
     "pad_einsum": PadEinsum,
-    # decisions
+    # sampling
     "sample_categorical": SampleCategorical,
     "sample_perfect_tile": SamplePerfectTile,
     "sample_compute_location": SampleComputeLocation,

@@ -151,10 +151,15 @@ def test_profile(static: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "GFLOP/s" in capsys.readouterr().out
 
 
-def test_explain_and_dump(static: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", static, "--dump", str(tmp_path)]) == 0
+def test_explain_and_dump(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [saved(convolution(200), tmp_path, "large"), "--threads", "2"]
+    assert main(["explain", *words, "--dump", str(tmp_path)]) == 0
     assert "graph passes" in capsys.readouterr().out
     assert (tmp_path / "2_passes.txt").is_file()
+    assert main(["inspect", *words, "--stage", "plan"]) == 0
+    plan = capsys.readouterr().out
+    assert "all threads" in plan
+    assert (tmp_path / "4_plan.txt").read_text().endswith(plan.strip())
 
 
 def test_pinned_implementations(static: str, capsys: pytest.CaptureFixture[str]) -> None:

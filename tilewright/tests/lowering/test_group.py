@@ -91,7 +91,7 @@ def test_refuses_an_operator_without_rule() -> None:
     b = GraphBuilder()
     graph = b.build(b.op("NonZero", b.input("x", "float32", (3,))))
     assert not can_lower(graph.nodes[0])
-    with pytest.raises(UnsupportedError, match="no lowering rule"):
+    with pytest.raises(UnsupportedError, match="no native implementation"):
         lower(graph)
 
 
