@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -85,9 +86,18 @@ def convolve(x: np.ndarray, w: np.ndarray, attrs: Attrs, fill: Any = 0) -> np.nd
     for g in range(group):
         part = view[:, g * per_in : (g + 1) * per_in]
         filters = w[g * per_out : (g + 1) * per_out]
-        result = np.tensordot(part, filters, axes=(axes, list(range(1, w.ndim))))
+        result = contract(part, filters, axes, range(1, w.ndim))
         out[:, g * per_out : (g + 1) * per_out] = np.moveaxis(result, -1, 1)
     return out
+
+
+def contract(a: np.ndarray, b: np.ndarray, axes_a: Sequence[int], axes_b: Sequence[int]) -> np.ndarray:
+    """``np.tensordot``, which multiplies by a factor of one element that is zero as if NaN times zero were zero."""
+    free_a, free_b = ([k for k in range(x.ndim) if k not in axes] for x, axes in ((a, axes_a), (b, axes_b)))
+    rows, columns = [a.shape[k] for k in free_a], [b.shape[k] for k in free_b]
+    depth = math.prod(a.shape[k] for k in axes_a)
+    left = a.transpose(*free_a, *axes_a).reshape(math.prod(rows), depth)
+    return np.asarray(left @ b.transpose(*axes_b, *free_b).reshape(depth, math.prod(columns))).reshape(*rows, *columns)
 
 
 def _bias(y: np.ndarray, b: np.ndarray | None) -> np.ndarray:
@@ -145,7 +155,7 @@ def _conv_transpose(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]
                 for o, d, size, s in zip(offset, dilations, x.shape[2:], strides, strict=True)
             )
             tap = filters[(slice(None), slice(None), *offset)]
-            target[(slice(None), slice(None), *at)] += np.moveaxis(np.tensordot(part, tap, axes=([1], [0])), -1, 1)
+            target[(slice(None), slice(None), *at)] += np.moveaxis(contract(part, tap, [1], [0]), -1, 1)
     cut = tuple(slice(before, before + size) for (before, _), size in zip(pads, sizes, strict=True))
     return [_bias(y[(slice(None), slice(None), *cut)], b)]
 

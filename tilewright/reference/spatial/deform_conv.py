@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.reference.spatial.conv_pool import contract
+
 Attrs = Mapping[str, Any]
 
 
@@ -46,7 +48,7 @@ def _deform_conv(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
             zip(np.split(np.concatenate(parts), group), np.split(w, group), strict=True)
         ):
             filters = slice(g * weight.shape[0], (g + 1) * weight.shape[0])
-            out[k, filters] = np.tensordot(weight, samples, axes=([1, 2, 3], [0, 1, 2]))
+            out[k, filters] = contract(weight, samples, [1, 2, 3], [0, 1, 2])
     return [out if bias is None else out + bias.reshape(1, -1, 1, 1)]
 
 

@@ -85,7 +85,7 @@ class ReverseComputeAt(Primitive):
         self._require_place(func, block, loop, path, target, shared)
         axes = self._require_block(func, block, path, shared)
         producer = self._producer(func, block, loop, target[shared])
-        self._require_untouched(func, block, producer.buffer, target, shared)
+        self._require_untouched(func, block, producer.buffer, target[shared], path[shared])
         producer_path = block_and_path(self, func, producer.name)[1]
         source = find_buffer(func, producer.buffer, self)
         written = self._written(producer, producer_path, shared, target, source.shape)
@@ -170,18 +170,20 @@ class ReverseComputeAt(Primitive):
             raise refuse(self, f"expected one block inside loop {loop.var} that writes {made[0]}, and no other writer")
         return writers[0]
 
-    def _require_untouched(self, func: Func, block: Block, source: str, target: tuple[Stmt, ...], shared: int) -> None:
+    def _require_untouched(self, func: Func, block: Block, source: str, target: Stmt, branch: Stmt) -> None:
+        """``branch``: what stands behind the loop and has the block: other statements in it run between its steps."""
         inputs = {x.buffer for x in loads_of(block)} - {source, block.buffer}
-        nest = {id(s) for s in walk(target[shared])}
-        started = False
+        begin, own = {id(s) for s in walk(target)}, {id(s) for s in walk(branch)}
+        started = passed = False
         for s in sites(func.body):
-            started = started or id(s.stmt) in nest
-            if s.stmt is block:
+            started = started or id(s.stmt) in begin
+            passed = passed or s.stmt is block
+            if passed and id(s.stmt) not in own:
                 return
             if started and s.written in inputs:
                 what = f"{s.label} writes {s.written}, which the block reads"
                 raise refuse(self, f"{what}, between the loop and the block")
-            if started and s.reads(block.buffer):
+            if started and not passed and s.reads(block.buffer):
                 raise refuse(self, f"{s.label} reads {block.buffer} between the loop and the block")
 
     def _written(

@@ -81,3 +81,11 @@ def test_max_pool_indices_of_padded_windows() -> None:
     y, places = evaluate("MaxPool", "", attrs, [x], 2)
     np.testing.assert_array_equal(y, [[[[-1, -2], [-4, -5]]]])  # type: ignore[arg-type]
     np.testing.assert_array_equal(places, [[[[0, 1], [3, 4]]]])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+def test_nan_times_a_weight_of_zero_is_nan(op: str) -> None:
+    """numpy's ``tensordot`` makes it zero where the weight is the only element of its factor."""
+    x = np.full((1, 1, 2, 2), np.nan, np.float32)
+    (y,) = evaluate(op, "", {}, [x, np.zeros((1, 1, 1, 1), np.float32)], 1)
+    assert np.isnan(y).all()

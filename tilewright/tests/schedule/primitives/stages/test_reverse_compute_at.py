@@ -1,4 +1,8 @@
+import pytest
+
 from tilewright.core.arith.expr import ceildiv, var
+from tilewright.core.errors import ScheduleError
+from tilewright.schedule.primitives.buffers.cache_read import CacheRead
 from tilewright.schedule.primitives.stages.reverse_compute_at import ReverseComputeAt
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.compute import (
@@ -14,6 +18,7 @@ from tilewright.tensor_ir.compute import (
 )
 from tilewright.tensor_ir.compute import index_value as index
 from tilewright.tensor_ir.text import parse_func
+from tilewright.tests.schedule.fuzz_nests import recurrent
 from tilewright.tests.schedule.helper import blur, check, check_refusals, f32
 from tilewright.tests.schedule.kernels import stepped
 from tilewright.tests.schedule.stages import GUARDED_CONSUMER, PARTIAL_CONSUMER, SCOPED_INPUT, STRIDED_CONSUMER
@@ -226,3 +231,10 @@ def test_refusals():
             ),
         },
     )
+
+
+def test_a_step_of_a_recurrence_does_not_leave_it() -> None:
+    """The other statement of its loop writes what it reads in the next iteration."""
+    func = CacheRead("P", buffer="A", scope="global").apply(recurrent(5, 4))
+    with pytest.raises(ScheduleError, match=r"block U writes H, which the block reads, between"):
+        ReverseComputeAt("P", loop="A_global_i0").apply(func)
