@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args, overload
 
 from tilewright.autotune.lookup.apply_best import choose_schedules, require_tuned_share
-from tilewright.autotune.lookup.implementations import find_options, recorded_implementations
+from tilewright.autotune.lookup.implementations import find_tunable, recorded_implementations
 from tilewright.autotune.lookup.workloads import networks_of, workloads_of
 from tilewright.autotune.measure.peaks import measure_peaks
 from tilewright.autotune.records.database import database_of_build
@@ -143,11 +143,9 @@ def compile(  # noqa: A001
             bar.say("tuning records")
             workloads = workloads_of(lowered)
             network = networks_of(lowered, workloads)
-            alternatives = find_options(
-                optimized, lowered, target, o.disabled_pass, wanted.table, wanted.names, workloads
-            )
-            better = recorded_implementations(alternatives, target, records, network)
-            replaced = {x.node: x.own for x in alternatives if x.node in better}
+            tunable = find_tunable(optimized, lowered, target, o.disabled_pass, wanted.table, wanted.names, workloads)
+            better = recorded_implementations(tunable, target, records, network)
+            replaced = {x.node: x.own for x in tunable if x.node in better}
             if better:
                 optimized = with_implementations(optimized, better)
                 fused, fusion = fuse_graph(optimized, backend, o.disabled_pass, o.instruments)

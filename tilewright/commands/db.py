@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from tilewright.autotune.base.workload import Workload
-from tilewright.autotune.lookup.implementations import find_options
+from tilewright.autotune.lookup.implementations import find_tunable
 from tilewright.autotune.lookup.workloads import networks_of, workloads_of
 from tilewright.autotune.records.database import JSONDatabase, open_database
 from tilewright.autotune.records.index import usable
@@ -150,7 +150,7 @@ def _explain(args: argparse.Namespace) -> str:
     target = with_threads(parse_target(args.target), args.threads)
     lowered = fuse_and_lower(graph, target, disabled, pack=False, out_of_range=args.out_of_range)
     own = workloads_of(lowered)
-    others = [w for o in find_options(graph, lowered, target, disabled, known=own) for w in o.workloads.values()]
+    others = [w for o in find_tunable(graph, lowered, target, disabled, known=own) for w in o.workloads.values()]
     return f"{model.coverage()}\n\n{_left_over(database, [*own.values(), *others], networks_of(lowered, own))}"
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tilewright.graph_ir.ir import Graph, Value
-from tilewright.lowering.choose_implementation import LIMIT, Choices, Wanted, choices
+from tilewright.lowering.choose_implementation import LIMIT, Alternatives, Wanted, alternatives_of
 from tilewright.lowering.implementations.base import chosen
 from tilewright.machine.target import Target
 
@@ -15,7 +15,7 @@ def explain_implementations(graph: Graph, target: Target, wanted: Wanted, replac
     """Plain text; nodes of which the same is said stand together. ``graph``: as it was lowered. ``replaced``: what
     nodes with another implementation by a record would have without it."""
     nodes: dict[str, list[str]] = {}
-    for c in _all_choices(graph, target, wanted, {}):
+    for c in _everywhere(graph, target, wanted, {}):
         name = c.node.name
         by_record = f"record (without it {replaced[name]})" if name in replaced else "estimate"
         nodes.setdefault(_account(c, "user" if name in wanted.names else by_record), []).append(name)
@@ -23,14 +23,14 @@ def explain_implementations(graph: Graph, target: Target, wanted: Wanted, replac
     return "\n".join([title, *(f"  {', '.join(names)} {text}" for text, names in nodes.items())])
 
 
-def _all_choices(graph: Graph, target: Target, wanted: Wanted, outer: Mapping[str, Value]) -> Iterator[Choices]:
-    yield from choices(graph, target, wanted.table, outer)
+def _everywhere(graph: Graph, target: Target, wanted: Wanted, outer: Mapping[str, Value]) -> Iterator[Alternatives]:
+    yield from alternatives_of(graph, target, wanted.table, outer)
     for node in graph.nodes:
         for _, body in node.subgraphs():
-            yield from _all_choices(body, target, wanted, {**outer, **graph.values})
+            yield from _everywhere(body, target, wanted, {**outer, **graph.values})
 
 
-def _account(c: Choices, who: str) -> str:
+def _account(c: Alternatives, who: str) -> str:
     can, cannot = [], []
     for i in c.ways:
         refusal = i.refusal(c.facts)

@@ -72,7 +72,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class Alternatives:
     """A node that can be computed in several ways. ``errors``: known estimates, by implementation and constants."""
 
     facts: NodeFacts
@@ -113,9 +113,9 @@ class Choices:
         return (own.name, *(i.name for i in others if self.error(i) <= LIMIT))
 
 
-def choices(
+def alternatives_of(
     graph: Graph, target: Target, table: Table = TABLE, outer: Mapping[str, Value] | None = None
-) -> Iterator[Choices]:
+) -> Iterator[Alternatives]:
     """The nodes of ``graph`` (without those of subgraphs) that can be computed, and in several ways.
 
     ``outer``: values of the graphs around it.
@@ -125,7 +125,7 @@ def choices(
     for node in graph.nodes:
         ways = table.get(node.op, ()) if node.domain in ("", "ai.onnx") else ()
         if len(ways) > 1 and all(_is_ranked(values[x]) for x in (*node.inputs, *node.outputs) if x):
-            found = Choices(_facts(node, target, values, graph.constants), ways, errors)
+            found = Alternatives(_facts(node, target, values, graph.constants), ways, errors)
             if _is_computable(found):
                 yield found
 
@@ -149,7 +149,7 @@ def with_implementations(graph: Graph, names: Mapping[str, str]) -> Graph:
 def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wanted: Wanted) -> Graph:
     chosen: dict[str, str] = {}
     used: dict[str, float] = {}
-    found = {c.node.name: c for c in choices(graph, target, wanted.table, ctx.outer_values)}
+    found = {c.node.name: c for c in alternatives_of(graph, target, wanted.table, ctx.outer_values)}
     for node in graph.nodes:
         name = wanted.names.get(node.name)
         refusal = None if name is None else _refusal(node, name, found.get(node.name))
@@ -174,7 +174,7 @@ def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wante
     return with_implementations(graph, chosen) if chosen else graph
 
 
-def _refusal(node: Node, name: str, c: Choices | None) -> str | None:
+def _refusal(node: Node, name: str, c: Alternatives | None) -> str | None:
     """Why a node cannot be computed by the implementation of that name."""
     if c is None:
         return "it is computed in one way"
@@ -186,7 +186,7 @@ def _refusal(node: Node, name: str, c: Choices | None) -> str | None:
     return None if reason is None else f"implementation {name!r}: {reason}"
 
 
-def _best(c: Choices, ctx: PassContext, inexact: bool) -> Implementation | None:
+def _best(c: Alternatives, ctx: PassContext, inexact: bool) -> Implementation | None:
     for i in c.by_cost(ctx.disabled):
         if i.measured or (i.error is not None and not inexact):
             continue
@@ -211,7 +211,7 @@ def _is_ranked(value: Value) -> bool:
     return isinstance(value.type, TensorType) and value.type.shape is not None
 
 
-def _is_computable(c: Choices) -> bool:
+def _is_computable(c: Alternatives) -> bool:
     try:
         c.standard()
     except UnsupportedError:

@@ -14,7 +14,7 @@ from tilewright.autotune.lookup.workloads import kernel_of_node, workload_at, wo
 from tilewright.autotune.records.database import Database, Networks
 from tilewright.autotune.records.record import STANDARD
 from tilewright.graph_ir.ir import Graph
-from tilewright.lowering.choose_implementation import PASS, choices
+from tilewright.lowering.choose_implementation import PASS, alternatives_of
 from tilewright.lowering.implementations.base import ATTRIBUTE, Table
 from tilewright.lowering.plan import LoweredModel
 from tilewright.lowering.table import TABLE
@@ -25,7 +25,7 @@ _WORTH = 0.97
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Tunable:
     """A node with several implementations. ``own``: the one that it has. ``standard``: the one that it has if none that
     rounds otherwise is used. ``workloads``: that of its kernel by implementation."""
 
@@ -35,10 +35,10 @@ class Options:
     workloads: Mapping[str, Workload]
 
 
-def find_options(
+def find_tunable(
     graph: Graph, lowered: LoweredModel, target: Target, disabled: Collection[str] = (), table: Table = TABLE,
     pinned: Collection[str] = (), known: Mapping[str, Workload] | None = None,
-) -> tuple[Options, ...]:  # fmt: skip
+) -> tuple[Tunable, ...]:  # fmt: skip
     """The nodes of ``graph`` (after its passes, without those of subgraphs) that have a choice. ``lowered``: the graph,
     of which only the groups of these nodes are lowered again. ``disabled``: names of passes and rules. ``pinned``:
     nodes whose implementation the user has named. ``known``: the workloads by kernel, if they are."""
@@ -46,14 +46,14 @@ def find_options(
         return ()
     kernels, workloads = kernel_of_node(lowered), known or workloads_of(lowered)
     out = []
-    for c in choices(graph, target, table):
+    for c in alternatives_of(graph, target, table):
         node, own = c.node.name, c.node.attr(ATTRIBUTE)
         if node in pinned or node not in kernels or not isinstance(own, str):
             continue
         names = dict.fromkeys((own, *c.hopeful(disabled)))
         if len(names) > 1:
             others = {name: _variant(lowered, node, name) for name in names if name != own}
-            out.append(Options(node, own, c.standard().name, {own: workloads[kernels[node]], **others}))
+            out.append(Tunable(node, own, c.standard().name, {own: workloads[kernels[node]], **others}))
     return tuple(out)
 
 
@@ -62,27 +62,27 @@ def _variant(lowered: LoweredModel, node: str, implementation: str) -> Workload:
     return workload_at(func, [places] if places else [])
 
 
-def other_implementations(options: Sequence[Options]) -> list[dict[str, str]]:
+def other_implementations(tunable: Sequence[Tunable]) -> list[dict[str, str]]:
     """Assignments that differ from the nodes' own implementations: each implementation wherever it is allowed."""
-    names = dict.fromkeys(a for o in options for a in o.workloads)
-    found = [{o.node: a for o in options if a in o.workloads and a != o.own} for a in names]
+    names = dict.fromkeys(a for o in tunable for a in o.workloads)
+    found = [{o.node: a for o in tunable if a in o.workloads and a != o.own} for a in names]
     return [x for x in found if x]
 
 
 def recorded_implementations(
-    options: Sequence[Options], target: Target, database: Database, network: Networks
+    tunable: Sequence[Tunable], target: Target, database: Database, network: Networks
 ) -> dict[str, str]:
     """The implementation by node where ``database`` knows a better one than the node has. ``network``: whose choices
     count."""
     out: dict[str, str] = {}
-    for o in options:
+    for o in tunable:
         chosen = _recorded(o, target, database, network)
         if chosen != o.own:
             out[o.node] = chosen
     return out
 
 
-def _recorded(o: Options, target: Target, database: Database, network: Networks) -> str:
+def _recorded(o: Tunable, target: Target, database: Database, network: Networks) -> str:
     choice = database.choice(o.workloads[o.own], target, network)
     if choice is not None:
         chosen = o.standard if choice.implementation == STANDARD else choice.implementation

@@ -28,8 +28,8 @@ from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.cost_model.xgboost_model import default_model
 from tilewright.autotune.lookup.apply_best import choose_schedules
 from tilewright.autotune.lookup.implementations import (
-    Options,
-    find_options,
+    Tunable,
+    find_tunable,
     other_implementations,
     recorded_implementations,
 )
@@ -110,14 +110,14 @@ class ModelTuning:
 
 @dataclass(frozen=True, slots=True)
 class PreparedModel:
-    """A model before tuning. ``graph``: after its passes. ``options``: its nodes with several implementations.
+    """A model before tuning. ``graph``: after its passes. ``tunable``: its nodes with several implementations.
     ``variants``: the untuned build first, then builds with other implementations. ``seconds``: of all calls by kernel,
     untuned. ``tasks``: the heaviest first. ``lower``: fuses and lowers the graph with other implementations, of which
     only what is new."""
 
     graph: Graph
     lower: Callable[[Graph], LoweredModel]
-    options: tuple[Options, ...]
+    tunable: tuple[Tunable, ...]
     variants: tuple[Variant, ...]
     target: Target
     feed: Mapping[str, np.ndarray]
@@ -195,15 +195,15 @@ def _prepare(model: ModelLike, o: TuneOptions, broadcasting: Broadcasting) -> Pr
         known=groups,
     )  # fmt: skip
     lowered = lower(graph)
-    options = find_options(graph, lowered, target, o.disabled_pass, wanted.table, wanted.names)
-    own = {x.node: x.own for x in options}
+    tunable = find_tunable(graph, lowered, target, o.disabled_pass, wanted.table, wanted.names)
+    own = {x.node: x.own for x in tunable}
     variants = [_built(own, lowered, target, o)]
     feed = o.feed if o.feed is not None else random_feed(variants[0].lowered.plan, o.sizes, o.seed)
     env = variants[0].model.symbols(feed)
     seconds = _kernel_seconds(variants[0].model, feed)
     total = sum(seconds.values())
     tasks = {t.workload: t for t in make_tasks(variants[0].lowered, target, env, seconds, total)}
-    for implementations in other_implementations(options):
+    for implementations in other_implementations(tunable):
         changed = with_implementations(graph, implementations)
         v = _built({**own, **implementations}, lower(changed), target, o)
         variants.append(v)
@@ -212,7 +212,7 @@ def _prepare(model: ModelLike, o: TuneOptions, broadcasting: Broadcasting) -> Pr
             if t.weight > 0:
                 tasks.setdefault(t.workload, t)
     ordered = tuple(sorted(tasks.values(), key=lambda t: (-t.weight, t.name)))
-    return PreparedModel(graph, lower, options, tuple(variants), target, feed, seconds, ordered)
+    return PreparedModel(graph, lower, tunable, tuple(variants), target, feed, seconds, ordered)
 
 
 def _built(implementations: Mapping[str, str], lowered: LoweredModel, target: Target, o: TuneOptions) -> Variant:
@@ -358,7 +358,7 @@ def _tuned(
         _say(o, "timing the whole network with what was found and without", tuners)
         network, model = check_end_to_end(p.variants, p.relower, p.target, records, p.feed, cache)
     name = networks_of(p.lowered)
-    final = p.relower(recorded_implementations(p.options, p.target, records, name))
+    final = p.relower(recorded_implementations(p.tunable, p.target, records, name))
     if not (interrupted or result.interrupted) and o.max_trials is None:
         hashes = set(workload_hashes(final).values())  # an implementation chosen in place may have no record
         _measure_defaults([t for t in tuners if t.task.workload in hashes], None, None, clock)

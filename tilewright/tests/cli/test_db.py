@@ -122,7 +122,7 @@ def test_tune_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFix
     """Twice the same command, with real measurements: the second continues the log."""
     model, path = str(tmp_path / "m.onnx"), str(tmp_path / "log")
     onnx.save(mlp_model(8, 16), model)
-    words = ["tune", model, "--log", path, "--time", "30", "--trials", "4", "--effort", "quick", "--threads", "1"]
+    words = ["tune", model, "--log", path, "--time", "900", "--trials", "4", "--effort", "quick", "--threads", "1"]
     assert main(words) == 0
     out = capsys.readouterr().out
     assert "trials in" in out

@@ -7,7 +7,7 @@ import onnx
 
 import tilewright
 from tilewright.codegen.detect_cpu import parse_target
-from tilewright.lowering.choose_implementation import choices
+from tilewright.lowering.choose_implementation import alternatives_of
 
 
 def random_implementations(model: onnx.ModelProto, threads: int, seed: int, wild: bool) -> dict[str, str]:
@@ -17,7 +17,7 @@ def random_implementations(model: onnx.ModelProto, threads: int, seed: int, wild
     rng = np.random.default_rng(seed)
     graph = tilewright.compile(model, threads=threads, progress=False, stop_after="passes")
     out = {}
-    for c in choices(graph, parse_target(None).with_threads(threads)):
+    for c in alternatives_of(graph, parse_target(None).with_threads(threads)):
         exact = [i for i in c.ways if i.error is None and not (wild and i.spreads)]
         names = [i.name for i in exact if i.refusal(c.facts) is None]
         out[c.node.name] = names[rng.integers(len(names))]

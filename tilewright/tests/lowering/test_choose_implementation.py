@@ -10,7 +10,7 @@ from tilewright.graph_ir.ir import Attribute, Graph
 from tilewright.graph_ir.passes.base import Level, PassContext
 from tilewright.graph_ir.pipeline import PASSES, run_passes
 from tilewright.graph_ir.verifier import verify_graph
-from tilewright.lowering.choose_implementation import choices, choose_implementation, with_implementations
+from tilewright.lowering.choose_implementation import alternatives_of, choose_implementation, with_implementations
 from tilewright.lowering.implementations.conv.winograd_matrices import WINOGRAD
 from tilewright.lowering.implementations.table import IMPLEMENTATIONS
 from tilewright.tests.graph_ir.rewriting import assert_same_numbers
@@ -36,7 +36,7 @@ def chosen(graph: Graph, *disabled: str) -> str:
 
 
 def hopeful(graph: Graph, *disabled: str) -> set[str]:
-    (found,) = choices(graph, TARGET)
+    (found,) = alternatives_of(graph, TARGET)
     return set(found.hopeful(disabled))
 
 
@@ -115,14 +115,14 @@ def test_products(a: tuple[Dim, ...], b: tuple[int, ...], constant: bool, name: 
 def test_few_results_of_a_long_sum_may_be_cut_in_parts() -> None:
     threads = TARGET.with_threads(4)
     for rows, depth, columns, tried in ((1, 4096, 16, True), (512, 4096, 1024, False), (1, 96, 16, False)):
-        (c,) = choices(product((rows, depth), columns), threads)
+        (c,) = alternatives_of(product((rows, depth), columns), threads)
         assert ("split_k" in c.hopeful()) is tried
         assert c.standard().name == "packed_gemm"
 
 
 def test_few_columns_may_be_computed_along_the_depth() -> None:
     for depth, columns, tried in ((768, 2, True), (768, 9, True), (768, 8, False), (766, 2, False)):
-        (c,) = choices(product((384, depth), columns), TARGET)
+        (c,) = alternatives_of(product((384, depth), columns), TARGET)
         assert ("vectorized_reduction" in c.hopeful()) is tried
         assert c.standard().name == "packed_gemm"
 

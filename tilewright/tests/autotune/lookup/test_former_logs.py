@@ -16,7 +16,7 @@ from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.base.workload import canonical
 from tilewright.autotune.lookup.apply_best import ChosenSchedules, choose_schedules, ranked_schedules
-from tilewright.autotune.lookup.implementations import find_options, recorded_implementations
+from tilewright.autotune.lookup.implementations import find_tunable, recorded_implementations
 from tilewright.autotune.lookup.workloads import kernel_of_node, networks_of, workloads_of
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase
@@ -115,7 +115,7 @@ def test_its_verdicts_count_in_the_network_that_it_names(helps: bool) -> None:
 def test_its_choices_of_implementations_count() -> None:
     graph = tilewright.compile(joined_branches(), target=TARGET, stop_after="passes")
     model = fuse_and_lower(graph, TARGET)
-    (option,) = (o for o in find_options(graph, model, TARGET) if o.node == "last")
+    (option,) = (o for o in find_tunable(graph, model, TARGET) if o.node == "last")
     (choice,) = (x for x in LINES if isinstance(x, Choice))
     other = next(name for name in option.workloads if name != option.own)
     database = MemoryDatabase([dataclasses.replace(choice, implementation=other)])

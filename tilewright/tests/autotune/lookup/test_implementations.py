@@ -15,8 +15,8 @@ from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.base.workload import canonical, workload_of
 from tilewright.autotune.lookup.implementations import (
-    Options,
-    find_options,
+    Tunable,
+    find_tunable,
     other_implementations,
     recorded_implementations,
 )
@@ -31,7 +31,7 @@ from tilewright.autotune.records.record import Choice, Verdict, make_record, to_
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph, Group
-from tilewright.lowering.choose_implementation import choices, with_implementations
+from tilewright.lowering.choose_implementation import alternatives_of, with_implementations
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.plan import LoweredGroups, fuse_and_lower
 
@@ -65,7 +65,9 @@ def passed(disabled: tuple[str, ...] = ()) -> Graph:
 
 def record(graph: Graph, implementation: str, seconds: float) -> list[object]:
     """Records of the default schedule of both convolutions with an implementation."""
-    changed = with_implementations(graph, dict.fromkeys((c.node.name for c in choices(graph, HERE)), implementation))
+    changed = with_implementations(
+        graph, dict.fromkeys((c.node.name for c in alternatives_of(graph, HERE)), implementation)
+    )
     out = []
     for func in fuse_and_lower(changed, HERE).funcs.values():
         named = canonical(func)
@@ -74,8 +76,8 @@ def record(graph: Graph, implementation: str, seconds: float) -> list[object]:
     return out
 
 
-def found_options(graph: Graph, disabled: tuple[str, ...] = ()) -> tuple[Options, ...]:
-    return find_options(graph, fuse_and_lower(graph, HERE), HERE, disabled)
+def found_options(graph: Graph, disabled: tuple[str, ...] = ()) -> tuple[Tunable, ...]:
+    return find_tunable(graph, fuse_and_lower(graph, HERE), HERE, disabled)
 
 
 def test_every_implementation_is_an_option() -> None:
@@ -136,7 +138,7 @@ def test_enumeration_lowers_no_network_again(monkeypatch: pytest.MonkeyPatch) ->
     known = LoweredGroups()
     lowered = fuse_and_lower(graph, HERE, pack=False, known=known)
     groups = len(calls)
-    options = find_options(graph, lowered, HERE)
+    options = find_tunable(graph, lowered, HERE)
     others = sum(len(o.workloads) - 1 for o in options)
     assert len(options) > 15
     assert len(calls) == groups + others
@@ -161,7 +163,7 @@ def test_each_group_is_lowered_once_for_each_implementation(monkeypatch: pytest.
 
 def test_a_pinned_node_is_not_searched() -> None:
     prepared = prepare(conv_model(), TuneOptions(threads=2, implementations={"first": "direct"}))
-    assert {o.node for o in prepared.options} == {"second"}
+    assert {o.node for o in prepared.tunable} == {"second"}
     assert [n.attr("implementation") for n in prepared.graph.nodes if n.name == "first"] == ["direct"]
     assert all(v.implementations.get("first", "direct") == "direct" for v in prepared.variants)
 

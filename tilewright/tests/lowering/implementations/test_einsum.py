@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph
-from tilewright.lowering.choose_implementation import choices, with_implementations
+from tilewright.lowering.choose_implementation import alternatives_of, with_implementations
 from tilewright.tests.lowering.lowered import TARGET, require_twin
 
 SIZES = dict(zip("bhijkmn", (2, 3, 4, 5, 7, 6, 5), strict=True))
@@ -29,7 +29,7 @@ def test_equation(equation: str) -> None:
     rng = np.random.default_rng(0)
     graph = einsum(equation)
     feed = {x: rng.standard_normal([int(d) for d in graph.values[x].shape]).astype(np.float32) for x in graph.inputs}
-    (c,) = choices(graph, TARGET)
+    (c,) = alternatives_of(graph, TARGET)
     for i in c.by_cost():
         require_twin(with_implementations(graph, {c.node.name: i.name}), feed, tolerance=1e-4)
 
@@ -43,7 +43,7 @@ def test_equation(equation: str) -> None:
     ],
 )  # fmt: skip
 def test_products_are_packed_from_four_rows_on(equation: str, sizes: dict[str, int | str], name: str) -> None:
-    (c,) = choices(einsum(equation, **sizes), TARGET)
+    (c,) = alternatives_of(einsum(equation, **sizes), TARGET)
     assert c.standard().name == name
 
 
@@ -55,7 +55,7 @@ def test_products_are_packed_from_four_rows_on(equation: str, sizes: dict[str, i
     ],
 )  # fmt: skip
 def test_what_is_no_product_says_why(equation: str, reason: str) -> None:
-    (c,) = choices(einsum(equation), TARGET)
+    (c,) = alternatives_of(einsum(equation), TARGET)
     assert {i.name: i.refusal(c.facts) for i in c.ways} == {
         "batched_gemm": reason, "unpacked_gemm": reason, "loops": None,
     }  # fmt: skip

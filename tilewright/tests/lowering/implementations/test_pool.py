@@ -9,7 +9,7 @@ import tilewright
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Attribute, Graph
-from tilewright.lowering.choose_implementation import Choices, choices
+from tilewright.lowering.choose_implementation import Alternatives, alternatives_of
 from tilewright.tests.lowering.lowered import TARGET
 
 WAYS = ("direct", "separable")
@@ -22,8 +22,8 @@ def pool(op: str, shape: tuple[Dim, ...], kernel: int, dtype: str = "float32", *
     return b.build(b.op(op, x, **{"kernel_shape": (kernel, kernel), "strides": (1, 1), "pads": pads, **attrs}))  # type: ignore[arg-type]
 
 
-def choice(graph: Graph) -> Choices:
-    (c,) = choices(graph, TARGET)
+def choice(graph: Graph) -> Alternatives:
+    (c,) = alternatives_of(graph, TARGET)
     return c
 
 

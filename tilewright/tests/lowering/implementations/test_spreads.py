@@ -12,7 +12,7 @@ from tilewright.codegen.detect_cpu import parse_target
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph
-from tilewright.lowering.choose_implementation import choices
+from tilewright.lowering.choose_implementation import alternatives_of
 from tilewright.lowering.table import TABLE
 
 
@@ -41,7 +41,7 @@ CASES = {
 def _ways(model: onnx.ModelProto) -> list[str]:
     graph = tilewright.compile(model, threads=1, stop_after="passes")
     assert isinstance(graph, Graph)
-    (found,) = choices(graph, parse_target(None).with_threads(1))
+    (found,) = alternatives_of(graph, parse_target(None).with_threads(1))
     return [i.name for i in found.ways if i.refusal(found.facts) is None]
 
 

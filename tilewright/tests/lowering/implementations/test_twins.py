@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.ir import Attribute, Graph
-from tilewright.lowering.choose_implementation import Choices, choices, with_implementations
+from tilewright.lowering.choose_implementation import Alternatives, alternatives_of, with_implementations
 from tilewright.lowering.implementations.table import IMPLEMENTATIONS
 from tilewright.tests.lowering.lowered import TARGET, require_twin
 
@@ -58,8 +58,8 @@ CASES = {
 }  # fmt: skip
 
 
-def applicable(graph: Graph) -> tuple[Choices, list[str]]:
-    (c,) = choices(graph, TARGET)
+def applicable(graph: Graph) -> tuple[Alternatives, list[str]]:
+    (c,) = alternatives_of(graph, TARGET)
     return c, [i.name for i in c.ways if i.refusal(c.facts) is None]
 
 
