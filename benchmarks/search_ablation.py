@@ -35,7 +35,7 @@ from tilewright.autotune.cost_model.predict import FeatureCache, ModelScore
 from tilewright.autotune.cost_model.rank_correlation import rank_correlation
 from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.cost_model.xgboost_model import XGBoostConfig, XGBoostModel
-from tilewright.autotune.lookup.apply_best import workload_hashes
+from tilewright.autotune.lookup.workloads import workload_hashes
 from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer
 from tilewright.autotune.network.options import TuneOptions
 from tilewright.autotune.network.tune_network import prepare

@@ -142,5 +142,6 @@ def test_damaged_lines_are_counted(log: str, capsys: pytest.CaptureFixture[str])
     assert main(["db", "show", log]) == 0
     said = capsys.readouterr()
     assert said.out.endswith("; 2 damaged lines skipped\n")
-    assert said.err.startswith(f"tilewright: RecordWarning: {log}: line 6: record: missing or malformed field: 'trace'")
+    assert said.err.startswith(f"tilewright: RecordWarning: {log}: line 6: record: missing or malformed field: ")
+    assert "missing required field `workload`" in said.err
     assert said.err.count("\n") == 1
