@@ -10,10 +10,8 @@ import numpy as np
 from tilewright.autotune.measure.interleaved_timing import Samples, interleave
 from tilewright.autotune.measure.noise_monitor import noise_monitor_of
 from tilewright.commands.common import (
-    add_broadcasting_option,
-    add_build_options,
     add_input_options,
-    add_records_option,
+    add_model_options,
     amount,
     compile_with,
     count,
@@ -30,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=count, help="inferences of each contender, instead of --seconds")
     parser.add_argument("--alone", action="store_true", help="without onnxruntime")
     add_input_options(parser)
-    add_build_options(parser)
-    add_broadcasting_option(parser)
-    add_records_option(parser)
+    add_model_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:

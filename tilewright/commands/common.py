@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from tilewright.autotune.records.database import Database, open_database
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType
@@ -65,17 +66,19 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-cache", action="store_true", help="neither read nor write the object cache")
 
 
-def add_records_option(parser: argparse.ArgumentParser) -> None:
-    """What was found by tuning."""
-    parser.add_argument("--log", dest="records", metavar="FILE", help="a tuning log to build with (default: untuned)")
-
-
-def add_broadcasting_option(parser: argparse.ArgumentParser) -> None:
-    """What is built for sizes that broadcast."""
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Those of a build that uses what tuning found, and of its versions."""
+    add_build_options(parser)
     parser.add_argument(
         "--broadcasting", choices=get_args(Broadcasting), default="lazy",
         help="the version of the model for sizes of 1 where others were expected (default: built when needed)",
     )  # fmt: skip
+    parser.add_argument("--log", dest="records", metavar="FILE", help="a tuning log to build with (default: untuned)")
+
+
+def records_of(args: argparse.Namespace) -> Database | None:
+    """The log that :func:`add_model_options` reads."""
+    return None if args.records is None else open_database(args.records)
 
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:

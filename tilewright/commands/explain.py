@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from tilewright.commands.common import (
-    add_broadcasting_option,
-    add_build_options,
-    add_records_option,
-    add_shape_options,
-    compile_with,
-)
+from tilewright.commands.common import add_model_options, add_shape_options, compile_with
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx file")
     parser.add_argument("--dump", metavar="DIR", help="also write every stage as text files there")
     add_shape_options(parser)
-    add_build_options(parser)
-    add_broadcasting_option(parser)
-    add_records_option(parser)
+    add_model_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,18 +6,11 @@ import argparse
 from collections.abc import Callable, Mapping
 
 from tilewright.autotune.lookup.apply_best import choose_schedules
-from tilewright.autotune.records.database import open_database
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.codegen.prepare.steps import prepare
-from tilewright.commands.common import (
-    add_broadcasting_option,
-    add_build_options,
-    add_records_option,
-    add_shape_options,
-    compile_with,
-)
+from tilewright.commands.common import add_model_options, add_shape_options, compile_with, records_of
 from tilewright.compile import plan_text
 from tilewright.core.errors import InputError
 from tilewright.graph_ir.text import print_graph
@@ -68,9 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stage", choices=STAGES, default="passes")
     parser.add_argument("--kernel", metavar="NAME", help="one kernel by its name or number (k3); default: all")
     add_shape_options(parser)
-    add_build_options(parser)
-    add_broadcasting_option(parser)
-    add_records_option(parser)
+    add_model_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,13 +71,14 @@ def run(args: argparse.Namespace) -> int:
         return 0
     lowered = compile_with(args, stop_after="lower")
     target = with_threads(parse_target(args.target), args.threads)
-    tuned = choose_schedules(lowered, target, None if args.records is None else open_database(args.records))
-    traces = {n: tuned.traces.get(n) or default_trace(f, target) for n, f in tuned.funcs.items()}
+    tuned = choose_schedules(lowered, target, records_of(args))
+    names = list(lowered.funcs) if args.stage == "plan" else _chosen(lowered, args.kernel)
+    traces = {n: tuned.traces.get(n) or default_trace(tuned.funcs[n], target) for n in names}
     if args.stage == "plan":
-        print(_plan(lowered, {n: prepare(traces[n].apply(f), target) for n, f in tuned.funcs.items()}, target))
+        print(_plan(lowered, {n: prepare(t.apply(tuned.funcs[n]), target) for n, t in traces.items()}, target))
         return 0
-    for name in _chosen(lowered, args.kernel):
-        print(KERNEL_STAGES[args.stage](name, tuned.funcs[name], traces[name], target))
+    for name, trace in traces.items():
+        print(KERNEL_STAGES[args.stage](name, tuned.funcs[name], trace, target))
     return 0
 
 

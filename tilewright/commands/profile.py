@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from tilewright.commands.common import (
-    add_broadcasting_option,
-    add_build_options,
-    add_input_options,
-    add_records_option,
-    compile_with,
-    count,
-    feed_for_model,
-)
+from tilewright.commands.common import add_input_options, add_model_options, compile_with, count, feed_for_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx file")
     parser.add_argument("--runs", type=count, default=10, help="inferences over which medians are taken")
     add_input_options(parser)
-    add_build_options(parser)
-    add_broadcasting_option(parser)
-    add_records_option(parser)
+    add_model_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,15 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from tilewright.commands.common import (
-    add_broadcasting_option,
-    add_build_options,
-    add_input_options,
-    add_records_option,
-    compile_with,
-    feed_for_model,
-    milliseconds,
-)
+from tilewright.commands.common import add_input_options, add_model_options, compile_with, feed_for_model, milliseconds
 from tilewright.core.console import table
 from tilewright.core.io.files import Kind, replacing, require_replaceable
 
@@ -29,9 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx file")
     parser.add_argument("--output", metavar="Y.npz", help="write the outputs there")
     add_input_options(parser)
-    add_build_options(parser)
-    add_broadcasting_option(parser)
-    add_records_option(parser)
+    add_model_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import argparse
 
-from tilewright.autotune.records.database import open_database
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.commands.common import (
-    add_broadcasting_option,
-    add_build_options,
     add_input_options,
-    add_records_option,
+    add_model_options,
     amount,
     compile_with,
     feed_for_graph,
+    records_of,
 )
 from tilewright.core.console import table
 from tilewright.core.errors import BroadcastError
@@ -36,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="show every layer, not only the worst and the bad ones")
     add_input_options(parser)
-    add_build_options(parser)
-    add_broadcasting_option(parser)
-    add_records_option(parser)
+    add_model_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         references = tuple(r for r in references if r != "onnxruntime")
         print("onnxruntime is not installed: the interpreter alone decides")
     cache = None if args.no_cache else ObjectCache.open()
-    records = None if args.records is None else open_database(args.records)
+    records = records_of(args)
 
     def verify(broadcasting: Broadcasting | None = None) -> Verification:
         imported = compile_with(args, stop_after="import", broadcasting=broadcasting)

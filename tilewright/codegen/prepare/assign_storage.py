@@ -28,7 +28,8 @@ def assign_storage(func: Func, target: Target) -> Func:
     pad = vector_pad(func.body)
     phases = phases_in(ordered_phases(func))
     at_root = [b for b in root_nests(func)[1] if b.scope == "local"]
-    homes = {b.name: [(p, s) for p in phases for s in p.nests if b.name in set().union(*uses(s))] for b in at_root}
+    used = [(p, s, frozenset().union(*uses(s))) for p in phases for s in p.nests] if at_root else []
+    homes = {b.name: [(p, s) for p, s, names in used if b.name in names] for b in at_root}
     for b in at_root:
         outlives = len({p.index for p, _ in homes[b.name]}) > 1 or any(p.around for p, _ in homes[b.name])
         if outlives or any(is_parallel_loop(s) for _, s in homes[b.name]):

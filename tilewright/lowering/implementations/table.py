@@ -7,10 +7,10 @@ from tilewright.lowering.implementations.conv import winograd
 from tilewright.lowering.implementations.conv.depthwise import DEPTHWISE
 from tilewright.lowering.implementations.conv.direct import DIRECT
 from tilewright.lowering.implementations.conv.implicit_gemm import IMPLICIT_GEMM
-from tilewright.lowering.implementations.conv.merged_groups import MERGED_GROUPS, MERGED_GROUPS_ROWS
-from tilewright.lowering.implementations.conv.subpixel import SUBPIXEL, SUBPIXEL_ROWS
+from tilewright.lowering.implementations.conv.merged_groups import MERGED_GROUPS
+from tilewright.lowering.implementations.conv.subpixel import SUBPIXEL
 from tilewright.lowering.implementations.conv.vectorized_reduction import VECTORIZED_REDUCTION
-from tilewright.lowering.implementations.conv.zero_insertion import ZERO_INSERTION, ZERO_INSERTION_ROWS
+from tilewright.lowering.implementations.conv.zero_insertion import ZERO_INSERTION
 from tilewright.lowering.implementations.einsum import as_product
 from tilewright.lowering.implementations.einsum.loops import LOOPS
 from tilewright.lowering.implementations.gemm import packed_gemm, split_k, unpacked_gemm, vectorized_reduction
@@ -24,16 +24,13 @@ IMPLEMENTATIONS: Table = {
         DEPTHWISE,
         DIRECT,
         IMPLICIT_GEMM,
-        MERGED_GROUPS,
-        MERGED_GROUPS_ROWS,
+        *MERGED_GROUPS,
         VECTORIZED_REDUCTION,
         *winograd.IMPLEMENTATIONS,
     ),
     "ConvTranspose": (
-        SUBPIXEL,
-        SUBPIXEL_ROWS,
-        ZERO_INSERTION,
-        ZERO_INSERTION_ROWS,
+        *SUBPIXEL,
+        *ZERO_INSERTION,
     ),
     "MatMul": (
         packed_gemm.MATMUL,

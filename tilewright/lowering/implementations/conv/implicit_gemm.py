@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from tilewright.core.arith.expr import IntExpr, as_expr, const, product
@@ -13,16 +14,18 @@ from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, computed_
 from tilewright.lowering.geometry.conv_weight import Weight
 from tilewright.lowering.geometry.grouped_conv import Panels
 from tilewright.lowering.geometry.packing import clamped, flatten, unflatten, whole_tiles
-from tilewright.lowering.implementations.base import Implementation
+from tilewright.lowering.implementations.base import Implementation, always
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import (
+    Sums,
+    longer_by_rows,
     lower_by,
     pixel_panel_width,
     row_panels,
     suits_pixels,
     unpadded,
 )
-from tilewright.tensor_ir.compute import Reduction, compute, sum_over
+from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
 
 _PLACES = 1.01
 """How much longer it takes to find the place of each pixel of a row than to go along rows of many tiles."""
@@ -58,6 +61,23 @@ def longer_by_pixels(facts: NodeFacts, shape: ConvShape) -> float:
 
 def _cost(facts: NodeFacts) -> float:
     return plain_cost(facts) / useful_lanes(facts) * longer_by_pixels(facts, unpadded(conv_shape(facts)))
+
+
+def by_pixels_and_rows(
+    op: str, name: str, lower: Callable[[Sums, LowerContext], tuple[Tensor, ...]], time: Callable[[NodeFacts], float],
+    summed: Callable[[NodeFacts], ConvShape], applies: Callable[[NodeFacts], str | None] = always,
+    spreads: bool = False,
+) -> tuple[Implementation, Implementation]:  # fmt: skip
+    """Two implementations of one family, ``name`` and ``name_rows``: the sums of ``lower`` over all pixels, and over
+    rows of the image. ``time``: of the products; ``summed``: the convolution that is summed."""
+
+    def one(called: str, sums: Sums, longer: Callable[[NodeFacts, ConvShape], float]) -> Implementation:
+        return Implementation(
+            op, called, partial(lower, sums), lambda facts: time(facts) * longer(facts, summed(facts)), applies,
+            family=name, spreads=spreads,
+        )  # fmt: skip
+
+    return one(name, pixel_panels, longer_by_pixels), one(f"{name}_rows", row_panels, longer_by_rows)
 
 
 IMPLICIT_GEMM = Implementation("Conv", "implicit_gemm", partial(lower_by, pixel_panels), _cost)

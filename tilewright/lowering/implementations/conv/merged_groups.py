@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, computed_type, conv_shape, padded_input, with_bias
 from tilewright.lowering.geometry.conv_weight import conv_weight
 from tilewright.lowering.geometry.grouped_conv import groups_in_a_vector, side_by_side
-from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import lanes_of, plain_cost, useful_lanes
-from tilewright.lowering.implementations.conv.direct import Sums, longer_by_rows, row_panels
-from tilewright.lowering.implementations.conv.implicit_gemm import longer_by_pixels, pixel_panels
+from tilewright.lowering.implementations.conv.direct import Sums
+from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
 from tilewright.tensor_ir.compute import Tensor
 
 _SIDE_BY_SIDE = 0.95
@@ -51,18 +49,4 @@ def _time(facts: NodeFacts) -> float:
     return _SIDE_BY_SIDE * plain_cost(facts) / useful_lanes(facts)
 
 
-def _pixels_cost(facts: NodeFacts) -> float:
-    return _time(facts) * longer_by_pixels(facts, _merged(facts))
-
-
-def _rows_cost(facts: NodeFacts) -> float:
-    return _time(facts) * longer_by_rows(facts, _merged(facts))
-
-
-MERGED_GROUPS = Implementation(
-    "Conv", "merged_groups", partial(_lower, pixel_panels), _pixels_cost, _applies, spreads=True
-)
-MERGED_GROUPS_ROWS = Implementation(
-    "Conv", "merged_groups_rows", partial(_lower, row_panels), _rows_cost, _applies, family="merged_groups",
-    spreads=True,
-)  # fmt: skip
+MERGED_GROUPS = by_pixels_and_rows("Conv", "merged_groups", _lower, _time, _merged, _applies, spreads=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
@@ -28,10 +27,9 @@ from tilewright.lowering.geometry.conv_shape import (
 )
 from tilewright.lowering.geometry.conv_weight import conv_weight
 from tilewright.lowering.geometry.packing import flatten, unflatten
-from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import input_products
-from tilewright.lowering.implementations.conv.direct import Sums, longer_by_rows, row_panels
-from tilewright.lowering.implementations.conv.implicit_gemm import longer_by_pixels, pixel_panels
+from tilewright.lowering.implementations.conv.direct import Sums
+from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, in_range, select
 
 
@@ -106,25 +104,13 @@ def _applies(facts: NodeFacts) -> str | None:
     return None if all(b.is_const for b in shape.pads_begin) else "the first phase depends on a symbolic size"
 
 
-def _time(shape: ConvShape) -> float:
+def _time(facts: NodeFacts) -> float:
     """Taps of all phases, zeros included."""
+    shape = transposed_shape(facts)
     taps = math.prod(-(-k // s) * s for k, s in zip(shape.kernel, shape.strides, strict=True))
     return float(taps * input_products(shape))
 
 
-def _pixels_cost(facts: NodeFacts) -> float:
-    shape = transposed_shape(facts)
-    return _time(shape) * longer_by_pixels(facts, _phases(shape))
-
-
-def _rows_cost(facts: NodeFacts) -> float:
-    shape = transposed_shape(facts)
-    return _time(shape) * longer_by_rows(facts, _phases(shape))
-
-
-SUBPIXEL = Implementation(
-    "ConvTranspose", "subpixel", partial(_lower, pixel_panels), _pixels_cost, _applies, spreads=True
-)
-SUBPIXEL_ROWS = Implementation(
-    "ConvTranspose", "subpixel_rows", partial(_lower, row_panels), _rows_cost, _applies, family="subpixel", spreads=True
+SUBPIXEL = by_pixels_and_rows(
+    "ConvTranspose", "subpixel", _lower, _time, lambda facts: _phases(transposed_shape(facts)), _applies, spreads=True
 )

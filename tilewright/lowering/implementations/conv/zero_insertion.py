@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
@@ -14,10 +13,9 @@ from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, computed_type, spatial_names, transposed_shape, with_bias
 from tilewright.lowering.geometry.conv_weight import conv_weight
-from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import input_products
-from tilewright.lowering.implementations.conv.direct import Sums, longer_by_rows, row_panels
-from tilewright.lowering.implementations.conv.implicit_gemm import longer_by_pixels, pixel_panels
+from tilewright.lowering.implementations.conv.direct import Sums
+from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, in_range, index_value, select
 
 _MOST_PHASES = 64
@@ -68,21 +66,11 @@ def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
     return with_bias(ctx, shape, acc)
 
 
-def _time(shape: ConvShape) -> float:
+def _time(facts: NodeFacts) -> float:
+    shape = transposed_shape(facts)
     return float(_MOST_PHASES * math.prod(shape.kernel) * input_products(shape))
 
 
-def _pixels_cost(facts: NodeFacts) -> float:
-    shape = transposed_shape(facts)
-    return _time(shape) * longer_by_pixels(facts, _unit(shape))
-
-
-def _rows_cost(facts: NodeFacts) -> float:
-    shape = transposed_shape(facts)
-    return _time(shape) * longer_by_rows(facts, _unit(shape))
-
-
-ZERO_INSERTION = Implementation("ConvTranspose", "zero_insertion", partial(_lower, pixel_panels), _pixels_cost)
-ZERO_INSERTION_ROWS = Implementation(
-    "ConvTranspose", "zero_insertion_rows", partial(_lower, row_panels), _rows_cost, family="zero_insertion"
+ZERO_INSERTION = by_pixels_and_rows(
+    "ConvTranspose", "zero_insertion", _lower, _time, lambda facts: _unit(transposed_shape(facts))
 )
