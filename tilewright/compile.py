@@ -105,7 +105,8 @@ def compile(  # noqa: A001
         graph = model if isinstance(model, Graph) else from_onnx(model, o.input_shapes, is_taken)
         if o.broadcasting == "only":
             graph = with_broadcasts(graph)
-        verify_graph(graph)
+        if o.broadcasting == "only" or isinstance(model, Graph):  # the importer verifies what it reads
+            verify_graph(graph)
         clock.lap("import")
         if stop_after == "import":
             return graph
@@ -125,7 +126,7 @@ def compile(  # noqa: A001
         groups = LoweredGroups()
         backend = NativeBackend(target, o.out_of_range, wanted.table, groups.refusals)
         fused, fusion = fuse_graph(optimized, backend, o.disabled_pass, o.instruments)
-        verify_graph(fused)
+        verify_graph(fused, since=optimized)
         clock.lap("fuse")
         if stop_after == "fuse":
             return fused

@@ -176,10 +176,9 @@ class Node:
         merged = dict(self.attrs) | changes
         return dataclasses.replace(self, attrs=make_attrs(merged))
 
-    def subgraphs(self) -> Iterator[tuple[str, Graph]]:
-        for k, v in self.attrs:
-            if isinstance(v, Graph):
-                yield k, v
+    def subgraphs(self) -> list[tuple[str, Graph]]:
+        """Names and graphs of the attributes that are graphs."""
+        return [(k, v) for k, v in self.attrs if isinstance(v, Graph)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ In a fused graph (:mod:`.fused.verifier`):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import product
@@ -35,10 +35,14 @@ from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
 
 
-def verify_graph(graph: Graph) -> None:
-    """Check all invariants of an inferred graph. Raises VerifyError that names the invariant and the node."""
+def verify_graph(graph: Graph, since: Graph | None = None) -> None:
+    """Check all invariants of an inferred graph. Raises VerifyError that names the invariant and the node.
+
+    ``since``: a verified graph; types of nodes that are as they were in it, operands and results too, hold still.
+    """
     for check in _GRAPH_CHECKS:
         check(graph)
+    _check_types(graph, since)
 
 
 def _fail(number: int, where: str, message: str) -> None:
@@ -134,11 +138,27 @@ def _check_constants(graph: Graph) -> None:
                 _fail(8, f"constant '{name}'", f"expected {c.dtype}{list(c.shape)}, got {t}")
 
 
-def _check_types(graph: Graph) -> None:
-    _types(graph, {}, {})
+def _check_types(graph: Graph, since: Graph | None) -> None:
+    _types(graph, {}, {}, _unchanged(graph, since) if since is not None else frozenset())
 
 
-def _types(g: Graph, outer: Mapping[str, Value], outer_constants: Mapping[str, Constant]) -> None:
+def _unchanged(graph: Graph, since: Graph) -> Set[int]:
+    """Nodes of ``graph``, by identity, that ``since`` has with the same operands and results; none with subgraphs."""
+    before = {id(n) for n in since.nodes}
+
+    def same(name: str) -> bool:
+        return graph.values[name] is since.values.get(name) and graph.constants.get(name) is since.constants.get(name)
+
+    return {
+        id(n)
+        for n in graph.nodes
+        if id(n) in before and not n.subgraphs() and all(map(same, filter(None, (*n.inputs, *n.outputs))))
+    }
+
+
+def _types(
+    g: Graph, outer: Mapping[str, Value], outer_constants: Mapping[str, Constant], known: Set[int] = frozenset()
+) -> None:
     scope = {**outer, **g.values}
     constants = {**outer_constants, **g.constants}
     if g.groups is not None:
@@ -146,7 +166,7 @@ def _types(g: Graph, outer: Mapping[str, Value], outer_constants: Mapping[str, C
     for n in g.nodes:
         for _, sub in n.subgraphs():
             _types(sub, scope, constants)
-        if OPS[n.op].kind is PatternKind.CONTROL:
+        if OPS[n.op].kind is PatternKind.CONTROL or id(n) in known:
             continue
         try:
             inferred = infer_node(n, {i: scope[i] for i in n.inputs if i}, constants)
@@ -212,5 +232,4 @@ _GRAPH_CHECKS: tuple[Callable[[Graph], None], ...] = (
     _check_constants,
     _check_sizes,
     _check_subgraphs,
-    _check_types,
 )

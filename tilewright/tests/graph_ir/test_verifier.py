@@ -95,3 +95,14 @@ def test_a_capture_before_its_definition_is_found() -> None:
     g = g.replace(nodes=(*g.nodes, late), values={**g.values, "late": Value("late", g.values["x"].type)})
     with pytest.raises(VerifyError, match="invariant 2"):
         verify_graph(g)
+
+
+@pytest.mark.parametrize("name", ["x", "w", "Add_0", "Relu_1"])
+def test_types_of_what_changed_since_are_checked(name: str) -> None:
+    g = _good()
+    verify_graph(g, since=g)
+    changed = _value(g, name, Value(name, TensorType(dtypes.int8, (const(2),))))
+    with pytest.raises(VerifyError, match="^invariant [89]: "):
+        verify_graph(changed, since=g)
+    with pytest.raises(VerifyError, match="^invariant 9: "):
+        verify_graph(_node(g, 1, op="Shape"), since=g)
