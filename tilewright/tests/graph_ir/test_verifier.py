@@ -102,7 +102,7 @@ def test_types_of_what_changed_since_are_checked(name: str) -> None:
     g = _good()
     verify_graph(g, since=g)
     changed = _value(g, name, Value(name, TensorType(dtypes.int8, (const(2),))))
-    with pytest.raises(VerifyError, match="^invariant [89]: "):
+    with pytest.raises(VerifyError, match=r"^invariant [89]: "):
         verify_graph(changed, since=g)
-    with pytest.raises(VerifyError, match="^invariant 9: "):
+    with pytest.raises(VerifyError, match=r"^invariant 9: "):
         verify_graph(_node(g, 1, op="Shape"), since=g)
