@@ -17,7 +17,7 @@ from tilewright.graph_ir.text import print_graph
 from tilewright.lowering.plan import LoweredModel
 from tilewright.lowering.workspaces import Scheduled, with_scheduled
 from tilewright.machine.target import Target
-from tilewright.schedule.default import default_trace
+from tilewright.schedule.default import default_trace, rules_taken
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import print_func
@@ -30,7 +30,9 @@ def _function(name: str, func: Func, trace: Trace, target: Target) -> str:
 
 
 def _trace(name: str, func: Func, trace: Trace, target: Target) -> str:
-    return f"# {name}\n{trace.to_text()}"
+    taken = rules_taken(func, target) if trace == default_trace(func, target) else {}
+    by = ", ".join(f"{rule} ({block})" for block, rule in taken.items()) or "a record"
+    return f"# {name}: scheduled by {by}\n{trace.to_text()}"
 
 
 def _scheduled(name: str, func: Func, trace: Trace, target: Target) -> str:

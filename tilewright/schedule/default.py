@@ -8,43 +8,54 @@ axes), fused depthwise (depthwise after pointwise convolutions), register tiles 
 small outer reductions), row reduction (softmax, norms, inner reductions), transpose, elementwise (data movement and
 gathers, too). Other blocks with ordered axes stay as they were declared.
 
-A rule is a function ``rule(schedule, block, target) -> bool``: it schedules the nest of ``block``, and as much of what
-feeds it as it takes in, or leaves the schedule as it was and returns False. ``DEFAULT_RULES`` are tried in order on
-each nest that none has touched, consumers before their producers; a caller may put rules of his own before them.
+A rule is a value, :class:`.rules.base.ScheduleRule`: it schedules the nest of a block, and as much of what feeds it as
+it takes in, or leaves the schedule as it was. ``DEFAULT_RULES`` are tried in order on each nest that none has touched,
+consumers before their producers; a caller may put rules of his own before them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.memory import StepMemory
 from tilewright.schedule.rules.auto_inline import inline_stages
-from tilewright.schedule.rules.elementwise import elementwise_rule
+from tilewright.schedule.rules.base import ScheduleRule
+from tilewright.schedule.rules.elementwise import ELEMENTWISE
 from tilewright.schedule.rules.facts import all_blocks
-from tilewright.schedule.rules.fused_depthwise import fused_depthwise_rule
-from tilewright.schedule.rules.gemm_chain import gemm_chain_rule
-from tilewright.schedule.rules.recurrence import recurrence_rule
-from tilewright.schedule.rules.reductions.column_reduction import column_reduction_rule
-from tilewright.schedule.rules.reductions.row_reduction import reduction_rule, row_reduction_rule
-from tilewright.schedule.rules.reductions.vectorized_reduction_axis import vectorized_reduction_axis_rule
-from tilewright.schedule.rules.resample import resample_rule
-from tilewright.schedule.rules.tiling.register_tiles import register_tiles_rule
-from tilewright.schedule.rules.transpose import transpose_rule
-from tilewright.schedule.rules.winograd import find_winograd, winograd_rule
+from tilewright.schedule.rules.fused_depthwise import FUSED_DEPTHWISE
+from tilewright.schedule.rules.gemm_chain import GEMM_CHAIN
+from tilewright.schedule.rules.recurrence import RECURRENCE
+from tilewright.schedule.rules.reductions.column_reduction import COLUMN_REDUCTION
+from tilewright.schedule.rules.reductions.row_reduction import REDUCTION, ROW_REDUCTION
+from tilewright.schedule.rules.reductions.vectorized_reduction_axis import VECTORIZED_REDUCTION_AXIS
+from tilewright.schedule.rules.resample import RESAMPLE
+from tilewright.schedule.rules.tiling.register_tiles import REGISTER_TILES
+from tilewright.schedule.rules.transpose import TRANSPOSE
+from tilewright.schedule.rules.winograd import WINOGRAD, find_winograd
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import blocks_in
 from tilewright.tensor_ir.ir import Alloc, Block, Func, Seq, Stmt
 
-ScheduleRule = Callable[[Schedule, str, Target], bool]
+Rule: TypeAlias = "ScheduleRule | Callable[[Schedule, str, Target], bool]"
 
 DEFAULT_RULES: tuple[ScheduleRule, ...] = (
-    recurrence_rule, winograd_rule, gemm_chain_rule, vectorized_reduction_axis_rule, resample_rule,
-    column_reduction_rule, fused_depthwise_rule, register_tiles_rule, row_reduction_rule, reduction_rule,
-    transpose_rule, elementwise_rule,
-)  # fmt: skip
+    RECURRENCE,
+    WINOGRAD,
+    GEMM_CHAIN,
+    VECTORIZED_REDUCTION_AXIS,
+    RESAMPLE,
+    COLUMN_REDUCTION,
+    FUSED_DEPTHWISE,
+    REGISTER_TILES,
+    ROW_REDUCTION,
+    REDUCTION,
+    TRANSPOSE,
+    ELEMENTWISE,
+)
 
 
 def default_trace(func: Func, target: Target) -> Trace:
@@ -52,14 +63,25 @@ def default_trace(func: Func, target: Target) -> Trace:
     return schedule_by_rule(func, target, DefaultDecider()).trace
 
 
+def rules_taken(func: Func, target: Target) -> dict[str, str]:
+    """The name of the rule that :func:`default_trace` schedules a nest by, by the block that it was asked for."""
+    taken: dict[str, str] = {}
+    schedule_by_rule(func, target, DefaultDecider(), taken=taken)
+    return taken
+
+
 def schedule_by_rule(
     func: Func,
     target: Target,
     decider: Decider,
-    rules: Sequence[ScheduleRule] = DEFAULT_RULES,
+    rules: Sequence[Rule] = DEFAULT_RULES,
     memory: StepMemory | None = None,
+    taken: dict[str, str] | None = None,
 ) -> Schedule:
-    """The rules' schedule with ``decider`` taking their decisions: a point of the search space that the rules span."""
+    """The rules' schedule with ``decider`` taking their decisions: a point of the search space that the rules span.
+
+    ``taken``: gets the names of the rules that scheduled, by the block that they were asked for.
+    """
     s = Schedule(func, decider=decider, memory=memory)
     inline_stages(s, frozenset().union(*(c.stages() for c in find_winograd(func))))
     done: set[str] = set()
@@ -68,6 +90,8 @@ def schedule_by_rule(
         known = {b.name for b in all_blocks(s.func)}
         for rule in rules:
             if rule(s, block.name, target):
+                if taken is not None:
+                    taken[block.name] = rule.name if isinstance(rule, ScheduleRule) else rule.__name__
                 break
         new = [x for x in _nests(s.func.body) if id(x) not in before]
         done |= {b.name for x in new for b in blocks_in(x)}

@@ -3,9 +3,9 @@
 A program is a function that schedules and asks for decisions (``sample_*``). The space is the set of its runs; which
 decisions come up may depend on earlier ones. Rules of the user's own stand beside the default ones::
 
-    def my_rule(schedule: Schedule, block: str, target: Target) -> bool: ...
+    mine = ScheduleRule("mine", matches, apply, decisions=("width",))
 
-    Space(func, target, rules=(my_rule, *DEFAULT_RULES))
+    Space(func, target, rules=(mine, *DEFAULT_RULES))
 
 Nothing is compiled here: a candidate is refused beforehand when its register tile, code or buffers are out of
 proportion. Source of the idea: MetaSchedule (Shao et al., 2022).
@@ -25,7 +25,7 @@ from tilewright.autotune.base.resource_check import local_bytes, tile_bytes, til
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import Choice, Decider, DefaultDecider, FixedDecider, RandomDecider
-from tilewright.schedule.default import DEFAULT_RULES, ScheduleRule, schedule_by_rule
+from tilewright.schedule.default import DEFAULT_RULES, Rule, schedule_by_rule
 from tilewright.schedule.memory import StepMemory
 from tilewright.schedule.primitives.sampling.sample_categorical import SampleCategorical
 from tilewright.schedule.primitives.sampling.sample_compute_location import SampleComputeLocation
@@ -93,7 +93,7 @@ class Space:
     """The schedules of ``func`` on ``target``: by ``rules``, or by a ``program`` that does without them."""
 
     def __init__(
-        self, func: Func, target: Target, program: Program | None = None, rules: Sequence[ScheduleRule] = DEFAULT_RULES
+        self, func: Func, target: Target, program: Program | None = None, rules: Sequence[Rule] = DEFAULT_RULES
     ) -> None:
         self.func = func
         self.target = target

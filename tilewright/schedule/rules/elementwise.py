@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
+from tilewright.schedule.rules.base import ELEMENTS, ScheduleRule
 from tilewright.schedule.rules.facts import (
     StridedAccess,
     block_accesses,
@@ -37,9 +38,9 @@ _ALTERNATE = 4
 """Planes that are stored as one (:mod:`tilewright.codegen.emit.interleaved_stores`)."""
 
 
-def elementwise_rule(s: Schedule, block: str, target: Target) -> bool:
+def _matches(s: Schedule, block: str, target: Target) -> list[None]:
     """A block of spatial axes by itself."""
-    return is_spatial(find_block(s.func, block)) and s.attempt(lambda a: schedule_elementwise(a, block, target))
+    return [None] if is_spatial(find_block(s.func, block)) else []
 
 
 def schedule_elementwise(s: Schedule, block: str, target: Target, above: int = 0) -> None:
@@ -226,3 +227,8 @@ def vectorize_inner(s: Schedule, block: str, above: int, target: Target, vectors
     lead = vectorize_loop(s, block, names[-1], target, vectors)
     if lead is not None:
         peel_if_ragged(s, block, lead)
+
+
+ELEMENTWISE = ScheduleRule(
+    "elementwise", _matches, lambda s, block, match, target: schedule_elementwise(s, block, target), ELEMENTS
+)

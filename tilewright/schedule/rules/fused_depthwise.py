@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
 from tilewright.schedule.compact_buffer import LOCAL_BYTES
+from tilewright.schedule.rules.base import SPREAD, WRITE, ScheduleRule
 from tilewright.schedule.rules.elementwise import peel_if_ragged
 from tilewright.schedule.rules.facts import (
     all_blocks,
@@ -65,13 +65,14 @@ def find_pair(s: Schedule, consumer: str) -> Pair | None:
     return None
 
 
-def fused_depthwise_rule(s: Schedule, block: str, target: Target) -> bool:
-    """The schedule of a pair that ``block`` finishes."""
+def _matches(s: Schedule, block: str, target: Target) -> list[Pair]:
+    """The pair that ``block`` finishes."""
     pair = find_pair(s, block)
-    return pair is not None and s.attempt(partial(_schedule, pair=pair, consumer=block, target=target))
+    return [] if pair is None else [pair]
 
 
-def _schedule(s: Schedule, pair: Pair, consumer: str, target: Target) -> None:
+def _apply(s: Schedule, block: str, match: Pair, target: Target) -> None:
+    pair, consumer = match, block
     blocks = (pair.pointwise, pair.stage, pair.depthwise)
     work = total_nanoseconds(s.func, blocks, target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (*blocks, consumer)))
@@ -91,8 +92,8 @@ def _schedule(s: Schedule, pair: Pair, consumer: str, target: Target) -> None:
     write_out(s, consumer, [column, channel], lanes)
     s.compute_at(pair.stage, panel)
     columns_of_stage = _write_pointwise(s, pair, around, lanes, limit, target)
-    for name, block in ((columns, consumer), (columns_of_stage, pair.stage), (panel, consumer)):
-        peel_if_ragged(s, block, name)
+    for name, user in ((columns, consumer), (columns_of_stage, pair.stage), (panel, consumer)):
+        peel_if_ragged(s, user, name)
     parallelize(s, consumer, around, work, target)
 
 
@@ -127,4 +128,4 @@ def _write_pointwise(s: Schedule, pair: Pair, around: Sequence[str], lanes: int,
     return columns
 
 
-__all__ = ["Pair", "find_pair", "fused_depthwise_rule"]
+FUSED_DEPTHWISE = ScheduleRule("fused_depthwise", _matches, _apply, ("band", "rows", *WRITE, *SPREAD))

@@ -18,6 +18,7 @@ from tilewright.core.arith.expr import product
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
 from tilewright.schedule.primitives.sampling.sample_compute_location import ROOT
+from tilewright.schedule.rules.base import PARTIALS, SPREAD, VECTORS, WRITE, ScheduleRule
 from tilewright.schedule.rules.elementwise import peel_if_ragged, vectorize_inner
 from tilewright.schedule.rules.facts import (
     all_blocks,
@@ -76,17 +77,18 @@ def _packs(s: Schedule, first: str, second: str) -> list[str]:
     return [b for b in stages if find_block(s.func, b).buffer not in reached]
 
 
-def gemm_chain_rule(s: Schedule, block: str, target: Target) -> bool:
-    """The chain that ends in ``block``, computed tile by tile."""
+def _matches(s: Schedule, block: str, target: Target) -> list[tuple[Chain, TileAxes, int]]:
+    """The chain that ends in ``block``, the axes of its tiles and the width of a panel."""
     chain = find_chain(s, block) if is_spatial(find_block(s.func, block)) else None
     axes = None if chain is None else tile_axes(s, chain.second, block)
     if chain is None or axes is None or axes.panel is None or len(axes.rows) != 1:
-        return False
-    found, width = chain, axes.panel
-    return s.attempt(lambda a: _schedule_chain(a, found, block, axes, width, target))
+        return []
+    return [(chain, axes, axes.panel)]
 
 
-def _schedule_chain(s: Schedule, chain: Chain, consumer: str, axes: TileAxes, width: int, target: Target) -> None:
+def _apply(s: Schedule, block: str, match: tuple[Chain, TileAxes, int], target: Target) -> None:
+    """Compute the chain tile by tile."""
+    (chain, axes, width), consumer = match, block
     total = total_nanoseconds(s.func, (chain.first, *chain.between, chain.second), target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (chain.first, chain.second, consumer)))
     (row,) = axes.rows
@@ -153,3 +155,6 @@ def _finish_first(s: Schedule, chain: Chain, around: list[str], lanes: int) -> N
     s.compute_at(chain.first, panel, whole=True)
     write_reduction(s, chain.first, lanes, {*around, panel})
     write_out(s, chain.finish, [*own[:-1], column], lanes)
+
+
+GEMM_CHAIN = ScheduleRule("gemm_chain", _matches, _apply, ("squares", *PARTIALS, *VECTORS, *WRITE, *SPREAD))

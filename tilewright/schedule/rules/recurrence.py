@@ -15,6 +15,7 @@ from math import prod
 
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
+from tilewright.schedule.rules.base import ELEMENTS, WRITE, ScheduleRule
 from tilewright.schedule.rules.elementwise import schedule_elementwise
 from tilewright.schedule.rules.facts import (
     all_blocks,
@@ -33,15 +34,16 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import blocks_in, find_block
 
 
-def recurrence_rule(s: Schedule, block: str, target: Target) -> bool:
-    """Schedule ``block`` and all blocks that share its outermost loop; False if there are no others."""
-    shared = shared_loops(s.func, block)
-    if not shared:
-        return False
-    for name in _inside(s, shared[0]):
+def _matches(s: Schedule, block: str, target: Target) -> list[str]:
+    """The outermost loop of ``block`` if it shares it with others."""
+    return shared_loops(s.func, block)[:1]
+
+
+def _apply(s: Schedule, block: str, match: str, target: Target) -> None:
+    """Schedule all blocks inside of the loop ``match``."""
+    for name in _inside(s, match):
         s.attempt(partial(_schedule, block=name, shared=shared_loops(s.func, name), target=target))
-    _spread(s, shared[0], target)
-    return True
+    _spread(s, match, target)
 
 
 def _inside(s: Schedule, loop: str) -> list[str]:
@@ -104,3 +106,6 @@ def _spread_step(s: Schedule, block: str, target: Target) -> None:
     worth = int(is_worth_spreading(nanoseconds, target))
     if choose_number(s, f"{block}.parallel", (0, 1), worth):
         s.parallel(own[0].var)
+
+
+RECURRENCE = ScheduleRule("recurrence", _matches, _apply, (*ELEMENTS, *WRITE))

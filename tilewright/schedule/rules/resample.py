@@ -10,11 +10,10 @@ order. Filters of many taps are reductions, of which a few vectors stay in regis
 
 from __future__ import annotations
 
-from functools import partial
-
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.auto_inline import is_sampled
+from tilewright.schedule.rules.base import SPREAD, VECTORS, ScheduleRule
 from tilewright.schedule.rules.elementwise import fuse_linear, peel_if_ragged, vectorize_loop
 from tilewright.schedule.rules.facts import (
     block_accesses,
@@ -33,15 +32,12 @@ from tilewright.tensor_ir.analysis.scopes import block_environment, consumers, f
 from tilewright.tensor_ir.ir import loads
 
 
-def resample_rule(s: Schedule, block: str, target: Target) -> bool:
-    """A block that samples rows of a stage which only it reads, or that finishes a filter which does."""
+def _matches(s: Schedule, block: str, target: Target) -> list[tuple[str, str]]:
+    """The block that samples rows of a stage which only it reads, ``block`` or what it finishes; and that stage."""
     if not is_spatial(find_block(s.func, block)):
-        return False
-    for user in (block, *reduction_feeders(s, block)):
-        stage = sampled_stage(s, user)
-        if stage is not None:
-            return s.attempt(partial(_schedule, block=block, user=user, stage=stage, target=target))
-    return False
+        return []
+    found = ((user, sampled_stage(s, user)) for user in (block, *reduction_feeders(s, block)))
+    return [(user, stage) for user, stage in found if stage is not None][:1]
 
 
 def sampled_stage(s: Schedule, block: str) -> str | None:
@@ -56,7 +52,8 @@ def sampled_stage(s: Schedule, block: str) -> str | None:
     return stages[0] if len(stages) == 1 else None
 
 
-def _schedule(s: Schedule, block: str, user: str, stage: str, target: Target) -> None:
+def _apply(s: Schedule, block: str, match: tuple[str, str], target: Target) -> None:
+    user, stage = match
     total = total_nanoseconds(s.func, dict.fromkeys((stage, user, block)), target.costs)
     inner = _inner_dims(s, stage)
     rows = _row_loops(s, block, user, stage, inner)
@@ -169,3 +166,6 @@ def _vectorize(s: Schedule, block: str, loop: str, target: Target) -> None:
     lead = vectorize_loop(s, block, loop, target) if known else vectorize_loop(s, block, loop, target, 1)
     if lead is not None:
         peel_if_ragged(s, block, lead)
+
+
+RESAMPLE = ScheduleRule("resample", _matches, _apply, (*VECTORS, *SPREAD))

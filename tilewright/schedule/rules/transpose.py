@@ -13,11 +13,13 @@ holds, ``<block>.ahead``, 1 to fetch rows ahead; and those of :mod:`.parallelism
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tilewright.core.dtypes import float32
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
+from tilewright.schedule.rules.base import SPREAD, VECTORS, ScheduleRule
 from tilewright.schedule.rules.elementwise import fuse_linear, vectorize_inner
 from tilewright.schedule.rules.facts import block_accesses, buffer_bytes, is_spatial, loops_of, nanoseconds
 from tilewright.schedule.rules.parallelism import parallelize
@@ -34,23 +36,40 @@ _RUN, _RUNS = 64, (0, 16, 32, 64, 128, 256)
 _DEPTH, _DEPTHS = 32, (16, 32, 64)
 
 
-def transpose_rule(s: Schedule, block: str, target: Target) -> bool:
-    """A block that only copies, from neighbours to elsewhere and from elsewhere to neighbours."""
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """By way of a buffer of ``run`` elements in the direction of writing and ``depth`` in that of reading; ``ahead``:
+    fetch the next rows of ``source`` meanwhile."""
+
+    source: str
+    run: int = _RUN
+    depth: int = _DEPTH
+    ahead: int = 1
+
+
+def _matches(s: Schedule, block: str, target: Target) -> Iterator[_Blocks | None]:
+    """Blocks and squares (None) for what only copies, from neighbours to elsewhere and from elsewhere to neighbours."""
     found = find_block(s.func, block)
     value = found.value
     if not isinstance(value, Load) or value.dtype != float32 or value.buffer == found.buffer:
-        return False
+        return
     if not is_spatial(found) or target.lanes(4) < 4:
-        return False
-    fits = partial(_schedule_blocks, block=block, source=value.buffer, run=_RUN, depth=_DEPTH, ahead=1, target=target)
-    if _is_large(s, block, target) and s.copy().attempt(fits):
+        return
+    own = _Blocks(value.buffer)
+    if _is_large(s, block, target) and s.copy().attempt(lambda a: _apply(a, block, own, target)):
         run = int(s.sample_categorical(f"{block}.run", _RUNS, _RUN))
         if run:
             depth = int(s.sample_categorical(f"{block}.depth", _DEPTHS, _DEPTH))
             ahead = int(s.sample_categorical(f"{block}.ahead", (0, 1), 1))
-            if s.attempt(partial(fits, run=run, depth=depth, ahead=ahead)):
-                return True
-    return s.attempt(lambda a: transpose_squares(a, block, target))
+            yield _Blocks(value.buffer, run, depth, ahead)
+    yield None
+
+
+def _apply(s: Schedule, block: str, match: _Blocks | None, target: Target) -> None:
+    if match is None:
+        transpose_squares(s, block, target)
+    else:
+        _schedule_blocks(s, block, match, target)
 
 
 def _is_large(s: Schedule, block: str, target: Target) -> bool:
@@ -59,9 +78,8 @@ def _is_large(s: Schedule, block: str, target: Target) -> bool:
     return size is not None and size > target.largest_cache
 
 
-def _schedule_blocks(s: Schedule, block: str, source: str, run: int, depth: int, ahead: int, target: Target) -> None:
-    """By way of a buffer of ``run`` elements in the direction of writing and ``depth`` in that of reading; ``ahead``:
-    fetch the next rows of ``source`` meanwhile."""
+def _schedule_blocks(s: Schedule, block: str, how: _Blocks, target: Target) -> None:
+    source, run, depth, ahead = how.source, how.run, how.depth, how.ahead
     total = nanoseconds(s.func, block, target.costs)
     loops = loops_of(s.func, block)
     places = {x.var: n for n, x in enumerate(loops)}
@@ -130,3 +148,8 @@ def _directions(s: Schedule, block: str, loops: list[str]) -> tuple[str, str]:
     if read is None or written is None or read == written:
         raise ScheduleError(f"transpose({block}): expected reads and writes along two loops, got {read} and {written}")
     return read, written
+
+
+TRANSPOSE = ScheduleRule(
+    "transpose", _matches, _apply, ("squares", "run", "depth", "ahead", *VECTORS, *SPREAD, "stream")
+)

@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from tilewright.core.arith.bounds import simplify
 from tilewright.core.arith.expr import FloorDiv, IntExpr, Mod, as_var
@@ -29,6 +28,7 @@ from tilewright.core.errors import ScheduleError
 from tilewright.machine.costs import Costs
 from tilewright.machine.target import Target
 from tilewright.schedule.compact_buffer import LOCAL_BYTES
+from tilewright.schedule.rules.base import SPREAD, WRITE, ScheduleRule
 from tilewright.schedule.rules.elementwise import peel_if_ragged
 from tilewright.schedule.rules.facts import (
     all_blocks,
@@ -119,12 +119,12 @@ def _only_for(func: Func, stage: Block, user: Block) -> bool:
     return [u.name for u in consumers(func, stage.buffer)] == [user.name]
 
 
-def winograd_rule(s: Schedule, block: str, target: Target) -> bool:
-    """The schedule of a convolution that ``block`` is the last reader of."""
-    for conv in find_winograd(s.original):
-        if [u.name for u in consumers(s.func, find_block(s.func, conv.after[-1]).buffer)] == [block]:
-            return s.attempt(partial(_schedule, conv=conv, user=block, target=target))
-    return False
+def _matches(s: Schedule, block: str, target: Target) -> list[Transformed]:
+    """The convolution that ``block`` is the last reader of."""
+    return [
+        conv for conv in find_winograd(s.original)
+        if [u.name for u in consumers(s.func, find_block(s.func, conv.after[-1]).buffer)] == [block]
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,8 @@ class _Nest:
         return math.prod(known) if len(known) == len(self.counts) else None
 
 
-def _schedule(s: Schedule, conv: Transformed, user: str, target: Target) -> None:
+def _apply(s: Schedule, block: str, match: Transformed, target: Target) -> None:
+    conv, user = match, block
     work = total_nanoseconds(s.func, (*conv.before, conv.product, *conv.after), target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (*conv.stages(), user)))
     nest = _cut(s, conv, user, lanes)
@@ -425,3 +426,6 @@ def _transform(s: Schedule, conv: Transformed, around: set[str], tile: str, lane
         _write(s, [x.var for x in loops_of(s.func, block) if x.var not in {tile, vectors, *around}])
     _write(s, [*inside, channel])
     peel_if_ragged(s, last, vectors)
+
+
+WINOGRAD = ScheduleRule("winograd", _matches, _apply, ("strip", "results", "rows", "ahead", *WRITE, *SPREAD))

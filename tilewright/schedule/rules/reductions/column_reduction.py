@@ -16,6 +16,7 @@ from tilewright.core.arith.expr import product
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.memory import PAGE_BYTES
 from tilewright.machine.target import Target
+from tilewright.schedule.rules.base import SPREAD, VECTORS, ScheduleRule
 from tilewright.schedule.rules.elementwise import peel_if_ragged, vectorize_inner
 from tilewright.schedule.rules.facts import (
     block_accesses,
@@ -39,17 +40,16 @@ from tilewright.tensor_ir.ir import loads
 _FLIGHTS = (0, 2, 4, 8, 16)
 
 
-def column_reduction_rule(s: Schedule, block: str, target: Target) -> bool:
-    """A reduction over leading axes, stored as it is or finished by ``block``."""
+def _matches(s: Schedule, block: str, target: Target) -> list[tuple[str, int]]:
+    """A reduction over leading axes, stored as it is or finished by ``block``, and how many rows are read at a time."""
     feeders = reduction_feeders(s, block) if is_spatial(find_block(s.func, block)) else [block]
     if len(feeders) != 1 or not _is_column_reduction(s, feeders[0], target):
-        return False
-    reduction = feeders[0]
-    own = target.costs.rows_in_flight
-    if not s.copy().attempt(lambda a: _schedule(a, reduction, block, own, target)):
-        return False
+        return []
+    reduction, own = feeders[0], target.costs.rows_in_flight
+    if not s.copy().attempt(lambda a: _apply(a, block, (reduction, own), target)):
+        return []
     flight = int(s.sample_categorical(f"{reduction}.flight", _FLIGHTS, own))
-    return flight > 0 and s.attempt(lambda a: _schedule(a, reduction, block, flight, target))
+    return [(reduction, flight)] if flight > 0 else []
 
 
 def _is_column_reduction(s: Schedule, reduction: str, target: Target) -> bool:
@@ -77,7 +77,8 @@ def _is_column_reduction(s: Schedule, reduction: str, target: Target) -> bool:
     )
 
 
-def _schedule(s: Schedule, reduction: str, consumer: str, flight: int, target: Target) -> None:
+def _apply(s: Schedule, block: str, match: tuple[str, int], target: Target) -> None:
+    (reduction, flight), consumer = match, block
     if consumer == reduction:
         consumer = s.cache_write(reduction, "local")
     axes = tile_axes(s, reduction, consumer)
@@ -136,4 +137,4 @@ def _choose_columns(
     return choose_number(s, f"{reduction}.columns", spread_out(sizes), own)
 
 
-__all__ = ["column_reduction_rule"]
+COLUMN_REDUCTION = ScheduleRule("column_reduction", _matches, _apply, ("flight", "columns", *VECTORS, *SPREAD))

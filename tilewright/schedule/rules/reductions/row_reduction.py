@@ -13,6 +13,7 @@ from __future__ import annotations
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.memory import LINE_BYTES
 from tilewright.machine.target import Target
+from tilewright.schedule.rules.base import ELEMENTS, PARTIALS, ScheduleRule
 from tilewright.schedule.rules.elementwise import is_fusable, peel_if_ragged, vectorize_inner, whole_vectors
 from tilewright.schedule.rules.facts import (
     all_blocks,
@@ -39,21 +40,19 @@ _PARTIAL_COUNTS = (1, 2, 4, 8)
 _ROW_COUNTS = (1, 2, 4, 8, 16)
 
 
-def row_reduction_rule(s: Schedule, block: str, target: Target) -> bool:
-    """A spatial block with everything that feeds only it, computed row by row."""
+def _rows_of(s: Schedule, block: str, target: Target) -> list[tuple[list[str], list[str]]]:
+    """Everything that feeds only the spatial ``block``, which is computed row by row, and the loops over rows."""
     if not is_spatial(find_block(s.func, block)) or not reduction_feeders(s, block):
-        return False
+        return []
     feeders = feeders_of(s, block)
     rows = _row_loops(s, block, feeders)
-    return bool(feeders and rows) and s.attempt(lambda a: _schedule_rows(a, block, feeders, rows, target))
+    return [(feeders, rows)] if feeders and rows else []
 
 
-def reduction_rule(s: Schedule, block: str, target: Target) -> bool:
+def _stored(s: Schedule, block: str, target: Target) -> list[None]:
     """A reduction whose result is stored as it is."""
     found = find_block(s.func, block)
-    if not is_reduction(found) or any(a.kind == "ordered" for a in found.axes):
-        return False
-    return s.attempt(lambda a: schedule_reduction(a, block, target))
+    return [None] if is_reduction(found) and all(a.kind != "ordered" for a in found.axes) else []
 
 
 def feeders_of(s: Schedule, consumer: str) -> list[str]:
@@ -87,7 +86,8 @@ def _row_loops(s: Schedule, consumer: str, feeders: list[str]) -> list[str]:
     return [n for n in names if n in used]
 
 
-def _schedule_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[str], target: Target) -> None:
+def _schedule_rows(s: Schedule, block: str, match: tuple[list[str], list[str]], target: Target) -> None:
+    (feeders, rows), consumer = match, block
     total = total_nanoseconds(s.func, (*feeders, consumer), target.costs)
     rest = [x.var for x in loops_of(s.func, consumer) if x.var not in rows]
     s.reorder(*rows, *rest)
@@ -220,3 +220,9 @@ def schedule_reduction(s: Schedule, block: str, target: Target) -> None:
         s.reorder(*outer, *steps)
         parallelize(s, block, outer, total, target)
     vectorize_reduction(s, block, target)
+
+
+ROW_REDUCTION = ScheduleRule("row_reduction", _rows_of, _schedule_rows, ("stage", "ahead", *PARTIALS, *ELEMENTS))
+REDUCTION = ScheduleRule(
+    "reduction", _stored, lambda s, block, match, target: schedule_reduction(s, block, target), (*PARTIALS, *ELEMENTS)
+)

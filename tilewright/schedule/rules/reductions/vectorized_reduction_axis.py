@@ -9,11 +9,10 @@ reduction runs; one step of it loads a vector per row and a vector per column. D
 
 from __future__ import annotations
 
-from functools import partial
-
 from tilewright.core.arith.expr import as_var
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
+from tilewright.schedule.rules.base import SPREAD, WRITE, ScheduleRule
 from tilewright.schedule.rules.elementwise import peel_if_ragged
 from tilewright.schedule.rules.facts import (
     is_multiply_add,
@@ -32,15 +31,12 @@ from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, 
 from tilewright.tensor_ir.ir import Load, Op, loads
 
 
-def vectorized_reduction_axis_rule(s: Schedule, block: str, target: Target) -> bool:
-    """A tile of vectors of partial sums for what ``block`` finishes."""
+def _matches(s: Schedule, block: str, target: Target) -> list[tuple[str, str]]:
+    """The multiply-adds whose last axis is summed up for ``block`` to finish, and what sums."""
     if not is_spatial(find_block(s.func, block)):
-        return False
-    for sums in reduction_feeders(s, block):
-        acc = _summed(s, sums, target)
-        if acc is not None and s.attempt(partial(_schedule, acc=acc, sums=sums, user=block, target=target)):
-            return True
-    return False
+        return []
+    found = ((_summed(s, sums, target), sums) for sums in reduction_feeders(s, block))
+    return [(acc, sums) for acc, sums in found if acc is not None]
 
 
 def _summed(s: Schedule, sums: str, target: Target) -> str | None:
@@ -58,7 +54,9 @@ def _summed(s: Schedule, sums: str, target: Target) -> str | None:
     return acc.name if fits and is_multiply_add(acc) else None
 
 
-def _schedule(s: Schedule, acc: str, sums: str, user: str, target: Target) -> None:
+def _apply(s: Schedule, block: str, match: tuple[str, str], target: Target) -> None:
+    """A tile of vectors of partial sums."""
+    (acc, sums), user = match, block
     total = nanoseconds(s.func, acc, target.costs)
     loops = {x.var: x.extent.value() for x in loops_of(s.func, user)}
     row, column = _tiled_loops(s, sums, user)
@@ -111,3 +109,8 @@ def _tiled_loops(s: Schedule, sums: str, user: str) -> tuple[str | None, str | N
         names.append(name)
     row, column = [None, None, *names][-2:]
     return row, column
+
+
+VECTORIZED_REDUCTION_AXIS = ScheduleRule(
+    "vectorized_reduction_axis", _matches, _apply, ("columns", "rows", *WRITE, *SPREAD)
+)

@@ -24,10 +24,9 @@ tile, or in a pass of its own).
 
 from __future__ import annotations
 
-from functools import partial
-
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
+from tilewright.schedule.rules.base import ELEMENTS, WRITE, ScheduleRule
 from tilewright.schedule.rules.elementwise import choose_lanes, schedule_elementwise
 from tilewright.schedule.rules.facts import (
     expr_cost,
@@ -50,17 +49,20 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_block, find_buffer
 
 
-def register_tiles_rule(s: Schedule, block: str, target: Target) -> bool:
-    """A register tile for the reduction that ``block`` finishes, or that it is itself."""
+def _matches(s: Schedule, block: str, target: Target) -> list[str]:
+    """The reductions that ``block`` finishes, or itself."""
     found = find_block(s.func, block)
     if is_spatial(found):
-        feeders = [f for f in reduction_feeders(s, block) if not is_row_like(s, f)]
-        return any(s.attempt(partial(_tile_for, reduction=f, consumer=block, target=target)) for f in feeders)
-    if not is_reduction(found) or any(a.kind == "ordered" for a in found.axes) or is_row_like(s, block):
-        return False
-    if not s.copy().attempt(lambda a: _copied(a, block)):
-        return True  # a result that has no copy stays as it was declared
-    return s.attempt(lambda a: _tile_for_copy(a, block, target))
+        return [f for f in reduction_feeders(s, block) if not is_row_like(s, f)]
+    fits = is_reduction(found) and all(a.kind != "ordered" for a in found.axes) and not is_row_like(s, block)
+    return [block] if fits else []
+
+
+def _apply(s: Schedule, block: str, match: str, target: Target) -> None:
+    if match != block:
+        _tile_for(s, match, block, target)
+    elif s.copy().attempt(lambda a: _copied(a, block)):  # a result that has no copy stays as it was declared
+        _tile_for_copy(s, block, target)
 
 
 def _tile_for(s: Schedule, reduction: str, consumer: str, target: Target) -> None:
@@ -134,3 +136,9 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     spread(s, consumer, lead, ragged, total, target)
     if axes.panel is not None:
         fetch_ahead(s, reduction, target)
+
+
+REGISTER_TILES = ScheduleRule(
+    "register_tiles", _matches, _apply,
+    ("epilogue", "order", "inner", "row_block", "column_block", "depth", "ahead", *WRITE, *ELEMENTS),
+)  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntLike, as_expr, var
 from tilewright.machine.target import Target
-from tilewright.schedule.rules.recurrence import recurrence_rule
+from tilewright.schedule.rules.recurrence import RECURRENCE
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.compute import Recurrence, build_func, compute, placeholder, reduce_axis, sum_over, update
 from tilewright.tensor_ir.interpreter import interpret
@@ -38,7 +38,7 @@ def linear_recurrence(chains: IntLike, steps: IntLike, size: int, coupled: bool 
 
 def scheduled(func: Func) -> Schedule:
     s = Schedule(func)
-    assert recurrence_rule(s, "Rh", TARGET)
+    assert RECURRENCE(s, "Rh", TARGET)
     verify(s.func)
     return s
 
@@ -93,11 +93,11 @@ def test_threads_share_a_large_product_of_each_step_of_one_chain(steps: IntLike,
 
 def test_one_thread_takes_all_of_a_step():
     s = Schedule(in_panels(8, 512))
-    assert recurrence_rule(s, "Rh", TARGET.with_threads(1))
+    assert RECURRENCE(s, "Rh", TARGET.with_threads(1))
     assert "parallel" not in kinds(s.func).values()
 
 
 def test_a_nest_of_its_own_is_left_to_other_rules():
     s = Schedule(linear_recurrence(2, 3, 8))
-    assert not recurrence_rule(s, "out", TARGET)
+    assert not RECURRENCE(s, "out", TARGET)
     assert not s.trace.steps
