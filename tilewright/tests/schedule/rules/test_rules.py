@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import RandomDecider
-from tilewright.schedule.default import DEFAULT_RULES, default_trace, rules_taken, schedule_by_rule
+from tilewright.schedule.default import DEFAULT_RULES, rules_taken, schedule_by_rule
 from tilewright.schedule.primitives.sampling.sample_categorical import SampleCategorical
 from tilewright.schedule.rules.base import ScheduleRule
 from tilewright.schedule.schedule import Schedule
