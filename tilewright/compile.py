@@ -138,7 +138,7 @@ def compile(  # noqa: A001
         )  # fmt: skip
         lowered = lower(fused)
         clock.lap("lower and pack")
-        network, workloads, replaced = None, None, dict[str, str]()
+        workloads, replaced = None, dict[str, str]()
         if records is not None:
             # a record may choose another implementation of a node: then fuse and lower again, only what is new
             bar.say("tuning records")
@@ -150,12 +150,12 @@ def compile(  # noqa: A001
             if better:
                 optimized = with_implementations(optimized, better)
                 fused, fusion = fuse_graph(optimized, backend, o.disabled_pass, o.instruments)
-                lowered = lower(fused)
+                lowered = replace(lower(fused), known_as=network)
                 workloads = workloads_of(lowered)
         if stop_after == "lower":
             return lowered
         lowered = replace(lowered, variants={})  # a model does not keep what it was made from
-        tuned = choose_schedules(lowered, target, records, o.policy, o.near_misses, network, workloads)
+        tuned = choose_schedules(lowered, target, records, o.policy, o.near_misses, workloads=workloads)
         if o.require_tuned is not None:
             require_tuned_share(lowered.plan, tuned.tuning, o.require_tuned)
         if records is not None:

@@ -64,13 +64,15 @@ class LoweredModel:
     """A fused graph, its plan without workspaces, and the function behind each kernel name (unscheduled). ``variants``:
     by node of the outermost graph, the function of its group where the node is computed by the implementation of a
     given name, and where its parameters begin; nothing else is lowered for it. ``places``: where those of a call
-    begin, by kernel and offsets of the call."""
+    begin, by kernel and offsets of the call. ``known_as``: the names that logs have for the network, if it was lowered
+    otherwise before a log said how."""
 
     graph: Graph
     plan: Plan
     funcs: Mapping[str, Func]
     variants: Mapping[str, Callable[[str], tuple[Func, Places]]] = field(default_factory=dict)
     places: Mapping[tuple[str, Offsets], Places] = field(default_factory=dict)
+    known_as: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

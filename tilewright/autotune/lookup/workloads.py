@@ -33,6 +33,8 @@ def workload_at(func: Func, places: Iterable[Places]) -> Workload:
 def networks_of(lowered: LoweredModel, workloads: Mapping[str, Workload] | None = None) -> tuple[str, ...]:
     """The digest under which verdicts and choices in this model are kept, and the one that older logs have if it is
     another. ``workloads``: as :func:`workloads_of` gives them, if they are known."""
+    if lowered.known_as:
+        return lowered.known_as
     workloads = workloads or workloads_of(lowered)
     unused = {name: iter(w.former) for name, w in workloads.items()}
     former = {call: next(unused[call[0]]).hash for call in lowered.places}

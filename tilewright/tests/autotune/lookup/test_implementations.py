@@ -277,3 +277,18 @@ def test_a_product_by_another_implementation_is_tuned_and_built(monkeypatch: pyt
     np.testing.assert_allclose(built.run({"x": x})["y"], np.maximum(x @ w, 0), rtol=1e-4, atol=1e-5)
     forbidden = tilewright.compile(model, threads=2, database=database, disabled_pass=["strassen"])
     assert "product (MatMul): packed_gemm, by estimate" in forbidden.explain()
+
+
+def test_logs_know_a_network_as_it_was_lowered_without_them() -> None:
+    """Whatever implementations records choose, so that verdicts on it are found again: by verify and inspect, too."""
+    graph = passed()
+    own = {o.own for o in found_options(graph)}
+    other = next(a for a in ALL if a not in own)
+    database = MemoryDatabase()
+    for r in [*record(graph, other, 1e-6), *(x for a in own for x in record(graph, a, 1.0))]:
+        database.append(r)  # type: ignore[arg-type]
+    plain = tilewright.compile(conv_model(), target=HERE, stop_after="lower", database=None)
+    tuned = tilewright.compile(conv_model(), target=HERE, stop_after="lower", database=database)
+    assert {n.attr("implementation") for n in tuned.graph.nodes if n.op == "Conv"} == {other}
+    assert workload_hashes(tuned) != workload_hashes(plain)
+    assert networks_of(tuned) == networks_of(plain)
