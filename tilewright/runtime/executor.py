@@ -205,7 +205,7 @@ class Executor:
 
     def _prepared(self, inputs: Sequence[object]) -> tuple[dict[str, int], _Layout]:
         """The symbols known before the first step that has to run each time, and the layout for them."""
-        env = self.symbols(inputs)
+        env = self._symbols.of_inputs(inputs)
         layout = self._layout(env)
         env.update(layout.symbols)
         self._symbols.check_with_around(env)

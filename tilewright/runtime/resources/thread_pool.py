@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,6 +74,23 @@ class ThreadPool:
 _ALONE = nullcontext()
 
 
+class _Borrowed:
+    """A pool for the duration of a native call; a class, since a generator takes longer than some kernels."""
+
+    __slots__ = ("_is_held", "_pool")
+
+    def __init__(self, pool: ThreadPool) -> None:
+        self._pool, self._is_held = pool, False
+
+    def __enter__(self) -> int | None:
+        self._is_held = self._pool.lock.acquire(blocking=False)
+        return self._pool.address if self._is_held else None
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_held:
+            self._pool.lock.release()
+
+
 class ThreadPools:
     """The pools of this process, by size. A forked child starts with none: its parent's workers do not exist there."""
 
@@ -98,18 +114,9 @@ class ThreadPools:
 
     def borrowed(self, code: ThreadPoolCode | None, threads: int) -> AbstractContextManager[int | None]:
         """The address of a pool for the duration of a native call; None (work alone) for one thread or a busy pool."""
-        return _ALONE if code is None or threads <= 1 else self._shared(code, threads)
-
-    @contextmanager
-    def _shared(self, code: ThreadPoolCode, threads: int) -> Iterator[int | None]:
-        pool = self.get(code, threads)
-        if not pool.lock.acquire(blocking=False):
-            yield None
-            return
-        try:
-            yield pool.address
-        finally:
-            pool.lock.release()
+        if code is None or threads <= 1:
+            return _ALONE
+        return _Borrowed(self._pools.get(threads) or self.get(code, threads))
 
 
 THREAD_POOLS = ThreadPools()
