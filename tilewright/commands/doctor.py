@@ -8,7 +8,7 @@ import importlib.metadata
 import platform
 from pathlib import Path
 
-from tilewright.autotune.measure.peaks import measure_costs, measure_peaks
+from tilewright.autotune.measure.peaks import measure_costs, measure_dot_products, measure_peaks
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core.config import from_environment
 from tilewright.core.console import table
@@ -71,7 +71,10 @@ def _peaks(host: Target) -> list[str]:
         p = measure_peaks(host, n)
         lines.append(f"{n} thread(s): {p.flops_per_second / 1e9:.1f} GFLOP/s (float32), "
                      f"{p.bytes_per_second / 1e9:.1f} GB/s read")  # fmt: skip
-    return lines
+    return lines + [
+        f"1 thread(s): {rate / 1e9:.1f} Gop/s ({d.elements}, {d.name} of {d.bits} bits)"
+        for d, rate in measure_dot_products(host)
+    ]
 
 
 def _costs(host: Target, measured: bool) -> list[str]:

@@ -7,6 +7,7 @@ in a cache, arithmetic without reuse, exponentials and an empty parallel loop ar
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import time
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tilewright.codegen.kernel import build
+from tilewright.codegen.llvm.jit import Library, compile_object
+from tilewright.codegen.native.dot_products import CHAINS, DotProduct, dot_product_text, dot_products_of
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.machine.costs import Costs
@@ -32,6 +35,7 @@ _REPEATS = 1024
 _READ_BYTES = 128 << 20
 _STEPS = 64
 _ELEMENTS = 1 << 18
+_TURNS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,19 @@ def measure_costs(target: Target) -> Measured:
         peaks.bytes_per_second / 1e9,
         _parallel_start(target),
     )
+
+
+@functools.cache
+def measure_dot_products(target: Target) -> tuple[tuple[DotProduct, float], ...]:
+    """Instructions for products of narrow elements, and operations in a second of each on one thread: the best of
+    several runs of a millisecond. Without those of matrix tiles (AMX), which need a permission of the system."""
+    return tuple((d, _instruction_rate(d, target)) for d in dot_products_of(target))
+
+
+def _instruction_rate(d: DotProduct, target: Target) -> float:
+    library = Library([compile_object(dot_product_text("spin", d, target), target)], ("spin",), {})
+    spin = ctypes.CFUNCTYPE(None, ctypes.c_int64)(library.addresses["spin"])
+    return CHAINS * _TURNS * d.operations / _best_of(lambda: spin(_TURNS))
 
 
 def _cached_rate(size: int, target: Target) -> float:
@@ -151,9 +168,13 @@ def _best_seconds(func: Func, target: Target, trace: Trace | None = None, runs: 
     kernel = build((trace or default_trace(func, target)).apply(func), target)
     inputs = [np.ones([int(d) for d in b.shape], np.float32) for b in func.params[:-1]]
     arrays, _ = kernel.arguments(inputs, {})
+    return _best_of(lambda: kernel.run(arrays, {}, target.threads), runs)
+
+
+def _best_of(call: Callable[[], object], runs: int = 8) -> float:
     best = float("inf")
     for _ in range(runs):
         start = time.perf_counter()
-        kernel.run(arrays, {}, target.threads)
+        call()
         best = min(best, time.perf_counter() - start)
     return best

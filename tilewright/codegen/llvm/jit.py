@@ -30,6 +30,7 @@ def initialize() -> None:
     with _initialize_lock:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
+        llvm.initialize_native_asmparser()
 
 
 def target_machine(target: Target, opt: int = 3) -> llvm.TargetMachine:

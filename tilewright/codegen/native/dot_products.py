@@ -1,0 +1,76 @@
+"""Loops of one instruction for products of narrow elements: what a CPU can do in reduced precision.
+
+``void @NAME(i64 %n)`` runs the instruction ``CHAINS * n`` times on registers alone, in chains that do not wait for each
+other. Written as inline assembly: LLVM may neither join two of them nor leave one out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilewright.machine.target import Target
+
+CHAINS = 12
+"""Enough for two instructions in a cycle that take six cycles each."""
+
+
+@dataclass(frozen=True, slots=True)
+class DotProduct:
+    """An instruction that adds products of neighbours to lanes of 32 bits. ``operations``: multiplications and
+    additions in one. ``steps``: its assembly, with operands $0 (the sums), $2 and $3."""
+
+    name: str
+    elements: str
+    feature: str
+    bits: int
+    operations: int
+    steps: str
+
+
+DOT_PRODUCTS = (
+    DotProduct("vdpbf16ps", "bfloat16", "avx512bf16", 512, 64, "vdpbf16ps $3, $2, $0"),
+    DotProduct("vpdpbusd", "uint8 by int8", "avx512vnni", 512, 128, "vpdpbusd $3, $2, $0"),
+    DotProduct("vpdpbusd", "uint8 by int8", "avxvnni", 256, 64, "{vex} vpdpbusd $3, $2, $0"),
+    DotProduct("vpmaddwd", "int16", "avx2", 256, 32, "vpmaddwd $3, $2, $1; vpaddd $1, $0, $0"),
+)
+
+
+def dot_products_of(target: Target) -> Iterator[DotProduct]:
+    """Those that the target has, the widest of each kind of elements."""
+    present = {f[1:] for f in target.features.split(",") if f.startswith("+")}
+    seen: set[str] = set()
+    for d in DOT_PRODUCTS:
+        if d.feature in present and d.elements not in seen:
+            seen.add(d.elements)
+            yield d
+
+
+def dot_product_text(name: str, d: DotProduct, target: Target) -> str:
+    """The LLVM IR module."""
+    vector, register = f"<{d.bits // 32} x i32>", "v" if d.bits == 512 else "x"
+    chains = range(CHAINS)
+    begins = "\n".join(f"  %sum{c} = phi {vector} [ zeroinitializer, %begin ], [ %next{c}, %loop ]" for c in chains)
+    steps = "\n".join(
+        f'  %both{c} = call {{ {vector}, {vector} }} asm sideeffect "{d.steps}", '
+        f'"=&{register},=&{register},{register},{register},0"({vector} %ones, {vector} %ones, {vector} %sum{c})\n'
+        f"  %next{c} = extractvalue {{ {vector}, {vector} }} %both{c}, 0"
+        for c in chains
+    )
+    return f"""target triple = "{target.triple}"
+
+define void @{name}(i64 %n) {{
+begin:
+  %ones = freeze {vector} zeroinitializer
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %begin ], [ %i.next, %loop ]
+{begins}
+{steps}
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %n
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+"""
