@@ -3,12 +3,15 @@
 ``result``: ``same`` (the type of the first argument) or ``bool``. ``kinds``: the element kinds accepted
 (``f`` float, ``i`` signed, ``u`` unsigned, ``b`` bool). Integer arithmetic wraps; integer ``div`` truncates as ONNX
 asks; ``floor_mod`` takes the divisor's sign (Python), ``trunc_mod`` the dividend's (C fmod). ``max``/``min``
-return NaN if either argument is NaN. ``round`` is half-to-even. Shifts are logical for unsigned types.
+return NaN if either argument is NaN. ``round`` is half-to-even. Shifts are logical for unsigned types. ``dot4`` is the
+sum of the products of four bytes each, those of the first int32 unsigned and those of the second signed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from tilewright.core.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,11 @@ class ScalarOp:
     result: str
     kinds: str
     flops: int = 1
+    only: str = ""
+
+    def accepts(self, dtype: DType) -> bool:
+        """True for element types that the operation takes: of its kinds, and the only one if it has one."""
+        return dtype.kind in self.kinds and self.only in ("", dtype.name)
 
 
 SCALAR_OPS: dict[str, ScalarOp] = {
@@ -77,4 +85,6 @@ SCALAR_OPS: dict[str, ScalarOp] = {
     "bit_not": ScalarOp(1, "same", "iu"),
     "shift_left": ScalarOp(2, "same", "iu"),
     "shift_right": ScalarOp(2, "same", "iu"),
+    # four bytes in 32 bits
+    "dot4": ScalarOp(2, "same", "i", 7, only="int32"),
 }

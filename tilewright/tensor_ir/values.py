@@ -216,7 +216,7 @@ def op(name: str, *args: ValLike) -> Val:
     own = vals[0].dtype
     if any([v.dtype != own for v in vals[1:]]):
         raise TypeError(f"{name}: element types differ: {', '.join(str(v.dtype) for v in vals)}")
-    if own.kind not in info.kinds:
+    if not info.accepts(own):
         raise TypeError(f"{name}: element type {own} is not accepted")
     return Val(Op(name, tuple([v.expr for v in vals]), dtypes.bool_ if info.result == "bool" else own))
 

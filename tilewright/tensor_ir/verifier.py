@@ -246,7 +246,7 @@ def check_operations(func: Func) -> None:
             info = SCALAR_OPS[e.name]
             if len(e.args) != info.arity:
                 _fail(5, func, e.name, f"expected {info.arity} arguments, got {len(e.args)}", s)
-            if e.args[0].dtype.kind not in info.kinds:
+            if not info.accepts(e.args[0].dtype):
                 _fail(5, func, e.name, f"not defined for {e.args[0].dtype}", s)
 
 

@@ -13,6 +13,7 @@ from tilewright.codegen.emit.memory import index_uniform, index_vector, load, re
 from tilewright.codegen.llvm.builder import Value
 from tilewright.codegen.llvm.types import literal, register_type
 from tilewright.codegen.math.casts import cast
+from tilewright.codegen.math.dot4 import dot4
 from tilewright.codegen.math.scalar_operations import operation
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import int64
@@ -63,6 +64,11 @@ def _operation(ctx: Context, e: Op) -> Value:
         quick = _compare_lanes(ctx, e)
         if quick is not None:
             return quick
+    if e.name == "add":
+        for other, product in (e.args, e.args[::-1]):
+            if isinstance(product, Op) and product.name == "dot4" and id(product) not in ctx.memo:
+                left, right = product.args
+                return dot4(code, evaluate(ctx, left), evaluate(ctx, right), evaluate(ctx, other))
     wide = e.dtype.kind == "f" and not e.dtype.is_narrow_float
     if e.name in ("add", "sub") and wide and ctx.target.has_fma:
         a, b = e.args

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from tilewright.codegen.llvm.builder import Code, Value, helper
 from tilewright.codegen.math.casts import cast, wrap
+from tilewright.codegen.math.dot4 import dot4
 from tilewright.codegen.math.functions import MATH
 from tilewright.codegen.math.remainder import emit_fmod
 from tilewright.core.dtypes import DType, float32
@@ -238,4 +239,5 @@ OPERATIONS: dict[str, Emitter] = {
     "bit_not": lambda code, t, a: code.binary("xor", a[0], code.const(-1, a[0])),
     "shift_left": _shift(False),
     "shift_right": _shift(True),
+    "dot4": lambda code, t, a: dot4(code, a[0], a[1]),
 }

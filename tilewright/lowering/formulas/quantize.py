@@ -127,14 +127,14 @@ def _shifted(v: Val, zero: Val | None) -> Val:
     return v if zero is None else v - zero.cast(dtypes.int32)
 
 
-def _row_parameter(t: Tensor, i: Sequence[IntExpr]) -> Val:
+def row_parameter(t: Tensor, i: Sequence[IntExpr]) -> Val:
     """A parameter of the left operand: one number, one a row, or one for each row of each matrix."""
     if t.ndim == 0 or all(s == 1 for s in t.shape):
         return t[tuple(const(0) for _ in t.shape)]
     return t[i[-2]] if t.ndim == 1 else broadcast_load(t, i, [*_lead(t, len(i)), *t.shape[-2:]])
 
 
-def _column_parameter(t: Tensor, i: Sequence[IntExpr]) -> Val:
+def column_parameter(t: Tensor, i: Sequence[IntExpr]) -> Val:
     """A parameter of the right operand: one number, one a column, or one for each column of each matrix."""
     if t.ndim == 0 or all(s == 1 for s in t.shape):
         return t[tuple(const(0) for _ in t.shape)]
@@ -160,8 +160,8 @@ def integer_matmul(
         va = _matrix_load(a, own, (k.index,) if lead_a else (row, k.index))
         vb = _matrix_load(b, own, (k.index,) if lead_b else (k.index, column))
         return sum_over(
-            _shifted(va, None if za is None else _row_parameter(za, full))
-            * _shifted(vb, None if zb is None else _column_parameter(zb, full)),
+            _shifted(va, None if za is None else row_parameter(za, full))
+            * _shifted(vb, None if zb is None else column_parameter(zb, full)),
             k,
         )
 
@@ -193,9 +193,9 @@ def lower_qlinear_matmul(c: LowerContext) -> tuple[Tensor, ...]:
     total = c.stage(integer_matmul(c, a, b, c.input(2), c.input(5), out.shape))
 
     def body(*i: IntExpr) -> Val:
-        scale = widen(_row_parameter(c.input(1), i)) * widen(_column_parameter(c.input(4), i))
-        v = _rescaled(total[i], scale, widen(_row_parameter(c.input(6), i)))
-        return quantized(v, _row_parameter(c.input(7), i), out.dtype)
+        scale = widen(row_parameter(c.input(1), i)) * widen(column_parameter(c.input(4), i))
+        v = _rescaled(total[i], scale, widen(row_parameter(c.input(6), i)))
+        return quantized(v, row_parameter(c.input(7), i), out.dtype)
 
     return (compute(c.name("requantize"), out.shape, body, axis_names=axis_names(len(out.shape))),)
 
@@ -216,9 +216,9 @@ def integer_convolution(
     def body(*i: IntExpr) -> Reduction:
         place, inside = windows.read(x, shape, i, steps)
         channel = (i[1] // outs) * per_group + k.index if groups > 1 else k.index
-        v = _shifted(x[(i[0], channel, *place[2:])], None if zx is None else _row_parameter(zx, (const(0), const(0))))
+        v = _shifted(x[(i[0], channel, *place[2:])], None if zx is None else row_parameter(zx, (const(0), const(0))))
         v = v if inside is None else select(inside, v, constant(0, dtypes.int32))
-        zero = None if zw is None else _column_parameter(zw, (i[1],))
+        zero = None if zw is None else column_parameter(zw, (i[1],))
         return sum_over(v * _shifted(w[(i[1], k.index, *(index_of(s) for s in steps))], zero), k, *steps)
 
     return compute(c.name("products"), shape, body, axis_names=axis_names(x.ndim))
@@ -237,7 +237,7 @@ def lower_qlinear_conv(c: LowerContext) -> tuple[Tensor, ...]:
         v = total[i]
         if c.has_input(8):
             v = v + c.input(8)[i[1]]
-        scale = c.scalar(1) * _column_parameter(c.input(4), (i[1],))
+        scale = c.scalar(1) * column_parameter(c.input(4), (i[1],))
         return quantized(_rescaled(v, scale, c.scalar(6)), c.scalar(7), out.dtype)
 
     return (compute(c.name("requantize"), out.shape, body, axis_names=axis_names(len(out.shape))),)
@@ -245,6 +245,6 @@ def lower_qlinear_conv(c: LowerContext) -> tuple[Tensor, ...]:
 
 LOWER: dict[str, Lower] = {
     "QuantizeLinear": lower_quantize, "DequantizeLinear": lower_dequantize,
-    "DynamicQuantizeLinear": lower_dynamic_quantize, "MatMulInteger": lower_matmul_integer,
+    "DynamicQuantizeLinear": lower_dynamic_quantize, 
     "ConvInteger": lower_conv_integer, "QLinearMatMul": lower_qlinear_matmul, "QLinearConv": lower_qlinear_conv,
 }  # fmt: skip

@@ -13,7 +13,13 @@ from tilewright.lowering.implementations.conv.vectorized_reduction import VECTOR
 from tilewright.lowering.implementations.conv.zero_insertion import ZERO_INSERTION
 from tilewright.lowering.implementations.einsum import as_product
 from tilewright.lowering.implementations.einsum.loops import LOOPS
-from tilewright.lowering.implementations.gemm import packed_gemm, split_k, unpacked_gemm, vectorized_reduction
+from tilewright.lowering.implementations.gemm import (
+    dot_product,
+    packed_gemm,
+    split_k,
+    unpacked_gemm,
+    vectorized_reduction,
+)
 from tilewright.lowering.implementations.gemm.batched_gemm import BATCHED_GEMM
 from tilewright.lowering.implementations.gemm.strassen import STRASSEN
 from tilewright.lowering.implementations.pool import direct, separable
@@ -45,6 +51,10 @@ IMPLEMENTATIONS: Table = {
         unpacked_gemm.GEMM,
         split_k.GEMM,
         vectorized_reduction.GEMM,
+    ),
+    "MatMulInteger": (
+        dot_product.DOT_PRODUCT,
+        dot_product.LOOPS,
     ),
     "Einsum": (
         as_product.BATCHED_GEMM,

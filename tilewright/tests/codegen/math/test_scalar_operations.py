@@ -170,5 +170,12 @@ def test_constant_powers(power: float) -> None:
     np.testing.assert_allclose(got, expected, rtol=3e-7)
 
 
+def test_four_products_of_bytes() -> None:
+    a, _ = pairs(dtypes.int32)
+    b = np.concatenate([a[1:], np.array([-1, 0x7F7F7F7F], np.int32)])[: len(a)]
+    bytes_ = a.view(np.uint8).reshape(-1, 4).astype(np.int64), b.view(np.int8).reshape(-1, 4).astype(np.int64)
+    np.testing.assert_array_equal(apply_binary("dot4", a, b, dtypes.int32), (bytes_[0] * bytes_[1]).sum(1))
+
+
 def test_every_operation_has_an_emitter() -> None:
     assert set(SCALAR_OPS) == (set(OPERATIONS) | set(MATH)) - {"pow_float"}
