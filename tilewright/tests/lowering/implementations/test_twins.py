@@ -82,5 +82,8 @@ def test_twin(case: str, constant: bool) -> None:
 
 def test_the_cases_have_every_implementation() -> None:
     found = {(op, n) for op, a, b, attrs in CASES.values() for n in applicable(node(op, a, b, True, **attrs))[1]}  # type: ignore[arg-type]
-    strided = {("Conv", n) for n in ("winograd2_stride2", "winograd4_stride2")}  # which have tests of their own
-    assert found | strided == {(op, i.name) for op, ways in IMPLEMENTATIONS.items() for i in ways}
+    elsewhere = {  # with tests of their own
+        *(("Conv", n) for n in ("winograd2_stride2", "winograd4_stride2")),
+        *(("MatMulInteger", n) for n in ("dot_product", "loops")),
+    }
+    assert found | elsewhere == {(op, i.name) for op, ways in IMPLEMENTATIONS.items() for i in ways}
