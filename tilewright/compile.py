@@ -143,19 +143,19 @@ def compile(  # noqa: A001
             # a record may choose another implementation of a node: then fuse and lower again, only what is new
             bar.say("tuning records")
             workloads = workloads_of(lowered)
-            network = networks_of(lowered, workloads)
+            lowered = replace(lowered, known_as=networks_of(lowered, workloads))
             tunable = find_tunable(optimized, lowered, target, o.disabled_pass, wanted.table, wanted.names, workloads)
-            better = recorded_implementations(tunable, target, records, network)
+            better = recorded_implementations(tunable, target, records, lowered.known_as)
             replaced = {x.node: x.own for x in tunable if x.node in better}
             if better:
                 optimized = with_implementations(optimized, better)
                 fused, fusion = fuse_graph(optimized, backend, o.disabled_pass, o.instruments)
-                lowered = replace(lower(fused), known_as=network)
+                lowered = replace(lower(fused), known_as=lowered.known_as)
                 workloads = workloads_of(lowered)
         if stop_after == "lower":
             return lowered
         lowered = replace(lowered, variants={})  # a model does not keep what it was made from
-        tuned = choose_schedules(lowered, target, records, o.policy, o.near_misses, workloads=workloads)
+        tuned = choose_schedules(lowered, target, records, o.policy, o.near_misses, workloads)
         if o.require_tuned is not None:
             require_tuned_share(lowered.plan, tuned.tuning, o.require_tuned)
         if records is not None:

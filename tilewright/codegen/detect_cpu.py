@@ -115,7 +115,7 @@ def why_foreign(target: Target) -> str:
     needed = {w[1:] for w in words if w[0] == "+"}
     if target.cpu not in (host.cpu, "generic"):
         needed |= {f for f in ask_llvm(target.triple, target.cpu).has or () if f"-{f}" not in words}
-    lacking = sorted(needed - {w[1:] for w in host.features.split(",") if w[0] == "+"} - _NOT_COMPUTING)
+    lacking = sorted(needed - host.enabled - _NOT_COMPUTING)
     if not lacking:
         return ""
     return f"built for {target.cpu}, this CPU ({host.cpu}) lacks {', '.join(lacking)}"

@@ -42,10 +42,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cpu(host: Target) -> list[str]:
-    present = {f[1:] for f in host.features.split(",") if f.startswith("+")}
     return [
         f"{_model_name()} (LLVM: {host.cpu}), {host.triple}",
-        f"features: {' '.join(f for f in _TELLING if f in present)}",
+        f"features: {' '.join(f for f in _TELLING if f in host.enabled)}",
         f"vectors: {host.vector_registers} registers of {host.vector_bits} bits, fused multiply-add {host.has_fma}",
         f"caches: L1d {_size(host.l1_bytes)}, L2 {_size(host.l2_bytes)}, L3 {_size(host.l3_bytes)}",
         f"{platform.system()} {platform.release()}, Python {platform.python_version()}",

@@ -17,7 +17,7 @@ from tilewright.graph_ir.text import print_graph
 from tilewright.lowering.plan import LoweredModel
 from tilewright.lowering.workspaces import Scheduled, with_scheduled
 from tilewright.machine.target import Target
-from tilewright.schedule.default import default_trace, rules_taken
+from tilewright.schedule.default import default_trace, explained_default
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import print_func
@@ -30,8 +30,8 @@ def _function(name: str, func: Func, trace: Trace, target: Target) -> str:
 
 
 def _trace(name: str, func: Func, trace: Trace, target: Target) -> str:
-    taken = rules_taken(func, target) if trace == default_trace(func, target) else {}
-    by = ", ".join(f"{rule} ({block})" for block, rule in taken.items()) or "a record"
+    own, taken = explained_default(func, target)
+    by = ", ".join(f"{rule} ({block})" for block, rule in taken.items()) if trace == own else "a record"
     return f"# {name}: scheduled by {by}\n{trace.to_text()}"
 
 

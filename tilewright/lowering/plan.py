@@ -64,8 +64,8 @@ class LoweredModel:
     """A fused graph, its plan without workspaces, and the function behind each kernel name (unscheduled). ``variants``:
     by node of the outermost graph, the function of its group where the node is computed by the implementation of a
     given name, and where its parameters begin; nothing else is lowered for it. ``places``: where those of a call
-    begin, by kernel and offsets of the call. ``known_as``: the names that logs have for the network, if it was lowered
-    otherwise before a log said how."""
+    begin, by kernel and offsets of the call. ``known_as``: the names that logs have for the network, where they are
+    known already: those of its lowering before a log said which implementations it has."""
 
     graph: Graph
     plan: Plan

@@ -36,6 +36,11 @@ class Target:
     own_costs: Costs | None = None
 
     @property
+    def enabled(self) -> frozenset[str]:
+        """The names of its features: ``avx2``."""
+        return frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
+
+    @property
     def costs(self) -> Costs:
         """What work costs on it: its own, or those of its CPU in :mod:`tilewright.machine.cpus`."""
         return self.own_costs or costs_of(self.cpu)

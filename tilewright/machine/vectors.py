@@ -13,7 +13,7 @@ def is_x86(triple: str) -> bool:
 
 def with_vectors(target: Target) -> Target:
     """``target`` with the vector facts that its features imply."""
-    on = {f[1:] for f in target.features.split(",") if f.startswith("+")}
+    on = target.enabled
     if not is_x86(target.triple):
         arm = target.triple.split("-")[0] in ("aarch64", "arm64")
         return replace(target, vector_bits=128, vector_registers=32, has_fma=arm)

@@ -15,7 +15,7 @@ consumers before their producers; a caller may put rules of his own before them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from tilewright.machine.target import Target
@@ -60,14 +60,13 @@ DEFAULT_RULES: tuple[ScheduleRule, ...] = (
 
 def default_trace(func: Func, target: Target) -> Trace:
     """The trace that ``compile`` uses for a function without a tuned record."""
-    return schedule_by_rule(func, target, DefaultDecider()).trace
+    return explained_default(func, target)[0]
 
 
-def rules_taken(func: Func, target: Target) -> dict[str, str]:
-    """The name of the rule that :func:`default_trace` schedules a nest by, by the block that it was asked for."""
+def explained_default(func: Func, target: Target) -> tuple[Trace, Mapping[str, str]]:
+    """The default trace, and the name of the rule that scheduled a nest, by the block that it was asked for."""
     taken: dict[str, str] = {}
-    schedule_by_rule(func, target, DefaultDecider(), taken=taken)
-    return taken
+    return schedule_by_rule(func, target, DefaultDecider(), taken=taken).trace, taken
 
 
 def schedule_by_rule(

@@ -188,6 +188,10 @@ def _int_pow(a: int, b: int) -> int:
     return a ** (-b) if abs(a) == 1 else 0
 
 
+def _dot4(a: int, b: int) -> int:
+    return sum((a >> s & 0xFF) * ((b >> s & 0xFF ^ 0x80) - 0x80) for s in (0, 8, 16, 24))
+
+
 _INTEGER: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -207,14 +211,8 @@ _INTEGER: dict[str, Callable[..., int]] = {
     "bit_not": lambda a: ~a,
     "shift_left": lambda a, b: a << b if 0 <= b < 64 else 0,
     "shift_right": lambda a, b: a >> b if 0 <= b < 64 else (-1 if a < 0 else 0),
-    "dot4": lambda a, b: _dot4(a, b),
+    "dot4": _dot4,
 }
-
-
-def _dot4(a: int, b: int) -> int:
-    return sum((a >> s & 0xFF) * ((b >> s & 0xFF ^ 0x80) - 0x80) for s in (0, 8, 16, 24))
-
-
 _BOOLEAN: dict[str, Callable[..., bool]] = {
     "equal": lambda a, b: bool(a == b),
     "not_equal": lambda a, b: bool(a != b),

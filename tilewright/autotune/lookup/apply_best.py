@@ -10,7 +10,7 @@ from tilewright.autotune.base.workload import Workload, canonical
 from tilewright.autotune.lookup.lookup import Match, best_traces, look_up
 from tilewright.autotune.lookup.workloads import networks_of, workloads_of
 from tilewright.autotune.measure.ab_timing import time_ratio
-from tilewright.autotune.records.database import Database, Networks, Policy
+from tilewright.autotune.records.database import Database, Policy
 from tilewright.codegen.detect_cpu import runs_here
 from tilewright.core.errors import CoverageError
 from tilewright.core.plan import Plan
@@ -56,17 +56,14 @@ def choose_schedules(
     database: Database | None,
     policy: Policy = "any",
     near_misses: NearMisses = "measure",
-    network: Networks | None = None,
     workloads: Mapping[str, Workload] | None = None,
 ) -> ChosenSchedules:
-    """Look up every kernel of a model. ``network``: whose verdicts count, if it is known by another lowering of it.
-    ``workloads``: by kernel, if they are known."""
+    """Look up every kernel of a model. ``workloads``: by kernel, if they are known."""
     if database is None:
         none = KernelTuning(Status.MISS, "no database was given")
         return ChosenSchedules(lowered.funcs, {}, dict.fromkeys(lowered.funcs, none))
     workloads = workloads or workloads_of(lowered)
-    if network is None:
-        network = networks_of(lowered, workloads)
+    network = networks_of(lowered, workloads)
     funcs, traces, tuning = dict(lowered.funcs), {}, {}
     for name, func in lowered.funcs.items():
         match = look_up(func, target, database, policy, network, workloads[name])

@@ -127,7 +127,7 @@ def check_end_to_end(
     dropped = {n: t for n, t in tried.items() if t.ratio > _WORTH}
     while True:
         lowered = relower(judge.implementations) if judge.implementations else own.lowered
-        chosen = choose_schedules(lowered, target, database, "exact", network=judge.network)
+        chosen = choose_schedules(lowered, target, database, "exact")
         gains = judge.gains(lowered, chosen)
         if not gains:
             alone = _median_seconds(own.model, feed)

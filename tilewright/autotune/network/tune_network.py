@@ -131,7 +131,10 @@ class PreparedModel:
 
     def relower(self, implementations: Mapping[str, str]) -> LoweredModel:
         """The model with given implementations (by node; its own for the others), lowered."""
-        return self.lower(with_implementations(self.graph, implementations)) if implementations else self.lowered
+        if not implementations:
+            return self.lowered
+        changed = self.lower(with_implementations(self.graph, implementations))
+        return dataclasses.replace(changed, known_as=networks_of(self.lowered))
 
 
 def tune(
@@ -357,12 +360,11 @@ def _tuned(
     if o.check_network:
         _say(o, "timing the whole network with what was found and without", tuners)
         network, model = check_end_to_end(p.variants, p.relower, p.target, records, p.feed, cache)
-    name = networks_of(p.lowered)
-    final = p.relower(recorded_implementations(p.tunable, p.target, records, name))
+    final = p.relower(recorded_implementations(p.tunable, p.target, records, networks_of(p.lowered)))
     if not (interrupted or result.interrupted) and o.max_trials is None:
         hashes = set(workload_hashes(final).values())  # an implementation chosen in place may have no record
         _measure_defaults([t for t in tuners if t.task.workload in hashes], None, None, clock)
-    chosen = choose_schedules(final, p.target, records, "exact", network=name)
+    chosen = choose_schedules(final, p.target, records, "exact")
     if network is None:
         model = assemble(final, p.target, chosen, cache)
     coverage = measured_coverage(final.plan, chosen.tuning, _kernel_seconds(model, p.feed))

@@ -57,7 +57,7 @@ def _define(ctx: Context, intrinsic: TensorIntrin) -> str:
 def implementation(intrinsic: TensorIntrin, target: Target) -> MachineCode:
     """The first implementation that ``target`` can run. Raises TargetError if there is none."""
     codes = intrinsic.code or IMPLEMENTATIONS.get(intrinsic.name, ())
-    have = {f[1:] for f in target.features.split(",") if f.startswith("+")}
+    have = target.enabled
     for code in codes:
         if have.issuperset(code.features):
             return code

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from tilewright.codegen.llvm.builder import Code, Value
 
+_SHORT = (frozenset({"avxvnni"}), frozenset({"avx512vnni", "avx512vl"}))
+_VNNI = {4: _SHORT, 8: _SHORT, 16: (frozenset({"avx512vnni"}),)}
+"""Features, one set of which it takes, by lanes."""
 _PMADDWD = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 _NEEDED = {4: "sse2", 8: "avx2", 16: "avx512bw"}
 
@@ -17,13 +20,12 @@ def dot4(code: Code, a: Value, b: Value, added: Value | None = None) -> Value:
     lanes = max(v.lanes for v in (a, b, added) if v is not None)
     a, b = code.splat(a, lanes), code.splat(b, lanes)
     total = code.const(0, a) if added is None else code.splat(added, lanes)
-    present = set(code.target.features.split(","))
-    vnni = {"+avxvnni", "+avx512vnni"} & present if lanes in (4, 8) else {"+avx512vnni"} & present
-    if lanes in (4, 8, 16) and vnni and ("+avxvnni" in vnni or lanes == 16 or "+avx512vl" in present):
+    present = code.target.enabled
+    if any(needed <= present for needed in _VNNI.get(lanes, ())):
         name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
         code.module.declare(name, a.full, [a.full] * 3)
         return code.call(name, "i32", lanes, total, a, b)
-    if f"+{_NEEDED.get(lanes, '')}" in present:
+    if _NEEDED.get(lanes) in present:
         return code.binary("add", total, _by_words(code, lanes, a, b))
     for s in (0, 8, 16, 24):
         unsigned = code.binary("and", code.binary("lshr", a, code.const(s, a)), code.const(0xFF, a))

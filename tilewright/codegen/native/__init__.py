@@ -1,4 +1,5 @@
-"""Native code around the kernels: the entry that calls them in order, and checks of indices before them.
+"""Native code around the kernels: the entry that calls them in order, checks of indices before them, the thread pool
+that they share, and loops that show what an instruction can do.
 
 Takes: what a call plan says.
 Gives: objects, found in the cache by their text.

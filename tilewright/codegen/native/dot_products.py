@@ -18,7 +18,7 @@ CHAINS = 12
 @dataclass(frozen=True, slots=True)
 class DotProduct:
     """An instruction that adds products of neighbours to lanes of 32 bits. ``operations``: multiplications and
-    additions in one. ``steps``: its assembly, with operands $0 (the sums), $2 and $3."""
+    additions in one. ``steps``: its assembly, with operands $0 (the sums), $2 and $3; $1 may be overwritten."""
 
     name: str
     elements: str
@@ -38,10 +38,9 @@ DOT_PRODUCTS = (
 
 def dot_products_of(target: Target) -> Iterator[DotProduct]:
     """Those that the target has, the widest of each kind of elements."""
-    present = {f[1:] for f in target.features.split(",") if f.startswith("+")}
     seen: set[str] = set()
     for d in DOT_PRODUCTS:
-        if d.feature in present and d.elements not in seen:
+        if d.feature in target.enabled and d.elements not in seen:
             seen.add(d.elements)
             yield d
 

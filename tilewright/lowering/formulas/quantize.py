@@ -245,6 +245,6 @@ def lower_qlinear_conv(c: LowerContext) -> tuple[Tensor, ...]:
 
 LOWER: dict[str, Lower] = {
     "QuantizeLinear": lower_quantize, "DequantizeLinear": lower_dequantize,
-    "DynamicQuantizeLinear": lower_dynamic_quantize, 
-    "ConvInteger": lower_conv_integer, "QLinearMatMul": lower_qlinear_matmul, "QLinearConv": lower_qlinear_conv,
+    "DynamicQuantizeLinear": lower_dynamic_quantize, "ConvInteger": lower_conv_integer,
+    "QLinearMatMul": lower_qlinear_matmul, "QLinearConv": lower_qlinear_conv,
 }  # fmt: skip

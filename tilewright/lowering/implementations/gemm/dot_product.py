@@ -77,7 +77,9 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
         return sum_over(op("dot4", left[row, q.index], right[no, q.index, ni]), q)
 
     acc = ctx.stage(compute(ctx.name("acc"), (full_rows, panels, width), formula, axis_names=["m", "no", "ni"]))
-    of_columns = ctx.packed(1, lambda w: _moved(w).sum(0, dtype=np.int32), (p.n,), "column_sums", dtypes.int32)
+    of_columns: Tensor | None = None
+    if not _is_zero(ctx, 2, -a_by):
+        of_columns = ctx.packed(1, lambda w: _moved(w).sum(0, dtype=np.int32), (p.n,), "column_sums", dtypes.int32)
     of_rows: Tensor | None = None
     if not _is_zero(ctx, 3, b_by):
         r = ctx.axis(k, "r")
@@ -90,7 +92,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
         value = acc[flat, col // width, col % width]
         at = (*bi, row, col)
         za = zb = constant(0, dtypes.int32)
-        if not _is_zero(ctx, 2, -a_by):
+        if of_columns is not None:
             za = (row_parameter(ctx.input(2), at).cast(dtypes.int32) if ctx.has_input(2) else za) + a_by
             value = value - za * of_columns[col]
         if of_rows is not None:

@@ -13,7 +13,7 @@ from tilewright.codegen.prepare.steps import prepare
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.choose_implementation import alternatives_of, with_implementations
-from tilewright.schedule.default import default_trace, rules_taken
+from tilewright.schedule.default import explained_default
 from tilewright.tests.lowering.lowered import require_twin
 
 KINDS = [("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8"), ("int8", "uint8")]
@@ -98,8 +98,9 @@ def test_the_inner_loop_is_made_of_the_instruction(cpu: str, instruction: str) -
         product((48, 128), b, "uint8", None, None), target=target, stop_after="lower", progress=False
     )
     (func,) = lowered.funcs.values()
-    assert "register_tiles" in rules_taken(func, target).values()
-    text = emit_kernel(prepare(default_trace(func, target).apply(func), target), target, "kernel")
+    trace, rules = explained_default(func, target)
+    assert "register_tiles" in rules.values()
+    text = emit_kernel(prepare(trace.apply(func), target), target, "kernel")
     lines = [x for x in assembly_text(text, target).splitlines() if instruction in x]
     register = "%zmm" if target.vector_bits == 512 else "%ymm"
     assert sum(register in x for x in lines) >= target.tile_rows(2)

@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import RandomDecider
-from tilewright.schedule.default import DEFAULT_RULES, rules_taken, schedule_by_rule
+from tilewright.schedule.default import DEFAULT_RULES, explained_default, schedule_by_rule
 from tilewright.schedule.primitives.sampling.sample_categorical import SampleCategorical
 from tilewright.schedule.rules.base import ScheduleRule
 from tilewright.schedule.schedule import Schedule
@@ -62,7 +62,7 @@ def test_a_rule_asks_for_nothing_that_it_does_not_say(nest):
 
 @pytest.mark.parametrize("nest", NESTS)
 def test_the_rule_that_scheduled_is_known(nest):
-    assert nest.split()[0] in rules_taken(NESTS[nest], TARGET).values()
+    assert nest.split()[0] in explained_default(NESTS[nest], TARGET)[1].values()
 
 
 def test_a_match_that_is_refused_leaves_the_block_to_the_next():
