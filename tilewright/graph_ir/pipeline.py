@@ -28,16 +28,31 @@ from tilewright.graph_ir.passes.base import Backend, Level, Pass, PassContext, P
 from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.equal_ranks import EQUAL_RANKS
-from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS
+from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS, FOLD_SHAPES
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
-from tilewright.graph_ir.rules import activations, algebra, attention, noops, norms, products, row_views, scales, views
+from tilewright.graph_ir.rules import (
+    activations,
+    algebra,
+    attention,
+    integer_products,
+    noops,
+    norms,
+    products,
+    quantization,
+    row_views,
+    scales,
+    views,
+)
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.machine.costs import GENERIC, Costs
 
+INTEGER_PRODUCTS = rule_pass("integer_products", Level.EXTENDED, (*integer_products.PRODUCTS, *quantization.MOVES))
+UNSIGNED_BYTES = rule_pass("unsigned_quantization", Level.EXTENDED, quantization.UNSIGNED)
+FOLD_QUANTIZATION = rule_pass("fold_quantization", Level.EXTENDED, (*quantization.UNSIGNED, *quantization.SCALES))
 SIMPLIFY = rule_pass("simplify", Level.BASIC, (*noops.RULES, *views.RULES, *algebra.RULES))
 FOLD_SCALES = rule_pass("fold_scales", Level.EXTENDED, scales.RULES)
 SPLIT_BATCHNORM = rule_pass("split_batchnorm", Level.EXTENDED, scales.BATCHNORM_AS_AFFINE)
@@ -49,12 +64,15 @@ FUSE_ATTENTION = rule_pass("fuse_attention", Level.EXTENDED, attention.RULES)
 
 PASSES: tuple[Pass, ...] = (
     DROP_DEAD,  # first, so that nothing below spends time on what no output needs
-    FOLD_CONSTANTS,  # shape arithmetic becomes constants, which the rules below read
+    FOLD_SHAPES,  # shape arithmetic becomes constants, which the rules below read
     RESOLVE_IF,  # conditions are constants now
     SIMPLIFY,  # no-ops and views away: patterns below see neighbours
     EQUAL_RANKS,  # before folding, which tells what follows from ranks
     SHARE_COMMON,  # exporters repeat subexpressions; a pattern that asks for one value sees one
+    UNSIGNED_BYTES,  # before the next one, which moves operators between what is quantized and what reads it
+    INTEGER_PRODUCTS,  # while quantized weights are integers
     FOLD_CONSTANTS,  # what the rules made constant
+    FOLD_QUANTIZATION,  # the scales of products are constants now
     FOLD_SCALES,  # BatchNorm into the convolution before it, while it is still one node
     SPLIT_BATCHNORM,  # the rest is a product and a sum, which fuse with anything
     FOLD_SCALES,  # a product or sum that now stands behind a convolution

@@ -209,6 +209,10 @@ class LowerContext(NodeFacts):
             raise self.unsupported(f"input {i} is absent, expected a tensor")
         return t
 
+    def optional(self, i: int) -> Tensor | None:
+        """Input ``i``, None if it is absent."""
+        return self.input(i) if self.has_input(i) else None
+
     def input_shape(self, i: int) -> Shape:
         """The shape of input ``i`` as the group computes it."""
         return self.input(i).shape

@@ -138,6 +138,11 @@ def _smaller(a: Scalar, b: Scalar) -> Scalar:
     return a if a < b or a != a else b
 
 
+def _clamp(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
+    raised = x if x > low else low
+    return raised if raised < high else high
+
+
 # results are rounded to the element type by the caller
 _FLOAT: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
@@ -149,6 +154,7 @@ _FLOAT: dict[str, Callable[..., Any]] = {
     "pow": lambda a, b: np.power(np.float64(a), np.float64(b)),
     "max": _greater,
     "min": _smaller,
+    "clamp": _clamp,
     "fma": _fma,
     "neg": lambda a: -a,
     "abs": abs,
@@ -229,7 +235,7 @@ _BOOLEAN: dict[str, Callable[..., bool]] = {
     "max": lambda a, b: bool(a or b),
     "min": lambda a, b: bool(a and b),
 }
-_EXACT = ("max", "min", "neg", "abs", "sign", "floor", "ceil", "round", "trunc")
+_EXACT = ("clamp", "max", "min", "neg", "abs", "sign", "floor", "ceil", "round", "trunc")
 
 
 def operation(name: str, dtype: DType) -> Callable[..., Scalar]:

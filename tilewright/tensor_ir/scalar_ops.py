@@ -3,8 +3,9 @@
 ``result``: ``same`` (the type of the first argument) or ``bool``. ``kinds``: the element kinds accepted
 (``f`` float, ``i`` signed, ``u`` unsigned, ``b`` bool). Integer arithmetic wraps; integer ``div`` truncates as ONNX
 asks; ``floor_mod`` takes the divisor's sign (Python), ``trunc_mod`` the dividend's (C fmod). ``max``/``min``
-return NaN if either argument is NaN. ``round`` is half-to-even. Shifts are logical for unsigned types. ``dot4`` is the
-sum of the products of four bytes each, those of the first int32 unsigned and those of the second signed.
+return NaN if either argument is NaN; ``clamp(x, low, high)`` is ``low`` if ``x`` is. ``round`` is half-to-even. Shifts
+are logical for unsigned types. ``dot4`` is the sum of the products of four bytes each, those of the first int32
+unsigned and those of the second signed.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ SCALAR_OPS: dict[str, ScalarOp] = {
     "pow": ScalarOp(2, "same", "fiu", 20),
     "max": ScalarOp(2, "same", "fiub"),
     "min": ScalarOp(2, "same", "fiub"),
+    "clamp": ScalarOp(3, "same", "f", 2),
     "fma": ScalarOp(3, "same", "f", 2),
     "neg": ScalarOp(1, "same", "fi"),
     "abs": ScalarOp(1, "same", "fiu"),

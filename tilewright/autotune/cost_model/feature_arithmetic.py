@@ -11,8 +11,8 @@ KINDS: tuple[str, ...] = ("add", "mul", "fma", "minmax", "div", "special", "logi
 
 _COLUMN = {name: n for n, name in enumerate(KINDS)}
 _FLOAT_KINDS = {"add": "add", "sub": "add", "neg": "add", "abs": "add", "mul": "mul", "fma": "fma", "max": "minmax",
-                "min": "minmax", "div": "div", "sqrt": "div", "floor": "add", "ceil": "add", "round": "add",
-                "trunc": "add", "sign": "logic", "floor_mod": "div", "trunc_mod": "div"}  # fmt: skip
+                "min": "minmax", "clamp": "minmax", "div": "div", "sqrt": "div", "floor": "add", "ceil": "add",
+                "round": "add", "trunc": "add", "sign": "logic", "floor_mod": "div", "trunc_mod": "div"}  # fmt: skip
 
 
 def count_operations(value: Expr, loads: list[Load]) -> list[float]:

@@ -158,6 +158,13 @@ def _fma(code: Code, _: DType, a: Sequence[Value]) -> Value:
     return code.fma(a[0], a[1], a[2])
 
 
+def _clamp(code: Code, _: DType, a: Sequence[Value]) -> Value:
+    """One instruction for each side: comparisons with NaN are false, as those of ``maxps`` and ``minps``."""
+    x, low, high = a
+    raised = code.select(code.compare("ogt", x, low), x, low)
+    return code.select(code.compare("olt", raised, high), raised, high)
+
+
 def _pow(code: Code, t: DType, a: Sequence[Value]) -> Value:
     if t.kind == "f":
         return MATH["pow_float"](code, a)
@@ -212,6 +219,7 @@ OPERATIONS: dict[str, Emitter] = {
     "pow": _pow,
     "max": _extremum("gt", "smax", "umax", "or"),
     "min": _extremum("lt", "smin", "umin", "and"),
+    "clamp": _clamp,
     "fma": _fma,
     "neg": _neg,
     "abs": _abs,

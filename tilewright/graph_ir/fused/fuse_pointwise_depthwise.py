@@ -34,9 +34,9 @@ def halo_between(graph: Graph, first: Node, window: Node, kept_bytes: int) -> tu
 
 def _is_pointwise(graph: Graph, node: Node) -> bool:
     """True for a 1x1 convolution with a constant weight, of stride 1 and without padding, computed in panels."""
-    if not _is_image_conv(graph, node) or int_attr(node, "group", 1) != 1:
+    if not _is_image_conv(graph, node, "Conv", "ConvInteger") or int_attr(node, "group", 1) != 1:
         return False
-    if node.attr("implementation") not in (None, "direct", "implicit_gemm"):
+    if node.attr("implementation") not in (None, "direct", "implicit_gemm", "dot_product", "dot_product_rows"):
         return False
     ones = {*(ints_attr(node, "strides") or ()), *graph.constants[node.inputs[1]].shape[2:]}
     return ones == {1} and not any(ints_attr(node, "pads") or ())
@@ -44,14 +44,14 @@ def _is_pointwise(graph: Graph, node: Node) -> bool:
 
 def _is_depthwise(graph: Graph, node: Node) -> bool:
     """True for one filter per channel, constant, with vectors along the channels."""
-    if not _is_image_conv(graph, node) or node.attr("implementation") not in (None, "depthwise"):
+    if not _is_image_conv(graph, node, "Conv") or node.attr("implementation") not in (None, "depthwise"):
         return False
     oc, ic = graph.constants[node.inputs[1]].shape[:2]
     return bool(ic == 1 and int_attr(node, "group", 1) == oc)
 
 
-def _is_image_conv(graph: Graph, node: Node) -> bool:
-    if node.op != "Conv" or node.domain or node.attr("data_layout") != "NHWC" or node.inputs[1] not in graph.constants:
+def _is_image_conv(graph: Graph, node: Node, *ops: str) -> bool:
+    if node.op not in ops or node.domain or node.attr("data_layout") != "NHWC" or node.inputs[1] not in graph.constants:
         return False
     explicit = node.attr("auto_pad", "NOTSET") == "NOTSET"
     return explicit and len(graph.constants[node.inputs[1]].shape) == 4

@@ -16,6 +16,7 @@ a limit of their own (``OpDef.fold_limit``).
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -49,15 +50,16 @@ _FAILURES = (
 )
 
 
-def fold_constants(graph: Graph, ctx: PassContext) -> Graph:
-    """The graph with every foldable value a constant."""
+def fold_constants(graph: Graph, ctx: PassContext, weights: bool = True) -> Graph:
+    """The graph with every foldable value a constant; not ``weights``: matrices of bytes are not dequantized yet."""
     ed = GraphEditor(graph, ctx)
     _fold_known_elements(ed, ctx)
     known: dict[str, Constant] = {}
     budget = _transient_bytes(ed)
     for node in [ed.nodes[k] for k in list(ed.nodes)]:
         _infer_again(ed, node, known, ctx)
-        budget -= _evaluate(ed, node, known, budget, ctx)
+        if weights or not _dequantizes_weight(ed, node):
+            budget -= _evaluate(ed, node, known, budget, ctx)
     wanted = [n for n in known if _is_read_outside(ed, n, known)]
     todo = list(wanted)
     tried: set[str] = set()
@@ -227,4 +229,12 @@ def _is_quantized(c: Constant) -> bool:
     return dtype.bits <= 8 if dtype.is_float else dtype.is_integer and dtype.bits <= 16
 
 
+def _dequantizes_weight(ed: GraphEditor, node: Node) -> bool:
+    if node.op != "DequantizeLinear" or node.domain:
+        return False
+    v = ed.value(node.inputs[0])
+    return v.dtype.is_integer and v.dtype.bits == 8 and len(tensor_shape(v) or ()) > 1
+
+
 FOLD_CONSTANTS = Pass("fold_constants", Level.BASIC, Exactness.BIT_EXACT, fold_constants)
+FOLD_SHAPES = Pass("fold_shapes", Level.BASIC, Exactness.BIT_EXACT, partial(fold_constants, weights=False))

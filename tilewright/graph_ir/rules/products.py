@@ -13,14 +13,14 @@ def _factor(m: Match, key: str) -> float:
     return float(v) if isinstance(v, int | float) else 1.0
 
 
-def _matrix(m: Match, key: str, transposed: bool) -> str:
+def _matrix(m: Match, name: str, transposed: bool) -> str:
     """The operand as it enters MatMul. A constant is turned by a view, never by a copy."""
     if not transposed:
-        return m[key]
-    constant = m.editor.constant(m[key])
+        return name
+    constant = m.editor.constant(name)
     if constant is not None:
-        return m.editor.add_constant(constant.transposed(), f"{m[key]}.T")
-    return m.op("Transpose", m[key], perm=(1, 0))
+        return m.editor.add_constant(constant.transposed(), f"{name}.T")
+    return m.op("Transpose", name, perm=(1, 0))
 
 
 def _scaled(m: Match, name: str, factor: float) -> str:
@@ -29,19 +29,17 @@ def _scaled(m: Match, name: str, factor: float) -> str:
     array = m.editor.array(name)
     if array is not None:
         return m.editor.add_constant((array * np.asarray(factor)).astype(array.dtype), f"{name}.scaled")
-    dtype = m.dtype("a").numpy
+    dtype = m.editor.value(m.root.inputs[0]).dtype.numpy
     return m.op("Mul", name, m.editor.add_constant(np.asarray(factor, dtype=dtype), f"{name}.factor"))
 
 
-def _product(m: Match) -> str:
-    a = _matrix(m, "a", bool(int_attr(m.root, "transA", 0)))
-    b = _matrix(m, "b", bool(int_attr(m.root, "transB", 0)))
-    return _scaled(m, m.op("MatMul", a, b), _factor(m, "alpha"))
-
-
-def _with_bias(m: Match) -> str:
-    product, beta = _product(m), _factor(m, "beta")
-    return product if beta == 0.0 else m.op("Add", product, _scaled(m, m["c"], beta))
+def product_and_bias(m: Match) -> str:
+    """A Gemm as MatMul and, where it has a third operand, Add."""
+    a = _matrix(m, m.root.inputs[0], bool(int_attr(m.root, "transA", 0)))
+    b = _matrix(m, m.root.inputs[1], bool(int_attr(m.root, "transB", 0)))
+    product, beta = _scaled(m, m.op("MatMul", a, b), _factor(m, "alpha")), _factor(m, "beta")
+    bias = m.root.inputs[2] if len(m.root.inputs) > 2 else ""
+    return m.op("Add", product, _scaled(m, bias, beta)) if bias and beta != 0.0 else product
 
 
 def _whole_factors(m: Match) -> str | None:
@@ -77,7 +75,7 @@ RULES: tuple[Rule, ...] = (
         "gemm_bias",
         "Gemm(a, b, c) --> Add(MatMul(a', b') * alpha, c * beta)",
         _gemm("a", "b", "c"),
-        _with_bias,
+        product_and_bias,
         _whole_factors,
         Exactness.REASSOCIATING,
     ),
@@ -85,7 +83,7 @@ RULES: tuple[Rule, ...] = (
         "gemm",
         "Gemm(a, b) --> MatMul(a', b') * alpha",
         _gemm("a", "b", None),
-        _product,
+        product_and_bias,
         _whole_factors,
         Exactness.REASSOCIATING,
     ),

@@ -14,7 +14,7 @@ from tilewright.core.dtypes import DType
 from tilewright.lowering.context import Lower, LowerContext, widen
 from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
 from tilewright.lowering.formulas.reduce import reduction_stage
-from tilewright.lowering.geometry.windows import windows_for
+from tilewright.lowering.geometry.windows import spatial_dims, windows_for
 from tilewright.lowering.indexing import normal_axis
 from tilewright.tensor_ir.compute import (
     Reduction,
@@ -48,9 +48,7 @@ def _parameter(c: LowerContext, t: Tensor, index: Sequence[IntExpr], rank: int) 
 
 def saturate(v: Val, dtype: DType) -> Val:
     """A rounded real ``v`` as an integer of ``dtype``, kept inside its range. NaN is the lowest, as in onnxruntime."""
-    low, high = float(lowest(dtype)), float(highest(dtype))
-    raised = select(v > low, v, low)
-    return select(raised < high, raised, high).cast(dtypes.int32).cast(dtype)
+    return op("clamp", v, float(lowest(dtype)), float(highest(dtype))).cast(dtypes.int32).cast(dtype)
 
 
 def quantized(v: Val, zero_point: Val | None, dtype: DType) -> Val:
@@ -70,10 +68,14 @@ def lower_quantize(c: LowerContext) -> tuple[Tensor, ...]:
     if out.dtype in (dtypes.float8e8m0,) or (out.dtype.is_integer and out.dtype.bits > 16):
         raise c.unsupported(f"element type {out.dtype} is not a quantized type")
 
+    known = c.constants[1]
+    is_one = known is not None and known.size == 1 and float(known.array.reshape(())) == 1.0
+
     def body(*i: IntExpr) -> Val:
         zero = _parameter(c, c.input(2), i, x.ndim) if c.has_input(2) else None
-        s = _parameter(c, scale, i, x.ndim)
-        v = x[i].cast(dtypes.float32) / s.cast(dtypes.float32)
+        v = x[i].cast(dtypes.float32)
+        if not is_one:
+            v = v / _parameter(c, scale, i, x.ndim).cast(dtypes.float32)
         return quantized(v, None if out.dtype.is_float else zero, out.dtype)
 
     return (compute(c.name("quantize"), x.shape, body, axis_names=axis_names(x.ndim)),)
@@ -174,10 +176,6 @@ def _matrix_load(t: Tensor, lead: Sequence[IntExpr], last: Sequence[IntExpr]) ->
     return t[(*(const(0) if s == 1 else i for s, i in zip(stack, own, strict=True)), *last)]
 
 
-def _optional(c: LowerContext, i: int) -> Tensor | None:
-    return c.input(i) if c.has_input(i) else None
-
-
 def _rescaled(v: Val, scale: Val, to: Val) -> Val:
     """An int32 sum in units of the result: times one float32 factor, as onnxruntime does and rounds."""
     return v.cast(dtypes.float32) * (scale.cast(dtypes.float32) / to.cast(dtypes.float32))
@@ -185,7 +183,7 @@ def _rescaled(v: Val, scale: Val, to: Val) -> Val:
 
 def lower_matmul_integer(c: LowerContext) -> tuple[Tensor, ...]:
     out = c.output()
-    return (integer_matmul(c, c.input(0), c.input(1), _optional(c, 2), _optional(c, 3), out.shape),)
+    return (integer_matmul(c, c.input(0), c.input(1), c.optional(2), c.optional(3), out.shape),)
 
 
 def lower_qlinear_matmul(c: LowerContext) -> tuple[Tensor, ...]:
@@ -203,30 +201,34 @@ def lower_qlinear_matmul(c: LowerContext) -> tuple[Tensor, ...]:
 def integer_convolution(
     c: LowerContext, x: Tensor, w: Tensor, zx: Tensor | None, zw: Tensor | None, shape: Sequence[IntExpr]
 ) -> Tensor:
-    """The int32 convolution of NCHW ``x`` with ``w``; steps outside the image count as the zero point."""
+    """The int32 convolution of ``x`` with ``w``; steps outside the image count as the zero point."""
     kernel = tuple(s.value() or 0 for s in w.shape[2:])
     if 0 in kernel:
         raise c.unsupported(f"the weight's spatial dims must be constant, got {', '.join(map(str, w.shape[2:]))}")
-    windows = windows_for(c, x.shape, tuple(range(2, x.ndim)), kernel)
+    spatial = spatial_dims(c, x.ndim)
+    of_channels = x.ndim - 1 if spatial[0] == 1 else 1
+    windows = windows_for(c, x.shape, spatial, kernel)
     per_group, groups = w.shape[1], c.attr_int("group", 1)
-    outs = shape[1] // groups
+    outs = shape[of_channels] // groups
     k = c.axis(per_group, "k")
     steps = [c.axis(n, f"k{d}") for d, n in enumerate(kernel)]
 
     def body(*i: IntExpr) -> Reduction:
         place, inside = windows.read(x, shape, i, steps)
-        channel = (i[1] // outs) * per_group + k.index if groups > 1 else k.index
-        v = _shifted(x[(i[0], channel, *place[2:])], None if zx is None else row_parameter(zx, (const(0), const(0))))
+        out = i[of_channels]
+        channel = (out // outs) * per_group + k.index if groups > 1 else k.index
+        place = (*place[:of_channels], channel, *place[of_channels + 1 :])
+        v = _shifted(x[place], None if zx is None else row_parameter(zx, (const(0), const(0))))
         v = v if inside is None else select(inside, v, constant(0, dtypes.int32))
-        zero = None if zw is None else column_parameter(zw, (i[1],))
-        return sum_over(v * _shifted(w[(i[1], k.index, *(index_of(s) for s in steps))], zero), k, *steps)
+        zero = None if zw is None else column_parameter(zw, (out,))
+        return sum_over(v * _shifted(w[(out, k.index, *(index_of(s) for s in steps))], zero), k, *steps)
 
     return compute(c.name("products"), shape, body, axis_names=axis_names(x.ndim))
 
 
 def lower_conv_integer(c: LowerContext) -> tuple[Tensor, ...]:
     out = c.output()
-    return (integer_convolution(c, c.input(0), c.input(1), _optional(c, 2), _optional(c, 3), out.shape),)
+    return (integer_convolution(c, c.input(0), c.input(1), c.optional(2), c.optional(3), out.shape),)
 
 
 def lower_qlinear_conv(c: LowerContext) -> tuple[Tensor, ...]:
@@ -245,6 +247,6 @@ def lower_qlinear_conv(c: LowerContext) -> tuple[Tensor, ...]:
 
 LOWER: dict[str, Lower] = {
     "QuantizeLinear": lower_quantize, "DequantizeLinear": lower_dequantize,
-    "DynamicQuantizeLinear": lower_dynamic_quantize, "ConvInteger": lower_conv_integer,
+    "DynamicQuantizeLinear": lower_dynamic_quantize,
     "QLinearMatMul": lower_qlinear_matmul, "QLinearConv": lower_qlinear_conv,
 }  # fmt: skip

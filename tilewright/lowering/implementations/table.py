@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.lowering.implementations.base import Table
+from tilewright.lowering.implementations.conv import dot_product as conv_dot_product
 from tilewright.lowering.implementations.conv import winograd
 from tilewright.lowering.implementations.conv.depthwise import DEPTHWISE
 from tilewright.lowering.implementations.conv.direct import DIRECT
@@ -37,6 +38,10 @@ IMPLEMENTATIONS: Table = {
     "ConvTranspose": (
         *SUBPIXEL,
         *ZERO_INSERTION,
+    ),
+    "ConvInteger": (
+        *conv_dot_product.DOT_PRODUCT,
+        conv_dot_product.LOOPS,
     ),
     "MatMul": (
         packed_gemm.MATMUL,

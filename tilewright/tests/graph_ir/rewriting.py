@@ -11,7 +11,19 @@ from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.pipeline import PASSES
-from tilewright.graph_ir.rules import activations, algebra, attention, noops, norms, products, row_views, scales, views
+from tilewright.graph_ir.rules import (
+    activations,
+    algebra,
+    attention,
+    integer_products,
+    noops,
+    norms,
+    products,
+    quantization,
+    row_views,
+    scales,
+    views,
+)
 from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
@@ -32,6 +44,10 @@ RULES: dict[str, Rule] = {
         products.RULES,
         row_views.RULES,
         attention.RULES,
+        integer_products.PRODUCTS,
+        quantization.UNSIGNED,
+        quantization.MOVES,
+        quantization.SCALES,
     )
     for r in rules
 }

@@ -14,15 +14,39 @@ from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.pipeline import PASSES, Dump, Timing, Verify, run_passes
-from tilewright.graph_ir.rules import activations, algebra, attention, noops, norms, products, row_views, scales, views
+from tilewright.graph_ir.rules import (
+    activations,
+    algebra,
+    attention,
+    integer_products,
+    noops,
+    norms,
+    products,
+    quantization,
+    row_views,
+    scales,
+    views,
+)
 from tilewright.graph_ir.rules.base import P, Rule
 from tilewright.graph_ir.rules.driver import rewrite
 from tilewright.graph_ir.text import constants_of, parse_graph
 from tilewright.tests.graph_ir.rewriting import RULES, assert_same_numbers, ops
-from tilewright.tests.graph_ir.rules import test_arithmetic, test_noops_and_views, test_spellings
+from tilewright.tests.graph_ir.rules import test_arithmetic, test_noops_and_views, test_quantized, test_spellings
 
 F = np.float32
-RULE_MODULES = (activations, algebra, attention, noops, norms, products, row_views, scales, views)
+RULE_MODULES = (
+    activations,
+    algebra,
+    attention,
+    integer_products,
+    noops,
+    norms,
+    products,
+    quantization,
+    row_views,
+    scales,
+    views,
+)
 
 
 def mlp() -> Graph:
@@ -116,7 +140,7 @@ def test_every_rule_is_named_once_and_says_its_equation() -> None:
 def test_every_rule_is_seen_to_fire() -> None:
     """Each has a case whose test asserts that it fired and kept the numbers."""
     fired = {n for n, *_ in test_noops_and_views.FIRES}
-    fired |= {n for names, *_ in (*test_arithmetic.FIRES, *test_spellings.FIRES) for n in names}
+    fired |= {n for names, *_ in (*test_arithmetic.FIRES, *test_quantized.FIRES, *test_spellings.FIRES) for n in names}
     assert set(RULES) - fired == set()
     assert fired <= set(RULES)
 

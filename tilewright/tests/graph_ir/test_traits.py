@@ -23,6 +23,7 @@ LISTS = {
     "core/plan.py": "the type of a step: the operators with bodies",
     "graph_ir/rules/algebra.py": "a pattern: comparisons and their negations",
     "graph_ir/rules/noops.py": "patterns",
+    "graph_ir/rules/quantization.py": "patterns: what moves numbers, what keeps factors, what reads bytes",
     "graph_ir/rules/scales.py": "a pattern: weights whose channels can be scaled",
     "graph_ir/rules/views.py": "a pattern: chains of views",
     "lowering/formulas/recurrent.py": "default activations of a cell",

@@ -178,6 +178,12 @@ def test_integer_arithmetic(op: str, dtype: str, args: tuple[int, ...], expected
     assert operation(op, dtypes.from_name(dtype))(*args) == expected
 
 
+def test_clamp_takes_nan_for_the_lowest() -> None:
+    clamp = operation("clamp", F32)
+    found = [clamp(np.float32(x), np.float32(-2), np.float32(3)) for x in (np.nan, -np.inf, -2, 1, 3, 7, np.inf)]
+    assert found == [-2, -2, -2, 1, 3, 3, 3]
+
+
 def test_max_keeps_nan() -> None:
     nan, one = np.float32(np.nan), np.float32(1)
     for op in ("max", "min"):

@@ -163,7 +163,10 @@ class Values:
         if a.dtype.is_integer:
             return self.combine_integers(a, b), 0.0
         if self.exact:
-            name = str(self.pick(("add", "sub", "div", "max", "min", "select", "trunc_mod", "floor_mod", "is")))
+            names = ("add", "sub", "div", "max", "min", "select", "trunc_mod", "floor_mod", "is", "clamp")
+            name = str(self.pick(names))
+            if name == "clamp":
+                return op("clamp", a, b - 1.0, op("abs", b)), 0.0
             if name == "is":
                 return select(op("is_nan", a) | op("is_inf", b), b, a), 0.0
         else:

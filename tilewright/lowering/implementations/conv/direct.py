@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from operator import mul
+from typing import Protocol, TypeAlias
 
 from tilewright.core.arith.expr import IntExpr, as_expr, const, product
 from tilewright.core.arith.minmax import maximum, minimum
@@ -31,9 +32,22 @@ from tilewright.lowering.geometry.packing import clamped, whole_tiles
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.machine.target import Target
-from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 
-Sums: TypeAlias = Callable[[LowerContext, ConvShape, DType, Reader, Weight], Reader]
+Times: TypeAlias = Callable[[Val, Val], Val]
+
+
+class Sums(Protocol):
+    """The sums of products of an input, read element by element, and a packed weight.
+
+    ``width``: columns of a panel, if not what suits the rows; ``times``: the product of two elements.
+    """
+
+    def __call__(
+        self, ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight,
+        width: int | None = None, times: Times = mul,
+    ) -> Reader: ...  # fmt: skip
+
 
 _LONG_ROW = 8
 """Tiles in a row of the image from which on the rest of the row hardly counts."""
@@ -69,9 +83,10 @@ def unpadded(shape: ConvShape) -> ConvShape:
 
 
 def row_panels(
-    ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight, width: int | None = None
-) -> Reader:
-    """The sums over rows of the image. ``width``: columns of a panel, if not what suits those rows."""
+    ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight,
+    width: int | None = None, times: Times = mul,
+) -> Reader:  # fmt: skip
+    """The sums over rows of the image (see :class:`Sums`)."""
     rows = shape.out_spatial[-1]
     width = width or group_panel_width(rows, shape.per_group, shape.groups, ctx.target, dtype.itemsize)
     packed = weight(width)
@@ -90,7 +105,8 @@ def row_panels(
                 minimum(maximum(p - b, 0), size - 1) for p, b, size in zip(at, before, shape.out_spatial, strict=True)
             ]
         where = [p * s + t.index * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
-        return sum_over(read(i[0], panels.channel(no, ic.index), where) * packed[(no, *taps, ic, ni)], *taps, ic)
+        x = read(i[0], panels.channel(no, ic.index), where)
+        return sum_over(times(x, packed[(no, *taps, ic, ni)]), *taps, ic)
 
     sizes = [b + size + e for b, size, e in zip(before, shape.out_spatial, behind, strict=True)]
     if halo is None:

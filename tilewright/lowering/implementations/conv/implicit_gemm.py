@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import mul
 
 from tilewright.core.arith.expr import IntExpr, as_expr, const, product
 from tilewright.core.dtypes import DType
@@ -18,6 +19,7 @@ from tilewright.lowering.implementations.base import Implementation, always
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import (
     Sums,
+    Times,
     longer_by_rows,
     lower_by,
     pixel_panel_width,
@@ -31,11 +33,14 @@ _PLACES = 1.01
 """How much longer it takes to find the place of each pixel of a row than to go along rows of many tiles."""
 
 
-def pixel_panels(ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight) -> Reader:
+def pixel_panels(
+    ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight,
+    width: int | None = None, times: Times = mul,
+) -> Reader:  # fmt: skip
     """The sums over all pixels; a result with a border, which no single row axis has, is computed row by row."""
-    width = pixel_panel_width(shape, ctx.target, dtype.itemsize)
+    width = width or pixel_panel_width(shape, ctx.target, dtype.itemsize)
     if ctx.attr_ints(HALO) is not None:
-        return row_panels(ctx, shape, dtype, read, weight, width)
+        return row_panels(ctx, shape, dtype, read, weight, width, times)
     packed = weight(width)
     panels = Panels(shape.groups, shape.depth, shape.per_group, width)
     taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, spatial_names(shape.rank), strict=True)]
@@ -47,7 +52,8 @@ def pixel_panels(ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader
         n, *at = unflatten(clamped(m, rows), shape.out_spatial)
         offsets = [t.index if t in steps else const(0) for t in taps]
         where = [p * s + o * d for p, s, o, d in zip(at, shape.strides, offsets, shape.dilations, strict=True)]
-        return sum_over(read(n, panels.channel(no, ic.index), where) * packed[(no, *offsets, ic, ni)], *steps, ic)
+        x = read(n, panels.channel(no, ic.index), where)
+        return sum_over(times(x, packed[(no, *offsets, ic, ni)]), *steps, ic)
 
     full = (whole_tiles(rows, width, ctx.target, dtype.itemsize), panels.count, as_expr(panels.width))
     acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))

@@ -170,6 +170,13 @@ def test_constant_powers(power: float) -> None:
     np.testing.assert_allclose(got, expected, rtol=3e-7)
 
 
+def test_clamp_takes_nan_for_the_lowest() -> None:
+    x = np.concatenate([EDGES, np.linspace(-7, 7, 57)]).astype(np.float32)
+    low, high = Const(-2.0, dtypes.float32), Const(3.0, dtypes.float32)
+    got = apply_unary(lambda v: Op("clamp", (v, low, high), dtypes.float32), x, dtypes.float32, dtypes.float32)
+    np.testing.assert_array_equal(got, np.where(np.isnan(x), np.float32(-2), np.clip(x, -2, 3)))
+
+
 def test_four_products_of_bytes() -> None:
     a, _ = pairs(dtypes.int32)
     b = np.concatenate([a[1:], np.array([-1, 0x7F7F7F7F], np.int32)])[: len(a)]

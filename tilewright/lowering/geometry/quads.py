@@ -1,0 +1,121 @@
+"""Bytes in fours, as ``dot4`` multiplies them: four neighbours along the sum are one int32, A's unsigned, B's signed.
+
+Elements of the other kind are moved by 128, and so are their zero points. Of ``a`` and ``b`` as they are multiplied,
+with zero points ``za`` and ``zb``, ``sum((a - za) (b - zb)) = sum(a b) - za sum(b) - zb sum(a) + K za zb`` modulo 2^32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import TypeAlias
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, ceildiv
+from tilewright.core.dtypes import DType
+from tilewright.lowering.context import LowerContext
+from tilewright.lowering.facts import NodeFacts
+from tilewright.tensor_ir.compute import Tensor, Val, constant, index_value, op, select
+
+OfColumn: TypeAlias = Callable[[IntExpr, Val], "Val | None"]
+
+QUAD = 4
+MOVED = 128
+ONES = 0x01010101
+"""Four bytes of 1: a product with them is the sum of the other four."""
+
+
+def moved_a(dtype: DType) -> int:
+    """What is added to elements of A, so that they are unsigned."""
+    return MOVED if dtype == dtypes.int8 else 0
+
+
+def moved_b(dtype: DType) -> int:
+    """What is taken off elements of B, so that they are signed."""
+    return MOVED if dtype == dtypes.uint8 else 0
+
+
+def signed(w: np.ndarray) -> np.ndarray:
+    """B as it is multiplied: int8."""
+    return w if w.dtype == np.int8 else (w ^ MOVED).view(np.int8)
+
+
+def quads_of(w: np.ndarray) -> np.ndarray:
+    """The bytes of B in fours along the first axis: ``[k, ...]`` of bytes to ``[ceil(k / 4), ...]`` of int32, zeros
+    past the end."""
+    k, *rest = w.shape
+    padded = np.zeros((-(-k // QUAD) * QUAD, *rest), np.int8)
+    padded[:k] = signed(w)
+    fours = padded.reshape(-1, QUAD, *rest)
+    return np.ascontiguousarray(np.moveaxis(fours, 1, -1)).view("<i4")[..., 0]
+
+
+def quad(element: Callable[[IntExpr], Val], step: IntExpr, depth: IntExpr) -> Val:
+    """The int32 of elements ``4 step`` to ``4 step + 3`` of A, each from 0 to 255; 0 past ``depth``."""
+    parts = []
+    for j in range(QUAD):
+        at = step * QUAD + j
+        v = element(at)
+        if not is_whole(depth):
+            v = select(index_value(at) < index_value(depth), v, constant(0, dtypes.int32))
+        parts.append(op("shift_left", v, constant(8 * j, dtypes.int32)) if j else v)
+    return reduce(lambda x, y: op("bit_or", x, y), parts)
+
+
+def quads_in(depth: IntExpr) -> IntExpr:
+    return ceildiv(depth, QUAD)
+
+
+def is_whole(depth: IntExpr) -> bool:
+    """True if ``depth`` elements are whole fours."""
+    return bool((depth % QUAD).value() == 0)
+
+
+def is_zero(facts: NodeFacts, operand: int, moved: int = 0) -> bool:
+    """True if the zero point of that operand is known to be ``moved`` everywhere; one that is absent is 0."""
+    if not facts.has_input(operand):
+        return moved == 0
+    known = facts.constants[operand]
+    return known is not None and bool((known.array.astype(np.int32) == moved).all())
+
+
+def known_zero(facts: NodeFacts, operand: int, moved: int) -> int | None:
+    """The zero point of that operand, moved, if it is one constant; one that is absent is 0."""
+    if not facts.has_input(operand):
+        return moved
+    known = facts.constants[operand]
+    return None if known is None or known.size != 1 else int(known.array.reshape(())) + moved
+
+
+def sums_of_b(ctx: LowerContext, columns: Sequence[IntExpr], sums: Callable[[np.ndarray], np.ndarray]) -> OfColumn:
+    """``f(column, za)``: what the zero point of A adds to a result. A constant one is multiplied at build time.
+
+    ``sums``: those of the columns of B, ``columns`` of them."""
+    za = known_zero(ctx, 2, moved_a(ctx.input(0).dtype))
+    if za == 0:
+        return lambda column, zero: None
+
+    def transform(w: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return sums(signed(w)) * np.int32(1 if za is None else za)
+
+    table = ctx.packed(1, transform, columns, f"sums_times_{za}", dtypes.int32)
+    return lambda column, zero: table[column] if za is not None else zero * table[column]
+
+
+def without_zero_points(total: Val, za: Val, zb: Val, of_b: Val | None, of_a: Val | None, depth: IntExpr) -> Val:
+    """The sum of products of ``a - za`` and ``b - zb`` from that of ``a`` and ``b``. ``of_b``: ``za`` times the sum of
+    ``b``, ``of_a``: the sum of ``a``; None where the zero point of the other is nothing."""
+    if of_b is not None:
+        total = total - of_b
+    if of_a is not None:
+        total = total - zb * (of_a - za * index_value(depth).cast(dtypes.int32))
+    return total
+
+
+def zero_point(of: Tensor | None, read: Callable[[Tensor], Val], moved: int) -> Val:
+    """A zero point as int32, moved; ``of``: None if it is absent."""
+    own = constant(0, dtypes.int32) if of is None else read(of).cast(dtypes.int32)
+    return own + moved
