@@ -44,6 +44,7 @@ from tilewright.kernels.link import finished_plan, link_plan
 from tilewright.lowering.backend import NativeBackend, is_taken
 from tilewright.lowering.choose_implementation import PASS as CHOOSE
 from tilewright.lowering.choose_implementation import Wanted, choose_implementation, with_implementations
+from tilewright.lowering.choose_precision import choose_precision
 from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
 from tilewright.machine.target import Target
 from tilewright.options import CompileKeywords, CompileOptions
@@ -112,7 +113,9 @@ def compile(  # noqa: A001
             return graph
 
         bar.say("graph passes")
-        passes = (*PASSES, choose_implementation(target, Level.of(o.opt_level), wanted))
+        level = Level.of(o.opt_level)
+        reduce = (choose_precision(target, level, wanted),) if o.precision == "bf16" else ()
+        passes = (*PASSES, *reduce, choose_implementation(target, level, wanted))
         optimized, report = run_passes(
             graph, o.opt_level, o.disabled_pass, o.instruments, o.enabled_pass, passes, target.costs
         )

@@ -17,6 +17,7 @@ from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
 from tilewright.core.options import require_choice, require_flag, require_names, require_number
 from tilewright.core.suggestions import did_you_mean
 from tilewright.graph_ir.pipeline import Instrument
+from tilewright.lowering.choose_precision import Precision
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.machine.target import Target
 
@@ -39,6 +40,9 @@ class BuildOptions:
     is constant, else an InputError of the run, which names node, index and range; or ``clamp``, the nearest element.
     ``implementations``: what computes nodes, by their names after the graph passes, which ``explain`` lists: the name
     of one of the implementations of the operator, or an Implementation of your own.
+
+    ``precision``: ``fp32`` computes as the model says; ``bf16`` gives products that are faster so operands rounded to
+    bfloat16 (8 bits of precision), adds in float32, and stores between kernels what they read in 16 bits.
     """
 
     target: str | Target | None = None
@@ -50,6 +54,7 @@ class BuildOptions:
     cache: bool = True
     out_of_range: OutOfRange = "error"
     implementations: Pins | None = None
+    precision: Precision = "fp32"
 
     def __post_init__(self) -> None:
         for name, value in self._plain().items():
@@ -61,6 +66,7 @@ class BuildOptions:
             "disabled_pass": require_names("disabled_pass", self.disabled_pass),
             "enabled_pass": require_names("enabled_pass", self.enabled_pass),
             "cache": require_flag("cache", self.cache),
+            "precision": require_choice("precision", self.precision, get_args(Precision)),
             "out_of_range": require_choice("out_of_range", self.out_of_range, OUT_OF_RANGE),
         }
 
@@ -131,6 +137,7 @@ class BuildKeywords(TypedDict, total=False):
     cache: bool
     out_of_range: OutOfRange
     implementations: Pins | None
+    precision: Precision
 
 
 class CompileKeywords(BuildKeywords, total=False):

@@ -18,6 +18,7 @@ from tilewright.core.errors import InputError
 from tilewright.core.index_ranges import OUT_OF_RANGE
 from tilewright.core.plan import Plan
 from tilewright.graph_ir.ir import Graph
+from tilewright.lowering.choose_precision import Precision
 from tilewright.options import Broadcasting, BuildKeywords
 from tilewright.runtime.model import CompiledModel
 
@@ -53,6 +54,10 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("build")
     group.add_argument("--target", help='a CPU, like "llvm -mcpu=znver4" (default: this machine)')
     group.add_argument("--opt-level", choices=("none", "basic", "extended", "all"), default="all")
+    group.add_argument(
+        "--precision", choices=get_args(Precision), default="fp32",
+        help="bf16: products that are faster so take operands rounded to bfloat16 (default: fp32)",
+    )  # fmt: skip
     group.add_argument("--threads", type=count, help="threads of a run (default: what the machine allows; see doctor)")
     group.add_argument("--disable-pass", action="append", default=[], metavar="NAME", help="a graph pass or rule")
     group.add_argument("--enable-pass", action="append", default=[], metavar="NAME", help="an optional pass or rule")
@@ -129,6 +134,7 @@ def build_keywords(args: argparse.Namespace) -> BuildKeywords:
         "cache": not args.no_cache,
         "out_of_range": args.out_of_range,
         "implementations": dict(args.implementation) or None,
+        "precision": args.precision,
     }
 
 

@@ -159,7 +159,7 @@ def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wante
         if name is not None and refusal is None:
             chosen[node.name] = name
         elif c is not None and node.attr(ATTRIBUTE) is None:
-            best = _best(c, ctx, inexact)
+            best = best_of(c, ctx, inexact)
             if best is not None:
                 chosen[node.name] = best.name
                 ctx.log.fire(best.name, node.name)
@@ -186,7 +186,8 @@ def _refusal(node: Node, name: str, c: Alternatives | None) -> str | None:
     return None if reason is None else f"implementation {name!r}: {reason}"
 
 
-def _best(c: Alternatives, ctx: PassContext, inexact: bool) -> Implementation | None:
+def best_of(c: Alternatives, ctx: PassContext, inexact: bool) -> Implementation | None:
+    """The fastest that is exact enough, and not ``inexact`` only those that round as the definition does."""
     for i in c.by_cost(ctx.disabled):
         if i.measured or (i.error is not None and not inexact):
             continue

@@ -8,8 +8,8 @@ from tilewright.core.arith.bounds import is_nonneg
 from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.core.arith.minmax import minimum
 from tilewright.tensor_ir.analysis.scopes import loads_of
-from tilewright.tensor_ir.ir import Block, Func, Op, walk, walk_expr
-from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
+from tilewright.tensor_ir.ir import Block, Expr, Func, Op, walk, walk_expr
+from tilewright.tensor_ir.scalar_ops import DOT_PRODUCTS, SCALAR_OPS
 
 
 def func_flops(func: Func) -> IntExpr:
@@ -17,9 +17,15 @@ def func_flops(func: Func) -> IntExpr:
     total = const(0)
     for s in walk(func.body):
         if isinstance(s, Block):
-            ops = sum(SCALAR_OPS[e.name].flops for e in walk_expr(s.value) if isinstance(e, Op))
-            total = total + product(a.extent for a in s.axes) * ops
+            total = total + product(a.extent for a in s.axes) * _flops(s.value)
     return total
+
+
+def _flops(e: Expr) -> int:
+    """The operations of a value, those that only put elements together not counted."""
+    ops = [x for x in walk_expr(e) if isinstance(x, Op)]
+    words = sum(_flops(a) for x in ops if x.name in DOT_PRODUCTS for a in x.args)
+    return sum(SCALAR_OPS[x.name].flops for x in ops) - words
 
 
 def func_bytes(func: Func) -> IntExpr:

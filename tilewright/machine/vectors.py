@@ -11,6 +11,11 @@ def is_x86(triple: str) -> bool:
     return triple.split("-")[0] in ("x86_64", "amd64", "i686", "i386")
 
 
+def share_of_pairs(target: Target) -> float:
+    """The time of two products of bfloat16 in a lane, as a share of that of two multiply-adds of float32."""
+    return 0.5 if {"avx512bf16"} <= target.enabled else 2.0
+
+
 def with_vectors(target: Target) -> Target:
     """``target`` with the vector facts that its features imply."""
     on = target.enabled

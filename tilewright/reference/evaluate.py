@@ -118,6 +118,11 @@ def _typed(op: str, attrs: Attrs, inputs: Sequence[object], n_outputs: int) -> l
         outputs = _dispatch(op, attrs, inputs, n_outputs)
         first = _STATISTICS.get(op, len(outputs))
         return [o.astype(np.float32) if i >= first and isinstance(o, np.ndarray) else o for i, o in enumerate(outputs)]
+    if (to := attrs.get("output_dtype")) is not None:  # sums of narrow operands that are not rounded to their type
+        attrs = {k: v for k, v in attrs.items() if k != "output_dtype"}
+        exact = [x.astype(np.float32) if isinstance(x, np.ndarray) and _is_narrow(x) else x for x in inputs]
+        result = dtypes.from_onnx(int(to)).numpy  # type: ignore[call-overload]
+        return [o.astype(result) if isinstance(o, np.ndarray) else o for o in _dispatch(op, attrs, exact, n_outputs)]
     narrow = next(x.dtype for x in inputs if isinstance(x, np.ndarray) and _is_narrow(x))
     wide = [x.astype(np.float32) if isinstance(x, np.ndarray) and _is_narrow(x) else x for x in inputs]
     out = _dispatch(op, attrs, wide, n_outputs)

@@ -198,6 +198,16 @@ def _dot4(a: int, b: int) -> int:
     return sum((a >> s & 0xFF) * ((b >> s & 0xFF ^ 0x80) - 0x80) for s in (0, 8, 16, 24))
 
 
+def _bits(x: Scalar) -> int:
+    return int(np.float32(x).view(np.uint32)) >> 16
+
+
+def _dot2(a: int, b: int) -> Scalar:
+    (a0, a1), (b0, b1) = (np.array([x << 16 & 0xFFFF0000, x & 0xFFFF0000], np.uint32).view(np.float32) for x in (a, b))
+    return np.float32(np.float64(a1) * np.float64(b1) + np.float64(a0) * np.float64(b0))
+
+
+_OF_BITS: dict[str, Callable[..., Any]] = {"bits": _bits, "dot2": _dot2}
 _INTEGER: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -245,6 +255,8 @@ def operation(name: str, dtype: DType) -> Callable[..., Scalar]:
     """
     if dtype.kind == "b" or (name in _BOOLEAN and name not in ("max", "min")):
         return _BOOLEAN[name]
+    if name in _OF_BITS:
+        return _OF_BITS[name]
     if dtype.is_integer:
         f = _INTEGER[name]
         if name in ("max", "min", "bit_and", "bit_or", "bit_xor", "floor_mod", "trunc_mod"):

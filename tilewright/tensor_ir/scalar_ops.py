@@ -1,18 +1,19 @@
 """The scalar operations of the tensor IR: one literal table, which interpreter, verifier and codegen share.
 
-``result``: ``same`` (the type of the first argument) or ``bool``. ``kinds``: the element kinds accepted
+``result``: ``same`` (the type of the first argument) or the name of a type. ``kinds``: the element kinds accepted
 (``f`` float, ``i`` signed, ``u`` unsigned, ``b`` bool). Integer arithmetic wraps; integer ``div`` truncates as ONNX
 asks; ``floor_mod`` takes the divisor's sign (Python), ``trunc_mod`` the dividend's (C fmod). ``max``/``min``
 return NaN if either argument is NaN; ``clamp(x, low, high)`` is ``low`` if ``x`` is. ``round`` is half-to-even. Shifts
 are logical for unsigned types. ``dot4`` is the sum of the products of four bytes each, those of the first int32
-unsigned and those of the second signed.
+unsigned and those of the second signed; ``dot2`` that of two bfloat16 each, added in float32 (how often it rounds, and
+what becomes of numbers below the normal ones, is the CPU's business). ``bits`` is the pattern of a bfloat16.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.core.dtypes import DType
+from tilewright.core.dtypes import DType, from_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,10 @@ class ScalarOp:
     def accepts(self, dtype: DType) -> bool:
         """True for element types that the operation takes: of its kinds, and the only one if it has one."""
         return dtype.kind in self.kinds and self.only in ("", dtype.name)
+
+    def result_type(self, dtype: DType) -> DType:
+        """The element type of the result for arguments of ``dtype``."""
+        return dtype if self.result == "same" else from_name(self.result)
 
 
 SCALAR_OPS: dict[str, ScalarOp] = {
@@ -87,6 +92,11 @@ SCALAR_OPS: dict[str, ScalarOp] = {
     "bit_not": ScalarOp(1, "same", "iu"),
     "shift_left": ScalarOp(2, "same", "iu"),
     "shift_right": ScalarOp(2, "same", "iu"),
-    # four bytes in 32 bits
+    # several elements in 32 bits
+    "bits": ScalarOp(1, "int32", "f", 0, only="bfloat16"),
+    "dot2": ScalarOp(2, "float32", "i", 3, only="int32"),
     "dot4": ScalarOp(2, "same", "i", 7, only="int32"),
 }
+
+DOT_PRODUCTS = ("dot2", "dot4")
+"""Products of words, which hold several elements: what makes words of elements is no arithmetic."""

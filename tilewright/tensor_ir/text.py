@@ -355,7 +355,7 @@ def _read_value(node: ast.expr, types: Mapping[str, DType]) -> Expr:
             values = tuple(_read_value(a, types) for a in args)
             if len(values) != SCALAR_OPS[name].arity:
                 _refuse(node, f"{SCALAR_OPS[name].arity} arguments")
-            return Op(name, values, dtypes.bool_ if SCALAR_OPS[name].result == "bool" else values[0].dtype)
+            return Op(name, values, SCALAR_OPS[name].result_type(values[0].dtype))
         case ast.Call(func=ast.Name() as dtype, args=[literal]):
             return Const(_read_literal(literal), _read_dtype(dtype))
     _refuse(node, "a value")

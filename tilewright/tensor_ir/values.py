@@ -218,7 +218,7 @@ def op(name: str, *args: ValLike) -> Val:
         raise TypeError(f"{name}: element types differ: {', '.join(str(v.dtype) for v in vals)}")
     if not info.accepts(own):
         raise TypeError(f"{name}: element type {own} is not accepted")
-    return Val(Op(name, tuple([v.expr for v in vals]), dtypes.bool_ if info.result == "bool" else own))
+    return Val(Op(name, tuple([v.expr for v in vals]), info.result_type(own)))
 
 
 def constant(value: float | bool, dtype: DType) -> Val:

@@ -204,9 +204,10 @@ def check_types(func: Func) -> None:
                 for a in e.args:
                     if a.dtype != e.args[0].dtype:
                         _fail(4, func, e.name, f"operands are {e.args[0].dtype} and {a.dtype}", s)
-                wanted = "bool" if e.name in SCALAR_OPS and SCALAR_OPS[e.name].result == "bool" else None
-                if e.args and e.name in SCALAR_OPS and e.dtype.name != (wanted or e.args[0].dtype.name):
-                    _fail(4, func, e.name, f"the result is {wanted or e.args[0].dtype}, not {e.dtype}", s)
+                if e.args and e.name in SCALAR_OPS:
+                    wanted = SCALAR_OPS[e.name].result_type(e.args[0].dtype)
+                    if e.dtype != wanted:
+                        _fail(4, func, e.name, f"the result is {wanted}, not {e.dtype}", s)
             if isinstance(e, Select) and e.condition.dtype.kind != "b":
                 _fail(4, func, "select", f"the condition must be bool, got {e.condition.dtype}", s)
             if isinstance(e, Select) and e.then.dtype != e.otherwise.dtype:

@@ -13,7 +13,7 @@ from tilewright.codegen.emit.memory import index_uniform, index_vector, load, re
 from tilewright.codegen.llvm.builder import Value
 from tilewright.codegen.llvm.types import literal, register_type
 from tilewright.codegen.math.casts import cast
-from tilewright.codegen.math.dot4 import dot4
+from tilewright.codegen.math.dot_products import DOT_PRODUCTS
 from tilewright.codegen.math.scalar_operations import operation
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import int64
@@ -38,7 +38,7 @@ def evaluate(ctx: Context, e: Expr) -> Value:
     elif isinstance(e, Index):
         value = _index(ctx, e)
     elif isinstance(e, Cast):
-        value = cast(ctx.code, evaluate(ctx, e.value), e.value.dtype, e.dtype)
+        value = _cast(ctx, e)
     elif isinstance(e, Select):
         value = _select(ctx, e)
     else:
@@ -58,6 +58,20 @@ def _index(ctx: Context, e: Index) -> Value:
     return cast(ctx.code, wide, int64, e.dtype) if e.dtype.bits != 64 else wide
 
 
+def _cast(ctx: Context, e: Cast) -> Value:
+    v = evaluate(ctx, e.value)
+    if e.dtype.name == "int32" and _is_clamped(e.value):
+        return ctx.code.convert("fptosi", v, "i32")  # needs no test for numbers that an int32 does not hold
+    return cast(ctx.code, v, e.value.dtype, e.dtype)
+
+
+def _is_clamped(e: Expr) -> bool:
+    """True for a float32 between constants in the range of an int32."""
+    if not isinstance(e, Op) or e.name != "clamp" or e.dtype.name != "float32":
+        return False
+    return all(isinstance(b, Const) and -(2.0**31) <= b.value < 2.0**31 for b in e.args[1:])
+
+
 def _operation(ctx: Context, e: Op) -> Value:
     code = ctx.code
     if e.name in _COMPARISONS and ctx.lanes is not None:
@@ -66,9 +80,9 @@ def _operation(ctx: Context, e: Op) -> Value:
             return quick
     if e.name == "add":
         for other, product in (e.args, e.args[::-1]):
-            if isinstance(product, Op) and product.name == "dot4" and id(product) not in ctx.memo:
-                left, right = product.args
-                return dot4(code, evaluate(ctx, left), evaluate(ctx, right), evaluate(ctx, other))
+            if isinstance(product, Op) and product.name in DOT_PRODUCTS and id(product) not in ctx.memo:
+                emit, (left, right) = DOT_PRODUCTS[product.name], product.args
+                return emit(code, evaluate(ctx, left), evaluate(ctx, right), evaluate(ctx, other))
     wide = e.dtype.kind == "f" and not e.dtype.is_narrow_float
     if e.name in ("add", "sub") and wide and ctx.target.has_fma:
         a, b = e.args

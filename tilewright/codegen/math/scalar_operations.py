@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from tilewright.codegen.llvm.builder import Code, Value, helper
 from tilewright.codegen.math.casts import cast, wrap
-from tilewright.codegen.math.dot4 import dot4
+from tilewright.codegen.math.dot_products import dot2, dot4
 from tilewright.codegen.math.functions import MATH
 from tilewright.codegen.math.remainder import emit_fmod
 from tilewright.core.dtypes import DType, float32
@@ -22,7 +22,7 @@ Emitter: TypeAlias = Callable[[Code, DType, Sequence[Value]], Value]
 
 def operation(code: Code, name: str, dtype: DType, args: Sequence[Value]) -> Value:
     """The value of operation ``name`` on operands of element type ``dtype``."""
-    if dtype.is_narrow_float:
+    if dtype.is_narrow_float and name != "bits":
         wide = operation(code, name, float32, [cast(code, a, dtype, float32) for a in args])
         return wide if wide.type == "i1" else cast(code, wide, float32, dtype)
     if dtype.kind == "c":
@@ -247,5 +247,7 @@ OPERATIONS: dict[str, Emitter] = {
     "bit_not": lambda code, t, a: code.binary("xor", a[0], code.const(-1, a[0])),
     "shift_left": _shift(False),
     "shift_right": _shift(True),
+    "bits": lambda code, t, a: code.convert("zext", a[0], "i32"),
+    "dot2": lambda code, t, a: dot2(code, a[0], a[1]),
     "dot4": lambda code, t, a: dot4(code, a[0], a[1]),
 }

@@ -272,6 +272,7 @@ class _Fuser:
         if op.window:
             return f"{node.op} reads each element many times"
         if kind is PatternKind.OUT_FUSABLE:
+            odd += [d.name for m, d in zip(before, ops, strict=True) if self._rounds(m)]
             return f"{node.op} reads each element many times, so {odd[0]} would be repeated" if odd else None
         if kind is PatternKind.OPAQUE:
             if node.op == "Resize":
@@ -283,6 +284,14 @@ class _Fuser:
             costly = [d.name for d in ops if d.cost is ElementCost.EXPENSIVE]
             return f"{node.op} reads each element several times, so {costly[0]} would be repeated" if costly else None
         return None
+
+    def _rounds(self, m: int) -> bool:
+        """True for a Cast to fewer bits."""
+        node = self.nodes[m]
+        if node.op != "Cast":
+            return False
+        source, to = (self.graph.values[x].dtype for x in (node.inputs[0], node.outputs[0]))
+        return to.is_float and to.bits < source.bits
 
     def _is_enlarged(self, node: Node) -> bool:
         """True if some dimension of the node's result is known to be longer than its operand's."""

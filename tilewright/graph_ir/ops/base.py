@@ -90,6 +90,7 @@ class OpDef:
     ``window``: reads each element once for every place of a sliding window over it.
     ``rowwise``: reads the rows along ``axis`` (-1 if not given) two or three times, each by itself.
     ``layout``: has the attribute ``data_layout``.
+    ``output_dtype``: has our attribute of that name: operands may be narrower than the result, whose type it gives.
     ``arithmetic``: has arithmetic weight; where native code cannot take it, it is refused and not run on the host.
     ``fold_limit``: operands and results together, in elements, for which constant folding evaluates it (a second or
     two where the reference definition goes through elements in Python); 0: never; None: any number.
@@ -114,6 +115,7 @@ class OpDef:
     window: bool = False
     rowwise: bool = False
     layout: DataLayout | None = None
+    output_dtype: bool = False
     arithmetic: bool = False
     fold_limit: int | None = None
 

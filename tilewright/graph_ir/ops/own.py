@@ -12,6 +12,8 @@ CommonSizes(x0, x1, ...) {axes, operands, dims}
 BroadcastTo(x, sizes)
     ``x`` repeated along each axis whose element of ``sizes`` (one for each axis of ``x``) is not 1.
 
+The attribute ``output_dtype`` of Conv and MatMul is ours: they give sums of narrower operands in this type, unrounded.
+
 The attribute ``data_layout`` ("NCHW", the default, or "NHWC") is ours too; operators with the trait ``layout`` know it.
 """
 

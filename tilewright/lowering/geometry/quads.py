@@ -1,4 +1,4 @@
-"""Bytes in fours, as ``dot4`` multiplies them: four neighbours along the sum are one int32, A's unsigned, B's signed.
+"""Bytes as ``dot4`` multiplies them: A's unsigned, B's signed, and what their zero points take off the sums.
 
 Elements of the other kind are moved by 128, and so are their zero points. Of ``a`` and ``b`` as they are multiplied,
 with zero points ``za`` and ``zb``, ``sum((a - za) (b - zb)) = sum(a b) - za sum(b) - zb sum(a) + K za zb`` modulo 2^32.
@@ -7,21 +7,19 @@ with zero points ``za`` and ``zb``, ``sum((a - za) (b - zb)) = sum(a b) - za sum
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr, ceildiv
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.tensor_ir.compute import Tensor, Val, constant, index_value, op, select
+from tilewright.tensor_ir.compute import Tensor, Val, constant, index_value
 
 OfColumn: TypeAlias = Callable[[IntExpr, Val], "Val | None"]
 
-QUAD = 4
 MOVED = 128
 ONES = 0x01010101
 """Four bytes of 1: a product with them is the sum of the other four."""
@@ -40,37 +38,6 @@ def moved_b(dtype: DType) -> int:
 def signed(w: np.ndarray) -> np.ndarray:
     """B as it is multiplied: int8."""
     return w if w.dtype == np.int8 else (w ^ MOVED).view(np.int8)
-
-
-def quads_of(w: np.ndarray) -> np.ndarray:
-    """The bytes of B in fours along the first axis: ``[k, ...]`` of bytes to ``[ceil(k / 4), ...]`` of int32, zeros
-    past the end."""
-    k, *rest = w.shape
-    padded = np.zeros((-(-k // QUAD) * QUAD, *rest), np.int8)
-    padded[:k] = signed(w)
-    fours = padded.reshape(-1, QUAD, *rest)
-    return np.ascontiguousarray(np.moveaxis(fours, 1, -1)).view("<i4")[..., 0]
-
-
-def quad(element: Callable[[IntExpr], Val], step: IntExpr, depth: IntExpr) -> Val:
-    """The int32 of elements ``4 step`` to ``4 step + 3`` of A, each from 0 to 255; 0 past ``depth``."""
-    parts = []
-    for j in range(QUAD):
-        at = step * QUAD + j
-        v = element(at)
-        if not is_whole(depth):
-            v = select(index_value(at) < index_value(depth), v, constant(0, dtypes.int32))
-        parts.append(op("shift_left", v, constant(8 * j, dtypes.int32)) if j else v)
-    return reduce(lambda x, y: op("bit_or", x, y), parts)
-
-
-def quads_in(depth: IntExpr) -> IntExpr:
-    return ceildiv(depth, QUAD)
-
-
-def is_whole(depth: IntExpr) -> bool:
-    """True if ``depth`` elements are whole fours."""
-    return bool((depth % QUAD).value() == 0)
 
 
 def is_zero(facts: NodeFacts, operand: int, moved: int = 0) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.lowering.implementations.base import Table
 from tilewright.lowering.implementations.conv import dot_product as conv_dot_product
+from tilewright.lowering.implementations.conv import pairs as conv_pairs
 from tilewright.lowering.implementations.conv import winograd
 from tilewright.lowering.implementations.conv.depthwise import DEPTHWISE
 from tilewright.lowering.implementations.conv.direct import DIRECT
@@ -17,6 +18,7 @@ from tilewright.lowering.implementations.einsum.loops import LOOPS
 from tilewright.lowering.implementations.gemm import (
     dot_product,
     packed_gemm,
+    pairs,
     split_k,
     unpacked_gemm,
     vectorized_reduction,
@@ -34,6 +36,7 @@ IMPLEMENTATIONS: Table = {
         *MERGED_GROUPS,
         VECTORIZED_REDUCTION,
         *winograd.IMPLEMENTATIONS,
+        *conv_pairs.DOT_PRODUCT,
     ),
     "ConvTranspose": (
         *SUBPIXEL,
@@ -50,6 +53,7 @@ IMPLEMENTATIONS: Table = {
         split_k.MATMUL,
         vectorized_reduction.MATMUL,
         STRASSEN,
+        pairs.DOT_PRODUCT,
     ),
     "Gemm": (
         packed_gemm.GEMM,

@@ -21,7 +21,7 @@ from tilewright.tensor_ir.analysis.scopes import (
     loops_around,
 )
 from tilewright.tensor_ir.ir import Block, Buffer, Expr, Func, Load, Loop, Op, Store, loads, walk, walk_expr
-from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
+from tilewright.tensor_ir.scalar_ops import DOT_PRODUCTS, SCALAR_OPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def is_spatial(block: Block) -> bool:
 
 
 def is_multiply_add(block: Block) -> bool:
-    """True for ``acc = acc + a * b`` (or ``dot4(a, b)``) with loads on both sides: the block reuses what it reads."""
+    """True for ``acc = acc + a * b`` (or a dot product) with loads on both sides: the block reuses what it reads."""
     v = block.value
     return (
         is_reduction(block)
@@ -79,7 +79,7 @@ def is_multiply_add(block: Block) -> bool:
         and v.name == "add"
         and len(v.args) == 2
         and isinstance(v.args[1], Op)
-        and v.args[1].name in ("mul", "dot4")
+        and v.args[1].name in ("mul", *DOT_PRODUCTS)
         and all(any(True for _ in loads(a)) for a in v.args[1].args)
     )
 

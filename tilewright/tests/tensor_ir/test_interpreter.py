@@ -178,6 +178,17 @@ def test_integer_arithmetic(op: str, dtype: str, args: tuple[int, ...], expected
     assert operation(op, dtypes.from_name(dtype))(*args) == expected
 
 
+def test_two_products_of_bfloat16() -> None:
+    bits, dot2 = operation("bits", dtypes.bfloat16), operation("dot2", dtypes.int32)
+    one, minus, large = (bits(np.float32(x)) for x in (1.5, -2.0, 2.0**100))
+    assert (one, minus) == (0x3FC0, 0xC000)
+    signed = (minus << 16) - (1 << 32)  # as an int32
+    assert dot2(one | one << 16, one | signed) == np.float32(1.5 * 1.5 - 3.0)
+    with np.errstate(over="ignore"):
+        assert dot2(large, large) == np.inf
+    assert dot2(one, bits(np.float32(np.nan))) != dot2(one, one)
+
+
 def test_clamp_takes_nan_for_the_lowest() -> None:
     clamp = operation("clamp", F32)
     found = [clamp(np.float32(x), np.float32(-2), np.float32(3)) for x in (np.nan, -np.inf, -2, 1, 3, 7, np.inf)]

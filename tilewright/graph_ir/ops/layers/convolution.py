@@ -1,4 +1,5 @@
-"""Convolutions. ``data_layout`` NHWC (ours): X and Y are channels-last, the weight stays as ONNX has it."""
+"""Convolutions. ``data_layout`` NHWC (ours): X and Y are channels-last, the weight stays as ONNX has it.
+``output_dtype`` (ours): a Conv of narrower operands, one or both, gives its sums in this type, unrounded."""
 
 from __future__ import annotations
 
@@ -49,9 +50,10 @@ def _groups(ctx: InferContext, channels: IntExpr) -> int:
 
 
 def _conv(ctx: InferContext) -> tuple[Inferred, ...]:
-    ctx.require(ctx.dtype(0) == ctx.dtype(1), f"a weight of type {ctx.dtype(0)}", ctx.dtype(1))
+    to = ctx.dtype_attr("output_dtype")
+    ctx.require(to is not None or ctx.dtype(0) == ctx.dtype(1), f"a weight of type {ctx.dtype(0)}", ctx.dtype(1))
     match_operands(ctx, ", m ..., m")
-    return _conv_result(ctx, 1, ctx.dtype(0))
+    return _conv_result(ctx, 1, to or ctx.dtype(0))
 
 
 def _conv_integer(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -145,7 +147,17 @@ def _col2im(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 OPS = table(
-    OpDef("Conv", PatternKind.OUT_FUSABLE, _conv, 2, 3, layout=DataLayout.PREFERRED, window=True, arithmetic=True),
+    OpDef(
+        "Conv",
+        PatternKind.OUT_FUSABLE,
+        _conv,
+        2,
+        3,
+        layout=DataLayout.PREFERRED,
+        window=True,
+        output_dtype=True,
+        arithmetic=True,
+    ),
     OpDef(
         "ConvTranspose",
         PatternKind.OUT_FUSABLE,

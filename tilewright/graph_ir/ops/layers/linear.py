@@ -25,8 +25,10 @@ def matmul_shape(ctx: InferContext, first: int, second: int) -> Shape:
 
 
 def _matmul(ctx: InferContext) -> tuple[Inferred, ...]:
-    ctx.require(ctx.dtype(0) == ctx.dtype(1), f"inputs of one element type ({ctx.dtype(0)})", ctx.dtype(1))
-    return (tensor(ctx.dtype(0), matmul_shape(ctx, 0, 1)),)
+    to = ctx.dtype_attr("output_dtype")  # ours: the sums in this type, unrounded, of narrower operands
+    same = to is not None or ctx.dtype(0) == ctx.dtype(1)
+    ctx.require(same, f"inputs of one element type ({ctx.dtype(0)})", ctx.dtype(1))
+    return (tensor(to or ctx.dtype(0), matmul_shape(ctx, 0, 1)),)
 
 
 def _matmul_integer(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -124,7 +126,7 @@ def _det(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 OPS = table(
-    OpDef("MatMul", PatternKind.OUT_FUSABLE, _matmul, 2, 2, arithmetic=True),
+    OpDef("MatMul", PatternKind.OUT_FUSABLE, _matmul, 2, 2, output_dtype=True, arithmetic=True),
     OpDef("Gemm", PatternKind.OUT_FUSABLE, _gemm, 2, 3, arithmetic=True),
     OpDef("MatMulInteger", PatternKind.OUT_FUSABLE, _matmul_integer, 2, 4, arithmetic=True),
     OpDef("QLinearMatMul", PatternKind.OUT_FUSABLE, _qlinear_matmul, 8, 8, arithmetic=True),

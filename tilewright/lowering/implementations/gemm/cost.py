@@ -17,17 +17,19 @@ def known_rows(p: ProductSizes) -> int:
     return MANY if rows is None else max(1, rows)
 
 
-def time_by_row(p: ProductSizes, per_row: float, per_weight: float, costs: Costs, lanes: int) -> float:
+def time_by_row(
+    p: ProductSizes, per_row: float, per_weight: float, costs: Costs, lanes: int, weight_size: float = 1.0
+) -> float:
     """The time of ``per_row`` multiply-adds for each element of B and row, ``per_weight`` for each element of B, and
-    reading B."""
+    reading B, an element of which takes ``weight_size`` times what one of float32 does."""
     products = 1 if p.shares_b else assumed(p.batch, MANY)
-    each = per_row * known_rows(p) + per_weight + costs.weight_load
+    each = per_row * known_rows(p) + per_weight + weight_size * costs.weight_load
     return assumed((p.k, p.n), MANY) * products * each / share_of_lanes(p.n.value() or 0, lanes)
 
 
-def cost_by_row(facts: NodeFacts, per_row: float, per_weight: float = 0.0) -> float:
+def cost_by_row(facts: NodeFacts, per_row: float, per_weight: float = 0.0, weight_size: float = 1.0) -> float:
     """:func:`time_by_row` of a MatMul or Gemm."""
-    return time_by_row(product_sizes(facts), per_row, per_weight, facts.target.costs, lanes_of(facts))
+    return time_by_row(product_sizes(facts), per_row, per_weight, facts.target.costs, lanes_of(facts), weight_size)
 
 
 def lanes_of(facts: NodeFacts) -> int:

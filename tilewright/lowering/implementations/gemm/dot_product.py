@@ -18,20 +18,18 @@ from tilewright.lowering.formulas.quantize import column_parameter, lower_matmul
 from tilewright.lowering.geometry.packing import clamped, flatten, pack_columns, panel_width, unflatten, whole_tiles
 from tilewright.lowering.geometry.product import left_operand, product_result, product_sizes
 from tilewright.lowering.geometry.quads import (
-    is_whole,
     is_zero,
     moved_a,
     moved_b,
-    quad,
-    quads_in,
-    quads_of,
+    signed,
     sums_of_b,
     without_zero_points,
     zero_point,
 )
+from tilewright.lowering.geometry.words import BYTES
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import cost_by_row
-from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, op, sum_over
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 
 _SHARE = 0.3
 """Of the time of multiplying one by one; with the packing of A."""
@@ -46,7 +44,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     rows, inner, k = p.rows, p.row_extents, p.k
     width = panel_width(rows, p.n, ctx.target, dtypes.int32.itemsize)
     a_by, b_by = moved_a(ctx.input(0).dtype), moved_b(ctx.input(1).dtype)
-    steps, panels = quads_in(k), ceildiv(p.n, width)
+    steps, panels = BYTES.count(k), ceildiv(p.n, width)
     full_rows = whole_tiles(rows, width, ctx.target, dtypes.int32.itemsize)
 
     def element(row: IntExpr, depth: IntExpr) -> Val:
@@ -54,20 +52,20 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
         return read(bi, at, depth).cast(dtypes.int32) + a_by
 
     def of_row(row: IntExpr, step: IntExpr) -> Val:
-        return quad(lambda depth: element(row, depth), step, k)
+        return BYTES.join(lambda depth: element(row, depth), step, k)
 
     left = of_row
-    if a_by or not is_whole(k):
-        quads = ctx.stage(compute(ctx.name("quads"), (full_rows, steps), of_row, axis_names=["m", "q"]))
+    if a_by or not BYTES.is_whole(k):
+        quads = ctx.stage(compute(ctx.name("words"), (full_rows, steps), of_row, axis_names=["m", "q"]))
         left = lambda row, step: quads[row, step]  # noqa: E731
     right = ctx.packed(
-        1, lambda w: pack_columns(quads_of(_matrix(w)), width, np.dtype(np.int32)), (panels, steps, width),
+        1, lambda w: pack_columns(BYTES.pack(signed(_matrix(w))), width, np.dtype(np.int32)), (panels, steps, width),
         f"quads_{width}", dtypes.int32,
     )  # fmt: skip
     q = ctx.axis(steps, "q")
 
     def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        return sum_over(op("dot4", left(row, q.index), right[no, q.index, ni]), q)
+        return sum_over(BYTES.times(left(row, q.index), right[no, q.index, ni]), q)
 
     acc = ctx.stage(compute(ctx.name("acc"), (full_rows, panels, width), formula, axis_names=["m", "no", "ni"]))
     of_columns = sums_of_b(ctx, (p.n,), lambda w: _matrix(w).sum(0, dtype=np.int32))
@@ -101,7 +99,7 @@ def _applies(facts: NodeFacts) -> str | None:
 
 
 def _cost(facts: NodeFacts) -> float:
-    return cost_by_row(facts, _SHARE)
+    return cost_by_row(facts, _SHARE, weight_size=0.25)
 
 
 DOT_PRODUCT = Implementation("MatMulInteger", "dot_product", _lower, _cost, _applies)

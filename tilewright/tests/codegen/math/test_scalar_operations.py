@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -182,6 +183,18 @@ def test_four_products_of_bytes() -> None:
     b = np.concatenate([a[1:], np.array([-1, 0x7F7F7F7F], np.int32)])[: len(a)]
     bytes_ = a.view(np.uint8).reshape(-1, 4).astype(np.int64), b.view(np.int8).reshape(-1, 4).astype(np.int64)
     np.testing.assert_array_equal(apply_binary("dot4", a, b, dtypes.int32), (bytes_[0] * bytes_[1]).sum(1))
+
+
+def test_two_products_of_bfloat16() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((40, 2)).astype(ml_dtypes.bfloat16) for _ in range(2))
+    x[:3, 0], y[:3, 1] = (np.inf, np.nan, 0.0), (1.0, -np.inf, 3e38)
+    words = (v.view(np.uint16).reshape(-1).view(np.int32) for v in (x, y))
+    with np.errstate(all="ignore"):
+        want = (x.astype(np.float64) * y.astype(np.float64)).sum(1)
+    a, b = words
+    got = apply_binary("dot2", a, b, dtypes.int32, dtypes.float32)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
 def test_every_operation_has_an_emitter() -> None:

@@ -101,7 +101,7 @@ def test_unsigned_images_are_read_in_place() -> None:
             pointwise((1, 12, 12, 64), 64, dtype), target=target, stop_after="lower", progress=False
         )
         (func,) = lowered.funcs.values()
-        assert [b.name for b in blocks_in(func.body)].count("quads") == stages
+        assert [b.name for b in blocks_in(func.body)].count("words") == stages
         trace, rules = explained_default(func, target)
         assert "register_tiles" in rules.values()
         text = emit_kernel(prepare(trace.apply(func), target), target, "kernel")

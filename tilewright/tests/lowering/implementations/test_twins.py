@@ -85,6 +85,8 @@ def test_the_cases_have_every_implementation() -> None:
     elsewhere = {  # with tests of their own
         *(("Conv", n) for n in ("winograd2_stride2", "winograd4_stride2")),
         *(("MatMulInteger", n) for n in ("dot_product", "loops")),
+        *(("Conv", n) for n in ("dot_product", "dot_product_rows")),
+        ("MatMul", "dot_product"),
         *(("ConvInteger", n) for n in ("dot_product", "dot_product_rows", "loops")),
     }
     assert found | elsewhere == {(op, i.name) for op, ways in IMPLEMENTATIONS.items() for i in ways}

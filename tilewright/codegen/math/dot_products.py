@@ -1,4 +1,5 @@
-"""``dot4``: four products of bytes in each lane of 32 bits, added up. One instruction where the CPU has it (VNNI).
+"""Products of several elements in each lane of 32 bits, added up: ``dot4`` of four bytes, ``dot2`` of two bfloat16. One
+instruction where the CPU has it (VNNI, AVX512-BF16).
 
 Elsewhere on x86 the bytes at even and at odd places are widened to 16 bits, where a product of two and their sum fit
 into 32 (``pmaddwd``): nothing saturates, as it would with products of bytes summed up in 16 bits (``pmaddubsw``).
@@ -6,8 +7,12 @@ into 32 (``pmaddwd``): nothing saturates, as it would with products of bytes sum
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.codegen.llvm.builder import Code, Value
 
+_SHORT_PAIRS = frozenset({"avx512bf16", "avx512vl"})
+_BF16 = {4: _SHORT_PAIRS, 8: _SHORT_PAIRS, 16: frozenset({"avx512bf16"})}
 _SHORT = (frozenset({"avxvnni"}), frozenset({"avx512vnni", "avx512vl"}))
 _VNNI = {4: _SHORT, 8: _SHORT, 16: (frozenset({"avx512vnni"}),)}
 """Features, one set of which it takes, by lanes."""
@@ -34,6 +39,29 @@ def dot4(code: Code, a: Value, b: Value, added: Value | None = None) -> Value:
     return total
 
 
+def dot2(code: Code, a: Value, b: Value, added: Value | None = None) -> Value:
+    """``added + dot2(a, b)``; None stands for zero."""
+    lanes = max(v.lanes for v in (a, b, added) if v is not None)
+    a, b = code.splat(a, lanes), code.splat(b, lanes)
+    total = code.const(0.0, Value("float", lanes, "")) if added is None else code.splat(added, lanes)
+    if lanes in _BF16 and _BF16[lanes] <= code.target.enabled:
+        pairs = f"<{2 * lanes} x bfloat>"
+        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
+        code.module.declare(name, total.full, [total.full, pairs, pairs])
+        x, y = (code.emit("bfloat", 2 * lanes, f"bitcast {v.full} {v.text} to {pairs}") for v in (a, b))
+        return code.call(name, "float", lanes, total, x, y)
+    for x, y in zip(_halves(code, a), _halves(code, b), strict=True):
+        total = code.fma(x, y, total)
+    return total
+
+
+def _halves(code: Code, v: Value) -> tuple[Value, Value]:
+    """The second and the first bfloat16 of each lane, as float32."""
+    second = code.binary("and", v, code.const(-65536, v))
+    first = code.binary("shl", v, code.const(16, v))
+    return code.convert("bitcast", second, "float"), code.convert("bitcast", first, "float")
+
+
 def _by_words(code: Code, lanes: int, a: Value, b: Value) -> Value:
     words = 2 * lanes
     x, y = (code.emit("i16", words, f"bitcast {v.full} {v.text} to <{words} x i16>") for v in (a, b))
@@ -45,3 +73,7 @@ def _by_words(code: Code, lanes: int, a: Value, b: Value) -> Value:
     )
     odd = code.call(name, "i32", lanes, code.binary("lshr", x, eight), code.binary("ashr", y, eight))
     return code.binary("add", even, odd)
+
+
+DOT_PRODUCTS: dict[str, Callable[[Code, Value, Value, Value | None], Value]] = {"dot2": dot2, "dot4": dot4}
+"""Those that take what they are added to, by scalar operation."""

@@ -1,0 +1,103 @@
+"""Neighbours along a sum as one int32, the operands of ``dot2`` and ``dot4``: two bfloat16 or four bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, ceildiv, const
+from tilewright.lowering.context import LowerContext
+from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, spatial_names
+from tilewright.tensor_ir.compute import Val, compute, constant, in_range, index_value, op, select
+
+Element = Callable[[IntExpr], Val]
+"""An element at a position along the sum, as the low bits of an int32 whose other bits are 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """``per`` elements in 32 bits. ``product``: the scalar operation on two words."""
+
+    product: str
+    per: int
+
+    def times(self, a: Val, b: Val) -> Val:
+        return op(self.product, a, b)
+
+    def count(self, depth: IntExpr) -> IntExpr:
+        """Words that hold ``depth`` elements."""
+        return ceildiv(depth, self.per)
+
+    def is_whole(self, depth: IntExpr) -> bool:
+        """True if ``depth`` elements are whole words."""
+        return bool((depth % self.per).value() == 0)
+
+    def join(self, element: Element, step: IntExpr, depth: IntExpr) -> Val:
+        """The word of the elements from ``per * step`` on, 0 past ``depth``."""
+        parts = []
+        for j in range(self.per):
+            at = step * self.per + j
+            v = element(at)
+            if not self.is_whole(depth):
+                v = select(index_value(at) < index_value(depth), v, constant(0, dtypes.int32))
+            parts.append(op("shift_left", v, constant(32 // self.per * j, dtypes.int32)) if j else v)
+        return reduce(lambda x, y: op("bit_or", x, y), parts)
+
+    def pack(self, w: np.ndarray) -> np.ndarray:
+        """``[k, ...]`` of elements to ``[ceil(k / per), ...]`` of int32, zeros past the end."""
+        k, *rest = w.shape
+        padded = np.zeros((-(-k // self.per) * self.per, *rest), w.dtype)
+        padded[:k] = w
+        words = np.ascontiguousarray(np.moveaxis(padded.reshape(-1, self.per, *rest), 1, -1))
+        found: np.ndarray = words.view("<i4")[..., 0]
+        return found
+
+    def pack_oihw(self, w: np.ndarray) -> np.ndarray:
+        """``[OC, IC, taps...]`` of elements to ``[OC, ceil(IC / per), taps...]`` of int32."""
+        found: np.ndarray = np.moveaxis(self.pack(np.moveaxis(w, 1, 0)), 0, 1)
+        return found
+
+
+BYTES = Word("dot4", 4)
+PAIRS = Word("dot2", 2)
+
+
+def words_of_image(
+    ctx: LowerContext, shape: ConvShape, words: ConvShape, word: Word, bits: Callable[[Val], Val],
+    border: Callable[[IntExpr], Val], in_place: bool,
+) -> Reader:  # fmt: skip
+    """``read(n, c, at)`` of word ``c`` of the padded input of a convolution.
+
+    ``words``: the geometry with channels counted in words, each group's its own; ``bits``: of an element;
+    ``border(step)``: what a word outside the image holds. Where nothing is to be added and whole words of channels lie
+    together, and ``in_place``, the input is read as it lies; else a stage collects the words.
+    """
+    x = ctx.input(0)
+
+    def group_and_step(c: IntExpr) -> tuple[IntExpr, IntExpr]:
+        return (c // words.depth, c % words.depth) if shape.groups > 1 else (const(0), c)
+
+    def of_pixel(n: IntExpr, c: IntExpr, at: tuple[IntExpr, ...]) -> Val:
+        g, step = group_and_step(c)
+        return word.join(lambda d: bits(x[shape.element(n, g * shape.depth + d, at)]), step, shape.depth)
+
+    if shape.channels_last and not shape.needs_padding and in_place and word.is_whole(shape.depth):
+        return lambda n, c, at: of_pixel(n, c, tuple(at))
+    extents = [b + s + e for b, s, e in zip(shape.pads_begin, shape.spatial, shape.pads_end, strict=True)]
+
+    def formula(*i: IntExpr) -> Val:
+        at = tuple(p - b for p, b in zip(i[1:-1], shape.pads_begin, strict=True))
+        value = of_pixel(i[0], i[-1], at)
+        sides = zip(at, shape.spatial, shape.pads_begin, shape.pads_end, strict=True)
+        tests = [in_range(p, 0, s) for p, s, b, e in sides if b != 0 or e != 0]
+        if not tests:
+            return value
+        return select(reduce(lambda a, b: a & b, tests), value, border(group_and_step(i[-1])[1]))
+
+    full = (shape.batch, *extents, words.channels)
+    stage = ctx.stage(compute(ctx.name("words"), full, formula, axis_names=["n", *spatial_names(shape.rank), "q"]))
+    return lambda n, c, at: stage[(n, *at, c)]

@@ -1,0 +1,60 @@
+"""Convolutions of bfloat16 two channels at a time: ``acc[m, no, ni] += dot2(X2[pixel, taps, q], W2[no, taps, q, ni])``.
+
+Sums are float32. The input is read in pairs where it lies so: channels last, no border to add and an even number of
+channels in a group; else a stage collects them. The weight is packed at build time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.lowering.context import LowerContext
+from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.geometry.conv_shape import conv_shape, with_bias
+from tilewright.lowering.geometry.conv_weight import conv_weight
+from tilewright.lowering.geometry.words import PAIRS, words_of_image
+from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
+from tilewright.lowering.implementations.conv.direct import Sums
+from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
+from tilewright.machine.vectors import share_of_pairs
+from tilewright.tensor_ir.compute import Tensor, Val, constant, op
+
+
+def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
+    shape = conv_shape(ctx)
+    in_pairs = dataclasses.replace(shape, channels=PAIRS.count(shape.depth) * shape.groups)
+    zero = constant(0, dtypes.int32)
+    read = words_of_image(ctx, shape, in_pairs, PAIRS, _bits, lambda step: zero, in_place=True)
+    weight = conv_weight(ctx, in_pairs, dtypes.int32, _pairs, "pairs", lambda *_: zero)
+    acc = sums(ctx, in_pairs, dtypes.int32, read, weight, times=PAIRS.times)
+    return with_bias(ctx, shape, acc)
+
+
+def _bits(v: Val) -> Val:
+    return op("bits", v)
+
+
+def _pairs(w: np.ndarray) -> np.ndarray:
+    return PAIRS.pack_oihw(w.view(np.uint16))
+
+
+def refusal(facts: NodeFacts) -> str | None:
+    """Why a product is not one of bfloat16 with a constant."""
+    kinds = [v.dtype for v in facts.input_values[:2] if v is not None]
+    if kinds != [dtypes.bfloat16, dtypes.bfloat16]:
+        return f"operands of type {' and '.join(map(str, kinds))}, expected bfloat16"
+    if facts.constants[1] is None:
+        return "the weight is not constant"
+    return "an empty weight" if any(d == 0 for d in facts.input_shape(1)) else None
+
+
+def _time(facts: NodeFacts) -> float:
+    shape = conv_shape(facts)
+    depth = shape.depth.value() or 2
+    return share_of_pairs(facts.target) * plain_cost(facts) * (-(-depth // 2) * 2 / depth) / useful_lanes(facts)
+
+
+DOT_PRODUCT = by_pixels_and_rows("Conv", "dot_product", _lower, _time, conv_shape, refusal)

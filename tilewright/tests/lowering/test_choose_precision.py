@@ -1,0 +1,112 @@
+"""Which products read bfloat16, what else reads their operands, and how far off the results are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.core import dtypes
+from tilewright.core.errors import InputError
+from tilewright.graph_ir.builder import GraphBuilder
+from tilewright.graph_ir.interpreter import interpret
+from tilewright.graph_ir.ir import Graph, Node
+
+AVX512 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4"
+RNG = np.random.default_rng(3)
+
+
+def weight(*shape: int) -> np.ndarray:
+    return (RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+
+def residual() -> Graph:
+    """Two 1x1 convolutions, the second added to what the first reads."""
+    g = GraphBuilder("residual")
+    x = g.op("Relu", g.op("Conv", g.input("x", "float32", (1, 32, 12, 12)), weight(32, 32, 1, 1)))
+    y = g.op("Conv", x, weight(32, 32, 1, 1), weight(32))
+    return g.build(g.op("Relu", g.op("Add", y, x)))
+
+
+def pooled() -> Graph:
+    g = GraphBuilder("pooled")
+    x = g.op("Conv", g.input("x", "float32", (1, 16, 16, 16)), weight(32, 16, 1, 1))
+    pool = g.op("MaxPool", x, kernel_shape=(2, 2), strides=(2, 2))
+    return g.build(g.op("Conv", pool, weight(32, 32, 1, 1)), g.op("Conv", x, weight(16, 32, 1, 1)))
+
+
+def layers() -> Graph:
+    g = GraphBuilder("layers")
+    x = g.op("LayerNormalization", g.input("x", "float32", ("n", 64)), np.ones(64, np.float32))
+    y = g.op("MatMul", g.op("Relu", g.op("MatMul", x, weight(64, 96))), weight(96, 64))
+    return g.build(g.op("Add", y, x))
+
+
+def reduced(graph: Graph, target: str = AVX512) -> Graph:
+    found: Graph = tilewright.compile(graph, target=target, precision="bf16", stop_after="passes", progress=False)
+    return found
+
+
+def products(graph: Graph) -> list[Node]:
+    return [n for n in graph.nodes if n.op in ("Conv", "MatMul")]
+
+
+@pytest.mark.parametrize("build", [residual, pooled, layers])
+def test_products_read_and_store_bfloat16(build: Callable[[], Graph]) -> None:
+    graph = reduced(build())
+    for n in products(graph):
+        assert [graph.values[i].dtype for i in n.inputs[:2]] == [dtypes.bfloat16] * 2
+        assert graph.values[n.outputs[0]].dtype == dtypes.float32
+    lowered = tilewright.compile(build(), target=AVX512, precision="bf16", stop_after="lower", progress=False)
+    stored = [p for f in lowered.funcs.values() for p in f.params if p.name.startswith(("p", "o"))]
+    between = [p.dtype for p in stored if p.dtype != dtypes.float32]
+    assert between
+    assert set(between) == {dtypes.bfloat16}
+
+
+@pytest.mark.parametrize("build", [residual, pooled, layers])
+def test_results_are_close(build: Callable[[], Graph]) -> None:
+    graph = build()
+    shape = [d.evaluate({"n": 9}) for d in graph.values["x"].shape]
+    feed = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
+    results = tilewright.compile(graph, precision="bf16", progress=False).run(feed)
+    for name, want in interpret(graph, feed).items():
+        assert isinstance(want, np.ndarray)
+        assert np.sqrt(np.mean((results[name] - want) ** 2) / np.mean(want**2)) < 1e-2
+
+
+def test_one_rounded_copy_is_stored_for_all_readers() -> None:
+    graph = reduced(residual())
+    first = next(n for n in graph.nodes if n.op == "Relu")
+    readers = [n for n in graph.nodes if first.outputs[0] in n.inputs]
+    assert [n.op for n in readers] == ["Cast"]
+    assert sorted(n.op for n in graph.nodes if readers[0].outputs[0] in n.inputs) == ["Cast", "Conv"]
+
+
+def test_a_graph_output_stays_as_it_is() -> None:
+    g = GraphBuilder("output")
+    x = g.op("Relu", g.input("x", "float32", (8, 64)))
+    graph = reduced(g.build(x, g.op("MatMul", x, weight(64, 64))))
+    assert graph.values[graph.outputs[0]].dtype == dtypes.float32
+    assert [graph.values[i].dtype for i in products(graph)[0].inputs] == [dtypes.bfloat16] * 2
+
+
+def test_nothing_changes_where_it_is_not_faster() -> None:
+    for cpu in ("x86_64-unknown-linux-gnu -mcpu=haswell", "aarch64-linux-gnu -mcpu=generic"):
+        values = reduced(residual(), f"llvm -mtriple={cpu}").values.values()
+        assert not any(v.dtype == dtypes.bfloat16 for v in values)
+    g = GraphBuilder("depthwise")
+    graph = g.build(g.op("Conv", g.input("x", "float32", (1, 32, 12, 12)), weight(32, 1, 3, 3), group=32))
+    assert not any(v.dtype == dtypes.bfloat16 for v in reduced(graph).values.values())
+
+
+def test_explain_names_the_nodes() -> None:
+    model = tilewright.compile(residual(), target=AVX512, precision="bf16", progress=False)
+    assert model.explain().count("bfloat16 at ") >= 2 or "bfloat16" in model.explain()
+
+
+def test_precision_is_one_of_those_known() -> None:
+    with pytest.raises(InputError, match="precision"):
+        tilewright.compile(residual(), precision="int3", progress=False)  # type: ignore[call-overload]
