@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tilewright.graph_ir.ir import Graph, Value
-from tilewright.lowering.choose_implementation import LIMIT, Alternatives, Wanted, alternatives_of
+from tilewright.lowering.choose_implementation import Alternatives, Wanted, alternatives_of
 from tilewright.lowering.implementations.base import chosen
 from tilewright.machine.target import Target
 
@@ -40,7 +40,7 @@ def _account(c: Alternatives, who: str) -> str:
         notes = []
         if i.error is not None:
             error = c.error(i)
-            notes.append(f"error {error:.1e}" + ("" if error <= LIMIT else f", limit {LIMIT:.0e}"))
+            notes.append(f"error {error:.1e}" + ("" if error <= c.limit else f", limit {c.limit:.0e}"))
         if i.spreads:
             notes.append("spreads infinities and NaN")
         if i.measured:

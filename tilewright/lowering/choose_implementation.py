@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from tilewright.core import dtypes
 from tilewright.core.errors import InputError, UnsupportedError
 from tilewright.core.options import shown
 from tilewright.core.suggestions import did_you_mean
@@ -25,6 +26,9 @@ from tilewright.machine.target import Target
 
 LIMIT = 1e-4
 """The largest error estimate that is accepted: of a channel's root mean square."""
+
+REDUCED_LIMIT = 3e-2
+"""The same for operands of bfloat16, whose rounding alone is a third of it."""
 
 _HOPEFUL = 1.1
 """What is estimated to take longer, as a ratio to the fastest that rounds as the definition does, is not measured."""
@@ -100,6 +104,12 @@ class Alternatives:
                 self.errors[key] = i.error(self.facts)
         return self.errors[key]
 
+    @property
+    def limit(self) -> float:
+        """The largest error estimate that is accepted for the node."""
+        types = [v.dtype for v in self.facts.input_values if v is not None]
+        return REDUCED_LIMIT if dtypes.bfloat16 in types else LIMIT
+
     def by_cost(self, disabled: Collection[str] = ()) -> list[Implementation]:
         """Those that apply and are not disabled, the fastest first."""
         usable = [i for i in self.ways if not i.is_disabled(disabled) and i.refusal(self.facts) is None]
@@ -110,7 +120,7 @@ class Alternatives:
         own = self.standard()
         most = _HOPEFUL * own.cost(self.facts)
         others = [i for i in self.by_cost(disabled) if i is not own and i.cost(self.facts) <= most]
-        return (own.name, *(i.name for i in others if self.error(i) <= LIMIT))
+        return (own.name, *(i.name for i in others if self.error(i) <= self.limit))
 
 
 def alternatives_of(
@@ -148,7 +158,7 @@ def with_implementations(graph: Graph, names: Mapping[str, str]) -> Graph:
 
 def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wanted: Wanted) -> Graph:
     chosen: dict[str, str] = {}
-    used: dict[str, float] = {}
+    used: dict[float, dict[str, float]] = {}
     found = {c.node.name: c for c in alternatives_of(graph, target, wanted.table, ctx.outer_values)}
     for node in graph.nodes:
         name = wanted.names.get(node.name)
@@ -164,12 +174,12 @@ def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wante
                 chosen[node.name] = best.name
                 ctx.log.fire(best.name, node.name)
                 if best.error is not None:
-                    used[node.name] = c.error(best)
-    if used:
-        worst = max(used, key=lambda n: used[n])
+                    used.setdefault(c.limit, {})[node.name] = c.error(best)
+    for limit, errors in used.items():
+        worst = max(errors, key=lambda n: errors[n])
         ctx.log.note(
-            f"error estimate of the {len(used)} nodes that round otherwise: at most {used[worst]:.1e} of a channel's "
-            f"root mean square ({worst}), limit {LIMIT:.0e}"
+            f"error estimate of the {len(errors)} nodes that round otherwise: at most {errors[worst]:.1e} of a "
+            f"channel's root mean square ({worst}), limit {limit:.0e}"
         )
     return with_implementations(graph, chosen) if chosen else graph
 
@@ -192,9 +202,9 @@ def best_of(c: Alternatives, ctx: PassContext, inexact: bool) -> Implementation 
         if i.measured or (i.error is not None and not inexact):
             continue
         error = c.error(i)
-        if error <= LIMIT:
+        if error <= c.limit:
             return i
-        ctx.log.refuse(i.name, c.node.name, f"error estimate {error:.1e}, limit {LIMIT:.0e}")
+        ctx.log.refuse(i.name, c.node.name, f"error estimate {error:.1e}, limit {c.limit:.0e}")
     return None
 
 

@@ -52,7 +52,7 @@ def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wante
         x = c.node.inputs[0]
         if x not in narrow:
             ed.set_anchor(ed.node_id(c.node))
-            narrow[x] = ed.add("Cast", (x,), {"to": dtypes.bfloat16}, hint=f"{x}.bf16")[0]
+            narrow[x] = ed.add("Cast", (x,), {"to": dtypes.bfloat16, "flush": 1}, hint=f"{x}.bf16")[0]
         w = ed.constant(c.node.inputs[_WEIGHT])
         name = c.node.inputs[_WEIGHT]
         if w is not None:
@@ -100,12 +100,9 @@ def _is_faster_reduced(c: Alternatives, ctx: PassContext, inexact: bool) -> bool
         input_values=tuple(_narrow(v) if n <= _WEIGHT else v for n, v in enumerate(c.facts.input_values)),
         memo={},
     )
-    other = Alternatives(narrow, tuple(i for i in c.ways if i.error is None), {})
-    usable = other.by_cost(ctx.disabled)
-    if not usable:
-        return False
-    own = best_of(c, ctx, inexact)
-    return own is None or usable[0].cost(narrow) < own.cost(c.facts)
+    other = Alternatives(narrow, c.ways, {})
+    best, own = best_of(other, ctx, inexact), best_of(c, ctx, inexact)
+    return best is not None and (own is None or best.cost(narrow) < own.cost(c.facts))
 
 
 def _narrow(v: Value | None) -> Value | None:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.core.dtypes import DType
+from tilewright.core.dtypes import DType, bfloat16
 
 Scalar: TypeAlias = Any  # bool | int | np.float32 | np.float64
 _SATURATION = {"float8e4m3fn": 448.0, "float8e4m3fnuz": 240.0, "float8e5m2": 57344.0, "float8e5m2fnuz": 57344.0}
@@ -207,7 +207,7 @@ def _dot2(a: int, b: int) -> Scalar:
     return np.float32(np.float64(a1) * np.float64(b1) + np.float64(a0) * np.float64(b0))
 
 
-_OF_BITS: dict[str, Callable[..., Any]] = {"bits": _bits, "dot2": _dot2}
+_OF_BITS: dict[str, Callable[..., Any]] = {"bits": _bits, "dot2": _dot2, "narrow": rounder(bfloat16)}
 _INTEGER: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,

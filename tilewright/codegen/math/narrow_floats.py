@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tilewright.codegen.llvm.builder import Code, Value, helper
 from tilewright.codegen.llvm.types import register_type
-from tilewright.core.dtypes import DType
+from tilewright.core.dtypes import DType, bfloat16
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,16 @@ def encode(code: Code, v: Value, dtype: DType) -> Value:
         return helper(code, "encode.bfloat16", [v], scalar, _encode_bfloat16)
     layout = LAYOUTS[dtype.name]
     return helper(code, f"encode.{dtype}", [v], scalar, lambda c, a: _encode(c, a[0], layout, scalar))
+
+
+def narrow(code: Code, v: Value) -> Value:
+    """The bfloat16 bits of a float32 value; by the CPU's instruction, if it has one, 0 for those below normal ones."""
+    on = code.target.enabled
+    if "avx512bf16" not in on or not (v.lanes == 16 or (v.lanes == 8 and "avx512vl" in on)):
+        return encode(code, v, bfloat16)
+    name = f"llvm.x86.avx512bf16.cvtneps2bf16.{32 * v.lanes}"
+    code.module.declare(name, f"<{v.lanes} x bfloat>", [v.full])
+    return code.convert("bitcast", code.call(name, "bfloat", v.lanes, v), "i16")
 
 
 def double_to_odd_float(code: Code, v: Value) -> Value:

@@ -13,6 +13,7 @@ from tilewright.codegen.llvm.builder import Code, Value, helper
 from tilewright.codegen.math.casts import cast, wrap
 from tilewright.codegen.math.dot_products import dot2, dot4
 from tilewright.codegen.math.functions import MATH
+from tilewright.codegen.math.narrow_floats import narrow
 from tilewright.codegen.math.remainder import emit_fmod
 from tilewright.core.dtypes import DType, float32
 from tilewright.core.errors import InternalError
@@ -248,6 +249,7 @@ OPERATIONS: dict[str, Emitter] = {
     "shift_left": _shift(False),
     "shift_right": _shift(True),
     "bits": lambda code, t, a: code.convert("zext", a[0], "i32"),
+    "narrow": lambda code, t, a: narrow(code, a[0]),
     "dot2": lambda code, t, a: dot2(code, a[0], a[1]),
     "dot4": lambda code, t, a: dot4(code, a[0], a[1]),
 }

@@ -14,6 +14,8 @@ BroadcastTo(x, sizes)
 
 The attribute ``output_dtype`` of Conv and MatMul is ours: they give sums of narrower operands in this type, unrounded.
 
+So is ``flush`` 1 of a Cast from float32 to bfloat16: numbers below the normal ones may become 0.
+
 The attribute ``data_layout`` ("NCHW", the default, or "NHWC") is ours too; operators with the trait ``layout`` know it.
 """
 

@@ -283,10 +283,13 @@ def lower_cast(c: LowerContext) -> tuple[Tensor, ...]:
     for dtype in (source.dtype, out.dtype):
         if dtype.kind in "sc" or dtype == dtypes.float8e8m0:
             raise c.unsupported(f"element type {dtype} has no native conversion")
+    flush = c.attr_int("flush", 0) and (source.dtype, out.dtype) == (dtypes.float32, dtypes.bfloat16)
     overflow = None if c.attr_int("saturate", 1) else _OVERFLOW.get(out.dtype.name)
 
     def body(*index: IntExpr) -> Val:
         v = source[index]
+        if flush:
+            return op("narrow", v)
         if overflow is None or v.dtype == out.dtype:
             return convert(v, out.dtype)
         limit, above = overflow

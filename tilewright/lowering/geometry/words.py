@@ -29,8 +29,12 @@ class Word:
         return op(self.product, a, b)
 
     def count(self, depth: IntExpr) -> IntExpr:
-        """Words that hold ``depth`` elements."""
+        """:meth:`rows` of a size that may be symbolic."""
         return ceildiv(depth, self.per)
+
+    def rows(self, depth: int) -> int:
+        """Words that hold ``depth`` elements."""
+        return -(-depth // self.per)
 
     def is_whole(self, depth: IntExpr) -> bool:
         """True if ``depth`` elements are whole words."""
@@ -50,7 +54,7 @@ class Word:
     def pack(self, w: np.ndarray) -> np.ndarray:
         """``[k, ...]`` of elements to ``[ceil(k / per), ...]`` of int32, zeros past the end."""
         k, *rest = w.shape
-        padded = np.zeros((-(-k // self.per) * self.per, *rest), w.dtype)
+        padded = np.zeros((self.rows(k) * self.per, *rest), w.dtype)
         padded[:k] = w
         words = np.ascontiguousarray(np.moveaxis(padded.reshape(-1, self.per, *rest), 1, -1))
         found: np.ndarray = words.view("<i4")[..., 0]

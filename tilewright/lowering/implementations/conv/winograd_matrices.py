@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -158,8 +159,15 @@ def transformed_weight(w: np.ndarray, known: Winograd) -> np.ndarray:
     return np.asarray(np.kron(g, g) @ flat).reshape(known.patch, known.patch, ic, oc)  # one large product
 
 
-def estimated_error(w: np.ndarray, known: Winograd) -> float:
+def rounded(x: np.ndarray) -> np.ndarray:
+    """``x`` in bfloat16."""
+    with np.errstate(over="ignore"):
+        return x.astype(ml_dtypes.bfloat16)
+
+
+def estimated_error(w: np.ndarray, known: Winograd, reduced: bool = False) -> float:
     """The largest error of float32 results on random patches, in units of their channel's root mean square.
+    ``reduced``: what is multiplied is rounded to bfloat16, and so are weight and patches to begin with.
 
     ``w`` are the kernels ``[oc, ic, 3, 3]`` themselves, of which a sample of output channels is tried, on inputs of
     both signs and on inputs as they come out of a ReLU. Exact results are those of the definition in float64.
@@ -168,9 +176,11 @@ def estimated_error(w: np.ndarray, known: Winograd) -> float:
     size = known.patch
     d = np.random.default_rng(0).standard_normal((_PATCHES, w.shape[1], size, size)).astype(np.float32)
     d[_PATCHES // 2 :] = np.maximum(d[_PATCHES // 2 :], 0)
+    narrow: Callable[[np.ndarray], np.ndarray] = rounded if reduced else lambda x: x
+    some, d = narrow(some).astype(np.float32), narrow(d).astype(np.float32)
     b, a = (np.asarray(x, np.float32) for x in (known.b_t, known.a_t))
-    u = transformed_weight(some, known).astype(np.float32)
-    v = b @ d @ b.T
+    u = narrow(transformed_weight(some, known)).astype(np.float32)
+    v = narrow(b @ d @ b.T).astype(np.float32)
     products = np.moveaxis(v, (2, 3), (0, 1)) @ u
     got = a @ np.moveaxis(products, (0, 1), (2, 3)) @ a.T
     windows = np.lib.stride_tricks.sliding_window_view(d.astype(np.float64), (3, 3), axis=(2, 3))

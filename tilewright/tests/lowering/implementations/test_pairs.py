@@ -18,6 +18,8 @@ from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Attribute, Graph
 from tilewright.lowering.choose_implementation import alternatives_of, with_implementations
 from tilewright.schedule.default import explained_default
+from tilewright.tensor_ir.analysis.scopes import buffers
+from tilewright.tensor_ir.interpreter import interpret as run_func
 from tilewright.tests.lowering.lowered import require_twin
 
 AVX512 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4"
@@ -79,6 +81,25 @@ def test_machine_code(case: str, target: str) -> None:
         (got,) = model.run(None, feed)
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
+@pytest.mark.parametrize("shape", [(1, 9, 8, 6), ("n", "h", 7, 5)])
+def test_winograd(shape: tuple[Dim, ...], strides: tuple[int, int]) -> None:
+    """What is multiplied is rounded once more: interpreter and machine code agree, the definition is close."""
+    g = GraphBuilder("g")
+    w = (np.random.default_rng(1).standard_normal((18, shape[-1], 3, 3)) / 8).astype(ml_dtypes.bfloat16)
+    attrs = {**LAST, "pads": (1, 1, 1, 1), "strides": strides, "output_dtype": dtypes.float32}
+    graph = g.build(g.op("Conv", g.input("x", "bfloat16", shape), g.constant(w, "w"), **attrs))
+    name = "winograd2_pairs" if strides == (1, 1) else "winograd2_stride2_pairs"
+    feed = feed_of(graph)
+    graph = with_implementations(graph, {graph.nodes[0].name: name})
+    low = require_twin(graph, feed, DIMS, 5e-2)
+    assert any(b.dtype == dtypes.bfloat16 for b in buffers(low.func))
+    (got,) = tilewright.compile(graph, progress=False).run(None, feed)
+    args = [feed[i] for i in low.inputs] + [p.evaluate(graph.constants) for p in low.constants]
+    (twin,) = run_func(low.func, args, {d: DIMS[d] for d in low.func.dims})
+    np.testing.assert_allclose(got, twin, rtol=1e-4, atol=1e-2)
 
 
 def test_what_is_not_finite_stays_so() -> None:

@@ -85,6 +85,7 @@ def test_the_cases_have_every_implementation() -> None:
     elsewhere = {  # with tests of their own
         *(("Conv", n) for n in ("winograd2_stride2", "winograd4_stride2")),
         *(("MatMulInteger", n) for n in ("dot_product", "loops")),
+        *(("Conv", f"{n}_pairs") for n in ("winograd2", "winograd2_stride2")),
         *(("Conv", n) for n in ("dot_product", "dot_product_rows")),
         ("MatMul", "dot_product"),
         *(("ConvInteger", n) for n in ("dot_product", "dot_product_rows", "loops")),
