@@ -37,7 +37,16 @@ def _matmul_integer(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [np.matmul(a, b)]
 
 
+def _matmul_dequantized(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    x, q, scale = inputs[:3]
+    zero = inputs[3] if len(inputs) > 3 and inputs[3] is not None else np.zeros(scale.shape, q.dtype)
+    block = q.shape[0] // scale.shape[0]
+    low, step = (np.repeat(v, block, axis=0) for v in (zero.astype(np.int32), scale))
+    return [np.matmul(x, ((q.astype(np.int32) - low) * step).astype(x.dtype))]
+
+
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
     "FusedAttention": _fused_attention,
+    "MatMulDequantized": _matmul_dequantized,
     "MatMulInteger": _matmul_integer,
 }

@@ -6,6 +6,10 @@ FusedAttention(Q, K, V [, mask]) {scale, causal, nan_rows_to_zero}
     ``t > s + T - S``. A row whose scores are all -inf gives NaN, as Softmax does; with ``nan_rows_to_zero`` 1, weights
     of 0 take the place of weights that are NaN, which are those of whole rows. Result [..., S, Dv].
 
+MatMulDequantized(x, w, scale [, zero_point])
+    ``x @ ((w - zero_point) * scale)``: ``w[K, N]`` of at most 8 bits, ``scale`` and ``zero_point`` ``[B, N]``, a number
+    for each of the B blocks of ``K / B`` neighbours in a column. Result as MatMul's, in the type of ``x``.
+
 CommonSizes(x0, x1, ...) {axes, operands, dims}
     The last sizes of a shape to repeat an operand to, as int64: element ``axes[k]`` is what the sizes of
     ``x[operands[k]]`` along ``dims[k]`` broadcast to, over all ``k`` with that axis; elements without any are 1.
@@ -25,6 +29,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr
 from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
+from tilewright.graph_ir.ops.layers.linear import matmul_shape
 from tilewright.graph_ir.ops.shapes import broadcast_shapes, common_size, merge_dims
 
 
@@ -37,6 +42,16 @@ def _attention(ctx: InferContext) -> tuple[Inferred, ...]:
     if ctx.has(3):
         broadcast_shapes(ctx, [(*batch, q[-2], keys), ctx.shape(3)])
     return (tensor(ctx.dtype(0), (*batch, q[-2], v[-1])),)
+
+
+def _matmul_dequantized(ctx: InferContext) -> tuple[Inferred, ...]:
+    w, scale = ctx.shape(1, 2), ctx.shape(2, 2)
+    merge_dims(ctx, w[1], scale[1], broadcast=False)
+    for i in range(2, 4 if ctx.has(3) else 3):
+        ctx.require(ctx.shape(i, 2) == scale, f"shape {scale} of the scale", ctx.shape(i, 2))
+    blocks, depth = scale[0].value(), w[0].value()
+    ctx.require(bool(blocks and depth and depth % blocks == 0), "blocks of one size", f"{scale[0]} of {w[0]}")
+    return (tensor(ctx.dtype(0), matmul_shape(ctx, 0, 1)),)
 
 
 def _common_sizes(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -58,6 +73,7 @@ def _broadcast_to(ctx: InferContext) -> tuple[Inferred, ...]:
 
 OPS = table(
     OpDef("FusedAttention", PatternKind.OUT_FUSABLE, _attention, 3, 4, own=True, arithmetic=True),
+    OpDef("MatMulDequantized", PatternKind.OUT_FUSABLE, _matmul_dequantized, 3, 4, own=True, arithmetic=True),
     OpDef("CommonSizes", PatternKind.HOST, _common_sizes, 1, None, host="reads sizes only", own=True),
     OpDef(
         "BroadcastTo",

@@ -233,7 +233,7 @@ def _dequantizes_weight(ed: GraphEditor, node: Node) -> bool:
     if node.op != "DequantizeLinear" or node.domain:
         return False
     v = ed.value(node.inputs[0])
-    return v.dtype.is_integer and v.dtype.bits == 8 and len(tensor_shape(v) or ()) > 1
+    return v.dtype.is_integer and v.dtype.bits <= 8 and len(tensor_shape(v) or ()) > 1
 
 
 FOLD_CONSTANTS = Pass("fold_constants", Level.BASIC, Exactness.BIT_EXACT, fold_constants)

@@ -121,7 +121,11 @@ def _gemm_guard(m: Match) -> str | None:
 
 
 def _turn_guard(m: Match) -> str | None:
-    return NOT_HERE if int_attr(m.node("dw"), "block_size", 0) else None
+    """Blocks turn with their weight, if they are constants."""
+    parameters = m.node("dw").inputs[1:]
+    if int_attr(m.node("dw"), "block_size", 0) and any(x and m.editor.constant(x) is None for x in parameters):
+        return "scales of blocks that are not constant"
+    return None
 
 
 def _turned(m: Match) -> str:
@@ -130,7 +134,51 @@ def _turned(m: Match) -> str:
     perm = ints_attr(m.root, "perm") or tuple(reversed(range(len(constant.shape))))
     w = m.editor.add_constant(np.transpose(constant.array, perm), f"{m['w']}.T")
     axis = perm.index(int_attr(node, "axis", 1) % len(perm)) if not per_tensor(m, "dw") else 0
-    return m.op("DequantizeLinear", w, *node.inputs[1:], **dict(node.attrs) | {"axis": axis})
+    parameters = list(node.inputs[1:])
+    if int_attr(node, "block_size", 0):
+        constants = ((x, m.editor.array(x)) for x in parameters)
+        parameters = [x if a is None else m.const(np.transpose(a, perm)) for x, a in constants]
+    return m.op("DequantizeLinear", w, *parameters, **dict(node.attrs) | {"axis": axis})
+
+
+# -- weights alone -------------------------------------------------------------------------------------------------
+_FEWEST_WEIGHTS = 1 << 14
+"""Elements of a weight from which on it stays as small as it is stored."""
+
+
+def _blocks(m: Match, name: str) -> np.ndarray | None:
+    """A scale or zero point of ``w`` as one number for each block of rows and column; None if it is of another form."""
+    array, (k, n) = m.editor.array(name), m.constant("w").shape
+    node = m.node("dw")
+    block, axis = int_attr(node, "block_size", 0), int_attr(node, "axis", 1) % 2
+    if array is None:
+        return None
+    if array.size == 1:
+        return np.broadcast_to(array.reshape(1, 1), (1, n))
+    if block:
+        return array if axis == 0 and array.ndim == 2 and k == array.shape[0] * block else None
+    return np.broadcast_to(array.reshape((1, -1) if axis else (-1, 1)), (k if axis == 0 else 1, n))
+
+
+def _weight_guard(m: Match) -> str | None:
+    w = m.constant("w")
+    if len(w.shape) != 2 or w.size < _FEWEST_WEIGHTS or m.dtype("w").bits > 8 or not m.dtype("w").is_integer:
+        return NOT_HERE
+    if {m.dtype("x"), m.dtype("sw")} != {dtypes.float32} or not m.shape("x"):
+        return "the operand or the scale is not float32"
+    names = [m["sw"], *([zero_of(m, "dw")] if zero_of(m, "dw") else [])]
+    if any(_blocks(m, x) is None for x in names):
+        return "the scales are not constants for whole blocks of rows"
+    return None
+
+
+def _weight_only(m: Match) -> str:
+    scale, zero = _blocks(m, m["sw"]), zero_of(m, "dw")
+    operands = [m["x"], m["w"], m.const(np.ascontiguousarray(scale))]
+    if zero and scale is not None:
+        blocks = _blocks(m, zero)
+        operands.append(m.const(np.ascontiguousarray(np.broadcast_to(0 if blocks is None else blocks, scale.shape))))
+    return m.op("MatMulDequantized", *operands)
 
 
 # -- operators on quantized tensors --------------------------------------------------------------------------------
@@ -191,6 +239,11 @@ PRODUCTS: tuple[Rule, ...] = (
     Rule(
         "integer_matmul", "MatMul(s x, t w) --> MatMulInteger(x, w) s t",
         P("MatMul", _X, _W), _matmul, _matmul_guard, Exactness.REASSOCIATING,
+    ),
+    Rule(
+        "packed_weight", "MatMul(x, t w) --> MatMulDequantized(x, w, t)",
+        P("MatMul", "x", _W), _weight_only, _weight_guard,
+        Exactness.REASSOCIATING,
     ),
     Rule(
         "quantized_gemm", "Gemm(s x, t w, c) --> Add(MatMul(s x, t w'), c)",

@@ -22,6 +22,7 @@ from tilewright.lowering.implementations.gemm import (
     split_k,
     unpacked_gemm,
     vectorized_reduction,
+    weight_only,
 )
 from tilewright.lowering.implementations.gemm.batched_gemm import BATCHED_GEMM
 from tilewright.lowering.implementations.gemm.strassen import STRASSEN
@@ -65,6 +66,7 @@ IMPLEMENTATIONS: Table = {
         dot_product.DOT_PRODUCT,
         dot_product.LOOPS,
     ),
+    "MatMulDequantized": (weight_only.PACKED,),
     "Einsum": (
         as_product.BATCHED_GEMM,
         as_product.UNPACKED_GEMM,

@@ -51,6 +51,10 @@ def matmul(b: GraphBuilder, axis: int | None = 1) -> str:
     return b.op("MatMul", rows(b), weight(b, i8(6, 4), axis))
 
 
+def weight_only(b: GraphBuilder) -> str:
+    return b.op("MatMul", b.input("x", "float32", ("n", 128)), weight(b, i8(128, 130), 1))
+
+
 def gemm(b: GraphBuilder) -> str:
     return b.op("Gemm", rows(b), weight(b, i8(4, 6), 0), b.constant(np.ones(4, F), "c"), transB=1)
 
@@ -131,6 +135,7 @@ FIRES: list[tuple[list[str], Build, list[str]]] = [
     (["clipped_bytes"], through(clip), ["Clip"]),
     (["clipped_bytes"], through(lambda b, x: b.op("Relu", x)), ["Clip"]),
     (["quantize_parts", "quantized_before"], joined, ["DequantizeLinear", "QuantizeLinear", "Concat"]),
+    (["packed_weight"], weight_only, ["MatMulDequantized"]),
     (["unsigned_bytes"], signed, ["QuantizeLinear", "MatMulInteger", "QuantizeLinear", "DequantizeLinear"]),
     (["relu_by_saturation"], relu, ["QuantizeLinear"]),
     (["scale_before_sums"], sums, ["Cast", "Mul", "Add", "DequantizeLinear", "Add", "Clip", "QuantizeLinear"]),

@@ -88,6 +88,7 @@ def test_the_cases_have_every_implementation() -> None:
         *(("Conv", f"{n}_pairs") for n in ("winograd2", "winograd2_stride2")),
         *(("Conv", n) for n in ("dot_product", "dot_product_rows")),
         ("MatMul", "dot_product"),
+        ("MatMulDequantized", "packed"),
         *(("ConvInteger", n) for n in ("dot_product", "dot_product_rows", "loops")),
     }
     assert found | elsewhere == {(op, i.name) for op, ways in IMPLEMENTATIONS.items() for i in ways}

@@ -1,0 +1,126 @@
+"""Products with weights of 2 to 8 bits that stay packed: blocks, zero points, one row and many, as they are stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.core.errors import TilewrightError
+from tilewright.graph_ir.builder import Dim, GraphBuilder
+from tilewright.graph_ir.interpreter import interpret
+from tilewright.graph_ir.ir import Graph
+from tilewright.lowering.plan import LoweredModel
+from tilewright.tests.graph_ir.rewriting import apply, built, ops
+from tilewright.tests.lowering.lowered import require_twin
+
+TYPES = {"int8": np.int8, "uint8": np.uint8, "int4": ml_dtypes.int4, "uint4": ml_dtypes.uint4}
+
+
+def integers(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    low, high = {"int8": (-128, 128), "uint8": (0, 256), "int4": (-8, 8), "uint4": (0, 16)}[dtype]
+    found: np.ndarray = np.random.default_rng(seed).integers(low, high, shape).astype(TYPES[dtype])
+    return found
+
+
+def dequantized(b: GraphBuilder, w: np.ndarray, block: int, dtype: str, zero: bool, turned: bool, axis: int = 0) -> str:
+    """A dequantized matrix of ``w``; ``block`` 0: a scale for each index of ``axis``; ``turned``: stored transposed."""
+    k, n = w.shape
+    shape: tuple[int, ...] = (k // block, n) if block else (w.shape[axis],)
+    scale = np.random.default_rng(1).uniform(0.01, 0.02, shape).astype(np.float32)
+    zeros = integers(dtype, shape, 2) if zero else None
+    if turned:
+        w, scale, zeros = (x if x is None or x.ndim < 2 else np.ascontiguousarray(x.T) for x in (w, scale, zeros))
+    attrs: dict[str, Any] = {"block_size": block} if block else {}
+    x = b.op("DequantizeLinear", b.constant(w, "w"), scale, zeros, axis=1 - axis if turned else axis, **attrs)
+    return b.op("Transpose", x, perm=(1, 0)) if turned else x
+
+
+def product(
+    dtype: str, rows: tuple[Dim, ...] = ("n",), block: int = 32, zero: bool = True, turned: bool = False, axis: int = 0
+) -> Graph:
+    def build(b: GraphBuilder) -> str:
+        x = b.input("x", "float32", (*rows, 128))
+        return b.op("MatMul", x, dequantized(b, integers(dtype, (128, 130)), block, dtype, zero, turned, axis))
+
+    return built(build)
+
+
+def feed_of(rows: tuple[int, ...]) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(3).standard_normal((*rows, 128)).astype(np.float32)}
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "blocks": {"block": 16},
+    "no zero points": {"zero": False},
+    "turned": {"turned": True, "block": 64},
+    "columns": {"block": 0, "axis": 1},
+    "one scale a row": {"block": 0, "axis": 0},
+    "odd blocks": {"block": 1},
+    "batches": {"rows": (2, "n")},
+    "vector": {"rows": ()},
+}
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("case", CASES)
+def test_results(case: str, dtype: str) -> None:
+    graph = product(dtype, **CASES[case])
+    for n in (1, 7):
+        dims = tuple(d if isinstance(d, int) else n for d in CASES[case].get("rows", ("n",)))
+        feed = feed_of(dims)
+        (want,) = interpret(graph, feed).values()
+        (got,) = tilewright.compile(graph, progress=False).run(None, feed)
+        assert isinstance(want, np.ndarray)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint4"])
+def test_the_rule_and_the_interpreter(dtype: str) -> None:
+    graph = product(dtype, rows=(3,), turned=True)
+    new, ctx = apply(graph, "turned_weight", "packed_weight")
+    assert {f.what for f in ctx.log.fired} == {"turned_weight", "packed_weight"}
+    assert ops(new) == ["MatMulDequantized"]
+    require_twin(new, feed_of((3,)), tolerance=1e-4)
+
+
+@pytest.mark.parametrize(("dtype", "per"), [("int8", 1), ("uint8", 1), ("int4", 2), ("uint4", 2)])
+def test_what_is_kept_is_as_small_as_what_is_stored(dtype: str, per: int) -> None:
+    lowered = tilewright.compile(product(dtype), stop_after="lower", progress=False)
+    assert isinstance(lowered, LoweredModel)
+    (func,) = lowered.funcs.values()
+    weight = next(p for p in func.params if p.dtype.name == "uint8" and len(p.shape) == 3 and p.shape[1] == 128 // per)
+    assert int(weight.shape[0] * weight.shape[2]) >= 130
+
+
+def test_bytes_that_hold_four_bits_are_packed() -> None:
+    def build(b: GraphBuilder) -> str:
+        w = dequantized(b, integers("uint4", (128, 130)).astype(np.uint8), 32, "uint4", False, True)
+        return b.op("MatMul", b.input("x", "float32", (4, 128)), w)
+
+    lowered = tilewright.compile(built(build), stop_after="lower", progress=False)
+    (func,) = lowered.funcs.values()
+    assert any(p.dtype.name == "uint8" and p.shape[1] == 64 for p in func.params if len(p.shape) == 3)
+
+
+def test_small_weights_and_uneven_blocks_are_dequantized_at_build_time() -> None:
+    def build(b: GraphBuilder) -> str:
+        scale = np.full((5, 130), 0.1, np.float32)
+        w = b.op("DequantizeLinear", b.constant(integers("int8", (130, 130)), "w"), scale, axis=0, block_size=32)
+        return b.op("MatMul", b.input("x", "float32", (4, 130)), w)
+
+    graph = tilewright.compile(built(build), stop_after="passes", progress=False)
+    assert ops(graph) == ["MatMul"]
+    small = built(lambda b: b.op("MatMul", b.input("x", "float32", (4, 8)), dequantized(b, integers("int8", (8, 8)), 4, "int8", True, False)))  # fmt: skip  # noqa: E501
+    assert ops(tilewright.compile(small, stop_after="passes", progress=False)) == ["MatMul"]
+
+
+def test_it_cannot_be_computed_with_a_weight_of_the_run() -> None:
+    b = GraphBuilder("g")
+    w, s = b.input("w", "int8", (128, 130)), b.constant(np.ones((4, 130), np.float32), "s")
+    graph = b.build(b.op("MatMulDequantized", b.input("x", "float32", (4, 128)), w, s))
+    with pytest.raises(TilewrightError, match="not constant"):
+        tilewright.compile(graph, progress=False)
