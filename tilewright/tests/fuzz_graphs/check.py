@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 import tilewright
+from tilewright.core import dtypes
 from tilewright.core.errors import InternalError, TilewrightError, UnsupportedError, VerifyError
 from tilewright.frontend import from_onnx
+from tilewright.graph_ir.ir import TensorType
 from tilewright.lowering.table import TABLE
+from tilewright.options import CompileOptions
 from tilewright.tests.fuzz_graphs.implementations import random_implementations
 from tilewright.tests.fuzz_graphs.records import random_records
 from tilewright.tests.fuzz_graphs.sample import Sample, generate
@@ -23,15 +26,17 @@ SAMPLES = 6
 @dataclass(frozen=True, slots=True)
 class Build:
     """One way to compile a graph. ``records``: with records of random schedules; ``pins``: and random implementations
-    of nodes."""
+    of nodes; ``reduced``: with products on bfloat16, compared with the graph that has them."""
 
     level: str
     threads: int
     records: bool = False
     pins: bool = False
+    reduced: bool = False
 
     def __str__(self) -> str:
         more = (", with records" if self.records else "") + (", with pins" if self.pins else "")
+        more += ", precision='bf16'" if self.reduced else ""
         return f"opt_level={self.level!r}, threads={self.threads}{more}"
 
 
@@ -59,9 +64,9 @@ def builds_of(seed: int, every: bool = False) -> tuple[Build, ...]:
     """The ways in which a seed is compiled: full optimisation always, the others in turn (all of them if ``every``)."""
     if every:
         plain = [Build(level, threads) for level in LEVELS for threads in (1, 2)]
-        return (*plain, Build("all", 2, True), Build("all", 2, pins=True))
+        return (*plain, Build("all", 2, True), Build("all", 2, pins=True), Build("all", 2, reduced=True))
     other = Build(LEVELS[seed % 3], 1 + seed // 3 % 2)
-    more = {0: (Build("all", 2, True),), 2: (Build("all", 2, pins=True),)}
+    more = {0: (Build("all", 2, True),), 1: (Build("all", 2, reduced=True),), 2: (Build("all", 2, pins=True),)}
     return (Build("all", 2 - seed % 2), other, *more.get(seed % 4, ()))
 
 
@@ -103,16 +108,24 @@ def _check_build(
         model = sample.model()
         records = random_records(model, build.threads, np.random.default_rng(len(ops))) if build.records else None
         pins = random_implementations(model, build.threads, len(ops), bool(sample.wild)) if build.pins else None
-        compiled = tilewright.compile(
-            model,
+        options = CompileOptions(
             opt_level=build.level,
             threads=build.threads,
             cache=False,
             progress=False,
             database=records,
-            disabled_pass=_SPREADING if sample.wild else (),
+            disabled_pass=_SPREADING if sample.wild or build.reduced else (),
             implementations=pins,
+            precision="bf16" if build.reduced else "fp32",
         )
+        compiled = tilewright.compile(model, options)
+        if build.reduced:
+            graph = tilewright.compile(model, options, stop_after="passes")
+            if not any(v.dtype == dtypes.bfloat16 for v in graph.values.values() if isinstance(v.type, TensorType)):
+                return None
+            wanted = [
+                interpret_perturbed(graph, sample.feed(v), SAMPLES, huge=sample.wild == "huge") for v in sample.variants
+            ]
     except Exception as e:  # noqa: BLE001 - likewise
         return Verdict(_kind_of(e), f"compile: {shown_error(e)}", build, ops)
     for v, samples in zip(sample.variants, wanted, strict=True):

@@ -93,6 +93,59 @@ def qlinear_conv(d: Draft) -> object:
     return d.emit("QLinearConv", operands, attrs)
 
 
+def _dequantized_weight(d: Draft, shape: tuple[int, ...], channels: int) -> Val:
+    """A dequantized constant, with one scale or one for each index of axis ``channels``."""
+    t = np.dtype(d.one_of([np.uint8, np.int8]))
+    per = (shape[channels],) if d.opset >= 13 and d.chance(0.5) else ()
+    zero = d.given(np.zeros(per, t), 1.0) if per or d.chance(0.5) else _zero(d, t)
+    attrs = {"axis": channels} if per else {}
+    return d.emit(
+        "DequantizeLinear",
+        [d.weight(t, shape), d.given(d.rng.uniform(0.02, 0.3, per).astype(np.float32), 1.0), zero],
+        attrs,
+    )[0]
+
+
+def _quantized_again(d: Draft, x: Val) -> object:
+    """The end of a layer of a QDQ model: an activation, and the way to bytes and back."""
+    if d.chance(0.5):
+        (x,) = d.emit("Relu", [x])
+    if d.chance(0.3):
+        return [x]
+    scale, zero = _scale(d), _zero(d, np.dtype(d.one_of([np.uint8, np.int8])))
+    (q,) = d.emit("QuantizeLinear", [x, scale, zero])
+    return d.emit("DequantizeLinear", [q, scale, zero])
+
+
+def _bytes(d: Draft, x: Val) -> Val:
+    scale, zero = _scale(d), _zero(d, np.dtype(d.one_of([np.uint8, np.int8])))
+    (q,) = d.emit("QuantizeLinear", [x, scale, zero])
+    return d.emit("DequantizeLinear", [q, scale, zero])[0]
+
+
+def qdq_matmul(d: Draft) -> object:
+    if d.opset < 10:
+        raise Rejected("from 10 on")
+    x = d.tensor([np.float32], range(2, 4))
+    w = _dequantized_weight(d, (x.dims[-1][0], d.integer(1, 20)), 1)
+    return _quantized_again(d, d.emit("MatMul", [_bytes(d, x), w])[0])
+
+
+def qdq_conv(d: Draft) -> object:
+    if d.opset < 10:
+        raise Rejected("from 10 on")
+    kernel = [d.integer(1, 3) for _ in range(2)]
+    attrs = geometry(d, 2, kernel)
+    groups, per_in, per_out = d.one_of([1, 1, 2]), d.integer(1, 9), d.integer(1, 5)
+    if groups > 1:
+        attrs["group"] = groups
+    size = (d.dim(True), d.fixed(groups * per_in), d.fixed(d.integer(7, 12)), d.fixed(d.integer(7, 12)))
+    x = _bytes(d, d.new(np.dtype(np.float32), size, 0.1))
+    w = _dequantized_weight(d, (groups * per_out, per_in, *kernel), 0)
+    bias = [d.weight(np.float32, (groups * per_out,))] if d.chance(0.5) else []
+    return _quantized_again(d, d.emit("Conv", [x, w, *bias], attrs)[0])
+
+
 def _qlinear_binary(op: str):  # type: ignore[no-untyped-def]
     def generate(d: Draft) -> object:
         t = np.dtype(d.one_of([np.uint8, np.int8]))
@@ -106,6 +159,6 @@ def _qlinear_binary(op: str):  # type: ignore[no-untyped-def]
 
 GENERATORS: Mapping[str, object] = {
     "QuantizeLinear": quantize, "DequantizeLinear": dequantize, "QDQ": round_trip, "DynamicQuantizeLinear": dynamic,
-    "QLinearMatMul": qlinear_matmul, "QLinearConv": qlinear_conv,
+    "QDQMatMul": qdq_matmul, "QDQConv": qdq_conv, "QLinearMatMul": qlinear_matmul, "QLinearConv": qlinear_conv,
     **{op: _qlinear_binary(op) for op in ("QLinearAdd", "QLinearMul")},
 }  # fmt: skip
