@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args, ove
 
 from tilewright.autotune.lookup.apply_best import choose_schedules, require_tuned_share
 from tilewright.autotune.lookup.implementations import find_tunable, recorded_implementations
+from tilewright.autotune.lookup.precision import recorded_precision
 from tilewright.autotune.lookup.workloads import networks_of, workloads_of
 from tilewright.autotune.measure.peaks import measure_peaks
 from tilewright.autotune.records.database import database_of_build
@@ -146,6 +147,8 @@ def compile(  # noqa: A001
             # a record may choose another implementation of a node: then fuse and lower again, only what is new
             bar.say("tuning records")
             workloads = workloads_of(lowered)
+            if o.precision == "auto" and recorded_precision(records, lowered, target) == "bf16":
+                return compile(graph, replace(o, precision="bf16", input_shapes=None), stop_after=stop_after)
             lowered = replace(lowered, known_as=networks_of(lowered, workloads))
             tunable = find_tunable(optimized, lowered, target, o.disabled_pass, wanted.table, wanted.names, workloads)
             better = recorded_implementations(tunable, target, records, lowered.known_as)

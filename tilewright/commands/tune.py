@@ -29,6 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=natural, metavar="N", help="measure at most so many candidates")
     parser.add_argument("--effort", choices=tuple(EFFORTS), default="normal")
     parser.add_argument("--strategy", choices=tuple(STRATEGIES), default="annealing")
+    parser.add_argument(
+        "--max-error", type=amount, default=1e-2, metavar="SHARE",
+        help="with --precision auto: how far results may be off, as a share of their root mean square (default: 0.01)",
+    )  # fmt: skip
     parser.add_argument("--no-check", action="store_true", help="do not time the whole network at the end")
     parser.add_argument("--quiet", action="store_true", help="only the summary")
     add_input_options(parser)
@@ -39,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     options = TuneOptions(
         sizes={k: v for k, v in args.shapes.items() if isinstance(v, int)},
         feed=read_arrays(args.inputs) if args.inputs else None,
+        max_error=args.max_error,
         time_budget_s=args.time,
         max_trials=args.trials,
         effort=args.effort,

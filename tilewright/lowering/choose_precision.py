@@ -25,7 +25,7 @@ from tilewright.lowering.choose_implementation import Alternatives, Wanted, alte
 from tilewright.lowering.facts import NodeFacts
 from tilewright.machine.target import Target
 
-Precision: TypeAlias = Literal["fp32", "bf16"]
+Precision: TypeAlias = Literal["fp32", "bf16", "auto"]
 
 PASS = "choose_precision"
 _WEIGHT = 1

@@ -30,7 +30,8 @@ class TuneOptions(BuildOptions):
 
     ``sizes``: of the symbolic dimensions, when ``feed`` (arrays by input name) is not given. ``effort``: ``quick``,
     ``normal`` or ``thorough``. ``strategy``: a name or a maker of your own. ``check_network``: time the whole network
-    at the end. ``on_trial``, ``on_progress``: called as results arrive; ``on_stage``: as each part of the work begins.
+    at the end. ``max_error``: how far results may be off with ``precision="auto"``, as a share of their root mean
+    square. ``on_trial``, ``on_progress``: called as results arrive; ``on_stage``: as each part of the work begins.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class TuneOptions(BuildOptions):
     strategy: str | Maker = "annealing"
     strategy_params: Mapping[str, object] = field(default_factory=dict)
     check_network: bool = True
+    max_error: float = 1e-2
     on_trial: Sequence[Callback] = ()
     on_progress: Callable[[Progress], None] | None = None
     on_stage: Callable[[str, Sequence[TaskTuner]], None] | None = None
@@ -56,6 +58,7 @@ class TuneOptions(BuildOptions):
             "effort": require_choice("effort", self.effort, EFFORTS),
             "seed": require_whole("seed", self.seed, 0),
             "strategy_params": require_mapping("strategy_params", self.strategy_params),
+            "max_error": require_number("max_error", self.max_error),
             "check_network": require_flag("check_network", self.check_network),
             "on_trial": require_calls("on_trial", self.on_trial),
         }
@@ -80,6 +83,7 @@ class TuneKeywords(BuildKeywords, total=False):
     strategy: str | Maker
     strategy_params: Mapping[str, object]
     check_network: bool
+    max_error: float
     on_trial: Sequence[Callback]
     on_progress: Callable[[Progress], None] | None
     on_stage: Callable[[str, Sequence[TaskTuner]], None] | None

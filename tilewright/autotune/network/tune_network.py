@@ -36,7 +36,9 @@ from tilewright.autotune.lookup.implementations import (
 from tilewright.autotune.lookup.workloads import kernel_steps, networks_of, workload_hashes, workloads_of
 from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer, Measurer
 from tilewright.autotune.network.end_to_end import NetworkCheck, Variant, assemble, check_end_to_end
+from tilewright.autotune.network.feeds import random_feed
 from tilewright.autotune.network.options import TuneKeywords, TuneOptions
+from tilewright.autotune.network.precision import choose_precision
 from tilewright.autotune.records.database import (
     Database,
     DatabaseLike,
@@ -51,7 +53,7 @@ from tilewright.autotune.search.warm_start import warm_start
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, require_runs_here, with_threads
 from tilewright.compile import ModelLike, compile  # noqa: A004 - the name that users of compilers know
-from tilewright.core.errors import BroadcastError, InputError
+from tilewright.core.errors import BroadcastError
 from tilewright.core.options import require_path
 from tilewright.core.plan import Plan
 from tilewright.graph_ir.ir import Graph
@@ -166,6 +168,9 @@ def tune_model(
     """:func:`tune` with the whole account of it."""
     o = options or TuneOptions()
     records = _records(database, work_dir)
+    if o.precision == "auto":
+        _say(o, "comparing precisions", ())
+        o = dataclasses.replace(o, precision=choose_precision(model, records, o))
     _say(o, "compiling and profiling the untuned network", ())
     prepared = prepare(model, o)
     if measurer is not None:
@@ -293,24 +298,6 @@ def make_tasks(
         if all(n > 0 for n in dims.values())
     ]
     return tuple(sorted(tasks, key=lambda t: (-t.weight, t.name)))
-
-
-def random_feed(plan: Plan, sizes: Mapping[str, int], seed: int) -> dict[str, np.ndarray]:
-    """Inputs to profile with: floats normal, integers 0 or 1. Raises InputError for symbols without a size."""
-    shapes = {n: plan.slots[n].shape or () for n in plan.inputs}
-    missing = sorted({s for shape in shapes.values() for d in shape for s in d.free_vars()} - sizes.keys())
-    if missing:
-        raise InputError(f"sizes: expected a size for {', '.join(missing)}; give sizes={{{missing[0]!r}: 1}} or a feed")
-    rng = np.random.default_rng(seed)
-    out: dict[str, np.ndarray] = {}
-    for name, shape in shapes.items():
-        dtype = plan.slots[name].dtype
-        extents = tuple(d.evaluate(sizes) for d in shape)
-        if dtype.kind == "b" or dtype.is_integer:
-            out[name] = rng.integers(0, 2, extents).astype(dtype.numpy)
-        else:
-            out[name] = rng.standard_normal(extents).astype(dtype.numpy)
-    return out
 
 
 def _tuned(

@@ -142,6 +142,7 @@ class _Choice(Struct):
     time: _Time
     implementation: str | None = None
     algorithm: str | None = None
+    errors: dict[str, float] | None = None
 
 
 _FIELDS, _FRONT, _MEASUREMENT = Decoder(dict[str, Raw]), Decoder(_Front), Decoder(_Measurement)
@@ -231,7 +232,9 @@ class LineReader:
             return STANDARD if c.algorithm is not None and x == "direct" else x
 
         seconds = {name(k): x for k, x in c.seconds.items()}
-        return Choice(c.workload.hash, c.network, self._target(c.target), name(chosen), seconds, c.time)
+        return Choice(
+            c.workload.hash, c.network, self._target(c.target), name(chosen), seconds, c.time, errors=c.errors or {}
+        )
 
     # -- parts ---------------------------------------------------------------------------------------------------------
     def _one(self, part: _T) -> _T:

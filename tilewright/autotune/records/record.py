@@ -141,6 +141,9 @@ class Choice:
 
     ``workload``: hash of the kernel as the network has it without records. ``seconds``: a call in its place, by
     implementation, each with its best schedule. ``implementation``: the one to use. The latest choice counts.
+
+    A choice for the network as a whole has its digest as ``workload`` and precisions as implementations; ``errors``:
+    the root mean square by which their results differ from float32's, as a share of that of the results.
     """
 
     workload: str
@@ -150,6 +153,7 @@ class Choice:
     seconds: Mapping[str, float]
     time: float
     extra: Mapping[str, Any] = field(default_factory=dict)
+    errors: Mapping[str, float] = field(default_factory=dict)
 
 
 Line: TypeAlias = Record | Verdict | Choice
@@ -307,6 +311,7 @@ def _choice_json(c: Choice) -> _Json:
         "implementation": c.implementation,
         "seconds": dict(c.seconds),
         "time": c.time,
+        **({"errors": dict(c.errors)} if c.errors else {}),
     }
 
 
