@@ -47,7 +47,8 @@ class KernelStep:
     """One call of a compiled function. ``args``: slots in the order of its parameters, then of its workspaces.
     ``dims``: the function's integer parameters as expressions over the plan's symbols. ``nodes``: the graph nodes it
     computes (for messages). ``parallel``: False if only one thread has work in it. ``offsets``: by position in
-    ``args``, how many bytes behind the beginning of its slot an argument begins."""
+    ``args``, how many bytes behind the beginning of its slot an argument begins. ``product``: the scalar operation on
+    words of narrow elements that it sums up, "" where its arithmetic is plain."""
 
     kernel: str
     args: tuple[str, ...]
@@ -57,6 +58,7 @@ class KernelStep:
     flops: IntExpr | None = None
     bytes: IntExpr | None = None
     offsets: Offsets = ()
+    product: str = ""
 
 
 @dataclass(frozen=True, slots=True)

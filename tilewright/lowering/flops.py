@@ -28,6 +28,12 @@ def _flops(e: Expr) -> int:
     return sum(SCALAR_OPS[x.name].flops for x in ops) - words
 
 
+def func_product(func: Func) -> str:
+    """The product of words that a function sums up, "" if it has none."""
+    ops = (e.name for s in walk(func.body) if isinstance(s, Block) for e in walk_expr(s.value) if isinstance(e, Op))
+    return next((name for name in ops if name in DOT_PRODUCTS), "")
+
+
 def func_bytes(func: Func) -> IntExpr:
     """Bytes of all parameters."""
     total = const(0)

@@ -48,7 +48,7 @@ from tilewright.graph_ir.symbols import symbols_in
 from tilewright.lowering.backend import NativeBackend
 from tilewright.lowering.checks import index_uses, known_indices, requirements, unproved_indices
 from tilewright.lowering.data_dependent_slices import with_sums
-from tilewright.lowering.flops import func_flops, func_traffic
+from tilewright.lowering.flops import func_flops, func_product, func_traffic
 from tilewright.lowering.geometry.packing import flatten
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.lowering.implementations.base import Table
@@ -379,7 +379,7 @@ class _PlanBuilder:
             KernelStep(
                 kernel, tuple(args), sizes.arguments(func), tuple(n.name for n in group.nodes), False,
                 sizes.at_the_call(func_flops(lowered.func)), sizes.at_the_call(func_traffic(lowered.func)),
-                offsets,
+                offsets, func_product(lowered.func),
             )
         )  # fmt: skip
         self._add_checks(group, inside=True)

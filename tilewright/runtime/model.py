@@ -161,7 +161,7 @@ class CompiledModel:
                 s.kernel, s.nodes, float(seconds),
                 None if s.flops is None or not s.flops.free_vars() <= env.keys() else s.flops.evaluate(env),
                 None if s.bytes is None or not s.bytes.free_vars() <= env.keys() else s.bytes.evaluate(env),
-                s.parallel,
+                s.parallel, s.product,
             )
             for s, seconds in zip(steps, medians, strict=False)
             if isinstance(s, KernelStep)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tilewright.core.console import table
 
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """Measured limits of the machine for a number of threads: FLOP/s in float32 and bytes/s from memory."""
+    """Measured limits of the machine for a number of threads: FLOP/s in float32, bytes/s from memory, and operations in
+    a second of products of words, by scalar operation."""
 
     flops_per_second: float
     bytes_per_second: float
+    products: Mapping[str, float] = field(default_factory=dict)
+
+    def operations_per_second(self, product: str) -> float:
+        """Of kernels that sum up ``product``, "" for plain arithmetic."""
+        return self.products.get(product, self.flops_per_second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,7 @@ class KernelTime:
     flops: int | None
     bytes: int | None
     parallel: bool
+    product: str = ""
 
     @property
     def gflops(self) -> float | None:
@@ -38,7 +46,7 @@ class KernelTime:
         """The time that the roofline allows."""
         if self.flops is None or self.bytes is None:
             return None
-        return max(self.flops / peaks.flops_per_second, self.bytes / peaks.bytes_per_second)
+        return max(self.flops / peaks.operations_per_second(self.product), self.bytes / peaks.bytes_per_second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,9 @@ class Profile:
         lines = [table(head, [*rows, ("total", f"{self.seconds * 1e6:.1f}")])]
         if self.peaks is not None:
             flops, moved = self.peaks.flops_per_second / 1e9, self.peaks.bytes_per_second / 1e9
-            lines.append(f"measured peaks: {flops:.1f} GFLOP/s, {moved:.1f} GB/s")
+            used = {k.product for k in self.kernels}
+            more = [f"{rate / 1e9:.0f} Gop/s in {p}" for p, rate in self.peaks.products.items() if p in used]
+            lines.append(f"measured peaks: {', '.join([f'{flops:.1f} GFLOP/s', *more, f'{moved:.1f} GB/s'])}")
         return "\n".join(lines)
 
     def _row(self, k: KernelTime) -> tuple[str, ...]:

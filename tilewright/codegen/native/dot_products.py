@@ -18,21 +18,23 @@ CHAINS = 12
 @dataclass(frozen=True, slots=True)
 class DotProduct:
     """An instruction that adds products of neighbours to lanes of 32 bits. ``operations``: multiplications and
-    additions in one. ``steps``: its assembly, with operands $0 (the sums), $2 and $3; $1 may be overwritten."""
+    additions in one. ``product``: the scalar operation of the tensor IR that it computes. ``steps``: its assembly, with
+    operands $0 (the sums), $2 and $3; $1 may be overwritten."""
 
     name: str
     elements: str
     feature: str
     bits: int
     operations: int
+    product: str
     steps: str
 
 
 DOT_PRODUCTS = (
-    DotProduct("vdpbf16ps", "bfloat16", "avx512bf16", 512, 64, "vdpbf16ps $3, $2, $0"),
-    DotProduct("vpdpbusd", "uint8 by int8", "avx512vnni", 512, 128, "vpdpbusd $3, $2, $0"),
-    DotProduct("vpdpbusd", "uint8 by int8", "avxvnni", 256, 64, "{vex} vpdpbusd $3, $2, $0"),
-    DotProduct("vpmaddwd", "int16", "avx2", 256, 32, "vpmaddwd $3, $2, $1; vpaddd $1, $0, $0"),
+    DotProduct("vdpbf16ps", "bfloat16", "avx512bf16", 512, 64, "dot2", "vdpbf16ps $3, $2, $0"),
+    DotProduct("vpdpbusd", "uint8 by int8", "avx512vnni", 512, 128, "dot4", "vpdpbusd $3, $2, $0"),
+    DotProduct("vpdpbusd", "uint8 by int8", "avxvnni", 256, 64, "dot4", "{vex} vpdpbusd $3, $2, $0"),
+    DotProduct("vpmaddwd", "int16", "avx2", 256, 32, "dot4", "vpmaddwd $3, $2, $1; vpaddd $1, $0, $0"),
 )
 
 

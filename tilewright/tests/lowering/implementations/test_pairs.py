@@ -13,10 +13,12 @@ from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.codegen.prepare.steps import prepare
 from tilewright.core import dtypes
+from tilewright.core.plan import KernelStep
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Attribute, Graph
 from tilewright.lowering.choose_implementation import alternatives_of, with_implementations
+from tilewright.runtime.profile import KernelTime, Peaks
 from tilewright.schedule.default import explained_default
 from tilewright.tensor_ir.analysis.scopes import buffers
 from tilewright.tensor_ir.interpreter import interpret as run_func
@@ -124,6 +126,17 @@ def test_the_inner_loop_is_made_of_the_instruction() -> None:
     assert "register_tiles" in rules.values()
     text = assembly_text(emit_kernel(prepare(trace.apply(func), target), target, "kernel"), target)
     assert sum("vdpbf16ps" in x and "%zmm" in x for x in text.splitlines()) >= target.tile_rows(2)
+
+
+def test_a_kernel_says_what_it_sums_up() -> None:
+    lowered = tilewright.compile(graph_of("many rows"), target=AVX512, stop_after="lower", progress=False)
+    (step,) = (s for s in lowered.plan.steps if isinstance(s, KernelStep))
+    assert step.product == "dot2"
+    assert step.flops is not None
+    assert step.flops.evaluate({}) == 2 * 50 * 16 * 48  # of the product; what puts pairs together is no arithmetic
+    peaks = Peaks(1e11, 1e10, {"dot2": 2e11})
+    times = [KernelTime("k", (), 1.0, 10**12, 8, False, product).limit_seconds(peaks) for product in ("", "dot2")]
+    assert times == [10.0, 5.0]
 
 
 def test_it_is_chosen_where_the_cpu_has_the_instruction() -> None:
