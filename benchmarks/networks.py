@@ -4,9 +4,10 @@
     python benchmarks/networks.py --models DIR [NAME ...] [--threads 1,2] [--seconds 8] [--json OUT.json]
     python benchmarks/networks.py --light [NAME ...]
     python benchmarks/networks.py --models DIR --tune 60 --logs DIR     # tuned for a minute each
+    python benchmarks/networks.py --models DIR --precision bf16 --openvino
 
 Networks are kept as NAME.structure.onnx (see accuracy.py). Speed is onnxruntime's median over ours: above 1 we are
-faster. The machine should be otherwise idle: on busy cores, two thread pools measure the scheduler, not the code. What
+faster; with --openvino a second column says the same of OpenVINO, in the precision that it takes by default. The machine should be otherwise idle: on busy cores, two thread pools measure the scheduler, not the code. What
 was timed, of either side, while the machine was disturbed is timed again (autotune/measure/noise_monitor.py).
 """
 
@@ -39,8 +40,9 @@ def main() -> int:
     if args.json:
         require_replaceable(args.json, ROWS)
     rows = []
-    titles = ("ours ms", "p10", "p90", "ort ms", "p10", "p90")
+    titles = ("ours ms", "p10", "p90", "ort ms", "p10", "p90", *(["ov ms", "p10", "p90"] * args.openvino))
     head = f"{'network':<28} {'thr':>3} {' '.join(f'{t:>9}' for t in titles)} {'speed':>6}"
+    head += f" {'to ov':>6}" if args.openvino else ""
     print(head, "-" * len(head), sep="\n")
     for name in names:
         for threads in map(int, args.threads.split(",")):
@@ -50,11 +52,12 @@ def main() -> int:
             if args.json:
                 text = json.dumps({"machine": _machine(), "rows": rows}, indent=1)
                 write_file(args.json, ROWS, text.encode())
-    speeds = [r["speed"] for r in rows if "speed" in r]
-    if speeds:
-        mean = math.exp(sum(map(math.log, speeds)) / len(speeds))
-        print(f"{len(speeds)} rows, geometric mean of the speeds {mean:.2f}x")
-    return 0 if len(speeds) == len(rows) else 1
+    for key, other in (("speed", "onnxruntime"), ("to_openvino", "OpenVINO")):
+        speeds = [r[key] for r in rows if key in r]
+        if speeds:
+            mean = math.exp(sum(map(math.log, speeds)) / len(speeds))
+            print(f"{len(speeds)} rows, geometric mean of the speeds {mean:.2f}x that of {other}")
+    return 0 if all("speed" in r for r in rows) else 1
 
 
 def _arguments() -> argparse.Namespace:
@@ -68,6 +71,8 @@ def _arguments() -> argparse.Namespace:
     p.add_argument("--seconds", type=float, default=8.0, help="of timing, a row")
     p.add_argument("--tune", type=float, default=0.0, metavar="S", help="tune each for so many seconds first")
     p.add_argument("--logs", help="folder of the tuning logs, one per network; tuning goes on where it stopped")
+    p.add_argument("--precision", choices=("fp32", "bf16", "auto"), default="fp32", help="ours")
+    p.add_argument("--openvino", action="store_true", help="against OpenVINO, too, which must be installed")
     p.add_argument("--json", help="write the rows there too, after each")
     p.add_argument("--one", help=argparse.SUPPRESS)
     args = p.parse_args()
@@ -88,6 +93,7 @@ def _known(args: argparse.Namespace) -> list[str]:
 def _measure(args: argparse.Namespace, name: str, threads: int) -> dict:
     command = [sys.executable, __file__, "--one", name, "--threads", str(threads), "--seconds", str(args.seconds)]
     command += ["--models", args.models, "--work", args.work, "--case", str(args.case), *(["--light"] * args.light)]
+    command += ["--precision", args.precision, *(["--openvino"] * args.openvino)]
     if args.logs:
         command += ["--logs", args.logs, "--tune", str(args.tune)]
     try:
@@ -115,10 +121,10 @@ def _one(args: argparse.Namespace) -> dict:
     log = Path(args.logs) / f"{args.one}.jsonl" if args.logs else None
     tuned = {}
     if log is not None and args.tune:
-        options = TuneOptions(threads=threads, time_budget_s=args.tune, feed=feed)
+        options = TuneOptions(threads=threads, time_budget_s=args.tune, feed=feed, precision=args.precision)
         tuned = {"account": tune_model(source, log, options=options).account()}
         start = time.perf_counter()
-    model = tilewright.compile(source, threads=threads, progress=False, database=log)
+    model = tilewright.compile(source, threads=threads, progress=False, database=log, precision=args.precision)
     compiled = time.perf_counter() - start
     session = open_session(source, threads)
     if session is None:
@@ -128,15 +134,31 @@ def _one(args: argparse.Namespace) -> dict:
         feed = {i.name: rng.standard_normal(i.shape).astype(np.float32) for i in session.get_inputs()}
     mine = {s.name: feed[s.name] for s in model.inputs}
     theirs = {i.name: feed[i.name] for i in session.get_inputs()}
-    taken = interleave(
-        {"ours": lambda: model.run(None, mine), "ort": lambda: session.run(None, theirs)}, args.seconds,
-        noise=noise_monitor_of(threads),
-    )  # fmt: skip
+    contenders = {"ours": lambda: model.run(None, mine), "ort": lambda: session.run(None, theirs)}
+    if args.openvino:
+        try:
+            contenders["ov"] = _openvino(source, threads, theirs)
+        except RuntimeError as e:  # operators that it does not have
+            print(f"OpenVINO: {str(e).strip().splitlines()[-1]}", file=sys.stderr)
+    taken = interleave(contenders, args.seconds, noise=noise_monitor_of(threads))
     row = {"name": args.one, "case": args.case, "threads": threads, "compile_s": compiled}
     for who, s in taken.items():
         row |= {f"{who}_ms": s.median * 1e3, f"{who}_p10": s.p10 * 1e3, f"{who}_p90": s.p90 * 1e3}
         row[f"{who}_runs"] = len(s.seconds)
-    return row | tuned | {"speed": taken["ort"].median / taken["ours"].median}
+    speeds = {"speed": taken["ort"].median / taken["ours"].median}
+    if "ov" in taken:
+        speeds["to_openvino"] = taken["ov"].median / taken["ours"].median
+    return row | tuned | speeds
+
+
+def _openvino(source: object, threads: int, feed: dict):
+    import openvino
+
+    core = openvino.Core()
+    content = source if isinstance(source, str | Path) else source.SerializeToString()  # type: ignore[attr-defined]
+    options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    request = core.compile_model(core.read_model(content), "CPU", options).create_infer_request()
+    return lambda: request.infer(feed)
 
 
 def _light(name: str):
@@ -149,8 +171,9 @@ def _line(row: dict) -> str:
     start = f"{row['name']:<28} {row['threads']:>3}"
     if "failed" in row:
         return f"{start} FAILED  {row['failed']}"
-    columns = ("ours_ms", "ours_p10", "ours_p90", "ort_ms", "ort_p10", "ort_p90")
-    return f"{start} {' '.join(f'{row[c]:>9.3f}' for c in columns)} {row['speed']:>5.2f}x"
+    columns = [f"{who}_{what}" for who in ("ours", "ort", "ov") for what in ("ms", "p10", "p90")]
+    more = f" {row['to_openvino']:>5.2f}x" if "to_openvino" in row else ""
+    return f"{start} {' '.join(f'{row[c]:>9.3f}' for c in columns if c in row)} {row['speed']:>5.2f}x{more}"
 
 
 def _machine() -> dict:
