@@ -7,8 +7,9 @@
     python benchmarks/networks.py --models DIR --precision bf16 --openvino
 
 Networks are kept as NAME.structure.onnx (see accuracy.py). Speed is onnxruntime's median over ours: above 1 we are
-faster; with --openvino a second column says the same of OpenVINO, in the precision that it takes by default. The machine should be otherwise idle: on busy cores, two thread pools measure the scheduler, not the code. What
-was timed, of either side, while the machine was disturbed is timed again (autotune/measure/noise_monitor.py).
+faster; with --openvino a second column says the same of OpenVINO, in the precision that it takes by default. The
+machine should be otherwise idle: on busy cores, two thread pools measure the scheduler, not the code. What was timed,
+of either side, while the machine was disturbed is timed again (autotune/measure/noise_monitor.py).
 """
 
 from __future__ import annotations
