@@ -48,6 +48,7 @@ from tilewright.lowering.choose_implementation import Wanted, choose_implementat
 from tilewright.lowering.choose_precision import choose_precision
 from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
 from tilewright.machine.target import Target
+from tilewright.machine.vectors import share_of_products
 from tilewright.options import CompileKeywords, CompileOptions
 from tilewright.progress import Progress
 from tilewright.runtime.coverage import estimated_coverage
@@ -118,8 +119,9 @@ def compile(  # noqa: A001
         reduce = (choose_precision(target, level, wanted),) if o.precision == "bf16" else ()
         passes = (*PASSES, *reduce, choose_implementation(target, level, wanted))
         optimized, report = run_passes(
-            graph, o.opt_level, o.disabled_pass, o.instruments, o.enabled_pass, passes, target.costs
-        )
+            graph, o.opt_level, o.disabled_pass, o.instruments, o.enabled_pass, passes,
+            replace(target.costs, byte_products=share_of_products(target)),
+        )  # fmt: skip
         wanted.require_nodes(optimized)
         verify_graph(optimized)
         clock.lap("passes")

@@ -85,8 +85,9 @@ class Costs:
     of it where the stride is two: about half of the elements are only copied). ``quartered_element``: making and
     reading Strassen's sums, for an element of a row of operand and result, in multiply-adds. ``transforms``: the nests
     around transformed products, in multiply-adds. ``packed_weight``: scaling and packing an element of a weight when
-    the model runs, in elements of the input. ``unpacked_rows``: most rows of a product for which packing the other
-    operand when the model runs does not pay.
+    the model runs, in elements of the input. ``byte_products``: exact products of bytes, in multiply-adds of float32,
+    by the instructions that the target has (:func:`tilewright.machine.vectors.share_of_products`). ``unpacked_rows``:
+    most rows of a product for which packing the other operand when the model runs does not pay.
 
     Threads, in nanoseconds of work on one thread. ``parallel_ns``: from which on threads pay; ``never_parallel_ns``:
     below which they never do; ``always_parallel_ns``: above which they always do, so that there is nothing to try.
@@ -120,6 +121,7 @@ class Costs:
     quartered_element: int = 50
     transforms: int = 2_500_000
     packed_weight: int = 16
+    byte_products: float = 0.3
     unpacked_rows: int = 3
 
     parallel_ns: int = 8_000

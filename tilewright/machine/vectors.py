@@ -16,6 +16,23 @@ def share_of_pairs(target: Target) -> float:
     return 0.5 if {"avx512bf16"} <= target.enabled else 2.0
 
 
+def share_of_bytes(target: Target) -> float:
+    """The time of four products of bytes in a lane, as a share of that of four multiply-adds of float32."""
+    if target.enabled & {"avx512vnni", "avxvnni"}:
+        return 0.3
+    return 0.8 if target.enabled & {"avx2", "avx512bw"} else 3.0
+
+
+def share_of_shorts(target: Target) -> float:
+    """The time of two products of int16 in a lane, as a share of that of two multiply-adds of float32."""
+    return 0.6 if is_x86(target.triple) else 1.5
+
+
+def share_of_products(target: Target) -> float:
+    """The time of an exact product of bytes, as a share of that of a multiply-add of float32."""
+    return min(share_of_bytes(target), share_of_shorts(target))
+
+
 def with_vectors(target: Target) -> Target:
     """``target`` with the vector facts that its features imply."""
     on = target.enabled

@@ -207,6 +207,10 @@ def _dot2(a: int, b: int) -> Scalar:
     return np.float32(np.float64(a1) * np.float64(b1) + np.float64(a0) * np.float64(b0))
 
 
+def _dot2i(a: int, b: int) -> int:
+    return sum(((a >> s & 0xFFFF ^ 0x8000) - 0x8000) * ((b >> s & 0xFFFF ^ 0x8000) - 0x8000) for s in (0, 16))
+
+
 _OF_BITS: dict[str, Callable[..., Any]] = {"bits": _bits, "dot2": _dot2, "narrow": rounder(bfloat16)}
 _INTEGER: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
@@ -227,6 +231,7 @@ _INTEGER: dict[str, Callable[..., int]] = {
     "bit_not": lambda a: ~a,
     "shift_left": lambda a, b: a << b if 0 <= b < 64 else 0,
     "shift_right": lambda a, b: a >> b if 0 <= b < 64 else (-1 if a < 0 else 0),
+    "dot2i": _dot2i,
     "dot4": _dot4,
 }
 _BOOLEAN: dict[str, Callable[..., bool]] = {

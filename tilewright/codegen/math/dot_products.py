@@ -1,5 +1,5 @@
-"""Products of several elements in each lane of 32 bits, added up: ``dot4`` of four bytes, ``dot2`` of two bfloat16. One
-instruction where the CPU has it (VNNI, AVX512-BF16).
+"""Products of several elements in each lane of 32 bits, added up: ``dot4`` of four bytes, ``dot2i`` of two int16,
+``dot2`` of two bfloat16. One instruction where the CPU has it (VNNI, SSE2 and its wider kin, AVX512-BF16).
 
 Elsewhere on x86 the bytes at even and at odd places are widened to 16 bits, where a product of two and their sum fit
 into 32 (``pmaddwd``): nothing saturates, as it would with products of bytes summed up in 16 bits (``pmaddubsw``).
@@ -55,6 +55,32 @@ def dot2(code: Code, a: Value, b: Value, added: Value | None = None) -> Value:
     return total
 
 
+def dot2i(code: Code, a: Value, b: Value, added: Value | None = None) -> Value:
+    """``added + dot2i(a, b)``; None stands for zero."""
+    lanes = max(v.lanes for v in (a, b, added) if v is not None)
+    a, b = code.splat(a, lanes), code.splat(b, lanes)
+    total = code.const(0, a) if added is None else code.splat(added, lanes)
+    if _NEEDED.get(lanes) in code.target.enabled:
+        return code.binary("add", total, _madd(code, lanes, _words(code, lanes, a), _words(code, lanes, b)))
+    for first in (True, False):
+        x, y = (code.binary("shl", v, code.const(16, v)) if first else v for v in (a, b))
+        x, y = (code.binary("ashr", v, code.const(16, v)) for v in (x, y))
+        total = code.binary("add", total, code.binary("mul", x, y))
+    return total
+
+
+def _words(code: Code, lanes: int, v: Value) -> Value:
+    """Lanes of 32 bits as twice as many of 16."""
+    return code.emit("i16", 2 * lanes, f"bitcast {v.full} {v.text} to <{2 * lanes} x i16>")
+
+
+def _madd(code: Code, lanes: int, x: Value, y: Value) -> Value:
+    """``pmaddwd``: products of int16, neighbours added."""
+    name = _PMADDWD[lanes]
+    code.module.declare(name, f"<{lanes} x i32>", [x.full, x.full])
+    return code.call(name, "i32", lanes, x, y)
+
+
 def _halves(code: Code, v: Value) -> tuple[Value, Value]:
     """The second and the first bfloat16 of each lane, as float32."""
     second = code.binary("and", v, code.const(-65536, v))
@@ -63,17 +89,16 @@ def _halves(code: Code, v: Value) -> tuple[Value, Value]:
 
 
 def _by_words(code: Code, lanes: int, a: Value, b: Value) -> Value:
-    words = 2 * lanes
-    x, y = (code.emit("i16", words, f"bitcast {v.full} {v.text} to <{words} x i16>") for v in (a, b))
+    x, y = _words(code, lanes, a), _words(code, lanes, b)
     eight, low = code.const(8, x), code.const(0xFF, x)
-    name = _PMADDWD[lanes]
-    code.module.declare(name, f"<{lanes} x i32>", [x.full, x.full])
-    even = code.call(
-        name, "i32", lanes, code.binary("and", x, low), code.binary("ashr", code.binary("shl", y, eight), eight)
-    )
-    odd = code.call(name, "i32", lanes, code.binary("lshr", x, eight), code.binary("ashr", y, eight))
+    even = _madd(code, lanes, code.binary("and", x, low), code.binary("ashr", code.binary("shl", y, eight), eight))
+    odd = _madd(code, lanes, code.binary("lshr", x, eight), code.binary("ashr", y, eight))
     return code.binary("add", even, odd)
 
 
-DOT_PRODUCTS: dict[str, Callable[[Code, Value, Value, Value | None], Value]] = {"dot2": dot2, "dot4": dot4}
+DOT_PRODUCTS: dict[str, Callable[[Code, Value, Value, Value | None], Value]] = {
+    "dot2": dot2,
+    "dot2i": dot2i,
+    "dot4": dot4,
+}
 """Those that take what they are added to, by scalar operation."""

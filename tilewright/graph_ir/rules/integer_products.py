@@ -27,7 +27,12 @@ from tilewright.graph_ir.rules.products import product_and_bias
 
 BYTES = (dtypes.int8, dtypes.uint8)
 _LONGEST = (2**31 - 1) // (255 * 255)
-"""Products of two bytes that are added in an int32 without leaving its range."""
+"""Products of two bytes whose sum an int32 holds."""
+
+_WINOGRAD = 0.45
+"""Multiply-adds of the definition that one by Winograd's algorithm stands for, its transforms counted."""
+
+_FEWEST_CHANNELS = 16
 
 MIN_CHANNELS = 4
 """Input channels of a group from which on a convolution is one of integers. With fewer, float32 is as exact: it holds
@@ -84,7 +89,16 @@ def _conv_guard(m: Match) -> str | None:
         return NOT_HERE
     if int_attr(m.root, "group", 1) > 1 and shape[1] < MIN_CHANNELS:
         return f"{shape[1]} input channels a group, at least {MIN_CHANNELS} are needed: sums are exact in float32"
+    if m.editor.ctx.costs.byte_products > _WINOGRAD and _has_fast_algorithm(m, shape):
+        return "this CPU computes it faster by Winograd's algorithm in float32 than from products of bytes"
     return _bytes_times_bytes(m, 0, int(np.prod(shape[1:])))
+
+
+def _has_fast_algorithm(m: Match, shape: tuple[int, ...]) -> bool:
+    """True for what Winograd's algorithm is worth: 3x3, no groups or dilations, stride 1, enough channels."""
+    steps = (n for key in ("strides", "dilations") for n in ints_attr(m.root, key) or ())
+    plain = {int_attr(m.root, "group", 1), *steps} == {1}
+    return plain and shape[2:] == (3, 3) and min(shape[:2]) >= _FEWEST_CHANNELS
 
 
 def _matmul_guard(m: Match) -> str | None:

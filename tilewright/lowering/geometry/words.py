@@ -1,4 +1,4 @@
-"""Neighbours along a sum as one int32, the operands of ``dot2`` and ``dot4``: two bfloat16 or four bytes."""
+"""Neighbours along a sum as one int32, the operands of dot products: two bfloat16, two int16 or four bytes."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ class Word:
 
 BYTES = Word("dot4", 4)
 PAIRS = Word("dot2", 2)
+SHORTS = Word("dot2i", 2)
 
 
 def words_of_image(

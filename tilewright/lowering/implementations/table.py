@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.lowering.implementations.base import Table
 from tilewright.lowering.implementations.conv import dot_product as conv_dot_product
 from tilewright.lowering.implementations.conv import pairs as conv_pairs
+from tilewright.lowering.implementations.conv import shorts as conv_shorts
 from tilewright.lowering.implementations.conv import winograd
 from tilewright.lowering.implementations.conv.depthwise import DEPTHWISE
 from tilewright.lowering.implementations.conv.direct import DIRECT
@@ -19,6 +20,7 @@ from tilewright.lowering.implementations.gemm import (
     dot_product,
     packed_gemm,
     pairs,
+    shorts,
     split_k,
     unpacked_gemm,
     vectorized_reduction,
@@ -45,6 +47,7 @@ IMPLEMENTATIONS: Table = {
     ),
     "ConvInteger": (
         *conv_dot_product.DOT_PRODUCT,
+        *conv_shorts.SHORTS,
         conv_dot_product.LOOPS,
     ),
     "MatMul": (
@@ -64,6 +67,7 @@ IMPLEMENTATIONS: Table = {
     ),
     "MatMulInteger": (
         dot_product.DOT_PRODUCT,
+        shorts.SHORTS,
         dot_product.LOOPS,
     ),
     "MatMulDequantized": (weight_only.PACKED,),

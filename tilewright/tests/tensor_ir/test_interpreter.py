@@ -168,6 +168,8 @@ def test_every_operation_has_a_meaning_for_each_of_its_kinds(op: str) -> None:
         ("pow", "int32", (2, -1), 0),
         ("shift_left", "uint8", (255, 1), 254),
         ("shift_right", "uint8", (255, 9), 0),
+        ("dot2i", "int32", (-1, 0x7FFF8000), 1),
+        ("dot2i", "int32", (0x0003FFFE, 0x00050007), 15 - 14),
         ("dot4", "int32", (-1, -1), -1020),
         ("dot4", "int32", (0x01020304, 0x7F_80_05_FF), 127 - 256 + 15 - 4),
         ("shift_right", "int8", (-128, 1), -64),

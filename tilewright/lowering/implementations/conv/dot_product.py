@@ -34,10 +34,11 @@ from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import Sums
 from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
+from tilewright.machine.vectors import share_of_bytes
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, sum_over
 
-_SHARE = 0.3
-"""Of the time of multiplying one by one."""
+_LOOPS = 4.0
+"""How much longer it takes to multiply one by one, without packing, than multiply-adds in tiles."""
 
 
 def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
@@ -106,8 +107,8 @@ def _applies(facts: NodeFacts) -> str | None:
 def _time(facts: NodeFacts) -> float:
     shape = conv_shape(facts)
     depth = shape.depth.value() or 4
-    return _SHARE * plain_cost(facts) * (-(-depth // 4) * 4 / depth) / useful_lanes(facts)
+    return share_of_bytes(facts.target) * plain_cost(facts) * (-(-depth // 4) * 4 / depth) / useful_lanes(facts)
 
 
 DOT_PRODUCT = by_pixels_and_rows("ConvInteger", "dot_product", _lower, _time, conv_shape, _applies)
-LOOPS = Implementation("ConvInteger", "loops", lower_conv_integer, plain_cost)
+LOOPS = Implementation("ConvInteger", "loops", lower_conv_integer, lambda facts: _LOOPS * plain_cost(facts))

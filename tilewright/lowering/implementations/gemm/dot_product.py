@@ -29,10 +29,11 @@ from tilewright.lowering.geometry.quads import (
 from tilewright.lowering.geometry.words import BYTES
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import cost_by_row
+from tilewright.machine.vectors import share_of_bytes
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 
-_SHARE = 0.3
-"""Of the time of multiplying one by one; with the packing of A."""
+_LOOPS = 4.0
+"""How much longer it takes to multiply one by one, without packing, than multiply-adds in tiles."""
 
 
 def _matrix(w: np.ndarray) -> np.ndarray:
@@ -99,8 +100,8 @@ def _applies(facts: NodeFacts) -> str | None:
 
 
 def _cost(facts: NodeFacts) -> float:
-    return cost_by_row(facts, _SHARE, weight_size=0.25)
+    return cost_by_row(facts, share_of_bytes(facts.target), weight_size=0.25)
 
 
 DOT_PRODUCT = Implementation("MatMulInteger", "dot_product", _lower, _cost, _applies)
-LOOPS = Implementation("MatMulInteger", "loops", lower_matmul_integer, lambda facts: cost_by_row(facts, 1.0))
+LOOPS = Implementation("MatMulInteger", "loops", lower_matmul_integer, lambda facts: cost_by_row(facts, _LOOPS))

@@ -185,6 +185,14 @@ def test_four_products_of_bytes() -> None:
     np.testing.assert_array_equal(apply_binary("dot4", a, b, dtypes.int32), (bytes_[0] * bytes_[1]).sum(1))
 
 
+def test_two_products_of_int16() -> None:
+    a, _ = pairs(dtypes.int32)
+    b = np.concatenate([a[1:], a[:1]])
+    halves = [x.view(np.int16).reshape(-1, 2).astype(np.int64) for x in (a, b)]
+    want = (halves[0] * halves[1]).sum(1).astype(np.int32)
+    np.testing.assert_array_equal(apply_binary("dot2i", a, b, dtypes.int32), want)
+
+
 def test_two_products_of_bfloat16() -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal((40, 2)).astype(ml_dtypes.bfloat16) for _ in range(2))

@@ -19,7 +19,7 @@ from tilewright.schedule.default import explained_default
 from tilewright.tensor_ir.analysis.scopes import blocks_in
 from tilewright.tests.lowering.lowered import require_twin
 
-WAYS = ("dot_product", "dot_product_rows", "loops")
+WAYS = ("dot_product", "dot_product_rows", "shorts", "shorts_rows", "loops")
 AVX512 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4"
 
 
@@ -66,7 +66,7 @@ def test_results_are_exact(seed: int, target: str) -> None:
         pytest.skip("this machine cannot run it")
     graph, feed = random_case(np.random.default_rng(seed))
     (want,) = interpret(graph, feed).values()
-    for way in WAYS if target == "llvm" else WAYS[:1]:
+    for way in WAYS if target == "llvm" else ("dot_product", "shorts"):
         choice = {graph.nodes[0].name: way}
         model = tilewright.compile(graph, target=target, implementations=choice, progress=False)
         np.testing.assert_array_equal(model.run(None, feed)[0], want)
@@ -109,9 +109,10 @@ def test_unsigned_images_are_read_in_place() -> None:
 
 
 def test_what_is_chosen() -> None:
-    target = parse_target(AVX512)
-    (found,) = alternatives_of(pointwise((1, 12, 12, 64), 64), target)
-    assert found.standard().name.startswith("dot_product")
+    for cpu, wanted in (("haswell", "shorts"), ("alderlake", "dot_product"), ("znver4", "dot_product")):
+        target = parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}")
+        (found,) = alternatives_of(pointwise((1, 12, 12, 64), 64), target)
+        assert found.standard().name.startswith(wanted)
     g = GraphBuilder("variable")
     x, w = g.input("x", "uint8", (1, 4, 8, 8)), g.input("w", "int8", (4, 4, 3, 3))
     (found,) = alternatives_of(g.build(g.op("ConvInteger", x, w)), target)

@@ -71,6 +71,20 @@ def test_results_are_exact(left: str, right: str, target: str) -> None:
                 np.testing.assert_array_equal(model.run(feed)[graph.outputs[0]], wanted(a, b, za, zb))
 
 
+@pytest.mark.parametrize(("left", "right"), KINDS)
+def test_int16_is_exact(left: str, right: str) -> None:
+    rng = np.random.default_rng(9)
+    for shape, columns in SHAPES:
+        a, b = numbers(rng, left, shape), numbers(rng, right, (shape[-1], columns))
+        for za in (None, numbers(rng, left, ()), *([numbers(rng, left, (shape[0],))] if len(shape) == 2 else [])):
+            zb = numbers(rng, right, (columns,))
+            graph = product(shape, b, left, za, zb)
+            choice = {graph.nodes[0].name: "shorts"}
+            model = tilewright.compile(graph, implementations=choice, progress=False)
+            np.testing.assert_array_equal(model.run({"a": a})[graph.outputs[0]], wanted(a, b, za, zb))
+    require_twin(with_implementations(graph, choice), {"a": a})
+
+
 def test_sums_wrap_around() -> None:
     k = 70_000  # 70,000 * 255 * 127 is beyond an int32
     a, b = np.full((1, k), 255, np.uint8), np.full((k, 16), 127, np.int8)
@@ -109,7 +123,7 @@ def test_the_inner_loop_is_made_of_the_instruction(cpu: str, instruction: str) -
 def test_it_is_chosen_where_b_is_constant() -> None:
     target = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell")
     (found,) = alternatives_of(product((4, 8), np.ones((8, 8), np.int8), "uint8", None, None), target)
-    assert found.standard().name == "dot_product"
+    assert found.standard().name == "shorts"
     g = GraphBuilder("variable")
     a, b = g.input("a", "uint8", (4, 8)), g.input("b", "int8", (8, 8))
     (found,) = alternatives_of(g.build(g.op("MatMulInteger", a, b)), target)
