@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from tilewright.lowering.implementations.base import Implementation
     from tilewright.machine.target import Target
     from tilewright.options import CompileOptions
+    from tilewright.quantization.options import QuantizeOptions
+    from tilewright.quantization.quantize import quantize
     from tilewright.runtime.model import CompiledModel
     from tilewright.schedule.trace import Trace
 
@@ -45,6 +47,8 @@ _HOMES = {
     "CompileOptions": "tilewright.options",
     "TuneOptions": "tilewright.autotune.network.options",
     "tune": "tilewright.autotune.network.tune_network",
+    "quantize": "tilewright.quantization.quantize",
+    "QuantizeOptions": "tilewright.quantization.options",
     "JSONDatabase": "tilewright.autotune.records.database",
     "MemoryDatabase": "tilewright.autotune.records.database",
     "UnionDatabase": "tilewright.autotune.records.database",
@@ -68,9 +72,9 @@ _HOMES = {
 
 __all__ = [
     "CompileOptions", "CompiledModel", "CoverageError", "Implementation", "InferenceSession", "InputError",
-    "JSONDatabase", "MeasurementError", "MemoryDatabase", "ModelError", "ResourceError", "Schedule",
-    "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions",
-    "UnionDatabase", "UnsupportedError", "__version__", "compile", "tune",
+    "JSONDatabase", "MeasurementError", "MemoryDatabase", "ModelError", "QuantizeOptions", "ResourceError",
+    "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions",
+    "UnionDatabase", "UnsupportedError", "__version__", "compile", "quantize", "tune",
 ]  # fmt: skip
 
 

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "verify": ("tilewright.commands.verify", "compare every layer with the interpreter and with onnxruntime"),
     "profile": ("tilewright.commands.profile", "time every kernel against the machine's measured peaks"),
     "tune": ("tilewright.commands.tune", "tune a model's kernels and keep the records in a log"),
+    "quantize": ("tilewright.commands.quantize", "make a model of integers from one of float32"),
     "db": ("tilewright.commands.db", "show, merge, prune and explain tuning logs"),
     "report": ("tilewright.commands.report", "what a tuning log says, as one HTML page"),
     "explain": ("tilewright.commands.explain", "what the build did, what it refused, and why"),

@@ -59,12 +59,13 @@ ALLOWED: dict[str, set[str]] = {
         "autotune.base", "autotune.measure", "codegen", "compile", "core", "graph_ir", "machine", "runtime",
         "schedule", "tensor_ir",
     },
+    "quantization": {"compile", "core", "graph_ir", "inspect"},
     "cli": {"core", ""},
     "__main__": {"cli"},
     # for types; see DYNAMIC
     "__init__": {
-        "api", "autotune.network", "autotune.records", "compile", "core", "lowering", "machine", "options", "runtime",
-        "schedule",
+        "api", "autotune.network", "autotune.records", "compile", "core", "lowering", "machine", "options",
+        "quantization", "runtime", "schedule",
     },
 }  # fmt: skip
 ANYTHING = {"commands"}

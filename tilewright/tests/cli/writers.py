@@ -99,6 +99,9 @@ def _tune(folder: Path) -> None:
 WRITERS: Mapping[str, Writer] = {
     "report": Writer("page.html", lambda d: _command("report", d / "log.jsonl", "-o", d / "page.html", "--no-peaks")),
     "run": Writer("y.npz", lambda d: _command("run", d / "model.onnx", "--output", d / "y.npz")),
+    "quantize": Writer(
+        "small.onnx", lambda d: _command("quantize", d / "model.onnx", "--weight-only", "int8", "-o", d / "small.onnx")
+    ),
     "explain": Writer("dump/2_passes.txt", lambda d: _command("explain", d / "model.onnx", "--dump", d / "dump")),
     "session": Writer("optimized.txt", _session),
     "pass dump": Writer("passes/03_simplify.txt", _graph_dump),
