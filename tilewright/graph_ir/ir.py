@@ -32,7 +32,7 @@ import numpy as np
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
-from tilewright.core.io.stored import Content, StoredArray, content_of, loaded
+from tilewright.core.io.stored import Content, StoredArray, cast_elements, content_of, loaded
 from tilewright.graph_ir.kinds import RunsAs
 
 Shape: TypeAlias = tuple[IntExpr, ...]
@@ -127,6 +127,11 @@ class Constant:
         """The constant with its axes in reverse order: the same memory, or the same part of the file."""
         c = self.content
         return Constant(c.transposed() if isinstance(c, StoredArray) else c.T)
+
+    def converted(self, dtype: np.dtype) -> Constant:
+        """The constant in another element type: what is in a file is converted when it is read."""
+        c = self.content
+        return Constant(c.converted(dtype) if isinstance(c, StoredArray) else cast_elements(c, dtype))
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -13,9 +13,6 @@ import dataclasses
 from functools import partial
 from typing import Literal, TypeAlias
 
-import ml_dtypes
-import numpy as np
-
 from tilewright.core import dtypes
 from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
 from tilewright.graph_ir.ops import op_def
@@ -56,8 +53,7 @@ def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wante
         w = ed.constant(c.node.inputs[_WEIGHT])
         name = c.node.inputs[_WEIGHT]
         if w is not None:
-            with np.errstate(over="ignore"):
-                name = ed.add_constant(w.array.astype(ml_dtypes.bfloat16), f"{name}.bf16")
+            name = ed.add_constant(w.converted(dtypes.bfloat16.numpy), f"{name}.bf16")
         _read(ed, c.node, narrow[x], name)
         ctx.log.fire("bfloat16", c.node.name)
     for x, own in narrow.items():

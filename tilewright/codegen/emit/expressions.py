@@ -13,7 +13,7 @@ from tilewright.codegen.emit.memory import index_uniform, index_vector, load, re
 from tilewright.codegen.llvm.builder import Value
 from tilewright.codegen.llvm.types import literal, register_type
 from tilewright.codegen.math.casts import cast
-from tilewright.codegen.math.dot_products import DOT_PRODUCTS
+from tilewright.codegen.math.dot_products import EMITTERS
 from tilewright.codegen.math.scalar_operations import operation
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import int64
@@ -80,8 +80,8 @@ def _operation(ctx: Context, e: Op) -> Value:
             return quick
     if e.name == "add":
         for other, product in (e.args, e.args[::-1]):
-            if isinstance(product, Op) and product.name in DOT_PRODUCTS and id(product) not in ctx.memo:
-                emit, (left, right) = DOT_PRODUCTS[product.name], product.args
+            if isinstance(product, Op) and product.name in EMITTERS and id(product) not in ctx.memo:
+                emit, (left, right) = EMITTERS[product.name], product.args
                 return emit(code, evaluate(ctx, left), evaluate(ctx, right), evaluate(ctx, other))
     wide = e.dtype.kind == "f" and not e.dtype.is_narrow_float
     if e.name in ("add", "sub") and wide and ctx.target.has_fma:

@@ -96,7 +96,7 @@ def _by_words(code: Code, lanes: int, a: Value, b: Value) -> Value:
     return code.binary("add", even, odd)
 
 
-DOT_PRODUCTS: dict[str, Callable[[Code, Value, Value, Value | None], Value]] = {
+EMITTERS: dict[str, Callable[[Code, Value, Value, Value | None], Value]] = {
     "dot2": dot2,
     "dot2i": dot2i,
     "dot4": dot4,

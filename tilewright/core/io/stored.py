@@ -13,7 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -126,13 +126,15 @@ class _Memory(np.ndarray):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredArray:
-    """An array within a part of a file, described. ``offset``: bytes from the part's beginning to the first element."""
+    """An array within a part of a file, described. ``offset``: bytes from the part's beginning to the first element.
+    ``stored``: the type of its elements there, if another; they are converted whenever they are read."""
 
     source: StoredBytes
     dtype: np.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int = 0
+    stored: np.dtype | None = None
 
     @classmethod
     def dense(cls, source: StoredBytes, dtype: np.dtype, shape: tuple[int, ...]) -> StoredArray:
@@ -146,15 +148,27 @@ class StoredArray:
 
     def transposed(self) -> StoredArray:
         """The array with its axes in reverse order."""
-        return StoredArray(self.source, self.dtype, self.shape[::-1], self.strides[::-1], self.offset)
+        return replace(self, shape=self.shape[::-1], strides=self.strides[::-1])
+
+    def converted(self, dtype: np.dtype) -> StoredArray:
+        """The array in another element type."""
+        return replace(self, dtype=dtype, stored=self.stored or self.dtype)
 
     def array(self, scratch: Scratch | None = None) -> np.ndarray:
         """The elements (read-only). ``scratch``: they may lie there. Raises ModelError and MemoryError."""
-        return np.ndarray(self.shape, self.dtype, self.source.array(scratch), self.offset, self.strides)
+        stored = self.stored or self.dtype
+        elements = np.ndarray(self.shape, stored, self.source.array(scratch), self.offset, self.strides)
+        return elements if self.stored is None else cast_elements(elements, self.dtype)
 
     def key(self) -> Hashable:
         """Equal for equal descriptions."""
-        return self.source, self.dtype, self.shape, self.strides, self.offset
+        return self.source, self.dtype, self.shape, self.strides, self.offset, self.stored
+
+
+def cast_elements(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """``array`` in another element type; what is too large for it becomes infinite."""
+    with np.errstate(over="ignore"):
+        return array.astype(dtype)
 
 
 Content: TypeAlias = "np.ndarray | StoredArray"

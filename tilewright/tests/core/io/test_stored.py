@@ -86,6 +86,16 @@ def test_a_transposed_description_reads_nothing(path: Path, monkeypatch: pytest.
     np.testing.assert_array_equal(turned.array(), WORDS.reshape(200, 300).T)
 
 
+def test_a_converted_description_reads_nothing_until_it_is_asked(path: Path) -> None:
+    own = words(path)
+    other = own.converted(np.dtype(np.float32)).transposed()
+    assert (other.dtype, other.shape, other.nbytes) == (np.float32, own.shape[::-1], own.array().size * 4)
+    np.testing.assert_array_equal(other.array(), own.array().T.astype(np.float32))
+    again = own.converted(np.dtype(np.float32)).converted(np.dtype(np.float64))
+    np.testing.assert_array_equal(again.array(), own.array().astype(np.float64))
+    assert own.key() != other.key() != again.key()
+
+
 def test_copies_and_arrays_of_other_memory_are_themselves(path: Path) -> None:
     stored = words(path)
     for a in (stored.array().copy(), stored.array() + 1, WORDS, WORDS[3:], stored.array()[:0]):
