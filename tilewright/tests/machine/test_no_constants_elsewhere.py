@@ -57,6 +57,7 @@ REVIEWED = {
     "_PARTS = 2": "how often a rule cuts",
     "_READ_BYTES = 128 << 20": "what a measurement reads",
     "_SIDE_BY_SIDE = 0.95": "a ratio of estimates",
+    "_LARGEST = (1 << 31) - 1": "the format of a file",
     "_LONGEST = (2 ** 31 - 1) // (255 * 255)": "the range of an int32",
     "_LOOPS = 4.0": "a ratio of estimates",
     "_MOST_VECTORS = 4": "what the packed layout of weights is cut into",
