@@ -103,14 +103,14 @@ _ZERO_OF_X = 2
 """The operand that is the zero point of the first one, of DequantizeLinear and of the products of integers."""
 
 
-def _moved_zero(m: Match) -> str | None:
-    """The zero point of the root for bytes moved by 128; None if it is not one constant."""
-    inputs = m.root.inputs
-    name = inputs[_ZERO_OF_X] if len(inputs) > _ZERO_OF_X else ""
-    array = m.editor.array(name) if name else np.zeros((), np.int8)
-    if array is None or array.size != 1:
-        return None
-    return m.editor.add_constant((array.astype(np.int16) + 128).astype(np.uint8), f"{name or m.output}.moved")
+def _own_zero(m: Match) -> str:
+    """The zero point of the root, "" if it has none."""
+    return m.root.inputs[_ZERO_OF_X] if len(m.root.inputs) > _ZERO_OF_X else ""
+
+
+def _moved_by_128(m: Match, zero: float, hint: str) -> str:
+    """A zero point of signed bytes for unsigned ones."""
+    return m.editor.add_constant(np.asarray(zero + 128).astype(np.uint8), f"{hint}.moved")
 
 
 def _signed_guard(m: Match) -> str | None:
@@ -120,16 +120,17 @@ def _signed_guard(m: Match) -> str | None:
     readers = ed.users(q)
     if any(u.op not in _READERS or u.inputs[0] != q or q in u.inputs[1:] for u in readers):
         return "something else reads the signed bytes"
-    return None if _moved_zero(m) is not None else "the zero point is not one constant"
+    return None if _parameter(m, _own_zero(m)) is not None else "the zero point is not one constant"
 
 
 def _unsigned(m: Match) -> str:
     node = m.node("quantize")
-    z = m.editor.add_constant((m.array("z").astype(np.int16) + 128).astype(np.uint8), f"{m['z']}.moved")
+    z = _moved_by_128(m, _parameter(m, m["z"]) or 0.0, m["z"])
     attrs = {k: v for k, v in node.attrs if k != "output_dtype"}
     q = m.op("QuantizeLinear", *node.inputs[:2], z, **attrs)
-    zero = _moved_zero(m)
-    return m.op(m.root.op, q, m.root.inputs[1], zero or "", *m.root.inputs[3:], **dict(m.root.attrs))
+    own = _own_zero(m)
+    zero = _moved_by_128(m, _parameter(m, own) or 0.0, own or m.output)
+    return m.op(m.root.op, q, m.root.inputs[1], zero, *m.root.inputs[3:], **dict(m.root.attrs))
 
 
 # -- scales --------------------------------------------------------------------------------------------------------

@@ -147,15 +147,23 @@ def computed_type(facts: NodeFacts) -> DType:
 
 def with_bias(ctx: LowerContext, shape: ConvShape, acc: Reader) -> tuple[Tensor]:
     """The result from the sums, ``acc(n, c, at)``."""
-    out, dtype = ctx.output(), computed_type(ctx)
+    dtype = computed_type(ctx)
     bias = ctx.inputs[2] if ctx.has_input(2) else None
+
+    def biased(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
+        value = acc(n, c, at)
+        return value if bias is None else value + bias[c].cast(dtype)
+
+    return conv_result(ctx, shape, biased)
+
+
+def conv_result(ctx: LowerContext, shape: ConvShape, value: Reader) -> tuple[Tensor]:
+    """The result of which ``value(n, c, at)`` are the elements, in its own layout and type."""
+    out = ctx.output()
 
     def result(*i: IntExpr) -> Val:
         n, at, c = (i[0], i[1:-1], i[-1]) if shape.channels_last else (i[0], i[2:], i[1])
-        value = acc(n, c, at)
-        if bias is not None:
-            value = value + bias[c].cast(dtype)
-        return value.cast(out.dtype)
+        return value(n, c, at).cast(out.dtype)
 
     spatial = spatial_names(shape.rank)
     names = ["n", *spatial, "c"] if shape.channels_last else ["n", "c", *spatial]

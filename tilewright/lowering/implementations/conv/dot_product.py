@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.formulas.quantize import lower_conv_integer
-from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_shape, spatial_names
+from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_result, conv_shape, spatial_names
 from tilewright.lowering.geometry.conv_weight import conv_weight
 from tilewright.lowering.geometry.quads import (
     ONES,
@@ -62,8 +63,7 @@ def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
     def group_of(c: IntExpr) -> IntExpr:
         return c // shape.per_group if shape.groups > 1 else const(0)
 
-    def result(*i: IntExpr) -> Val:
-        n, at, c = (i[0], i[1:-1], i[-1]) if shape.channels_last else (i[0], i[2:], i[1])
+    def result(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
         return without_zero_points(
             acc(n, c, at),
             za,
@@ -73,9 +73,7 @@ def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
             depth,
         )
 
-    spatial = spatial_names(shape.rank)
-    names = ["n", *spatial, "c"] if shape.channels_last else ["n", "c", *spatial]
-    return (compute(ctx.name("conv"), ctx.output().shape, result, axis_names=names),)
+    return conv_result(ctx, shape, result)
 
 
 def _is_single(t: Tensor) -> bool:
