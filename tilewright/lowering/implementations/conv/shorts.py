@@ -8,15 +8,15 @@ is widened and packed at build time.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable
 
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.conv_shape import conv_shape, spatial_names
+from tilewright.lowering.geometry.conv_shape import conv_result, conv_shape
 from tilewright.lowering.geometry.conv_weight import conv_weight
 from tilewright.lowering.geometry.quads import zero_point
 from tilewright.lowering.geometry.words import SHORTS as WORDS
@@ -25,7 +25,7 @@ from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lan
 from tilewright.lowering.implementations.conv.direct import Sums
 from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
 from tilewright.machine.vectors import share_of_shorts
-from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, op
+from tilewright.tensor_ir.compute import Tensor, Val, constant, op
 
 LOW = 0xFFFF
 """The bits of an int16."""
@@ -41,16 +41,8 @@ def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
         return op("bit_and", v.cast(dtypes.int32) - zx, constant(LOW, dtypes.int32))
 
     read = words_of_image(ctx, shape, in_pairs, WORDS, bits, lambda step: zero, in_place=False)
-    weight = conv_weight(ctx, in_pairs, dtypes.int32, _pairs(ctx), "shorts", lambda *_: zero)
-    acc = sums(ctx, in_pairs, dtypes.int32, read, weight, times=WORDS.times)
-
-    def result(*i: IntExpr) -> Val:
-        n, at, c = (i[0], i[1:-1], i[-1]) if shape.channels_last else (i[0], i[2:], i[1])
-        return acc(n, c, at)
-
-    spatial = spatial_names(shape.rank)
-    names = ["n", *spatial, "c"] if shape.channels_last else ["n", "c", *spatial]
-    return (compute(ctx.name("conv"), ctx.output().shape, result, axis_names=names),)
+    weight = conv_weight(ctx, in_pairs, dtypes.int32, _pairs(ctx), zero_key(ctx), lambda *_: zero)
+    return conv_result(ctx, shape, sums(ctx, in_pairs, dtypes.int32, read, weight, times=WORDS.times))
 
 
 def _pairs(facts: NodeFacts) -> Callable[[np.ndarray], np.ndarray]:
@@ -62,6 +54,12 @@ def _pairs(facts: NodeFacts) -> Callable[[np.ndarray], np.ndarray]:
         return WORDS.pack_oihw(w.astype(np.int16) - own)
 
     return transform
+
+
+def zero_key(facts: NodeFacts) -> str:
+    """What tells apart weights that had different zero points taken off."""
+    zero = facts.constants[3] if len(facts.constants) > 3 else None
+    return "shorts" if zero is None else f"shorts_{hashlib.sha1(zero.array.tobytes()).hexdigest()}"
 
 
 def refusal(facts: NodeFacts, weight: int = 1, zero: int = 3) -> str | None:

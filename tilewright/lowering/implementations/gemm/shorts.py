@@ -20,7 +20,7 @@ from tilewright.lowering.geometry.product import left_operand, product_result, p
 from tilewright.lowering.geometry.quads import zero_point
 from tilewright.lowering.geometry.words import SHORTS as WORDS
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.conv.shorts import LOW, refusal
+from tilewright.lowering.implementations.conv.shorts import LOW, refusal, zero_key
 from tilewright.lowering.implementations.gemm.cost import cost_by_row
 from tilewright.machine.vectors import share_of_shorts
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, op, sum_over
@@ -50,7 +50,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
         matrix = w.reshape(w.shape[0], prod(w.shape[1:])).astype(np.int16) - own
         return pack_columns(WORDS.pack(matrix), width, np.dtype(np.int32))
 
-    right = ctx.packed(1, transform, (panels, steps, width), f"shorts_{width}", dtypes.int32)
+    right = ctx.packed(1, transform, (panels, steps, width), f"{zero_key(ctx)}_{width}", dtypes.int32)
     q = ctx.axis(steps, "q")
 
     def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:

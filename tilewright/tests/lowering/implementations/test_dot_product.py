@@ -85,6 +85,20 @@ def test_int16_is_exact(left: str, right: str) -> None:
     require_twin(with_implementations(graph, choice), {"a": a})
 
 
+def test_one_weight_with_two_zero_points() -> None:
+    rng = np.random.default_rng(1)
+    a, b = numbers(rng, "uint8", (4, 8)), numbers(rng, "uint8", (8, 16))
+    g = GraphBuilder("two")
+    x, w = g.input("a", "uint8", (4, 8)), g.constant(b, "b")
+    zeros = [np.full((), z, np.uint8) for z in (3, 200)]
+    graph = g.build(*(g.op("MatMulInteger", x, w, None, g.constant(z, f"z{n}")) for n, z in enumerate(zeros)))
+    for way in ("shorts", "dot_product", "loops"):
+        choice = {n.name: way for n in graph.nodes}
+        model = tilewright.compile(graph, implementations=choice, progress=False)
+        for got, z in zip(model.run(None, {"a": a}), zeros, strict=True):
+            np.testing.assert_array_equal(got, wanted(a, b, None, z))
+
+
 def test_sums_wrap_around() -> None:
     k = 70_000  # 70,000 * 255 * 127 is beyond an int32
     a, b = np.full((1, k), 255, np.uint8), np.full((k, 16), 127, np.int8)
