@@ -6,16 +6,17 @@ the sums (:mod:`tilewright.lowering.geometry.quads`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr, ceildiv, const
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.formulas.quantize import column_parameter, lower_matmul_integer, row_parameter
-from tilewright.lowering.geometry.packing import clamped, flatten, pack_columns, panel_width, unflatten, whole_tiles
+from tilewright.lowering.geometry.packing import clamped, flatten, unflatten
 from tilewright.lowering.geometry.product import left_operand, product_result, product_sizes
 from tilewright.lowering.geometry.quads import (
     is_zero,
@@ -26,11 +27,12 @@ from tilewright.lowering.geometry.quads import (
     without_zero_points,
     zero_point,
 )
+from tilewright.lowering.geometry.word_sums import word_sums
 from tilewright.lowering.geometry.words import BYTES
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import cost_by_row
 from tilewright.machine.vectors import share_of_bytes
-from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
+from tilewright.tensor_ir.compute import Tensor, Val, compute, sum_over
 
 _LOOPS = 4.0
 """How much longer it takes to multiply one by one, without packing, than multiply-adds in tiles."""
@@ -43,32 +45,16 @@ def _matrix(w: np.ndarray) -> np.ndarray:
 def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     p, read = product_sizes(ctx), left_operand(ctx)
     rows, inner, k = p.rows, p.row_extents, p.k
-    width = panel_width(rows, p.n, ctx.target, dtypes.int32.itemsize)
     a_by, b_by = moved_a(ctx.input(0).dtype), moved_b(ctx.input(1).dtype)
-    steps, panels = BYTES.count(k), ceildiv(p.n, width)
-    full_rows = whole_tiles(rows, width, ctx.target, dtypes.int32.itemsize)
+
+    def bits(bi: Sequence[IntExpr], row: IntExpr, depth: IntExpr) -> Val:
+        return read(bi, row, depth).cast(dtypes.int32) + a_by
 
     def element(row: IntExpr, depth: IntExpr) -> Val:
         *bi, at = unflatten(clamped(row, rows), inner)
-        return read(bi, at, depth).cast(dtypes.int32) + a_by
+        return bits(bi, at, depth)
 
-    def of_row(row: IntExpr, step: IntExpr) -> Val:
-        return BYTES.join(lambda depth: element(row, depth), step, k)
-
-    left = of_row
-    if a_by or not BYTES.is_whole(k):
-        quads = ctx.stage(compute(ctx.name("words"), (full_rows, steps), of_row, axis_names=["m", "q"]))
-        left = lambda row, step: quads[row, step]  # noqa: E731
-    right = ctx.packed(
-        1, lambda w: pack_columns(BYTES.pack(signed(_matrix(w))), width, np.dtype(np.int32)), (panels, steps, width),
-        f"quads_{width}", dtypes.int32,
-    )  # fmt: skip
-    q = ctx.axis(steps, "q")
-
-    def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        return sum_over(BYTES.times(left(row, q.index), right[no, q.index, ni]), q)
-
-    acc = ctx.stage(compute(ctx.name("acc"), (full_rows, panels, width), formula, axis_names=["m", "no", "ni"]))
+    acc = word_sums(ctx, BYTES, bits, not a_by, signed, "quads")
     of_columns = sums_of_b(ctx, (p.n,), lambda w: _matrix(w).sum(0, dtype=np.int32))
     of_rows: Tensor | None = None
     if not is_zero(ctx, 3, b_by):
@@ -81,7 +67,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
         flat, at = flatten((*bi, row), inner), (*bi, row, col)
         za = zero_point(ctx.optional(2), lambda t: row_parameter(t, at), a_by)
         return without_zero_points(
-            acc[flat, col // width, col % width],
+            acc(bi, row, col),
             za,
             zero_point(ctx.optional(3), lambda t: column_parameter(t, at), -b_by),
             of_columns(col, za),
