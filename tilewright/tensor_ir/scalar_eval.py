@@ -202,6 +202,10 @@ def _bits(x: Scalar) -> int:
     return int(np.float32(x).view(np.uint32)) >> 16
 
 
+def _from_bits(x: int) -> Scalar:
+    return np.uint32(x & 0xFFFFFFFF).view(np.float32)
+
+
 def _dot2(a: int, b: int) -> Scalar:
     (a0, a1), (b0, b1) = (np.array([x << 16 & 0xFFFF0000, x & 0xFFFF0000], np.uint32).view(np.float32) for x in (a, b))
     return np.float32(np.float64(a1) * np.float64(b1) + np.float64(a0) * np.float64(b0))
@@ -211,7 +215,9 @@ def _dot2i(a: int, b: int) -> int:
     return sum(((a >> s & 0xFFFF ^ 0x8000) - 0x8000) * ((b >> s & 0xFFFF ^ 0x8000) - 0x8000) for s in (0, 16))
 
 
-_OF_BITS: dict[str, Callable[..., Any]] = {"bits": _bits, "dot2": _dot2, "narrow": rounder(bfloat16)}
+_OF_BITS: dict[str, Callable[..., Any]] = {
+    "bits": _bits, "from_bits": _from_bits, "dot2": _dot2, "narrow": rounder(bfloat16),
+}  # fmt: skip
 _INTEGER: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,

@@ -249,6 +249,7 @@ OPERATIONS: dict[str, Emitter] = {
     "shift_left": _shift(False),
     "shift_right": _shift(True),
     "bits": lambda code, t, a: code.convert("zext", a[0], "i32"),
+    "from_bits": lambda code, t, a: code.convert("bitcast", a[0], "float"),
     "narrow": lambda code, t, a: narrow(code, a[0]),
     "dot2": lambda code, t, a: dot2(code, a[0], a[1]),
     "dot2i": lambda code, t, a: dot2i(code, a[0], a[1]),

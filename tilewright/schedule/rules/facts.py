@@ -70,18 +70,24 @@ def is_spatial(block: Block) -> bool:
     return all(a.kind == "spatial" for a in block.axes)
 
 
+def _product_of(block: Block) -> Op | None:
+    """The product that a reduction sums up, or the dot product; None if it sums up something else."""
+    v = block.value
+    if not is_reduction(block) or not isinstance(v, Op) or v.name != "add" or len(v.args) != 2:
+        return None
+    return v.args[1] if isinstance(v.args[1], Op) and v.args[1].name in ("mul", *DOT_PRODUCTS) else None
+
+
 def is_multiply_add(block: Block) -> bool:
     """True for ``acc = acc + a * b`` (or a dot product) with loads on both sides: the block reuses what it reads."""
-    v = block.value
-    return (
-        is_reduction(block)
-        and isinstance(v, Op)
-        and v.name == "add"
-        and len(v.args) == 2
-        and isinstance(v.args[1], Op)
-        and v.args[1].name in ("mul", *DOT_PRODUCTS)
-        and all(any(True for _ in loads(a)) for a in v.args[1].args)
-    )
+    product = _product_of(block)
+    return product is not None and all(any(True for _ in loads(a)) for a in product.args)
+
+
+def is_bare_product(block: Block) -> bool:
+    """True for a multiply-add of operands that are read as they lie: it waits for memory, not for arithmetic."""
+    product = _product_of(block)
+    return product is not None and (product.name in DOT_PRODUCTS or all(is_plain_read(a) for a in product.args))
 
 
 def expr_cost(e: Expr) -> int:

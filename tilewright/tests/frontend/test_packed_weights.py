@@ -171,3 +171,13 @@ def test_refusals() -> None:
         refused(K=32, N=4, block_size=16, bits=3)
     with pytest.raises(UnsupportedError, match="attribute weight_prepacked"):
         refused(K=32, N=4, block_size=16, weight_prepacked=1)
+
+
+def test_zero_points_that_are_left_out_are_constants() -> None:
+    """Else a product with a large weight would not be recognized: what is large is not folded."""
+    constants = packed(6, 48, 4, 16)
+    x = np.zeros((2, 48), np.float32)
+    attrs = {"K": 48, "N": 6, "bits": 4, "block_size": 16}
+    graph = from_onnx(node_model("MatMulNBits", {"x": x}, constants, ["x", "b", "s"], TensorProto.FLOAT, **attrs))
+    (real,) = (n for n in graph.nodes if n.op == "DequantizeLinear")
+    assert graph.constants[real.inputs[2]].array.tolist() == [[8] * 3] * 6

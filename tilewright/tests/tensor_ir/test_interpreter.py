@@ -184,6 +184,8 @@ def test_two_products_of_bfloat16() -> None:
     bits, dot2 = operation("bits", dtypes.bfloat16), operation("dot2", dtypes.int32)
     one, minus, large = (bits(np.float32(x)) for x in (1.5, -2.0, 2.0**100))
     assert (one, minus) == (0x3FC0, 0xC000)
+    from_bits = operation("from_bits", dtypes.int32)
+    assert (from_bits(one << 16), from_bits((minus << 16) - (1 << 32))) == (1.5, -2.0)
     signed = (minus << 16) - (1 << 32)  # as an int32
     assert dot2(one | one << 16, one | signed) == np.float32(1.5 * 1.5 - 3.0)
     with np.errstate(over="ignore"):

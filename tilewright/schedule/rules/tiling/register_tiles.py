@@ -30,6 +30,7 @@ from tilewright.schedule.rules.base import ELEMENTS, WRITE, ScheduleRule
 from tilewright.schedule.rules.elementwise import choose_lanes, schedule_elementwise
 from tilewright.schedule.rules.facts import (
     expr_cost,
+    is_bare_product,
     is_reduction,
     is_row_like,
     is_spatial,
@@ -105,8 +106,9 @@ def _copied(s: Schedule, reduction: str) -> str:
 def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, target: Target) -> None:
     """Tile ``consumer`` and compute ``reduction`` inside its tile.
 
-    The last tile of a symbolic number of rows is computed whole where weights come from memory, for which its last rows
-    have to wait anyway; else with a test per row, which a compiler may take out of the loops, so that one row is fast.
+    The last tile of a symbolic number of rows is computed whole where weights come from memory as they are multiplied,
+    for which its last rows have to wait anyway; else with a test per row, which a compiler may take out of the loops,
+    so that one row is fast.
     """
     total = nanoseconds(s.func, reduction, target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
@@ -124,7 +126,8 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     own_results = None if ragged or axes.panel is None or not order.outer else choose_kc(s, reduction)
     lead = order.loops if own_results is None else list(order.outer)
     symbolic = any(not x.extent.is_const for x in loops_of(s.func, consumer))
-    s.compute_at(reduction, lead[-1], whole=symbolic and bool(large_inputs(s, reduction, target)))
+    waits = is_bare_product(find_block(s.func, reduction)) and bool(large_inputs(s, reduction, target))
+    s.compute_at(reduction, lead[-1], whole=symbolic and waits)
     if own_results is None:
         write_reduction(s, reduction, lanes, set(lead))
         write_out(s, consumer, [x for x in s.loops(consumer) if x not in lead], lanes)
