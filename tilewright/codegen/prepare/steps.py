@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tilewright.codegen.prepare.assign_storage import assign_storage
+from tilewright.codegen.prepare.fold_quantized import fold_quantized
 from tilewright.codegen.prepare.interleave_stores import interleave_stores
 from tilewright.codegen.prepare.join_calls import join_calls
 from tilewright.codegen.prepare.limit_unrolling import limit_unrolling
@@ -18,6 +19,8 @@ from tilewright.tensor_ir.verifier import verify
 STEPS: Mapping[str, Callable[[Func, Target], Func]] = {
     # first: what it adds is stored, laid out and shared among threads like every other nest
     "store_empty_inits": lambda func, target: store_empty_inits(func),
+    # before calls are joined: what a value computes decides that
+    "fold_quantized": fold_quantized,
     # before lanes are ordered: a workspace has no copy for each lane
     "assign_storage": assign_storage,
     "order_lanes": order_lanes,

@@ -156,6 +156,11 @@ def _factor(ed: GraphEditor, node: Node, by: np.ndarray) -> int | None:
     return next((k for k in places if _quotient(ed, node.inputs[k], by) is not None), None)
 
 
+def _divides_weights(ed: GraphEditor, node: Node, by: np.ndarray) -> bool:
+    """True for a convolution whose weights and bias can be divided."""
+    return node.op == "Conv" and all(not c or _quotient(ed, c, by) is not None for c in node.inputs[1:])
+
+
 def _linear(ed: GraphEditor, name: str, by: np.ndarray, depth: int = 0) -> bool:
     """True if ``name`` is made of products with constants by what keeps factors, and nothing else reads the way."""
     if not name or (depth and _quotient(ed, name, by) is not None):
@@ -165,15 +170,21 @@ def _linear(ed: GraphEditor, name: str, by: np.ndarray, depth: int = 0) -> bool:
         return False
     if _factor(ed, node, by) is not None:
         return node.op != "Mul" or ed.use_count(name) == 1
+    if _divides_weights(ed, node, by):
+        return ed.use_count(name) == 1
     return node.op in _LINEAR and ed.use_count(name) == 1 and all(_linear(ed, i, by, depth + 1) for i in node.inputs)
 
 
 def _has_product(ed: GraphEditor, name: str) -> bool:
-    """True if a scaled sum of integers is among what ``name`` is made of: elementwise operators between bytes alone
-    round as they are defined."""
+    """True if a sum of products is among what ``name`` is made of, or a sum of dequantized numbers, which onnxruntime
+    computes so, too: other elementwise operators between bytes round as they are defined."""
     node = ed.producer(name) if name else None
     if node is None:
         return False
+    if node.op == "Conv":
+        return True
+    if node.op == "Add" and any(n is not None and n.op == "DequantizeLinear" for n in map(ed.producer, node.inputs)):
+        return True
     if node.op == "Mul":
         sources = [ed.producer(i) for i in node.inputs]
         return any(n is not None and n.op == "Cast" and ed.value(n.inputs[0]).dtype == dtypes.int32 for n in sources)
@@ -192,8 +203,7 @@ def _divided(m: Match, name: str, by: np.ndarray) -> str:
         raise InternalError(f"{m.root.name}: '{name}' has no factor")
     inputs = list(node.inputs)
     k = _factor(ed, node, by)
-    parts = range(len(inputs)) if k is None else (k,)
-    for i in parts:
+    for i in range(1, len(inputs)) if node.op == "Conv" else range(len(inputs)) if k is None else (k,):
         inputs[i] = _divided(m, inputs[i], by)
     return m.op(node.op, *inputs, **dict(node.attrs))
 
@@ -212,6 +222,24 @@ def _scale_inward(m: Match) -> str:
     by = m.array("s").astype(np.float64).reshape(())
     one = m.const(np.ones((), np.float32))
     return m.op("QuantizeLinear", _divided(m, m["x"], by), one, *m.root.inputs[2:], **dict(m.root.attrs))
+
+
+def _weights_guard(m: Match) -> str | None:
+    """Guard: a convolution of float32 is the only reader of numbers dequantized with one scale."""
+    scale = _parameter(m, m["s"])
+    if scale is None or not np.isfinite(scale) or scale in (0.0, 1.0) or m.dtype("w") != dtypes.float32:
+        return NOT_HERE
+    if m.dtype("s") != dtypes.float32 or m.editor.use_count(m.root.inputs[0]) != 1:
+        return NOT_HERE
+    return None if _quotient(m.editor, m["w"], np.asarray(1 / scale)) is not None else NOT_HERE
+
+
+def _scale_into_weights(m: Match) -> str:
+    node, scale = m.node("d"), m.array("s").astype(np.float64).reshape(())
+    w = _divided(m, m["w"], 1 / scale)
+    attrs = {k: v for k, v in node.attrs if k != "axis"}
+    x = m.op("DequantizeLinear", node.inputs[0], m.const(np.ones((), np.float32)), *node.inputs[2:], **attrs)
+    return m.op("Conv", x, w, *m.root.inputs[2:], **dict(m.root.attrs))
 
 
 def _clamps_at_zero(m: Match) -> str | None:
@@ -267,6 +295,11 @@ SCALES: tuple[Rule, ...] = (
     Rule(
         "scale_before_sums", "Quantize(a x + b y, s) --> Quantize(a/s x + b/s y, 1)",
         P("QuantizeLinear", "x", C("s"), rest=True), _scale_inward, _scale_guard, Exactness.REASSOCIATING,
+    ),
+    Rule(
+        "scale_into_weights", "Conv(s q, w) --> Conv(q, s w)",
+        P("Conv", P("DequantizeLinear", "q", C("s"), rest=True, at="d"), C("w"), rest=True),
+        _scale_into_weights, _weights_guard, Exactness.REASSOCIATING,
     ),
 )  # fmt: skip
 """Once the scales are constants."""

@@ -119,6 +119,22 @@ def sums(b: GraphBuilder) -> str:
     return b.op("QuantizeLinear", bounded, SCALE, u8(7))
 
 
+def residual(b: GraphBuilder) -> str:
+    x, y = (
+        b.op("DequantizeLinear", b.input(n, "uint8", ("n", 4)), np.array(t, F), u8(7))
+        for n, t in (("x", 0.0517), ("y", 0.0391))
+    )
+    return b.op("QuantizeLinear", b.op("Add", x, y), np.array(0.0773, F), u8(9))
+
+
+def between_bytes(b: GraphBuilder) -> str:
+    """A depthwise convolution, computed in float32."""
+    w = np.random.default_rng(7).standard_normal((4, 1, 3, 3)).astype(F)
+    x = image(b, scale=np.array(0.0517, F))
+    y = b.op("Conv", x, b.constant(w, "w"), np.linspace(-1, 1, 4).astype(F), group=4, pads=(1, 1, 1, 1))
+    return b.op("QuantizeLinear", y, np.array(0.0373, F), u8(100))
+
+
 FIRES: list[tuple[list[str], Build, list[str]]] = [
     (["integer_conv"], conv, ["ConvInteger", "Reshape", "Cast", "Mul", "Mul", "Reshape", "Add"]),
     (["integer_conv"], lambda b: conv(b, None, False), ["ConvInteger", "Cast", "Mul", "Mul"]),
@@ -139,6 +155,8 @@ FIRES: list[tuple[list[str], Build, list[str]]] = [
     (["unsigned_bytes"], signed, ["QuantizeLinear", "MatMulInteger", "QuantizeLinear", "DequantizeLinear"]),
     (["relu_by_saturation"], relu, ["QuantizeLinear"]),
     (["scale_before_sums"], sums, ["Cast", "Mul", "Add", "DequantizeLinear", "Add", "Clip", "QuantizeLinear"]),
+    (["scale_before_sums"], residual, ["DequantizeLinear", "DequantizeLinear", "Add", "QuantizeLinear"]),
+    (["scale_before_sums", "scale_into_weights"], between_bytes, ["DequantizeLinear", "Conv", "QuantizeLinear"]),
 ]  # fmt: skip
 
 
@@ -190,6 +208,15 @@ def test_quotients_beyond_float32_stay_quotients() -> None:
     x = b.op("Mul", b.input("x", "float32", ("n",)), np.array(1e30, F))
     graph = b.build(b.op("QuantizeLinear", x, np.array(1e-20, F), u8(0)))
     assert apply(graph, "scale_before_sums")[0] is graph
+
+
+def test_scales_that_other_nodes_need_stay() -> None:
+    def build(b: GraphBuilder) -> tuple[str, str]:
+        x = image(b)
+        return b.op("Conv", x, b.constant(np.ones((4, 1, 3, 3), F), "w"), group=4), b.op("Relu", x)
+
+    graph = built(build)
+    assert apply(graph, "scale_into_weights")[0] is graph
 
 
 @pytest.mark.parametrize(
