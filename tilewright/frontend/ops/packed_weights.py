@@ -32,10 +32,13 @@ def _unpacked(build: GraphBuilder, name: str, bits: int, high_first: bool = Fals
     mask = np.uint8((1 << bits) - 1)
     array = build.constant_value(name)
     if array is not None:
-        return build.constant(((array[..., None] >> shifts) & mask).reshape(*array.shape[:-1], -1), "unpacked")
+        apart = np.empty((*array.shape, len(shifts)), np.uint8)
+        for j, shift in enumerate(shifts):
+            np.bitwise_and(array >> shift, mask, out=apart[..., j])
+        return build.constant(apart.reshape(*array.shape[:-1], -1), "unpacked")
     last = build.emit("Unsqueeze", (name, build.ints((-1,), "last")), "bytes")
-    apart = build.emit("BitShift", (last, build.constant(shifts, "shifts")), "shifted", direction="RIGHT")
-    numbers = build.emit("BitwiseAnd", (apart, build.constant(np.array(mask), "mask")), "numbers")
+    shifted = build.emit("BitShift", (last, build.constant(shifts, "shifts")), "shifted", direction="RIGHT")
+    numbers = build.emit("BitwiseAnd", (shifted, build.constant(np.array(mask), "mask")), "numbers")
     kept = build.emit("Shape", (name,), "kept", start=0, end=-1)
     shape = build.emit("Concat", (kept, build.ints((-1,), "rest")), "shape", axis=0)
     return build.emit("Reshape", (numbers, shape), "unpacked")

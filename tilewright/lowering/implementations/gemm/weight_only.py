@@ -49,8 +49,8 @@ _PER_WEIGHT = 3.0
 class _Stored:
     """How elements ``q`` lie in panels, and what becomes of one in a register: ``offset + (q + moved) / divisor``.
 
-    ``pack``: ``[K, N]`` of elements, moved, to ``[K / per, N]`` of ``dtype``. ``element(word, j)``: number ``j`` of a
-    step, of the word ``j // per`` of it.
+    ``pack``: ``[K, N]`` of uint8, elements moved, to ``[K / per, N]`` of ``dtype``. ``element(word, j)``: number ``j`` of
+    a step, of the word ``j // per`` of it.
     """
 
     dtype: DType
@@ -65,8 +65,8 @@ class _Stored:
 
 def _nibbles(moved: int) -> _Stored:
     def pack(q: np.ndarray) -> np.ndarray:
-        words = [q[j::_STEP].astype(np.uint32) << np.uint32(_NIBBLE * j) for j in range(_STEP)]
-        packed: np.ndarray = np.bitwise_or.reduce(words).view(np.int32)
+        columns = np.ascontiguousarray(q.T)
+        packed: np.ndarray = (columns[:, ::2] | columns[:, 1::2] << np.uint8(_NIBBLE)).view("<i4").T
         return packed
 
     def element(word: Val, j: int) -> Val:
@@ -81,7 +81,7 @@ def _nibbles(moved: int) -> _Stored:
 def _signed_bytes(moved: int) -> _Stored:
     return _Stored(
         dtypes.int8, 1, moved, dtypes.int8, 0.0, 1.0,
-        lambda q: q.astype(np.int8), lambda q, j: q.cast(dtypes.int32).cast(dtypes.float32),
+        lambda q: q.view(np.int8), lambda q, j: q.cast(dtypes.int32).cast(dtypes.float32),
     )  # fmt: skip
 
 
@@ -104,7 +104,8 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     stored, each = _stored(ctx), gcd(block, _STEP)
 
     def pack(w: np.ndarray) -> np.ndarray:
-        return pack_columns(stored.pack(w.astype(np.int16) + stored.moved), width, stored.dtype.numpy)
+        elements = w.astype(np.int8 if w.dtype != np.uint8 else np.uint8).view(np.uint8)
+        return pack_columns(stored.pack(elements + np.uint8(stored.moved % 256)), width, stored.dtype.numpy)
 
     packed = ctx.packed(
         1, pack, (panels, p.k // stored.per, width), f"words_{stored.per}_{stored.moved}_{width}", stored.dtype
