@@ -49,8 +49,8 @@ _PER_WEIGHT = 3.0
 class _Stored:
     """How elements ``q`` lie in panels, and what becomes of one in a register: ``offset + (q + moved) / divisor``.
 
-    ``pack``: ``[K, N]`` of uint8, elements moved, to ``[K / per, N]`` of ``dtype``. ``element(word, j)``: number ``j`` of
-    a step, of the word ``j // per`` of it.
+    ``pack``: ``[K, N]`` of uint8, elements moved, to ``[K / per, N]`` of ``dtype``. ``element(word, j)``: number ``j``
+    of a step, of the word ``j // per`` of it.
     """
 
     dtype: DType
