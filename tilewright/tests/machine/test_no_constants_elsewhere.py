@@ -41,6 +41,7 @@ REVIEWED = {
     "SMALL_BYTES = 64 * 1024": "a policy: which constants are compared",
     "STACK_LIMIT = 512 * 1024": "a limit on a thread's stack",
     "TRANSIENT_BYTES = 1 << 27": "a limit on what a build makes",
+    "_A, _B = (4, 6)": "numbers that instructions have in them",
     "_ALONG_DEPTH = 0.6": "a ratio of estimates",
     "_DEFAULT_CACHE_BYTES = 1 << 30": "the size of the object cache on disk",
     "_DIGEST_BYTES = 32": "the layout of a file",
