@@ -64,7 +64,7 @@ class ModuleText:
             self.declarations[name] = f"declare {result} @{name}({', '.join(args)})"
 
     def declare_text(self, line: str) -> None:
-        """As :meth:`declare`, for a whole line: ``declare i32 @f(i32)``, or that of a global: ``@x = constant i8 0``."""
+        """As :meth:`declare`, for a whole line: ``declare i32 @f(i32)``, or ``@x = constant i8 0``."""
         name = line[line.index("@") + 1 :]
         self.declarations.setdefault(re.split(r"[ (]", name, maxsplit=1)[0], line)
 

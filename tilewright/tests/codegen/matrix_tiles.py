@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import importlib
 import threading
 from collections.abc import Callable
 
@@ -19,6 +20,7 @@ import pytest
 from tilewright.codegen import kernel
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.llvm import jit
+from tilewright.kernels import link
 from tilewright.machine.target import Target
 
 FEATURES = ("amx-tile", "amx-bf16", "amx-int8")
@@ -36,8 +38,12 @@ class State:
     def reset(self) -> None:
         self.__init__()  # type: ignore[misc]
 
-    def left_configured(self) -> int:
-        return sum(r is not None for r in self.registers.values())
+    def require_clean(self) -> None:
+        """Products were made, nothing is left configured, and the CPU refused nothing."""
+        assert not self.faults
+        assert any(name.startswith("tdp") for name in self.calls)
+        assert self.calls["ldtilecfg"] == self.calls["tilerelease"]
+        assert all(r is None for r in self.registers.values())
 
     def tile(self, n: int) -> np.ndarray:
         """Register ``n`` of this thread, 16 rows of 64 bytes."""
@@ -151,7 +157,8 @@ def simulated(text: str) -> str:
 
 @pytest.fixture
 def tiles(monkeypatch: pytest.MonkeyPatch) -> State:
-    """Lets code for :func:`with_tiles` be built and run here. Checks that nothing went wrong is the test's business."""
+    """Lets kernels and models for :func:`with_tiles` be built and run here. That nothing went wrong is for the test to
+    check (:meth:`State.require_clean`)."""
     STATE.reset()
     compile_object, library = jit.compile_object, jit.Library
 
@@ -161,7 +168,11 @@ def tiles(monkeypatch: pytest.MonkeyPatch) -> State:
     def linked(objects: object, exports: object, imports: dict[str, int] | None = None) -> jit.Library:
         return library(objects, exports, {**IMPORTS, **(imports or {})})  # type: ignore[arg-type]
 
-    monkeypatch.setattr(kernel, "compile_object", compiled)
-    monkeypatch.setattr(kernel, "Library", linked)
-    monkeypatch.setattr(kernel, "require_runs_here", lambda target, who: None)
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "off")  # what is simulated is no object of that target
+    for module in (jit, kernel):
+        monkeypatch.setattr(module, "compile_object", compiled)
+    for module in (kernel, link):
+        monkeypatch.setattr(module, "Library", linked)
+        monkeypatch.setattr(module, "require_runs_here", lambda target, who: None)
+    monkeypatch.setattr(importlib.import_module("tilewright.compile"), "why_foreign", lambda target: "")
     return STATE

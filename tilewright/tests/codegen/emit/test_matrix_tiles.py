@@ -79,9 +79,7 @@ def test_the_code_computes_the_nest(tiles: State, name: str, size: tuple[int, in
     kernel = build(done, with_tiles())
     for threads in (1, 2):
         np.testing.assert_array_equal(kernel(args, {}, threads)[0], want)
-    assert not tiles.faults
-    assert tiles.left_configured() == 0
-    assert tiles.calls["ldtilecfg"] == tiles.calls["tilerelease"] > 0
+    tiles.require_clean()
 
 
 def test_the_text_of_a_tensorized_function() -> None:
