@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import has_matrix_tiles, share_of_tiles
+from tilewright.schedule.compact_buffer import LOCAL_BYTES
 from tilewright.schedule.primitives.sampling.sample_compute_location import ROOT
 from tilewright.schedule.rules.base import SPREAD, ScheduleRule
 from tilewright.schedule.rules.elementwise import vectorize_inner
@@ -54,11 +55,12 @@ _BLOCKS = 4
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """A sum of products, the intrinsic that computes a block of it, and the buffer that has A's blocks."""
+    """A sum of products, the intrinsic that computes a block of it, and the buffers of A's blocks and B's panels."""
 
     reduction: str
     by: TileProduct
     left: str
+    right: str
 
 
 def _matches(s: Schedule, block: str, target: Target) -> Iterator[_Product]:
@@ -83,15 +85,17 @@ def _product(func: Func, reduction: str) -> _Product | None:
     step = block.value.args[1] if isinstance(block.value, Op) and len(block.value.args) == 2 else None
     if not isinstance(step, Op) or len(step.args) != 2 or not all(isinstance(x, Load) for x in step.args):
         return None
-    left = step.args[0]
+    left, right = step.args
     assert isinstance(left, Load)
+    assert isinstance(right, Load)
     *_, height, side = (0, 0, *(d.value() for d in find_buffer(func, left.buffer).shape))
     width = find_buffer(func, block.buffer).shape[-1].value() if block.indices else None
     if side != SIDE or height is None or width is None:
         return None
     sums = str(find_buffer(func, block.buffer).dtype)
     wanted = TileProduct(step.name, sums, height // SIDE, width // SIDE)
-    return _Product(reduction, wanted, left.buffer) if TILE_PRODUCTS.get(wanted.name) == wanted else None
+    known = TILE_PRODUCTS.get(wanted.name) == wanted
+    return _Product(reduction, wanted, left.buffer, right.buffer) if known else None
 
 
 def _apply(s: Schedule, block: str, match: _Product, target: Target) -> None:
@@ -133,16 +137,20 @@ def _extent(s: Schedule, consumer: str, loop: str) -> int | None:
 
 
 def _own_order(s: Schedule, match: _Product, consumer: str, tile: TileLoops, target: Target) -> tuple[str, int]:
-    """The order of the loops, and the row tiles in a block: as many as stay in the second-level cache beside a panel
-    and leave each thread a few blocks, so that a panel is read from farther away once for all of them."""
+    """The order of the loops, and the row tiles in a block, of which each thread has a few.
+
+    Where B stays in the second-level cache, as many as have a local buffer: one for all of A would go to memory and
+    back. Where it does not, as many as stay there with a panel, which comes from farther away once for all of them.
+    """
     tiles = _extent(s, consumer, tile.row_loops[0])
-    size = buffer_bytes(find_buffer(s.func, match.left))
-    if tiles is None or size is None:
+    size, panels = (buffer_bytes(find_buffer(s.func, b)) for b in (match.left, match.right))
+    if tiles is None or size is None or panels is None:
         return "rows", 1
+    room = LOCAL_BYTES if panels <= target.resident_bytes else target.resident_bytes
     if tiles < 2 * target.threads:
         return "columns", 1
     own = 1
-    while tiles >= 2 * own * _BLOCKS * target.threads and 2 * own * size <= tiles * target.resident_bytes:
+    while tiles >= 2 * own * _BLOCKS * target.threads and 2 * own * size <= tiles * room:
         own *= 2
     return "rows", own
 
