@@ -12,6 +12,7 @@ from tilewright.autotune.measure.peaks import measure_costs, measure_dot_product
 from tilewright.codegen.detect_cpu import detect_host, tiles_refusal
 from tilewright.core.config import from_environment
 from tilewright.core.console import table
+from tilewright.kernels.check_tiles import wrong_tile_products
 from tilewright.machine.cpus import CPUS
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import has_matrix_tiles
@@ -54,10 +55,12 @@ def _cpu(host: Target) -> list[str]:
 
 
 def _matrix_tiles(host: Target) -> list[str]:
-    """A line if the CPU has matrix tiles: what they are used for, or why they are not."""
+    """A line if the CPU has matrix tiles: what they are used for and whether they compute it, or why they are not."""
     uses = [what for what, product in (("bfloat16", "dot2"), ("bytes", "dot4")) if has_matrix_tiles(host, product)]
     if uses:
-        return [f"matrix tiles: used for products of {' and '.join(uses)}"]
+        wrong = wrong_tile_products(host)
+        checked = f"WRONG here: {', '.join(wrong)}" if wrong else "checked here"
+        return [f"matrix tiles: used for products of {' and '.join(uses)}; {checked}"]
     reason = tiles_refusal()
     return [f"matrix tiles: not used, {reason}"] if reason else []
 

@@ -66,6 +66,7 @@ REVIEWED = {
     "_SLICE = 2500000": "the system's time slice",
     "_SMALL = 1 << 20": "a policy: which constants are copied",
     "_TAIL_BYTES = 16 << 10": "how much of a text is shown",
+    "_TILE_DATA = 18": "a number of the system's interface",
     "_VARINT, _FIXED64, _BYTES, _FIXED32 = (0, 1, 2, 5)": "the format of a file",
     "_VECTOR_COUNTS = (1, 2, 4, 8)": "what the search tries",
     "_WORKING_BYTES = 64": "what making a table needs for a tap",

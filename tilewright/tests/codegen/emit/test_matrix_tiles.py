@@ -5,43 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.codegen.detect_cpu import parse_target
+from tilewright.codegen.detect_cpu import detect_host, parse_target
 from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.emit.matrix_tiles import configuration
 from tilewright.codegen.kernel import build
 from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.codegen.prepare.steps import prepare
-from tilewright.core import dtypes
 from tilewright.core.errors import TargetError
+from tilewright.kernels.check_tiles import tile_operands, tile_product_func, wrong_tile_products
+from tilewright.machine.vectors import has_matrix_tiles
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct, with_intrinsics
 from tilewright.tensor_ir.ir import Func, MachineCode, TensorIntrin
 from tilewright.tensor_ir.text import parse_func, print_func
 from tilewright.tensor_ir.verifier import verify
-from tilewright.tests.codegen.matrix_tiles import State, tiles, with_tiles
+from tilewright.tests.codegen import matrix_tiles
+from tilewright.tests.codegen.matrix_tiles import State, tiles, with_tiles, without_tiles
 
 __all__ = ["tiles"]
-
-
-def product(p: TileProduct, rows: int, columns: int, steps: int) -> Func:
-    """Tiles of ``p`` for a result of ``rows`` by ``columns``, plus one."""
-    high, wide = SIDE * p.rows, SIDE * p.columns
-    down, right = -(-rows // high), -(-columns // wide)
-    a = placeholder("A", (down, steps, high, SIDE), dtypes.int32)
-    b = placeholder("B", (right, steps * SIDE, wide), dtypes.int32)
-    k, q = reduce_axis(steps, "k"), reduce_axis(SIDE, "q")
-    acc = compute(
-        "acc", (down * high, right, wide),
-        lambda m, no, ni: sum_over(
-            op(p.product, a[m // high, k.index, m % high, q.index], b[no, k.index * SIDE + q.index, ni]), k, q
-        ),
-        axis_names=["m", "no", "ni"],
-    )  # fmt: skip
-    one = 1.0 if p.sums == "float32" else 1
-    out = compute("out", (rows, columns), lambda m, n: acc[m, n // wide, n % wide] + one, axis_names=["m", "n"])
-    return build_func("product", [a, b], [out], [acc])
 
 
 def scheduled(p: TileProduct, func: Func) -> Func:
@@ -57,23 +39,13 @@ def scheduled(p: TileProduct, func: Func) -> Func:
     return s.func
 
 
-def operands(p: TileProduct, func: Func) -> list[np.ndarray]:
-    """Words of small integers: sums are exact in any order. Bytes are any."""
-    rng = np.random.default_rng(5)
-    shapes = [tuple(int(d) for d in b.shape) for b in func.params[:2]]
-    if p.product == "dot4":
-        return [rng.integers(-(1 << 31), 1 << 31, s, dtype=np.int32) for s in shapes]
-    pairs = (rng.integers(-9, 10, (*s, 2)).astype(np.float32).view(np.uint32) >> 16 for s in shapes)
-    return [(x[..., 0] | x[..., 1] << 16).astype(np.uint32).view(np.int32) for x in pairs]
-
-
 @pytest.mark.parametrize("size", [(33, 50, 3), (32, 32, 1), (64, 31, 2)])
 @pytest.mark.parametrize("name", TILE_PRODUCTS)
 def test_the_code_computes_the_nest(tiles: State, name: str, size: tuple[int, int, int]) -> None:
     p = TILE_PRODUCTS[name]
-    func = product(p, *size)
+    func = tile_product_func(p, *size)
     done = scheduled(p, func)
-    args = operands(p, func)
+    args = tile_operands(p, func)
     (want,) = interpret(done, args, {})
     np.testing.assert_array_equal(want, interpret(func, args, {})[0])
     kernel = build(done, with_tiles())
@@ -82,9 +54,23 @@ def test_the_code_computes_the_nest(tiles: State, name: str, size: tuple[int, in
     tiles.require_clean()
 
 
+def test_the_check_of_a_machine(tiles: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ``doctor`` runs where there are tiles: all intrinsics, by the default schedule."""
+    assert wrong_tile_products(with_tiles()) == []
+    tiles.require_clean()
+    assert wrong_tile_products(without_tiles(with_tiles())) == []
+    monkeypatch.setattr(matrix_tiles, "ROW_BYTES", 32)
+    assert "tiles_dot2_2x2" in wrong_tile_products(with_tiles())
+
+
+@pytest.mark.skipif(not has_matrix_tiles(detect_host(), "dot2"), reason="this machine has no matrix tiles")
+def test_this_machine() -> None:
+    assert wrong_tile_products(detect_host()) == []
+
+
 def test_the_text_of_a_tensorized_function() -> None:
     p = TILE_PRODUCTS["tiles_dot2_2x2"]
-    done = scheduled(p, product(p, 40, 64, 5))
+    done = scheduled(p, tile_product_func(p, 40, 64, 5))
     assert parse_func(print_func(done)) == done
 
 
@@ -94,7 +80,7 @@ def test_the_assembly(name: str, instruction: str) -> None:
     registers 0 to 3."""
     p = TILE_PRODUCTS[name]
     target = parse_target("llvm -mcpu=sapphirerapids -mtriple=x86_64-unknown-linux-gnu -num-threads=2")
-    func = prepare(scheduled(p, product(p, 64, 96, 64)), target)
+    func = prepare(scheduled(p, tile_product_func(p, 64, 96, 64)), target)
     lines = [x.strip() for x in assembly_text(emit_kernel(func, target, "kernel"), target).splitlines()]
     lines = [x for x in lines if x and not x.startswith((".", "#"))]
     words = [x.split()[0] for x in lines]
@@ -125,7 +111,7 @@ def test_the_configuration() -> None:
 
 def test_a_target_without_tiles_refuses() -> None:
     p = TILE_PRODUCTS["tiles_dot2_1x1"]
-    func = scheduled(p, product(p, 16, 16, 1))
+    func = scheduled(p, tile_product_func(p, 16, 16, 1))
     with pytest.raises(TargetError, match=r"tiles_dot2_1x1: expected a target with amx-tile\+amx-bf16, got znver4"):
         emit_kernel(func, parse_target("llvm -mcpu=znver4 -mtriple=x86_64-unknown-linux-gnu"), "kernel")
 
