@@ -122,9 +122,13 @@ _SIGNATURES: dict[Callable[..., None], tuple[type, ...]] = {
 }
 
 
+_COUNTING = threading.Lock()
+
+
 def _counted(function: Callable[..., None]) -> Callable[..., None]:
     def call(*args: int) -> None:
-        STATE.calls[function.__name__] = STATE.calls.get(function.__name__, 0) + 1
+        with _COUNTING:
+            STATE.calls[function.__name__] = STATE.calls.get(function.__name__, 0) + 1
         try:
             function(*args)
         except Exception as e:  # noqa: BLE001  # an error in a callback would be lost
