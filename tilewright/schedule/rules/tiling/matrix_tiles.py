@@ -52,6 +52,9 @@ from tilewright.tensor_ir.ir import Func, Load, Op
 _BLOCKS = 4
 """Blocks of rows for each thread, at least."""
 
+_BLOCK_RANK = 4
+"""Dimensions of A in blocks: the blocks, their steps, and rows and words of a step."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Product:
@@ -88,12 +91,13 @@ def _product(func: Func, reduction: str) -> _Product | None:
     left, right = step.args
     assert isinstance(left, Load)
     assert isinstance(right, Load)
-    *_, height, side = (0, 0, *(d.value() for d in find_buffer(func, left.buffer).shape))
-    width = find_buffer(func, block.buffer).shape[-1].value() if block.indices else None
+    blocks, sums = find_buffer(func, left.buffer), find_buffer(func, block.buffer)
+    if len(blocks.shape) != _BLOCK_RANK or not sums.shape:
+        return None
+    height, side, width = (d.value() for d in (*blocks.shape[-2:], sums.shape[-1]))
     if side != SIDE or height is None or width is None:
         return None
-    sums = str(find_buffer(func, block.buffer).dtype)
-    wanted = TileProduct(step.name, sums, height // SIDE, width // SIDE)
+    wanted = TileProduct(step.name, str(sums.dtype), height // SIDE, width // SIDE)
     known = TILE_PRODUCTS.get(wanted.name) == wanted
     return _Product(reduction, wanted, left.buffer, right.buffer) if known else None
 
@@ -108,8 +112,10 @@ def _apply(s: Schedule, block: str, match: _Product, target: Target) -> None:
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
     stages = operand_stages(s, reduction)
     tile = _split(s, reduction, consumer, by)
-    own, block_size = _own_order(s, match, consumer, tile, target)
-    order = order_of_loops(s, reduction, tile, own, block_size, shared=False, whole=_is_even(s, tile, block_size))
+    tiles = next(x.extent.value() for x in loops_of(s.func, consumer) if x.var == tile.row_loops[0])
+    own, block_size = _own_order(s, match, tiles, target)
+    even = tiles is not None and tiles % block_size == 0
+    order = order_of_loops(s, reduction, tile, own, block_size, shared=False, whole=even)
     lead = order.loops
     s.reorder(*lead, *tile.inner)
     s.compute_at(reduction, lead[-1], whole=True)
@@ -132,17 +138,12 @@ def _split(s: Schedule, reduction: str, consumer: str, by: TileProduct) -> TileL
     return TileLoops(axes.batch, (over_rows,), (over_columns,), (inside, column))
 
 
-def _extent(s: Schedule, consumer: str, loop: str) -> int | None:
-    return next(x.extent.value() for x in loops_of(s.func, consumer) if x.var == loop)
-
-
-def _own_order(s: Schedule, match: _Product, consumer: str, tile: TileLoops, target: Target) -> tuple[str, int]:
-    """The order of the loops, and the row tiles in a block, of which each thread has a few.
+def _own_order(s: Schedule, match: _Product, tiles: int | None, target: Target) -> tuple[str, int]:
+    """The order of the loops, and how many of ``tiles``, the row tiles, are in a block; each thread has a few blocks.
 
     Where B stays in the second-level cache, as many as have a local buffer: one for all of A would go to memory and
     back. Where it does not, as many as stay there with a panel, which comes from farther away once for all of them.
     """
-    tiles = _extent(s, consumer, tile.row_loops[0])
     size, panels = (buffer_bytes(find_buffer(s.func, b)) for b in (match.left, match.right))
     if tiles is None or size is None or panels is None:
         return "rows", 1
@@ -153,11 +154,6 @@ def _own_order(s: Schedule, match: _Product, consumer: str, tile: TileLoops, tar
     while tiles >= 2 * own * _BLOCKS * target.threads and 2 * own * size <= tiles * room:
         own *= 2
     return "rows", own
-
-
-def _is_even(s: Schedule, tile: TileLoops, block: int) -> bool:
-    extents = [x.extent.value() for n in s.blocks() for x in loops_of(s.func, n) if x.var == tile.row_loops[0]]
-    return extents[0] is not None and extents[0] % block == 0
 
 
 def _place(s: Schedule, stages: Sequence[str], lead: Sequence[str], rows: Sequence[str], target: Target) -> None:
