@@ -127,8 +127,8 @@ class Costs:
     byte_products: float = 0.3
     tile_pair: float = 1 / 12
     tile_byte: float = 1 / 24
-    tile_word: float = 3.0
-    tile_sum: float = 3.0
+    tile_word: float = 4.0
+    tile_sum: float = 6.0
     tile_chains: float = 3.25
     unpacked_rows: int = 3
 
