@@ -89,7 +89,7 @@ def _packed_words(
 
     def transform(w: np.ndarray) -> np.ndarray:
         matrix = w.reshape(w.shape[0], prod(w.shape[1:]))
-        return pack_columns(word.pack(elements(matrix), int(steps)), width, np.dtype(np.int32))
+        return pack_columns(word.pack(elements(matrix), steps.value()), width, np.dtype(np.int32))
 
     shape = (ceildiv(product_sizes(ctx).n, width), steps, width)
     return ctx.packed(1, transform, shape, f"{key}_{width}", dtypes.int32)

@@ -13,10 +13,12 @@ from tilewright.machine.vectors import has_matrix_tiles, share_of_tiles
 from tilewright.tensor_ir.intrinsics import SIDE
 
 
-def refusal(target: Target, word: Word, rows: IntExpr, columns: IntExpr) -> str | None:
-    """Why a product of ``rows`` by ``columns`` has no place in matrix tiles."""
+def refusal(target: Target, word: Word, rows: IntExpr, columns: IntExpr, depth: IntExpr) -> str | None:
+    """Why a product of ``rows`` by ``columns`` that sums over ``depth`` has no place in matrix tiles."""
     if not has_matrix_tiles(target, word.product):
         return "no matrix tiles for such elements on the target"
+    if not depth.is_const:
+        return f"sums over {depth}, expected a constant"
     for n, what in ((rows.value(), "rows"), (columns.value() or 0, "columns")):
         if n is not None and n < SIDE:
             return f"{n} {what}, expected at least {SIDE}"
@@ -45,7 +47,7 @@ def _padded(n: int) -> int:
 def product_refusal(word: Word, facts: NodeFacts) -> str | None:
     """:func:`refusal` of a MatMul with a constant second operand."""
     p = product_sizes(facts)
-    return refusal(facts.target, word, p.rows, p.n)
+    return refusal(facts.target, word, p.rows, p.n, p.k)
 
 
 def product_cost(word: Word, facts: NodeFacts) -> float:

@@ -56,7 +56,7 @@ def _lower(sums: Sums, ctx: LowerContext, count: Count = BYTES.count) -> tuple[T
 
     read = words_of_image(ctx, shape, in_fours, BYTES, lambda v: v.cast(dtypes.int32) + a_by, border, in_place=not a_by)
     weight = conv_weight(
-        ctx, in_fours, dtypes.int32, lambda w: BYTES.pack_oihw(signed(w), int(in_fours.depth)), "quads",
+        ctx, in_fours, dtypes.int32, lambda w: BYTES.pack_oihw(signed(w), in_fours.depth.value()), "quads",
         lambda *_: constant(0, dtypes.int32),
     )  # fmt: skip
     acc = sums(ctx, in_fours, dtypes.int32, read, weight, times=BYTES.times)

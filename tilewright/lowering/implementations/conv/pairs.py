@@ -32,7 +32,7 @@ def _lower(sums: Sums, ctx: LowerContext, count: Count = PAIRS.count) -> tuple[T
     zero = constant(0, dtypes.int32)
 
     def pairs(w: np.ndarray) -> np.ndarray:
-        return PAIRS.pack_oihw(w.view(np.uint16), int(in_pairs.depth))
+        return PAIRS.pack_oihw(w.view(np.uint16), in_pairs.depth.value())
 
     read = words_of_image(ctx, shape, in_pairs, PAIRS, _bits, lambda step: zero, in_place=True)
     weight = conv_weight(ctx, in_pairs, dtypes.int32, pairs, "pairs", lambda *_: zero)

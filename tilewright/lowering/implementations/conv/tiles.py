@@ -82,7 +82,7 @@ def _refusal(word: Word, facts: NodeFacts) -> str | None:
     shape = conv_shape(facts)
     if shape.groups > 1:
         return f"{shape.groups} groups, expected one"
-    return refusal(facts.target, word, product((shape.batch, *shape.out_spatial)), shape.out_channels)
+    return refusal(facts.target, word, product((shape.batch, *shape.out_spatial)), shape.out_channels, shape.depth)
 
 
 def _cost(word: Word, facts: NodeFacts) -> float:

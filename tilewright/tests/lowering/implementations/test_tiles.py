@@ -198,6 +198,21 @@ def test_what_fills_no_tile_is_refused(graph: Graph, reason: str) -> None:
     assert way.refusal(found.facts) == reason
 
 
+def test_a_depth_that_a_symbol_tells_is_refused() -> None:
+    """The weight is a constant, but the other operand says by a symbol how long the sums are: vectors take it."""
+    g = GraphBuilder("g")
+    w = g.constant(np.ones((30, 64), ml_dtypes.bfloat16), "w")
+    graph = g.build(g.op("MatMul", g.input("x", "bfloat16", (40, "k")), w, output_dtype=dtypes.float32))
+    (found,) = alternatives_of(graph, parse_target(RAPIDS))
+    way = found.named(TILES)
+    assert way is not None
+    assert way.refusal(found.facts) == "sums over k, expected a constant"
+    choice = {graph.nodes[0].name: "dot_product"}
+    model = tilewright.compile(graph, implementations=choice, progress=False)
+    (got,) = model.run(None, {"x": np.ones((40, 30), ml_dtypes.bfloat16)})
+    np.testing.assert_array_equal(got, np.full((40, 64), 30, np.float32))
+
+
 def test_groups_are_refused() -> None:
     g = GraphBuilder("g")
     w = g.constant(np.zeros((64, 32, 1, 1), ml_dtypes.bfloat16), "w")
