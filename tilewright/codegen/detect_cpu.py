@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import llvmlite.binding as llvm
 
 from tilewright.codegen.llvm.jit import initialize
 from tilewright.codegen.llvm.names import ask_llvm
+from tilewright.codegen.permissions import why_no_matrix_tiles
 from tilewright.core.errors import TargetError
 from tilewright.core.options import require_whole, shown
 from tilewright.core.suggestions import did_you_mean
@@ -31,18 +32,35 @@ _NOT_COMPUTING = frozenset({
     "vpclmulqdq", "waitpkg", "wbnoinvd", "widekl", "xsave", "xsavec", "xsaveopt", "xsaves",
 })  # fmt: skip
 """Features whose instructions stand in no kernel: virtual machines hide some of them."""
+_TILE_FEATURES = "amx-"
+"""How the features of matrix tiles begin."""
 _ARCHITECTURES = ("x86_64", "i686", "aarch64", "arm", "riscv64", "riscv32", "powerpc64le", "s390x", "loongarch64")
 _SYSTEMS = ("linux", "darwin", "macosx", "windows", "freebsd", "openbsd", "netbsd", "android", "unknown", "none")
 
 
 @functools.cache
 def detect_host() -> Target:
-    """The machine this process runs on. Detected once: none of it changes while a process lives."""
+    """The machine this process runs on, as far as the system lets the process use it: it is asked for matrix tiles.
+    Detected once: none of it changes while a process lives."""
     initialize()
     triple = llvm.get_process_triple()
-    features = ",".join(("+" if on else "-") + name for name, on in sorted(llvm.get_host_cpu_features().items()))
+    features = usable_features(llvm.get_host_cpu_features())
     l1, l2, l3 = read_caches()
     return with_vectors(Target(triple, llvm.get_host_cpu_name(), features, 128, 16, l1, l2, l3, count_threads().count))
+
+
+def usable_features(found: Mapping[str, bool]) -> str:
+    """LLVM's text of the features that a CPU has; without matrix tiles that the process may not use."""
+    tiles = not tiles_refusal(found)
+    usable = {name: on and (tiles or not name.startswith(_TILE_FEATURES)) for name, on in found.items()}
+    return ",".join(("+" if on else "-") + name for name, on in sorted(usable.items()))
+
+
+def tiles_refusal(found: Mapping[str, bool] | None = None) -> str:
+    """Why this process may not use the matrix tiles that its CPU has; empty if it may, or the CPU has none. ``found``:
+    the CPU's features, if not those that LLVM finds."""
+    has = (llvm.get_host_cpu_features() if found is None else found).get("amx-tile", False)
+    return why_no_matrix_tiles() if has else ""
 
 
 def parse_target(text: str | Target | None) -> Target:

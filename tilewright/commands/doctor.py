@@ -9,11 +9,13 @@ import platform
 from pathlib import Path
 
 from tilewright.autotune.measure.peaks import measure_costs, measure_dot_products, measure_peaks
-from tilewright.codegen.detect_cpu import detect_host
+from tilewright.codegen.detect_cpu import detect_host, tiles_refusal
 from tilewright.core.config import from_environment
 from tilewright.core.console import table
+from tilewright.kernels.check_tiles import wrong_tile_products
 from tilewright.machine.cpus import CPUS
 from tilewright.machine.target import Target
+from tilewright.machine.vectors import has_matrix_tiles
 from tilewright.runtime.resources.threads import count_threads
 
 _PACKAGES = ("tilewright", "numpy", "ml_dtypes", "onnx", "llvmlite", "xgboost", "scipy", "rich", "jinja2",
@@ -45,10 +47,22 @@ def _cpu(host: Target) -> list[str]:
     return [
         f"{_model_name()} (LLVM: {host.cpu}), {host.triple}",
         f"features: {' '.join(f for f in _TELLING if f in host.enabled)}",
+        *_matrix_tiles(host),
         f"vectors: {host.vector_registers} registers of {host.vector_bits} bits, fused multiply-add {host.has_fma}",
         f"caches: L1d {_size(host.l1_bytes)}, L2 {_size(host.l2_bytes)}, L3 {_size(host.l3_bytes)}",
         f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
     ]
+
+
+def _matrix_tiles(host: Target) -> list[str]:
+    """A line if the CPU has matrix tiles: what they are used for and whether they compute it, or why they are not."""
+    uses = [what for what, product in (("bfloat16", "dot2"), ("bytes", "dot4")) if has_matrix_tiles(host, product)]
+    if uses:
+        wrong = wrong_tile_products(host)
+        checked = f"WRONG here: {', '.join(wrong)}" if wrong else "checked here"
+        return [f"matrix tiles: used for products of {' and '.join(uses)}; {checked}"]
+    reason = tiles_refusal()
+    return [f"matrix tiles: not used, {reason}"] if reason else []
 
 
 def _model_name() -> str:

@@ -86,8 +86,11 @@ class Costs:
     reading Strassen's sums, for an element of a row of operand and result, in multiply-adds. ``transforms``: the nests
     around transformed products, in multiply-adds. ``packed_weight``: scaling and packing an element of a weight when
     the model runs, in elements of the input. ``byte_products``: exact products of bytes, in multiply-adds of float32,
-    by the instructions that the target has (:func:`tilewright.machine.vectors.share_of_products`). ``unpacked_rows``:
-    most rows of a product for which packing the other operand when the model runs does not pay.
+    by the instructions that the target has (:func:`tilewright.machine.vectors.share_of_products`). ``tile_pair``,
+    ``tile_byte``: a product of bfloat16 or of bytes in matrix tiles, ``tile_word``: putting a word of an operand there,
+    ``tile_sum``: taking a sum from there, all in multiply-adds of float32; ``tile_chains``: products in tiles that run
+    while one waits for another. ``unpacked_rows``: most rows of a product for which packing the other operand when the
+    model runs does not pay.
 
     Threads, in nanoseconds of work on one thread. ``parallel_ns``: from which on threads pay; ``never_parallel_ns``:
     below which they never do; ``always_parallel_ns``: above which they always do, so that there is nothing to try.
@@ -122,6 +125,11 @@ class Costs:
     transforms: int = 2_500_000
     packed_weight: int = 16
     byte_products: float = 0.3
+    tile_pair: float = 1 / 12
+    tile_byte: float = 1 / 24
+    tile_word: float = 4.0
+    tile_sum: float = 6.0
+    tile_chains: float = 3.25
     unpacked_rows: int = 3
 
     parallel_ns: int = 8_000

@@ -23,6 +23,17 @@ def share_of_bytes(target: Target) -> float:
     return 0.8 if target.enabled & {"avx2", "avx512bw"} else 3.0
 
 
+def has_matrix_tiles(target: Target, product: str) -> bool:
+    """True if products of words, ``dot2`` or ``dot4``, run in matrix tiles: Linux lets a process use them."""
+    needed = {"amx-tile", "amx-bf16" if product == "dot2" else "amx-int8"}
+    return needed <= target.enabled and "linux" in target.triple
+
+
+def share_of_tiles(target: Target, product: str) -> float:
+    """The time of a product in matrix tiles, as a share of that of a multiply-add of float32."""
+    return target.costs.tile_pair if product == "dot2" else target.costs.tile_byte
+
+
 def share_of_shorts(target: Target) -> float:
     """The time of two products of int16 in a lane, as a share of that of two multiply-adds of float32."""
     return 0.6 if is_x86(target.triple) else 1.5

@@ -8,8 +8,9 @@ texts, caches and worker processes.
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 
-from tilewright.core.arith.expr import as_var
+from tilewright.core.arith.expr import IntExpr, as_var
 from tilewright.tensor_ir.ir import (
     Block,
     Cast,
@@ -49,10 +50,57 @@ def dot_8x4_u8s8s32(A: uint8[4], B: int8[8, 4], C: out(int32[8])):
             C[i] = add(C[i], mul(cast(A[k], int32), cast(B[i, k], int32)))
 """
 
+SIDE = 16
+"""Rows of a matrix tile, and its words of 32 bits in a row."""
+
+_TILE_PRODUCT = """
+def {name}(steps: dim, A: int32[steps, {rows}, 16], B: int32[steps, 16, {columns}], C: out({sums}[{rows}, {columns}])):
+    for i in range({rows}):
+        for j in range({columns}):
+            for k in range(steps):
+                for q in range(16):
+                    with block("C", m=spatial({rows}, i), n=spatial({columns}, j), o=reduce(steps, k), p=reduce(16, q)):
+                        init({zero})
+                        C[m, n] = add(C[m, n], {product}(A[o, m, p], B[o, p, n]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TileProduct:
+    """A product of words in matrix tiles: ``product`` is the scalar operation on words, ``sums`` the type of its sums;
+    the result has ``rows`` and ``columns`` of tiles."""
+
+    product: str
+    sums: str
+    rows: int
+    columns: int
+
+    @property
+    def name(self) -> str:
+        return f"tiles_{self.product}_{self.rows}x{self.columns}"
+
+    def describe(self) -> TensorIntrin:
+        zero = "float32(0.0)" if self.sums == "float32" else "int32(0)"
+        text = _TILE_PRODUCT.format(
+            name=self.name, rows=SIDE * self.rows, columns=SIDE * self.columns, sums=self.sums, zero=zero,
+            product=self.product,
+        )  # fmt: skip
+        return TensorIntrin(parse_func(text))
+
+
+TILE_PRODUCTS: dict[str, TileProduct] = {
+    p.name: p
+    for product, sums in (("dot2", "float32"), ("dot4", "int32"))
+    for rows in (1, 2)
+    for columns in (1, 2)
+    for p in (TileProduct(product, sums, rows, columns),)
+}
+
 TENSOR_INTRINSICS: dict[str, TensorIntrin] = {
     "transpose_8x8_f32": TensorIntrin(parse_func(_TRANSPOSE_8X8)),
     "outer_6x16_f32": TensorIntrin(parse_func(_OUTER_6X16)),
     "dot_8x4_u8s8s32": TensorIntrin(parse_func(_DOT_8X4), dense=("B",)),
+    **{name: p.describe() for name, p in TILE_PRODUCTS.items()},
 }
 
 
@@ -75,15 +123,16 @@ def intrinsic_names(func: Func) -> tuple[str, ...]:
 def malformed(intrinsic: TensorIntrin) -> str | None:
     """Why a description is none that a nest can be compared with; None if it is.
 
-    A description is one nest of loops of constant extent around blocks or stores without initial values. Each index is
-    0 or one of the loops, no loop twice in one access; values are loads, constants and operations.
+    A description is one nest of loops around blocks or stores; extents are constants or dims of the description. Each
+    index is 0 or one of the loops, no loop twice in one access; values are loads, constants and operations. The initial
+    value of a reduction is a constant, and what it stores does not move along the reduction.
     """
     d = intrinsic.description
-    if d.dims or not isinstance(d.body, Loop):
-        return "a description is one loop nest of constant size"
+    if not isinstance(d.body, Loop):
+        return "a description is one loop nest"
     shapes = {b.name: b.shape for b in d.params}
-    if any(not b.shape or any(not x.is_const for x in b.shape) for b in d.params):
-        return "its parameters have constant shapes of at least one dimension"
+    if any(not b.shape or not all(_is_size(x, d) for x in b.shape) for b in d.params):
+        return "its parameters have shapes of at least one dimension, of constants and dims"
     unknown = sorted(set(intrinsic.dense) - shapes.keys())
     if unknown:
         return f"dense parameter {unknown[0]} is none of its own"
@@ -91,13 +140,13 @@ def malformed(intrinsic: TensorIntrin) -> str | None:
     extents = {s.var: s.extent for s in walk(d.body) if isinstance(s, Loop)}
     for s in walk(d.body):
         if isinstance(s, (Loop, Seq)):
-            if isinstance(s, Loop) and not s.extent.is_const:
+            if isinstance(s, Loop) and not _is_size(s.extent, d):
                 return f"loop {s.var} has the extent {s.extent}"
             continue
         if not isinstance(s, (Block, Store)):
             return f"it holds a {type(s).__name__.lower()}"
-        if isinstance(s, Block) and s.init is not None:
-            return f"block {s.name} stores an initial value"
+        if isinstance(s, Block) and s.init is not None and not _starts_plainly(s):
+            return f"block {s.name} stores an initial value that is no constant, or moves with a reduction"
         env = {a.name: b for a, b in zip(s.axes, s.bindings, strict=True)} if isinstance(s, Block) else {}
         if not all(isinstance(e, (Load, Const, Cast, Op, Select)) for e in walk_expr(s.value)):
             return "an index is used as a value"
@@ -111,4 +160,18 @@ def malformed(intrinsic: TensorIntrin) -> str | None:
                 if extents.get(as_var(i) or "", 1) != extent:
                     return f"{buffer}[{', '.join(map(str, bound))}] does not run over the parameter's shape"
     unused = sorted(shapes.keys() - used)
-    return f"parameter {unused[0]} is not used" if unused else None
+    if unused:
+        return f"parameter {unused[0]} is not used"
+    sizes = {as_var(x) for x in extents.values()}
+    untold = [n for n in d.dims if n not in sizes]
+    return f"dim {untold[0]} is the extent of no loop" if untold else None
+
+
+def _is_size(extent: IntExpr, description: Func) -> bool:
+    return extent.is_const or as_var(extent) in description.dims
+
+
+def _starts_plainly(block: Block) -> bool:
+    """True if a constant is stored at places that are the same in all steps of the reduction."""
+    steps = {a.name for a in block.axes if a.kind != "spatial"}
+    return isinstance(block.init, Const) and not any(i.free_vars() & steps for i in block.indices)

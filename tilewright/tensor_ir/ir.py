@@ -222,20 +222,25 @@ class MachineCode:
 
     Its parameters are, for each parameter ``A`` of the description, ``ptr %A`` (the first element) and ``i64 %A_d`` for
     every dimension ``d`` but the last: elements from one index of that dimension to the next. Elements of the last
-    dimension are neighbours. Every element is read before it is written. ``features``: what the target must have
-    (``"avx2"``); ``declares``: the functions that it calls.
+    dimension are neighbours. ``i64 %n`` for every dim ``n`` of the description follows. Every element is read before it
+    is written. ``features``: what the target must have (``"avx2"``); ``declares``: the functions that it calls, and
+    globals. ``setup``: instructions that each thread runs once before it calls the code for the first time in a kernel,
+    ``teardown``: those behind the last call.
     """
 
     body: str
     features: tuple[str, ...] = ()
     declares: tuple[str, ...] = ()
+    setup: str = ""
+    teardown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorIntrin:
-    """Machine code for a small computation of fixed size.
+    """Machine code for a small computation.
 
-    ``description``: what it computes, one nest of loops; its name is the intrinsic's. ``dense``: parameters whose
+    ``description``: what it computes, one nest of loops, of constant extents or such as a dim of it tells; its name is
+    the intrinsic's. ``dense``: parameters whose
     dimensions must all lie without gaps, not the last alone. ``code``: implementations; a target gets the first that it
     can run; empty for those of codegen's own table.
     """

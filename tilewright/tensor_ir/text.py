@@ -15,7 +15,7 @@ The text is Python syntax, so that Python's own ``ast`` reads it::
   (:mod:`tilewright.tensor_ir.hints`) come last.
 - ``@attrs(parts="C, D")`` names the outputs of which the function writes a part.
 - ``@intrinsic("def f(A: float32[8], ...): ...", dense=("A",), code=(("llvm ir", features, declares),))`` gives an
-  intrinsic of the function's own.
+  intrinsic of the function's own; ``setup`` and ``teardown`` follow where it has them.
 - Each block axis is ``kind(extent, binding)``; ``init`` is what the first point of a reduction stores beforehand.
 - ``acc = local(float32[4, 8])`` (or ``shared``, for scope global; ``stack`` and ``workspace`` in functions that are
   ready to be emitted) allocates for the rest of the suite it stands in;
@@ -104,7 +104,9 @@ def print_stmt(stmt: Stmt) -> str:
 
 
 def _intrinsic_text(x: TensorIntrin) -> str:
-    code = tuple((c.body, c.features, c.declares) for c in x.code)
+    code = tuple(
+        (c.body, c.features, c.declares, *((c.setup, c.teardown) if c.setup or c.teardown else ())) for c in x.code
+    )
     return f"@intrinsic({_quoted(print_func(x.description))}, dense={x.dense!r}, code={code!r})"
 
 

@@ -101,7 +101,7 @@ def measure_costs(target: Target) -> Measured:
 @functools.cache
 def measure_dot_products(target: Target) -> tuple[tuple[DotProduct, float], ...]:
     """Instructions for products of narrow elements, and operations in a second of each on one thread: the best of
-    several runs of a millisecond. Without those of matrix tiles (AMX), which need a permission of the system."""
+    several runs of a millisecond."""
     return tuple((d, _instruction_rate(d, target)) for d in dot_products_of(target))
 
 

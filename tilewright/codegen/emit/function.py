@@ -21,6 +21,7 @@ from collections.abc import Sequence, Set
 from tilewright.codegen.emit.context import Context
 from tilewright.codegen.emit.expressions import evaluate
 from tilewright.codegen.emit.flatten import BufferInfo
+from tilewright.codegen.emit.intrinsics import set_up
 from tilewright.codegen.emit.privatize import Privatized, most_chunks, own_copy, privatized_buffers
 from tilewright.codegen.emit.statements import StatementEmitter
 from tilewright.codegen.llvm.builder import Code, ModuleText
@@ -121,6 +122,7 @@ def _phase_function(
         for i, p in enumerate(private, len(buffers))
         if p.buffer.name in read | written
     }
+    teardown = set_up(ctx, func, nests)
     emitter = StatementEmitter(ctx, func, pad, prefetches(func), streamed_blocks(func), copies)
     for b in local:
         if b.name in read | written:
@@ -132,6 +134,8 @@ def _phase_function(
             _alone(ctx, emitter, s)
     if ctx.has_streamed:
         code.line("fence seq_cst")  # stores past the caches are not ordered with what tells other threads of them
+    for line in teardown:
+        code.line(line)
     code.block.terminator = "ret void"
     params += ["i64 %chunk", "i64 %chunks"]
     return f"define internal void @{name}({', '.join(params)}) noinline nounwind {{\n{code.text()}\n}}"

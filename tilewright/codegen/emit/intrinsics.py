@@ -6,14 +6,17 @@ Each becomes a function of its own that LLVM inlines: ``void @intrinsic.NAME(ptr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.codegen.emit.context import Context
+from tilewright.codegen.emit.matrix_tiles import tile_product_code
 from tilewright.codegen.llvm.types import memory_type
-from tilewright.core.arith.bounds import loop_range
+from tilewright.core.arith.bounds import loop_range, simplify
 from tilewright.core.errors import InternalError, TargetError
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.intrinsic_match import Mismatch, intrinsic_of, match_intrinsic
-from tilewright.tensor_ir.intrinsics import find_intrinsic
-from tilewright.tensor_ir.ir import Func, Loop, MachineCode, TensorIntrin, walk
+from tilewright.tensor_ir.intrinsics import TILE_PRODUCTS, find_intrinsic
+from tilewright.tensor_ir.ir import Func, Loop, MachineCode, Stmt, TensorIntrin, walk
 
 
 def call_intrinsic(ctx: Context, func: Func, nest: Loop) -> None:
@@ -25,17 +28,43 @@ def call_intrinsic(ctx: Context, func: Func, nest: Loop) -> None:
     for loop in walk(nest):
         if isinstance(loop, Loop):
             ctx.indexer.ranges[loop.var] = loop_range(loop.extent)
-    regions = match_intrinsic(func, nest, intrinsic, ctx.indexer.ranges, ctx.flattener.offset)
-    if isinstance(regions, Mismatch):
-        raise InternalError(f"codegen: loop {nest.var} is not {intrinsic.name}: {regions.reason}")
+    found = match_intrinsic(func, nest, intrinsic, ctx.indexer.ranges, ctx.flattener.offset)
+    if isinstance(found, Mismatch):
+        raise InternalError(f"codegen: loop {nest.var} is not {intrinsic.name}: {found.reason}")
     symbol = _define(ctx, intrinsic)
     operands: list[str] = []
     for b in intrinsic.description.params:
-        region = regions[b.name]
+        region = found.regions[b.name]
         info = ctx.buffers[region.buffer]
         first = ctx.indexer.pointer(info.pointer, memory_type(info.dtype), ctx.indexer.linear(region.start))
         operands += [f"ptr {first}", *(f"i64 {ctx.indexer.operand(n)}" for n in region.strides[:-1])]
+    operands += [
+        f"i64 {ctx.indexer.operand(simplify(found.dims[n], ctx.indexer.ranges))}" for n in intrinsic.description.dims
+    ]
     ctx.code.line(f"call void @{symbol}({', '.join(operands)})")
+
+
+def set_up(ctx: Context, func: Func, nests: Sequence[Stmt]) -> tuple[str, ...]:
+    """Emit what the intrinsics in ``nests`` want to run before they do; what they want to run in the end, for the
+    caller to emit. Raises TargetError if two of them want different things."""
+    module = ctx.code.module
+    names = dict.fromkeys(name for s in nests for x in walk(s) if (name := intrinsic_of(x)) is not None)
+    wanted: dict[tuple[str, str], str] = {}
+    for name in names:
+        intrinsic = find_intrinsic(func, name)
+        code = None if intrinsic is None else implementation(intrinsic, module.target)
+        if code is None or not (code.setup or code.teardown):
+            continue
+        for line in code.declares:
+            module.declare_text(line)
+        wanted.setdefault((code.setup, code.teardown), name)
+    if len(wanted) > 1:
+        raise TargetError(f"{func.name}: intrinsics {' and '.join(wanted.values())} want different states of the CPU")
+    for setup, teardown in wanted:
+        for line in setup.strip().splitlines():
+            ctx.code.line(line.strip())
+        return tuple(line.strip() for line in teardown.strip().splitlines())
+    return ()
 
 
 def _define(ctx: Context, intrinsic: TensorIntrin) -> str:
@@ -49,6 +78,7 @@ def _define(ctx: Context, intrinsic: TensorIntrin) -> str:
         params: list[str] = []
         for b in intrinsic.description.params:
             params += [f"ptr %{b.name}", *(f"i64 %{b.name}_{d}" for d in range(len(b.shape) - 1))]
+        params += [f"i64 %{n}" for n in intrinsic.description.dims]
         head = f"define internal void @{symbol}({', '.join(params)}) alwaysinline nounwind"
         module.helpers[symbol] = f"{head} {{\n{code.body.strip()}\n  ret void\n}}"
     return symbol
@@ -184,5 +214,6 @@ IMPLEMENTATIONS: dict[str, tuple[MachineCode, ...]] = {
         MachineCode(_dot_vnni(), ("avx512vnni", "avx512vl"), (_DECLARE_VNNI,)),
         MachineCode(_dot_widened(), ("avx2",), (f"declare <8 x i32> @{_PMADDWD}(<16 x i16>, <16 x i16>)",)),
     ),
+    **{name: (tile_product_code(p),) for name, p in TILE_PRODUCTS.items()},
 }
 """The built-in intrinsics' code, best first; a test compares its names with ``TENSOR_INTRINSICS``."""

@@ -7,6 +7,7 @@ value works on scalars and on vectors alike; a scalar operand is splat when the 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -63,8 +64,9 @@ class ModuleText:
             self.declarations[name] = f"declare {result} @{name}({', '.join(args)})"
 
     def declare_text(self, line: str) -> None:
-        """As :meth:`declare`, for a whole line: ``declare i32 @f(i32)``."""
-        self.declarations.setdefault(line[line.index("@") + 1 : line.index("(")], line)
+        """As :meth:`declare`, for a whole line: ``declare i32 @f(i32)``, or ``@x = constant i8 0``."""
+        name = line[line.index("@") + 1 :]
+        self.declarations.setdefault(re.split(r"[ (]", name, maxsplit=1)[0], line)
 
     def rolled(self) -> str:
         """What the branch back of a loop says that LLVM shall not write out."""

@@ -1,7 +1,8 @@
 """Loops of one instruction for products of narrow elements: what a CPU can do in reduced precision.
 
 ``void @NAME(i64 %n)`` runs the instruction ``CHAINS * n`` times on registers alone, in chains that do not wait for each
-other. Written as inline assembly: LLVM may neither join two of them nor leave one out.
+other. Written as inline assembly: LLVM may neither join two of them nor leave one out, as it may not with instructions
+on matrix tiles.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tilewright.codegen.emit.matrix_tiles import tile_product_code
 from tilewright.machine.target import Target
+from tilewright.machine.vectors import has_matrix_tiles
+from tilewright.tensor_ir.intrinsics import TileProduct
 
 CHAINS = 12
 """Enough for two instructions in a cycle that take six cycles each."""
@@ -38,8 +42,16 @@ DOT_PRODUCTS = (
 )
 
 
+TILE_PRODUCTS = (
+    DotProduct("tdpbf16ps", "bfloat16", "amx-bf16", 8192, 16 * 1024, "dot2", ""),
+    DotProduct("tdpbusd", "uint8 by int8", "amx-int8", 8192, 32 * 1024, "dot4", ""),
+)
+"""Those on matrix tiles, each result of which is the sum over a row of one operand."""
+
+
 def dot_products_of(target: Target) -> Iterator[DotProduct]:
-    """Those that the target has, the widest of each kind of elements."""
+    """Those that the target has: on matrix tiles, and the widest of each kind of elements on vectors."""
+    yield from (d for d in TILE_PRODUCTS if has_matrix_tiles(target, d.product))
     seen: set[str] = set()
     for d in DOT_PRODUCTS:
         if d.feature in target.enabled and d.elements not in seen:
@@ -49,6 +61,8 @@ def dot_products_of(target: Target) -> Iterator[DotProduct]:
 
 def dot_product_text(name: str, d: DotProduct, target: Target) -> str:
     """The LLVM IR module."""
+    if d in TILE_PRODUCTS:
+        return _tile_product_text(name, d, target)
     vector, register = f"<{d.bits // 32} x i32>", "v" if d.bits == 512 else "x"
     chains = range(CHAINS)
     begins = "\n".join(f"  %sum{c} = phi {vector} [ zeroinitializer, %begin ], [ %next{c}, %loop ]" for c in chains)
@@ -72,6 +86,33 @@ loop:
   %more = icmp slt i64 %i.next, %n
   br i1 %more, label %loop, label %done
 done:
+  ret void
+}}
+"""
+
+
+def _tile_product_text(name: str, d: DotProduct, target: Target) -> str:
+    """The same for one on matrix tiles, with four sums."""
+    instruction, code = f"llvm.x86.{d.name}", tile_product_code(TileProduct(d.product, "", 2, 2))
+    step = "\n".join(f"  call void @{instruction}(i8 {c % 4}, i8 4, i8 6)" for c in range(CHAINS))
+    zero = "\n".join(f"  call void @llvm.x86.tilezero(i8 {n})" for n in range(8))
+    declares = "\n".join(code.declares)
+    return f"""target triple = "{target.triple}"
+{declares}
+
+define void @{name}(i64 %n) {{
+begin:
+  {code.setup}
+{zero}
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %begin ], [ %i.next, %loop ]
+{step}
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %n
+  br i1 %more, label %loop, label %done
+done:
+  {code.teardown}
   ret void
 }}
 """

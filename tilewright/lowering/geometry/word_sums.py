@@ -8,12 +8,14 @@ from math import prod
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr, ceildiv
+from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.geometry.packing import clamped, flatten, pack_columns, panel_width, unflatten, whole_tiles
 from tilewright.lowering.geometry.product import Read, product_sizes
+from tilewright.lowering.geometry.tile_sums import block_of, tile_sums, whole_steps
 from tilewright.lowering.geometry.words import Word
-from tilewright.tensor_ir.compute import Reduction, Val, compute, sum_over
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
+from tilewright.tensor_ir.intrinsics import SIDE
 
 
 def word_sums(
@@ -27,28 +29,67 @@ def word_sums(
     """
     p = product_sizes(ctx)
     rows, inner, k = p.rows, p.row_extents, p.k
+    of_row = _words_of_rows(ctx, word, bits, word.count(k))
     width = panel_width(rows, p.n, ctx.target, dtypes.int32.itemsize)
-    steps, panels = word.count(k), ceildiv(p.n, width)
+    steps = word.count(k)
     full_rows = whole_tiles(rows, width, ctx.target, dtypes.int32.itemsize)
 
-    def of_row(row: IntExpr, step: IntExpr) -> Val:
-        *bi, at = unflatten(clamped(row, rows), inner)
-        return word.join(lambda depth: bits(bi, at, depth), step, k)
+    def left(row: IntExpr, step: IntExpr) -> Val:
+        return of_row(clamped(row, rows), step)
 
-    left = of_row
     if not in_place or not word.is_whole(k):
-        words = ctx.stage(compute(ctx.name("words"), (full_rows, steps), of_row, axis_names=["m", "q"]))
+        words = ctx.stage(compute(ctx.name("words"), (full_rows, steps), left, axis_names=["m", "q"]))
         left = lambda row, step: words[row, step]  # noqa: E731
-
-    def transform(w: np.ndarray) -> np.ndarray:
-        matrix = w.reshape(w.shape[0], prod(w.shape[1:]))
-        return pack_columns(word.pack(elements(matrix)), width, np.dtype(np.int32))
-
-    right = ctx.packed(1, transform, (panels, steps, width), f"{key}_{width}", dtypes.int32)
+    right = _packed_words(ctx, word, elements, steps, width, key)
     q = ctx.axis(steps, "q")
 
     def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
         return sum_over(word.times(left(row, q.index), right[no, q.index, ni]), q)
 
-    acc = ctx.stage(compute(ctx.name("acc"), (full_rows, panels, width), formula, axis_names=["m", "no", "ni"]))
+    full = (full_rows, ceildiv(p.n, width), as_expr(width))
+    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
     return lambda bi, row, col: acc[flatten((*bi, row), inner), col // width, col % width]
+
+
+def tile_word_sums(
+    ctx: LowerContext, word: Word, bits: Read, elements: Callable[[np.ndarray], np.ndarray], key: str
+) -> Read:
+    """The same in matrix tiles (:mod:`tilewright.lowering.geometry.tile_sums`), for which a stage puts A's words
+    together."""
+    p = product_sizes(ctx)
+    width, steps = block_of(p.n), whole_steps(word.count(p.k))
+    of_row = _words_of_rows(ctx, word, bits, steps)
+    right = _packed_words(ctx, word, elements, steps, width, key)
+    acc = tile_sums(
+        ctx, p.rows, steps // SIDE, right.shape[0], width,
+        lambda row, step, q: of_row(row, step * SIDE + q),
+        lambda no, step, q, ni: right[no, step * SIDE + q, ni],
+        word.times,
+    )  # fmt: skip
+    return lambda bi, row, col: acc[flatten((*bi, row), p.row_extents), col // width, col % width]
+
+
+def _words_of_rows(
+    ctx: LowerContext, word: Word, bits: Read, steps: IntExpr
+) -> Callable[[IntExpr, IntExpr], Val]:  # fmt: skip
+    """``f(row, step)``: word ``step`` of ``steps`` of a row of A."""
+    p = product_sizes(ctx)
+
+    def of_row(row: IntExpr, step: IntExpr) -> Val:
+        *bi, at = unflatten(row, p.row_extents)
+        return word.join(lambda depth: bits(bi, at, depth), step, p.k, steps)
+
+    return of_row
+
+
+def _packed_words(
+    ctx: LowerContext, word: Word, elements: Callable[[np.ndarray], np.ndarray], steps: IntExpr, width: int, key: str
+) -> Tensor:
+    """The constant B in panels ``[no, step, ni]`` of words."""
+
+    def transform(w: np.ndarray) -> np.ndarray:
+        matrix = w.reshape(w.shape[0], prod(w.shape[1:]))
+        return pack_columns(word.pack(elements(matrix), steps.value()), width, np.dtype(np.int32))
+
+    shape = (ceildiv(product_sizes(ctx).n, width), steps, width)
+    return ctx.packed(1, transform, shape, f"{key}_{width}", dtypes.int32)

@@ -40,29 +40,32 @@ class Word:
         """True if ``depth`` elements are whole words."""
         return bool((depth % self.per).value() == 0)
 
-    def join(self, element: Element, step: IntExpr, depth: IntExpr) -> Val:
-        """The word of the elements from ``per * step`` on, 0 past ``depth``."""
+    def join(self, element: Element, step: IntExpr, depth: IntExpr, steps: IntExpr | None = None) -> Val:
+        """The word of the elements from ``per * step`` on, 0 past ``depth``. ``steps``: how many words there are, if
+        more than hold elements."""
         parts = []
+        whole = self.is_whole(depth) and (steps is None or steps == self.count(depth))
         for j in range(self.per):
             at = step * self.per + j
             v = element(at)
-            if not self.is_whole(depth):
+            if not whole:
                 v = select(index_value(at) < index_value(depth), v, constant(0, dtypes.int32))
             parts.append(op("shift_left", v, constant(32 // self.per * j, dtypes.int32)) if j else v)
         return reduce(lambda x, y: op("bit_or", x, y), parts)
 
-    def pack(self, w: np.ndarray) -> np.ndarray:
-        """``[k, ...]`` of elements to ``[ceil(k / per), ...]`` of int32, zeros past the end."""
+    def pack(self, w: np.ndarray, steps: int | None = None) -> np.ndarray:
+        """``[k, ...]`` of elements to ``[steps, ...]`` of int32, zeros past the end; ``steps``: None for as many words
+        as hold elements."""
         k, *rest = w.shape
-        padded = np.zeros((self.rows(k) * self.per, *rest), w.dtype)
+        padded = np.zeros(((steps or self.rows(k)) * self.per, *rest), w.dtype)
         padded[:k] = w
         words = np.ascontiguousarray(np.moveaxis(padded.reshape(-1, self.per, *rest), 1, -1))
         found: np.ndarray = words.view("<i4")[..., 0]
         return found
 
-    def pack_oihw(self, w: np.ndarray) -> np.ndarray:
-        """``[OC, IC, taps...]`` of elements to ``[OC, ceil(IC / per), taps...]`` of int32."""
-        found: np.ndarray = np.moveaxis(self.pack(np.moveaxis(w, 1, 0)), 0, 1)
+    def pack_oihw(self, w: np.ndarray, steps: int | None = None) -> np.ndarray:
+        """``[OC, IC, taps...]`` of elements to ``[OC, steps, taps...]`` of int32, as :meth:`pack`."""
+        found: np.ndarray = np.moveaxis(self.pack(np.moveaxis(w, 1, 0), steps), 0, 1)
         return found
 
 
@@ -88,7 +91,7 @@ def words_of_image(
 
     def of_pixel(n: IntExpr, c: IntExpr, at: tuple[IntExpr, ...]) -> Val:
         g, step = group_and_step(c)
-        return word.join(lambda d: bits(x[shape.element(n, g * shape.depth + d, at)]), step, shape.depth)
+        return word.join(lambda d: bits(x[shape.element(n, g * shape.depth + d, at)]), step, shape.depth, words.depth)
 
     if shape.channels_last and not shape.needs_padding and in_place and word.is_whole(shape.depth):
         return lambda n, c, at: of_pixel(n, c, tuple(at))

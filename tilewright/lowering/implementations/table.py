@@ -58,6 +58,7 @@ IMPLEMENTATIONS: Table = {
         vectorized_reduction.MATMUL,
         STRASSEN,
         pairs.DOT_PRODUCT,
+        pairs.TILES,
     ),
     "Gemm": (
         packed_gemm.GEMM,
@@ -67,6 +68,7 @@ IMPLEMENTATIONS: Table = {
     ),
     "MatMulInteger": (
         dot_product.DOT_PRODUCT,
+        dot_product.TILES,
         shorts.SHORTS,
         dot_product.LOOPS,
     ),

@@ -54,6 +54,14 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
+class Match:
+    """Where the parameters of an intrinsic lie, and the values of its dims."""
+
+    regions: dict[str, Region]
+    dims: dict[str, IntExpr]
+
+
+@dataclass(frozen=True, slots=True)
 class Mismatch:
     """Why a nest is not what an intrinsic computes."""
 
@@ -62,8 +70,8 @@ class Mismatch:
 
 def match_intrinsic(
     func: Func, nest: Loop, intrinsic: TensorIntrin, outer: Ranges, place: Place | None = None
-) -> dict[str, Region] | Mismatch:
-    """The region of each parameter of ``intrinsic`` if ``nest``, a loop of ``func``, computes just that.
+) -> Match | Mismatch:
+    """Where each parameter of ``intrinsic`` lies if ``nest``, a loop of ``func``, computes just that.
 
     ``outer``: the ranges of the loops around the nest. ``place``: the element offset of ``buffer[indices]``, if buffers
     do not lie as their shapes say.
@@ -76,7 +84,7 @@ def match_intrinsic(
         matcher.require_layout(nest)
     except _Different as e:
         return Mismatch(str(e))
-    return matcher.regions
+    return Match(matcher.regions, matcher.dims)
 
 
 class _Different(Exception):
@@ -84,7 +92,8 @@ class _Different(Exception):
 
 
 class _Matcher:
-    """Compares one nest with one description. ``loops``: the description's loop -> the nest's."""
+    """Compares one nest with one description. ``loops``: the description's loop -> the nest's; ``dims``: the
+    description's -> their values."""
 
     def __init__(
         self,
@@ -101,6 +110,7 @@ class _Matcher:
         self.place = place if place is not None else self._row_major
         self.loops: dict[str, str] = {}
         self.regions: dict[str, Region] = {}
+        self.dims: dict[str, IntExpr] = {}
 
     def _row_major(self, buffer: str, indices: tuple[IntExpr, ...]) -> IntExpr:
         return linear_address(indices, self.buffers[buffer].shape)
@@ -110,8 +120,7 @@ class _Matcher:
         if isinstance(s, Loop) and isinstance(wanted, Loop):
             if s.kind not in ("serial", "opaque"):
                 raise _Different(f"loop {s.var} is {s.kind}")
-            if s.extent != wanted.extent:
-                raise _Different(f"loop {s.var} has the extent {s.extent}, not {wanted.extent}")
+            self._extent(s, wanted)
             self.loops[wanted.var] = s.var
             self.ranges[s.var] = loop_range(s.extent)
             self.statement(s.body, wanted.body)
@@ -123,14 +132,32 @@ class _Matcher:
         else:
             raise _Different(f"it has {_kind(s)} where {self.intrinsic.name} has {_kind(wanted)}")
 
+    def _extent(self, s: Loop, wanted: Loop) -> None:
+        dim = as_var(wanted.extent)
+        if dim is not None and not s.extent.free_vars() & {*self.loops.values()}:
+            self.dims.setdefault(dim, s.extent)
+        if s.extent != (expected := wanted.extent.substitute(self.dims)):
+            raise _Different(f"loop {s.var} has the extent {s.extent}, not {expected}")
+
     def _store(self, s: Block | Store, wanted: Block | Store) -> None:
-        if isinstance(s, Block) and s.init is not None:
-            raise _Different(f"block {s.name} stores initial values (decompose_reduction takes them out)")
         env = block_environment(s) if isinstance(s, Block) else {}
         other = block_environment(wanted) if isinstance(wanted, Block) else {}
+        self._initial(s, wanted)
         indices = tuple(i.substitute(env) for i in s.indices)
         self._access(s.buffer, indices, wanted.buffer, tuple(i.substitute(other) for i in wanted.indices))
         self._value(substitute_expr(s.value, env), substitute_expr(wanted.value, other))
+
+    def _initial(self, s: Block | Store, wanted: Block | Store) -> None:
+        """The same initial value, or none, stored before the first step of the same loops."""
+        mine, theirs = (x.init if isinstance(x, Block) else None for x in (s, wanted))
+        if mine is not None and theirs is None:
+            raise _Different(f"{_named(s)} stores initial values (decompose_reduction takes them out)")
+        if theirs is None:
+            return
+        if not (isinstance(mine, Const) and isinstance(theirs, Const) and _same_constant(mine, theirs)):
+            raise _Different(f"{_named(s)} does not store the initial values of {self.intrinsic.name}")
+        if _steps(s) != {self.loops.get(v or "") for v in _steps(wanted)}:
+            raise _Different(f"{_named(s)} does not reduce over the loops over which {self.intrinsic.name} does")
 
     # -- values --------------------------------------------------------------------------------------------------
     def _value(self, e: Expr, wanted: Expr) -> None:
@@ -192,7 +219,7 @@ class _Matcher:
         writes = [s for s in walk(self.intrinsic.description.body) if isinstance(s, (Block, Store))]
         written = {s.buffer for s in writes}
         for name, region in self.regions.items():
-            shape = self.params[name].shape
+            shape = self._shape(name)
             moving = [n for n, extent in enumerate(shape) if extent != 1]
             if len(shape) - 1 in moving and region.strides[-1] != 1:
                 raise _Different(f"the last dimension of {name} is not made of neighbours in {region.buffer}")
@@ -204,6 +231,9 @@ class _Matcher:
                 if a != b and x.buffer == y.buffer and a in written:
                     raise _Different(f"{a} and {b} share memory: {x.buffer} and {y.buffer}")
         self._require_distinct(nest, writes)
+
+    def _shape(self, param: str) -> tuple[IntExpr, ...]:
+        return tuple(x.substitute(self.dims) for x in self.params[param].shape)
 
     def _require_distinct(self, nest: Loop, writes: list[Block | Store]) -> None:
         """No two elements that the description writes are one element of a buffer."""
@@ -220,17 +250,30 @@ class _Matcher:
     def _is_spread(self, name: str) -> bool:
         """True if constant strides alone keep the elements of a parameter apart: each goes beyond the smaller ones."""
         strides = [s.value() for s in self.regions[name].strides]
+        sizes = [n.value() for n in self._shape(name)]
         reach = 0
-        digits = [(abs(s), int(n)) for s, n in zip(strides, self.params[name].shape, strict=True) if s is not None]
-        for step, extent in sorted(digits):
+        known = [(s, n) for s, n in zip(strides, sizes, strict=True) if s is not None and n is not None]
+        for step, extent in sorted((abs(s), n) for s, n in known):
             if extent > 1 and step <= reach:
                 return False
             reach += step * (extent - 1)
-        return None not in strides
+        return len(known) == len(strides)
 
 
 def _same_constant(a: Const, b: Const) -> bool:
     return a.dtype == b.dtype and repr(a.value) == repr(b.value)
+
+
+def _named(s: Block | Store) -> str:
+    return f"block {s.name}" if isinstance(s, Block) else f"the store to {s.buffer}"
+
+
+def _steps(s: Block | Store) -> set[str | None]:
+    """The loops over which a block reduces; None for what is no plain loop."""
+    if not isinstance(s, Block):
+        return set()
+    bindings = [b for a, b in zip(s.axes, s.bindings, strict=True) if a.kind != "spatial"]
+    return {as_var(b) for b in bindings if b != ZERO}
 
 
 def _kind(s: Stmt) -> str:

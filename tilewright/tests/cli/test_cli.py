@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright.cli import COMMANDS, main
+from tilewright.commands import doctor
 from tilewright.inspect.ort import is_installed
 from tilewright.tests.api.broadcast_patterns import PATTERNS
 from tilewright.tests.api.models import convolution, perceptron, perceptron_by_hand, saved
@@ -186,6 +187,21 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     for part in ("CPU:", "features:", "affinity mask", "object cache:", "llvmlite", "rich"):
         assert part in out
     assert re.search(r"\n  cost +assumed  measured  unit\n  -+\n(  .*\n)*  read from memory +12 +bytes/ns\n", out)
+
+
+def test_doctor_tells_of_matrix_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = doctor.detect_host()
+    for has, wrong, refusal, line in (
+        (True, [], "", "used for products of bfloat16 and bytes; checked here"),
+        (True, ["tiles_dot2_1x1"], "", "used for products of bfloat16 and bytes; WRONG here: tiles_dot2_1x1"),
+        (False, [], "the system refuses them", "not used, the system refuses them"),
+    ):
+        monkeypatch.setattr(doctor, "has_matrix_tiles", lambda target, product, has=has: has)
+        monkeypatch.setattr(doctor, "wrong_tile_products", lambda target, wrong=wrong: wrong)
+        monkeypatch.setattr(doctor, "tiles_refusal", lambda refusal=refusal: refusal)
+        assert doctor._matrix_tiles(host) == [f"matrix tiles: {line}"]
+    monkeypatch.setattr(doctor, "tiles_refusal", lambda: "")
+    assert doctor._matrix_tiles(host) == []
 
 
 def test_demo(capsys: pytest.CaptureFixture[str]) -> None:

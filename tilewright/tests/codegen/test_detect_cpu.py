@@ -5,14 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import pytest
 
 from tilewright import Schedule
-from tilewright.codegen.detect_cpu import detect_host, parse_target, require_runs_here, runs_here, why_foreign
+from tilewright.codegen import detect_cpu
+from tilewright.codegen.detect_cpu import (
+    detect_host,
+    parse_target,
+    require_runs_here,
+    runs_here,
+    tiles_refusal,
+    usable_features,
+    why_foreign,
+)
 from tilewright.codegen.kernel import build
+from tilewright.codegen.permissions import why_no_matrix_tiles
 from tilewright.core import dtypes
 from tilewright.core.errors import TargetError
 from tilewright.machine.target import Target
+from tilewright.machine.vectors import has_matrix_tiles
 from tilewright.runtime.resources.threads import count_threads
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 
@@ -46,6 +58,52 @@ def test_what_a_named_cpu_has_is_what_llvm_says() -> None:
     assert not any(f.startswith("+avx512") for f in haswell)
     rapids = parse_target(f"llvm -mtriple={triple} -mcpu=sapphirerapids").features.split(",")
     assert {"+amx-int8", "+avx512fp16", "+avx512vnni"} <= set(rapids)
+
+
+AMX = {"amx-tile": True, "amx-bf16": True, "avx2": True, "sse4a": False}
+
+
+def test_matrix_tiles_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answer(text: str) -> None:
+        def why() -> str:
+            asked.append(text)
+            return text
+
+        monkeypatch.setattr(detect_cpu, "why_no_matrix_tiles", why)
+
+    answer("")
+    assert usable_features(AMX) == "+amx-bf16,+amx-tile,+avx2,-sse4a"
+    assert tiles_refusal(AMX) == ""
+    answer("the system refuses them")
+    assert usable_features(AMX) == "-amx-bf16,-amx-tile,+avx2,-sse4a"
+    assert tiles_refusal(AMX) == "the system refuses them"
+    asked.clear()
+    assert usable_features({**AMX, "amx-tile": False, "amx-bf16": False}) == "-amx-bf16,-amx-tile,+avx2,-sse4a"
+    assert usable_features({"neon": True}) == "+neon"
+    assert not asked, "a CPU without them asks nobody"
+
+
+def test_who_has_matrix_tiles() -> None:
+    linux, rapids = "llvm -mtriple=x86_64-unknown-linux-gnu", "-mcpu=sapphirerapids"
+    cases = {
+        f"{linux} {rapids}": {"dot2", "dot4"},
+        f"{linux} {rapids} -mattr=-amx-bf16": {"dot4"},
+        f"{linux} {rapids} -mattr=-amx-tile": set(),
+        f"{linux} -mcpu=rocketlake -mattr=+amx-bf16,+amx-int8": {"dot2", "dot4"},
+        f"{linux} -mcpu=znver4": set(),
+        f"llvm -mtriple=x86_64-pc-windows-msvc {rapids}": set(),
+    }
+    for text, wanted in cases.items():
+        assert {p for p in ("dot2", "dot4") if has_matrix_tiles(parse_target(text), p)} == wanted, text
+
+
+def test_the_system_s_answer_is_a_reason_or_a_permission() -> None:
+    """Asked on any machine: one without the tiles says no in words."""
+    reason = why_no_matrix_tiles()
+    if not llvm.get_host_cpu_features().get("amx-tile"):
+        assert "arch_prctl" in reason or "permission" in reason
 
 
 def test_what_this_machine_cannot_run() -> None:

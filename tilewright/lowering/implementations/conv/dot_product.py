@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import Sums
 from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
+from tilewright.lowering.implementations.conv.tiles import Count, in_tiles, tile_panels, whole_words
 from tilewright.machine.vectors import share_of_bytes
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, sum_over
 
@@ -42,19 +44,21 @@ _LOOPS = 4.0
 """How much longer it takes to multiply one by one, without packing, than multiply-adds in tiles."""
 
 
-def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
+def _lower(sums: Sums, ctx: LowerContext, count: Count = BYTES.count) -> tuple[Tensor, ...]:
+    """``count``: the words of so many channels."""
     shape = conv_shape(ctx)
     a_by, b_by = moved_a(ctx.input(0).dtype), moved_b(ctx.input(1).dtype)
     za = zero_point(ctx.optional(2), lambda t: ctx.scalar(2), a_by)
-    in_fours = dataclasses.replace(shape, channels=BYTES.count(shape.depth) * shape.groups)
+    in_fours = dataclasses.replace(shape, channels=count(shape.depth) * shape.groups)
 
     def border(step: IntExpr) -> Val:
-        return BYTES.join(lambda _: za, step, shape.depth)
+        return BYTES.join(lambda _: za, step, shape.depth, in_fours.depth)
 
     read = words_of_image(ctx, shape, in_fours, BYTES, lambda v: v.cast(dtypes.int32) + a_by, border, in_place=not a_by)
     weight = conv_weight(
-        ctx, in_fours, dtypes.int32, lambda w: BYTES.pack_oihw(signed(w)), "quads", lambda *_: constant(0, dtypes.int32)
-    )
+        ctx, in_fours, dtypes.int32, lambda w: BYTES.pack_oihw(signed(w), in_fours.depth.value()), "quads",
+        lambda *_: constant(0, dtypes.int32),
+    )  # fmt: skip
     acc = sums(ctx, in_fours, dtypes.int32, read, weight, times=BYTES.times)
     of_channels = sums_of_b(ctx, (shape.out_channels,), lambda w: w.reshape(len(w), -1).sum(1, dtype=np.int32))
     of_windows = None if is_zero(ctx, 3, b_by) else _window_sums(ctx, in_fours, read)
@@ -108,5 +112,8 @@ def _time(facts: NodeFacts) -> float:
     return share_of_bytes(facts.target) * plain_cost(facts) * (-(-depth // 4) * 4 / depth) / useful_lanes(facts)
 
 
-DOT_PRODUCT = by_pixels_and_rows("ConvInteger", "dot_product", _lower, _time, conv_shape, _applies)
+DOT_PRODUCT = (
+    *by_pixels_and_rows("ConvInteger", "dot_product", _lower, _time, conv_shape, _applies),
+    in_tiles("ConvInteger", BYTES, partial(_lower, tile_panels, count=whole_words(BYTES)), _applies),
+)
 LOOPS = Implementation("ConvInteger", "loops", lower_conv_integer, lambda facts: _LOOPS * plain_cost(facts))

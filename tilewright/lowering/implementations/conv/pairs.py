@@ -7,6 +7,7 @@ channels in a group; else a stage collects them. The weight is packed at build t
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 
@@ -19,26 +20,28 @@ from tilewright.lowering.geometry.words import PAIRS, words_of_image
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import Sums
 from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
+from tilewright.lowering.implementations.conv.tiles import Count, in_tiles, tile_panels, whole_words
 from tilewright.machine.vectors import share_of_pairs
 from tilewright.tensor_ir.compute import Tensor, Val, constant, op
 
 
-def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
+def _lower(sums: Sums, ctx: LowerContext, count: Count = PAIRS.count) -> tuple[Tensor, ...]:
+    """``count``: the words of so many channels."""
     shape = conv_shape(ctx)
-    in_pairs = dataclasses.replace(shape, channels=PAIRS.count(shape.depth) * shape.groups)
+    in_pairs = dataclasses.replace(shape, channels=count(shape.depth) * shape.groups)
     zero = constant(0, dtypes.int32)
+
+    def pairs(w: np.ndarray) -> np.ndarray:
+        return PAIRS.pack_oihw(w.view(np.uint16), in_pairs.depth.value())
+
     read = words_of_image(ctx, shape, in_pairs, PAIRS, _bits, lambda step: zero, in_place=True)
-    weight = conv_weight(ctx, in_pairs, dtypes.int32, _pairs, "pairs", lambda *_: zero)
+    weight = conv_weight(ctx, in_pairs, dtypes.int32, pairs, "pairs", lambda *_: zero)
     acc = sums(ctx, in_pairs, dtypes.int32, read, weight, times=PAIRS.times)
     return with_bias(ctx, shape, acc)
 
 
 def _bits(v: Val) -> Val:
     return op("bits", v)
-
-
-def _pairs(w: np.ndarray) -> np.ndarray:
-    return PAIRS.pack_oihw(w.view(np.uint16))
 
 
 def refusal(facts: NodeFacts) -> str | None:
@@ -57,4 +60,7 @@ def _time(facts: NodeFacts) -> float:
     return share_of_pairs(facts.target) * plain_cost(facts) * (-(-depth // 2) * 2 / depth) / useful_lanes(facts)
 
 
-DOT_PRODUCT = by_pixels_and_rows("Conv", "dot_product", _lower, _time, conv_shape, refusal)
+DOT_PRODUCT = (
+    *by_pixels_and_rows("Conv", "dot_product", _lower, _time, conv_shape, refusal),
+    in_tiles("Conv", PAIRS, partial(_lower, tile_panels, count=whole_words(PAIRS)), refusal),
+)

@@ -1,12 +1,14 @@
 """Products of 8-bit matrices four steps at a time: ``acc[row, no, ni] += dot4(A4[row, q], B4[no, q, ni])``.
 
-A is read in fours where it lies so, else a stage collects them; B is packed at build time. Zero points are taken off
+A is read in fours where it lies so, else a stage collects them, as it does for the matrix tiles of
+``dot_product_tiles``; B is packed at build time. Zero points are taken off
 the sums (:mod:`tilewright.lowering.geometry.quads`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -27,10 +29,11 @@ from tilewright.lowering.geometry.quads import (
     without_zero_points,
     zero_point,
 )
-from tilewright.lowering.geometry.word_sums import word_sums
+from tilewright.lowering.geometry.word_sums import tile_word_sums, word_sums
 from tilewright.lowering.geometry.words import BYTES
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import cost_by_row
+from tilewright.lowering.implementations.tiles import product_cost, product_refusal
 from tilewright.machine.vectors import share_of_bytes
 from tilewright.tensor_ir.compute import Tensor, Val, compute, sum_over
 
@@ -42,7 +45,7 @@ def _matrix(w: np.ndarray) -> np.ndarray:
     return w.reshape(w.shape[0], prod(w.shape[1:]))
 
 
-def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
+def _lower(tiles: bool, ctx: LowerContext) -> tuple[Tensor, ...]:
     p, read = product_sizes(ctx), left_operand(ctx)
     rows, inner, k = p.rows, p.row_extents, p.k
     a_by, b_by = moved_a(ctx.input(0).dtype), moved_b(ctx.input(1).dtype)
@@ -54,7 +57,10 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
         *bi, at = unflatten(clamped(row, rows), inner)
         return bits(bi, at, depth)
 
-    acc = word_sums(ctx, BYTES, bits, not a_by, signed, "quads")
+    if tiles:
+        acc = tile_word_sums(ctx, BYTES, bits, signed, "quads")
+    else:
+        acc = word_sums(ctx, BYTES, bits, not a_by, signed, "quads")
     of_columns = sums_of_b(ctx, (p.n,), lambda w: _matrix(w).sum(0, dtype=np.int32))
     of_rows: Tensor | None = None
     if not is_zero(ctx, 3, b_by):
@@ -89,5 +95,9 @@ def _cost(facts: NodeFacts) -> float:
     return cost_by_row(facts, share_of_bytes(facts.target), weight_size=0.25)
 
 
-DOT_PRODUCT = Implementation("MatMulInteger", "dot_product", _lower, _cost, _applies)
+DOT_PRODUCT = Implementation("MatMulInteger", "dot_product", partial(_lower, False), _cost, _applies)
+TILES = Implementation(
+    "MatMulInteger", "dot_product_tiles", partial(_lower, True), partial(product_cost, BYTES),
+    lambda facts: _applies(facts) or product_refusal(BYTES, facts), family="dot_product",
+)  # fmt: skip
 LOOPS = Implementation("MatMulInteger", "loops", lower_matmul_integer, lambda facts: cost_by_row(facts, _LOOPS))

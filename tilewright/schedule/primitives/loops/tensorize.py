@@ -20,7 +20,7 @@ class Tensorize(Primitive):
     """Run a nest that computes what an intrinsic describes by the intrinsic's machine code; the nest is a unit then.
 
     The loops stand as in the description, outermost first; ``split`` and ``reorder`` bring them there, ``peel`` makes
-    ragged extents constant, and ``decompose_reduction`` takes initial values out.
+    ragged extents constant, and ``decompose_reduction`` takes initial values out where the description has none.
 
     Rewrite:
         for i in 8: for j in 8: B[y + i, x + j] = A[x + j, y + i]
@@ -35,12 +35,14 @@ class Tensorize(Primitive):
         - the loop is part of an opaque loop
         - an intrinsic runs the loop already
         - there is no such intrinsic
-        - the intrinsic's description is not a nest of constant size
+        - the intrinsic's description is not one nest
         - a loop around it is vectorized
         - a loop of the nest is neither serial nor the opaque one
         - a loop has not the extent of the description's
         - the statements are not those of the description
         - a reduction stores its initial values in the nest
+        - a reduction stores other initial values than that of the description
+        - a reduction with initial values is not over the loops of the description's
         - an operation is not that of the description
         - a buffer holds another element type
         - an index is read from memory

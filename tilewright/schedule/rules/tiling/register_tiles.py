@@ -62,7 +62,7 @@ def _matches(s: Schedule, block: str, target: Target) -> list[str]:
 def _apply(s: Schedule, block: str, match: str, target: Target) -> None:
     if match != block:
         _tile_for(s, match, block, target)
-    elif s.copy().attempt(lambda a: _copied(a, block)):  # a result that has no copy stays as it was declared
+    elif s.copy().attempt(lambda a: copied(a, block)):  # a result that has no copy stays as it was declared
         _tile_for_copy(s, block, target)
 
 
@@ -86,7 +86,7 @@ def _tile_for_copy(s: Schedule, reduction: str, target: Target, join_panels: boo
 
     ``join_panels``: panels and their columns are one row of the result.
     """
-    copy = _copied(s, reduction)
+    copy = copied(s, reduction)
     if join_panels and is_packed(find_block(s.func, reduction)):
         s.fuse(*s.loops(copy)[-2:])
     axes = tile_axes(s, reduction, copy)
@@ -97,7 +97,7 @@ def _tile_for_copy(s: Schedule, reduction: str, target: Target, join_panels: boo
         raise ScheduleError(f"{reduction}: a tile of its copy has no constant size")
 
 
-def _copied(s: Schedule, reduction: str) -> str:
+def copied(s: Schedule, reduction: str) -> str:
     """Let ``reduction`` write a buffer of its own, and copy that. A symbolic one is local once it is that of a tile."""
     known = all(d.is_const for d in find_buffer(s.func, find_block(s.func, reduction).buffer).shape)
     return s.cache_write(reduction, "local" if known else "global")

@@ -63,7 +63,7 @@ def feed_of(graph: Graph) -> dict[str, np.ndarray]:
 def test_the_interpreter_says_the_same(case: str) -> None:
     graph = graph_of(case)
     (found,) = alternatives_of(graph, parse_target(HASWELL))
-    ways = [i.name for i in found.ways if i.name.startswith("dot_product")]
+    ways = [i.name for i in found.ways if i.name.startswith("dot_product") and i.refusal(found.facts) is None]
     assert ways == WAYS[graph.nodes[0].op]
     for way in ways:
         require_twin(with_implementations(graph, {graph.nodes[0].name: way}), feed_of(graph), DIMS, 1e-5)

@@ -84,11 +84,12 @@ def test_the_cases_have_every_implementation() -> None:
     found = {(op, n) for op, a, b, attrs in CASES.values() for n in applicable(node(op, a, b, True, **attrs))[1]}  # type: ignore[arg-type]
     elsewhere = {  # with tests of their own
         *(("Conv", n) for n in ("winograd2_stride2", "winograd4_stride2")),
-        *(("MatMulInteger", n) for n in ("dot_product", "shorts", "loops")),
+        *(("MatMulInteger", n) for n in ("dot_product", "dot_product_tiles", "shorts", "loops")),
         *(("Conv", f"{n}_pairs") for n in ("winograd2", "winograd2_stride2")),
-        *(("Conv", n) for n in ("dot_product", "dot_product_rows")),
-        ("MatMul", "dot_product"),
+        *(("Conv", n) for n in ("dot_product", "dot_product_rows", "dot_product_tiles")),
+        *(("MatMul", n) for n in ("dot_product", "dot_product_tiles")),
         ("MatMulDequantized", "packed"),
-        *(("ConvInteger", n) for n in ("dot_product", "dot_product_rows", "shorts", "shorts_rows", "loops")),
+        *(("ConvInteger", n) for n in ("dot_product", "dot_product_rows", "dot_product_tiles")),
+        *(("ConvInteger", n) for n in ("shorts", "shorts_rows", "loops")),
     }
     assert found | elsewhere == {(op, i.name) for op, ways in IMPLEMENTATIONS.items() for i in ways}

@@ -104,7 +104,14 @@ _FOUR = "def f(A: out({})):\n    for i in range(4):\n        {}"
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("def f(n: dim, A: out(int8[4])):\n    for i in range(4):\n        A[i] = A[i]", "nest of constant size"),
+        (
+            "def f(n: dim, A: out(int8[4])):\n    for i in range(4):\n        A[i] = A[i]",
+            "dim n is the extent of no loop",
+        ),
+        (
+            "def f(n: dim, A: out(int8[n])):\n    for i in range(n + 1):\n        A[i] = A[i]",
+            "loop i has the extent n + 1",
+        ),
         ("def f(A: out(float32[4])):\n    A[0] = A[0]", "a description is one loop nest"),
         (_FOUR.format("float32[()]", "A[()] = A[()]"), "at least one dimension"),
         (_FOUR.format("bool[4]", "if A[0]:\n            A[i] = A[i]"), "it holds a guard"),
@@ -143,7 +150,25 @@ for i in range(8):
 """,
     "A: uint8[4], B: int8[8, 5], C: out(int32[8])",
 )
+
+
+def _product(initial: str, outer: str = "range(1)") -> Func:
+    """A product for matrix tiles, the steps of which are done in several blocks of 3."""
+    return parse_func(f"""
+def f(A: int32[6, 16, 16], B: int32[6, 16, 16], C: out(float32[16, 16])):
+    for o in {outer}:
+        for i in range(16):
+            for j in range(16):
+                for k in range(3):
+                    for q in range(16):
+                        with block("C", m=spatial(16, i), n=spatial(16, j), s=reduce(6, o * 3 + k), p=reduce(16, q)):
+                            init({initial})
+                            C[m, n] = add(C[m, n], dot2(A[s, m, p], B[s, p, n]))
+""")
+
+
 _F = "tensorize(i): the loop is not {}: "
+TILES = _F.format("tiles_dot2_1x1")
 DOUBLE, OUTER, TURN = _F.format("double_4"), _F.format("outer_2x1"), _F.format("transpose_8x8_f32")
 
 
@@ -151,7 +176,8 @@ def test_refusals():
     f = transposed(8, 8)
     bad = TensorIntrin(parse_func("def bad(A: out(float32[4])):\n    A[0] = A[0]"))
     turn, double, outer = (f'tensorize("i", intrinsic="{x}")' for x in ("transpose_8x8_f32", "double_4", "outer_2x1"))
-    known = "copy_2, dot_2, dot_8x4_u8s8s32, double_4, outer_2x1, outer_6x16_f32, transpose_8x8_f32"
+    known = ", ".join(sorted({*TENSOR_INTRINSICS, "copy_2", "dot_2", "double_4", "outer_2x1"}))
+    tiles = 'tensorize("i", intrinsic="tiles_dot2_1x1")'
     twice = 'tensorize("B_i", intrinsic="transpose_8x8_f32")'
     check_refusals(
         Tensorize,
@@ -174,11 +200,10 @@ def test_refusals():
                 'tensorize("i", intrinsic="none")',
                 f"tensorize(i): expected an intrinsic of f, got 'none'; there are: {known}",
             ),
-            "the intrinsic's description is not a nest of constant size": (
+            "the intrinsic's description is not one nest": (
                 with_intrinsics(f, bad),
                 'tensorize("B_i", intrinsic="bad")',
-                "tensorize(B_i): the loop is not bad: bad is not well described: a description is one loop nest of "
-                "constant size",
+                "tensorize(B_i): the loop is not bad: bad is not well described: a description is one loop nest",
             ),
             "a loop around it is vectorized": (
                 small(elementwise(8, 4)),
@@ -203,6 +228,14 @@ def test_refusals():
                 'tensorize("k", intrinsic="dot_2")',
                 "tensorize(k): the loop is not dot_2: block C stores initial values "
                 "(decompose_reduction takes them out)",
+            ),
+            "a reduction stores other initial values than that of the description": (
+                _product("float32(1.0)"), tiles, TILES + "block C does not store the initial values of tiles_dot2_1x1",
+            ),
+            "a reduction with initial values is not over the loops of the description's": (
+                _product("float32(0.0)", "range(2)"),
+                tiles,
+                TILES + "block C does not reduce over the loops over which tiles_dot2_1x1 does",
             ),
             "an operation is not that of the description": (
                 _body("for i in range(4):\n    C[0, i] = mul(A[0, i], A[0, i])"),

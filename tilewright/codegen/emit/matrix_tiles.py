@@ -1,0 +1,85 @@
+"""Products in the matrix tiles of x86 (AMX): 8 registers of 16 rows of 64 bytes each.
+
+Of a result of R by C tiles, R and C at most 2, each sum has a register. A step loads R tiles of A and C tiles of B, and
+multiplies each of A with each of B. Instructions name registers by numbers that are fixed here, so LLVM has nothing to
+allocate. All registers are configured as whole tiles once for each thread in a kernel, and given back in the end.
+Intel, Architectures Software Developer's Manual, volume 2: LDTILECFG, TILELOADD, TDPBF16PS, TDPBUSD.
+"""
+
+from __future__ import annotations
+
+from tilewright.tensor_ir.intrinsics import SIDE, TileProduct
+from tilewright.tensor_ir.ir import MachineCode
+
+CONFIGURE, RELEASE, ZERO, LOAD, STORE = (
+    f"llvm.x86.{name}" for name in ("ldtilecfg", "tilerelease", "tilezero", "tileloadd64", "tilestored64")
+)
+PRODUCTS = {"dot2": ("llvm.x86.tdpbf16ps", "amx-bf16"), "dot4": ("llvm.x86.tdpbusd", "amx-int8")}
+"""The instruction of a scalar operation on words, and the feature that it takes."""
+
+_A, _B = 4, 6
+"""The first registers of the operands; the sums have those from 0 on."""
+
+
+def configuration() -> bytes:
+    """What ``ldtilecfg`` reads: palette 1, and of all 8 registers the bytes in a row and the rows."""
+    columns = (4 * SIDE).to_bytes(2, "little") * 8
+    return bytes([1, *[0] * 15]) + columns.ljust(32, b"\0") + bytes([SIDE] * 8).ljust(16, b"\0")
+
+
+_CONFIGURATION = "matrix_tiles"
+_BYTES = "".join(f"\\{b:02x}" for b in configuration())
+_GLOBAL = f'@{_CONFIGURATION} = private unnamed_addr constant [64 x i8] c"{_BYTES}", align 64'
+
+
+def tile_product_code(p: TileProduct) -> MachineCode:
+    """The code of :meth:`tilewright.tensor_ir.intrinsics.TileProduct.describe`."""
+    product, feature = PRODUCTS[p.product]
+    sums = [(p.columns * r + c, r, c) for r in range(p.rows) for c in range(p.columns)]
+    body = [
+        "begin:",
+        *(f"call void @{ZERO}(i8 {n})" for n, _, _ in sums),
+        *(f"%{x}.pitch = shl i64 %{x}, 2" for x in ("A_1", "B_1", "C_0")),
+        *(f"%{x}.down = mul i64 %{x}, {SIDE}" for x in ("A_1", "C_0")),
+        "%some = icmp sgt i64 %steps, 0",
+        "br i1 %some, label %step, label %done",
+        "step:",
+        "%k = phi i64 [ 0, %begin ], [ %next, %step ]",
+        "%A.k = mul i64 %k, %A_0",
+        "%B.k = mul i64 %k, %B_0",
+        "%A.0 = getelementptr i32, ptr %A, i64 %A.k",
+        "%B.0 = getelementptr i32, ptr %B, i64 %B.k",
+        *(["%A.1 = getelementptr i32, ptr %A.0, i64 %A_1.down"] if p.rows > 1 else []),
+        *([f"%B.1 = getelementptr i32, ptr %B.0, i64 {SIDE}"] if p.columns > 1 else []),
+        *(f"call void @{LOAD}(i8 {_A + r}, ptr %A.{r}, i64 %A_1.pitch)" for r in range(p.rows)),
+        *(f"call void @{LOAD}(i8 {_B + c}, ptr %B.{c}, i64 %B_1.pitch)" for c in range(p.columns)),
+        *(f"call void @{product}(i8 {n}, i8 {_A + r}, i8 {_B + c})" for n, r, c in sums),
+        "%next = add i64 %k, 1",
+        "%more = icmp slt i64 %next, %steps",
+        "br i1 %more, label %step, label %done",
+        "done:",
+        "%C.0.0 = getelementptr i32, ptr %C, i64 0",
+        *(["%C.1.0 = getelementptr i32, ptr %C, i64 %C_0.down"] if p.rows > 1 else []),
+        *(
+            f"%C.{r}.1 = getelementptr i32, ptr %C.{r}.0, i64 {SIDE}"
+            for r in range(p.rows)
+            for _ in range(p.columns - 1)
+        ),
+        *(f"call void @{STORE}(i8 {n}, ptr %C.{r}.{c}, i64 %C_0.pitch)" for n, r, c in sums),
+    ]
+    declares = (
+        _GLOBAL,
+        f"declare void @{CONFIGURE}(ptr)",
+        f"declare void @{RELEASE}()",
+        f"declare void @{ZERO}(i8)",
+        f"declare void @{LOAD}(i8, ptr, i64)",
+        f"declare void @{STORE}(i8, ptr, i64)",
+        f"declare void @{product}(i8, i8, i8)",
+    )
+    return MachineCode(
+        "\n".join(line if line.endswith(":") else f"  {line}" for line in body),
+        ("amx-tile", feature),
+        declares,
+        f"call void @{CONFIGURE}(ptr @{_CONFIGURATION})",
+        f"call void @{RELEASE}()",
+    )

@@ -1,0 +1,65 @@
+"""Whether matrix tiles compute what they should: products by the code that models get, against the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.codegen.kernel import build
+from tilewright.core import dtypes
+from tilewright.machine.target import Target
+from tilewright.machine.vectors import has_matrix_tiles
+from tilewright.schedule.default import default_trace
+from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.interpreter import interpret
+from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct
+from tilewright.tensor_ir.ir import Func
+
+_ROWS, _COLUMNS, _STEPS = 33, 34, 2
+"""A little more than a block; the innermost loop has several steps."""
+
+
+def tile_product_func(p: TileProduct, rows: int, columns: int, steps: int) -> Func:
+    """``out[m, n] = 1 + sum of p.product(A, B)`` of words that lie in blocks for ``p``: A ``[blocks, steps, rows of a
+    block, 16]``, B ``[panels, 16 * steps, columns of a block]``."""
+    high, wide = SIDE * p.rows, SIDE * p.columns
+    down, right = -(-rows // high), -(-columns // wide)
+    a = placeholder("A", (down, steps, high, SIDE), dtypes.int32)
+    b = placeholder("B", (right, steps * SIDE, wide), dtypes.int32)
+    k, q = reduce_axis(steps, "k"), reduce_axis(SIDE, "q")
+    acc = compute(
+        "acc", (down * high, right, wide),
+        lambda m, no, ni: sum_over(
+            op(p.product, a[m // high, k.index, m % high, q.index], b[no, k.index * SIDE + q.index, ni]), k, q
+        ),
+        axis_names=["m", "no", "ni"],
+    )  # fmt: skip
+    one = 1.0 if p.sums == "float32" else 1
+    out = compute("out", (rows, columns), lambda m, n: acc[m, n // wide, n % wide] + one, axis_names=["m", "n"])
+    return build_func("product", [a, b], [out], [acc])
+
+
+def tile_operands(p: TileProduct, func: Func) -> list[np.ndarray]:
+    """Words of any bytes, or of small integers in bfloat16, whose sums are exact in any order."""
+    rng = np.random.default_rng(5)
+    shapes = [tuple(int(d) for d in b.shape) for b in func.params[:2]]
+    if p.product == "dot4":
+        return [rng.integers(-(1 << 31), 1 << 31, s, dtype=np.int32) for s in shapes]
+    pairs = (rng.integers(-9, 10, (*s, 2)).astype(np.float32).view(np.uint32) >> 16 for s in shapes)
+    return [(x[..., 0] | x[..., 1] << 16).astype(np.uint32).view(np.int32) for x in pairs]
+
+
+def wrong_tile_products(target: Target) -> list[str]:
+    """Names of the intrinsics whose code, run on this machine, gives other numbers than the interpreter. Those that
+    ``target`` cannot run are passed over."""
+    wrong: list[str] = []
+    for name, p in TILE_PRODUCTS.items():
+        if not has_matrix_tiles(target, p.product):
+            continue
+        func = tile_product_func(p, _ROWS, _COLUMNS, _STEPS)
+        args = tile_operands(p, func)
+        trace = default_trace(func, target)
+        (want,) = interpret(func, args, {})
+        (got,) = build(trace.apply(func), target)(args)
+        if not np.array_equal(got, want):
+            wrong.append(name)
+    return wrong

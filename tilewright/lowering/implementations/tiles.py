@@ -1,0 +1,56 @@
+"""When products run in matrix tiles, and what they are estimated to cost there."""
+
+from __future__ import annotations
+
+from tilewright.core.arith.expr import IntExpr, const
+from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.geometry.product import product_sizes
+from tilewright.lowering.geometry.tile_sums import block_of, whole_steps
+from tilewright.lowering.geometry.words import Word
+from tilewright.lowering.implementations.gemm.cost import known_rows
+from tilewright.machine.target import Target
+from tilewright.machine.vectors import has_matrix_tiles, share_of_tiles
+from tilewright.tensor_ir.intrinsics import SIDE
+
+
+def refusal(target: Target, word: Word, rows: IntExpr, columns: IntExpr, depth: IntExpr) -> str | None:
+    """Why a product of ``rows`` by ``columns`` that sums over ``depth`` has no place in matrix tiles."""
+    if not has_matrix_tiles(target, word.product):
+        return "no matrix tiles for such elements on the target"
+    if not depth.is_const:
+        return f"sums over {depth}, expected a constant"
+    for n, what in ((rows.value(), "rows"), (columns.value() or 0, "columns")):
+        if n is not None and n < SIDE:
+            return f"{n} {what}, expected at least {SIDE}"
+    return None
+
+
+def cost(target: Target, word: Word, rows: int, columns: int, taps: int, depth: IntExpr) -> float:
+    """The time of the sums over ``taps`` times ``depth`` elements: empty parts of tiles take as long as others."""
+    costs = target.costs
+    steps = whole_steps(word.count(depth)).value() or SIDE
+    products = _padded(rows) * _padded(columns) * taps * steps * word.per
+    beside = block_of(const(rows)) * block_of(const(columns)) // SIDE**2
+    return (
+        products * share_of_tiles(target, word.product) * max(1.0, costs.tile_chains / beside)
+        + _padded(rows) * taps * steps * costs.tile_word
+        + rows * columns * costs.tile_sum
+        + columns * taps * steps * costs.weight_load
+    )
+
+
+def _padded(n: int) -> int:
+    block = block_of(const(n))
+    return -(-n // block) * block
+
+
+def product_refusal(word: Word, facts: NodeFacts) -> str | None:
+    """:func:`refusal` of a MatMul with a constant second operand."""
+    p = product_sizes(facts)
+    return refusal(facts.target, word, p.rows, p.n, p.k)
+
+
+def product_cost(word: Word, facts: NodeFacts) -> float:
+    """:func:`cost` of such a MatMul."""
+    p = product_sizes(facts)
+    return cost(facts.target, word, known_rows(p), p.n.value() or 0, 1, p.k)

@@ -1,0 +1,250 @@
+"""Products in matrix tiles, of bfloat16 and of bytes: formulas, schedules, and code that is run by a simulation."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.codegen.detect_cpu import parse_target
+from tilewright.codegen.emit.function import emit_kernel
+from tilewright.codegen.llvm.jit import assembly_text
+from tilewright.codegen.prepare.steps import prepare
+from tilewright.core import dtypes
+from tilewright.core.arith.expr import const, var
+from tilewright.graph_ir.builder import Dim, GraphBuilder
+from tilewright.graph_ir.interpreter import interpret
+from tilewright.graph_ir.ir import Attribute, Graph
+from tilewright.lowering.choose_implementation import alternatives_of, with_implementations
+from tilewright.lowering.geometry.tile_sums import block_of
+from tilewright.machine.target import Target
+from tilewright.schedule.decisions import RandomDecider
+from tilewright.schedule.default import explained_default, schedule_by_rule
+from tilewright.tensor_ir.interpreter import interpret as run_func
+from tilewright.tensor_ir.ir import Func
+from tilewright.tensor_ir.verifier import verify
+from tilewright.tests.codegen.matrix_tiles import State, tiles, with_tiles
+from tilewright.tests.lowering import lowered
+
+__all__ = ["tiles"]
+
+RAPIDS = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=sapphirerapids -num-threads=2"
+LAST: dict[str, Attribute] = {"data_layout": "NHWC"}
+CASES: dict[str, tuple[str, tuple[Dim, ...], tuple[int, ...], dict[str, Attribute]]] = {
+    "whole": ("MatMul", (64, 64), (64, 64), {}),
+    "odd": ("MatMul", (50, 71), (71, 45), {}),
+    "few rows": ("MatMul", (17, 32), (32, 16), {}),
+    "batch": ("MatMul", (3, 15, 70), (70, 33), {}),
+    "symbolic rows": ("MatMul", ("n", 9, 40), (40, 40), {}),
+    "pixels": ("Conv", (1, 5, 8, 40), (50, 40, 1, 1), {**LAST}),
+    "image": ("Conv", (1, 7, 6, 33), (24, 33, 3, 3), {**LAST, "pads": (1, 1, 1, 1)}),
+    "strides": ("Conv", (2, 9, 9, 6), (40, 6, 3, 2), {**LAST, "strides": (2, 1), "pads": (1, 0, 1, 1)}),
+    "planes": ("Conv", (1, 5, 8, 9), (19, 5, 3, 3), {"dilations": (2, 1)}),
+    "symbolic image": ("Conv", ("n", "h", 7, 8), (18, 8, 3, 3), {**LAST, "pads": (1, 1, 1, 1)}),
+}  # fmt: skip
+BYTES = {"u8s8": ("uint8", np.int8), "s8u8": ("int8", np.uint8), "u8u8": ("uint8", np.uint8), "s8s8": ("int8", np.int8)}
+DIMS = {"n": 4, "h": 4}
+TILES = "dot_product_tiles"
+
+
+def of_pairs(case: str) -> Graph:
+    op, a, b, attrs = CASES[case]
+    g = GraphBuilder("g")
+    w = (np.random.default_rng(1).standard_normal(b) / 8).astype(ml_dtypes.bfloat16)
+    operands = [g.input("x", "bfloat16", a), g.constant(w, "w")]
+    if op == "Conv":
+        operands.append(g.constant(np.linspace(-1, 1, b[0], dtype=np.float32), "bias"))
+    y = g.op(op, *operands, output_dtype=dtypes.float32, **attrs)
+    return g.build(g.op("Relu", y))
+
+
+def of_bytes(case: str, kind: str) -> Graph:
+    """With zero points, of a row or the whole, that are not those by which elements are moved."""
+    op, a, b, attrs = CASES[case]
+    left, right = BYTES[kind]
+    g = GraphBuilder("g")
+    rng = np.random.default_rng(3)
+    info = np.iinfo(right)
+    w = g.constant(rng.integers(info.min, info.max + 1, b).astype(right), "w")
+    zeros = [g.constant(np.array(v, t), n) for v, t, n in ((7, left, "za"), (5, right, "zb"))]
+    return g.build(g.op(f"{op}Integer", g.input("x", left, a), w, *zeros, **attrs))
+
+
+def feed_of(graph: Graph) -> dict[str, np.ndarray]:
+    value = graph.values["x"]
+    shape = [d.evaluate(DIMS) for d in value.shape]
+    rng = np.random.default_rng(2)
+    if value.dtype == dtypes.bfloat16:
+        return {"x": rng.standard_normal(shape).astype(ml_dtypes.bfloat16)}
+    info = np.iinfo(value.dtype.numpy)
+    return {"x": rng.integers(info.min, info.max + 1, shape).astype(value.dtype.numpy)}
+
+
+def in_tiles(graph: Graph, target: Target) -> Graph:
+    """``graph`` with its product in tiles."""
+    node = next(n for n in graph.nodes if n.op != "Relu")
+    (found,) = (c for c in alternatives_of(graph, target) if c.node.name == node.name)
+    way = found.named(TILES)
+    assert way is not None
+    assert way.refusal(found.facts) is None
+    return with_implementations(graph, {node.name: TILES})
+
+
+GRAPHS = {**{f"pairs: {c}": (c, "") for c in CASES}, **{f"{k}: {c}": (c, k) for c in CASES for k in BYTES}}
+SOME = [n for n in GRAPHS if n.startswith(("pairs", "s8u8")) or n.endswith(("odd", "strides"))]
+
+
+def graph_of(name: str) -> Graph:
+    case, kind = GRAPHS[name]
+    return of_bytes(case, kind) if kind else of_pairs(case)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_the_formulas(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = parse_target(RAPIDS)
+    monkeypatch.setattr(lowered, "TARGET", target)
+    graph = in_tiles(graph_of(name), target)
+    lowered.require_twin(graph, feed_of(graph), DIMS, 1e-5)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_model(tiles: State, name: str) -> None:
+    target = with_tiles().with_threads(2)
+    graph = in_tiles(graph_of(name), target)
+    feed = feed_of(graph)
+    (want,) = interpret(graph, feed).values()
+    (got,) = tilewright.compile(graph, target=target, progress=False).run(None, feed)
+    if got.dtype == np.float32:
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(got, want)
+    tiles.require_clean()
+
+
+def lowered_func(graph: Graph, target: Target) -> Func:
+    done = tilewright.compile(in_tiles(graph, target), target=target, stop_after="lower", progress=False)
+    (func,) = done.funcs.values()
+    return func
+
+
+@pytest.mark.parametrize("name", ["pairs: odd", "s8u8: image", "pairs: symbolic rows", "pairs: strides"])
+@pytest.mark.parametrize("seed", range(2))
+def test_any_decisions(name: str, seed: int) -> None:
+    """A schedule of the search space computes what the function does, by the interpreter."""
+    target = parse_target(RAPIDS)
+    func = lowered_func(graph_of(name), target)
+    rng = np.random.default_rng(seed)
+    s = schedule_by_rule(func, target, RandomDecider(rng))
+    verify(s.func)
+    assert "opaque" in str(s)
+    dims = {d: DIMS[d] for d in func.dims}
+    args = [
+        rng.integers(-9, 10, [d.evaluate(dims) for d in b.shape]).astype(b.dtype.numpy)
+        for b in func.params[: -func.outputs]
+    ]
+    (want,), (got,) = (run_func(f, args, dims) for f in (func, s.func))
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(("name", "instruction"), [("pairs: whole", "tdpbf16ps"), ("u8s8: whole", "tdpbusd")])
+def test_the_assembly(name: str, instruction: str) -> None:
+    target = parse_target(RAPIDS)
+    func = lowered_func(graph_of(name), target)
+    trace, rules = explained_default(func, target)
+    assert "matrix_tiles" in rules.values()
+    text = assembly_text(emit_kernel(prepare(trace.apply(func), target), target, "kernel"), target)
+    words = [x.split()[0] for x in text.splitlines() if x.strip()]
+    assert words.count(instruction) == words.count("tileloadd") > 0
+    assert words.count("ldtilecfg") == words.count("tilerelease") == 1
+    assert "vdpbf16ps" not in words
+    assert "vpdpbusd" not in words
+
+
+def chosen(graph: Graph, target: str) -> str:
+    found = alternatives_of(graph, parse_target(target))
+    return next(c for c in found if c.node.op != "Relu").standard().name
+
+
+def product(rows: int, depth: int, columns: int) -> Graph:
+    g = GraphBuilder("g")
+    w = g.constant(np.zeros((depth, columns), ml_dtypes.bfloat16), "w")
+    return g.build(g.op("MatMul", g.input("x", "bfloat16", (rows, depth)), w, output_dtype=dtypes.float32))
+
+
+def test_they_are_chosen_where_they_pay() -> None:
+    assert chosen(of_pairs("whole"), RAPIDS) == TILES
+    assert chosen(of_bytes("whole", "u8s8"), RAPIDS) == TILES
+    assert chosen(product(512, 768, 768), RAPIDS) == TILES
+    assert chosen(product(1, 768, 768), RAPIDS) == "dot_product"  # waits for the weight, and tiles would be empty
+    assert chosen(product(512, 768, 8), RAPIDS) != TILES
+    without = f"{RAPIDS} -mattr=-amx-bf16,-amx-int8"
+    assert chosen(of_pairs("whole"), without) == "dot_product"
+    assert chosen(of_bytes("whole", "u8s8"), without) == "dot_product"
+    assert chosen(of_pairs("whole"), RAPIDS.replace("linux-gnu", "windows-msvc")) == "dot_product"
+
+
+@pytest.mark.parametrize(
+    ("graph", "reason"),
+    [
+        (product(15, 64, 64), "15 rows, expected at least 16"),
+        (product(64, 64, 15), "15 columns, expected at least 16"),
+    ],
+)
+def test_what_fills_no_tile_is_refused(graph: Graph, reason: str) -> None:
+    (found,) = alternatives_of(graph, parse_target(RAPIDS))
+    way = found.named(TILES)
+    assert way is not None
+    assert way.refusal(found.facts) == reason
+
+
+def test_a_depth_that_a_symbol_tells_is_refused() -> None:
+    """The weight is a constant, but the other operand says by a symbol how long the sums are: vectors take it."""
+    g = GraphBuilder("g")
+    w = g.constant(np.ones((30, 64), ml_dtypes.bfloat16), "w")
+    graph = g.build(g.op("MatMul", g.input("x", "bfloat16", (40, "k")), w, output_dtype=dtypes.float32))
+    (found,) = alternatives_of(graph, parse_target(RAPIDS))
+    way = found.named(TILES)
+    assert way is not None
+    assert way.refusal(found.facts) == "sums over k, expected a constant"
+    choice = {graph.nodes[0].name: "dot_product"}
+    model = tilewright.compile(graph, implementations=choice, progress=False)
+    (got,) = model.run(None, {"x": np.ones((40, 30), ml_dtypes.bfloat16)})
+    np.testing.assert_array_equal(got, np.full((40, 64), 30, np.float32))
+
+
+def test_groups_are_refused() -> None:
+    g = GraphBuilder("g")
+    w = g.constant(np.zeros((64, 32, 1, 1), ml_dtypes.bfloat16), "w")
+    x = g.input("x", "bfloat16", (1, 8, 8, 64))
+    graph = g.build(g.op("Conv", x, w, output_dtype=dtypes.float32, group=2, data_layout="NHWC"))
+    (found,) = alternatives_of(graph, parse_target(RAPIDS))
+    way = found.named(TILES)
+    assert way is not None
+    assert way.refusal(found.facts) == "2 groups, expected one"
+
+
+@pytest.mark.parametrize(("extent", "block"), [(16, 16), (31, 16), (32, 32), (33, 32)])
+def test_blocks(extent: int, block: int) -> None:
+    assert block_of(const(extent)) == block
+    assert block_of(var("n")) == 32
+
+
+def test_a_network_of_bfloat16(tiles: State) -> None:
+    """``precision="bf16"`` and fused epilogues: a layer of a transformer, by the default schedules."""
+    g = GraphBuilder("g")
+    rng = np.random.default_rng(0)
+    x = g.input("x", "float32", (2, 24, 64))
+    w1, w2 = ((rng.standard_normal(s) / 8).astype(np.float32) for s in ((64, 128), (128, 64)))
+    y = g.op("Add", g.op("MatMul", x, g.constant(w1, "w1")), g.constant(np.ones(128, np.float32), "b"))
+    graph = g.build(g.op("Add", g.op("MatMul", g.op("Gelu", y), g.constant(w2, "w2")), x))
+    target = with_tiles().with_threads(2)
+    done = tilewright.compile(graph, target=target, precision="bf16", stop_after="lower", progress=False)
+    rules = [explained_default(f, target)[1] for f in done.funcs.values()]
+    assert sum("matrix_tiles" in r.values() for r in rules) == 2
+    feed = {"x": rng.standard_normal((2, 24, 64)).astype(np.float32)}
+    reduced = tilewright.compile(graph, target=target, precision="bf16", stop_after="passes", progress=False)
+    (want,) = interpret(reduced, feed).values()
+    (got,) = tilewright.compile(graph, target=target, precision="bf16", progress=False).run(None, feed)
+    np.testing.assert_allclose(got, want, rtol=1e-2, atol=1e-2)
+    tiles.require_clean()

@@ -1,0 +1,106 @@
+"""The rule for products in matrix tiles: where A's blocks are made, and what the threads share."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.detect_cpu import parse_target
+from tilewright.core import dtypes
+from tilewright.kernels.check_tiles import tile_operands, tile_product_func
+from tilewright.machine.target import Target
+from tilewright.schedule.default import explained_default
+from tilewright.schedule.rules.tiling.matrix_tiles import blocks_for_tiles
+from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.interpreter import interpret
+from tilewright.tensor_ir.intrinsics import TILE_PRODUCTS
+from tilewright.tensor_ir.ir import Func
+from tilewright.tensor_ir.text import print_func
+from tilewright.tensor_ir.verifier import verify
+from tilewright.tests.schedule.helper import f32
+
+RAPIDS = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=sapphirerapids")
+
+
+def target(threads: int) -> Target:
+    return dataclasses.replace(RAPIDS, threads=threads, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=32 << 20)
+
+
+def with_blocks(rows: int, steps: int, columns: int) -> Func:
+    """``out = A @ B`` of words, where a stage puts A into blocks."""
+    a = placeholder("A", (rows, steps * 16), dtypes.int32)
+    b = placeholder("B", (-(-columns // 32), steps * 16, 32), dtypes.int32)
+    down = -(-rows // 32)
+    blocks = compute("tiles", (down, steps, 32, 16), lambda mo, s, mi, q: op("bit_or", a[mo * 32 + mi, s * 16 + q], 1))
+    s, q = reduce_axis(steps, "s"), reduce_axis(16, "q")
+    acc = compute(
+        "acc", (down * 32, b.shape[0], 32),
+        lambda m, no, ni: sum_over(
+            op("dot2", blocks[m // 32, s.index, m % 32, q.index], b[no, s.index * 16 + q.index, ni]), s, q
+        ),
+        axis_names=["m", "no", "ni"],
+    )  # fmt: skip
+    out = compute("out", (rows, columns), lambda m, n: acc[m, n // 32, n % 32] * 2.0, axis_names=["m", "n"])
+    return build_func("product", [a, b], [out], [blocks, acc])
+
+
+def scheduled(func: Func, on: Target) -> list[str]:
+    """The lines of the default schedule that say where its loops and buffers are."""
+    trace, rules = explained_default(func, on)
+    assert rules["out"] == "matrix_tiles"
+    done = trace.apply(func)
+    verify(done)
+    found = re.findall(r"(?:for \w+ in parallel|(?:tiles|acc) = \w+\(\w+\[[^\]]*\]|opaque)", print_func(done))
+    return [re.sub(r"for \w+ in ", "", x) for x in found]
+
+
+def test_many_rows_are_shared_and_put_into_blocks_where_they_are_used() -> None:
+    func = with_blocks(1024, 8, 256)
+    assert blocks_for_tiles(func) == {"tiles"}
+    assert scheduled(func, target(1)) == [
+        "tiles = local(int32[8, 8, 32, 16]",
+        "acc = local(float32[32, 1, 32]",
+        "opaque",
+    ]
+    assert scheduled(func, target(2)) == [
+        "parallel", "tiles = local(int32[4, 8, 32, 16]", "acc = local(float32[32, 1, 32]", "opaque",
+    ]  # fmt: skip
+
+
+def test_few_rows_are_put_into_blocks_first_and_columns_shared() -> None:
+    assert scheduled(with_blocks(64, 8, 1024), target(8)) == [
+        "tiles = shared(int32[2, 8, 32, 16]", "parallel", "acc = local(float32[32, 1, 32]", "opaque",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("cpu", ["znver4", "sapphirerapids -mattr=-amx-bf16"])
+def test_without_tiles_it_is_a_product_like_others(cpu: str) -> None:
+    on = parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}")
+    func = with_blocks(64, 2, 64)
+    trace, rules = explained_default(func, on)
+    assert rules["out"] == "register_tiles"
+    assert "opaque" not in print_func(trace.apply(func))
+
+
+def test_what_has_no_tile_of_its_own_is_left_to_others() -> None:
+    """Rows that are less than a block: a part of a tile is no tile."""
+    func = tile_product_func(TILE_PRODUCTS["tiles_dot2_2x2"], 20, 64, 2)
+    trace, rules = explained_default(func, target(2))
+    assert rules["out"] == "register_tiles"
+    args = tile_operands(TILE_PRODUCTS["tiles_dot2_2x2"], func)
+    np.testing.assert_array_equal(interpret(trace.apply(func), args, {})[0], interpret(func, args, {})[0])
+
+
+def test_a_product_of_other_things_is_none() -> None:
+    a, b = placeholder("A", (2, 2, 32, 16), f32), placeholder("B", (2, 32, 32), f32)
+    s, q = reduce_axis(2, "s"), reduce_axis(16, "q")
+    acc = compute(
+        "acc", (64, 2, 32),
+        lambda m, no, ni: sum_over(a[m // 32, s.index, m % 32, q.index] * b[no, s.index * 16 + q.index, ni], s, q),
+    )  # fmt: skip
+    func = build_func("product", [a, b], [acc])
+    assert not blocks_for_tiles(func)
+    assert "matrix_tiles" not in explained_default(func, target(2))[1].values()
