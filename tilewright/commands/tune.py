@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strategy", choices=tuple(STRATEGIES), default="annealing")
     parser.add_argument(
         "--max-error", type=amount, default=1e-2, metavar="SHARE",
-        help="with --precision auto: how far results may be off, as a share of their root mean square; if those of all "
-        "products on bfloat16 are, a part of them is used (default: 0.01)",
+        help="with --precision auto: how far results may be off, as a share of their root mean square; products for "
+        "which that has no room stay in float32 (default: 0.01)",
     )  # fmt: skip
     add_sample_options(parser, "with --precision auto: more inputs to compare results on")
     parser.add_argument("--no-check", action="store_true", help="do not time the whole network at the end")
