@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args, ove
 
 from tilewright.autotune.lookup.apply_best import choose_schedules, require_tuned_share
 from tilewright.autotune.lookup.implementations import find_tunable, recorded_implementations
-from tilewright.autotune.lookup.precision import recorded_precision
+from tilewright.autotune.lookup.precision import account, precision_of, recorded_choice
 from tilewright.autotune.lookup.workloads import networks_of, workloads_of
 from tilewright.autotune.measure.peaks import measure_peaks
 from tilewright.autotune.records.database import database_of_build
@@ -45,7 +45,7 @@ from tilewright.kernels.link import finished_plan, link_plan
 from tilewright.lowering.backend import NativeBackend, is_taken
 from tilewright.lowering.choose_implementation import PASS as CHOOSE
 from tilewright.lowering.choose_implementation import Wanted, choose_implementation, with_implementations
-from tilewright.lowering.choose_precision import choose_precision
+from tilewright.lowering.choose_precision import Reduction, choose_precision
 from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import share_of_products
@@ -98,6 +98,7 @@ def compile(  # noqa: A001
     require_choice("stop_after", stop_after, (None, *get_args(Stage)))
     o = CompileOptions.of("compile", options, more)
     wanted = Wanted.of(o.implementations, strict=o.broadcasting != "only")
+    reduction = Reduction.of(o.precision, strict=o.broadcasting != "only")
     if wanted.names and CHOOSE in o.disabled_pass:
         raise InputError(f"implementations: the pass {CHOOSE} is among those of disabled_pass")
     clock = _Clock()
@@ -116,13 +117,15 @@ def compile(  # noqa: A001
 
         bar.say("graph passes")
         level = Level.of(o.opt_level)
-        reduce = (choose_precision(target, level, wanted),) if o.precision == "bf16" else ()
+        reduce = () if reduction is None else (choose_precision(target, level, wanted, reduction),)
         passes = (*PASSES, *reduce, choose_implementation(target, level, wanted))
         optimized, report = run_passes(
             graph, o.opt_level, o.disabled_pass, o.instruments, o.enabled_pass, passes,
             replace(target.costs, byte_products=share_of_products(target)),
         )  # fmt: skip
         wanted.require_nodes(optimized)
+        if reduction is not None:
+            reduction.require_nodes(optimized)
         verify_graph(optimized)
         clock.lap("passes")
         if stop_after == "passes":
@@ -144,13 +147,15 @@ def compile(  # noqa: A001
         )  # fmt: skip
         lowered = lower(fused)
         clock.lap("lower and pack")
-        workloads, replaced = None, dict[str, str]()
+        workloads, replaced, choice = None, dict[str, str](), None
         if records is not None:
             # a record may choose another implementation of a node: then fuse and lower again, only what is new
             bar.say("tuning records")
             workloads = workloads_of(lowered)
-            if o.precision == "auto" and recorded_precision(records, lowered, target) == "bf16":
-                return compile(graph, replace(o, precision="bf16", input_shapes=None), stop_after=stop_after)
+            if o.precision == "auto":
+                choice = recorded_choice(records, lowered, target, workloads)
+                if (found := precision_of(choice, lowered, workloads)) != "fp32":
+                    return compile(graph, replace(o, precision=found, input_shapes=None), stop_after=stop_after)
             lowered = replace(lowered, known_as=networks_of(lowered, workloads))
             tunable = find_tunable(optimized, lowered, target, o.disabled_pass, wanted.table, wanted.names, workloads)
             better = recorded_implementations(tunable, target, records, lowered.known_as)
@@ -187,6 +192,7 @@ def compile(  # noqa: A001
         lambda: (
             explain_build(target, report, fusion, plan, kernels, clock.laps)
             + f"\n\n{explain_implementations(optimized, target, wanted, replaced)}"
+            + ("" if choice is None else f"\n\n{account(choice)}")
             + ("" if records is None else f"\n\ntuning records:\n{estimated_coverage(plan, tuned.tuning)}")
         ),
         _stages(graph, optimized, fused, report + fusion, plan, kernels, target),

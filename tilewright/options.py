@@ -17,7 +17,7 @@ from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
 from tilewright.core.options import require_choice, require_flag, require_names, require_number
 from tilewright.core.suggestions import did_you_mean
 from tilewright.graph_ir.pipeline import Instrument
-from tilewright.lowering.choose_precision import Precision
+from tilewright.lowering.choose_precision import Precisions, require_precision
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.machine.target import Target
 
@@ -43,7 +43,8 @@ class BuildOptions:
 
     ``precision``: ``fp32`` computes as the model says; ``bf16`` gives products that are faster so operands rounded to
     bfloat16 (8 bits of precision), adds in float32, and stores between kernels what they read in 16 bits; ``auto`` is
-    what tuning with ``auto`` found faster and exact enough on this machine, by the log, and ``fp32`` without one.
+    what tuning with ``auto`` found faster and exact enough on this machine, by the log, and ``fp32`` without one. A
+    mapping has ``fp32`` or ``bf16`` by node, named as after the graph passes; the others are ``fp32``.
     """
 
     target: str | Target | None = None
@@ -55,7 +56,7 @@ class BuildOptions:
     cache: bool = True
     out_of_range: OutOfRange = "error"
     implementations: Pins | None = None
-    precision: Precision = "fp32"
+    precision: Precisions = "fp32"
 
     def __post_init__(self) -> None:
         for name, value in self._plain().items():
@@ -67,7 +68,7 @@ class BuildOptions:
             "disabled_pass": require_names("disabled_pass", self.disabled_pass),
             "enabled_pass": require_names("enabled_pass", self.enabled_pass),
             "cache": require_flag("cache", self.cache),
-            "precision": require_choice("precision", self.precision, get_args(Precision)),
+            "precision": require_precision(self.precision),
             "out_of_range": require_choice("out_of_range", self.out_of_range, OUT_OF_RANGE),
         }
 
@@ -138,7 +139,7 @@ class BuildKeywords(TypedDict, total=False):
     cache: bool
     out_of_range: OutOfRange
     implementations: Pins | None
-    precision: Precision
+    precision: Precisions
 
 
 class CompileKeywords(BuildKeywords, total=False):

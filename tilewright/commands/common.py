@@ -56,7 +56,7 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--opt-level", choices=("none", "basic", "extended", "all"), default="all")
     group.add_argument(
         "--precision", choices=get_args(Precision), default="fp32",
-        help="bf16: products that are faster so take operands rounded to bfloat16 (default: fp32)",
+        help="bf16: products that are faster so take operands rounded to bfloat16; auto: as a log says (default: fp32)",
     )  # fmt: skip
     group.add_argument("--threads", type=count, help="threads of a run (default: what the machine allows; see doctor)")
     group.add_argument("--disable-pass", action="append", default=[], metavar="NAME", help="a graph pass or rule")
@@ -92,6 +92,14 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--inputs", metavar="X.npz", help="arrays under the names of the inputs (default: random)")
     group.add_argument("--seed", type=natural, default=0, help="of the random inputs")
     add_shape_options(group)
+
+
+def add_sample_options(parser: argparse.ArgumentParser, what: str) -> None:
+    """Files of samples."""
+    parser.add_argument(
+        "--calibration", nargs="+", default=[], metavar="X.npz",
+        help=f"{what}: arrays under the names of the inputs, several samples along axis 0",
+    )  # fmt: skip
 
 
 def add_shape_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:

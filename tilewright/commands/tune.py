@@ -6,6 +6,9 @@ import argparse
 import sys
 from dataclasses import replace
 
+import numpy as np
+import onnx
+
 from tilewright.autotune.network.options import TuneOptions
 from tilewright.autotune.network.tune_network import tune_model
 from tilewright.autotune.search.scheduler import EFFORTS
@@ -13,12 +16,15 @@ from tilewright.autotune.search.strategies import STRATEGIES
 from tilewright.commands.common import (
     add_build_options,
     add_input_options,
+    add_sample_options,
     amount,
     build_keywords,
     natural,
     read_arrays,
 )
 from tilewright.commands.live import view
+from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
+from tilewright.quantization.calibration.data import read_samples
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strategy", choices=tuple(STRATEGIES), default="annealing")
     parser.add_argument(
         "--max-error", type=amount, default=1e-2, metavar="SHARE",
-        help="with --precision auto: how far results may be off, as a share of their root mean square (default: 0.01)",
+        help="with --precision auto: how far results may be off, as a share of their root mean square; products for "
+        "which that has no room stay in float32 (default: 0.01)",
     )  # fmt: skip
+    add_sample_options(parser, "with --precision auto: more inputs to compare results on")
     parser.add_argument("--no-check", action="store_true", help="do not time the whole network at the end")
     parser.add_argument("--quiet", action="store_true", help="only the summary")
     add_input_options(parser)
@@ -43,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     options = TuneOptions(
         sizes={k: v for k, v in args.shapes.items() if isinstance(v, int)},
         feed=read_arrays(args.inputs) if args.inputs else None,
+        samples=_samples(args) if args.calibration else (),
         max_error=args.max_error,
         time_budget_s=args.time,
         max_trials=args.trials,
@@ -65,3 +74,8 @@ def run(args: argparse.Namespace) -> int:
             shown.close()
     print(done.summary())
     return 0
+
+
+def _samples(args: argparse.Namespace) -> list[dict[str, np.ndarray]]:
+    compile(args.model, stop_after="import", progress=False)  # which tells what is wrong with a file
+    return read_samples(onnx.load(args.model, load_external_data=False), args.calibration)

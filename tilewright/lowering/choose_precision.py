@@ -4,17 +4,23 @@ A ``Conv`` or ``MatMul`` of float32 with a constant weight is estimated both way
 that is exact enough, and by that for operands of bfloat16. Where the second is faster, the weight is rounded when the
 model is built, the other operand where it is made, and the sums stay float32 (attribute ``output_dtype``). Whatever
 else reads that operand reads the rounded one, too, so that it is stored once, in half of the bytes: other products
-as it is, other operators through a Cast of their own, which fuses with them.
+as it is, other operators through a Cast of their own, which fuses with them. Where nodes are named, those that are
+named so are reduced, and no others, whatever the estimates say.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast, get_args
 
 from tilewright.core import dtypes
-from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
+from tilewright.core.errors import InputError
+from tilewright.core.options import require_choice, shown
+from tilewright.core.suggestions import did_you_mean
+from tilewright.graph_ir.ir import Graph, Node, TensorType, Value, walk_graphs
 from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
@@ -23,24 +29,99 @@ from tilewright.lowering.facts import NodeFacts
 from tilewright.machine.target import Target
 
 Precision: TypeAlias = Literal["fp32", "bf16", "auto"]
+OfNode: TypeAlias = Literal["fp32", "bf16"]
 
 PASS = "choose_precision"
 _WEIGHT = 1
 
 
-def choose_precision(target: Target, level: Level, wanted: Wanted) -> Pass:
+@dataclass(frozen=True, slots=True)
+class NodePrecision:
+    """The precision of one node, and why it has it, for the account of the build. Not ``strict``: passed over where the
+    model has no such node, or it cannot be reduced; else that is an error."""
+
+    precision: OfNode
+    why: str = "asked for"
+    strict: bool = True
+
+
+Precisions: TypeAlias = Precision | Mapping[str, str | NodePrecision]
+
+
+def require_precision(value: Precisions) -> Precision | Mapping[str, NodePrecision]:
+    """The option ``precision``: one for all nodes, or one by node. Raises InputError."""
+    if not isinstance(value, Mapping):
+        return require_choice("precision", value, get_args(Precision))
+    out: dict[str, NodePrecision] = {}
+    for node, asked in value.items():
+        if not isinstance(node, str):
+            raise InputError(f"precision: expected names of nodes, got {shown(node)}")
+        given: NodePrecision = asked if isinstance(asked, NodePrecision) else NodePrecision(cast(OfNode, asked))
+        require_choice(f"precision[{node!r}]", given.precision, get_args(OfNode))
+        out[node] = given
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Which products are reduced. ``nodes``: by name; None: those that are faster so by estimate. Not ``strict``: nodes
+    that are not there or cannot be reduced are passed over."""
+
+    nodes: Mapping[str, NodePrecision] | None = None
+    strict: bool = True
+
+    @staticmethod
+    def of(asked: Precisions, strict: bool = True) -> Reduction | None:
+        """From the option ``precision``; None where nothing is reduced."""
+        plain = require_precision(asked)
+        if isinstance(plain, Mapping):
+            return Reduction(plain, strict)
+        return Reduction() if plain == "bf16" else None
+
+    def require_nodes(self, graph: Graph) -> None:
+        """Raises InputError for a node that ``graph``, after its passes, does not have, or has not reduced."""
+        if self.nodes is None or not self.strict:
+            return
+        there = {n.name: n for g in walk_graphs(graph) for n in g.nodes}
+        reduced = set(reduced_nodes(graph))
+        for node, asked in self.nodes.items():
+            if not asked.strict:
+                continue
+            if node not in there:
+                near = did_you_mean(node, there)
+                raise InputError(f"precision: the model has no node {node!r} after its graph passes{near}")
+            if asked.precision == "bf16" and node not in reduced:
+                raise InputError(
+                    f"precision: node {node!r} ({there[node].op}): expected for bf16 a Conv or MatMul of a float32 "
+                    f"operand with a constant weight, whose implementation is not named, and the pass {PASS}"
+                )
+
+
+def reduced_nodes(graph: Graph) -> tuple[str, ...]:
+    """The products of ``graph``, after its passes, whose weights are bfloat16; those of its bodies, too."""
+    return tuple(
+        n.name for g in walk_graphs(graph) for n in g.nodes
+        if n.attr("output_dtype") is not None and op_def(n).output_dtype
+        and n.inputs[_WEIGHT] in g.constants and g.values[n.inputs[_WEIGHT]].dtype == dtypes.bfloat16
+    )  # fmt: skip
+
+
+def choose_precision(target: Target, level: Level, wanted: Wanted, reduction: Reduction) -> Pass:
     """The pass for a target, before the choice of implementations."""
-    run = partial(_choose, target=target, inexact=level >= Level.ALL, wanted=wanted)
+    run = partial(_choose, target=target, inexact=level >= Level.ALL, wanted=wanted, asked=reduction.nodes)
     return Pass(PASS, Level.EXTENDED, Exactness.APPROXIMATE, run)
 
 
-def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wanted: Wanted) -> Graph:
+def _choose(
+    graph: Graph, ctx: PassContext, target: Target, inexact: bool, wanted: Wanted,
+    asked: Mapping[str, NodePrecision] | None,
+) -> Graph:  # fmt: skip
     products = {
         c.node.name: c
         for c in alternatives_of(graph, target, wanted.table, ctx.outer_values)
         if _is_product(c.facts) and c.node.name not in wanted.names
     }
-    reduced = [c for c in products.values() if _is_faster_reduced(c, ctx, inexact)]
+    reduced = [c for c in products.values() if _is_reduced(c, ctx, inexact, asked)]
     if not reduced:
         return graph
     ed = GraphEditor(graph, ctx)
@@ -89,16 +170,29 @@ def _is_product(facts: NodeFacts) -> bool:
     return all(v.dtype == dtypes.float32 for v in values)
 
 
-def _is_faster_reduced(c: Alternatives, ctx: PassContext, inexact: bool) -> bool:
+def _is_reduced(c: Alternatives, ctx: PassContext, inexact: bool, asked: Mapping[str, NodePrecision] | None) -> bool:
+    """Whether a product is to be reduced and can be; the log of the pass says why."""
+    name = c.node.name
+    given = None if asked is None else asked.get(name, NodePrecision("fp32", "not asked for"))
+    if given is not None and given.precision == "fp32":
+        ctx.log.refuse("bfloat16", name, given.why)
+        return False
     narrow = dataclasses.replace(
         c.facts,
         node=c.node.with_attrs(output_dtype=dtypes.float32),
         input_values=tuple(_narrow(v) if n <= _WEIGHT else v for n, v in enumerate(c.facts.input_values)),
         memo={},
     )
-    other = Alternatives(narrow, c.ways, {})
-    best, own = best_of(other, ctx, inexact), best_of(c, ctx, inexact)
-    return best is not None and (own is None or best.cost(narrow) < own.cost(c.facts))
+    best, own = best_of(Alternatives(narrow, c.ways, {}), ctx, inexact), best_of(c, ctx, inexact)
+    if best is None:
+        return False
+    if given is not None:
+        ctx.log.note(f"{name}: {given.why}")
+        return True
+    if own is None or (cost := best.cost(narrow)) < (before := own.cost(c.facts)):
+        return True
+    ctx.log.refuse("bfloat16", name, f"estimated to take {cost / before:.2f} times as long")
+    return False
 
 
 def _narrow(v: Value | None) -> Value | None:

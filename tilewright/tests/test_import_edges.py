@@ -59,7 +59,7 @@ ALLOWED: dict[str, set[str]] = {
         "autotune.base", "autotune.measure", "codegen", "compile", "core", "graph_ir", "machine", "runtime",
         "schedule", "tensor_ir",
     },
-    "quantization": {"compile", "core", "graph_ir", "inspect"},
+    "quantization": {"autotune.measure", "compile", "core", "graph_ir", "inspect"},
     "cli": {"core", ""},
     "__main__": {"cli"},
     # for types; see DYNAMIC

@@ -7,7 +7,6 @@ network use it, or keep the default schedule where even that one does not help.
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from tilewright.autotune.measure.interleaved_timing import interleave
 from tilewright.autotune.measure.noise_monitor import STORED, noise_monitor_of
 from tilewright.autotune.measure.peaks import measure_peaks
 from tilewright.autotune.records.database import Database
-from tilewright.autotune.records.record import Choice, Verdict, VerdictScope
+from tilewright.autotune.records.record import Choice, Verdict, VerdictScope, time_after
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.kernels.build import build_kernels
@@ -249,22 +248,18 @@ class _Judge:
             else:
                 self.implementations[node] = implementation
         before = self.database.choice(workload, self.target, self.network)
-        now = self._after(None if before is None else before.time)
+        now = time_after(before, self.clock())
         seconds = self._by_implementation[workload]
         self.database.append(Choice(workload, self.network[0], self.target, implementation, seconds, now))
 
     def _decide(self, workload: str, times: Times, helps: bool, scope: VerdictScope) -> None:
         records = self.database.top_k(workload, 1 << 30, self.target, "exact")
         before = self.database.verdict(workload, self.target, self.network)
-        now = max([self._after(None if before is None else before.time), *(r.time for r in records)])
+        now = max([time_after(before, self.clock()), *(r.time for r in records)])
         candidate = self.candidates.get(workload) or (records[0].candidate if records else "")
         self.database.append(
             Verdict(workload, self.network[0], self.target, candidate, helps, times.tuned, times.default, now, scope)
         )
-
-    def _after(self, before: float | None) -> float:
-        """Now, or just after ``before`` where a clock is behind it or stands still."""
-        return self.clock() if before is None else max(self.clock(), math.nextafter(before, math.inf))
 
     # -- who is who ------------------------------------------------------------------------------------------------
     def _is_other_implementation(self, workload: str, own: str) -> bool:

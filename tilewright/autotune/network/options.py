@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,7 +31,8 @@ class TuneOptions(BuildOptions):
     ``sizes``: of the symbolic dimensions, when ``feed`` (arrays by input name) is not given. ``effort``: ``quick``,
     ``normal`` or ``thorough``. ``strategy``: a name or a maker of your own. ``check_network``: time the whole network
     at the end. ``max_error``: how far results may be off with ``precision="auto"``, as a share of their root mean
-    square. ``on_trial``, ``on_progress``: called as results arrive; ``on_stage``: as each part of the work begins.
+    square; ``samples``: more inputs to compare results on, every other one only in the end. ``on_trial``,
+    ``on_progress``: called as results arrive; ``on_stage``: as each part of the work begins.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class TuneOptions(BuildOptions):
     strategy_params: Mapping[str, object] = field(default_factory=dict)
     check_network: bool = True
     max_error: float = 1e-2
+    samples: Sequence[Mapping[str, np.ndarray]] = ()
     on_trial: Sequence[Callback] = ()
     on_progress: Callable[[Progress], None] | None = None
     on_stage: Callable[[str, Sequence[TaskTuner]], None] | None = None
@@ -59,6 +61,7 @@ class TuneOptions(BuildOptions):
             "seed": require_whole("seed", self.seed, 0),
             "strategy_params": require_mapping("strategy_params", self.strategy_params),
             "max_error": require_number("max_error", self.max_error),
+            "samples": _feeds(self.samples),
             "check_network": require_flag("check_network", self.check_network),
             "on_trial": require_calls("on_trial", self.on_trial),
         }
@@ -69,6 +72,12 @@ class TuneOptions(BuildOptions):
         if not callable(self.strategy):
             plain["strategy"] = require_choice("strategy", self.strategy, STRATEGIES)
         return plain
+
+
+def _feeds(given: object) -> tuple[Mapping[str, object], ...]:
+    if isinstance(given, Mapping | str) or not isinstance(given, Iterable):
+        raise InputError(f"samples: expected dicts of arrays, got {shown(given)}")
+    return tuple(require_mapping(f"samples[{k}]", x) for k, x in enumerate(given))
 
 
 class TuneKeywords(BuildKeywords, total=False):
@@ -84,6 +93,7 @@ class TuneKeywords(BuildKeywords, total=False):
     strategy_params: Mapping[str, object]
     check_network: bool
     max_error: float
+    samples: Sequence[Mapping[str, np.ndarray]]
     on_trial: Sequence[Callback]
     on_progress: Callable[[Progress], None] | None
     on_stage: Callable[[str, Sequence[TaskTuner]], None] | None

@@ -1,7 +1,9 @@
-"""``precision="auto"``: both builds of a network compared, by what they give and by how long they take.
+"""``precision="auto"``: builds of a network compared, by what they give and by how long they take.
 
-The faster whose results differ from float32's by no more than the budget is used, and the log says so: times, error and
-choice. Neither build is tuned, so that the one that is used is tuned with all of the time.
+The fastest whose results differ from float32's by no more than the budget is used: float32 itself, all products that
+should gain on bfloat16, or a part of them. The log says so: times, errors and choice, for the network and for each
+node. None of the builds is tuned, so that the one that is used is tuned with all of the time; then it is compared with
+float32 once more, both with all that the log has.
 """
 
 from __future__ import annotations
@@ -9,30 +11,47 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
-import numpy as np
-
+from tilewright.autotune.lookup.precision import MIXED, account, node_places, precision_of
 from tilewright.autotune.lookup.workloads import networks_of
 from tilewright.autotune.measure.interleaved_timing import interleave
 from tilewright.autotune.measure.noise_monitor import noise_monitor_of
 from tilewright.autotune.network.feeds import random_feed
+from tilewright.autotune.network.mixed_precision import Build, Builds, Errors, Feed, node_seconds, nodes_within
 from tilewright.autotune.network.options import TuneOptions
 from tilewright.autotune.records.database import Database
-from tilewright.autotune.records.record import Choice
+from tilewright.autotune.records.record import Choice, NodeChoice, time_after
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.compile import ModelLike, compile  # noqa: A004 - the name that users of compilers know
-from tilewright.lowering.choose_precision import Precision
+from tilewright.core.errors import BroadcastError
+from tilewright.lowering.choose_precision import Precisions, reduced_nodes
 from tilewright.runtime.model import CompiledModel
 
-_FEEDS = 3
+Contenders = Mapping[str, Callable[[], object]]
+NodeSeconds = Callable[[Build, Build, Sequence[str], Feed], Mapping[str, tuple[float, float]]]
+
+_FEEDS = 4
 """Random inputs on which results are compared."""
 _SECONDS = 2.0
 _WORTH = 0.98
-"""The share of float32's time that the other build may take at most."""
+"""The share of float32's time that another build may take at most."""
 
 
-def medians(contenders: Mapping[str, Callable[[], object]], threads: int) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """``precision``: what to build with. ``choice``: as the log has it."""
+
+    precision: Precisions
+    choice: Choice
+
+    def __str__(self) -> str:
+        return account(self.choice, each=False)
+
+
+def medians(contenders: Contenders, threads: int) -> dict[str, float]:
     """The median seconds of each, run in turns."""
     found = interleave(dict(contenders), _SECONDS, noise=noise_monitor_of(threads))
     return {k: v.median for k, v in found.items()}
@@ -40,41 +59,106 @@ def medians(contenders: Mapping[str, Callable[[], object]], threads: int) -> dic
 
 def choose_precision(
     model: ModelLike, records: Database, o: TuneOptions,
-    measure: Callable[[Mapping[str, Callable[[], object]], int], Mapping[str, float]] = medians,
-) -> Precision:  # fmt: skip
-    """``bf16`` if that is faster and within ``o.max_error``, else ``fp32``; appended to ``records``."""
+    measure: Callable[[Contenders, int], Mapping[str, float]] = medians, profile: NodeSeconds = node_seconds,
+) -> Chosen:  # fmt: skip
+    """The fastest precision within ``o.max_error``; appended to ``records``. ``measure``: seconds of each contender;
+    ``profile``: of the kernels of nodes in float32 and on bfloat16."""
     target = with_threads(parse_target(o.target), o.threads)
-    plain = dataclasses.replace(o, precision="fp32")
-    reduced = dataclasses.replace(o, precision="bf16")
-    own, other = (compile(model, progress=False, **x.build_keywords()) for x in (plain, reduced))
-    feeds = [o.feed] if o.feed is not None else [random_feed(own.plan, o.sizes, o.seed + n) for n in range(_FEEDS)]
-    error = max(difference(own, other, f) for f in feeds)
-    contenders = {"fp32": lambda: own.run(feeds[0]), "bf16": lambda: other.run(feeds[0])}
-    seconds = measure(contenders, own.threads)
-    best: Precision = "bf16" if error <= o.max_error and seconds["bf16"] <= _WORTH * seconds["fp32"] else "fp32"
-    lowered = compile(model, stop_after="lower", progress=False, **plain.build_keywords())
+    builds = Builds(model, o, target)
+    own = builds.build("fp32")
+    lowered, feeds = own.lowered, _feeds(own.model, o)
+    try:
+        own.model.run(feeds[0])
+    except BroadcastError:  # the choice is one for the network as builds know it first
+        builds = Builds(model, o, target, "only")
+        own = builds.build("fp32")
+    found = _compare(builds, own, feeds, o.max_error, measure, profile)
     networks = networks_of(lowered)
-    before = records.choice(networks[0], target, networks)
-    now = time.time() if before is None else max(time.time(), math.nextafter(before.time, math.inf))
-    records.append(Choice(networks[0], networks[0], target, best, seconds, now, errors={"bf16": error}))
-    return best
+    now = time_after(records.choice(networks[0], target, networks), time.time())
+    nodes = {place: found.nodes[n] for n, place in node_places(lowered).items() if n in found.nodes}
+    choice = Choice(networks[0], networks[0], target, found.best, found.seconds, now, errors=found.errors, nodes=nodes)
+    records.append(choice)
+    return Chosen(precision_of(choice, lowered), choice)
 
 
-def difference(own: CompiledModel, other: CompiledModel, feed: Mapping[str, np.ndarray]) -> float:
-    """The root mean square by which the floating-point results of two builds differ, as a share of that of the first;
-    infinity where only one of them is finite, and where other results differ at all."""
-    wanted, got = own.run(feed), other.run(feed)
-    worst = 0.0
-    for name, x in wanted.items():
-        if not isinstance(x, np.ndarray) or x.dtype.kind != "f":
-            if not np.array_equal(np.asarray(x), np.asarray(got[name])):
-                return math.inf
-            continue
-        a, b = x.astype(np.float64), np.asarray(got[name], np.float64)
-        finite = np.isfinite(a)
-        if not np.array_equal(finite, np.isfinite(b)):
-            return math.inf
-        scale = float(np.mean(a[finite] ** 2)) if finite.any() else 0.0
-        apart = float(np.mean((a[finite] - b[finite]) ** 2)) if finite.any() else 0.0
-        worst = max(worst, math.sqrt(apart / scale) if scale else (0.0 if apart == 0 else math.inf))
-    return worst
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What a choice says, nodes by name."""
+
+    best: str = "fp32"
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    errors: Mapping[str, float] = field(default_factory=dict)
+    nodes: Mapping[str, NodeChoice] = field(default_factory=dict)
+
+
+def _compare(
+    builds: Builds, own: Build, feeds: Sequence[Feed], max_error: float,
+    measure: Callable[[Contenders, int], Mapping[str, float]], profile: NodeSeconds,
+) -> _Compared:  # fmt: skip
+    other = builds.build("bf16")
+    nodes = reduced_nodes(other.graph)
+    if not nodes:
+        return _Compared()
+    errors = Errors(own.model.run, feeds, max_error)
+    models = {"fp32": own.model, "bf16": other.model}
+    allowed = {"bf16"} if errors.are_within(other.model.run) else set()
+    outside = {n.name for n in other.graph.nodes}
+    times = profile(own, other, [n for n in nodes if n in outside], feeds[0])  # without those in bodies
+    gains = {n: before - after for n, (before, after) in times.items()}
+    alone: Mapping[str, float] = {}
+    if allowed:
+        part = [n for n in nodes if gains.get(n, 1.0) > 0.0]
+    else:
+        part, alone = nodes_within(builds, errors, gains)
+    if part and len(part) < len(nodes):
+        models[MIXED] = builds.reduced(part).model
+        if errors.are_within(models[MIXED].run):
+            allowed.add(MIXED)
+    seconds = measure({k: partial(m.run, feeds[0]) for k, m in models.items()}, own.model.threads)
+    fast = [k for k in allowed if seconds[k] <= _WORTH * seconds["fp32"]]
+    best = min(fast, key=lambda k: (seconds[k], k), default="fp32")
+    reduced = {"fp32": (), "bf16": nodes, MIXED: part}[best]
+    return _Compared(
+        best, seconds, _finite({k: errors.of(m.run) for k, m in models.items() if k != "fp32"}),
+        {
+            n: NodeChoice(
+                n, "bf16" if n in reduced else "fp32", dict(zip(("fp32", "bf16"), times.get(n, ()), strict=False)),
+                _finite(alone).get(n),
+            )
+            for n in nodes
+        },
+    )  # fmt: skip
+
+
+def _finite(errors: Mapping[str, float]) -> dict[str, float]:
+    """Those that a log can hold."""
+    return {k: e for k, e in errors.items() if math.isfinite(e)}
+
+
+def confirm_precision(
+    model: ModelLike, records: Database, o: TuneOptions, chosen: Chosen, tuned: CompiledModel, feed: Feed,
+    measure: Callable[[Contenders, int], Mapping[str, float]] = medians,
+) -> tuple[Chosen, CompiledModel]:  # fmt: skip
+    """``chosen``, of which ``tuned`` is the build, if it is as fast as float32, both with the records that there are;
+    else float32. Appended to ``records``; with the model to use."""
+    plain = dataclasses.replace(o, precision="fp32")
+    own = compile(
+        model, database=records, policy="exact", near_misses="ignore", progress=False, **plain.build_keywords()
+    )
+    before = chosen.choice
+    models = {"fp32": own, before.implementation: tuned}
+    seconds = measure({k: partial(m.run, feed) for k, m in models.items()}, own.threads)
+    choice = dataclasses.replace(before, seconds=seconds, time=time_after(before, time.time()))
+    if seconds[before.implementation] <= seconds["fp32"]:
+        records.append(choice)
+        return dataclasses.replace(chosen, choice=choice), tuned
+    nodes = {k: dataclasses.replace(n, implementation="fp32") for k, n in before.nodes.items()}
+    choice = dataclasses.replace(choice, implementation="fp32", nodes=nodes)
+    records.append(choice)
+    return Chosen("fp32", choice), own
+
+
+def _feeds(own: CompiledModel, o: TuneOptions) -> list[Feed]:
+    """What results are compared on, what times are taken with first."""
+    given = [*([] if o.feed is None else [o.feed]), *o.samples]
+    return given or [random_feed(own.plan, o.sizes, o.seed + n) for n in range(_FEEDS)]

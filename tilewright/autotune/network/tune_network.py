@@ -14,6 +14,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,7 @@ from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer,
 from tilewright.autotune.network.end_to_end import NetworkCheck, Variant, assemble, check_end_to_end
 from tilewright.autotune.network.feeds import random_feed
 from tilewright.autotune.network.options import TuneKeywords, TuneOptions
-from tilewright.autotune.network.precision import choose_precision
+from tilewright.autotune.network.precision import Chosen, choose_precision, confirm_precision
 from tilewright.autotune.records.database import (
     Database,
     DatabaseLike,
@@ -82,13 +83,14 @@ _HOPEFUL = 1.3
 @dataclass(frozen=True, slots=True)
 class ModelTuning:
     """What tuning a model ended with. ``network`` None: the whole network was not timed. ``model``: built with what was
-    found."""
+    found. ``precision``: what was found of it, if that was asked for."""
 
     database: Database
     result: TuneResult
     network: NetworkCheck | None
     model: CompiledModel
     coverage: Coverage
+    precision: Chosen | None = None
 
     def account(self) -> str:
         """What was gained, what was dropped, and what is left."""
@@ -103,6 +105,8 @@ class ModelTuning:
         lines.append(f"expected to gain {100 * r.remaining_gain:.1f} % more")
         if self.network is not None:
             lines.append(str(self.network))
+        if self.precision is not None:
+            lines.append(str(self.precision))
         return "\n".join(lines)
 
     def summary(self) -> str:
@@ -168,15 +172,24 @@ def tune_model(
     """:func:`tune` with the whole account of it."""
     o = options or TuneOptions()
     records = _records(database, work_dir)
+    chosen: Chosen | None = None
+    if o.feed is None and o.samples:
+        o = dataclasses.replace(o, feed=o.samples[0], samples=o.samples[1:])
     if o.precision == "auto":
         _say(o, "comparing precisions", ())
-        o = dataclasses.replace(o, precision=choose_precision(model, records, o))
+        chosen = choose_precision(model, records, o)
+        o = dataclasses.replace(o, precision=chosen.precision)
     _say(o, "compiling and profiling the untuned network", ())
     prepared = prepare(model, o)
-    if measurer is not None:
-        return _tuned(prepared, records, measurer, o, clock)
-    with LocalMeasurer(EvaluatorConfig()) as own:
-        return _tuned(prepared, records, own, o, clock)
+    with nullcontext(measurer) if measurer is not None else LocalMeasurer(EvaluatorConfig()) as used:
+        done = _tuned(prepared, records, used, o, clock)
+    if chosen is None or chosen.precision == "fp32":
+        return dataclasses.replace(done, precision=chosen)
+    _say(o, "timing the tuned network against float32", ())
+    chosen, built = confirm_precision(model, records, o, chosen, done.model, prepared.feed)
+    if built is not done.model:
+        done = dataclasses.replace(done, network=None, model=built, coverage=built.coverage(prepared.feed))
+    return dataclasses.replace(done, precision=chosen)
 
 
 def extract_tasks(model: ModelLike, options: TuneOptions | None = None, **more: Unpack[TuneKeywords]) -> list[Task]:

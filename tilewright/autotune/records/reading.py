@@ -21,6 +21,7 @@ from tilewright.autotune.records.record import (
     STANDARD,
     Choice,
     Line,
+    NodeChoice,
     Record,
     Verdict,
     head_json,
@@ -134,6 +135,13 @@ class _Verdict(Struct):
     scope: str = "kernel"
 
 
+class _Node(Struct):
+    name: str
+    implementation: str
+    seconds: dict[str, _Measured] = {}
+    error: float | None = None
+
+
 class _Choice(Struct):
     workload: _Named
     network: str
@@ -143,6 +151,7 @@ class _Choice(Struct):
     implementation: str | None = None
     algorithm: str | None = None
     errors: dict[str, float] | None = None
+    nodes: dict[str, _Node] | None = None
 
 
 _FIELDS, _FRONT, _MEASUREMENT = Decoder(dict[str, Raw]), Decoder(_Front), Decoder(_Measurement)
@@ -232,9 +241,11 @@ class LineReader:
             return STANDARD if c.algorithm is not None and x == "direct" else x
 
         seconds = {name(k): x for k, x in c.seconds.items()}
+        nodes = {k: NodeChoice(n.name, n.implementation, n.seconds, n.error) for k, n in (c.nodes or {}).items()}
         return Choice(
-            c.workload.hash, c.network, self._target(c.target), name(chosen), seconds, c.time, errors=c.errors or {}
-        )
+            c.workload.hash, c.network, self._target(c.target), name(chosen), seconds, c.time, errors=c.errors or {},
+            nodes=nodes,
+        )  # fmt: skip
 
     # -- parts ---------------------------------------------------------------------------------------------------------
     def _one(self, part: _T) -> _T:

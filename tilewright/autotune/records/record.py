@@ -136,6 +136,17 @@ STANDARD = "standard"
 
 
 @dataclass(frozen=True, slots=True)
+class NodeChoice:
+    """The precision of one node. ``name``: for people. ``seconds``: of its kernel, by precision. ``error``: that of the
+    network's results with this node alone reduced; None if it was not measured, or is not finite."""
+
+    name: str
+    implementation: str
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    error: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """Which implementation a network uses for a kernel that has several (a convolution: direct or Winograd's).
 
@@ -143,7 +154,8 @@ class Choice:
     implementation, each with its best schedule. ``implementation``: the one to use. The latest choice counts.
 
     A choice for the network as a whole has its digest as ``workload`` and precisions as implementations; ``errors``:
-    the root mean square by which their results differ from float32's, as a share of that of the results.
+    the root mean square by which their results differ from float32's, as a share of that of the results. ``nodes``:
+    which precision each node has, by its place in the network, if they do not all have the same.
     """
 
     workload: str
@@ -154,9 +166,15 @@ class Choice:
     time: float
     extra: Mapping[str, Any] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
+    nodes: Mapping[str, NodeChoice] = field(default_factory=dict)
 
 
 Line: TypeAlias = Record | Verdict | Choice
+
+
+def time_after(before: Verdict | Choice | None, now: float) -> float:
+    """``now``, or just after ``before`` where a clock is behind it or stands still: the latest line counts."""
+    return now if before is None else max(now, math.nextafter(before.time, math.inf))
 
 
 def make_record(
@@ -312,7 +330,12 @@ def _choice_json(c: Choice) -> _Json:
         "seconds": dict(c.seconds),
         "time": c.time,
         **({"errors": dict(c.errors)} if c.errors else {}),
+        **({"nodes": {k: _node_json(n) for k, n in c.nodes.items()}} if c.nodes else {}),
     }
+
+
+def _node_json(n: NodeChoice) -> _Json:
+    return {"name": n.name, "implementation": n.implementation, "seconds": dict(n.seconds), "error": n.error}
 
 
 def _target_json(t: Target) -> _Json:

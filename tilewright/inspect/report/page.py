@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.autotune.base.space import Candidate
+from tilewright.autotune.lookup.precision import account
 from tilewright.autotune.records.pruning import recorded_default
 from tilewright.autotune.records.record import Machine, machine_of
 from tilewright.core.errors import TilewrightError
@@ -72,10 +73,17 @@ def report(path: str | Path, here: Target | None = None, measure_peaks: MeasureP
         faster=sum(t.speedup is not None and t.speedup > 1.01 for t in tasks),
         weighted=all(t.weight is not None for t in tasks),
         verdicts={v.workload: v for v in sorted(log.verdicts, key=lambda v: (v.time, v.candidate))},
+        precisions=_precisions(log),
         failures=sum((Counter(t.failures) for t in tasks), Counter()), candidates=sum(len(t.points) for t in tasks),
         curves=[_curves(t) for t in tasks], peaks=peaks, why_no_peaks=why_no_peaks,
         **_roof(_work(tasks, schedules, shares), peaks), **_cost_model(tasks),
     )  # fmt: skip
+
+
+def _precisions(log: Log) -> list[str]:
+    """The account of each network's latest choice of precision on a machine."""
+    ordered = sorted((c for c in log.choices if c.workload == c.network), key=lambda c: (c.time, c.implementation))
+    return [account(c) for c in {(c.network, machine_of(c.target)): c for c in ordered}.values()]
 
 
 def _require_packages() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tilewright.autotune.records.database import open_database
 from tilewright.autotune.records.reading import LineReader
-from tilewright.autotune.records.record import Machine, Record, RecordWarning, Verdict, machine_of
+from tilewright.autotune.records.record import Choice, Machine, Record, RecordWarning, Verdict, machine_of
 from tilewright.core.errors import InputError, ParseError
 
 _LARGEST = 1e12
@@ -52,6 +52,7 @@ class Log:
     path: Path
     rows: tuple[Row, ...]
     verdicts: tuple[Verdict, ...]
+    choices: tuple[Choice, ...]
     versions: dict[str, str]
     tuners: tuple[str, ...]
     skipped: int
@@ -75,6 +76,7 @@ def read_log(path: str | Path) -> Log:
     reader = LineReader()
     rows: list[Row] = []
     verdicts: list[Verdict] = []
+    choices: list[Choice] = []
     versions: dict[str, str] = {}
     tuners: dict[str, None] = {}
     skipped = 0
@@ -87,6 +89,8 @@ def read_log(path: str | Path) -> Log:
             line = None
         if isinstance(line, Verdict):
             verdicts.append(line)
+        elif isinstance(line, Choice):
+            choices.append(line)
         elif isinstance(line, Record):
             rows.append(_row(line, place))
             tuners[line.tuner] = None
@@ -98,7 +102,7 @@ def read_log(path: str | Path) -> Log:
         raise InputError(f"{path}: expected a log with measurements, found none")
     if skipped:
         warnings.warn(f"{found}: {skipped} lines were not understood; skipped", RecordWarning, stacklevel=2)
-    return Log(found, tuple(rows), tuple(verdicts), versions, tuple(t for t in tuners if t), skipped)
+    return Log(found, tuple(rows), tuple(verdicts), tuple(choices), versions, tuple(t for t in tuners if t), skipped)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import warnings
 from collections.abc import Iterator
 from html import escape
 from html.parser import HTMLParser
@@ -15,7 +16,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from tilewright.autotune.records.database import JSONDatabase
-from tilewright.autotune.records.record import Record, RecordWarning, to_line
+from tilewright.autotune.records.record import Choice, NodeChoice, Record, RecordWarning, to_line
 from tilewright.cli import main
 from tilewright.core.errors import InputError, TilewrightError
 from tilewright.inspect.report.charts import Work, roofline
@@ -302,3 +303,19 @@ def test_what_is_missing_is_told(log: JSONDatabase, monkeypatch: pytest.MonkeyPa
 def test_words() -> None:
     assert [duration(x) for x in (45, 600, 12_000)] == ["45 s", "10 min", "3 h 20 min"]
     assert [short_time(x) for x in (1.2, 4.56e-3, 12.3e-6)] == ["1.20 s", "4.56 ms", "12.3 µs"]
+
+
+def test_the_latest_choice_of_precision_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    nodes = {f"{'0' * 64} 0": NodeChoice(EVIL, "bf16", {"fp32": 3e-6, "bf16": 1e-6}, 2e-3)}
+    old = Choice("net", "net", HERE, "bf16", {"fp32": 3e-3, "bf16": 1e-3}, 1.0, errors={"bf16": 1e-2})
+    new = dataclasses.replace(old, implementation="mixed", time=2.0, nodes=nodes)
+    of_kernel = Choice("kernel", "net", HERE, "winograd4", {"winograd4": 1.0}, 3.0)
+    lines = [record(dense(), candidates(dense(), HERE, 1)[0], 1e-3), new, old, of_kernel]
+    path.write_text("".join(f"{to_line(x)}\n" for x in lines), encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # none of the lines is unknown
+        text = checked(report(path))
+    assert "precision mixed: fp32 3.000 ms; bf16 1.000 ms, off by 1.0e-02; 1 of 1 products on bfloat16" in text
+    assert f"{EVIL}: bf16; by a record: 3.0 us in fp32, 1.0 us in bf16, results off by 2.0e-03" in text
+    assert "precision bf16" not in text

@@ -110,3 +110,13 @@ def test_explain_names_the_nodes() -> None:
 def test_precision_is_one_of_those_known() -> None:
     with pytest.raises(InputError, match="precision"):
         tilewright.compile(residual(), precision="int3", progress=False)  # type: ignore[call-overload]
+
+
+def test_explain_says_why_a_node_stays() -> None:
+    g = GraphBuilder("depthwise")
+    x = g.op("Conv", g.input("x", "float32", (1, 32, 12, 12)), weight(32, 1, 3, 3), group=32)
+    graph = g.build(g.op("Conv", x, weight(64, 32, 1, 1)))
+    text = tilewright.compile(graph, target=AVX512, precision="bf16", progress=False).explain()
+    first, second = (n.name for n in graph.nodes)
+    assert f"fired bfloat16 x1: {second}" in text
+    assert f"refused bfloat16 at {first}: " in text

@@ -12,7 +12,7 @@ import tilewright
 from tilewright.cli import main
 from tilewright.core.errors import InputError
 from tilewright.inspect.ort import is_installed
-from tilewright.quantization.compare import Noise, compare_models
+from tilewright.quantization.accuracy.compare import Noise, compare_models
 from tilewright.quantization.options import QuantizeOptions
 from tilewright.quantization.quantize import quantize_model
 from tilewright.tests.quantization.models import residual, samples, transformer

@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 
 import tilewright
+from tilewright.autotune.network.mixed_precision import apart
 from tilewright.autotune.network.options import TuneOptions
-from tilewright.autotune.network.precision import choose_precision, difference
+from tilewright.autotune.network.precision import choose_precision
 from tilewright.autotune.records.database import JSONDatabase
+from tilewright.cli import main
 from tilewright.codegen.detect_cpu import parse_target
 from tilewright.core import dtypes
 from tilewright.core.errors import InputError
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph
+from tilewright.tests.api.models import perceptron, saved
 
 pytestmark = pytest.mark.skipif("avx512bf16" not in parse_target(None).enabled, reason="a CPU without vdpbf16ps")
 
@@ -47,7 +50,7 @@ def test_the_faster_within_the_budget(seconds: tuple[float, float], budget: floa
     graph = network()
     with JSONDatabase(path) as log:
         o = TuneOptions(precision="auto", max_error=budget, threads=1, cache=False)
-        assert choose_precision(graph, log, o, taking(*seconds)) == wanted
+        assert choose_precision(graph, log, o, taking(*seconds)).precision == wanted
     (line,) = (json.loads(x) for x in path.read_text("utf-8").splitlines())
     assert (line["kind"], line["implementation"]) == ("choice", wanted)
     assert line["seconds"] == {"fp32": seconds[0], "bf16": seconds[1]}
@@ -68,8 +71,8 @@ def test_the_latest_choice_counts(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").touch()
     with JSONDatabase(tmp_path / "log.jsonl") as log:
         o = TuneOptions(precision="auto", threads=1, cache=False)
-        assert choose_precision(network(), log, o, taking(2.0, 1.0)) == "bf16"
-        assert choose_precision(network(), log, o, taking(1.0, 2.0)) == "fp32"
+        assert choose_precision(network(), log, o, taking(2.0, 1.0)).precision == "bf16"
+        assert choose_precision(network(), log, o, taking(1.0, 2.0)).precision == "fp32"
         found = tilewright.compile(
             network(), precision="auto", database=log, threads=1, stop_after="lower", progress=False, cache=False
         )
@@ -91,10 +94,38 @@ def test_results_that_are_no_numbers_count_as_far_off() -> None:
 
     one, other = (tilewright.compile(build(s), progress=False) for s in (1.0, -1.0))
     feed = {"x": np.array([1, 2, 3], np.float32)}
-    assert difference(one, one, feed) == 0.0
-    assert difference(one, other, feed) == np.inf
+    assert apart(one.run(feed), one.run(feed)) == 0.0
+    assert apart(one.run(feed), other.run(feed)) == np.inf
 
 
 def test_the_budget_is_a_number() -> None:
     with pytest.raises(InputError, match="max_error"):
         TuneOptions(max_error="small")  # type: ignore[arg-type]
+
+
+def test_the_command_takes_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = saved(perceptron(), tmp_path)
+    path, samples = tmp_path / "log.jsonl", tmp_path / "x.npz"
+    words = [
+        "tune",
+        str(model),
+        "--log",
+        str(path),
+        "--precision",
+        "auto",
+        "--trials",
+        "0",
+        "--threads",
+        "1",
+        "--quiet",
+    ]
+    np.savez(samples, x=np.random.default_rng(0).standard_normal((5, 32)).astype(np.float32))
+    assert main([*words, "--calibration", str(samples), "--no-check", "--quiet"]) == 0
+    assert "precision " in capsys.readouterr().out
+    assert json.loads(path.read_text("utf-8").splitlines()[0])["kind"] == "choice"
+    np.savez(samples, y=np.zeros(3))
+    assert main([*words, "--calibration", str(samples)]) == 2
+    assert "expected arrays ['x'], got ['y']" in capsys.readouterr().err
+    (tmp_path / "none.onnx").write_text("hello")
+    words[1] = str(tmp_path / "none.onnx")
+    assert main([*words, "--calibration", str(samples)]) == 2

@@ -58,8 +58,8 @@ def compare_models(
     runtimes: tuple[Runtime, ...] = ("onnxruntime", "tilewright") if is_installed() else ("tilewright",)
     rows: list[Difference] = []
     for runtime in runtimes:
-        expected = _results(original, samples, runtime, threads)
-        got = _results(quantized, samples, runtime, threads)
+        expected = results_of(original, samples, runtime, threads)
+        got = results_of(quantized, samples, runtime, threads)
         noise = noise_of(names, expected, got)
         rows += [Difference(runtime, n, x) for n, x in noise.items()]
     return rows
@@ -77,8 +77,7 @@ def noise_of(
     return out
 
 
-def _results(
-    model: onnx.ModelProto, samples: Sequence[Feed], runtime: Runtime, threads: int | None
-) -> list[dict[str, np.ndarray]]:
+def results_of(model: onnx.ModelProto, samples: Sequence[Feed], runtime: Runtime, threads: int | None) -> list[Feed]:
+    """What the model gives for each sample."""
     run = open_runner(model, runtime, threads)
     return [run(feed) for feed in samples]

@@ -13,10 +13,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from tilewright.quantization.accuracy.compare import Noise
 from tilewright.quantization.calibration.calibrators import Scale
 from tilewright.quantization.calibration.data import Feed
 from tilewright.quantization.calibration.runner import Run, open_runner, open_watch
-from tilewright.quantization.compare import Noise
 from tilewright.quantization.integers import IntegerWeight
 from tilewright.quantization.layers import Layer
 from tilewright.quantization.onnx_editor import OnnxEditor
