@@ -118,8 +118,7 @@ def _zero_points(call: Call, build: GraphBuilder, bits: int, n: int, blocks: int
     """The zero points [n, blocks]: packed like the weights, in the type of A, or 2^(bits - 1)."""
     name = call.input(3)
     if not name:
-        shape, middle = build.ints((n, blocks), "shape"), Constant(np.array([1 << (bits - 1)], np.uint8))
-        return build.emit("ConstantOfShape", (shape,), "zero_points", value=middle)
+        return build.constant(np.full((n, blocks), 1 << (bits - 1), np.uint8), "zero_points")
     if _dtype(call, build, 3) != dtypes.uint8:
         return build.emit("Reshape", (name, build.ints((n, blocks), "blocks")), "zero_points")
     whole = -(-blocks * bits // 8) * 8 // bits
@@ -227,7 +226,7 @@ _UNPACK = ("Unsqueeze", "BitShift", "BitwiseAnd", "Shape", "Concat")
 
 RULES: Family = {
     "MatMulNBits": contrib(
-        (0, 1, 2), _matmul_nbits, (*_PRODUCT, *_UNPACK, "Sub", "ConstantOfShape", "DequantizeLinear")
+        (0, 1, 2), _matmul_nbits, (*_PRODUCT, *_UNPACK, "Sub", "DequantizeLinear")
     ),
     "MatMulBnb4": contrib((0, 1, 2), _matmul_bnb4, (*_PRODUCT, *_UNPACK, "Cast")),
     "GatherBlockQuantized": contrib(

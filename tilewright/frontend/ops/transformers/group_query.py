@@ -94,7 +94,13 @@ def _heads(call: Call, build: GraphBuilder) -> _Heads:
     packed = count if call.input(1) else count + 2 * shared
     if hidden % packed:
         call.error(f"queries with a last dimension of {packed} heads", hidden)
-    return _Heads(count, shared, hidden // packed)
+    size = hidden // packed
+    for i, axis, wanted in ((1, -1, shared * size), (2, -1, shared * size), *((i, 1, shared) for i in (3, 4)),
+                            *((i, 3, size) for i in (3, 4))):  # fmt: skip
+        got = build.fixed_size(call.input(i), axis) if call.input(i) else None
+        if got not in (None, wanted):
+            call.error(f"input {i} with {wanted} elements along axis {axis}", got)
+    return _Heads(count, shared, size)
 
 
 def _projections(call: Call, build: GraphBuilder, heads: _Heads) -> list[str]:

@@ -18,8 +18,8 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Sizes of a model. ``bits``: of a weight, 32 for float32; ``block``: weights that share a scale; ``rows``: how long
-    the caches are, None for caches that grow; ``positions``: rows of the tables of angles."""
+    """Sizes of a model. ``bits``: of a weight, 32 for float32; ``block``: weights that share a scale; ``rows``: how
+    long the caches are, None for caches that grow; ``positions``: rows of the tables of angles."""
 
     layers: int = 24
     hidden: int = 896
