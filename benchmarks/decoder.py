@@ -2,14 +2,14 @@
 """How many tokens a second does a language model give? Against onnxruntime, token by token in turns.
 
     python benchmarks/decoder.py [--bits 4] [--fixed 1024] [--prompt 64] [--tokens 64] [--threads 2]
-    python benchmarks/decoder.py --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --intermediate 8192 --vocabulary 128256
+    python benchmarks/decoder.py --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --intermediate 8192
 
 The model is one that ONNX Runtime GenAI would export, with random weights (tilewright/tests/frontend/transformers/
 decoders.py); its default sizes are those of Qwen2.5-0.5B. Ours is compiled twice: for a prompt of any length and for a
-single row. Both sides decode greedily what onnxruntime chooses, and their logits are compared at every token. The median
-of a token's seconds counts. Each token reads all weights but the embedding: the bytes of what is stored for them,
-divided by the time of a token, are the rate at which they were read, shown as a share of what ``tilewright doctor``
-measures. The machine should be otherwise idle.
+single row. Both sides decode greedily what onnxruntime chooses, and their logits are compared at every token. The
+median of a token's seconds counts. Each token reads all weights but the embedding: the bytes of what is stored for
+them, divided by the time of a token, are the rate at which they were read, shown as a share of what ``tilewright
+doctor`` measures. The machine should be otherwise idle.
 """
 
 from __future__ import annotations

@@ -57,8 +57,15 @@ def _attend(call: Call, build: GraphBuilder, projected: str, mask: str, past: st
     for term in (scores_bias, hidden):
         scores = build.emit("Add", (scores, term), "scores") if term else scores
     result = build.emit("MatMul", (build.emit("Softmax", (scores,), axis=-1), v), "attended")
-    rows = build.emit("Transpose", (result,), "rows", perm=(0, 2, 1, 3))
-    build.emit_to("Reshape", (rows, build.ints((0, 0, -1), "shape")), call.outputs[:1], {})
+    join_heads(build, result, heads, call.outputs[:1])
+
+
+def join_heads(build: GraphBuilder, x: str, heads: int, outputs: tuple[str, ...]) -> None:
+    """[batch, heads, steps, size] as [batch, steps, heads * size], the output."""
+    rows = build.emit("Transpose", (x,), "rows", perm=(0, 2, 1, 3))
+    each = build.fixed_size(x, -1)
+    width = -1 if each is None else heads * each
+    build.emit_to("Reshape", (rows, build.ints((0, 0, width), "shape")), outputs, {})
 
 
 def _thirds(call: Call, build: GraphBuilder, projected: str) -> tuple[str, ...]:
@@ -73,7 +80,9 @@ def _thirds(call: Call, build: GraphBuilder, projected: str) -> tuple[str, ...]:
 
 def by_head(build: GraphBuilder, x: str, heads: int) -> str:
     """[batch, steps, heads * size] as [batch, heads, steps, size]."""
-    apart = build.emit("Reshape", (x, build.ints((0, 0, heads, -1), "shape")), "apart")
+    width = build.fixed_size(x, -1)
+    each = -1 if width is None else width // heads
+    apart = build.emit("Reshape", (x, build.ints((0, 0, heads, each), "shape")), "apart")
     return build.emit("Transpose", (apart,), "heads", perm=(0, 2, 1, 3))
 
 

@@ -27,28 +27,36 @@ _REFUSED_INPUTS = {12: "k_scale", 13: "v_scale", 16: "query_seqlens"}
 
 @dataclass(frozen=True, slots=True)
 class _Heads:
-    """``count`` heads of queries of ``size`` elements in ``shared`` groups, one for each head of keys and values."""
+    """``count`` heads of queries of ``size`` elements in ``shared`` groups, one for each head of keys and values.
+
+    ``steps``: new rows, where that is known.
+    """
 
     count: int
     shared: int
     size: int
+    steps: int | None
 
     @property
     def group(self) -> int:
         return self.count // self.shared
+
+    @property
+    def rows(self) -> int:
+        """Of queries below each other, as Reshape takes it."""
+        return -1 if self.steps is None else self.group * self.steps
 
 
 def _group_query(call: Call, build: GraphBuilder) -> None:
     _require_supported(call)
     heads = _heads(call, build)
     q, k, v = _projections(call, build, heads)
-    steps, total = size_of(build, q, 1), _total(call, build)
-    rows = _Rows(call, build, steps, total)
+    rows = _Rows(call, build, size_of(build, q, 1), _all_rows(call, build))
     if call.int_attr("do_rotary", 0):
         q, k = _rotated(call, build, heads, q, k, rows)
     else:
         q = _moved(build, q, (0, 0, heads.shared, heads.group, heads.size), (0, 2, 3, 1, 4))
-        q = build.emit("Reshape", (q, build.ints((0, 0, -1, heads.size), "rows")), "queries")
+        q = build.emit("Reshape", (q, build.ints((0, 0, heads.rows, heads.size), "rows")), "queries")
         k = _moved(build, k, (0, 0, heads.shared, heads.size), (0, 2, 1, 3))
     v = _moved(build, v, (0, 0, heads.shared, heads.size), (0, 2, 1, 3))
     keys = _with_past(call, build, k, 3, rows)
@@ -100,7 +108,7 @@ def _heads(call: Call, build: GraphBuilder) -> _Heads:
         got = build.fixed_size(call.input(i), axis) if call.input(i) else None
         if got not in (None, wanted):
             call.error(f"input {i} with {wanted} elements along axis {axis}", got)
-    return _Heads(count, shared, size)
+    return _Heads(count, shared, size, build.fixed_size(call.input(0), 1))
 
 
 def _projections(call: Call, build: GraphBuilder, heads: _Heads) -> list[str]:
@@ -132,11 +140,11 @@ def _moved(build: GraphBuilder, x: str, shape: tuple[int, ...], order: tuple[int
     return build.emit("Transpose", (apart,), "moved", perm=order)
 
 
-def _total(call: Call, build: GraphBuilder) -> str:
-    """total_sequence_length as a size, [1], that follows from other sizes where the model computes it so."""
+def _all_rows(call: Call, build: GraphBuilder) -> str:
+    """The places of the rows of the longest sequence: total_sequence_length of them, a size that follows from other
+    sizes where the model computes it so."""
     given = build.emit("Cast", (call.input(6),), "total", to=dtypes.int64)
-    keys = count_from(build, build.ints((0,), "start"), build.emit("Reshape", (given, build.ints((1,), "one"))))
-    return size_of(build, keys, 0)
+    return count_from(build, build.ints((0,), "start"), build.emit("Reshape", (given, build.ints((1,), "one"))))
 
 
 # -- positions -----------------------------------------------------------------------------------------------------
@@ -146,11 +154,11 @@ class _Rows:
     ``steps``: how many new rows there are; ``total``: how many rows the longest sequence has with them; both [1].
     """
 
-    def __init__(self, call: Call, build: GraphBuilder, steps: str, total: str) -> None:
-        self.steps, self.total = steps, total
+    def __init__(self, call: Call, build: GraphBuilder, steps: str, places: str) -> None:
+        self.steps, self.total = steps, size_of(build, places, 0)
         self._build, self._one = build, build.ints((1,), "one")
-        seqlens = build.emit("Cast", (call.input(5),), "seqlens", to=dtypes.int64)
-        self.last = build.emit("Reshape", (seqlens, build.ints((-1, 1), "column")), "last")
+        seqlens = build.emit("Reshape", (call.input(5), build.ints((-1, 1), "column")), "seqlens")
+        self.last = build.emit("Gather", (places, seqlens), "last", axis=0)  # which must be among them
 
     def first(self) -> str:
         """The place of the first new row of each sequence, [batch, 1]: 0 where a prompt is padded at its end."""
@@ -184,11 +192,13 @@ def _rotated(call: Call, build: GraphBuilder, heads: _Heads, q: str, k: str, row
     at = rows.given(call.input(9)) if call.input(9) else rows.places()
     interleaved = bool(call.int_attr("rotary_interleaved", 0))
     out = []
-    shape = (0, heads.shared, -1, heads.size)
-    for x, lead, order in ((q, (0, 0, heads.shared, heads.group), (0, 2, 3, 1)), (k, (0, 0, heads.shared), (0, 2, 1))):
+    for x, lead, order, rows_of in (
+        (q, (0, 0, heads.shared, heads.group), (0, 2, 3, 1), heads.rows), (k, (0, 0, heads.shared), (0, 2, 1), 0),
+    ):  # fmt: skip
+        shape = (0, 0, rows_of, heads.size)
         axes = build.ints(range(2, len(lead)), "axes")
         pair = angles(build, (call.input(7), call.input(8)), build.emit("Unsqueeze", (at, axes), "at"), interleaved)
-        out.append(turned(build, x, lead, Rotary(*pair, 2 * half, 2 * half == heads.size, interleaved), order, shape))
+        out.append(turned(build, x, lead, Rotary(*pair, 2 * half, heads.size, interleaved), order, shape))
     return out[0], out[1]
 
 
@@ -227,11 +237,12 @@ def _attend(call: Call, build: GraphBuilder, heads: _Heads, q: str, k: str, v: s
     result = build.emit("MatMul", (build.emit("Softmax", (scores,), axis=-1), v), "attended")
     if call.input(11) or call.int_attr("smooth_softmax", 0):
         result = build.emit("Mul", (result, _kept(call, build, heads, scores, rows)), "attended")
-    apart = build.emit("Reshape", (result, build.ints((0, heads.count, -1, heads.size), "apart")), "apart")
+    steps = -1 if heads.steps is None else heads.steps
+    apart = build.emit("Reshape", (result, build.ints((0, heads.count, steps, heads.size), "apart")), "apart")
     back = build.emit("Transpose", (apart,), "rows", perm=(0, 2, 1, 3))
     if build.dtype(call.input(0)) is None or build.dtype(call.input(0)) != build.dtype(back):
         back = build.emit("CastLike", (back, call.input(0)), "narrow")
-    build.emit_to("Reshape", (back, build.ints((0, 0, -1), "flat")), call.outputs[:1], {})
+    build.emit_to("Reshape", (back, build.ints((0, 0, heads.count * heads.size), "flat")), call.outputs[:1], {})
 
 
 def _mask(call: Call, build: GraphBuilder, heads: _Heads, scores: str, rows: _Rows) -> str:
@@ -241,7 +252,7 @@ def _mask(call: Call, build: GraphBuilder, heads: _Heads, scores: str, rows: _Ro
         at = build.emit("Unsqueeze", (rows.places(), build.ints((1, 3), "axes")), "at")
     else:
         at = build.emit("Unsqueeze", (rows.last, build.ints((1, 3), "axes")), "at")
-    is_one = build.fixed_size(call.input(0), 1) == 1 or not call.int_attr("causal", 1)
+    is_one = heads.steps == 1 or not call.int_attr("causal", 1)
     at = at if is_one else _each_group(build, at, heads, rows)
     seen = build.emit("LessOrEqual", (keys, at), "seen")
     if window := _window(call):
@@ -259,7 +270,7 @@ def _each_group(build: GraphBuilder, x: str, heads: _Heads, rows: _Rows) -> str:
     one = build.ints((1,), "one")
     shape = build.emit("Concat", (one, build.ints((heads.group,), "group"), rows.steps, one), "shape", axis=0)
     wide_rows = build.emit("Expand", (x, shape), "each")
-    columns = build.emit("Concat", (build.ints((0, 1, -1), "rows"), size_of(build, x, -1)), "shape", axis=0)
+    columns = build.emit("Concat", (build.ints((0, 1, heads.rows), "rows"), size_of(build, x, -1)), "shape", axis=0)
     return build.emit("Reshape", (wide_rows, columns), "each")
 
 
@@ -270,8 +281,8 @@ def _bias(call: Call, build: GraphBuilder, heads: _Heads, scores: str, rows: _Ro
     if across not in (1, heads.count):
         raise call.unsupported(f"an attention_bias not known to be of rank 4 with 1 or {heads.count} heads")
     if across == 1:
-        return bias if build.fixed_size(call.input(0), 1) == 1 else _each_group(build, bias, heads, rows)
-    shape = build.emit("Concat", (build.ints((0, heads.shared, -1), "rows"), size_of(build, bias, -1)), axis=0)
+        return bias if heads.steps == 1 else _each_group(build, bias, heads, rows)
+    shape = build.emit("Concat", (build.ints((0, heads.shared, heads.rows), "rows"), size_of(build, bias, -1)), axis=0)
     return build.emit("Reshape", (bias, shape), "bias")
 
 
@@ -283,7 +294,7 @@ def _kept(call: Call, build: GraphBuilder, heads: _Heads, scores: str, rows: _Ro
         sink = build.emit("Reshape", (sink, build.ints((heads.shared, heads.group, 1, 1), "sinks")), "sink")
         one = build.ints((1,), "one")
         sink = build.emit("Expand", (sink, build.emit("Concat", (one, one, rows.steps, one), axis=0)), "sink")
-        sink = build.emit("Reshape", (sink, build.ints((heads.shared, -1, 1), "sinks")), "sink")
+        sink = build.emit("Reshape", (sink, build.ints((heads.shared, heads.rows, 1), "sinks")), "sink")
         total = build.emit("Sub", (total, sink), "total")
     return build.emit("Sigmoid", (total,), "kept")
 

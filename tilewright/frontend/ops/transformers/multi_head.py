@@ -10,6 +10,7 @@ from tilewright.frontend.ops.transformers.bert import (
     ATTENTION,
     by_head,
     count_to,
+    join_heads,
     masked,
     score_scale,
     seen_by_all,
@@ -38,8 +39,7 @@ def _multi_head(call: Call, build: GraphBuilder) -> None:
     for term in (call.input(5), masked(call, build, mask, scores)):
         scores = build.emit("Add", (scores, term), "scores") if term else scores
     result = build.emit("MatMul", (build.emit("Softmax", (scores,), axis=-1), v), "attended")
-    rows = build.emit("Transpose", (result,), "rows", perm=(0, 2, 1, 3))
-    build.emit_to("Reshape", (rows, build.ints((0, 0, -1), "shape")), call.outputs[:1], {})
+    join_heads(build, result, heads, call.outputs[:1])
 
 
 def _by_head(call: Call, build: GraphBuilder, heads: int) -> list[str]:

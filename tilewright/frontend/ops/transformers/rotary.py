@@ -23,13 +23,13 @@ WIDE = "float32"
 class Rotary:
     """Cosines and sines that broadcast to pairs: [..., 1, half], or [..., half, 1] if ``interleaved``.
 
-    ``size``: elements of a head that are turned; ``whole``: all of them are.
+    ``size``: elements of a head that are turned; ``head``: all of them, None where that is not known.
     """
 
     cos: str
     sin: str
     size: int
-    whole: bool
+    head: int | None
     interleaved: bool
 
     @property
@@ -79,8 +79,8 @@ def turned(
 ) -> str:
     """``x`` by heads, as Reshape takes ``heads`` (without their last axis), turned; then these axes in ``order``; then
     reshaped to ``shape``. The type stays."""
-    if not rotary.whole:
-        whole = build.emit("Reshape", (x, build.ints((*heads, -1), "heads")), "apart")
+    if rotary.head != rotary.size:
+        whole = build.emit("Reshape", (x, build.ints((*heads, rotary.head or -1), "heads")), "apart")
         parts = (_columns(build, whole, 0, rotary.size), _columns(build, whole, rotary.size, None))
         first = _turned(build, parts[0], heads, rotary, range(len(heads)))
         last = build.ints((*(0,) * len(heads), rotary.size), "size")
@@ -152,9 +152,11 @@ def _embed(call: Call, build: GraphBuilder, cos: str, sin: str, positions: str) 
         call.error("an attribute num_heads >= 1", count)
     hidden = build.fixed_size(x, -1)
     own = hidden if not flat or hidden is None else hidden // count if count else None
-    whole = size == 0 or own == size
-    if whole and own is not None and own != 2 * half:
-        call.error(f"heads of {2 * half} elements, twice the columns of the cosines", own)
+    if size == 0:
+        if own not in (None, 2 * half):
+            call.error(f"heads of {2 * half} elements, twice the columns of the cosines", own)
+        own = 2 * half
+        count = count or (hidden or 0) // own
     heads = (0, 0, count or -1) if flat else (0, 0, 0)
     axis = build.ints((2,) if flat else (1,), "heads")
     interleaved = bool(call.int_attr("interleaved", 0))
@@ -164,10 +166,8 @@ def _embed(call: Call, build: GraphBuilder, cos: str, sin: str, positions: str) 
     else:
         cos, sin = (build.emit("Unsqueeze", (wide(build, v), axis), "angles") for v in (cos, sin))
         pair = _of_pairs(build, cos, sin, interleaved)
-    rotary = Rotary(*pair, 2 * half, whole, interleaved)
-    if whole and flat and not count and hidden is not None:
-        heads = (0, 0, hidden // (2 * half))
-    y = turned(build, x, heads, rotary, range(3), (0, 0, -1) if flat else (0, 0, 0, -1))
+    rotary = Rotary(*pair, 2 * half, own, interleaved)
+    y = turned(build, x, heads, rotary, range(3), (*(0,) * (2 if flat else 3), hidden or -1))
     build.emit_to("Identity", (y,), call.outputs[:1], {})
 
 
