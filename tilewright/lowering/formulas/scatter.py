@@ -63,14 +63,16 @@ def lower_tensor_scatter(c: LowerContext) -> tuple[Tensor, ...]:
     """Rows of a cache from a place of each batch element on, which go on at its start where it is circular."""
     cache, new = c.input(0), c.input(1)
     axis = normal_axis(c.attr_int("axis", -2), cache.ndim, c.where)
-    room = cache.shape[axis]
+    room, steps = cache.shape[axis], new.shape[axis]
     circular = c.attr_str("mode", "linear") == "circular"
     result = c.stage(copy_of(c, cache, "scattered"))
 
     def body(*i: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
         row = index_value(i[axis])
         if c.has_input(2):
-            row = c.input(2)[i[0]].cast(dtypes.int64) + row
+            start = c.input(2)[i[0]].cast(dtypes.int64)
+            start = start if circular else op("min", start, index_value(room - steps))
+            row = op("max", start, 0) + row
         if circular:
             row = op("floor_mod", row, op("max", index_value(room), 1))
         return (*i[:axis], clamped_index(row, room), *i[axis + 1 :]), new[i]
