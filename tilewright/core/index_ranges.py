@@ -201,7 +201,7 @@ def _time(attrs: Attrs) -> int:
     return 1 if attrs.get("layout") else 0
 
 
-_MOST = (1 << 63) - 1
+_MOST = (1 << 61) - 1
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 _RULES: Mapping[str, Callable[[Attrs, Shapes], tuple[IndexRange, ...]]] = {
     "Gather": _along_axis, "GatherElements": _along_axis, "ScatterElements": _along_axis, "Scatter": _along_axis,

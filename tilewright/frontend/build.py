@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
-from tilewright.core.errors import ModelError
+from tilewright.core.errors import ModelError, UnsupportedError
 from tilewright.core.io.stored import Content
 from tilewright.frontend.lookahead import Lookahead
 from tilewright.frontend.schemas import NEWEST_OPSET, output_dtypes, signature
@@ -75,6 +75,10 @@ class Call:
 
     def error(self, expected: str, got: object) -> NoReturn:
         raise ModelError(f"node '{self.name}' ({self.op}): expected {expected}, got {got}")
+
+    def unsupported(self, what: str) -> UnsupportedError:
+        """The error for ``what`` this node asks for and nothing here can do."""
+        return UnsupportedError(f"node '{self.name}' ({self.op}): {what}")
 
 
 @dataclass(slots=True)
@@ -154,6 +158,11 @@ class GraphBuilder:
         """The array of a value, if it is a constant."""
         c = self.state.constants.get(name)
         return None if c is None else c.array
+
+    def fixed_size(self, name: str, axis: int) -> int | None:
+        """One dim of a value, if it is known and the same in every call."""
+        t = self.type(name)
+        return t.shape[axis].value() if isinstance(t, TensorType) and t.shape is not None else None
 
     def producer(self, name: str) -> Node | None:
         """The node that computes a value, None for an operand of the graph."""

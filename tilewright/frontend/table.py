@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from tilewright.frontend.ops import (
     arithmetic,
-    bert,
     contrib,
     normalization,
     packed_weights,
@@ -20,6 +19,7 @@ from tilewright.frontend.ops import (
     signal,
 )
 from tilewright.frontend.ops.rule import Rule
+from tilewright.frontend.ops.transformers import bert, group_query, multi_head, norms, rotary
 
 CONVERTERS: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     **{("", op): rules for op, rules in arithmetic.RULES.items()},
@@ -29,8 +29,14 @@ CONVERTERS: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     **{("", op): rules for op, rules in resize.RULES.items()},
     **{("", op): rules for op, rules in shapes.RULES.items()},
     **{("", op): rules for op, rules in signal.RULES.items()},
+    **{("", op): rules for op, rules in norms.STANDARD.items()},
+    **{("", op): rules for op, rules in rotary.STANDARD.items()},
     **{("com.microsoft", op): rules for op, rules in bert.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in contrib.RULES.items()},
+    **{("com.microsoft", op): rules for op, rules in group_query.RULES.items()},
+    **{("com.microsoft", op): rules for op, rules in multi_head.RULES.items()},
+    **{("com.microsoft", op): rules for op, rules in norms.RULES.items()},
+    **{("com.microsoft", op): rules for op, rules in rotary.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in packed_weights.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in qlinear.RULES.items()},
     **{("com.microsoft", op): rules for op, rules in qlstm.RULES.items()},

@@ -10,7 +10,6 @@ import math
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.errors import UnsupportedError
 from tilewright.frontend.build import Call, GraphBuilder
 from tilewright.frontend.ops.rule import Family, contrib
 from tilewright.graph_ir.ir import Constant, TensorType
@@ -49,14 +48,10 @@ def _positive(call: Call, key: str, default: int = 0) -> int:
     return value if value > 0 else call.error(f"an attribute {key} >= 1", value)
 
 
-def _unsupported(call: Call, what: str) -> UnsupportedError:
-    return UnsupportedError(f"node '{call.name}' ({call.op}): {what}")
-
-
 def _dtype(call: Call, build: GraphBuilder, i: int) -> dtypes.DType:
     dtype = build.dtype(call.input(i))
     if dtype is None:
-        raise _unsupported(call, f"input {i} has an unknown element type")
+        raise call.unsupported(f"input {i} has an unknown element type")
     return dtype
 
 
@@ -64,10 +59,10 @@ def _dtype(call: Call, build: GraphBuilder, i: int) -> dtypes.DType:
 def _matmul_nbits(call: Call, build: GraphBuilder) -> None:
     """A @ W', W[n, k] = (B[n, k] - zero) * scale, zero and scale one for each block of k."""
     if call.int_attr("weight_prepacked", 0):
-        raise _unsupported(call, "attribute weight_prepacked: weights in the layout of a GPU kernel")
+        raise call.unsupported("attribute weight_prepacked: weights in the layout of a GPU kernel")
     bits = call.int_attr("bits", 4)
     if bits not in (2, 4, 8):
-        raise _unsupported(call, f"attribute bits must be 2, 4 or 8, got {bits}")
+        raise call.unsupported(f"attribute bits must be 2, 4 or 8, got {bits}")
     n, k, block = (_positive(call, key) for key in ("N", "K", "block_size"))
     if build.is_empty_constant(call.input(1)):
         _zeros(call, build, n)
@@ -154,7 +149,7 @@ def _matmul_bnb4(call: Call, build: GraphBuilder) -> None:
     n, k, block = (_positive(call, key) for key in ("N", "K", "block_size"))
     kind = call.int_attr("quant_type", 0)
     if kind not in (0, 1):
-        raise _unsupported(call, f"attribute quant_type must be 0 or 1, got {kind}")
+        raise call.unsupported(f"attribute quant_type must be 0 or 1, got {kind}")
     table = np.array(_NF4 if kind else (*_FP4, *(-x for x in _FP4)), np.float32)
     numbers = build.emit("CastLike", (build.constant(table, "table"), call.input(2)), "table")
     _require_size(call, build, 1, (n * k + 1) // 2)
@@ -174,7 +169,7 @@ def _gather(call: Call, build: GraphBuilder) -> None:
     data, indices, scales, zeros = (call.input(i) for i in range(4))
     dtype, rank = _dtype(call, build, 0), build.rank(data)
     if rank is None:
-        raise _unsupported(call, "a table of unknown rank")
+        raise call.unsupported("a table of unknown rank")
     gathered, quantized = (call.int_attr(k, d) for k, d in (("gather_axis", 0), ("quantize_axis", 1)))
     for key, axis in (("gather_axis", gathered), ("quantize_axis", quantized)):
         if not -rank <= axis < rank:
@@ -183,7 +178,7 @@ def _gather(call: Call, build: GraphBuilder) -> None:
     bits = call.int_attr("bits", 4)
     if dtype == dtypes.uint8:
         if bits not in (2, 4, 8) or gathered == rank - 1 or quantized != rank - 1:
-            raise _unsupported(call, f"bytes of {bits} bits, gathered along {gathered}, quantized along {quantized}")
+            raise call.unsupported(f"bytes of {bits} bits, gathered along {gathered}, quantized along {quantized}")
         data, zeros = _unpacked(build, data, bits), _byte_zeros(build, scales, zeros, bits)
     block = call.int_attr("block_size", 128) or _extent(call, build, quantized)
     inside, index = _inside(build, data, indices, gathered)
@@ -216,7 +211,7 @@ def _extent(call: Call, build: GraphBuilder, axis: int) -> int:
     t = build.type(call.input(0))
     extent = t.shape[axis].value() if isinstance(t, TensorType) and t.shape is not None else None
     if extent is None:
-        raise _unsupported(call, "block_size 0 with a table of unknown size")
+        raise call.unsupported("block_size 0 with a table of unknown size")
     return max(extent, 1)
 
 

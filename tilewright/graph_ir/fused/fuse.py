@@ -267,6 +267,8 @@ class _Fuser:
         if len(before) > self.limits.max_prologue:
             return f"more than {self.limits.max_prologue} nodes before {node.op}"
         op = op_def(node)
+        if op.reads_once:
+            return None
         ops = [self.defs[m] for m in before]
         odd = [d.name for d in ops if d.cost is not ElementCost.LOAD]
         if op.window:

@@ -89,6 +89,7 @@ class OpDef:
     ``cost``: of computing an element of the result again.
     ``window``: reads each element once for every place of a sliding window over it.
     ``rowwise``: reads the rows along ``axis`` (-1 if not given) two or three times, each by itself.
+    ``reads_once``: reads no element of an operand more than once, so that what makes it may be computed there.
     ``layout``: has the attribute ``data_layout``.
     ``output_dtype``: has our attribute of that name: operands may be narrower than the result, whose type it gives.
     ``arithmetic``: has arithmetic weight; where native code cannot take it, it is refused and not run on the host.
@@ -114,6 +115,7 @@ class OpDef:
     cost: ElementCost = ElementCost.ARITHMETIC
     window: bool = False
     rowwise: bool = False
+    reads_once: bool = False
     layout: DataLayout | None = None
     output_dtype: bool = False
     arithmetic: bool = False

@@ -1,4 +1,5 @@
-"""Common subexpressions: nodes with one operator, inputs and attributes become one; equal small constants too."""
+"""Common subexpressions: nodes with one operator, inputs and attributes become one; equal small constants
+too, and sizes that are equal expressions."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def share_common(graph: Graph, ctx: PassContext) -> Graph:
     for node in ed.nodes.values():
         if not _is_shareable(node):
             continue
-        key = _node_key(node, renames)
+        key = _known_key(ed, node) or _node_key(node, renames)
         first = seen.setdefault(key, node)
         if first is node:
             continue
@@ -59,6 +60,17 @@ def constant_key(c: Constant) -> Hashable:
 
 def _is_shareable(node: Node) -> bool:
     return op_def(node).deterministic and not any(True for _ in node.subgraphs())
+
+
+def _known_key(ed: GraphEditor, node: Node) -> Hashable | None:
+    """Equal for results of one operator and type whose elements are the same known expressions: one size, read off
+    several values."""
+    if len(node.outputs) != 1 or not node.outputs[0]:
+        return None
+    v = ed.value(node.outputs[0])
+    if v.data is None or v.dtype.kind not in "iu":
+        return None
+    return ("known", node.op, v.dtype, v.shape, v.data)
 
 
 def _node_key(node: Node, renames: Mapping[str, str]) -> Hashable:

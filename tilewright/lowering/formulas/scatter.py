@@ -1,14 +1,16 @@
-"""ScatterElements and ScatterND: a copy of the data, then an update whose steps run in the order of the indices."""
+"""ScatterElements, ScatterND, TensorScatter: a copy of the data, then an update whose steps run in the order of the
+indices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const
-from tilewright.lowering.context import Lower, LowerContext, widen
+from tilewright.lowering.context import Lower, LowerContext, clamped_index, widen
 from tilewright.lowering.formulas.elementwise import copy_of
 from tilewright.lowering.indexing import normal_axis
-from tilewright.tensor_ir.compute import Tensor, Val, op, update
+from tilewright.tensor_ir.compute import Tensor, Val, index_value, op, update
 
 _COMBINERS = {"add": "add", "mul": "mul", "max": "max", "min": "min"}
 
@@ -57,7 +59,30 @@ def lower_scatter_nd(c: LowerContext) -> tuple[Tensor, ...]:
     return (result,)
 
 
+def lower_tensor_scatter(c: LowerContext) -> tuple[Tensor, ...]:
+    """Rows of a cache from a place of each batch element on, which go on at its start where it is circular."""
+    cache, new = c.input(0), c.input(1)
+    axis = normal_axis(c.attr_int("axis", -2), cache.ndim, c.where)
+    room, steps = cache.shape[axis], new.shape[axis]
+    circular = c.attr_str("mode", "linear") == "circular"
+    result = c.stage(copy_of(c, cache, "scattered"))
+
+    def body(*i: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
+        row = index_value(i[axis])
+        if c.has_input(2):
+            start = c.input(2)[i[0]].cast(dtypes.int64)
+            start = start if circular else op("min", start, index_value(room - steps))
+            row = op("max", start, 0) + row
+        if circular:
+            row = op("floor_mod", row, op("max", index_value(room), 1))
+        return (*i[:axis], clamped_index(row, room), *i[axis + 1 :]), new[i]
+
+    c.update(update(c.name("scatter"), result, new.shape, body, ordered=(axis,)))
+    return (result,)
+
+
 LOWER: dict[str, Lower] = {
+    "TensorScatter": lower_tensor_scatter,
     "ScatterElements": lower_scatter_elements,
     "Scatter": lower_scatter_elements,
     "ScatterND": lower_scatter_nd,

@@ -21,7 +21,7 @@ from tilewright.schedule.default import default_trace
 from tilewright.tests.api.indexed import CASES, INDEX, Case, Feed, plain
 from tilewright.tests.lowering.lowered import group_of
 
-NATIVE = {n: c for n, c in CASES.items() if c.op not in ("TensorScatter", "Unsqueeze", "ReduceSum")}
+NATIVE = {n: c for n, c in CASES.items() if c.op not in ("Unsqueeze", "ReduceSum")}
 _KEPT: list[mmap.mmap] = []
 
 

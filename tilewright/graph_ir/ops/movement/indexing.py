@@ -177,7 +177,7 @@ OPS = table(
     OpDef("GatherND", PatternKind.INJECTIVE, _gather_nd, 2, 2, fold_limit=1 << 18),
     OpDef("ScatterElements", PatternKind.OPAQUE, _scatter_elements, 3, 3, fold_limit=1 << 18),
     OpDef("ScatterND", PatternKind.OPAQUE, _scatter_nd, 3, 3, fold_limit=1 << 18),
-    OpDef("TensorScatter", PatternKind.OPAQUE, _tensor_scatter, 2, 3),
+    OpDef("TensorScatter", PatternKind.OPAQUE, _tensor_scatter, 2, 3, reads_once=True),
     OpDef("OneHot", PatternKind.INJECTIVE, _one_hot, 3, 3, dtypes=_one_hot_types, shape_operands=(1,)),
     OpDef("TopK", PatternKind.OPAQUE, _top_k, 2, 2, 2, 2, dtypes=_top_k_types, shape_operands=(1,)),
     OpDef("NonZero", PatternKind.HOST, _non_zero, 1, 1, host=_SIZE, dtypes=_int64s),

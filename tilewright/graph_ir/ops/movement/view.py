@@ -121,6 +121,10 @@ def _shape(ctx: InferContext) -> tuple[Inferred, ...]:
     return (tensor(dtypes.int64, [len(picked)], picked),)
 
 
+def _sizes_dtype(_: InferContext) -> tuple[dtypes.DType, ...]:
+    return (dtypes.int64,)
+
+
 def _size(ctx: InferContext) -> tuple[Inferred, ...]:
     t = ctx.tensor_type(0)
     return (Inferred(TensorType(dtypes.int64, ()), None if t.shape is None else (total(t.shape),)),)
@@ -139,7 +143,7 @@ OPS = table(
     OpDef("Flatten", PatternKind.VIEW, _flatten, 1, 1),
     OpDef("Squeeze", PatternKind.VIEW, _squeeze, 1, 2, shape_operands=(1,)),
     OpDef("Unsqueeze", PatternKind.VIEW, _unsqueeze, 2, 2, shape_operands=(1,)),
-    OpDef("Shape", PatternKind.HOST, _shape, 1, 1, host="reads sizes only", queries_shape=True),
-    OpDef("Size", PatternKind.HOST, _size, 1, 1, host="reads sizes only", queries_shape=True),
+    OpDef("Shape", PatternKind.OPAQUE, _shape, 1, 1, dtypes=_sizes_dtype, queries_shape=True),
+    OpDef("Size", PatternKind.OPAQUE, _size, 1, 1, dtypes=_sizes_dtype, queries_shape=True),
     OpDef("Constant", PatternKind.HOST, _constant, 0, 0, host="becomes a graph constant", fold_limit=0),
 )

@@ -23,13 +23,14 @@ from tilewright.tests.fuzz_graphs.families import (
     quantized,
     reduction,
     spectral,
+    transformers,
     windows,
 )
 
 Generator: TypeAlias = Callable[[Draft], object]
 
 MODULES: tuple[ModuleType, ...] = (
-    elementwise, movement, indexing, reduction, linear, windows, images, control, quantized, spectral,
+    elementwise, movement, indexing, reduction, linear, windows, images, control, quantized, spectral, transformers,
 )  # fmt: skip
 
 FAMILIES: Mapping[str, Generator] = {op: g for m in MODULES for op, g in m.GENERATORS.items()}

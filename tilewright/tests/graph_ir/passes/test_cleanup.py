@@ -107,6 +107,18 @@ def test_share_common_subexpressions_and_constants() -> None:
     assert len(new.constants) == 1
 
 
+def test_share_common_takes_one_size_of_several_values() -> None:
+    def build(b: GraphBuilder) -> str:
+        x, y = (b.input(n, "float32", ("n", 3)) for n in "xy")
+        sizes = [b.op("Shape", v, start=0, end=1) for v in (x, b.op("Exp", y))]
+        ends = [b.op("Squeeze", s, np.array([0])) for s in sizes]
+        ranges = [b.op("Range", np.array(0), e, np.array(1)) for e in ends]
+        return b.op("Mul", *ranges)
+
+    new, _ = apply(built(build), "share_common")
+    assert ops(new) == ["Shape", "Squeeze", "Range", "Mul"]
+
+
 def test_share_common_rewrites_a_reader_of_many_operands_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once for each of its operands, a Concat of 50,000 took minutes."""
     made: list[str] = []

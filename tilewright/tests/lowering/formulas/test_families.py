@@ -74,6 +74,12 @@ CASES: dict[str, tuple[list[Shape], Case]] = {
         with_constants("ScatterElements", ints(1, 1, -1, 1), weight(4), axis=0, reduction="mul"),
     ),
     "scatter_nd": ([(4, 3)], with_constants("ScatterND", np.array([[1], [3]]), weight(2, 3))),
+    "tensor_scatter": (
+        [(2, 5, 3)], with_constants("TensorScatter", weight(2, 2, 3), np.array([0, 3]), axis=1),
+    ),
+    "tensor_scatter_circular": (
+        [(2, 2, 5, 3)], with_constants("TensorScatter", weight(2, 2, 3, 3), np.array([4, 7]), mode="circular"),
+    ),
     "trilu_upper": ([(4, 5)], with_constants("Trilu", np.array(1), upper=1)),
     "trilu_lower": ([(4, 5)], with_constants("Trilu", np.array(-1), upper=0)),
     "reduce_sum": ([(2, 3, 5)], with_constants("ReduceSum", ints(0, -1), keepdims=0)),

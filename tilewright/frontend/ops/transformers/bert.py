@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.errors import UnsupportedError
 from tilewright.frontend.build import Call, GraphBuilder
 from tilewright.frontend.ops.qproducts import real_product
 from tilewright.frontend.ops.rule import Family, contrib
@@ -18,10 +17,6 @@ from tilewright.graph_ir.ir import TensorType
 
 _EPSILON = 1e-12
 _HIDDEN = -10000.0  # what is added to a score whose key is masked
-
-
-def _unsupported(call: Call, what: str) -> UnsupportedError:
-    return UnsupportedError(f"node '{call.name}' ({call.op}): {what}")
 
 
 # -- attention -----------------------------------------------------------------------------------------------------
@@ -45,11 +40,11 @@ def _attend(call: Call, build: GraphBuilder, projected: str, mask: str, past: st
     """Heads of softmax(scale * Q @ K' + mask) @ V from the projections [batch, steps, Q and K and V]."""
     for key in ("do_rotary", "past_present_share_buffer"):
         if call.int_attr(key, 0):
-            raise _unsupported(call, f"attribute {key} is not supported")
+            raise call.unsupported(f"attribute {key} is not supported")
     heads = call.int_attr("num_heads", 0)
     if heads < 1:
         call.error("an attribute num_heads >= 1", heads)
-    q, k, v = (_by_head(build, part, heads) for part in _thirds(call, build, projected))
+    q, k, v = (by_head(build, part, heads) for part in _thirds(call, build, projected))
     if past:
         k, v = (build.emit("Concat", (_entry(build, past, i), new), "all", axis=2) for i, new in ((0, k), (1, v)))
     if call.output(1):
@@ -57,13 +52,20 @@ def _attend(call: Call, build: GraphBuilder, projected: str, mask: str, past: st
         both = [build.emit("Unsqueeze", (new, first), "present") for new in (k, v)]
         build.emit_to("Concat", both, call.outputs[1:2], {"axis": 0})
     scores = build.emit("MatMul", (q, build.emit("Transpose", (k,), "turned", perm=(0, 1, 3, 2))), "scores")
-    scores = build.emit("Mul", (scores, _score_scale(call, build, q)), "scores")
-    hidden = _mask(call, build, mask, scores)
+    scores = build.emit("Mul", (scores, score_scale(call, build, q)), "scores")
+    hidden = masked(call, build, _visible(call, build, mask, scores) if mask else "", scores)
     for term in (scores_bias, hidden):
         scores = build.emit("Add", (scores, term), "scores") if term else scores
     result = build.emit("MatMul", (build.emit("Softmax", (scores,), axis=-1), v), "attended")
-    rows = build.emit("Transpose", (result,), "rows", perm=(0, 2, 1, 3))
-    build.emit_to("Reshape", (rows, build.ints((0, 0, -1), "shape")), call.outputs[:1], {})
+    join_heads(build, result, heads, call.outputs[:1])
+
+
+def join_heads(build: GraphBuilder, x: str, heads: int, outputs: tuple[str, ...]) -> None:
+    """[batch, heads, steps, size] as [batch, steps, heads * size], the output."""
+    rows = build.emit("Transpose", (x,), "rows", perm=(0, 2, 1, 3))
+    each = build.fixed_size(x, -1)
+    width = -1 if each is None else heads * each
+    build.emit_to("Reshape", (rows, build.ints((0, 0, width), "shape")), outputs, {})
 
 
 def _thirds(call: Call, build: GraphBuilder, projected: str) -> tuple[str, ...]:
@@ -76,9 +78,11 @@ def _thirds(call: Call, build: GraphBuilder, projected: str) -> tuple[str, ...]:
     return names
 
 
-def _by_head(build: GraphBuilder, x: str, heads: int) -> str:
+def by_head(build: GraphBuilder, x: str, heads: int) -> str:
     """[batch, steps, heads * size] as [batch, heads, steps, size]."""
-    apart = build.emit("Reshape", (x, build.ints((0, 0, heads, -1), "shape")), "apart")
+    width = build.fixed_size(x, -1)
+    each = -1 if width is None else width // heads
+    apart = build.emit("Reshape", (x, build.ints((0, 0, heads, each), "shape")), "apart")
     return build.emit("Transpose", (apart,), "heads", perm=(0, 2, 1, 3))
 
 
@@ -86,28 +90,28 @@ def _entry(build: GraphBuilder, x: str, i: int) -> str:
     return build.emit("Gather", (x, build.constant(np.array(i, np.int64), "entry")), "past", axis=0)
 
 
-def _size(build: GraphBuilder, x: str, axis: int) -> str:
+def size(build: GraphBuilder, x: str, axis: int) -> str:
     """One dim of a value, as a scalar."""
     end = {} if axis == -1 else {"end": axis + 1}
     return build.emit("Squeeze", (build.emit("Shape", (x,), "size", start=axis, **end),), "size")
 
 
-def _score_scale(call: Call, build: GraphBuilder, q: str) -> str:
+def score_scale(call: Call, build: GraphBuilder, q: str) -> str:
     """The attribute, or one over the root of the size of a head."""
     given = call.float_attr("scale", 0.0)
     if given:
         return build.scalar_like(given, q, "scale")
-    size = build.emit("CastLike", (_size(build, q, 3), q), "head_size")
-    return build.emit("Reciprocal", (build.emit("Sqrt", (size,)),), "scale")
+    width = build.emit("CastLike", (size(build, q, 3), q), "head_size")
+    return build.emit("Reciprocal", (build.emit("Sqrt", (width,)),), "scale")
 
 
-def _range(build: GraphBuilder, start: str, stop: str) -> str:
+def count_to(build: GraphBuilder, start: str, stop: str) -> str:
     return build.emit("Range", (start, stop, build.constant(np.array(1, np.int64), "step")), "positions")
 
 
-def _mask(call: Call, build: GraphBuilder, mask: str, scores: str) -> str:
-    """What is added to the scores, broadcast to [batch, heads, steps, keys]; "" for nothing."""
-    visible = _visible(call, build, mask, scores) if mask else ""
+def masked(call: Call, build: GraphBuilder, visible: str, scores: str) -> str:
+    """What is added to the scores, broadcast to [batch, heads, steps, keys], for a mask of the visible keys or "";
+    "" for nothing."""
     nothing = build.scalar_like(0.0, scores, "nothing")
     hidden = nothing
     if visible:
@@ -115,9 +119,9 @@ def _mask(call: Call, build: GraphBuilder, mask: str, scores: str) -> str:
         hidden = build.emit("Where", (visible, nothing, far), "mask")
     if not call.int_attr("unidirectional", 0):
         return hidden if visible else ""
-    keys, steps = _size(build, scores, -1), _size(build, scores, 2)
-    now = _range(build, build.emit("Sub", (keys, steps)), keys)
-    at = _range(build, build.constant(np.array(0, np.int64), "start"), keys)
+    keys, steps = size(build, scores, -1), size(build, scores, 2)
+    now = count_to(build, build.emit("Sub", (keys, steps)), keys)
+    at = count_to(build, build.constant(np.array(0, np.int64), "start"), keys)
     past = build.emit("LessOrEqual", (at, build.emit("Unsqueeze", (now, build.ints((1,), "axis")))), "is_past")
     dtype = build.dtype(scores) or dtypes.float32
     lowest = build.scalar_like(float(np.finfo(dtype.numpy).min), scores, "lowest")
@@ -128,13 +132,18 @@ def _visible(call: Call, build: GraphBuilder, mask: str, scores: str) -> str:
     """Where a mask lets keys be seen: given for keys, for pairs, or as where the keys of a sequence end (and start)."""
     t = build.type(mask)
     if not isinstance(t, TensorType) or t.shape is None or len(t.shape) not in (1, 2, 3):
-        raise _unsupported(call, "a mask of unknown rank, or not of rank 1 to 3")
+        raise call.unsupported("a mask of unknown rank, or not of rank 1 to 3")
     if len(t.shape) == 1:
         return _between(build, mask, scores)
     if len(t.shape) == 2 and t.shape[1] == 1:  # stands for no mask
         return ""
+    return seen_by_all(build, mask, len(t.shape))
+
+
+def seen_by_all(build: GraphBuilder, mask: str, rank: int) -> str:
+    """A mask of keys [batch, keys] or of pairs [batch, steps, keys] for all heads."""
     seen = build.emit("Greater", (mask, build.scalar_like(0.0, mask, "zero")), "seen")
-    return build.emit("Unsqueeze", (seen, build.ints((1, 2) if len(t.shape) == 2 else (1,), "axes")), "visible")
+    return build.emit("Unsqueeze", (seen, build.ints((1, 2) if rank == 2 else (1,), "axes")), "visible")
 
 
 def _between(build: GraphBuilder, mask: str, scores: str) -> str:
@@ -145,7 +154,7 @@ def _between(build: GraphBuilder, mask: str, scores: str) -> str:
     none, two, axes = build.ints((0,), "none"), build.ints((2,), "two"), build.ints((1, 2, 3), "axes")
     ends = build.emit("Slice", (both, none, batch), "ends")
     starts = build.emit("Slice", (both, batch, build.emit("Mul", (batch, two))), "starts")
-    at = _range(build, build.constant(np.array(0, np.int64), "start"), _size(build, scores, -1))
+    at = count_to(build, build.constant(np.array(0, np.int64), "start"), size(build, scores, -1))
     at = build.emit("CastLike", (at, mask), "at")
     before, behind = (build.emit("Unsqueeze", (v, axes)) for v in (ends, starts))
     inside = build.emit("Less", (at, before)), build.emit("GreaterOrEqual", (at, behind))
@@ -189,7 +198,7 @@ def _quantized_embed(call: Call, build: GraphBuilder) -> None:
 def _embedded(build: GraphBuilder, words: str, segments: str, tables: list[str], positions: str) -> list[str]:
     """The rows of every table: of words, of positions, of segments if there are any."""
     if not positions:
-        positions = _range(build, build.constant(np.array(0, np.int64), "start"), _size(build, words, 1))
+        positions = count_to(build, build.constant(np.array(0, np.int64), "start"), size(build, words, 1))
     index = [words, positions, *([segments] if segments else [])]
     return [build.emit("Gather", pair, "rows", axis=0) for pair in zip(tables, index, strict=False)]
 
@@ -216,7 +225,7 @@ def _count(build: GraphBuilder, words: str, mask: str, outputs: tuple[str, ...])
     build.emit_to("ReduceSum", (ones, build.ints((1,), "axis")), outputs, {"keepdims": 0})
 
 
-_ATTENTION = (
+ATTENTION = (
     "MatMul", "Add", "Split", "Reshape", "Transpose", "Concat", "Gather", "Unsqueeze", "Mul", "Softmax", "Shape",
     "Squeeze", "Where", "Range", "CastLike", "Sqrt", "Reciprocal", "Sub", "Slice", "Expand", "And", "Less",
     "LessOrEqual", "Greater", "GreaterOrEqual",
@@ -225,8 +234,8 @@ _EMBED = ("Gather", "Add", "LayerNormalization", "Range", "Shape", "Squeeze", "E
           "CastLike", "Identity")  # fmt: skip
 
 RULES: Family = {
-    "Attention": contrib((0, 1), _attention, _ATTENTION),
-    "QAttention": contrib(range(5), _quantized_attention, (*_ATTENTION, "MatMulInteger", "Cast")),
+    "Attention": contrib((0, 1), _attention, ATTENTION),
+    "QAttention": contrib(range(5), _quantized_attention, (*ATTENTION, "MatMulInteger", "Cast")),
     "SkipLayerNormalization": contrib((0, 1, 2), _skip_layer_norm, ("Add", "LayerNormalization", "Identity")),
     "EmbedLayerNormalization": contrib((0, 2, 3, 5, 6), _embed, _EMBED),
     "QEmbedLayerNormalization": contrib(

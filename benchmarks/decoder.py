@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""How many tokens a second does a language model give? Against onnxruntime, token by token in turns.
+
+    python benchmarks/decoder.py [--bits 4] [--fixed 1024] [--prompt 64] [--tokens 64] [--threads 2]
+    python benchmarks/decoder.py --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --intermediate 8192
+
+The model is one that ONNX Runtime GenAI would export, with random weights (tilewright/tests/frontend/transformers/
+decoders.py); its default sizes are those of Qwen2.5-0.5B. Ours is compiled twice: for a prompt of any length and for a
+single row. Both sides decode greedily what onnxruntime chooses, and their logits are compared at every token. The
+median of a token's seconds counts. Each token reads all weights but the embedding: the bytes of what is stored for
+them, divided by the time of a token, are the rate at which they were read, shown as a share of what ``tilewright
+doctor`` measures. The machine should be otherwise idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+_ONE_ROW = {"batch_size": 1, "sequence_length": 1}
+
+
+def main() -> int:
+    args = _arguments()
+    import onnx
+
+    import tilewright
+    from tilewright.autotune.measure.peaks import measure_peaks
+    from tilewright.codegen.detect_cpu import detect_host
+    from tilewright.inspect.ort import open_session
+    from tilewright.tests.frontend.transformers.decoders import Decoder, decoder_model
+
+    room = args.fixed or None
+    if room is not None and room < args.prompt + args.tokens:
+        raise SystemExit(f"--fixed: expected at least {args.prompt + args.tokens} rows, got {room}")
+    d = Decoder(args.layers, args.hidden, args.heads, args.kv_heads, args.intermediate, args.vocabulary, args.bits,
+                args.block, room, max(4096, args.prompt + args.tokens))  # fmt: skip
+    proto = decoder_model(d, args.seed)
+    size = _read_bytes(proto)
+    start = time.perf_counter()
+    prompt_model = tilewright.compile(proto, threads=args.threads, progress=False)
+    row_model = tilewright.compile(proto, threads=args.threads, progress=False, input_shapes=_ONE_ROW)
+    print(f"compiled twice in {time.perf_counter() - start:.1f} s; {len(row_model.plan.steps)} steps a token")
+    session = open_session(proto, args.threads)
+    if session is None:
+        raise SystemExit("onnxruntime is not installed")
+    assert isinstance(proto, onnx.ModelProto)
+    del proto
+    names = [o.name for o in session.get_outputs()]
+
+    def theirs(feed: dict) -> dict:
+        return dict(zip(names, session.run(names, feed), strict=True))
+
+    prompt = np.random.default_rng(args.seed).integers(0, d.vocabulary, (1, args.prompt))
+    calls = {"tilewright": (prompt_model.run, row_model.run), "onnxruntime": (theirs, theirs)}
+    prompts, tokens, worst = _decode(d, calls, prompt, args.tokens)
+    peak = measure_peaks(detect_host(), args.threads).bytes_per_second
+    print(f"weights read for a token: {size / 1e6:.1f} MB; read bandwidth of {args.threads} thread(s): "
+          f"{peak / 1e9:.1f} GB/s")  # fmt: skip
+    for who, taken in tokens.items():
+        middle = float(np.median(taken))
+        print(f"{who:<12} {1 / middle:8.1f} tokens/s  median {middle * 1e3:.2f} ms, least {min(taken) * 1e3:.2f} ms, "
+              f"{size / middle / peak:6.1%} of the bandwidth; prompt of {args.prompt}: {prompts[who] * 1e3:.0f} ms"
+              )  # fmt: skip
+    print(f"logits differ by at most {worst:.1e} of the largest")
+    return 0 if worst <= args.tolerance else 1
+
+
+def _arguments() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, default, what in (
+        ("layers", 24, ""), ("hidden", 896, "width of a row"), ("heads", 14, "of queries"), ("kv-heads", 2, ""),
+        ("intermediate", 4864, "width inside the second half of a layer"), ("vocabulary", 151936, ""),
+        ("block", 32, "weights that share a scale"), ("prompt", 64, "tokens of the prompt"),
+        ("tokens", 64, "to decode"), ("threads", 2, ""), ("seed", 0, ""),
+        ("fixed", 0, "rows of caches of a fixed length; 0: caches grow"),
+    ):  # fmt: skip
+        p.add_argument(f"--{name}", type=int, default=default, help=f"{what} (default: {default})".strip())
+    p.add_argument("--bits", type=int, choices=(4, 8, 32), default=4, help="of a weight; 32: float32")
+    p.add_argument("--tolerance", type=float, default=1e-3, help="largest difference of logits, of the largest logit")
+    return p.parse_args()
+
+
+def _read_bytes(proto: object) -> int:
+    """Bytes of the weights that one token reads: all but the table that a row is gathered from."""
+    weights = {t.name: len(t.raw_data) for t in proto.graph.initializer}  # type: ignore[attr-defined]
+    tables = {i for n in proto.graph.node if n.op_type.startswith("Gather") for i in n.input}  # type: ignore[attr-defined]
+    return sum(size for name, size in weights.items() if name not in tables and not name.endswith("_cache"))
+
+
+def _decode(
+    d: object, calls: dict[str, tuple[Callable, Callable]], prompt: np.ndarray, count: int
+) -> tuple[dict[str, float], dict[str, list[float]], float]:
+    """Seconds of the prompt, seconds of each token, and the largest difference of logits."""
+    caches = dict.fromkeys(calls, d.empty_caches())  # type: ignore[attr-defined]
+    prompts: dict[str, float] = {}
+    tokens: dict[str, list[float]] = {who: [] for who in calls}
+    ids, seen, worst = prompt, 0, 0.0
+    for k in range(count + 1):
+        logits = {}
+        for who, (first, others) in calls.items():
+            feed = d.step(ids, seen, caches[who])  # type: ignore[attr-defined]
+            start = time.perf_counter()
+            results = (others if k else first)(feed)
+            taken = time.perf_counter() - start
+            if k:
+                tokens[who].append(taken)
+            else:
+                prompts[who] = taken
+            caches[who] = d.next_caches(results)  # type: ignore[attr-defined]
+            logits[who] = results["logits"][0, -1]
+        ours, theirs = logits.values()
+        worst = max(worst, float(np.abs(ours - theirs).max() / np.abs(theirs).max()))
+        seen += ids.shape[1]
+        ids = theirs.argmax()[None, None]
+    return prompts, tokens, worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())
