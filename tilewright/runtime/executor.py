@@ -10,7 +10,7 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from tilewright.core.errors import InputError, InternalError, ResourceError
+from tilewright.core.errors import InputError, InternalError
 from tilewright.core.index_ranges import out_of_range
 from tilewright.core.io.stored import loaded
 from tilewright.core.plan import (
@@ -18,7 +18,6 @@ from tilewright.core.plan import (
     ControlStep,
     HostStep,
     KernelStep,
-    NativeStep,
     Plan,
     Segment,
     Slot,
@@ -30,18 +29,18 @@ from tilewright.core.plan import (
 from tilewright.runtime.control import run_control_step
 from tilewright.runtime.host_ops.host_step import run_host_step
 from tilewright.runtime.loop_driver import LOOP_DRIVER_TYPE, NativeBody, NativeLoop, Result
-from tilewright.runtime.resources.arena import Values, conflicts, lifetimes, nbytes, place, size_of
+from tilewright.runtime.resources.arena import Placement, Values, nbytes, require_sizes, size_of
 from tilewright.runtime.resources.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.resources.memory import require_memory
 from tilewright.runtime.resources.thread_pool import PoolHandle
 from tilewright.runtime.symbols import Symbols, bind
+from tilewright.runtime.tables import Table, TableMaker
 
 ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 Seen: TypeAlias = Callable[[Step, Callable[[str], object]], None]
 """Is told a step that has run, and a function that gives the contents of a slot then."""
 
 _MAX_LAYOUTS = 16
-_TOO_LARGE = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +54,6 @@ class PlanCode:
 
 
 @dataclass(slots=True)
-class _Table:
-    """The pointer and dimension tables of one segment for one binding of the symbols. ``patches``: slots outside the
-    arena, with the positions of their addresses and what is added to these, their shapes and element types."""
-
-    pointers: np.ndarray
-    dims: np.ndarray
-    patches: tuple[tuple[str, tuple[tuple[int, int], ...], tuple[int, ...], np.dtype], ...]
-    arena_base: int
-    pointers_address: int
-    dims_address: int
-
-
-@dataclass(slots=True)
 class _Direct:
     """A plan of one segment, ready to be called: positions of the addresses of inputs and outputs in the table."""
 
@@ -76,7 +62,7 @@ class _Direct:
     outputs: tuple[Result, ...]
     call: Callable[[int, int, int | None, int | None], int]
     parallel: bool
-    table: _Table
+    table: Table
     loop: NativeLoop | None = None
 
 
@@ -89,7 +75,7 @@ class _Layout:
     offsets: Mapping[str, int]
     size: int
     known: frozenset[str]
-    tables: OrderedDict[tuple[object, ...], _Table]
+    tables: OrderedDict[tuple[object, ...], Table]
     symbols: Mapping[str, int]
     arrays: Mapping[str, object]
     violation: str | None
@@ -122,15 +108,14 @@ class Executor:
             if isinstance(step, ControlStep)
         }
         self._root = {name: root_slot(plan, name) for name in plan.slots}
-        self._lives = lifetimes(plan)
-        self._conflicts = conflicts(self._lives)
-        self._sizes = {name: size_of(plan.slots[name]) for name in self._lives if plan.slots[name].shape is not None}
+        self._placement = Placement(plan)
         outputs = [plan.slots[n] for n in plan.outputs]
         self._output_sizes = [size_of(s) for s in outputs if s.kind == "output" and s.shape is not None]
         self._constants = {n: np.asarray(loaded(c), order="C") for n, c in plan.constants.items()}
         self._constant_addresses = {n: address(a) for n, a in self._constants.items()}
         self._layouts: OrderedDict[tuple[int, ...], _Layout] = OrderedDict()
         self._arena = aligned_empty(0)
+        self._makers: dict[Segment, TableMaker] = {}
         self._symbols = Symbols(plan, self._constants)
         late: dict[str, list[int]] = {}
         for i, b in enumerate(plan.bindings):
@@ -293,16 +278,15 @@ class Executor:
         if not isinstance(w, Segment):
             raise InternalError("a plan of one host step is no native call")
         table = self._make_table(w, env, layout)
-        positions = {n: p for n, p, _, _ in table.patches}
+        positions = dict(table.patches)
         for n in layout.arrays.keys() & positions.keys():
             for p, offset in positions[n]:
                 table.pointers[p] = offset + address(layout.arrays[n])  # type: ignore[arg-type]
         order = (*self.plan.inputs, *self.plan.captures)
-        slots = [self.plan.slots[o] for o in self.plan.outputs]
         return _Direct(
             memoryview(table.pointers),  # type: ignore[arg-type]  # arrays are buffers from Python 3.12 on
-            tuple((order.index(n), tuple(at for at, _ in p)) for n, p, _, _ in table.patches if n in order),
-            tuple((s.shape_values(env), s.dtype.numpy, positions.get(s.name, ())) for s in slots),
+            tuple((order.index(n), tuple(at for at, _ in p)) for n, p in table.patches if n in order),
+            tuple((*self._own_array(o, env), positions.get(o, ())) for o in self.plan.outputs),
             self._entries[w], self._parallel[w], table,
         )  # fmt: skip
 
@@ -328,19 +312,15 @@ class Executor:
             full = self._run_once(env, arrays)
             self._symbols.check(full, frozenset(env))
             known, values = frozenset(full), Values(full)
-            sizes = {
-                name: nbytes(_require_sizes(name, tuple(values[d] for d in dims)), fixed)
-                for name, (fixed, dims, symbols) in self._sizes.items() if symbols <= known
-            }  # fmt: skip
-            offsets, size = place(sizes, self._lives, self._conflicts)
+            places = self._placement.place(known, values)
             outputs = sum(
                 nbytes(tuple(values[d] for d in dims), fixed)
                 for fixed, dims, symbols in self._output_sizes if symbols <= known
             )  # fmt: skip
-            require_memory(self.plan.name, "intermediate values and outputs", size + outputs)
+            require_memory(self.plan.name, "intermediate values and outputs", places.size + outputs)
             more = {s: v for s, v in full.items() if s not in env}
             violation = self._symbols.violation(frozenset(), full)
-            layout = _Layout(offsets, size, known, OrderedDict(), more, arrays, violation)
+            layout = _Layout(places.offsets, places.size, known, OrderedDict(), more, arrays, violation)
             self._layouts[key] = layout
             if len(self._layouts) > _MAX_LAYOUTS:
                 self._layouts.popitem(last=False)
@@ -384,10 +364,10 @@ class Executor:
             layout.tables[key] = table
             if len(layout.tables) > _MAX_LAYOUTS * max(1, len(self._entries)):
                 layout.tables.popitem(last=False)
-        for name, positions, shape, dtype in table.patches:
+        for name, positions in table.patches:
             array = arrays.get(name)
             if array is None:
-                array = arrays[name] = aligned_array(shape, dtype)
+                array = arrays[name] = aligned_array(*self._own_array(name, env))
             if not isinstance(array, np.ndarray):
                 raise InternalError(f"slot {name!r}: a kernel needs an array, got {type(array).__name__}")
             where = address(array)
@@ -404,37 +384,18 @@ class Executor:
         if status:
             self._report(status, env, layout, w.start)
 
-    def _make_table(self, w: Segment, env: Mapping[str, int], layout: _Layout) -> _Table:
-        pointers: list[int] = []
-        dims: list[int] = []
-        patches: dict[str, list[tuple[int, int]]] = {}
-        base, values = address(self._arena), Values(env)
-        for step in self.plan.steps[w.start : w.stop]:
-            if not isinstance(step, NativeStep):
-                raise InternalError(f"segment {w} holds a step that is not native")
-            inside = dict(step.offsets) if isinstance(step, KernelStep) else {}
-            for k, name in enumerate(step_slots(step)[0]):
-                root, offset = self._root[name], values[inside[k]] if k in inside else 0
-                if root in layout.offsets:
-                    pointers.append(base + layout.offsets[root] + offset)
-                elif root in self._constant_addresses:
-                    pointers.append(self._constant_addresses[root])
-                else:
-                    patches.setdefault(root, []).append((len(pointers), offset))
-                    pointers.append(0)
-            dims.extend(values[d] for d in step.dims)
-        table = np.array(pointers, np.uint64)
-        if max(map(abs, dims), default=0) >= _TOO_LARGE:
-            raise ResourceError(f"{self.plan.name}: expected sizes below 2**62, got {max(dims, key=abs)}")
-        dim_table = np.array(dims, np.int64)
-        frozen = tuple((n, tuple(p), *self._own_array(n, env)) for n, p in patches.items())
-        return _Table(table, dim_table, frozen, base, address(table), address(dim_table))
+    def _make_table(self, w: Segment, env: Mapping[str, int], layout: _Layout) -> Table:
+        maker = self._makers.get(w)
+        if maker is None:
+            steps = self.plan.steps[w.start : w.stop]
+            maker = self._makers[w] = TableMaker(self.plan.name, steps, self._root, self._constant_addresses)
+        return maker.make(layout.offsets, address(self._arena), Values(env))
 
     def _own_array(self, name: str, env: Mapping[str, int]) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and element type of the array that a kernel gets for a slot outside the arena, if it has to be made."""
         slot = self.plan.slots[name]
         shape = () if slot.kind in ("input", "host") else slot.shape_values(env)
-        return _require_sizes(name, shape), slot.dtype.numpy
+        return require_sizes(name, shape), slot.dtype.numpy
 
     def _run_step(self, i: int, arrays: dict[str, object], env: Mapping[str, int], layout: _Layout) -> None:
         step = self.plan.steps[i]
@@ -482,10 +443,3 @@ class Executor:
 def _seen_as(array: np.ndarray, slot: Slot, env: Mapping[str, int]) -> np.ndarray:
     """The same bytes under a slot's shape and element type."""
     return array.reshape(slot.shape_values(env)).view(slot.dtype.numpy)
-
-
-def _require_sizes(name: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """``sizes``. Raises InputError for negative ones; code takes for granted that there are none."""
-    if any(d < 0 for d in sizes):
-        raise InputError(f"tensor {name!r}: the input shapes give it a negative size, {sizes}")
-    return sizes

@@ -10,8 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.core.arith.expr import IntExpr
+from tilewright.core.errors import InputError
 from tilewright.core.plan import Plan, Slot, root_slot, step_slots
 from tilewright.machine.memory import LINE_BYTES
+
+_GROWTH = 8
+"""Sizes that grew get an eighth more."""
+
+_LEAST = 0.75
+"""Of the bytes at hand that temporaries fill: with less, what is used lies further apart than it need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,64 @@ def conflicts(lives: Mapping[str, Lifetime]) -> dict[str, tuple[str, ...]]:
         out[name].extend(alive)
         alive.append(name)
     return {n: tuple(others) for n, others in out.items()}
+
+
+def require_sizes(name: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """``sizes``. Raises InputError for negative ones; code takes for granted that there are none."""
+    if any(d < 0 for d in sizes):
+        raise InputError(f"tensor {name!r}: the input shapes give it a negative size, {sizes}")
+    return sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Offsets of temporaries in an arena of ``size`` bytes, with ``room`` for so many bytes each, and ``sizes`` for
+    which they were found."""
+
+    offsets: Mapping[str, int]
+    size: int
+    room: Mapping[str, int]
+    sizes: Mapping[str, int]
+
+
+class Placement:
+    """Places for the temporaries of a plan, for one binding of the symbols after another.
+
+    The places for earlier sizes stay where later ones fit there and fill them well, and sizes that grow (a sequence, a
+    token in each call) get some room to grow: most calls with new sizes find their places made.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._lives = lifetimes(plan)
+        self._conflicts = conflicts(self._lives)
+        found = {name: size_of(plan.slots[name]) for name in self._lives if plan.slots[name].shape is not None}
+        self._fixed = {name: size for name, (size, dims, _) in found.items() if not dims}
+        self._varying = {name: of for name, of in found.items() if of[1]}
+        self._last: Places | None = None
+
+    def place(self, known: frozenset[str], values: Values) -> Places:
+        """Places for the temporaries whose sizes follow from the ``known`` symbols. Raises InputError for negative
+        sizes."""
+        sizes = dict(self._fixed)
+        for name, (each, dims, symbols) in self._varying.items():
+            if symbols <= known:
+                sizes[name] = nbytes(require_sizes(name, tuple([values[d] for d in dims])), each)
+        last = self._last
+        if last is None or last.room.keys() != sizes.keys() or not _fits(sizes, last.room):
+            grows = last is not None and last.sizes.keys() == sizes.keys() and _grows(last.sizes, sizes)
+            room = {n: s + s // _GROWTH if n in self._varying else s for n, s in sizes.items()} if grows else sizes
+            offsets, size = place(room, self._lives, self._conflicts)
+            self._last = last = Places(offsets, size, room, sizes)
+        return last
+
+
+def _fits(sizes: Mapping[str, int], room: Mapping[str, int]) -> bool:
+    """True if all fit, and leave little room."""
+    return all(s <= room[n] for n, s in sizes.items()) and _LEAST * sum(room.values()) <= sum(sizes.values())
+
+
+def _grows(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+    return all(before[n] <= s <= 2 * before[n] for n, s in after.items())
 
 
 def place(

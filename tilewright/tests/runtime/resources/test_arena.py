@@ -7,8 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+import tilewright
+from tilewright.core.errors import InputError
+from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.machine.memory import LINE_BYTES
-from tilewright.runtime.resources.arena import Lifetime, conflicts, place
+from tilewright.runtime.resources.arena import Lifetime, Placement, Values, conflicts, place
 
 
 def scene(seed: int, n: int) -> tuple[dict[str, int], dict[str, Lifetime]]:
@@ -56,3 +59,49 @@ def test_conflicts_are_mutual() -> None:
         expected = {b for b, y in lives.items() if b != a and x.first <= y.last and y.first <= x.last}
         assert set(others[a]) == expected
         assert len(others[a]) == len(expected)
+
+
+def sized(n: int) -> tuple[frozenset[str], Values]:
+    return frozenset({"n"}), Values({"n": n})
+
+
+@pytest.fixture
+def placement() -> Placement:
+    """Of temporaries that have to be stored: products of products."""
+    b = GraphBuilder()
+    x = b.input("x", "float32", ("n", 16))
+    for _ in range(4):
+        x = b.op("MatMul", b.op("Softmax", x), np.ones((16, 16), np.float32))
+    model = tilewright.compile(b.build(x), progress=False)
+    return Placement(model.plan)
+
+
+def test_places_stay_while_sizes_fit(placement: Placement) -> None:
+    places = [placement.place(*sized(n)) for n in range(100, 180)]
+    assert 2 <= len({id(p) for p in places}) <= 10
+    for n, p in zip(range(100, 180), places, strict=True):
+        need = {name: n * 16 * 4 for name in p.room}
+        assert need.keys() == p.offsets.keys()
+        assert all(need[name] <= p.room[name] for name in need)
+        assert sum(p.room.values()) <= 1.34 * sum(need.values())
+
+
+def test_other_sizes_get_other_places(placement: Placement) -> None:
+    large, small, again = (placement.place(*sized(n)) for n in (1000, 10, 1000))
+    assert small.size < large.size / 50
+    assert (again.size, dict(again.offsets)) == (large.size, dict(large.offsets))
+    with pytest.raises(InputError, match="negative size"):
+        placement.place(*sized(-1))
+
+
+def test_results_do_not_depend_on_the_calls_before() -> None:
+    b = GraphBuilder()
+    x = b.input("x", "float32", ("n", 16))
+    w = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)
+    y = b.op("MatMul", b.op("Softmax", b.op("MatMul", b.op("Softmax", x, axis=0), w)), w)
+    graph = b.build(b.op("Concat", y, x, axis=0))
+    model = tilewright.compile(graph, progress=False)
+    for n in (7, 8, 9, 10, 40, 41, 3, 9, 100, 101, 110, 1):
+        feed = {"x": np.random.default_rng(n).standard_normal((n, 16)).astype(np.float32)}
+        (want,) = tilewright.compile(graph, progress=False).run(None, feed)
+        np.testing.assert_array_equal(model.run(None, feed)[0], want)
