@@ -1,36 +1,28 @@
-"""Products with a weight of few bits that stays packed.
+"""Products with a weight of few bits that stays packed (:mod:`tilewright.lowering.geometry.few_bits`).
 
-``acc[row, no, ni] += (sum over j of A[row, each * step + j] * (q_j - zero)) * scale``: a step takes several elements of
-one block, so that the scale costs one multiply-add for all of them. Panels of columns hold bytes, or eight elements of
-at most four bits in an int32, the first in the low bits; a step of a register tile unpacks vectors of them in
-registers, for all its rows.
+For few rows, elements are unpacked where they are multiplied: ``acc[row, no, ni] += (sum over j of A[row, each * step +
+j] * (q_j - zero)) * scale``. A step takes several elements of one block, so that the scale costs one multiply-add for
+all of them; a step of a register tile unpacks vectors of them in registers, for all its rows. For many rows, panels of
+float32 are made while the model runs, and multiplied like any others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import reduce
 from math import gcd
 from operator import add
 
-import numpy as np
-
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
-from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.packing import clamped, flatten, pack_columns, panel_width, unflatten, whole_tiles
+from tilewright.lowering.geometry.few_bits import NIBBLE, NIBBLES, FewBits, few_bits
+from tilewright.lowering.geometry.packing import clamped, flatten, unflatten, whole_tiles
 from tilewright.lowering.geometry.product import left_operand, product_result, product_sizes
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.gemm.cost import cost_by_row
+from tilewright.lowering.implementations.gemm.cost import MANY, cost_by_row
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, op, sum_over
-
-_NIBBLE = 4
-_SIXTEEN = 1 << _NIBBLE
-_STEP = 8
-"""Elements of a step at most: nibbles of an int32."""
 
 _MANTISSA = 19
 """The lowest bit of the nibble ``q`` in the float32 ``1 + q / 16``."""
@@ -38,156 +30,110 @@ _MANTISSA = 19
 _ONE = 0x3F800000
 """The pattern of 1 in float32."""
 
-_MOST_VECTORS = 4
-"""Of a panel: each takes registers for its sums, its scale and its zero point."""
+_SIXTEEN = 1 << NIBBLE
 
-_PER_WEIGHT = 3.0
-"""Operations that unpack an element, for each row tile."""
+_PER_ROW, _PER_WEIGHT = 1.8, 0.7
+"""Multiply-adds for each element and row where a tile of a few rows unpacks it, and for each element once."""
 
+_PER_REAL = 8.0
+"""The time to make a float32 of an element, in memory, in multiply-adds."""
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """How elements ``q`` lie in panels, and what becomes of one in a register: ``offset + (q + moved) / divisor``.
-
-    ``pack``: ``[K, N]`` of uint8, elements moved, to ``[K / per, N]`` of ``dtype``. ``element(word, j)``: number ``j``
-    of a step, of the word ``j // per`` of it.
-    """
-
-    dtype: DType
-    per: int
-    moved: int
-    zeros: DType
-    offset: float
-    divisor: float
-    pack: Callable[[np.ndarray], np.ndarray]
-    element: Callable[[Val, int], Val]
+_OF_BYTES = 0.25
+"""The share of a float32 that an element takes at most."""
 
 
-def _nibbles(moved: int) -> _Stored:
-    def pack(q: np.ndarray) -> np.ndarray:
-        columns = np.ascontiguousarray(q.T)
-        packed: np.ndarray = (columns[:, ::2] | columns[:, 1::2] << np.uint8(_NIBBLE)).view("<i4").T
-        return packed
+def _in_registers(ctx: LowerContext) -> tuple[Tensor, ...]:
+    _require_constants(ctx)
+    w = few_bits(ctx, lambda per: _SIXTEEN if per > 1 else 1.0)
+    read, blocks, each = left_operand(ctx), ctx.input_shape(2)[0], gcd(w.block, NIBBLES)
+    b, step = ctx.axis(blocks, "b"), ctx.axis(const(w.block // each), "k")
+    has_zero = w.per > 1 or w.zero != 0
 
-    def element(word: Val, j: int) -> Val:
-        by = _MANTISSA - _NIBBLE * j
-        at = op("shift_left" if by > 0 else "shift_right", word, constant(abs(by), dtypes.int32))
-        q = op("bit_and", at, constant((_SIXTEEN - 1) << _MANTISSA, dtypes.int32))
-        return op("from_bits", op("bit_or", q, constant(_ONE, dtypes.int32)))
+    def formula(bi: Sequence[IntExpr], row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        first = b.index * w.block + step.index * each
+        xs = [read(bi, row, first + j) for j in range(each)]
+        words = [w.packed[no, (first + j) // w.per, ni] for j in range(0, each, w.per)]
+        value = _sum([x * _unpacked(words[j // w.per], j, w.per) for j, x in enumerate(xs)])
+        if has_zero:
+            value = value - _sum(xs) * _nothing(w, no, b.index, ni)
+        return sum_over(value * w.scale[no, b.index, ni], b, step)
 
-    return _Stored(dtypes.int32, _STEP, moved, dtypes.uint8, 1.0, _SIXTEEN, pack, element)
-
-
-def _signed_bytes(moved: int) -> _Stored:
-    return _Stored(
-        dtypes.int8, 1, moved, dtypes.int8, 0.0, 1.0,
-        lambda q: q.view(np.int8), lambda q, j: q.cast(dtypes.int32).cast(dtypes.float32),
-    )  # fmt: skip
+    return _product(ctx, w, formula)
 
 
-def _stored(facts: NodeFacts) -> _Stored:
-    w = facts.input_values[1]
-    signed, bits = (True, 8) if w is None else (w.dtype.kind == "i", w.dtype.bits)
-    if _has_nibbles(facts):
-        return _nibbles(1 << (bits - 1) if signed else 0)
-    return _signed_bytes(0 if signed or bits < 8 else -128)
+def _unpacked(word: Val, j: int, per: int) -> Val:
+    """Element ``j`` of a word of nibbles as ``1 + q / 16``, which takes a shift and two operations on bits; of a byte
+    as it is."""
+    if per == 1:
+        return word.cast(dtypes.int32).cast(dtypes.float32)
+    by = _MANTISSA - NIBBLE * j
+    at = op("shift_left" if by > 0 else "shift_right", word, constant(abs(by), dtypes.int32))
+    q = op("bit_and", at, constant((_SIXTEEN - 1) << _MANTISSA, dtypes.int32))
+    return op("from_bits", op("bit_or", q, constant(_ONE, dtypes.int32)))
 
 
-def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
-    if (reason := _applies(ctx)) is not None:
-        raise ctx.unsupported(reason)
-    p, read = product_sizes(ctx), left_operand(ctx)
-    rows, inner = p.rows, p.row_extents
-    lanes = ctx.target.lanes(dtypes.float32.itemsize)
-    width = min(panel_width(rows, p.n, ctx.target, dtypes.float32.itemsize), _MOST_VECTORS * lanes)
-    panels, blocks, block = ceildiv(p.n, width), ctx.input_shape(2)[0], _block(ctx)
-    stored, each = _stored(ctx), gcd(block, _STEP)
-
-    def pack(w: np.ndarray) -> np.ndarray:
-        elements = w.astype(np.int8 if w.dtype != np.uint8 else np.uint8).view(np.uint8)
-        return pack_columns(stored.pack(elements + np.uint8(stored.moved % 256)), width, stored.dtype.numpy)
-
-    packed = ctx.packed(
-        1, pack, (panels, p.k // stored.per, width), f"words_{stored.per}_{stored.moved}_{width}", stored.dtype
-    )
-    scale = _of_blocks(ctx, 2, width, dtypes.float32, lambda s: s * np.float32(stored.divisor), f"{stored.divisor:g}")
-    zero = _zero(ctx, stored, width)
-    b, step = ctx.axis(blocks, "b"), ctx.axis(const(block // each), "k")
-
-    def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        *bi, at = unflatten(clamped(row, rows), inner)
-        first = b.index * block + step.index * each
-        xs = [read(bi, at, first + j) for j in range(each)]
-        words = [packed[no, (first + j) // stored.per, ni] for j in range(0, each, stored.per)]
-        value = _sum([x * stored.element(words[j // stored.per], j) for j, x in enumerate(xs)])
-        if zero is not None:
-            value = value - _sum(xs) * zero(no, b.index, ni)
-        return sum_over(value * scale[no, b.index, ni], b, step)
-
-    full = (whole_tiles(rows, width, ctx.target, dtypes.float32.itemsize), panels, width)
-    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
-    return product_result(ctx, lambda bi, row, col: acc[flatten((*bi, row), inner), col // width, col % width])
+def _nothing(w: FewBits, no: IntExpr, b: IntExpr, ni: IntExpr) -> Val:
+    """What :func:`_unpacked` gives of an element that stands for 0."""
+    if not isinstance(w.zero, Tensor):
+        return constant(1 + w.zero / _SIXTEEN if w.per > 1 else float(w.zero), dtypes.float32)
+    z = w.zero_of(no, b, ni).cast(dtypes.float32)
+    return z * constant(1 / _SIXTEEN, dtypes.float32) + 1.0 if w.per > 1 else z
 
 
 def _sum(values: list[Val]) -> Val:
     return reduce(add, values)
 
 
-def _of_blocks(
-    ctx: LowerContext, operand: int, width: int, dtype: DType, transform: Callable[[np.ndarray], np.ndarray], key: str
-) -> Tensor:
-    """A scale or zero point of blocks in panels, ``[no, block, ni]``."""
-    blocks, n = ctx.input_shape(operand)
+def _in_panels(ctx: LowerContext) -> tuple[Tensor, ...]:
+    _require_constants(ctx)
+    p, w, read = product_sizes(ctx), few_bits(ctx), left_operand(ctx)
+    shape = (ceildiv(p.n, w.width), p.k, w.width)
+    real = ctx.stage(compute(ctx.name("real"), shape, w.element, axis_names=["no", "k", "ni"]))
+    k = ctx.axis(p.k, "k")
 
-    def pack(array: np.ndarray) -> np.ndarray:
-        return pack_columns(transform(array), width, dtype.numpy)
+    def formula(bi: Sequence[IntExpr], row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        return sum_over(read(bi, row, k.index) * real[no, k.index, ni], k)
 
-    return ctx.packed(operand, pack, (ceildiv(n, width), blocks, width), f"blocks_{key}_{width}", dtype)
-
-
-def _zero(ctx: LowerContext, stored: _Stored, width: int) -> Callable[[IntExpr, IntExpr, IntExpr], Val] | None:
-    """What an element is in a register that stands for 0; None where that is 0."""
-    known = ctx.constants[3] if ctx.has_input(3) else None
-    array = np.zeros(1, np.int16) if known is None else known.array.astype(np.int16).reshape(-1)
-    if (array == array[0]).all():
-        one = stored.offset + (int(array[0]) + stored.moved) / stored.divisor
-        return None if one == 0 else lambda no, b, ni: constant(one, dtypes.float32)
-    zeros = _of_blocks(ctx, 3, width, stored.zeros, lambda z: z.astype(np.int16) + stored.moved, f"{stored.moved}")
-
-    def of_block(no: IntExpr, b: IntExpr, ni: IntExpr) -> Val:
-        z = zeros[no, b, ni].cast(dtypes.int32).cast(dtypes.float32)
-        return z if stored.offset == 0 else z * constant(1 / stored.divisor, dtypes.float32) + stored.offset
-
-    return of_block
+    return _product(ctx, w, formula)
 
 
-def _block(facts: NodeFacts) -> int:
-    """Elements of a column that share a scale."""
-    block = (facts.input_shape(1)[0] // facts.input_shape(2)[0]).value()
-    assert block is not None
-    return block
+def _product(
+    ctx: LowerContext, w: FewBits, formula: Callable[[Sequence[IntExpr], IntExpr, IntExpr, IntExpr], Reduction]
+) -> tuple[Tensor, ...]:
+    """The result of sums of ``formula(batch, row, panel, column of it)``."""
+    p = product_sizes(ctx)
+    rows, inner, width = p.rows, p.row_extents, w.width
+
+    def of_row(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        *bi, at = unflatten(clamped(row, rows), inner)
+        return formula(bi, at, no, ni)
+
+    full = (whole_tiles(rows, width, ctx.target, dtypes.float32.itemsize), ceildiv(p.n, width), width)
+    acc = ctx.stage(compute(ctx.name("acc"), full, of_row, axis_names=["m", "no", "ni"]))
+    return product_result(ctx, lambda bi, row, col: acc[flatten((*bi, row), inner), col // width, col % width])
 
 
-def _has_nibbles(facts: NodeFacts) -> bool:
-    """True if words hold eight elements: those of at most four bits, and bytes that are never above 15."""
-    w, value = facts.constants[1], facts.input_values[1]
-    if w is None or value is None or _block(facts) % _STEP:
-        return False
-    if value.dtype.bits <= _NIBBLE:
-        return True
-    return value.dtype == dtypes.uint8 and facts.once("nibbles", lambda: bool(w.array.max(initial=0) < _SIXTEEN))
+def _require_constants(ctx: LowerContext) -> None:
+    if (reason := _applies(ctx)) is not None:
+        raise ctx.unsupported(reason)
 
 
 def _applies(facts: NodeFacts) -> str | None:
-    return (
-        None
-        if all(c is not None for c in facts.constants[1:])
-        else "a weight, scale or zero point that is not constant"
-    )
+    if all(c is not None for c in facts.constants[1:]):
+        return None
+    return "a weight, scale or zero point that is not constant"
 
 
-def _cost(facts: NodeFacts) -> float:
-    return cost_by_row(facts, 1.0, _PER_WEIGHT, weight_size=0.25)
+def _cost(facts: NodeFacts, per_row: float, per_weight: float) -> float:
+    """Of a number of rows that only a call tells, one counts: language models give a token after the other."""
+    rows = 1 if product_sizes(facts).rows.value() is not None else 1 / MANY
+    return cost_by_row(facts, per_row * rows, per_weight, _OF_BYTES)
 
 
-PACKED = Implementation("MatMulDequantized", "packed", _lower, _cost, _applies, spreads=True)
+PACKED = Implementation(
+    "MatMulDequantized", "packed", _in_registers, lambda facts: _cost(facts, _PER_ROW, _PER_WEIGHT), _applies,
+    spreads=True,
+)  # fmt: skip
+PANELS = Implementation(
+    "MatMulDequantized", "dequantized_panels", _in_panels, lambda facts: _cost(facts, 1.0, _PER_REAL), _applies
+)

@@ -67,15 +67,32 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("case", CASES)
-def test_results(case: str, dtype: str) -> None:
+@pytest.mark.parametrize("implementation", ["packed", "dequantized_panels"])
+def test_results(implementation: str, case: str, dtype: str) -> None:
     graph = product(dtype, **CASES[case])
+    passed = tilewright.compile(graph, stop_after="passes", progress=False)
+    assert isinstance(passed, Graph)
+    (node,) = (n.name for n in passed.nodes if n.op == "MatMulDequantized")
+    model = tilewright.compile(graph, implementations={node: implementation}, progress=False)
     for n in (1, 7):
         dims = tuple(d if isinstance(d, int) else n for d in CASES[case].get("rows", ("n",)))
         feed = feed_of(dims)
         (want,) = interpret(graph, feed).values()
-        (got,) = tilewright.compile(graph, progress=False).run(None, feed)
+        (got,) = model.run(None, feed)
         assert isinstance(want, np.ndarray)
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize(("rows", "want"), [(1, "packed"), ("n", "packed"), (4, "packed"), (200, "dequantized_panels")])
+def test_many_rows_are_multiplied_with_float32(rows: Dim, want: str) -> None:
+    def build(b: GraphBuilder) -> str:
+        x = b.input("x", "float32", (rows, 128))
+        return b.op("MatMul", x, dequantized(b, integers("uint4", (128, 512)), 32, "uint4", True, False))
+
+    graph = tilewright.compile(built(build), stop_after="passes", progress=False)
+    assert isinstance(graph, Graph)
+    (node,) = (n for n in graph.nodes if n.op == "MatMulDequantized")
+    assert node.attr("implementation") == want
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint4"])

@@ -1,0 +1,130 @@
+"""Weights of few bits as products keep them: in panels of columns, bytes, or eight elements in an int32.
+
+Elements ``q`` stand for ``(q - zero) * scale``, zero and scale one for each block of neighbours in a column. Those of
+at most four bits lie in words, the first in the low bits; others, a byte each, are signed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, ceildiv
+from tilewright.core.dtypes import DType
+from tilewright.lowering.context import LowerContext
+from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.geometry.packing import pack_columns, panel_width
+from tilewright.lowering.geometry.product import product_sizes
+from tilewright.tensor_ir.compute import Tensor, Val, constant, index_value, op
+
+NIBBLE = 4
+NIBBLES = 8
+"""Elements of a word."""
+
+_SIXTEEN = 1 << NIBBLE
+_MOST_VECTORS = 4
+"""Of a panel: each takes registers for its sums, its scale and its zero point."""
+
+
+@dataclass(frozen=True, slots=True)
+class FewBits:
+    """A weight in panels ``[panels, K / per, width]`` of ``dtype``, ``per`` elements each, ``moved`` added to them.
+
+    ``scale``: ``[panels, blocks, width]``; ``zero``: the same of zero points, moved as elements are, or one number.
+    """
+
+    packed: Tensor
+    per: int
+    moved: int
+    block: int
+    width: int
+    scale: Tensor
+    zero: Tensor | int
+
+    def element(self, no: IntExpr, depth: IntExpr, ni: IntExpr) -> Val:
+        """The float32 that an element stands for."""
+        q = self.packed[no, depth // self.per, ni].cast(dtypes.int32)
+        if self.per > 1:
+            by = index_value(depth % self.per * NIBBLE).cast(dtypes.int32)
+            q = op("bit_and", op("shift_right", q, by), constant(_SIXTEEN - 1, dtypes.int32))
+        b = depth // self.block
+        return (q - self.zero_of(no, b, ni)).cast(dtypes.float32) * self.scale[no, b, ni]
+
+    def zero_of(self, no: IntExpr, b: IntExpr, ni: IntExpr) -> Val:
+        """The zero point of a block, an int32."""
+        if isinstance(self.zero, Tensor):
+            return self.zero[no, b, ni].cast(dtypes.int32)
+        return constant(self.zero, dtypes.int32)
+
+
+def few_bits(ctx: LowerContext, divisor: Callable[[int], float] = lambda per: 1.0) -> FewBits:
+    """The constant weight of a MatMulDequantized. Its scales are multiplied by what ``divisor`` says of the elements of
+    a word."""
+    p = product_sizes(ctx)
+    lanes = ctx.target.lanes(dtypes.float32.itemsize)
+    width = min(panel_width(p.rows, p.n, ctx.target, dtypes.float32.itemsize), _MOST_VECTORS * lanes)
+    per, moved, block = _storage(ctx)
+    dtype = dtypes.int32 if per > 1 else dtypes.int8
+
+    def pack(w: np.ndarray) -> np.ndarray:
+        elements = w.astype(np.int8 if w.dtype != np.uint8 else np.uint8).view(np.uint8)
+        elements = elements + np.uint8(moved % 256)
+        return pack_columns(_words(elements) if per > 1 else elements.view(np.int8), width, dtype.numpy)
+
+    packed = ctx.packed(1, pack, (ceildiv(p.n, width), p.k // per, width), f"words_{per}_{moved}_{width}", dtype)
+    factor = np.float32(divisor(per))
+    scale = _of_blocks(ctx, 2, width, dtypes.float32, lambda s: s * factor, f"{factor:g}")
+    return FewBits(packed, per, moved, block, width, scale, _zero(ctx, per, moved, width))
+
+
+def _words(q: np.ndarray) -> np.ndarray:
+    """``[K, N]`` of nibbles as ``[K / 8, N]`` of int32."""
+    columns = np.ascontiguousarray(q.T)
+    found: np.ndarray = (columns[:, ::2] | columns[:, 1::2] << np.uint8(NIBBLE)).view("<i4").T
+    return found
+
+
+def _storage(facts: NodeFacts) -> tuple[int, int, int]:
+    """Elements of a word, what is added to each, and elements of a block."""
+    w = facts.input_values[1]
+    signed, bits = (True, 8) if w is None else (w.dtype.kind == "i", w.dtype.bits)
+    block = (facts.input_shape(1)[0] // facts.input_shape(2)[0]).value()
+    if block is None:
+        raise facts.unsupported("a weight of unknown size")
+    if block % NIBBLES == 0 and _are_nibbles(facts):
+        return NIBBLES, 1 << (bits - 1) if signed else 0, block
+    return 1, 0 if signed or bits < 8 else -128, block
+
+
+def _are_nibbles(facts: NodeFacts) -> bool:
+    """True for elements of at most four bits, and bytes that are never above 15."""
+    w, value = facts.constants[1], facts.input_values[1]
+    if w is None or value is None:
+        return False
+    if value.dtype.bits <= NIBBLE:
+        return True
+    return value.dtype == dtypes.uint8 and facts.once("nibbles", lambda: bool(w.array.max(initial=0) < _SIXTEEN))
+
+
+def _of_blocks(
+    ctx: LowerContext, operand: int, width: int, dtype: DType, transform: Callable[[np.ndarray], np.ndarray], key: str
+) -> Tensor:
+    """A scale or zero point of blocks in panels, ``[no, block, ni]``."""
+    blocks, n = ctx.input_shape(operand)
+
+    def pack(array: np.ndarray) -> np.ndarray:
+        return pack_columns(transform(array), width, dtype.numpy)
+
+    return ctx.packed(operand, pack, (ceildiv(n, width), blocks, width), f"blocks_{key}_{width}", dtype)
+
+
+def _zero(ctx: LowerContext, per: int, moved: int, width: int) -> Tensor | int:
+    known = ctx.constants[3] if ctx.has_input(3) else None
+    array = np.zeros(1, np.int16) if known is None else known.array.astype(np.int16).reshape(-1)
+    if (array == array[0]).all():
+        return int(array[0]) + moved
+    dtype = dtypes.uint8 if per > 1 else dtypes.int8
+    return _of_blocks(ctx, 3, width, dtype, lambda z: z.astype(np.int16) + moved, f"{moved}")
