@@ -162,6 +162,11 @@ def _is_nearly_a_tie(c: Case) -> bool:
         off = np.abs(twice - np.rint(twice))
         if bool(((off > 1e-12) & (off < 1e-6 * (1 + twice))).any()):
             return True
+        if c.attr("coordinate_transformation_mode") == b"half_pixel_symmetric" and scale != 1:
+            shift = x.shape[a] / 2 - len(i) / (2 * scale)  # that of the middle, a difference of rounded numbers
+            places = (i + 0.5) / scale - 0.5 + shift
+            if bool((np.abs(2 * places - np.rint(2 * places)) < 1e-6 * (1 + np.abs(places))).any()):
+                return True
     return False
 
 
