@@ -39,6 +39,10 @@ class NodeFacts:
         """True if the node names input ``i``."""
         return i < len(self.input_values) and self.input_values[i] is not None
 
+    def constant(self, i: int) -> Constant | None:
+        """What input ``i`` stands for; None where it is absent, or no constant."""
+        return self.constants[i] if i < len(self.constants) else None
+
     def input_shape(self, i: int) -> Shape:
         """The shape of input ``i``, which must be present."""
         v = self.input_values[i] if self.has_input(i) else None

@@ -278,15 +278,16 @@ class Executor:
         if not isinstance(w, Segment):
             raise InternalError("a plan of one host step is no native call")
         table = self._make_table(w, env, layout)
-        positions = dict(table.patches)
+        positions = {n: p for n, p, _, _ in table.patches}
         for n in layout.arrays.keys() & positions.keys():
             for p, offset in positions[n]:
                 table.pointers[p] = offset + address(layout.arrays[n])  # type: ignore[arg-type]
         order = (*self.plan.inputs, *self.plan.captures)
+        slots = [self.plan.slots[o] for o in self.plan.outputs]
         return _Direct(
             memoryview(table.pointers),  # type: ignore[arg-type]  # arrays are buffers from Python 3.12 on
-            tuple((order.index(n), tuple(at for at, _ in p)) for n, p in table.patches if n in order),
-            tuple((*self._own_array(o, env), positions.get(o, ())) for o in self.plan.outputs),
+            tuple((order.index(n), tuple(at for at, _ in p)) for n, p, _, _ in table.patches if n in order),
+            tuple((s.shape_values(env), s.dtype.numpy, positions.get(s.name, ())) for s in slots),
             self._entries[w], self._parallel[w], table,
         )  # fmt: skip
 
@@ -364,10 +365,10 @@ class Executor:
             layout.tables[key] = table
             if len(layout.tables) > _MAX_LAYOUTS * max(1, len(self._entries)):
                 layout.tables.popitem(last=False)
-        for name, positions in table.patches:
+        for name, positions, shape, dtype in table.patches:
             array = arrays.get(name)
             if array is None:
-                array = arrays[name] = aligned_array(*self._own_array(name, env))
+                array = arrays[name] = aligned_array(shape, dtype)
             if not isinstance(array, np.ndarray):
                 raise InternalError(f"slot {name!r}: a kernel needs an array, got {type(array).__name__}")
             where = address(array)
@@ -389,7 +390,7 @@ class Executor:
         if maker is None:
             steps = self.plan.steps[w.start : w.stop]
             maker = self._makers[w] = TableMaker(self.plan.name, steps, self._root, self._constant_addresses)
-        return maker.make(layout.offsets, address(self._arena), Values(env))
+        return maker.make(layout.offsets, address(self._arena), Values(env), lambda n: self._own_array(n, env))
 
     def _own_array(self, name: str, env: Mapping[str, int]) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and element type of the array that a kernel gets for a slot outside the arena, if it has to be made."""

@@ -6,7 +6,7 @@ and of sizes, by the formula that gives them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,11 +26,11 @@ Positions = tuple[tuple[int, int], ...]
 @dataclass(slots=True)
 class Table:
     """The pointer and dimension tables of one segment for one binding of the symbols. ``patches``: slots outside the
-    arena, with the positions of their addresses."""
+    arena, with the positions of their addresses, their shapes and element types."""
 
     pointers: np.ndarray
     dims: np.ndarray
-    patches: tuple[tuple[str, Positions], ...]
+    patches: tuple[tuple[str, Positions, tuple[int, ...], np.dtype], ...]
     arena_base: int
     pointers_address: int
     dims_address: int
@@ -60,8 +60,12 @@ class TableMaker:
         self._count = len(dims)
         self._placed: tuple[Mapping[str, int], int, np.ndarray, tuple[tuple[str, tuple[int, ...]], ...]] | None = None
 
-    def make(self, offsets: Mapping[str, int], arena_base: int, values: Values) -> Table:
-        """The table for temporaries at ``offsets`` of the arena. Raises ResourceError for a size beyond int64."""
+    def make(
+        self, offsets: Mapping[str, int], arena_base: int, values: Values,
+        array_of: Callable[[str], tuple[tuple[int, ...], np.dtype]],
+    ) -> Table:  # fmt: skip
+        """The table for temporaries at ``offsets`` of the arena. ``array_of``: shape and element type of a slot that is
+        outside. Raises ResourceError for a size beyond int64."""
         fixed, outside = self._addresses(offsets, arena_base)
         pointers, dims = fixed.copy(), np.empty(self._count, np.int64)
         inside = {k: values[offset] for k, offset in self._inside}
@@ -73,7 +77,7 @@ class TableMaker:
             if abs(value) >= _TOO_LARGE:
                 raise ResourceError(f"{self._plan}: expected sizes below 2**62, got {value}")
             dims[at] = value
-        patches = tuple((name, tuple((k, inside.get(k, 0)) for k in at)) for name, at in outside)
+        patches = tuple((name, tuple((k, inside.get(k, 0)) for k in at), *array_of(name)) for name, at in outside)
         return Table(pointers, dims, patches, arena_base, address(pointers), address(dims))
 
     def _addresses(

@@ -150,15 +150,14 @@ def _quotient(ed: GraphEditor, name: str, by: np.ndarray) -> np.ndarray | None:
     return found if fits else None
 
 
-def _factor(ed: GraphEditor, node: Node, by: np.ndarray) -> int | None:
-    """The operand of a product, or the scale of a dequantization, that can be divided."""
+def _factors(ed: GraphEditor, node: Node, by: np.ndarray) -> tuple[int, ...]:
+    """The operands that divide the result if they are divided: one of a product, the scale of a dequantization, the
+    weights and the bias of a convolution. None where they cannot be divided."""
+    if node.op == "Conv":
+        places = tuple(k for k, c in enumerate(node.inputs) if k and c)
+        return places if all(_quotient(ed, node.inputs[k], by) is not None for k in places) else ()
     places = {"DequantizeLinear": (1,), "Mul": (0, 1)}.get(node.op, ())
-    return next((k for k in places if _quotient(ed, node.inputs[k], by) is not None), None)
-
-
-def _divides_weights(ed: GraphEditor, node: Node, by: np.ndarray) -> bool:
-    """True for a convolution whose weights and bias can be divided."""
-    return node.op == "Conv" and all(not c or _quotient(ed, c, by) is not None for c in node.inputs[1:])
+    return tuple(k for k in places if _quotient(ed, node.inputs[k], by) is not None)[:1]
 
 
 def _linear(ed: GraphEditor, name: str, by: np.ndarray, depth: int = 0) -> bool:
@@ -168,10 +167,8 @@ def _linear(ed: GraphEditor, name: str, by: np.ndarray, depth: int = 0) -> bool:
     node = ed.producer(name)
     if node is None or node.domain or depth > _MAX_DEPTH or ed.is_output(name):
         return False
-    if _factor(ed, node, by) is not None:
-        return node.op != "Mul" or ed.use_count(name) == 1
-    if _divides_weights(ed, node, by):
-        return ed.use_count(name) == 1
+    if _factors(ed, node, by):
+        return node.op == "DequantizeLinear" or ed.use_count(name) == 1
     return node.op in _LINEAR and ed.use_count(name) == 1 and all(_linear(ed, i, by, depth + 1) for i in node.inputs)
 
 
@@ -202,8 +199,7 @@ def _divided(m: Match, name: str, by: np.ndarray) -> str:
     if node is None:
         raise InternalError(f"{m.root.name}: '{name}' has no factor")
     inputs = list(node.inputs)
-    k = _factor(ed, node, by)
-    for i in range(1, len(inputs)) if node.op == "Conv" else range(len(inputs)) if k is None else (k,):
+    for i in _factors(ed, node, by) or range(len(inputs)):
         inputs[i] = _divided(m, inputs[i], by)
     return m.op(node.op, *inputs, **dict(node.attrs))
 

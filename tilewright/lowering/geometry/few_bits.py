@@ -24,7 +24,9 @@ NIBBLE = 4
 NIBBLES = 8
 """Elements of a word."""
 
-_SIXTEEN = 1 << NIBBLE
+SIXTEEN = 1 << NIBBLE
+"""Values of a nibble."""
+
 _MOST_VECTORS = 4
 """Of a panel: each takes registers for its sums, its scale and its zero point."""
 
@@ -49,7 +51,7 @@ class FewBits:
         q = self.packed[no, depth // self.per, ni].cast(dtypes.int32)
         if self.per > 1:
             by = index_value(depth % self.per * NIBBLE).cast(dtypes.int32)
-            q = op("bit_and", op("shift_right", q, by), constant(_SIXTEEN - 1, dtypes.int32))
+            q = op("bit_and", op("shift_right", q, by), constant(SIXTEEN - 1, dtypes.int32))
         b = depth // self.block
         return (q - self.zero_of(no, b, ni)).cast(dtypes.float32) * self.scale[no, b, ni]
 
@@ -106,7 +108,7 @@ def _are_nibbles(facts: NodeFacts) -> bool:
         return False
     if value.dtype.bits <= NIBBLE:
         return True
-    return value.dtype == dtypes.uint8 and facts.once("nibbles", lambda: bool(w.array.max(initial=0) < _SIXTEEN))
+    return value.dtype == dtypes.uint8 and facts.once("nibbles", lambda: bool(w.array.max(initial=0) < SIXTEEN))
 
 
 def _of_blocks(
@@ -122,7 +124,7 @@ def _of_blocks(
 
 
 def _zero(ctx: LowerContext, per: int, moved: int, width: int) -> Tensor | int:
-    known = ctx.constants[3] if ctx.has_input(3) else None
+    known = ctx.constant(3)
     array = np.zeros(1, np.int16) if known is None else known.array.astype(np.int16).reshape(-1)
     if (array == array[0]).all():
         return int(array[0]) + moved

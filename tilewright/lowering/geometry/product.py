@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tilewright.core.arith.expr import IntExpr, const, product
+from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const, product
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext, wide
 from tilewright.lowering.facts import NodeFacts
-from tilewright.tensor_ir.compute import Tensor, Val, compute, lift
+from tilewright.lowering.geometry.packing import clamped, flatten, unflatten, whole_tiles
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, lift
 
 Read = Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]
 """An element at ``(batch, row, column)``."""
@@ -85,6 +86,27 @@ def _broadcast(index: Sequence[IntExpr], full: Sequence[IntExpr], own: Sequence[
     """The batch index of an operand whose batch dims are ``own`` under numpy broadcasting to ``full``."""
     offset = len(full) - len(own)
     return tuple(const(0) if d == 1 and full[offset + i] != 1 else index[offset + i] for i, d in enumerate(own))
+
+
+def place_of_row(p: ProductSizes, row: IntExpr) -> tuple[Sequence[IntExpr], IntExpr]:
+    """Batch index and row of a row of one product; those behind the last are the last."""
+    *bi, at = unflatten(clamped(row, p.rows), p.row_extents)
+    return bi, at
+
+
+def panel_sums(
+    ctx: LowerContext, width: int, dtype: DType, formula: Callable[[IntExpr, IntExpr, IntExpr], Reduction]
+) -> Read:
+    """A stage of the sums ``formula(row of one product, panel, column of it)`` of ``dtype``, in whole tiles of rows and
+    panels of ``width`` columns."""
+    p = product_sizes(ctx)
+    full = (whole_tiles(p.rows, width, ctx.target, dtype.itemsize), ceildiv(p.n, width), as_expr(width))
+    return from_panels(p, width, ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"])))
+
+
+def from_panels(p: ProductSizes, width: int, acc: Tensor) -> Read:
+    """The elements of ``acc[row of one product, panel, column of it]``."""
+    return lambda bi, row, col: acc[flatten((*bi, row), p.row_extents), col // width, col % width]
 
 
 def product_result(ctx: LowerContext, acc: Read) -> tuple[Tensor, ...]:

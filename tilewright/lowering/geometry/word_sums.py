@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv
+from tilewright.core.arith.expr import IntExpr, ceildiv
 from tilewright.lowering.context import LowerContext
-from tilewright.lowering.geometry.packing import clamped, flatten, pack_columns, panel_width, unflatten, whole_tiles
-from tilewright.lowering.geometry.product import Read, product_sizes
+from tilewright.lowering.geometry.packing import clamped, pack_columns, panel_width, unflatten, whole_tiles
+from tilewright.lowering.geometry.product import Read, from_panels, panel_sums, product_sizes
 from tilewright.lowering.geometry.tile_sums import block_of, tile_sums, whole_steps
 from tilewright.lowering.geometry.words import Word
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
@@ -28,16 +28,15 @@ def word_sums(
     as they are multiplied; ``key`` names that.
     """
     p = product_sizes(ctx)
-    rows, inner, k = p.rows, p.row_extents, p.k
-    of_row = _words_of_rows(ctx, word, bits, word.count(k))
+    rows, steps = p.rows, word.count(p.k)
+    of_row = _words_of_rows(ctx, word, bits, steps)
     width = panel_width(rows, p.n, ctx.target, dtypes.int32.itemsize)
-    steps = word.count(k)
-    full_rows = whole_tiles(rows, width, ctx.target, dtypes.int32.itemsize)
 
     def left(row: IntExpr, step: IntExpr) -> Val:
         return of_row(clamped(row, rows), step)
 
-    if not in_place or not word.is_whole(k):
+    if not in_place or not word.is_whole(p.k):
+        full_rows = whole_tiles(rows, width, ctx.target, dtypes.int32.itemsize)
         words = ctx.stage(compute(ctx.name("words"), (full_rows, steps), left, axis_names=["m", "q"]))
         left = lambda row, step: words[row, step]  # noqa: E731
     right = _packed_words(ctx, word, elements, steps, width, key)
@@ -46,9 +45,7 @@ def word_sums(
     def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
         return sum_over(word.times(left(row, q.index), right[no, q.index, ni]), q)
 
-    full = (full_rows, ceildiv(p.n, width), as_expr(width))
-    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
-    return lambda bi, row, col: acc[flatten((*bi, row), inner), col // width, col % width]
+    return panel_sums(ctx, width, dtypes.int32, formula)
 
 
 def tile_word_sums(
@@ -66,7 +63,7 @@ def tile_word_sums(
         lambda no, step, q, ni: right[no, step * SIDE + q, ni],
         word.times,
     )  # fmt: skip
-    return lambda bi, row, col: acc[flatten((*bi, row), p.row_extents), col // width, col % width]
+    return from_panels(p, width, acc)
 
 
 def _words_of_rows(

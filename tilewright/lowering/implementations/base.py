@@ -16,6 +16,9 @@ from tilewright.tensor_ir.compute import Tensor
 ATTRIBUTE = "implementation"
 """The attribute of a node that names what computes it."""
 
+ONE_BY_ONE = 4.0
+"""How much longer it takes to multiply one by one, without packing, than multiply-adds in tiles."""
+
 
 def always(facts: NodeFacts) -> str | None:
     """For an implementation that computes every node of its operator."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import ml_dtypes
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.interpreter import interpret as interpret_graph
-from tilewright.graph_ir.ir import Graph, Group, Node
+from tilewright.graph_ir.ir import Attribute, Graph, Group, Node
 from tilewright.graph_ir.kinds import RunsAs
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.machine.target import Target
@@ -16,6 +18,18 @@ from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.text import parse_func, print_func
 
 TARGET = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 20, 1 << 23, 1)
+
+
+def product_of_bfloat16(
+    op: str, a: tuple[Dim, ...], b: tuple[int, ...], attrs: Mapping[str, Attribute]
+) -> tuple[GraphBuilder, str]:
+    """A graph with a MatMul, or a Conv with a bias, of ``x`` and a constant, both bfloat16, in float32; its result."""
+    g = GraphBuilder("g")
+    w = (np.random.default_rng(1).standard_normal(b) / 8).astype(ml_dtypes.bfloat16)
+    operands = [g.input("x", "bfloat16", a), g.constant(w, "w")]
+    if op == "Conv":
+        operands.append(g.constant(np.linspace(-1, 1, b[0], dtype=np.float32), "bias"))
+    return g, g.op(op, *operands, output_dtype=dtypes.float32, **attrs)
 
 
 def group_of(graph: Graph, nodes: tuple[Node, ...] | None = None) -> Group:

@@ -270,7 +270,7 @@ def _apply(c: LowerContext, x: Tensor, d: int, size: IntExpr, taps: Taps) -> Ten
 def _scales(c: LowerContext, axes: list[int], rank: int, n: list[IntExpr], m: list[IntExpr]) -> list[float | None]:
     """The scale of each dimension (in N, C, spatial order); None where it follows from symbolic sizes."""
     out: list[float | None] = [1.0] * rank
-    scales = c.constants[2] if len(c.constants) > 2 else None
+    scales = c.constant(2)
     if scales is not None and scales.size:
         for a, v in zip(axes, scales.array.reshape(-1), strict=True):
             out[a] = float(v)

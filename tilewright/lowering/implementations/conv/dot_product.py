@@ -32,16 +32,13 @@ from tilewright.lowering.geometry.quads import (
     zero_point,
 )
 from tilewright.lowering.geometry.words import BYTES, words_of_image
-from tilewright.lowering.implementations.base import Implementation
+from tilewright.lowering.implementations.base import ONE_BY_ONE, Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import Sums
 from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
 from tilewright.lowering.implementations.conv.tiles import Count, in_tiles, tile_panels, whole_words
 from tilewright.machine.vectors import share_of_bytes
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, sum_over
-
-_LOOPS = 4.0
-"""How much longer it takes to multiply one by one, without packing, than multiply-adds in tiles."""
 
 
 def _lower(sums: Sums, ctx: LowerContext, count: Count = BYTES.count) -> tuple[Tensor, ...]:
@@ -116,4 +113,4 @@ DOT_PRODUCT = (
     *by_pixels_and_rows("ConvInteger", "dot_product", _lower, _time, conv_shape, _applies),
     in_tiles("ConvInteger", BYTES, partial(_lower, tile_panels, count=whole_words(BYTES)), _applies),
 )
-LOOPS = Implementation("ConvInteger", "loops", lower_conv_integer, lambda facts: _LOOPS * plain_cost(facts))
+LOOPS = Implementation("ConvInteger", "loops", lower_conv_integer, lambda facts: ONE_BY_ONE * plain_cost(facts))

@@ -47,7 +47,7 @@ def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
 
 def _pairs(facts: NodeFacts) -> Callable[[np.ndarray], np.ndarray]:
     """The weight less its zero points, in pairs of int16."""
-    zero = facts.constants[3] if len(facts.constants) > 3 else None
+    zero = facts.constant(3)
 
     def transform(w: np.ndarray) -> np.ndarray:
         own = np.int16(0) if zero is None else zero.array.astype(np.int16).reshape(-1, *(1,) * (w.ndim - 1))
@@ -58,7 +58,7 @@ def _pairs(facts: NodeFacts) -> Callable[[np.ndarray], np.ndarray]:
 
 def zero_key(facts: NodeFacts) -> str:
     """What tells apart weights that had different zero points taken off."""
-    zero = facts.constants[3] if len(facts.constants) > 3 else None
+    zero = facts.constant(3)
     return "shorts" if zero is None else f"shorts_{hashlib.sha1(zero.array.tobytes()).hexdigest()}"
 
 

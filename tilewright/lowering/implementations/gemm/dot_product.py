@@ -31,14 +31,11 @@ from tilewright.lowering.geometry.quads import (
 )
 from tilewright.lowering.geometry.word_sums import tile_word_sums, word_sums
 from tilewright.lowering.geometry.words import BYTES
-from tilewright.lowering.implementations.base import Implementation
+from tilewright.lowering.implementations.base import ONE_BY_ONE, Implementation
 from tilewright.lowering.implementations.gemm.cost import cost_by_row
 from tilewright.lowering.implementations.tiles import product_cost, product_refusal
 from tilewright.machine.vectors import share_of_bytes
 from tilewright.tensor_ir.compute import Tensor, Val, compute, sum_over
-
-_LOOPS = 4.0
-"""How much longer it takes to multiply one by one, without packing, than multiply-adds in tiles."""
 
 
 def _matrix(w: np.ndarray) -> np.ndarray:
@@ -100,4 +97,4 @@ TILES = Implementation(
     "MatMulInteger", "dot_product_tiles", partial(_lower, True), partial(product_cost, BYTES),
     lambda facts: _applies(facts) or product_refusal(BYTES, facts), family="dot_product",
 )  # fmt: skip
-LOOPS = Implementation("MatMulInteger", "loops", lower_matmul_integer, lambda facts: cost_by_row(facts, _LOOPS))
+LOOPS = Implementation("MatMulInteger", "loops", lower_matmul_integer, lambda facts: cost_by_row(facts, ONE_BY_ONE))

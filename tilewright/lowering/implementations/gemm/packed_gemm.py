@@ -13,25 +13,19 @@ import numpy as np
 from tilewright.core.arith.expr import IntExpr, ceildiv
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.packing import (
-    clamped,
-    flatten,
-    pack_columns,
-    packed_stage,
-    panel_width,
-    unflatten,
-    whole_tiles,
-)
+from tilewright.lowering.geometry.packing import pack_columns, packed_stage, panel_width
 from tilewright.lowering.geometry.product import (
     computed_type,
     left_operand,
+    panel_sums,
+    place_of_row,
     product_result,
     product_sizes,
     right_operand,
 )
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import cost_by_row, packing
-from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
+from tilewright.tensor_ir.compute import Reduction, Tensor, sum_over
 
 
 def packed_right_operand(ctx: LowerContext, width: int) -> Tensor:
@@ -49,18 +43,15 @@ def packed_right_operand(ctx: LowerContext, width: int) -> Tensor:
 
 def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     p, dtype, read_a = product_sizes(ctx), computed_type(ctx), left_operand(ctx)
-    rows, inner = p.rows, p.row_extents
-    width = panel_width(rows, p.n, ctx.target, dtype.itemsize)
+    width = panel_width(p.rows, p.n, ctx.target, dtype.itemsize)
     packed = packed_right_operand(ctx, width)
     k = ctx.axis(p.k, "k")
 
     def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        *bi, at = unflatten(clamped(row, rows), inner)
+        bi, at = place_of_row(p, row)
         return sum_over(read_a(bi, at, k.index).cast(dtype) * packed[no, k, ni], k)
 
-    full = (whole_tiles(rows, width, ctx.target, dtype.itemsize), ceildiv(p.n, width), width)
-    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
-    return product_result(ctx, lambda bi, row, col: acc[flatten((*bi, row), inner), col // width, col % width])
+    return product_result(ctx, panel_sums(ctx, width, dtype, formula))
 
 
 def _applies(facts: NodeFacts) -> str | None:

@@ -28,7 +28,7 @@ from tilewright.tensor_ir.compute import Tensor, Val, constant, op
 
 def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     read = left_operand(ctx)
-    zero = ctx.constants[3] if len(ctx.constants) > 3 else None
+    zero = ctx.constant(3)
 
     def bits(bi: Sequence[IntExpr], row: IntExpr, depth: IntExpr) -> Val:
         za = zero_point(ctx.optional(2), lambda t: row_parameter(t, (*bi, row, row)), 0)

@@ -11,8 +11,15 @@ from dataclasses import replace
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.packing import clamped, flatten, panel_width, unflatten, whole_tiles
-from tilewright.lowering.geometry.product import computed_type, left_operand, product_result, product_sizes
+from tilewright.lowering.geometry.packing import panel_width, whole_tiles
+from tilewright.lowering.geometry.product import (
+    computed_type,
+    from_panels,
+    left_operand,
+    place_of_row,
+    product_result,
+    product_sizes,
+)
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import MANY, cost_by_row, known_rows, lanes_of, packing
 from tilewright.lowering.implementations.gemm.packed_gemm import packed_right_operand
@@ -37,21 +44,20 @@ def _parts(facts: NodeFacts) -> int:
 
 def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     p, dtype, read_a, parts = product_sizes(ctx), computed_type(ctx), left_operand(ctx), _parts(ctx)
-    rows, inner = p.rows, p.row_extents
-    width, length = panel_width(rows, p.n, ctx.target, dtype.itemsize), p.k // parts
+    width, length = panel_width(p.rows, p.n, ctx.target, dtype.itemsize), p.k // parts
     packed = packed_right_operand(ctx, width)
     k, s = ctx.axis(length, "k"), ctx.axis(parts, "s")
 
     def part(s: IntExpr, row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        *bi, at = unflatten(clamped(row, rows), inner)
+        bi, at = place_of_row(p, row)
         step = s * length + k.index
         return sum_over(read_a(bi, at, step).cast(dtype) * packed[no, step, ni], k)
 
-    full = (whole_tiles(rows, width, ctx.target, dtype.itemsize), ceildiv(p.n, width), const(width))
+    full = (whole_tiles(p.rows, width, ctx.target, dtype.itemsize), ceildiv(p.n, width), const(width))
     names = ["m", "no", "ni"]
     part_sums = ctx.stage(compute(ctx.name("part"), (const(parts), *full), part, axis_names=["s", *names]))
     total = ctx.stage(compute(ctx.name("acc"), full, lambda *i: sum_over(part_sums[(s, *i)], s), axis_names=names))
-    return product_result(ctx, lambda bi, row, col: total[flatten((*bi, row), inner), col // width, col % width])
+    return product_result(ctx, from_panels(p, width, total))
 
 
 def _applies(facts: NodeFacts) -> str | None:

@@ -8,7 +8,6 @@ float32 are made while the model runs, and multiplied like any others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import reduce
 from math import gcd
 from operator import add
@@ -17,9 +16,8 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.few_bits import NIBBLE, NIBBLES, FewBits, few_bits
-from tilewright.lowering.geometry.packing import clamped, flatten, unflatten, whole_tiles
-from tilewright.lowering.geometry.product import left_operand, product_result, product_sizes
+from tilewright.lowering.geometry.few_bits import NIBBLE, NIBBLES, SIXTEEN, FewBits, few_bits
+from tilewright.lowering.geometry.product import left_operand, panel_sums, place_of_row, product_result, product_sizes
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import MANY, cost_by_row
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, op, sum_over
@@ -29,8 +27,6 @@ _MANTISSA = 19
 
 _ONE = 0x3F800000
 """The pattern of 1 in float32."""
-
-_SIXTEEN = 1 << NIBBLE
 
 _PER_ROW, _PER_WEIGHT = 1.8, 0.7
 """Multiply-adds for each element and row where a tile of a few rows unpacks it, and for each element once."""
@@ -44,21 +40,23 @@ _OF_BYTES = 0.25
 
 def _in_registers(ctx: LowerContext) -> tuple[Tensor, ...]:
     _require_constants(ctx)
-    w = few_bits(ctx, lambda per: _SIXTEEN if per > 1 else 1.0)
+    w = few_bits(ctx, lambda per: SIXTEEN if per > 1 else 1.0)
+    p = product_sizes(ctx)
     read, blocks, each = left_operand(ctx), ctx.input_shape(2)[0], gcd(w.block, NIBBLES)
     b, step = ctx.axis(blocks, "b"), ctx.axis(const(w.block // each), "k")
     has_zero = w.per > 1 or w.zero != 0
 
-    def formula(bi: Sequence[IntExpr], row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+    def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        bi, at = place_of_row(p, row)
         first = b.index * w.block + step.index * each
-        xs = [read(bi, row, first + j) for j in range(each)]
+        xs = [read(bi, at, first + j) for j in range(each)]
         words = [w.packed[no, (first + j) // w.per, ni] for j in range(0, each, w.per)]
         value = _sum([x * _unpacked(words[j // w.per], j, w.per) for j, x in enumerate(xs)])
         if has_zero:
             value = value - _sum(xs) * _nothing(w, no, b.index, ni)
         return sum_over(value * w.scale[no, b.index, ni], b, step)
 
-    return _product(ctx, w, formula)
+    return product_result(ctx, panel_sums(ctx, w.width, dtypes.float32, formula))
 
 
 def _unpacked(word: Val, j: int, per: int) -> Val:
@@ -68,16 +66,16 @@ def _unpacked(word: Val, j: int, per: int) -> Val:
         return word.cast(dtypes.int32).cast(dtypes.float32)
     by = _MANTISSA - NIBBLE * j
     at = op("shift_left" if by > 0 else "shift_right", word, constant(abs(by), dtypes.int32))
-    q = op("bit_and", at, constant((_SIXTEEN - 1) << _MANTISSA, dtypes.int32))
+    q = op("bit_and", at, constant((SIXTEEN - 1) << _MANTISSA, dtypes.int32))
     return op("from_bits", op("bit_or", q, constant(_ONE, dtypes.int32)))
 
 
 def _nothing(w: FewBits, no: IntExpr, b: IntExpr, ni: IntExpr) -> Val:
     """What :func:`_unpacked` gives of an element that stands for 0."""
     if not isinstance(w.zero, Tensor):
-        return constant(1 + w.zero / _SIXTEEN if w.per > 1 else float(w.zero), dtypes.float32)
+        return constant(1 + w.zero / SIXTEEN if w.per > 1 else float(w.zero), dtypes.float32)
     z = w.zero_of(no, b, ni).cast(dtypes.float32)
-    return z * constant(1 / _SIXTEEN, dtypes.float32) + 1.0 if w.per > 1 else z
+    return z * constant(1 / SIXTEEN, dtypes.float32) + 1.0 if w.per > 1 else z
 
 
 def _sum(values: list[Val]) -> Val:
@@ -91,26 +89,11 @@ def _in_panels(ctx: LowerContext) -> tuple[Tensor, ...]:
     real = ctx.stage(compute(ctx.name("real"), shape, w.element, axis_names=["no", "k", "ni"]))
     k = ctx.axis(p.k, "k")
 
-    def formula(bi: Sequence[IntExpr], row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        return sum_over(read(bi, row, k.index) * real[no, k.index, ni], k)
+    def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        bi, at = place_of_row(p, row)
+        return sum_over(read(bi, at, k.index) * real[no, k.index, ni], k)
 
-    return _product(ctx, w, formula)
-
-
-def _product(
-    ctx: LowerContext, w: FewBits, formula: Callable[[Sequence[IntExpr], IntExpr, IntExpr, IntExpr], Reduction]
-) -> tuple[Tensor, ...]:
-    """The result of sums of ``formula(batch, row, panel, column of it)``."""
-    p = product_sizes(ctx)
-    rows, inner, width = p.rows, p.row_extents, w.width
-
-    def of_row(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        *bi, at = unflatten(clamped(row, rows), inner)
-        return formula(bi, at, no, ni)
-
-    full = (whole_tiles(rows, width, ctx.target, dtypes.float32.itemsize), ceildiv(p.n, width), width)
-    acc = ctx.stage(compute(ctx.name("acc"), full, of_row, axis_names=["m", "no", "ni"]))
-    return product_result(ctx, lambda bi, row, col: acc[flatten((*bi, row), inner), col // width, col % width])
+    return product_result(ctx, panel_sums(ctx, w.width, dtypes.float32, formula))
 
 
 def _require_constants(ctx: LowerContext) -> None:

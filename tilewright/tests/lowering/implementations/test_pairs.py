@@ -22,7 +22,7 @@ from tilewright.runtime.profile import KernelTime, Peaks
 from tilewright.schedule.default import explained_default
 from tilewright.tensor_ir.analysis.scopes import buffers
 from tilewright.tensor_ir.interpreter import interpret as run_func
-from tilewright.tests.lowering.lowered import require_twin
+from tilewright.tests.lowering.lowered import product_of_bfloat16, require_twin
 
 AVX512 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4"
 HASWELL = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell"
@@ -45,13 +45,8 @@ DIMS = {"n": 2, "h": 6}
 
 
 def graph_of(case: str) -> Graph:
-    op, a, b, attrs = CASES[case]
-    g = GraphBuilder("g")
-    w = (np.random.default_rng(1).standard_normal(b) / 8).astype(ml_dtypes.bfloat16)
-    operands = [g.input("x", "bfloat16", a), g.constant(w, "w")]
-    if op == "Conv":
-        operands.append(g.constant(np.linspace(-1, 1, b[0], dtype=np.float32), "bias"))
-    return g.build(g.op(op, *operands, output_dtype=dtypes.float32, **attrs))
+    g, y = product_of_bfloat16(*CASES[case])
+    return g.build(y)
 
 
 def feed_of(graph: Graph) -> dict[str, np.ndarray]:

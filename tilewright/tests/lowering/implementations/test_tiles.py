@@ -26,6 +26,7 @@ from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.verifier import verify
 from tilewright.tests.codegen.matrix_tiles import State, tiles, with_tiles
 from tilewright.tests.lowering import lowered
+from tilewright.tests.lowering.lowered import product_of_bfloat16
 
 __all__ = ["tiles"]
 
@@ -49,13 +50,7 @@ TILES = "dot_product_tiles"
 
 
 def of_pairs(case: str) -> Graph:
-    op, a, b, attrs = CASES[case]
-    g = GraphBuilder("g")
-    w = (np.random.default_rng(1).standard_normal(b) / 8).astype(ml_dtypes.bfloat16)
-    operands = [g.input("x", "bfloat16", a), g.constant(w, "w")]
-    if op == "Conv":
-        operands.append(g.constant(np.linspace(-1, 1, b[0], dtype=np.float32), "bias"))
-    y = g.op(op, *operands, output_dtype=dtypes.float32, **attrs)
+    g, y = product_of_bfloat16(*CASES[case])
     return g.build(g.op("Relu", y))
 
 
