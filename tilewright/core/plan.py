@@ -48,7 +48,8 @@ class KernelStep:
     ``dims``: the function's integer parameters as expressions over the plan's symbols. ``nodes``: the graph nodes it
     computes (for messages). ``parallel``: False if only one thread has work in it. ``offsets``: by position in
     ``args``, how many bytes behind the beginning of its slot an argument begins. ``product``: the scalar operation on
-    words of narrow elements that it sums up, "" where its arithmetic is plain."""
+    words of narrow elements that it sums up, "" where its arithmetic is plain. ``same``: the positions of two arguments
+    of which the second becomes a copy of the first: there is nothing to do where both are at the same address."""
 
     kernel: str
     args: tuple[str, ...]
@@ -59,6 +60,7 @@ class KernelStep:
     bytes: IntExpr | None = None
     offsets: Offsets = ()
     product: str = ""
+    same: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,8 @@ class Plan:
     what the plan's own steps take for granted of sizes, checked as soon as the symbols are bound. ``broadcasts``: sizes
     may broadcast where an assumption says so; False: they must be equal. ``requirements``: what must hold of indices
     that are known beforehand. ``out_of_range``: what other indices outside their range lead to. ``stepwise``: every
-    native step is a segment, so that what it wrote can be looked at before the next one runs.
+    native step is a segment, so that what it wrote can be looked at before the next one runs. ``in_place``: pairs of an
+    output and an input that may be the same memory: the output is then the input with some elements replaced.
     """
 
     name: str
@@ -184,6 +187,7 @@ class Plan:
     requirements: tuple[Requirement, ...] = ()
     out_of_range: OutOfRange = "error"
     stepwise: bool = False
+    in_place: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ def explain_build(
     )
     checks = sum(isinstance(s, CheckStep) for s in steps)
     lines.append(f"  indices out of range: {_OUT_OF_RANGE[plan.out_of_range]} ({checks} native checks)")
+    lines += [f"  in place: output {output!r} may be given in the memory of input {name!r}" for output, name in plan.in_place]
     lines += [f"  host {s.op} ({s.node}): {s.reason}" for s in host]
     lines += [f"  control {s.op} ({s.node}): loop on the host around native bodies" for s in control]
     lines.append("")

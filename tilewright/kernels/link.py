@@ -93,7 +93,7 @@ def _code(plan: Plan, path: str, addresses: Mapping[str, int], loop_driver: int)
 def _entry(plan: Plan, steps: tuple[NativeStep, ...], kernels: Mapping[str, Kernel], target: Target) -> tuple[str, str]:
     """Text and symbol of a segment's entry function."""
     calls = [
-        EntryStep(kernels[s.kernel].symbol, len(s.args), len(s.dims)) if isinstance(s, KernelStep)
+        EntryStep(kernels[s.kernel].symbol, len(s.args), len(s.dims), same=s.same) if isinstance(s, KernelStep)
         else EntryStep(CHECKS[plan.slots[s.slot].dtype.name], 2, len(s.dims), is_check=True)
         for s in steps
     ]  # fmt: skip
