@@ -169,8 +169,8 @@ def _require_as_inferred(c: LowerContext, value: Value, tensor: Tensor) -> None:
 
 
 def _separate_outputs(parts: FunctionParts, env: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
-    """A stage of its own for each result (a copy where two results, or a result and an operand, are one tensor), or what
-    updates alone write."""
+    """A stage of its own for each result (a copy where two results, or a result and an operand, are one tensor), or a
+    tensor that updates alone write."""
     seen: set[str] = set()
     updated = {t.target.name for t in _flat(parts.stages) if isinstance(t, Update)}
     out: list[Tensor] = []

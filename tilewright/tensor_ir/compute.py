@@ -245,8 +245,9 @@ def build_func(
     """The function that computes ``outputs`` from ``inputs``, every stage a nest at the root, intermediates allocated.
 
     ``stages`` lists every intermediate stage in an order where each reads only earlier ones; outputs may stand among
-    them, those that do not come last; an output without a formula is one of which updates write a part. Dims are the free variables of the shapes and formulas, sorted. Raises
-    ScheduleError for a name that is used twice and for a stage that reads what no earlier stage has computed.
+    them, those that do not come last; of an output without a formula updates write a part. Dims are the free variables
+    of the shapes and formulas, sorted. Raises ScheduleError for a name that is used twice and for a stage that reads
+    what no earlier stage has computed.
     """
     out_names = {t.name for t in outputs}
     flat = [t for s in stages for t in (s.stages if isinstance(s, Recurrence) else (s,))]

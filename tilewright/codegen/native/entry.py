@@ -1,10 +1,10 @@
 """The entry function of a native segment: all its kernels in one call.
 
 ``i64 entry(ptr table, ptr dims, ptr pool, ptr times)``. ``table`` holds the argument pointers of every step one after
-the other, ``dims`` their integers. A copy whose two pointers are equal is left out. ``pool``: null, or the threads that help with parallel kernels. ``times``: null, or
+the other, ``dims`` their integers. ``pool``: null, or the threads that help with parallel kernels. ``times``: null, or
 one more float64 than there are steps, filled with a monotonic clock in seconds before the first step and after each.
-The result is 0, or one more than the number of the check (:mod:`tilewright.codegen.native.checks`) that failed; no step
-after that one runs.
+A copy between equal pointers is left out. The result is 0, or one more than the number of the check
+(:mod:`tilewright.codegen.native.checks`) that failed; no step after that one runs.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def _unless_same(i: int, positions: tuple[int, int], call: str) -> list[str]:
         lines.append(f"  %{side}at{i} = getelementptr ptr, ptr %a{i}, i64 {k}")
         lines.append(f"  %{side}{i} = load ptr, ptr %{side}at{i}, align 8")
     lines.append(f"  %same{i} = icmp eq ptr %x{i}, %y{i}")
-    return [*lines, f"  br i1 %same{i}, label %next{i}, label %call{i}\ncall{i}:", call, f"  br label %next{i}\nnext{i}:"]
+    lines.append(f"  br i1 %same{i}, label %next{i}, label %call{i}\ncall{i}:")
+    return [*lines, call, f"  br label %next{i}\nnext{i}:"]
 
 
 def _call_part(k: int) -> str:

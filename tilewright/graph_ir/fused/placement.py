@@ -117,7 +117,7 @@ class Placement:
 
 
 def shared_with_outputs(graph: Graph) -> dict[str, str]:
-    """Value -> graph output whose memory it shares, for values that reach an output through views or updates in place."""
+    """Value -> graph output whose memory it shares, for values that reach one through views or updates in place."""
     source = {g.outputs[0]: g.inputs[0] for g in graph.groups or () if g.runs_as is RunsAs.VIEW}
     source |= {output: copy for copy, (output, _) in copies_in_place(graph).items()}
     out: dict[str, str] = {}
