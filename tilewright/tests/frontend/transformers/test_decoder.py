@@ -50,4 +50,4 @@ def test_what_layers_ask_for_alike_is_computed_once() -> None:
     for layers in (2, 3):
         proto = decoder_model(Decoder(layers, 64, 4, 2, 96, 300, 4, 16, None, 64))
         counts.append(len(tilewright.compile(proto, cache=False).plan.steps))
-    assert counts[1] - counts[0] <= 16
+    assert counts[1] - counts[0] <= 18
