@@ -71,7 +71,7 @@ class _Direct:
 class _Layout:
     """What depends on the input symbols only: arena offsets, tables of the segments met so far, what the steps that run
     once gave (arrays and further ``symbols``), all symbols ``known`` then, and views of the arena. ``violation``: the
-    message if a requirement does not hold."""
+    message if a requirement does not hold. ``empty``: positions of inputs without elements that outputs may update."""
 
     offsets: Mapping[str, int]
     size: int
@@ -80,6 +80,7 @@ class _Layout:
     symbols: Mapping[str, int]
     arrays: Mapping[str, object]
     violation: str | None
+    empty: frozenset[int]
     views: dict[str, np.ndarray] = field(default_factory=dict)
     direct: _Direct | None = None
 
@@ -124,7 +125,7 @@ class Executor:
                 late.setdefault(b.slot, []).append(i)
         self._late_bindings = late
         self._written = self._first_writers()
-        self._updated = tuple(dict.fromkeys(plan.inputs.index(i) for _, i in plan.in_place))
+        self._updated = {plan.inputs.index(i): plan.slots[i] for _, i in plan.in_place}
         self._is_direct = self._has_one_call()
         self._loop_driver = LOOP_DRIVER_TYPE(code.loop_driver) if code.loop_driver else None
         # a size follows from a value that changes from step to step if this is the body of a loop
@@ -166,10 +167,11 @@ class Executor:
         """Outputs for ``inputs`` (already checked), in plan order. ``seen`` is called after each segment or step.
         ``given``: arrays for some outputs, apart from each other and from inputs but where the plan allows it."""
         plan = self.plan
-        inputs = self._told_apart(inputs)
         env, layout = self._prepared(inputs)
         if layout.violation is not None:
             raise InputError(layout.violation)
+        if layout.empty:  # of which the addresses are those of what begins where they do
+            inputs = [np.empty_like(a) if k in layout.empty else a for k, a in enumerate(inputs)]
         if self._is_direct and times is None and seen is None:
             return self._run_direct(inputs, env, layout, given)
         arrays = {**self._symbols.by_name(inputs), **layout.arrays}
@@ -196,21 +198,14 @@ class Executor:
         outputs = [self._output(o, arrays, env, layout) for o in plan.outputs]
         return outputs if given is None else [_written(given, k, value) for k, value in enumerate(outputs)]
 
-    def _told_apart(self, inputs: Sequence[object]) -> Sequence[object]:
-        """The inputs, with empty ones that an output may update elsewhere: the end of an array, where others begin."""
-        empty = {k for k in self._updated if isinstance(a := inputs[k], np.ndarray) and not a.size}
-        if not empty:
-            return inputs
-        return [a.copy() if k in empty and isinstance(a, np.ndarray) else a for k, a in enumerate(inputs)]
-
     def _enter(self, given: GivenOutputs, arrays: dict[str, object], env: Mapping[str, int]) -> None:
         """Let kernels write into the arrays of the caller whose sizes are known; what comes later is copied there."""
         for k, name in enumerate(self.plan.outputs):
             slot = self.plan.slots[name]
             if slot.shape is not None and all(d.free_vars() <= env.keys() for d in slot.shape):
-                array = given.take(k, slot.shape_values(env))
-                if array is not None and slot.kind == "output":
-                    arrays[name] = array
+                given.require_shape(k, slot.shape_values(env))
+                if given.arrays[k] is not None and slot.kind == "output":
+                    arrays[name] = given.arrays[k]
 
     def _prepared(self, inputs: Sequence[object]) -> tuple[dict[str, int], _Layout]:
         """The symbols known before the first step that has to run each time, and the layout for them."""
@@ -235,15 +230,12 @@ class Executor:
             where = address(inputs[k])  # type: ignore[arg-type]
             for p in positions:
                 pointers[p] = where
-        outputs: list[object] = []
-        for k, (shape, dtype, places) in enumerate(direct.outputs):
-            array = None if given is None else given.take(k, shape)
-            if array is None:
-                array = np.empty(shape, dtype)
+        results = direct.outputs
+        outputs = [np.empty(s, d) for s, d, _ in results] if given is None else given.completed(results)
+        for array, (_, _, places) in zip(outputs, results, strict=True):
             where = address(array)
             for p, offset in places:
                 pointers[p] = where + offset
-            outputs.append(array)
         table = direct.table
         if self._pool.threads > 1 and direct.parallel:
             with self._pool.borrowed(True) as pool:
@@ -252,7 +244,7 @@ class Executor:
             status = direct.call(table.pointers_address, table.dims_address, None, None)
         if status:
             self._report(status, env, layout)
-        return outputs
+        return [*outputs]
 
     def _report(self, status: int, env: Mapping[str, int], layout: _Layout, start: int = 0) -> NoReturn:
         """Raise InputError for the check that ended a native call from step ``start`` on."""
@@ -349,7 +341,8 @@ class Executor:
             require_memory(self.plan.name, "intermediate values and outputs", places.size + outputs)
             more = {s: v for s, v in full.items() if s not in env}
             violation = self._symbols.violation(frozenset(), full)
-            layout = _Layout(places.offsets, places.size, known, OrderedDict(), more, arrays, violation)
+            empty = frozenset(k for k, s in self._updated.items() if 0 in s.shape_values(env))
+            layout = _Layout(places.offsets, places.size, known, OrderedDict(), more, arrays, violation, empty)
             self._layouts[key] = layout
             if len(self._layouts) > _MAX_LAYOUTS:
                 self._layouts.popitem(last=False)
@@ -471,12 +464,12 @@ class Executor:
 
 def _written(given: GivenOutputs, k: int, value: object) -> object:
     """Output ``k`` in the caller's array, if there is one."""
-    if given.arrays[k] is None or given.arrays[k] is value:
+    array = given.arrays[k]
+    if array is None or array is value:
         return value
     result = np.asarray(value)
-    array = given.take(k, result.shape)
-    if array is not None:
-        np.copyto(array, result)
+    given.require_shape(k, result.shape)
+    np.copyto(array, result)
     return array
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.core.errors import InputError
 from tilewright.core.options import shown
 from tilewright.core.plan import Plan
+from tilewright.runtime.loop_driver import Result
 from tilewright.runtime.resources.arrays import address
 from tilewright.runtime.signature import TensorSpec, spec_of
 
@@ -21,15 +22,22 @@ class GivenOutputs:
     specs: tuple[TensorSpec, ...]
     arrays: tuple[np.ndarray | None, ...]
 
-    def take(self, k: int, shape: tuple[int, ...]) -> np.ndarray | None:
-        """The array of output ``k``, which turned out to have ``shape``. Raises InputError for another one."""
-        array = self.arrays[k]
+    def completed(self, results: Sequence[Result]) -> list[np.ndarray]:
+        """These arrays and new ones for the rest of ``results``. Raises InputError for an array of another shape."""
+        out: list[np.ndarray] = []
+        for k, (array, (shape, dtype, _)) in enumerate(zip(self.arrays, results, strict=True)):
+            if array is not None and array.shape != shape:
+                self.require_shape(k, shape)
+            out.append(np.empty(shape, dtype) if array is None else array)
+        return out
+
+    def require_shape(self, k: int, shape: tuple[int, ...]) -> None:
+        """Raises InputError if there is an array for output ``k``, which turned out to have ``shape``, with another."""
+        array, spec = self.arrays[k], self.specs[k]
         if array is not None and array.shape != shape:
-            spec = self.specs[k]
             raise InputError(
                 f"output {spec.name!r}: expected an array of {spec}, here {list(shape)}, got shape {list(array.shape)}"
             )
-        return array
 
 
 class OutputChecker:
@@ -57,39 +65,32 @@ class OutputChecker:
             k = self._places[name]
             if not isinstance(array, np.ndarray):
                 raise InputError(f"output {name!r}: expected an array of {self._specs[k]}, got {shown(array)}")
-            if self._dtypes[k] is None:
+            dtype = self._dtypes[k]
+            if dtype is None:
                 raise InputError(f"output {name!r}: expected no array of the caller, it is no tensor of numbers")
-            if array.dtype != self._dtypes[k]:
+            if array.dtype is not dtype and array.dtype != dtype:
                 raise InputError(f"output {name!r}: expected {self._specs[k]}, got element type {array.dtype}")
-            if not array.flags.c_contiguous or not array.flags.writeable:
-                got = "one that is read-only" if array.flags.c_contiguous else f"strides {array.strides}"
-                raise InputError(f"output {name!r}: expected a C-contiguous array that can be written, got {got}")
+            if not array.flags.carray:
+                raise InputError(
+                    f"output {name!r}: expected a C-contiguous array that can be written, got {_unfit(array)}"
+                )
             arrays[k] = array
         return GivenOutputs(self._specs, tuple(arrays))
 
     def require_apart(self, given: GivenOutputs, inputs: Sequence[object]) -> None:
         """Raises InputError where the memory of an output is also that of another or of an input (contiguous, too), but
         for an output that may be updated where it lies."""
-        spans = [(k, a) for k, a in enumerate(given.arrays) if a is not None]
-        spans += [(~i, a) for i, a in enumerate(inputs) if isinstance(a, np.ndarray)]
-        starts = sorted((start := address(a), start + a.nbytes, k) for k, a in spans if a.nbytes)
-        reach: list[tuple[int, int, int]] = []
-        for span in starts:
-            reach = [r for r in reach if r[1] > span[0]]
-            for other in reach:
-                first, second = sorted((other[2], span[2]), reverse=True)
-                if first >= 0 and not self._may_share(first, second, given, inputs):
-                    self._refuse(first, second)
-            reach.append(span)
-
-    def _may_share(self, output: int, other: int, given: GivenOutputs, inputs: Sequence[object]) -> bool:
-        """True if ``other`` is an input (~ its position) that may be, and is, the array of ``output``, whose memory
-        overlaps."""
-        if (output, ~other) not in self._in_place:
-            return False
-        pair = given.arrays[output], inputs[~other]
-        a, b = (x for x in pair if isinstance(x, np.ndarray))
-        return a.shape == b.shape and address(a) == address(b)
+        arrays = given.arrays
+        updated = {i for o, i in self._in_place if _is_same(arrays[o], inputs[i])}  # what meets them meets the output
+        others = [(~i, a) for i, a in enumerate(inputs) if i not in updated and isinstance(a, np.ndarray)]
+        held = [(k, a) for k, a in enumerate(arrays) if a is not None] + others
+        reach: list[tuple[int, int]] = []  # ends of what begins before, and whose memory it is
+        for start, size, k in sorted([(address(a), a.nbytes, k) for k, a in held]):
+            reach = [r for r in reach if r[0] > start]
+            for _, other in reach:
+                if size and max(k, other) >= 0:
+                    self._refuse(max(k, other), min(k, other))
+            reach.append((start + size, k))
 
     def _refuse(self, output: int, other: int) -> None:
         name = self._specs[output].name
@@ -99,3 +100,18 @@ class OutputChecker:
         raise InputError(
             f"output {name!r}: expected memory of its own{may}; got an array that shares memory with {with_}"
         )
+
+
+def _is_same(output: np.ndarray | None, given: object) -> bool:
+    """True if the array of an output is that of an input."""
+    if output is given:
+        return True
+    if not isinstance(output, np.ndarray) or not isinstance(given, np.ndarray) or output.shape != given.shape:
+        return False
+    return address(output) == address(given)
+
+
+def _unfit(array: np.ndarray) -> str:
+    if not array.flags.c_contiguous:
+        return f"strides {array.strides}"
+    return "one that is read-only" if not array.flags.writeable else "one whose elements are not aligned"
