@@ -92,6 +92,12 @@ class CompiledModel:
         return self._plan
 
     @property
+    def in_place(self) -> dict[str, str]:
+        """Outputs that are an input with some elements replaced, and that input: ``run`` takes one array for both."""
+        names = dict(zip(self._plan.outputs, self.output_names, strict=True))
+        return {names[o]: i for o, i in self._plan.in_place}
+
+    @property
     def timings(self) -> tuple[tuple[str, float], ...]:
         """Seconds the build spent in each stage."""
         return self._info.timings
@@ -108,9 +114,9 @@ class CompiledModel:
         None and for no names.
 
         ``out``: arrays, by name, that outputs are written into instead of new ones; they are what is returned. Such an
-        array is C-contiguous and shares no memory with an input or another output. But where the plan updates an output
-        in place (``plan.in_place``), it may be the very array of that input, and only what is new is written: a cache
-        of keys that a language model adds a row to. After an error the contents of these arrays are undefined.
+        array is C-contiguous and shares no memory with an input or another output. But where an output updates an input
+        (``in_place``), it may be the very array of that input, and only what is new is written: a cache of keys that a
+        language model adds a row to. After an error the contents of these arrays are undefined.
 
         Raises InputError for wrong names, element types or shapes.
         """

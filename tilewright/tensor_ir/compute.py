@@ -252,8 +252,9 @@ def build_func(
     out_names = {t.name for t in outputs}
     flat = [t for s in stages for t in (s.stages if isinstance(s, Recurrence) else (s,))]
     staged = {t.name for t in flat}
-    parts = [t for t in outputs if t.body is None]
-    last = [t for t in outputs if t.name not in staged and t.body is not None]
+    updated = {t.target.name for t in flat if isinstance(t, Update)}
+    parts = [t for t in outputs if t.body is None and t.name in updated]
+    last = [t for t in outputs if t.name not in staged and (t.body is not None or t.name not in updated)]
     order = [*flat, *last]
     tensor_names = [t.name for t in (*inputs, *parts, *order)]
     _require_unique(name, "tensor", tensor_names)
