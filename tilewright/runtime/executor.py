@@ -71,7 +71,7 @@ class _Direct:
 class _Layout:
     """What depends on the input symbols only: arena offsets, tables of the segments met so far, what the steps that run
     once gave (arrays and further ``symbols``), all symbols ``known`` then, and views of the arena. ``violation``: the
-    message if a requirement does not hold. ``empty``: positions of inputs without elements that outputs may update."""
+    message if a requirement does not hold."""
 
     offsets: Mapping[str, int]
     size: int
@@ -80,7 +80,6 @@ class _Layout:
     symbols: Mapping[str, int]
     arrays: Mapping[str, object]
     violation: str | None
-    empty: frozenset[int]
     views: dict[str, np.ndarray] = field(default_factory=dict)
     direct: _Direct | None = None
 
@@ -125,7 +124,8 @@ class Executor:
                 late.setdefault(b.slot, []).append(i)
         self._late_bindings = late
         self._written = self._first_writers()
-        self._updated = {plan.inputs.index(i): plan.slots[i] for _, i in plan.in_place}
+        updated = {plan.inputs.index(i): plan.slots[i].shape or () for _, i in plan.in_place}
+        self._may_be_empty = [k for k, shape in updated.items() if any(d.value() is None or d == 0 for d in shape)]
         self._is_direct = self._has_one_call()
         self._loop_driver = LOOP_DRIVER_TYPE(code.loop_driver) if code.loop_driver else None
         # a size follows from a value that changes from step to step if this is the body of a loop
@@ -170,8 +170,8 @@ class Executor:
         env, layout = self._prepared(inputs)
         if layout.violation is not None:
             raise InputError(layout.violation)
-        if layout.empty:  # of which the addresses are those of what begins where they do
-            inputs = [np.empty_like(a) if k in layout.empty else a for k, a in enumerate(inputs)]
+        if self._may_be_empty:
+            inputs = self._told_apart(inputs)
         if self._is_direct and times is None and seen is None:
             return self._run_direct(inputs, env, layout, given)
         arrays = {**self._symbols.by_name(inputs), **layout.arrays}
@@ -197,6 +197,11 @@ class Executor:
                     raise InputError(message)
         outputs = [self._output(o, arrays, env, layout) for o in plan.outputs]
         return outputs if given is None else [_written(given, k, value) for k, value in enumerate(outputs)]
+
+    def _told_apart(self, inputs: Sequence[object]) -> Sequence[object]:
+        """The inputs, with empty ones that an output updates elsewhere: an output may begin where they do."""
+        empty = [k for k in self._may_be_empty if not inputs[k].size]  # type: ignore[attr-defined]
+        return [np.empty_like(a) if k in empty else a for k, a in enumerate(inputs)] if empty else inputs
 
     def _enter(self, given: GivenOutputs, arrays: dict[str, object], env: Mapping[str, int]) -> None:
         """Let kernels write into the arrays of the caller whose sizes are known; what comes later is copied there."""
@@ -341,8 +346,7 @@ class Executor:
             require_memory(self.plan.name, "intermediate values and outputs", places.size + outputs)
             more = {s: v for s, v in full.items() if s not in env}
             violation = self._symbols.violation(frozenset(), full)
-            empty = frozenset(k for k, s in self._updated.items() if 0 in s.shape_values(env))
-            layout = _Layout(places.offsets, places.size, known, OrderedDict(), more, arrays, violation, empty)
+            layout = _Layout(places.offsets, places.size, known, OrderedDict(), more, arrays, violation)
             self._layouts[key] = layout
             if len(self._layouts) > _MAX_LAYOUTS:
                 self._layouts.popitem(last=False)
