@@ -14,6 +14,7 @@ from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.arith.minmax import maximum
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
+from tilewright.core.errors import InternalError
 from tilewright.core.index_ranges import OutOfRange, out_of_range
 from tilewright.core.io.stored import Content
 
@@ -234,6 +235,22 @@ def needed_symbols(plan: Plan) -> set[str]:
             exprs += [d for shape in step.once or () for d in shape or ()]
             exprs += [d for o in step.outputs if o and step.once for d in plan.slots[o].shape or ()]
     return needed.union(*(d.free_vars() for d in exprs), *(r.free_vars() for r in plan.requirements))
+
+
+def require_bound(plan: Plan) -> None:
+    """Raise InternalError when a kernel needs a symbol that nothing binds."""
+    bound = {b.symbol for b in plan.bindings}.union(plan.symbols)
+    for step in plan.steps:
+        if isinstance(step, KernelStep):
+            missing = {v for d in (*step.dims, *(o for _, o in step.offsets)) for v in d.free_vars()} - bound
+            if missing:
+                nodes = ", ".join(step.nodes)
+                raise InternalError(f"kernel {step.kernel} ({nodes}): unbound symbols {sorted(missing)}")
+        elif isinstance(step, ControlStep):
+            for body in step.bodies:
+                if not bound.issuperset(body.symbols):
+                    raise InternalError(f"node {step.node!r}: unbound symbols {sorted({*body.symbols} - bound)}")
+                require_bound(body)
 
 
 def root_slot(plan: Plan, name: str) -> str:

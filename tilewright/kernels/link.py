@@ -12,9 +12,8 @@ from tilewright.codegen.native.checks import CHECKS, check_imports
 from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.native.loop_driver import loop_driver_text
 from tilewright.core.dtypes import DType
-from tilewright.core.plan import CheckStep, ControlStep, KernelStep, NativeStep, Plan, Segment, segments
+from tilewright.core.plan import CheckStep, ControlStep, KernelStep, NativeStep, Plan, Segment, require_bound, segments
 from tilewright.kernels.build import Kernel
-from tilewright.lowering.plan import require_bound
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.machine.target import Target
 from tilewright.runtime.executor import PlanCode

@@ -489,19 +489,3 @@ class _PlanBuilder:
 
 def _plain_attrs(node: Node) -> tuple[tuple[str, Any], ...]:
     return tuple((k, v.array if isinstance(v, Constant) else v) for k, v in node.attrs)
-
-
-def require_bound(plan: Plan) -> None:
-    """Raise InternalError when a kernel needs a symbol that nothing binds."""
-    bound = {b.symbol for b in plan.bindings}.union(plan.symbols)
-    for step in plan.steps:
-        if isinstance(step, KernelStep):
-            missing = {v for d in (*step.dims, *(o for _, o in step.offsets)) for v in d.free_vars()} - bound
-            if missing:
-                nodes = ", ".join(step.nodes)
-                raise InternalError(f"kernel {step.kernel} ({nodes}): unbound symbols {sorted(missing)}")
-        elif isinstance(step, ControlStep):
-            for body in step.bodies:
-                if not bound.issuperset(body.symbols):
-                    raise InternalError(f"node {step.node!r}: unbound symbols {sorted({*body.symbols} - bound)}")
-                require_bound(body)
