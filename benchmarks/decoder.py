@@ -6,10 +6,12 @@
 
 The model is one that ONNX Runtime GenAI would export, with random weights (tilewright/tests/frontend/transformers/
 decoders.py); its default sizes are those of Qwen2.5-0.5B. Ours is compiled twice: for a prompt of any length and for a
-single row. Both sides decode greedily what onnxruntime chooses, some tokens in a row, and their logits are compared at
-every token. The median of a token's seconds counts. Each token reads all weights but the embedding: the bytes of what
-is stored for them, divided by the time of a token, are the rate at which they were read, shown as a share of what
-``tilewright doctor`` measures. The machine should be otherwise idle.
+single row. Caches of a fixed length (--fixed) are updated in place by both sides, through ``out=`` and a binding, as an
+engine that serves such models does it; caches that grow are new arrays in each call. Both sides decode greedily what
+onnxruntime chooses, some tokens in a row, and their logits are compared at every token. The median of a token's seconds
+counts. Each token reads all weights but the embedding: the bytes of what is stored for them, divided by the time of a
+token, are the rate at which they were read, shown as a share of what ``tilewright doctor`` measures. The machine should
+be otherwise idle.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +40,7 @@ def main() -> int:
     from tilewright.autotune.measure.peaks import measure_peaks
     from tilewright.codegen.detect_cpu import detect_host
     from tilewright.inspect.ort import open_session
-    from tilewright.tests.frontend.transformers.decoders import Decoder, decoder_model
+    from tilewright.tests.frontend.transformers.decoders import Decoder, decoder_model, past_names, present_name
 
     room = args.fixed or None
     if room is not None and room < args.prompt + args.tokens:
@@ -60,8 +63,13 @@ def main() -> int:
     def theirs(feed: dict) -> dict:
         return dict(zip(names, session.run(names, feed), strict=True))
 
+    first, others = prompt_model.run, row_model.run
+    if room is not None:
+        caches = {n: present_name(n) for n in past_names(d.layers)}
+        first, others = (_in_place(caches, m, d.vocabulary) for m in (prompt_model, row_model))
+        theirs = _bound(caches, session, d.vocabulary)
     prompt = np.random.default_rng(args.seed).integers(0, d.vocabulary, (1, args.prompt))
-    calls = {"tilewright": (prompt_model.run, row_model.run), "onnxruntime": (theirs, theirs)}
+    calls = {"tilewright": (first, others), "onnxruntime": (theirs, theirs)}
     prompts, tokens, worst = _decode(d, calls, prompt, args.tokens)
     peak = measure_peaks(detect_host(), args.threads).bytes_per_second
     print(f"weights read for a token: {size / 1e6:.1f} MB; read bandwidth of {args.threads} thread(s): "
@@ -103,7 +111,7 @@ def _decode(
     """Seconds of the prompt, seconds of each token, and the largest difference of logits.
 
     The sides take turns of some tokens in a row; onnxruntime, the last of ``calls``, goes first and chooses them."""
-    caches = dict.fromkeys(calls, d.empty_caches())  # type: ignore[attr-defined]
+    caches = {who: d.empty_caches() for who in calls}  # type: ignore[attr-defined]
     prompts: dict[str, float] = {}
     tokens: dict[str, list[float]] = {who: [] for who in calls}
     inputs, worst = [prompt], 0.0
@@ -123,12 +131,63 @@ def _decode(
                 else:
                     prompts[who] = taken
                 caches[who] = d.next_caches(results)  # type: ignore[attr-defined]
-                logits[who].append(results["logits"][0, -1])
+                logits[who].append(results["logits"][0, -1].copy())
                 if len(inputs) == k + 1:
                     inputs.append(logits[who][-1].argmax()[None, None])
         for ours, theirs in zip(*logits.values(), strict=True):
             worst = max(worst, float(np.abs(ours - theirs).max() / np.abs(theirs).max()))
     return prompts, tokens, worst
+
+
+def _in_place(caches: dict[str, str], model: Any, vocabulary: int) -> Callable[[dict], dict]:
+    """Our side with caches that are updated where they lie, and logits in one array. ``caches``: outputs by input."""
+    logits = _Kept(vocabulary)
+
+    def call(feed: dict) -> dict:
+        out = {present: feed[past] for past, present in caches.items()}
+        return model.run(feed, out=out | {"logits": logits.of(feed)})
+
+    return call
+
+
+def _bound(caches: dict[str, str], session: Any, vocabulary: int) -> Callable[[dict], dict]:
+    """The same of onnxruntime: a value is bound as input and as output."""
+    import onnxruntime
+
+    value_of, binding, logits = onnxruntime.OrtValue.ortvalue_from_numpy, session.io_binding(), _Kept(vocabulary)
+    bound: dict[str, np.ndarray] = {}
+
+    def call(feed: dict) -> dict:
+        for name, array in feed.items():
+            present = caches.get(name)
+            if present is None:
+                binding.bind_cpu_input(name, array)
+            elif bound.get(present) is not array:
+                bound[present] = array
+                value = value_of(array)  # has the memory of the array
+                binding.bind_ortvalue_input(name, value)
+                binding.bind_ortvalue_output(present, value)
+        result = logits.of(feed)
+        if bound.get("logits") is not result:
+            bound["logits"] = result
+            binding.bind_ortvalue_output("logits", value_of(result))
+        session.run_with_iobinding(binding)
+        return bound
+
+    return call
+
+
+class _Kept:
+    """The array of the logits, as long as calls have the same number of tokens."""
+
+    def __init__(self, vocabulary: int) -> None:
+        self._array = np.empty((1, 0, vocabulary), np.float32)
+
+    def of(self, feed: dict) -> np.ndarray:
+        rows = feed["input_ids"].shape[1]
+        if self._array.shape[1] != rows:
+            self._array = np.empty((1, rows, self._array.shape[2]), np.float32)
+        return self._array
 
 
 def _settle() -> None:

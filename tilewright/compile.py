@@ -276,12 +276,15 @@ def _kernel_stages(name: str, kernel: Kernel, target: Target) -> dict[str, Calla
 def plan_text(plan: Plan, indent: str = "") -> str:
     """The call plan, a step a line; host operators are marked as such."""
     lines = [f"{indent}plan {plan.name}({', '.join(plan.inputs)}) -> {', '.join(plan.outputs)}"]
+    lines += [f"{indent}  in place: {output} may be the memory of {name}" for output, name in plan.in_place]
     for step in plan.steps:
         if isinstance(step, KernelStep):
             threads = "all threads" if step.parallel else "1 thread"
             inside = {k: f" + {o}" for k, o in step.offsets}
             args = ", ".join(f"{a}{inside.get(k, '')}" for k, a in enumerate(step.args))
             call = f"kernel {step.kernel}({args})"
+            if step.same is not None:
+                call += f" unless {step.args[step.same[0]]} is {step.args[step.same[1]]}"
             lines.append(f"{indent}  {call}  # {threads}: {', '.join(step.nodes)}")
         elif isinstance(step, CheckStep):
             lines.append(f"{indent}  check {step.slot} in [{step.low}, {step.high}]  # {step.where}")

@@ -93,12 +93,13 @@ class InferenceSession:
         self._last_feed: Mapping[str, object] | None = None
 
     def run(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, object], run_options: object = None
-    ) -> list[np.ndarray]:
-        """The named outputs (all for None) in order. Raises InputError."""
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, object], run_options: object = None, *,
+        out: Mapping[str, object] | None = None,
+    ) -> list[np.ndarray]:  # fmt: skip
+        """The named outputs (all for None) in order. ``out``: see :meth:`CompiledModel.run`. Raises InputError."""
         if self._options.enable_profiling:
             self._last_feed = input_feed
-        return self._model.run(output_names, input_feed)
+        return self._model.run(output_names, input_feed, out=out)
 
     def get_inputs(self) -> list[TensorSpec]:
         """Inputs with ``.name``, ``.shape``, ``.type``."""

@@ -14,6 +14,7 @@ from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.arith.minmax import maximum
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
+from tilewright.core.errors import InternalError
 from tilewright.core.index_ranges import OutOfRange, out_of_range
 from tilewright.core.io.stored import Content
 
@@ -48,7 +49,8 @@ class KernelStep:
     ``dims``: the function's integer parameters as expressions over the plan's symbols. ``nodes``: the graph nodes it
     computes (for messages). ``parallel``: False if only one thread has work in it. ``offsets``: by position in
     ``args``, how many bytes behind the beginning of its slot an argument begins. ``product``: the scalar operation on
-    words of narrow elements that it sums up, "" where its arithmetic is plain."""
+    words of narrow elements that it sums up, "" where its arithmetic is plain. ``same``: the positions of two arguments
+    of which the second becomes a copy of the first: there is nothing to do where both are at the same address."""
 
     kernel: str
     args: tuple[str, ...]
@@ -59,6 +61,7 @@ class KernelStep:
     bytes: IntExpr | None = None
     offsets: Offsets = ()
     product: str = ""
+    same: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +170,8 @@ class Plan:
     what the plan's own steps take for granted of sizes, checked as soon as the symbols are bound. ``broadcasts``: sizes
     may broadcast where an assumption says so; False: they must be equal. ``requirements``: what must hold of indices
     that are known beforehand. ``out_of_range``: what other indices outside their range lead to. ``stepwise``: every
-    native step is a segment, so that what it wrote can be looked at before the next one runs.
+    native step is a segment, so that what it wrote can be looked at before the next one runs. ``in_place``: pairs of an
+    output and an input that may be the same memory: the output is then the input with some elements replaced.
     """
 
     name: str
@@ -184,6 +188,7 @@ class Plan:
     requirements: tuple[Requirement, ...] = ()
     out_of_range: OutOfRange = "error"
     stepwise: bool = False
+    in_place: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +235,22 @@ def needed_symbols(plan: Plan) -> set[str]:
             exprs += [d for shape in step.once or () for d in shape or ()]
             exprs += [d for o in step.outputs if o and step.once for d in plan.slots[o].shape or ()]
     return needed.union(*(d.free_vars() for d in exprs), *(r.free_vars() for r in plan.requirements))
+
+
+def require_bound(plan: Plan) -> None:
+    """Raise InternalError when a kernel needs a symbol that nothing binds."""
+    bound = {b.symbol for b in plan.bindings}.union(plan.symbols)
+    for step in plan.steps:
+        if isinstance(step, KernelStep):
+            missing = {v for d in (*step.dims, *(o for _, o in step.offsets)) for v in d.free_vars()} - bound
+            if missing:
+                nodes = ", ".join(step.nodes)
+                raise InternalError(f"kernel {step.kernel} ({nodes}): unbound symbols {sorted(missing)}")
+        elif isinstance(step, ControlStep):
+            for body in step.bodies:
+                if not bound.issuperset(body.symbols):
+                    raise InternalError(f"node {step.node!r}: unbound symbols {sorted({*body.symbols} - bound)}")
+                require_bound(body)
 
 
 def root_slot(plan: Plan, name: str) -> str:

@@ -21,6 +21,7 @@ from tilewright.graph_ir.fused.partition import PARTITION
 from tilewright.graph_ir.fused.place_borders import PLACE_BORDERS
 from tilewright.graph_ir.fused.place_concats import PLACE_CONCATS
 from tilewright.graph_ir.fused.shape_program import SHAPE_PROGRAM
+from tilewright.graph_ir.fused.update_in_place import UPDATE_IN_PLACE
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, walk_graphs
 from tilewright.graph_ir.names import NameSupply
@@ -96,6 +97,7 @@ FUSED_PASSES: tuple[Pass, ...] = (
     PARTITION,  # native or host, which fusion must know
     FUSE,  # the groups
     OWN_OUTPUTS,  # before placement: what an output owns lies in nothing else
+    UPDATE_IN_PLACE,  # after own_outputs, whose copies read inputs; before placement, as above
     PLACE_CONCATS,  # before borders: what is joined may be bordered as a whole, but no part of it
     PLACE_BORDERS,
 )

@@ -18,6 +18,7 @@ In a fused graph (:mod:`.fused.verifier`):
 13. What others read of a group's nodes is among its outputs, and the groups that make what it reads stand before it.
 14. A value with a place lies inside a value of the same element type and rank that has memory of its own.
 15. In a group that runs as placed, each operand lies where the operator puts it.
+16. An update in place gives an output; a kernel copies an input of the graph for it, which nothing else reads.
 """
 
 from __future__ import annotations

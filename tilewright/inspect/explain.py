@@ -36,6 +36,9 @@ def explain_build(
     )
     checks = sum(isinstance(s, CheckStep) for s in steps)
     lines.append(f"  indices out of range: {_OUT_OF_RANGE[plan.out_of_range]} ({checks} native checks)")
+    if pairs := [f"{output} of {name}" for output, name in plan.in_place]:
+        more = f", ... ({len(pairs)})" if len(pairs) > 4 else ""
+        lines.append(f"  outputs that may be the memory of an input: {', '.join(pairs[:4])}{more}")
     lines += [f"  host {s.op} ({s.node}): {s.reason}" for s in host]
     lines += [f"  control {s.op} ({s.node}): loop on the host around native bodies" for s in control]
     lines.append("")

@@ -12,9 +12,8 @@ from tilewright.codegen.native.checks import CHECKS, check_imports
 from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.native.loop_driver import loop_driver_text
 from tilewright.core.dtypes import DType
-from tilewright.core.plan import CheckStep, ControlStep, KernelStep, NativeStep, Plan, Segment, segments
+from tilewright.core.plan import CheckStep, ControlStep, KernelStep, NativeStep, Plan, Segment, require_bound, segments
 from tilewright.kernels.build import Kernel
-from tilewright.lowering.plan import require_bound
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.machine.target import Target
 from tilewright.runtime.executor import PlanCode
@@ -93,7 +92,7 @@ def _code(plan: Plan, path: str, addresses: Mapping[str, int], loop_driver: int)
 def _entry(plan: Plan, steps: tuple[NativeStep, ...], kernels: Mapping[str, Kernel], target: Target) -> tuple[str, str]:
     """Text and symbol of a segment's entry function."""
     calls = [
-        EntryStep(kernels[s.kernel].symbol, len(s.args), len(s.dims)) if isinstance(s, KernelStep)
+        EntryStep(kernels[s.kernel].symbol, len(s.args), len(s.dims), same=s.same) if isinstance(s, KernelStep)
         else EntryStep(CHECKS[plan.slots[s.slot].dtype.name], 2, len(s.dims), is_check=True)
         for s in steps
     ]  # fmt: skip

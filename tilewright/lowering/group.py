@@ -169,12 +169,14 @@ def _require_as_inferred(c: LowerContext, value: Value, tensor: Tensor) -> None:
 
 
 def _separate_outputs(parts: FunctionParts, env: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
-    """A stage of its own for each result (a copy where two results, or a result and an operand, are one tensor)."""
+    """A stage of its own for each result (a copy where two results, or a result and an operand, are one tensor), or a
+    tensor that updates alone write."""
     seen: set[str] = set()
+    updated = {t.target.name for t in _flat(parts.stages) if isinstance(t, Update)}
     out: list[Tensor] = []
     for name in names:
         t = env[name]
-        if t.body is None or t.name in seen:
+        if (t.body is None and t.name not in updated) or t.name in seen:
             source = t
             t = compute(parts.names.unique("copy"), t.shape, lambda *i, s=source: s[i], axis_names=axis_names(t.ndim))
             parts.stages.append(t)
@@ -190,7 +192,8 @@ def _finish(
     needed = _needed(parts.stages, [t.name for t in outputs])
     renames = {t.name: parts.names.unique(f"o{k}") for k, t in enumerate(outputs)}
     stages = [kept for s in parts.stages if (kept := _keep(s, needed, renames)) is not None]
-    results = {t.name: t for t in _flat(stages) if isinstance(t, Tensor)}
+    results = {renames[t.name]: placeholder(renames[t.name], t.shape, t.dtype) for t in outputs if t.body is None}
+    results |= {t.name: t for t in _flat(stages) if isinstance(t, Tensor)}
     inputs = [(value, t) for n, (value, t) in params.items() if n in needed]
     constants = [(p, t) for t, p in parts.constants.values() if t.name in needed]
     func = build_func(
@@ -223,7 +226,7 @@ def _needed(stages: Sequence[Tensor | Update | Recurrence], roots: Sequence[str]
         found = [x.buffer for x in loads(_body_expr(t))]
         if isinstance(t, Update):
             found += [x.buffer for i in t.indices for x in walk_index(i) if isinstance(x, Load)]
-            reads[t.target.name].append(t.name)
+            reads.setdefault(t.target.name, []).append(t.name)
         reads[t.name] = found
     needed: set[str] = set()
     todo = list(roots)

@@ -40,6 +40,7 @@ from tilewright.graph_ir.data_dependent_shapes import slice_places
 from tilewright.graph_ir.fused.partition import HOST, UNTYPED
 from tilewright.graph_ir.fused.placement import shared_with_outputs
 from tilewright.graph_ir.fused.shape_program import RUNS, SIZES, contents
+from tilewright.graph_ir.fused.update_in_place import copies_in_place
 from tilewright.graph_ir.ir import Constant, Graph, Group, Node, SubView, TensorType, Value, captured
 from tilewright.graph_ir.kinds import RunsAs
 from tilewright.graph_ir.ops import op_def
@@ -171,6 +172,8 @@ class _PlanBuilder:
         placed = (g.nodes[0] for g in graph.groups or () if g.runs_as is RunsAs.PLACED)
         self.borders = {n.outputs[0]: n for n in placed if n.op == "Pad"}
         self.shared = shared_with_outputs(graph)
+        self.copies = copies_in_place(graph)
+        self.in_place: list[tuple[str, str]] = []
 
     # -- slots -------------------------------------------------------------------------------------------------
     def _type(self, name: str) -> tuple[DType, tuple[IntExpr, ...] | None]:
@@ -218,7 +221,7 @@ class _PlanBuilder:
         plan = Plan(
             graph.name, graph.inputs, graph.outputs, self.slots, tuple(self.steps), self.constants,
             tuple(self._bindings()), self.captures, graph.assumptions, graph.broadcasts, (), tuple(self.requirements),
-            self.kernels.out_of_range,
+            self.kernels.out_of_range, in_place=tuple(self.in_place),
         )  # fmt: skip
         missing = needed_symbols(plan) - {b.symbol for b in plan.bindings}
         return dataclasses.replace(plan, symbols=tuple(sorted(missing & symbols_in(self.outer))))
@@ -379,7 +382,7 @@ class _PlanBuilder:
             KernelStep(
                 kernel, tuple(args), sizes.arguments(func), tuple(n.name for n in group.nodes), False,
                 sizes.at_the_call(func_flops(lowered.func)), sizes.at_the_call(func_traffic(lowered.func)),
-                offsets, func_product(lowered.func),
+                offsets, func_product(lowered.func), self._same(names),
             )
         )  # fmt: skip
         self._add_checks(group, inside=True)
@@ -400,6 +403,14 @@ class _PlanBuilder:
             if (place := self._place(name)) is not None:
                 func = within(func, func.params[k].name, sizes.shape(self._type(place.root)[1] or ()))
         return func
+
+    def _same(self, names: Sequence[str]) -> tuple[int, int] | None:
+        """The positions of operand and result of a copy for an update in place; notes what may be the same memory."""
+        pair = self.copies.get(names[-1])
+        if pair is None or pair[1] not in names:
+            return None
+        self.in_place.append(pair)
+        return names.index(pair[1]), len(names) - 1
 
     def _place(self, name: str) -> SubView | None:
         return self.values[name].place if name in self.values else None
@@ -478,19 +489,3 @@ class _PlanBuilder:
 
 def _plain_attrs(node: Node) -> tuple[tuple[str, Any], ...]:
     return tuple((k, v.array if isinstance(v, Constant) else v) for k, v in node.attrs)
-
-
-def require_bound(plan: Plan) -> None:
-    """Raise InternalError when a kernel needs a symbol that nothing binds."""
-    bound = {b.symbol for b in plan.bindings}.union(plan.symbols)
-    for step in plan.steps:
-        if isinstance(step, KernelStep):
-            missing = {v for d in (*step.dims, *(o for _, o in step.offsets)) for v in d.free_vars()} - bound
-            if missing:
-                nodes = ", ".join(step.nodes)
-                raise InternalError(f"kernel {step.kernel} ({nodes}): unbound symbols {sorted(missing)}")
-        elif isinstance(step, ControlStep):
-            for body in step.bodies:
-                if not bound.issuperset(body.symbols):
-                    raise InternalError(f"node {step.node!r}: unbound symbols {sorted({*body.symbols} - bound)}")
-                require_bound(body)

@@ -29,6 +29,7 @@ from tilewright.core.plan import (
 from tilewright.runtime.control import run_control_step
 from tilewright.runtime.host_ops.host_step import run_host_step
 from tilewright.runtime.loop_driver import LOOP_DRIVER_TYPE, NativeBody, NativeLoop, Result
+from tilewright.runtime.outputs import GivenOutputs
 from tilewright.runtime.resources.arena import Placement, Values, nbytes, require_sizes, size_of
 from tilewright.runtime.resources.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.resources.memory import require_memory
@@ -123,6 +124,8 @@ class Executor:
                 late.setdefault(b.slot, []).append(i)
         self._late_bindings = late
         self._written = self._first_writers()
+        updated = {plan.inputs.index(i): plan.slots[i].shape or () for _, i in plan.in_place}
+        self._may_be_empty = [k for k, shape in updated.items() if any(d.value() is None or d == 0 for d in shape)]
         self._is_direct = self._has_one_call()
         self._loop_driver = LOOP_DRIVER_TYPE(code.loop_driver) if code.loop_driver else None
         # a size follows from a value that changes from step to step if this is the body of a loop
@@ -158,16 +161,22 @@ class Executor:
 
     # -- a run -----------------------------------------------------------------------------------------------------
     def run(
-        self, inputs: Sequence[object], times: list[np.ndarray] | None = None, seen: Seen | None = None
-    ) -> list[object]:
-        """Outputs for ``inputs`` (already checked), in plan order. ``seen`` is called after each segment or step."""
+        self, inputs: Sequence[object], times: list[np.ndarray] | None = None, seen: Seen | None = None,
+        given: GivenOutputs | None = None,
+    ) -> list[object]:  # fmt: skip
+        """Outputs for ``inputs`` (already checked), in plan order. ``seen`` is called after each segment or step.
+        ``given``: arrays for some outputs, apart from each other and from inputs but where the plan allows it."""
         plan = self.plan
         env, layout = self._prepared(inputs)
         if layout.violation is not None:
             raise InputError(layout.violation)
+        if self._may_be_empty:
+            inputs = self._told_apart(inputs)
         if self._is_direct and times is None and seen is None:
-            return self._run_direct(inputs, env, layout)
+            return self._run_direct(inputs, env, layout, given)
         arrays = {**self._symbols.by_name(inputs), **layout.arrays}
+        if given is not None:
+            self._enter(given, arrays, env)
         for w in self._walk:
             if isinstance(w, Segment):
                 self._run_segment(w, arrays, env, layout, times)
@@ -186,7 +195,22 @@ class Executor:
                 self._symbols.check_with_around(env)
                 if (message := self._symbols.violation(known, env)) is not None:
                     raise InputError(message)
-        return [self._output(o, arrays, env, layout) for o in plan.outputs]
+        outputs = [self._output(o, arrays, env, layout) for o in plan.outputs]
+        return outputs if given is None else [_written(given, k, value) for k, value in enumerate(outputs)]
+
+    def _told_apart(self, inputs: Sequence[object]) -> Sequence[object]:
+        """The inputs, with empty ones that an output updates elsewhere: an output may begin where they do."""
+        empty = [k for k in self._may_be_empty if not inputs[k].size]  # type: ignore[attr-defined]
+        return [np.empty_like(a) if k in empty else a for k, a in enumerate(inputs)] if empty else inputs
+
+    def _enter(self, given: GivenOutputs, arrays: dict[str, object], env: Mapping[str, int]) -> None:
+        """Let kernels write into the arrays of the caller whose sizes are known; what comes later is copied there."""
+        for k, name in enumerate(self.plan.outputs):
+            slot = self.plan.slots[name]
+            if slot.shape is not None and all(d.free_vars() <= env.keys() for d in slot.shape):
+                given.require_shape(k, slot.shape_values(env))
+                if given.arrays[k] is not None and slot.kind == "output":
+                    arrays[name] = given.arrays[k]
 
     def _prepared(self, inputs: Sequence[object]) -> tuple[dict[str, int], _Layout]:
         """The symbols known before the first step that has to run each time, and the layout for them."""
@@ -201,7 +225,9 @@ class Executor:
         value = self._value(name, arrays, env, layout)
         return value.copy() if self._root[name] in layout.arrays and isinstance(value, np.ndarray) else value
 
-    def _run_direct(self, inputs: Sequence[object], env: Mapping[str, int], layout: _Layout) -> list[object]:
+    def _run_direct(
+        self, inputs: Sequence[object], env: Mapping[str, int], layout: _Layout, given: GivenOutputs | None
+    ) -> list[object]:
         """The same for a plan that is one native call: all but the addresses of inputs and outputs is prepared."""
         direct = self._direct(env, layout)
         pointers = direct.pointers
@@ -209,13 +235,12 @@ class Executor:
             where = address(inputs[k])  # type: ignore[arg-type]
             for p in positions:
                 pointers[p] = where
-        outputs: list[object] = []
-        for shape, dtype, places in direct.outputs:
-            array = np.empty(shape, dtype)
+        results = direct.outputs
+        outputs = [np.empty(s, d) for s, d, _ in results] if given is None else given.completed(results)
+        for array, (_, _, places) in zip(outputs, results, strict=True):
             where = address(array)
             for p, offset in places:
                 pointers[p] = where + offset
-            outputs.append(array)
         table = direct.table
         if self._pool.threads > 1 and direct.parallel:
             with self._pool.borrowed(True) as pool:
@@ -224,7 +249,7 @@ class Executor:
             status = direct.call(table.pointers_address, table.dims_address, None, None)
         if status:
             self._report(status, env, layout)
-        return outputs
+        return [*outputs]
 
     def _report(self, status: int, env: Mapping[str, int], layout: _Layout, start: int = 0) -> NoReturn:
         """Raise InputError for the check that ended a native call from step ``start`` on."""
@@ -439,6 +464,17 @@ class Executor:
         if slot.shape is not None and nbytes(slot.shape_values(env), 1) == 0:
             return np.empty(slot.shape_values(env), slot.dtype.numpy)
         raise InternalError(f"slot {name!r} is read before it is written")
+
+
+def _written(given: GivenOutputs, k: int, value: object) -> object:
+    """Output ``k`` in the caller's array, if there is one."""
+    array = given.arrays[k]
+    if array is None or array is value:
+        return value
+    result = np.asarray(value)
+    given.require_shape(k, result.shape)
+    np.copyto(array, result)
+    return array
 
 
 def _seen_as(array: np.ndarray, slot: Slot, env: Mapping[str, int]) -> np.ndarray:

@@ -15,7 +15,9 @@ class Foreign:
 
     reason: str
 
-    def run(self, inputs: Sequence[object], times: object = None, seen: object = None) -> NoReturn:
+    def run(
+        self, inputs: Sequence[object], times: object = None, seen: object = None, given: object = None
+    ) -> NoReturn:
         """Raises TargetError."""
         raise TargetError(self.reason)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import overload
+from typing import TypeAlias, overload
 
 import numpy as np
 
@@ -18,9 +18,13 @@ from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_covera
 from tilewright.runtime.executor import Executor, PlanCode, Seen
 from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.general import GeneralVersion, may_broadcast
+from tilewright.runtime.outputs import GivenOutputs, OutputChecker
 from tilewright.runtime.profile import KernelTime, Peaks, Profile
 from tilewright.runtime.resources.thread_pool import PoolHandle
 from tilewright.runtime.signature import InputChecker, TensorSpec, spec_of
+
+Out: TypeAlias = "Mapping[str, object] | None"
+"""Arrays of the caller for outputs, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,11 @@ class CompiledModel:
         """``code`` is Foreign for another machine's: the model can be looked at and not run.
 
         ``general`` builds the version for calls whose sizes broadcast where this one takes them to be equal."""
+        self._assumed = may_broadcast(plan)
+        known = {b.symbol for b in plan.bindings if plan.slots[b.slot].kind in ("input", "constant")}
+        self._is_judged_late = any(not a.symbols() <= known for a in self._assumed)
+        if self._is_judged_late:  # the general version would start with inputs that are already changed
+            plan = replace(plan, in_place=())
         self._plan = plan
         self._executor = code if isinstance(code, Foreign) else Executor(plan, code, pool)
         self._checker = InputChecker(plan, info.folded_inputs)
@@ -57,11 +66,9 @@ class CompiledModel:
         self._pool = pool
         self._info = info
         self._keep_alive = keep_alive
-        self._assumed = may_broadcast(plan)
         self._general = GeneralVersion(general if self._assumed else None)
-        known = {b.symbol for b in plan.bindings if plan.slots[b.slot].kind in ("input", "constant")}
-        self._is_judged_late = any(not a.symbols() <= known for a in self._assumed)
         self.output_names = info.output_names or plan.outputs
+        self._outputs = OutputChecker(plan, self.output_names)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -85,42 +92,58 @@ class CompiledModel:
         return self._plan
 
     @property
+    def in_place(self) -> dict[str, str]:
+        """Outputs that are an input with some elements replaced, and that input: ``run`` takes one array for both."""
+        names = dict(zip(self._plan.outputs, self.output_names, strict=True))
+        return {names[o]: i for o, i in self._plan.in_place}
+
+    @property
     def timings(self) -> tuple[tuple[str, float], ...]:
         """Seconds the build spent in each stage."""
         return self._info.timings
 
     @overload
-    def run(self, feed: Mapping[str, object], /) -> dict[str, np.ndarray]: ...
+    def run(self, feed: Mapping[str, object], /, *, out: Out = None) -> dict[str, np.ndarray]: ...
     @overload
-    def run(self, output_names: Sequence[str] | None, feed: Mapping[str, object], /) -> list[np.ndarray]: ...
+    def run(
+        self, output_names: Sequence[str] | None, feed: Mapping[str, object], /, *, out: Out = None
+    ) -> list[np.ndarray]: ...
 
-    def run(self, first, second=None, /):  # type: ignore[no-untyped-def]
+    def run(self, first, second=None, /, *, out=None):  # type: ignore[no-untyped-def]
         """``run(feed)`` gives a dict of all outputs; ``run(output_names, feed)`` a list, as in ONNX Runtime: of all for
         None and for no names.
+
+        ``out``: arrays, by name, that outputs are written into instead of new ones; they are what is returned. Such an
+        array is C-contiguous and shares no memory with an input or another output. But where an output updates an input
+        (``in_place``), it may be the very array of that input, and only what is new is written: a cache of keys that a
+        language model adds a row to. After an error the contents of these arrays are undefined.
 
         Raises InputError for wrong names, element types or shapes.
         """
         if second is None:
-            return dict(zip(self.output_names, self._run(first), strict=True))
+            return dict(zip(self.output_names, self._run(first, out=out), strict=True))
         names = self.output_names if first is None else require_names("output_names", first) or self.output_names
         unknown = [n for n in names if n not in self.output_names]
         if unknown:
             raise InputError(f"outputs: unknown {', '.join(map(repr, unknown))}; expected {list(self.output_names)}")
-        results = dict(zip(self.output_names, self._run(second), strict=True))
+        results = dict(zip(self.output_names, self._run(second, out=out), strict=True))
         return [results[n] for n in names]
 
-    def _run(self, feed: Mapping[str, object], times: list[np.ndarray] | None = None) -> list[object]:
-        return self._run_arrays(self._checker.arrays(feed), times)[0]
+    def _run(self, feed: Mapping[str, object], times: list[np.ndarray] | None = None, out: Out = None) -> list[object]:
+        arrays = self._checker.arrays(feed)
+        return self._run_arrays(arrays, times, None if out is None else self._outputs.given(out))[0]
 
     def _run_arrays(
-        self, arrays: Sequence[object], times: list[np.ndarray] | None = None
+        self, arrays: Sequence[object], times: list[np.ndarray] | None = None, given: GivenOutputs | None = None
     ) -> tuple[list[object], CompiledModel]:
         """The outputs, and the version of the model that gave them."""
         general = self._general.known_for(arrays)
         if general is None:
+            if given is not None:
+                self._outputs.require_apart(given, arrays)
             try:
                 with self._lock:
-                    return self._executor.run(arrays, times), self
+                    return self._executor.run(arrays, times, given=given), self
             except MemoryError as e:
                 raise ResourceError(f"{self._plan.name}: out of memory: {e or 'an array is too large'}") from e
             except BroadcastError as e:
@@ -132,7 +155,7 @@ class CompiledModel:
             general = self._general.serve(arrays, error)
         if times is not None:
             times.clear()
-        return general._run_arrays(arrays, times)
+        return general._run_arrays(arrays, times, given)
 
     def watch(self, feed: Mapping[str, object], seen: Seen) -> None:
         """Run, and let ``seen`` look at the slots after each step; in a ``stepwise`` plan that is each kernel."""

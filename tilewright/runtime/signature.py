@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from tilewright.core.arith.expr import IntExpr, as_var
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InputError
 from tilewright.core.options import shown
-from tilewright.core.plan import Plan
+from tilewright.core.plan import Plan, Slot
 
 _MAX_AGREED = 64
 """Combinations of input shapes that are remembered as having passed."""
@@ -46,6 +47,20 @@ def spec_of(plan: Plan, name: str) -> TensorSpec:
     return TensorSpec(name, slot.dtype, shape)
 
 
+_Expected: TypeAlias = tuple[str, np.dtype | None, tuple[int, ...] | None, int | None]
+
+
+def _expected(slot: Slot) -> _Expected:
+    """Of an input its name, element type (None for what is no tensor), fixed shape, and rank if it has none."""
+    dtype = None if slot.dtype.onnx == 0 else slot.dtype.numpy
+    if slot.shape is None:
+        return slot.name, dtype, None, None
+    sizes = tuple(d.const for d in slot.shape if d.is_const)
+    return (
+        (slot.name, dtype, sizes, None) if len(sizes) == len(slot.shape) else (slot.name, dtype, None, len(slot.shape))
+    )
+
+
 class InputChecker:
     """Checks a feed against a plan's inputs; ``folded`` are inputs of the model file that became constants."""
 
@@ -53,11 +68,8 @@ class InputChecker:
         self._names = plan.inputs
         self._known = frozenset(plan.inputs)
         self._folded = frozenset(folded)
-        self._slots = [(n, plan.slots[n].dtype, plan.slots[n].dtype.numpy, plan.slots[n].shape) for n in plan.inputs]
-        self._static = [
-            tuple(d.const for d in s) if s is not None and all(d.is_const for d in s) else None
-            for _, _, _, s in self._slots
-        ]
+        self._shapes = [(n, plan.slots[n].shape) for n in plan.inputs]
+        self._expected = [_expected(plan.slots[n]) for n in plan.inputs]
         self._specs = {n: spec_of(plan, n) for n in plan.inputs}
         self._agreed: set[tuple[tuple[int, ...], ...]] = set()
 
@@ -70,20 +82,20 @@ class InputChecker:
             self._refuse_names(feed)
         out: list[object] = []
         symbolic = False
-        for (name, dtype, np_dtype, shape), static in zip(self._slots, self._static, strict=True):
+        for name, dtype, static, rank in self._expected:
             value = feed[name]
-            if dtype.itemsize == 0:
-                out.append(value if dtype.onnx == 0 else np.asarray(value, dtype=object))
+            if dtype is None or dtype.hasobject:
+                out.append(value if dtype is None else np.asarray(value, dtype=object))
                 continue
             array = value if type(value) is np.ndarray else self._as_array(name, value)
-            if array.dtype != np_dtype:
+            if array.dtype is not dtype and array.dtype != dtype:
                 raise InputError(f"input {name!r}: expected {self._specs[name]}, got element type {array.dtype}")
             if static is not None:
                 if array.shape != static:
                     raise InputError(f"input {name!r}: expected {self._specs[name]}, got shape {list(array.shape)}")
-            elif shape is not None:
+            elif rank is not None:
                 symbolic = True
-                if array.ndim != len(shape):
+                if array.ndim != rank:
                     raise InputError(f"input {name!r}: expected {self._specs[name]}, got shape {list(array.shape)}")
             out.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
         if symbolic:
@@ -125,11 +137,11 @@ class InputChecker:
 
     def _check_symbolic(self, arrays: Sequence[object]) -> None:
         env: dict[str, tuple[int, str]] = {}
-        for (name, _, _, shape), static, array in zip(self._slots, self._static, arrays, strict=True):
-            if shape is not None and static is None and isinstance(array, np.ndarray):
+        for (name, shape), array in zip(self._shapes, arrays, strict=True):
+            if shape is not None and isinstance(array, np.ndarray):
                 self._collect(name, array.shape, shape, env)
         values = {k: v for k, (v, _) in env.items()}
-        for (name, _, _, shape), array in zip(self._slots, arrays, strict=True):
+        for (name, shape), array in zip(self._shapes, arrays, strict=True):
             if shape is None or not isinstance(array, np.ndarray):
                 continue
             for axis, (size, d) in enumerate(zip(array.shape, shape, strict=True)):

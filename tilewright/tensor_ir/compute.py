@@ -245,19 +245,22 @@ def build_func(
     """The function that computes ``outputs`` from ``inputs``, every stage a nest at the root, intermediates allocated.
 
     ``stages`` lists every intermediate stage in an order where each reads only earlier ones; outputs may stand among
-    them, those that do not come last. Dims are the free variables of the shapes and formulas, sorted. Raises
-    ScheduleError for a name that is used twice and for a stage that reads what no earlier stage has computed.
+    them, those that do not come last; of an output without a formula updates write a part. Dims are the free variables
+    of the shapes and formulas, sorted. Raises ScheduleError for a name that is used twice and for a stage that reads
+    what no earlier stage has computed.
     """
     out_names = {t.name for t in outputs}
     flat = [t for s in stages for t in (s.stages if isinstance(s, Recurrence) else (s,))]
     staged = {t.name for t in flat}
-    last = [t for t in outputs if t.name not in staged]
+    updated = {t.target.name for t in flat if isinstance(t, Update)}
+    parts = [t for t in outputs if t.body is None and t.name in updated]
+    last = [t for t in outputs if t.name not in staged and (t.body is not None or t.name not in updated)]
     order = [*flat, *last]
-    tensor_names = [t.name for t in (*inputs, *order)]
+    tensor_names = [t.name for t in (*inputs, *parts, *order)]
     _require_unique(name, "tensor", tensor_names)
     body: Stmt = seq(*(_steps(s) if isinstance(s, Recurrence) else _nest(s) for s in (*stages, *last)))
     _require_unique(name, "loop", [s.var for s in walk(body) if isinstance(s, Loop)])
-    known = {t.name for t in inputs}
+    known = {t.name for t in (*inputs, *parts)}
     for t in order:
         known.add(t.name)
         for e in walk_expr(_value_of(t)):
@@ -268,9 +271,9 @@ def build_func(
         if t.name not in out_names and isinstance(t, Tensor):
             body = Alloc(Buffer(t.name, t.dtype, t.shape), body)
     params = tuple(Buffer(t.name, t.dtype, t.shape) for t in (*inputs, *outputs))
-    dims = _free_dims([*inputs, *order])
+    dims = _free_dims([*inputs, *parts, *order])
     _require_unique(name, "dim and loop", [*dims, *(s.var for s in walk(body) if isinstance(s, Loop))])
-    return Func(name, params, len(outputs), dims, body)
+    return Func(name, params, len(outputs), dims, body, tuple(sorted(t.name for t in parts)))
 
 
 def _require_unique(func: str, kind: str, names: Sequence[str]) -> None:

@@ -3,8 +3,8 @@
 ``i64 entry(ptr table, ptr dims, ptr pool, ptr times)``. ``table`` holds the argument pointers of every step one after
 the other, ``dims`` their integers. ``pool``: null, or the threads that help with parallel kernels. ``times``: null, or
 one more float64 than there are steps, filled with a monotonic clock in seconds before the first step and after each.
-The result is 0, or one more than the number of the check (:mod:`tilewright.codegen.native.checks`) that failed; no step
-after that one runs.
+A copy between equal pointers is left out. The result is 0, or one more than the number of the check
+(:mod:`tilewright.codegen.native.checks`) that failed; no step after that one runs.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ _STEPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class EntryStep:
-    """One call of a kernel, or of a check: the symbol, how many pointers and integers it takes."""
+    """One call of a kernel, or of a check: the symbol, how many pointers and integers it takes. ``same``: positions of
+    two pointers; the call is left out where they are equal."""
 
     symbol: str
     args: int
     dims: int
     is_check: bool = False
+    same: tuple[int, int] | None = None
 
 
 def emit_entry(name: str, steps: Sequence[EntryStep], target: Target) -> str:
@@ -77,7 +79,8 @@ def _entry(name: str, steps: Sequence[EntryStep]) -> str:
             lines.append(f"  %bad{i} = call i1 @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %pool)")
             lines.append(f"  br i1 %bad{i}, label %out{i}, label %good{i}\nout{i}:\n  ret i64 {i + 1}\ngood{i}:")
         else:
-            lines.append(f"  call void @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %pool)")
+            call = f"  call void @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %pool)"
+            lines += [call] if s.same is None else _unless_same(i, s.same, call)
         lines.append(f"  call void @stamp(ptr %times, i64 {i + 1})")
         calls.append("\n".join(lines))
         arg += s.args
@@ -88,6 +91,17 @@ def _entry(name: str, steps: Sequence[EntryStep]) -> str:
         functions = [_function(f"internal i64 @part{k}", lines, " noinline") for k, lines in enumerate(parts)]
         calls = [_call_part(k) for k in range(len(parts))]
     return "\n".join([*functions, _function(f"i64 @{name}", ["  call void @stamp(ptr %times, i64 0)", *calls])])
+
+
+def _unless_same(i: int, positions: tuple[int, int], call: str) -> list[str]:
+    """The ``call`` of step ``i`` unless two of its pointers are equal."""
+    lines = []
+    for side, k in zip("xy", positions, strict=True):
+        lines.append(f"  %{side}at{i} = getelementptr ptr, ptr %a{i}, i64 {k}")
+        lines.append(f"  %{side}{i} = load ptr, ptr %{side}at{i}, align 8")
+    lines.append(f"  %same{i} = icmp eq ptr %x{i}, %y{i}")
+    lines.append(f"  br i1 %same{i}, label %next{i}, label %call{i}\ncall{i}:")
+    return [*lines, call, f"  br label %next{i}\nnext{i}:"]
 
 
 def _call_part(k: int) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.core.arith.expr import IntExpr
 from tilewright.graph_ir.fused.shape_program import SIZES
+from tilewright.graph_ir.fused.update_in_place import copies_in_place
 from tilewright.graph_ir.inference import constant_value
 from tilewright.graph_ir.ir import Constant, Graph, Group, Node, SubView, TensorType, Value, captured, make_attrs
 from tilewright.graph_ir.kinds import RunsAs
@@ -116,8 +117,9 @@ class Placement:
 
 
 def shared_with_outputs(graph: Graph) -> dict[str, str]:
-    """Value -> graph output whose memory it shares, for values that reach an output through views only."""
+    """Value -> graph output whose memory it shares, for values that reach one through views or updates in place."""
     source = {g.outputs[0]: g.inputs[0] for g in graph.groups or () if g.runs_as is RunsAs.VIEW}
+    source |= {output: copy for copy, (output, _) in copies_in_place(graph).items()}
     out: dict[str, str] = {}
     for name in graph.outputs:
         at = name

@@ -1,4 +1,4 @@
-"""What holds in a fused graph: invariants 12 to 15 of :mod:`tilewright.graph_ir.verifier`."""
+"""What holds in a fused graph: invariants 12 to 16 of :mod:`tilewright.graph_ir.verifier`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NoReturn
 from tilewright.core.arith.bounds import is_nonneg
 from tilewright.core.errors import VerifyError
 from tilewright.graph_ir.fused.shape_program import RUNS
+from tilewright.graph_ir.fused.update_in_place import IN_PLACE, updated_operand
 from tilewright.graph_ir.ir import Graph, Group, Node, SubView, TensorType, Value, node_reads
 from tilewright.graph_ir.kinds import RunsAs
 
@@ -22,6 +23,7 @@ def verify_groups(graph: Graph, scope: Mapping[str, Value]) -> None:
     for group in graph.groups or ():
         if group.runs_as is RunsAs.PLACED:
             _check_placed(group, scope)
+    _check_in_place(graph)
 
 
 def _fail(number: int, where: str, message: str) -> NoReturn:
@@ -89,6 +91,18 @@ def _check_placed(group: Group, scope: Mapping[str, Value]) -> None:
         wanted = SubView(base.root, tuple(a + b for a, b in zip(base.offsets, offsets, strict=True)))
         if scope[name].place != wanted:
             _fail(15, f"group '{group.name}'", f"expected '{name}' at {wanted}, got {scope[name].place}")
+
+
+def _check_in_place(graph: Graph) -> None:
+    """Nothing but the update sees its copy, which is gone behind it."""
+    readers = graph.consumers()
+    copies = {g.outputs[0]: g for g in graph.groups or () if len(g.nodes) == 1 and g.runs_as is RunsAs.KERNEL}
+    for node in (n for n in graph.nodes if n.attr(IN_PLACE)):
+        copied, where = updated_operand(node) or "", f"node '{node.name}' ({node.op})"
+        if node.outputs[0] not in graph.outputs or readers.get(copied) != [node] or copied in graph.outputs:
+            _fail(16, where, f"expected an output of the graph, and to read '{copied}' alone")
+        if copied not in copies or copies[copied].nodes[0].inputs[0] not in graph.inputs:
+            _fail(16, where, f"expected '{copied}' from a kernel that copies an input of the graph")
 
 
 def _offsets(node: Node, scope: Mapping[str, Value]) -> list[tuple[str, tuple[int, ...]]]:

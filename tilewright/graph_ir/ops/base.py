@@ -90,6 +90,8 @@ class OpDef:
     ``window``: reads each element once for every place of a sliding window over it.
     ``rowwise``: reads the rows along ``axis`` (-1 if not given) two or three times, each by itself.
     ``reads_once``: reads no element of an operand more than once, so that what makes it may be computed there.
+    ``updates``: position of the operand that the result is, but for some elements that are replaced; with an attribute
+    ``reduction``, that are combined with what was there.
     ``layout``: has the attribute ``data_layout``.
     ``output_dtype``: has our attribute of that name: operands may be narrower than the result, whose type it gives.
     ``arithmetic``: has arithmetic weight; where native code cannot take it, it is refused and not run on the host.
@@ -116,6 +118,7 @@ class OpDef:
     window: bool = False
     rowwise: bool = False
     reads_once: bool = False
+    updates: int | None = None
     layout: DataLayout | None = None
     output_dtype: bool = False
     arithmetic: bool = False

@@ -20,6 +20,8 @@ The attribute ``output_dtype`` of Conv and MatMul is ours: they give sums of nar
 
 So is ``flush`` 1 of a Cast from float32 to bfloat16: numbers below the normal ones may become 0.
 
+The attribute ``in_place`` 1 says that a result takes the memory of the operand that it updates (the trait ``updates``).
+
 The attribute ``data_layout`` ("NCHW", the default, or "NHWC") is ours too; operators with the trait ``layout`` know it.
 """
 

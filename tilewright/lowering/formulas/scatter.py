@@ -1,5 +1,5 @@
 """ScatterElements, ScatterND, TensorScatter: a copy of the data, then an update whose steps run in the order of the
-indices."""
+indices. In place the copy is there already."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const
+from tilewright.graph_ir.fused.update_in_place import IN_PLACE
 from tilewright.lowering.context import Lower, LowerContext, clamped_index, widen
 from tilewright.lowering.formulas.elementwise import copy_of
 from tilewright.lowering.indexing import normal_axis
-from tilewright.tensor_ir.compute import Tensor, Val, index_value, op, update
+from tilewright.tensor_ir.compute import Tensor, Val, index_value, op, placeholder, update
 
 _COMBINERS = {"add": "add", "mul": "mul", "max": "max", "min": "min"}
 
@@ -26,11 +27,18 @@ def _combine(c: LowerContext) -> Callable[[Val, Val], Val]:
     return lambda old, new: op(name, widen(old), widen(new)).cast(old.dtype)
 
 
+def _updated(c: LowerContext, x: Tensor) -> Tensor:
+    """What the update goes into: a copy of ``x``, or a result in whose memory ``x`` lies."""
+    if c.attr_int(IN_PLACE, 0):
+        return placeholder(c.name("updated"), x.shape, x.dtype)
+    return c.stage(copy_of(c, x, "scattered"))
+
+
 def lower_scatter_elements(c: LowerContext) -> tuple[Tensor, ...]:
     x, where, new = c.input(0), c.input(1), c.input(2)
     axis = normal_axis(c.attr_int("axis", 0), x.ndim, c.where)
     combine = _combine(c)
-    result = c.stage(copy_of(c, x, "scattered"))
+    result = _updated(c, x)
 
     def body(*i: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
         place = (*i[:axis], c.wrapped(where[i], x.shape[axis]), *i[axis + 1 :])
@@ -47,7 +55,7 @@ def lower_scatter_nd(c: LowerContext) -> tuple[Tensor, ...]:
         raise c.unsupported(f"the last dimension of indices must be constant, got {where.shape[-1]}")
     outer = where.ndim - 1
     combine = _combine(c)
-    result = c.stage(copy_of(c, x, "scattered"))
+    result = _updated(c, x)
 
     def body(*i: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
         rows = [c.wrapped(where[(*i[:outer], const(k))], x.shape[k]) for k in range(depth)]
@@ -65,7 +73,7 @@ def lower_tensor_scatter(c: LowerContext) -> tuple[Tensor, ...]:
     axis = normal_axis(c.attr_int("axis", -2), cache.ndim, c.where)
     room, steps = cache.shape[axis], new.shape[axis]
     circular = c.attr_str("mode", "linear") == "circular"
-    result = c.stage(copy_of(c, cache, "scattered"))
+    result = _updated(c, cache)
 
     def body(*i: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
         row = index_value(i[axis])

@@ -142,6 +142,16 @@ def test_a_fault_in_an_implementation_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert found.suspect.startswith("placement, an implementation")
 
 
+def test_an_update_in_place_and_its_copy_are_layers() -> None:
+    b = GraphBuilder("g")
+    past, row = b.input("past", "float32", (5, 3)), b.input("row", "float32", (1, 3))
+    graph = b.build(b.op("ScatterND", past, np.array([[2]]), row))
+    fused, _ = fuse_graph(graph, NativeBackend(parse_target(None)))
+    found = _judged(graph, fused, {"past": np.ones((5, 3), np.float32), "row": np.zeros((1, 3), np.float32)})
+    assert [x.made_by for x in found.layers] == ["Identity", "ScatterND"]
+    assert found.first_bad is None
+
+
 def test_difference() -> None:
     x = np.array([1.0, 2.0, 4.0], np.float32)
     assert difference(x, x) == 0

@@ -21,6 +21,7 @@ from tilewright.tensor_ir.compute import (
     reduce_over,
     select,
     sum_over,
+    update,
 )
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Alloc, Block, walk
@@ -77,6 +78,16 @@ def test_dims_are_collected_and_sorted() -> None:
     r = reduce_axis(var("a"), "r")
     f = build_func("f", [x], [compute("Y", (var("m"),), lambda i: sum_over(x[i + r], r))])
     assert f.dims == ("a", "m", "n")
+
+
+def test_an_output_of_which_updates_write_a_part() -> None:
+    x, y = _x(), placeholder("Y", (8,), dtypes.float32)
+    change = update("u", y, (4,), lambda i: ((i * 2,), x[i]))
+    f = build_func("f", [x], [y], [change])
+    assert f.partial == ("Y",)
+    verify(f)
+    (got,) = interpret(f, [np.arange(4, dtype=np.float32)], {})
+    np.testing.assert_array_equal(got, [0, 0, 1, 0, 2, 0, 3, 0])
 
 
 def test_identities() -> None:

@@ -69,6 +69,24 @@ def test_four_steps(threads: int) -> None:
     assert before <= times[0] <= times[-1] <= time.monotonic()
 
 
+@pytest.mark.parametrize("same", [(0, 1), (1, 0)])
+def test_a_step_is_left_out_where_two_pointers_are_equal(same: tuple[int, int]) -> None:
+    host = detect_host()
+    steps = [EntryStep("f", 2, 1), EntryStep("g", 2, 1, same=same), EntryStep("f", 2, 1)]
+    texts = [emitted(step("f", "serial"), host, "f"), emitted(step("g", "serial"), host, "g")]
+    library = Library(
+        compile_objects([(t, host) for t in (*texts, emit_entry("entry", steps, host))]), ["entry"], entry_imports()
+    )
+    dims, times = (ctypes.c_int64 * 3)(*[N] * 3), np.zeros(4)
+    for is_same, wanted in ((True, 7), (False, 15)):
+        a, b, c, d = (np.full(N, x, np.float32) for x in (1, 0, 0, 0))
+        chain = (a, b, b, b, b, d) if is_same else (a, b, b, c, c, d)
+        table = (ctypes.c_void_p * 6)(*(x.ctypes.data for x in chain))
+        ENTRY(library.addresses["entry"])(ctypes.addressof(table), ctypes.addressof(dims), None, times.ctypes.data)
+        np.testing.assert_array_equal(d, np.full(N, wanted, np.float32))
+        assert (np.diff(times) >= 0).all()
+
+
 def test_a_busy_team_leaves_the_work_to_the_caller() -> None:
     pool = PoolHandle(2, thread_pool_code())
     with pool.borrowed(True) as first, pool.borrowed(True) as second:

@@ -48,12 +48,16 @@ class Decoder:
 
     def next_caches(self, results: Arrays) -> Arrays:
         """The caches of the next call from the results of one."""
-        names = past_names(self.layers)
-        return {n: results[n.replace("past_key_values", "present")] for n in names}
+        return {n: results[present_name(n)] for n in past_names(self.layers)}
 
 
 def past_names(layers: int) -> list[str]:
     return [f"past_key_values.{k}.{what}" for k in range(layers) for what in ("key", "value")]
+
+
+def present_name(past: str) -> str:
+    """The output that is a cache behind the call, of the input that it is before."""
+    return past.replace("past_key_values", "present")
 
 
 def decoder_model(d: Decoder, seed: int = 0) -> onnx.ModelProto:
@@ -86,7 +90,7 @@ class _Builder:
                   ("attention_mask", INT64, ["batch_size", "total_sequence_length"]),
                   *((n, FLOAT, ["batch_size", d.kv_heads, past, d.head]) for n in past_names(d.layers))]  # fmt: skip
         outputs = [("logits", FLOAT, ["batch_size", "sequence_length", d.vocabulary]),
-                   *((n.replace("past_key_values", "present"), FLOAT, ["batch_size", d.kv_heads, present, d.head])
+                   *((present_name(n), FLOAT, ["batch_size", d.kv_heads, present, d.head])
                      for n in past_names(d.layers))]  # fmt: skip
         info = helper.make_tensor_value_info
         graph = helper.make_graph(self.nodes, "decoder", [info(*i) for i in inputs], [info(*o) for o in outputs],
@@ -181,7 +185,7 @@ class _Builder:
             parts += self.node("Add", f"{root}/{what}_proj/Add", [product, bias])
         past = [f"past_key_values.{k}.{what}" for what in ("key", "value")]
         inputs = [*parts, *past, "seqlens_k", "total_length", "cos_cache", "sin_cache"]
-        outputs = [f"{root}/output_0", *(p.replace("past_key_values", "present") for p in past)]
+        outputs = [f"{root}/output_0", *map(present_name, past)]
         self.node("GroupQueryAttention", f"{root}/GroupQueryAttention", inputs, outputs, domain=MS, num_heads=d.heads,
                   kv_num_heads=d.kv_heads, scale=d.head**-0.5, do_rotary=1, rotary_interleaved=0,
                   local_window_size=-1)  # fmt: skip
