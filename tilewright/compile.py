@@ -31,6 +31,7 @@ from tilewright.core.io.pages import release_code, trim_heap
 from tilewright.core.memo import forgotten_after
 from tilewright.core.options import require_choice
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan
+from tilewright.deploy.export import Build
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.inference import with_broadcasts
 from tilewright.graph_ir.ir import Graph
@@ -41,7 +42,7 @@ from tilewright.graph_ir.verifier import verify_graph
 from tilewright.inspect.explain import explain_build
 from tilewright.inspect.implementations import explain_implementations
 from tilewright.kernels.build import Kernel, build_kernels
-from tilewright.kernels.link import finished_plan, link_plan
+from tilewright.kernels.link import finished_plan, link_plan, plan_objects
 from tilewright.lowering.backend import NativeBackend, is_taken
 from tilewright.lowering.choose_implementation import PASS as CHOOSE
 from tilewright.lowering.choose_implementation import Wanted, choose_implementation, with_implementations
@@ -201,6 +202,7 @@ def compile(  # noqa: A001
         graph.outputs,
         lambda n: measure_peaks(target, n),
         tuned.tuning,
+        Build(plan, lambda: plan_objects(plan, kernels, target, objects), target, tuned.tuning, objects),
     )
     pool = PoolHandle(target.threads, thread_pool_code(objects))
     if sum(a.nbytes for a in plan.constants.values()) >= _LARGE_MODEL:

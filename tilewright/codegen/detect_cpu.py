@@ -25,7 +25,7 @@ from tilewright.machine.target import Target
 from tilewright.machine.vectors import is_x86, with_vectors
 from tilewright.runtime.resources.threads import count_threads
 
-_NOT_COMPUTING = frozenset({
+NOT_COMPUTING = frozenset({
     "aes", "cldemote", "clflushopt", "clwb", "clzero", "cx16", "cx8", "enqcmd", "fsgsbase", "fxsr", "hreset", "invpcid",
     "kl", "lwp", "movdir64b", "movdiri", "mwaitx", "pclmul", "pconfig", "pku", "ptwrite", "rdpid", "rdpru", "rdrnd",
     "rdseed", "rtm", "serialize", "sgx", "sha", "sha512", "shstk", "sm3", "sm4", "tsxldtrk", "uintr", "usermsr", "vaes",
@@ -133,7 +133,7 @@ def why_foreign(target: Target) -> str:
     needed = {w[1:] for w in words if w[0] == "+"}
     if target.cpu not in (host.cpu, "generic"):
         needed |= {f for f in ask_llvm(target.triple, target.cpu).has or () if f"-{f}" not in words}
-    lacking = sorted(needed - host.enabled - _NOT_COMPUTING)
+    lacking = sorted(needed - host.enabled - NOT_COMPUTING)
     if not lacking:
         return ""
     return f"built for {target.cpu}, this CPU ({host.cpu}) lacks {', '.join(lacking)}"
@@ -174,8 +174,8 @@ def _features_of(triple: str, cpu: str, attributes: str, text: str) -> str:
         raise TargetError(f"target {text!r}: LLVM cannot compile for this CPU: {given.complaint or plain.complaint}")
     if not is_x86(triple) and not given.has:
         return _merge("+neon" if triple.split("-")[0] in ("aarch64", "arm64") else "", attributes)
-    on = [f"+{f}" for f in sorted(given.has - _NOT_COMPUTING)]
-    return ",".join([*on, *(f"-{f}" for f in sorted(plain.has - given.has - _NOT_COMPUTING))])
+    on = [f"+{f}" for f in sorted(given.has - NOT_COMPUTING)]
+    return ",".join([*on, *(f"-{f}" for f in sorted(plain.has - given.has - NOT_COMPUTING))])
 
 
 def _attributes(attributes: str, text: str) -> list[str]:

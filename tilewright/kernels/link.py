@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import require_runs_here
@@ -29,6 +30,32 @@ def finished_plan(plan: Plan, kernels: Mapping[str, Kernel]) -> Plan:
     return plan
 
 
+@dataclass(frozen=True, slots=True)
+class PlanObjects:
+    """Object code of a plan and its bodies, by symbol, and the symbols of the entries by where each segment is.
+    ``checked``: element types that checks look at."""
+
+    objects: Mapping[str, bytes]
+    entries: Mapping[str, str]
+    checked: frozenset[DType]
+
+
+def plan_objects(
+    plan: Plan, kernels: Mapping[str, Kernel], target: Target, cache: ObjectCache | None
+) -> PlanObjects:  # fmt: skip
+    """Code of the kernels of a plan, and of an entry function for each segment."""
+    parts = list(_segments(plan, "m"))
+    entries = {key: _entry(inside, steps, kernels, target) for key, inside, steps in parts}
+    objects: dict[str, bytes] = {k.symbol: k.code for k in kernels.values()} if entries else {}
+    for text, symbol in entries.values():
+        if symbol not in objects:
+            objects[symbol] = cached_object(text, target, 1, cache)
+    checked: set[DType] = set()
+    for _, inside, steps in parts:
+        checked |= {inside.slots[s.slot].dtype for s in steps if isinstance(s, CheckStep)}
+    return PlanObjects(objects, {key: symbol for key, (_, symbol) in entries.items()}, frozenset(checked))
+
+
 def link_plan(
     plan: Plan, kernels: Mapping[str, Kernel], target: Target, cache: ObjectCache | None
 ) -> tuple[PlanCode, Library | None]:
@@ -37,23 +64,15 @@ def link_plan(
     Raises TargetError for a target whose code this machine cannot execute.
     """
     require_runs_here(target, plan.name)
-    parts = list(_segments(plan, "m"))
-    entries = {key: _entry(inside, steps, kernels, target) for key, inside, steps in parts}
-    if not entries:
+    linked = plan_objects(plan, kernels, target, cache)
+    if not linked.entries:
         return _code(plan, "m", {}, 0), None
-    objects: dict[str, bytes] = {k.symbol: k.code for k in kernels.values()}
-    for text, symbol in entries.values():
-        if symbol not in objects:
-            objects[symbol] = cached_object(text, target, 1, cache)
-    exports = {symbol for _, symbol in entries.values()}
+    objects, exports = dict(linked.objects), set(linked.entries.values())
     if any(isinstance(s, ControlStep) and s.op != "If" for s in _control_steps(plan)):
         objects[_LOOP_DRIVER] = cached_object(loop_driver_text(_LOOP_DRIVER, target), target, 1, cache)
         exports.add(_LOOP_DRIVER)
-    checked: set[DType] = set()
-    for _, inside, steps in parts:
-        checked |= {inside.slots[s.slot].dtype for s in steps if isinstance(s, CheckStep)}
-    library = Library(objects.values(), exports, entry_imports() | check_imports(checked, cache))
-    addresses = {k: library.addresses[s] for k, (_, s) in entries.items()}
+    library = Library(objects.values(), exports, entry_imports() | check_imports(linked.checked, cache))
+    addresses = {k: library.addresses[s] for k, s in linked.entries.items()}
     return _code(plan, "m", addresses, library.addresses.get(_LOOP_DRIVER, 0)), library
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias, overload
+from typing import Any, Literal, Protocol, TypeAlias, overload
 
 import numpy as np
 
@@ -27,6 +27,15 @@ Out: TypeAlias = "Mapping[str, object] | None"
 """Arrays of the caller for outputs, by name."""
 
 
+class Exporter(Protocol):
+    """What writes a compiled model to files that run without Python."""
+
+    def export(
+        self, path: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], general: Any,
+        is_judged_late: bool, weights: str, /,
+    ) -> list[Path]: ...  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class BuildInfo:
     """What the build says of itself. ``stages``: name of a dump file -> a function that makes its text."""
@@ -38,6 +47,7 @@ class BuildInfo:
     output_names: tuple[str, ...] = ()
     measure_peaks: Callable[[int], Peaks] | None = None
     tuning: Mapping[str, KernelTuning] = field(default_factory=dict)
+    exporter: Exporter | None = None
 
 
 class CompiledModel:
@@ -199,6 +209,25 @@ class CompiledModel:
     def build_general(self) -> None:
         """Build the version that broadcasts now, if the model may need one. Raises what builds raise."""
         self._general.require_built()
+
+    def export(self, path: str | Path, *, weights: Literal["inside", "beside"] = "inside") -> list[Path]:
+        """Write the model to a shared library that runs without Python, with the interface of ``tilewright.h``
+        (:func:`tilewright.deploy.header`); the paths of what was written.
+
+        ``weights``: in the library, or in a file beside it, which it finds there and maps. Needs a C compiler: the
+        system's, or the one of ``pip install tilewright[deploy]``. Raises UnsupportedError, with all of them, for
+        operators that need Python, InputError where another kind of file is at ``path``, TargetError for what the
+        compiler refuses; nothing is written then.
+        """
+        if self._info.exporter is None:
+            raise InputError("export: expected a model that `compile` built")
+        general = None
+        if self._general.exists:
+            self._general.require_built()
+            general = self._general.model
+        exporter = None if general is None else general._info.exporter
+        place = require_path("path", path)
+        return self._info.exporter.export(place, self.inputs, self.outputs, exporter, self._is_judged_late, weights)
 
     def symbols(self, feed: Mapping[str, object]) -> dict[str, int]:
         """The sizes of the symbolic dimensions that these inputs determine."""

@@ -24,6 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {"core", "machine", "runtime.host_ops", "runtime.resources"},
     "codegen": {"core", "machine", "runtime.resources", "tensor_ir"},
     "kernels": {"codegen", "core", "lowering", "machine", "runtime", "schedule", "tensor_ir"},
+    "deploy": {"codegen", "core", "kernels", "machine", "runtime", "runtime.resources"},
     "autotune.base": {"core", "machine", "schedule", "tensor_ir"},
     "autotune.cost_model": {"autotune.base", "core", "machine", "schedule", "tensor_ir"},
     "autotune.records": {"autotune.base", "autotune.cost_model", "core", "machine", "schedule", "tensor_ir"},
@@ -46,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "options": {"autotune.lookup", "autotune.records", "core", "graph_ir", "lowering", "machine"},
     "progress": {"core"},
     "compile": {
-        "autotune.lookup", "autotune.measure", "autotune.records", "codegen", "core", "frontend",
+        "autotune.lookup", "autotune.measure", "autotune.records", "codegen", "core", "deploy", "frontend",
         "graph_ir", "inspect", "kernels", "lowering", "machine", "options", "progress", "runtime", "runtime.resources",
         "schedule", "tensor_ir",
     },

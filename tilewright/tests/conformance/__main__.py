@@ -11,8 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilewright.tests.conformance.cases import KINDS, all_cases
-from tilewright.tests.conformance.expected import UPDATE, changes, counts_text, read_expected, status, write_expected
+from tilewright.tests.conformance.expected import (
+    EXPECTED,
+    EXPORTED,
+    UPDATE,
+    changes,
+    counts_text,
+    read_expected,
+    status,
+    write_expected,
+)
+from tilewright.tests.conformance.exported import run_exported
 from tilewright.tests.conformance.pool import run_all, shard
+from tilewright.tests.conformance.runner import run_case
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,8 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--update", action="store_true", help="write the results into expected.json")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--slowest", type=int, default=0, help="print the cases that take longest")
+    parser.add_argument("--exported", action="store_true", help="through artifacts instead of compiled models")
     parser.add_argument("--show", help="print the results with this status")
     args = parser.parse_args(arguments)
+    expected = EXPORTED if args.exported else EXPECTED
     k, n = (int(x) for x in args.shard.split("/"))
 
     cases = all_cases(args.kind or KINDS)
@@ -40,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stderr.isatty():
             print(f"\r{len(seconds)}/{len(names)}", end="\r", file=sys.stderr)
 
-    results = run_all({c: cases[c] for c in names}, args.jobs, note)
+    results = run_all({c: cases[c] for c in names}, args.jobs, note, run_exported if args.exported else run_case)
     print(counts_text(results))
     print(f"{time.monotonic() - began:.0f} s with {args.jobs} processes")
     for name in sorted(seconds, key=lambda c: -seconds[c])[: args.slowest]:
@@ -48,9 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.json:
         args.json.write_text(json.dumps(results, indent=0), encoding="utf-8")
     if args.update:
-        write_expected(results)
+        write_expected(results, expected)
         return 0
-    worse, better = changes(results, read_expected())
+    worse, better = changes(results, read_expected(expected))
     for title, lines in (("worse than expected", worse), (f"better than expected (run {UPDATE})", better)):
         if lines:
             print(f"{len(lines)} {title}:", *lines, sep="\n  ")

@@ -10,18 +10,19 @@ from pathlib import Path
 from tilewright.tests.conformance.runner import STATUSES
 
 EXPECTED = Path(__file__).with_name("expected.json")
+EXPORTED = Path(__file__).with_name("expected_exported.json")
 UPDATE = "python -m tilewright.tests.conformance --update"
 
 
-def read_expected() -> dict[str, str]:
+def read_expected(path: Path = EXPECTED) -> dict[str, str]:
     """Case -> result of the last update."""
-    return dict(json.loads(EXPECTED.read_text(encoding="utf-8"))) if EXPECTED.exists() else {}
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
-def write_expected(results: Mapping[str, str]) -> None:
+def write_expected(results: Mapping[str, str], path: Path = EXPECTED) -> None:
     """Replace the results of the cases that were run."""
-    merged = {**read_expected(), **results}
-    EXPECTED.write_text(json.dumps(dict(sorted(merged.items())), indent=0) + "\n", encoding="utf-8")
+    merged = {**read_expected(path), **results}
+    path.write_text(json.dumps(dict(sorted(merged.items())), indent=0) + "\n", encoding="utf-8")
 
 
 def status(result: str) -> str:

@@ -31,8 +31,9 @@ def run_all(
     cases: Mapping[str, Case],
     jobs: int,
     on_result: Callable[[str, str, float], None] = lambda name, text, seconds: None,
+    run: Callable[[Case], str] = run_case,
 ) -> dict[str, str]:
-    """The result of every case. ``on_result`` gets name, result and seconds as they come."""
+    """The result of every case. ``on_result`` gets name, result and seconds as they come; ``run`` runs one."""
     todo = sorted(cases, key=lambda n: n.startswith("light/"), reverse=True)[::-1]
     results: dict[str, str] = {}
     workers: list[_Worker] = []
@@ -43,7 +44,7 @@ def run_all(
                 for old in [w for w in workers if not w.case]:
                     _stop(old)
                     workers.remove(old)
-                worker = _start(cases)
+                worker = _start(cases, run)
                 workers.append(worker)
             worker.case, worker.since = todo.pop(), time.monotonic()
             worker.pipe.send(worker.case)
@@ -79,11 +80,11 @@ def _result_of(w: _Worker, ready: bool) -> str | None:
     return None
 
 
-def _start(cases: Mapping[str, Case]) -> _Worker:
+def _start(cases: Mapping[str, Case], run: Callable[[Case], str]) -> _Worker:
     """A worker forked off this process, which has the cases in memory and runs no threads of its own."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, ours, cases), daemon=True)
+    process = context.Process(target=_work, args=(theirs, ours, cases, run), daemon=True)
     process.start()
     theirs.close()
     return _Worker(process, ours)
@@ -97,7 +98,7 @@ def _stop(w: _Worker) -> None:
         w.process.join(5)
 
 
-def _work(pipe: Connection, other: Connection, cases: Mapping[str, Case]) -> None:
+def _work(pipe: Connection, other: Connection, cases: Mapping[str, Case], run: Callable[[Case], str]) -> None:
     other.close()
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the life of the worker
     while True:
@@ -105,7 +106,7 @@ def _work(pipe: Connection, other: Connection, cases: Mapping[str, Case]) -> Non
             name = pipe.recv()
         except EOFError:
             return
-        pipe.send(run_case(cases[name]))
+        pipe.send(run(cases[name]))
 
 
 def shard(names: Sequence[str], k: int, n: int) -> list[str]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import onnx
 
 import tilewright
 from tilewright.core.errors import UnsupportedError
@@ -41,12 +42,12 @@ def run_case(case: Case) -> str:
     try:
         return _run(case)
     except UnsupportedError as e:
-        return f"unsupported: {_short(str(e))}"
+        return f"unsupported: {short(str(e))}"
     except Exception as e:  # noqa: BLE001 - whatever goes wrong in a case is its result
-        return f"failing: {_short(f'{type(e).__name__}: {e}')}"
+        return f"failing: {short(f'{type(e).__name__}: {e}')}"
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     line = " ".join(text.split())
     line = re.sub(r"^not supported \(\d+ findings?\): ", "", line)
     return line if len(line) <= _REASON_LENGTH else line[: _REASON_LENGTH - 3] + "..."
@@ -56,7 +57,7 @@ def _run(case: Case) -> str:
     model, sets = case.load()
     compiled = tilewright.compile(model, threads=2, progress=False)
     accepted = {s.name for s in compiled.inputs}
-    random = any(n.op_type in _RANDOM for n in model.graph.node)
+    random = is_random(model)
     for given, wanted in sets:
         names = [i.name for i in model.graph.input]
         feed = {n: x for n, x in zip(names, given, strict=False) if n in accepted}
@@ -69,6 +70,11 @@ def _run(case: Case) -> str:
         return f"failing: arithmetic on the host: {', '.join(heavy)}"
     note = " (random: values are not compared)" if random else ""
     return f"host: {', '.join(hosts)}{note}" if hosts else "native"
+
+
+def is_random(model: onnx.ModelProto) -> bool:
+    """True for results that no standard fixes."""
+    return any(n.op_type in _RANDOM for n in model.graph.node)
 
 
 def host_operators(plan: Plan) -> Iterator[str]:

@@ -51,6 +51,7 @@ REVIEWED = {
     "_FIRST_ROWS, _FIRST_BYTES = (64, 1 << 26)": "the first size of an array that grows",
     "_LANES = 8": "the vectors of a text, which LLVM cuts to size",
     "_LARGE_MODEL = 32 << 20": "a policy: when memory is given back",
+    "_LARGEST_INSIDE = 1 << 30": "a limit of the code model",
     "_LONGEST = 4 << 20": "a limit of the log format",
     "_MAX_VECTORS = 8": "the widest panel that is tried",
     "_MOST_BYTES = 4 << 30": "a limit on what is measured",

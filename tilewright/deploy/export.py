@@ -1,0 +1,135 @@
+"""A compiled model as a file that runs without Python: a shared library with the interface of ``tilewright.h``."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import IO
+
+from tilewright.codegen.cache import ObjectCache
+from tilewright.codegen.detect_cpu import NOT_COMPUTING, why_foreign
+from tilewright.codegen.llvm.jit import cached_object
+from tilewright.codegen.native.checks import check_text
+from tilewright.codegen.native.thread_pool import thread_pool_text
+from tilewright.core.errors import InputError, TargetError
+from tilewright.core.io.files import Kind, replacing, require_replaceable
+from tilewright.core.options import require_choice, require_path
+from tilewright.core.plan import Plan
+from tilewright.deploy.constants import HEAD, Constants, Digest
+from tilewright.deploy.host_calls import require_native
+from tilewright.deploy.manifest import manifest
+from tilewright.deploy.model_source import WEIGHTS, ModelSource, Version
+from tilewright.deploy.toolchain import Workshop, find_toolchain
+from tilewright.kernels.link import PlanObjects
+from tilewright.machine.target import Target
+from tilewright.runtime.coverage import KernelTuning
+from tilewright.runtime.signature import TensorSpec
+
+_NATIVE = "tilewright.deploy.native"
+_API = re.compile(r"^TW_API .*?(tw_\w+)\(", re.MULTILINE)
+_MARK = b',"tilewright":"'
+"""In every manifest."""
+_LARGEST_INSIDE = 1 << 30
+"""Bytes of weights that code of the small model can have beside it."""
+_FLAGS = ("-std=c11", "-Os", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffunction-sections")
+_LINK = ("-shared", "-s", "-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-pthread", "-lm")
+
+
+def _is_ours(file: IO[bytes]) -> bool:
+    tail = b""
+    while piece := file.read(1 << 20):
+        if _MARK in tail + piece:
+            return True
+        tail = piece[-len(_MARK) :]
+    return False
+
+
+ARTIFACT = Kind("an artifact that tilewright wrote", _is_ours)
+_WEIGHTS_FILE = Kind("weights that tilewright wrote", lambda f: f.read(len(HEAD)) == HEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """One version of a compiled model, as the build leaves it. ``objects``: makes its code."""
+
+    plan: Plan
+    objects: Callable[[], PlanObjects]
+    target: Target
+    tuning: Mapping[str, KernelTuning]
+    cache: ObjectCache | None
+
+    def export(
+        self, path: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], general: Build | None,
+        is_judged_late: bool, weights: str,
+    ) -> list[Path]:  # fmt: skip
+        """Write a shared library, and its weights inside or beside it; the paths. ``general``: the version for sizes
+        that broadcast. Raises UnsupportedError, TargetError and InputError, and then writes nothing."""
+        require_choice("weights", weights, ("inside", "beside"))
+        path = require_replaceable(require_path("path", path), ARTIFACT)
+        if reason := why_foreign(self.target):
+            raise TargetError(f"export: {reason}")
+        builds = [self, *([general] if general is not None else [])]
+        for b in builds:
+            require_native(b.plan)
+        with Workshop(find_toolchain()) as shop:
+            linked = [b.objects() for b in builds]
+            constants = Constants()
+            source = ModelSource([Version(b.plan, o.entries) for b, o in zip(builds, linked, strict=True)], constants)
+            digest = Digest()
+            shop.write("weights.bin", digest.of(constants.pieces()))
+            block = (constants.size, *digest.value)
+            if weights == "inside" and constants.size > _LARGEST_INSIDE:
+                raise InputError(
+                    f"export: weights of {constants.size:,} bytes do not fit inside: expected weights='beside'"
+                )
+            features = sorted(self.target.enabled - NOT_COMPUTING)
+            said = manifest(self.plan, inputs, outputs, self.target, self.tuning, block, features)
+            beside = None if weights == "inside" else f"{path.name}.weights"
+            text = source.text(said, self.target.threads, features, is_judged_late, block, beside)
+            files = [*_write_runtime(shop, self.cache), *self._write_objects(linked, shop)]
+            files.append(shop.write("model.c", [text.encode()]))
+            if beside is None:
+                files.append(shop.write("weights.s", [_incbin("weights.bin").encode()]))
+            shop.run([*_FLAGS, "-o", "out", *files, "-Wl,--version-script=exports", *_LINK])
+            paths = [path]
+            _put(shop["out"], path, ARTIFACT)
+            if beside is not None:
+                paths.append(path.with_name(beside))
+                _put(shop["weights.bin"], paths[1], _WEIGHTS_FILE)
+        return paths
+
+    def _write_objects(self, linked: Sequence[PlanObjects], shop: Workshop) -> list[str]:
+        """The object files of kernels and entries, and of what generated code calls."""
+        objects = {name: code for part in linked for name, code in part.objects.items()}
+        for dtype in sorted({d for part in linked for d in part.checked}, key=str):
+            objects[f"check_{dtype}"] = cached_object(check_text(dtype, self.target), self.target, 1, self.cache, False)
+        objects["pool"] = cached_object(thread_pool_text(self.target), self.target, 2, self.cache)
+        return [shop.write(f"{name}.o", [objects[name]]) for name in sorted(objects)]
+
+
+def _write_runtime(shop: Workshop, cache: ObjectCache | None) -> list[str]:
+    """Compile the C files of the runtime, and write the names that a library shows; the objects."""
+    files = sorted(
+        (f for f in resources.files(_NATIVE).iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name
+    )
+    names = [shop.write(f.name, [f.read_bytes()]) for f in files]
+    shown = "".join(f"{name}; " for name in sorted(set(_API.findall(shop["tilewright.h"].read_text()))))
+    shop.write("exports", [f"{{ global: {shown}local: *; }};\n".encode()])
+    headers = [n for n in names if n.endswith(".h")]
+    return [shop.compile(n, _FLAGS, headers, cache) for n in names if n.endswith(".c")]
+
+
+def _incbin(name: str) -> str:
+    return "\n".join([
+        '.section .rodata.weights,"a",%progbits', f".globl {WEIGHTS}", f".hidden {WEIGHTS}", ".balign 4096",
+        f"{WEIGHTS}:", f'.incbin "{name}"', ".byte 0", '.section .note.GNU-stack,"",%progbits', "",
+    ])  # fmt: skip
+
+
+def _put(made: Path, path: Path, kind: Kind) -> None:
+    with made.open("rb") as source, replacing(path, kind) as out:
+        shutil.copyfileobj(source, out, 1 << 20)

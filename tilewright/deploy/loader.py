@@ -1,0 +1,240 @@
+"""Artifacts in Python without the compiler: ``load(path).run(feed)``. Needs numpy and nothing else of this package.
+
+Element types that numpy lacks (bfloat16 and narrower floats) come from ``ml_dtypes`` where a model has them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_VERSION = 1
+_INVALID_INPUT = 2
+_NAMES = {
+    (0, 8): "i1",
+    (0, 16): "i2",
+    (0, 32): "i4",
+    (0, 64): "i8",
+    (1, 8): "u1",
+    (1, 16): "u2",
+    (1, 32): "u4",
+    (1, 64): "u8",
+    (2, 16): "f2",
+    (2, 32): "f4",
+    (2, 64): "f8",
+    (5, 64): "c8",
+    (5, 128): "c16",
+    (6, 8): "?",
+}
+_NARROW = {
+    (4, 16): "bfloat16",
+    (10, 8): "float8_e4m3fn",
+    (11, 8): "float8_e4m3fnuz",
+    (12, 8): "float8_e5m2",
+    (13, 8): "float8_e5m2fnuz",
+    (14, 8): "float8_e8m0fnu",
+    (17, 4): "float4_e2m1fn",
+    (0, 4): "int4",
+    (1, 4): "uint4",
+    (0, 2): "int2",
+    (1, 2): "uint2",
+}
+
+
+class ArtifactError(RuntimeError):
+    """An artifact that cannot be loaded or run. ``status``: of ``tilewright.h``."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ArtifactInputError(ArtifactError, ValueError):
+    """Inputs that do not fit the model."""
+
+
+class _Dtype(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _Device(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device", _Device), ("ndim", ctypes.c_int32), ("dtype", _Dtype),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]  # fmt: skip
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p), ("dtype", _Dtype), ("ndim", ctypes.c_int32),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("dims", ctypes.POINTER(ctypes.c_char_p)),
+    ]  # fmt: skip
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [
+        ("threads", ctypes.c_int32), ("profile", ctypes.c_int32), ("parallel_for", ctypes.c_void_p),
+        ("parallel_context", ctypes.c_void_p),
+    ]  # fmt: skip
+
+
+class Spec:
+    """An input or output. ``shape``: sizes, or the text of those that are not fixed; None if the rank is unknown."""
+
+    def __init__(self, spec: _Spec) -> None:
+        self.name = spec.name.decode()
+        self.code = (spec.dtype.code, spec.dtype.bits)
+        self.dtype = _numpy(self.code)
+        self.shape: tuple[int | str, ...] | None = None
+        if spec.ndim >= 0:
+            sizes = [(spec.shape[i], spec.dims[i]) for i in range(spec.ndim)]
+            self.shape = tuple(n if n >= 0 else (d or b"?").decode() for n, d in sizes)
+
+    def __repr__(self) -> str:
+        shape = "?" if self.shape is None else ", ".join(map(str, self.shape))
+        return f"{self.name}: {self.dtype}[{shape}]"
+
+
+class Artifact:
+    """A model that :meth:`run` computes. Several threads may use it: calls take turns."""
+
+    def __init__(self, path: str | os.PathLike[str], threads: int = 0, profile: bool = False) -> None:
+        place = os.fspath(Path(path).absolute())
+        try:
+            self._library = _declared(ctypes.CDLL(place, mode=os.RTLD_LOCAL | os.RTLD_NOW))
+        except (OSError, AttributeError) as e:
+            raise ArtifactError(3, f"{path}: expected an artifact of tilewright: {e}") from e
+        self._model, self._session = ctypes.c_void_p(), ctypes.c_void_p()
+        version = self._library.tw_version()
+        if version != _VERSION:
+            raise ArtifactError(3, f"{path}: expected version {_VERSION} of the interface, got {version}")
+        self._check(self._library.tw_model_load(None, ctypes.byref(self._model)))
+        options = _Options(threads, int(profile), None, None)
+        self._check(self._library.tw_session_create(self._model, ctypes.byref(options), ctypes.byref(self._session)))
+        self._lock = threading.Lock()
+        self.manifest: dict[str, Any] = json.loads(self._library.tw_model_manifest(self._model))
+        self.inputs = self._specs("input")
+        self.outputs = self._specs("output")
+
+    def _specs(self, what: str) -> tuple[Spec, ...]:
+        out = []
+        for i in range(getattr(self._library, f"tw_model_{what}_count")(self._model)):
+            spec = _Spec()
+            self._check(getattr(self._library, f"tw_model_{what}")(self._model, i, ctypes.byref(spec)))
+            out.append(Spec(spec))
+        return tuple(out)
+
+    def _check(self, status: int) -> None:
+        if status:
+            message = self._library.tw_error().decode(errors="replace")
+            raise (ArtifactInputError if status == _INVALID_INPUT else ArtifactError)(status, message)
+
+    def run(self, feed: Mapping[str, object]) -> dict[str, np.ndarray]:
+        """All outputs, by name. Raises ArtifactInputError for inputs that do not fit."""
+        missing = [s.name for s in self.inputs if s.name not in feed]
+        unknown = [n for n in feed if all(n != s.name for s in self.inputs)]
+        if missing or unknown:
+            raise ArtifactInputError(
+                _INVALID_INPUT, f"inputs: missing {missing}, unknown {unknown}; expected {list(self.inputs)}"
+            )
+        arrays = [np.asarray(feed[s.name]) for s in self.inputs]
+        with self._lock:
+            inputs = _tensors(arrays)
+            outputs = (_Tensor * max(len(self.outputs), 1))()
+            self._check(self._library.tw_session_run(self._session, inputs, len(arrays), outputs, len(self.outputs)))
+            return {s.name: _copied(t) for s, t in zip(self.outputs, outputs, strict=False)}
+
+    def shapes(self, shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...] | None]:
+        """Shapes of the outputs for inputs of these shapes; None for one that depends on what the inputs hold."""
+        with self._lock:
+            sizes = [(ctypes.c_int64 * max(len(s), 1))(*s) for s in shapes]
+            inputs = (_Tensor * max(len(shapes), 1))()
+            for t, s, size, spec in zip(inputs, shapes, sizes, self.inputs, strict=False):
+                t.device, t.ndim, t.shape = _Device(1, 0), len(s), size
+                t.dtype = _Dtype(*spec.code, 1)
+            outputs = (_Tensor * max(len(self.outputs), 1))()
+            self._check(self._library.tw_session_shapes(self._session, inputs, len(shapes), outputs, len(self.outputs)))
+            return [None if t.ndim < 0 else tuple(t.shape[: t.ndim]) for t in outputs[: len(self.outputs)]]
+
+    def close(self) -> None:
+        """Free the session and the model."""
+        self._library.tw_session_free(self._session)
+        self._library.tw_model_free(self._model)
+        self._session, self._model = ctypes.c_void_p(), ctypes.c_void_p()
+
+
+def load(path: str | os.PathLike[str], threads: int = 0) -> Artifact:
+    """The artifact at ``path``, which is machine code: load only what you trust. ``threads``: 0 for as many as it was
+    built for. Raises ArtifactError."""
+    return Artifact(path, threads)
+
+
+def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    pointer, number = ctypes.c_void_p, ctypes.c_int32
+    tensors = ctypes.POINTER(_Tensor)
+    for name, arguments in {
+        "tw_model_load": [ctypes.c_char_p, pointer], "tw_model_input": [pointer, number, pointer],
+        "tw_model_output": [pointer, number, pointer], "tw_session_create": [pointer, pointer, pointer],
+        "tw_session_run": [pointer, tensors, number, tensors, number],
+        "tw_session_shapes": [pointer, tensors, number, tensors, number], "tw_model_input_count": [pointer],
+        "tw_model_output_count": [pointer],
+    }.items():  # fmt: skip
+        getattr(library, name).argtypes = arguments
+    library.tw_error.restype = library.tw_model_manifest.restype = ctypes.c_char_p
+    library.tw_model_manifest.argtypes = [pointer]
+    for name in ("tw_session_free", "tw_model_free"):
+        getattr(library, name).argtypes = [pointer]
+        getattr(library, name).restype = None
+    return library
+
+
+def _numpy(code: tuple[int, int]) -> np.dtype:
+    if code in _NAMES:
+        return np.dtype(_NAMES[code])
+    import ml_dtypes  # a model without such elements does not need it
+
+    dtype: np.dtype = np.dtype(getattr(ml_dtypes, _NARROW[code]))
+    return dtype
+
+
+_CODES: dict[np.dtype, tuple[int, int]] = {np.dtype(n): c for c, n in _NAMES.items()}
+
+
+def _code(dtype: np.dtype) -> tuple[int, int]:
+    if dtype not in _CODES:
+        found = next((c for c, n in _NARROW.items() if n == dtype.name), None)
+        if found is None:
+            raise ArtifactInputError(_INVALID_INPUT, f"inputs: arrays of {dtype} are no tensors")
+        _CODES[dtype] = found
+    return _CODES[dtype]
+
+
+def _tensors(arrays: Sequence[np.ndarray]) -> ctypes.Array[_Tensor]:
+    out = (_Tensor * max(len(arrays), 1))()
+    for t, a in zip(out, arrays, strict=False):
+        t.data, t.device, t.ndim, t.dtype = a.ctypes.data, _Device(1, 0), a.ndim, _Dtype(*_code(a.dtype), 1)
+        t.shape = (ctypes.c_int64 * max(a.ndim, 1))(*a.shape)
+        if not a.flags.c_contiguous:
+            t.strides = (ctypes.c_int64 * max(a.ndim, 1))(*(s // a.itemsize for s in a.strides))
+    return out
+
+
+def _copied(t: _Tensor) -> np.ndarray:
+    shape = tuple(t.shape[i] for i in range(t.ndim))
+    dtype = _numpy((t.dtype.code, t.dtype.bits))
+    out = np.empty(shape, dtype)
+    if out.nbytes:
+        ctypes.memmove(out.ctypes.data, t.data, out.nbytes)
+    return out

@@ -1,0 +1,106 @@
+/* Weights: mapped, so that processes share their pages, and their digest. */
+#if defined(__linux__)
+#define _GNU_SOURCE /* dladdr */
+#endif
+#include <stdio.h>
+#include <string.h>
+
+#include "platform.h"
+
+void tw_digest(const void *bytes, uint64_t size, uint64_t digest[2]) {
+  const unsigned char *at = bytes;
+  uint64_t a = 0, b = 0, words = size / 8, last = 0;
+  for (uint64_t i = 0; i < words; i++) {
+    uint64_t word;
+    memcpy(&word, at + 8 * i, 8);
+    a += word * (0x9e3779b97f4a7c15u * i | 1);
+    b += word * (0xc2b2ae3d27d4eb4fu * (i + 1) | 1);
+  }
+  if (size % 8) memcpy(&last, at + 8 * words, size % 8);
+  digest[0] = a + last * (0x9e3779b97f4a7c15u * words | 1);
+  digest[1] = b + last * (0xc2b2ae3d27d4eb4fu * (words + 1) | 1);
+}
+
+#if defined(_WIN32)
+#include <windows.h>
+
+tw_status tw_map_file(const char *path, tw_mapping *mapping) {
+  LARGE_INTEGER size;
+  HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL);
+  if (file == INVALID_HANDLE_VALUE) return tw_fail(TW_SYSTEM, "%s: error %lu of the system", path, GetLastError());
+  HANDLE view = GetFileSizeEx(file, &size) && size.QuadPart ? CreateFileMappingA(file, NULL, PAGE_READONLY, 0, 0, NULL) : NULL;
+  mapping->bytes = view ? MapViewOfFile(view, FILE_MAP_READ, 0, 0, 0) : NULL;
+  mapping->size = mapping->bytes ? (uint64_t)size.QuadPart : 0;
+  if (view) CloseHandle(view);
+  CloseHandle(file);
+  return mapping->bytes || !size.QuadPart ? TW_OK : tw_fail(TW_SYSTEM, "%s: cannot be mapped", path);
+}
+
+void tw_unmap(tw_mapping mapping) {
+  if (mapping.bytes) UnmapViewOfFile(mapping.bytes);
+}
+
+tw_status tw_file_beside(const char *name, char *out, size_t room) {
+  HMODULE module = NULL;
+  GetModuleHandleExA(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+                     (LPCSTR)&tw_file_beside, &module);
+  DWORD length = GetModuleFileNameA(module, out, (DWORD)room);
+  while (length > 0 && out[length - 1] != '\\' && out[length - 1] != '/') length--;
+  if (length + strlen(name) + 1 > room) return tw_fail(TW_SYSTEM, "%s: the path is too long", name);
+  strcpy(out + length, name);
+  return TW_OK;
+}
+
+#elif defined(__wasm__)
+
+tw_status tw_map_file(const char *path, tw_mapping *mapping) {
+  (void)mapping;
+  return tw_fail(TW_SYSTEM, "%s: there are no files here: pass the weights to tw_model_load_memory", path);
+}
+
+void tw_unmap(tw_mapping mapping) { (void)mapping; }
+
+tw_status tw_file_beside(const char *name, char *out, size_t room) {
+  (void)out, (void)room;
+  return tw_fail(TW_SYSTEM, "%s: there are no files here: pass the weights to tw_model_load_memory", name);
+}
+
+#else
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+tw_status tw_map_file(const char *path, tw_mapping *mapping) {
+  struct stat facts;
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0 || fstat(file, &facts) != 0) {
+    tw_status status = tw_fail(TW_SYSTEM, "%s: %s", path, strerror(errno));
+    if (file >= 0) close(file);
+    return status;
+  }
+  void *bytes = facts.st_size ? mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_SHARED, file, 0) : NULL;
+  close(file);
+  if (bytes == MAP_FAILED) return tw_fail(TW_SYSTEM, "%s: cannot be mapped: %s", path, strerror(errno));
+  mapping->bytes = bytes;
+  mapping->size = (uint64_t)facts.st_size;
+  return TW_OK;
+}
+
+void tw_unmap(tw_mapping mapping) {
+  if (mapping.bytes) munmap((void *)(uintptr_t)mapping.bytes, (size_t)mapping.size);
+}
+
+tw_status tw_file_beside(const char *name, char *out, size_t room) {
+  Dl_info info;
+  if (!dladdr((void *)(uintptr_t)&tw_file_beside, &info) || info.dli_fname == NULL)
+    return tw_fail(TW_SYSTEM, "%s: the directory of this library is not known", name);
+  const char *slash = strrchr(info.dli_fname, '/');
+  int length = slash ? (int)(slash + 1 - info.dli_fname) : 0;
+  if ((size_t)snprintf(out, room, "%.*s%s", length, info.dli_fname, name) >= room)
+    return tw_fail(TW_SYSTEM, "%s: the path is too long", name);
+  return TW_OK;
+}
+#endif

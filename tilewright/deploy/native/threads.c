@@ -1,0 +1,152 @@
+/* Threads that help a session. How they share a loop is generated code, the same that compiled models run in Python
+ * (tilewright/codegen/native/thread_pool.py); here they are started and stopped, or the caller's own are put in their
+ * place. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "platform.h"
+
+#define HEAD_BYTES 512
+#define CHUNKS_PER_THREAD 4
+#define SPIN_NANOSECONDS 1000000
+
+void pool_initialize(void *pool, int64_t threads, int64_t chunks, int64_t spin);
+void pool_worker(void *pool, int64_t self);
+void pool_stop(void *pool, int64_t workers);
+
+typedef void (*chunk_function)(void *args, void *dims, int64_t chunk, int64_t chunks);
+typedef void (*share_function)(void *pool, chunk_function function, void *args, void *dims);
+
+typedef struct pool_memory {
+  share_function share; /* generated code calls it with the pool */
+  int64_t chunks;
+  unsigned char rest[HEAD_BYTES - 16];
+} pool_memory;
+
+#if defined(_WIN32)
+#include <windows.h>
+typedef HANDLE thread;
+#elif defined(__wasm__)
+typedef int thread;
+#else
+#include <pthread.h>
+typedef pthread_t thread;
+#endif
+
+typedef struct pool {
+  pool_memory *memory;
+  tw_parallel_for parallel_for;
+  void *context;
+  int64_t workers;
+  thread *threads;
+} pool;
+
+/* behind the memory of a pool stands the pool it belongs to */
+static pool **owner(pool_memory *memory, int32_t threads) {
+  return (pool **)((unsigned char *)memory + HEAD_BYTES + TW_LINE * (size_t)threads);
+}
+
+/* -- the caller's threads */
+typedef struct job {
+  chunk_function function;
+  void *args, *dims;
+} job;
+
+static void run_chunk(void *argument, int64_t chunk, int64_t chunks) {
+  job *j = argument;
+  j->function(j->args, j->dims, chunk, chunks);
+}
+
+static void share_with_callers(void *memory, chunk_function function, void *args, void *dims) {
+  pool_memory *m = memory;
+  pool *p;
+  memcpy(&p, m->rest, sizeof p);
+  job j = {function, args, dims};
+  p->parallel_for(p->context, run_chunk, &j, m->chunks);
+}
+
+/* -- threads of the session's own */
+typedef struct start {
+  void *memory;
+  int64_t self;
+} start;
+
+#if defined(__wasm__)
+static int launch(thread *t, start *s) {
+  (void)t, (void)s;
+  return 0;
+}
+static void join(thread t) { (void)t; }
+#elif defined(_WIN32)
+static DWORD WINAPI live(LPVOID argument) {
+  start s = *(start *)argument;
+  free(argument);
+  pool_worker(s.memory, s.self);
+  return 0;
+}
+static int launch(thread *t, start *s) { return (*t = CreateThread(NULL, 0, live, s, 0, NULL)) != NULL; }
+static void join(thread t) {
+  WaitForSingleObject(t, INFINITE);
+  CloseHandle(t);
+}
+#else
+static void *live(void *argument) {
+  start s = *(start *)argument;
+  free(argument);
+  pool_worker(s.memory, s.self);
+  return NULL;
+}
+static int launch(thread *t, start *s) { return pthread_create(t, NULL, live, s) == 0; }
+static void join(thread t) { pthread_join(t, NULL); }
+#endif
+
+static tw_status start_workers(pool *p, int32_t threads) {
+  for (int32_t k = 1; k < threads; k++) {
+    start *s = malloc(sizeof *s);
+    if (s == NULL) return tw_fail(TW_OUT_OF_MEMORY, "no memory for a thread");
+    *s = (start){p->memory, k};
+    if (!launch(&p->threads[p->workers], s)) {
+      free(s);
+      return tw_fail(TW_SYSTEM, "the system starts no more than %lld threads here", (long long)p->workers);
+    }
+    p->workers++;
+  }
+  return TW_OK;
+}
+
+tw_status tw_pool_create(int32_t threads, const tw_options *options, void **out) {
+  *out = NULL;
+  size_t bytes = HEAD_BYTES + TW_LINE * (size_t)threads + sizeof(pool *);
+  pool *p = calloc(1, sizeof *p);
+  pool_memory *memory = tw_allocate(bytes);
+  thread *handles = calloc((size_t)threads, sizeof *handles);
+  if (p == NULL || memory == NULL || handles == NULL) {
+    free(p), free(handles), tw_release(memory);
+    return tw_fail(TW_OUT_OF_MEMORY, "no memory for %d threads", threads);
+  }
+  memset(memory, 0, bytes);
+  *p = (pool){memory, options ? options->parallel_for : NULL, options ? options->parallel_context : NULL, 0, handles};
+  pool_initialize(memory, threads, CHUNKS_PER_THREAD * (int64_t)threads, SPIN_NANOSECONDS);
+  tw_status status = TW_OK;
+  if (p->parallel_for != NULL) {
+    memory->share = share_with_callers;
+    memcpy(memory->rest, &p, sizeof p); /* workers of our own, which keep their state there, do not exist */
+  } else {
+    status = start_workers(p, threads);
+  }
+  *owner(memory, threads) = p;
+  *out = memory;
+  if (status != TW_OK) tw_pool_free(memory), *out = NULL;
+  return status;
+}
+
+void tw_pool_free(void *memory) {
+  if (memory == NULL) return;
+  int64_t threads = ((pool_memory *)memory)->chunks / CHUNKS_PER_THREAD;
+  pool *p = *owner(memory, (int32_t)threads);
+  if (p->parallel_for == NULL) pool_stop(memory, p->workers);
+  for (int64_t k = 0; k < p->workers; k++) join(p->threads[k]);
+  free(p->threads);
+  free(p);
+  tw_release(memory);
+}

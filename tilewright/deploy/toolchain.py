@@ -1,0 +1,98 @@
+"""The C compiler and linker: the system's for this machine, or the ``ziglang`` package, which has one for every target.
+
+``$CC`` names another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.codegen.cache import ObjectCache
+from tilewright.core.errors import TargetError
+
+_SYSTEM = ("cc", "gcc", "clang")
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """``compiler``: the words of a command that compiles and links C as gcc does; ``what``: for people."""
+
+    compiler: tuple[str, ...]
+    what: str
+
+    def identity(self) -> str:
+        """What compiles the same code in the same way: the command, and its file's size and time."""
+        facts = Path(self.compiler[0]).stat()
+        return f"{shlex.join(self.compiler)} {facts.st_size} {facts.st_mtime_ns}"
+
+
+class Workshop:
+    """A temporary directory in which a toolchain works: ``with Workshop(toolchain) as shop``."""
+
+    def __init__(self, toolchain: Toolchain) -> None:
+        self._toolchain = toolchain
+        self._directory = tempfile.TemporaryDirectory(prefix="tilewright-")
+        self._place = Path(self._directory.name)
+
+    def __enter__(self) -> Workshop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._directory.cleanup()
+
+    def __getitem__(self, name: str) -> Path:
+        """Where the file ``name`` is."""
+        return self._place / name
+
+    def write(self, name: str, pieces: Iterable[bytes]) -> str:
+        """Make a file; its name."""
+        with self[name].open("wb") as f:
+            for piece in pieces:
+                f.write(piece)
+        return name
+
+    def run(self, arguments: Sequence[str]) -> None:
+        """Compile or link. Raises TargetError with what the compiler says."""
+        tool = self._toolchain
+        command = [*tool.compiler, *arguments]
+        done = subprocess.run(command, cwd=self._place, capture_output=True, text=True, check=False)
+        if done.returncode:
+            shown = "\n  ".join((done.stderr or done.stdout).strip().splitlines()[-12:])
+            raise TargetError(f"export: {tool.what} fails with status {done.returncode}:\n  {shown}")
+
+    def compile(self, source: str, flags: Sequence[str], headers: Iterable[str], cache: ObjectCache | None) -> str:
+        """Compile one C file, which includes ``headers``, or take what ``cache`` has of it; the object's name."""
+        texts = [self[name].read_text() for name in (*headers, source)]
+        key = hashlib.sha256("\0".join([self._toolchain.identity(), *flags, *texts]).encode()).hexdigest()
+        name = f"{source}.o"
+        code = cache.get(key) if cache is not None else None
+        if code is not None:
+            return self.write(name, [code])
+        self.run([*flags, "-c", source, "-o", name])
+        if cache is not None:
+            cache.put(key, self[name].read_bytes())
+        return name
+
+
+def find_toolchain() -> Toolchain:
+    """The toolchain for this machine. Raises TargetError if there is none."""
+    named = shlex.split(os.environ.get("CC", ""))
+    for words in (named, *([w] for w in _SYSTEM)):
+        if words and (found := shutil.which(words[0])):
+            return Toolchain((found, *words[1:]), " ".join(words))
+    if importlib.util.find_spec("ziglang") is not None:
+        return Toolchain((sys.executable, "-m", "ziglang", "cc"), "zig cc")
+    raise TargetError(
+        "export: expected a C compiler (cc, gcc, clang, or what $CC names), found none; "
+        "pip install 'tilewright[deploy]' brings one"
+    )

@@ -1,0 +1,51 @@
+"""The cases through artifacts: exported, loaded without the compiler, and compared with the compiled model."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import tilewright
+from tilewright.core.errors import UnsupportedError
+from tilewright.deploy.loader import Artifact
+from tilewright.tests.conformance.cases import Case
+from tilewright.tests.conformance.runner import is_random, require_similar, short
+
+
+def run_exported(case: Case) -> str:
+    """``native``, ``unsupported: what``, or ``failing: error``."""
+    try:
+        return _run(case)
+    except UnsupportedError as e:
+        return f"unsupported: {short(str(e))}"
+    except Exception as e:  # noqa: BLE001 - whatever goes wrong in a case is its result
+        return f"failing: {short(f'{type(e).__name__}: {e}')}"
+
+
+def _run(case: Case) -> str:
+    model, sets = case.load()
+    compiled = tilewright.compile(model, threads=2, progress=False)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.so"
+        compiled.export(path)
+        artifact = Artifact(path)
+    names = [i.name for i in model.graph.input]
+    accepted = {s.name for s in compiled.inputs}
+    for given, wanted in sets:
+        feed = {n: x for n, x in zip(names, given, strict=False) if n in accepted}
+        if not all(isinstance(x, np.ndarray) for x in (*feed.values(), *wanted)):
+            return "unsupported: inputs or outputs that are no tensors"
+        theirs = list(artifact.run(feed).values())
+        require_similar(theirs, wanted, math.inf if is_random(model) else case.rtol, case.atol)
+        if not is_random(model):
+            _require_same(theirs, compiled.run(None, feed))
+    return "native"
+
+
+def _require_same(theirs: list[np.ndarray], ours: list[np.ndarray]) -> None:
+    for k, (a, b) in enumerate(zip(theirs, ours, strict=True)):
+        if a.tobytes() != b.tobytes():
+            raise AssertionError(f"output {k}: other bytes than the compiled model gives")
