@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         TilewrightError,
         UnsupportedError,
     )
+    from tilewright.deploy.loader import load
+    from tilewright.deploy.pack import export_package
     from tilewright.lowering.implementations.base import Implementation
     from tilewright.machine.target import Target
     from tilewright.options import CompileOptions
@@ -46,6 +48,8 @@ _HOMES = {
     "compile": "tilewright.compile",
     "CompileOptions": "tilewright.options",
     "TuneOptions": "tilewright.autotune.network.options",
+    "load": "tilewright.deploy.loader",
+    "export_package": "tilewright.deploy.pack",
     "tune": "tilewright.autotune.network.tune_network",
     "quantize": "tilewright.quantization.quantize",
     "QuantizeOptions": "tilewright.quantization.options",
@@ -74,7 +78,7 @@ __all__ = [
     "CompileOptions", "CompiledModel", "CoverageError", "Implementation", "InferenceSession", "InputError",
     "JSONDatabase", "MeasurementError", "MemoryDatabase", "ModelError", "QuantizeOptions", "ResourceError",
     "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions",
-    "UnionDatabase", "UnsupportedError", "__version__", "compile", "quantize", "tune",
+    "UnionDatabase", "UnsupportedError", "__version__", "compile", "export_package", "load", "quantize", "tune",
 ]  # fmt: skip
 
 

@@ -19,9 +19,10 @@ from tilewright.core.errors import InputError, TargetError
 from tilewright.core.io.files import Kind, replacing, require_replaceable
 from tilewright.core.options import require_choice, require_path
 from tilewright.core.plan import Plan
-from tilewright.deploy.constants import HEAD, Constants, Digest
+from tilewright.deploy.constants import HEAD, Constants
+from tilewright.deploy.digest import Digest
 from tilewright.deploy.host_calls import require_native
-from tilewright.deploy.manifest import manifest
+from tilewright.deploy.manifest import BEGIN, manifest
 from tilewright.deploy.model_source import WEIGHTS, ModelSource, Version
 from tilewright.deploy.toolchain import Workshop, find_toolchain
 from tilewright.kernels.link import PlanObjects
@@ -31,8 +32,6 @@ from tilewright.runtime.signature import TensorSpec
 
 _NATIVE = "tilewright.deploy.native"
 _API = re.compile(r"^TW_API .*?(tw_\w+)\(", re.MULTILINE)
-_MARK = b',"tilewright":"'
-"""In every manifest."""
 _LARGEST_INSIDE = 1 << 30
 """Bytes of weights that code of the small model can have beside it."""
 _FLAGS = ("-std=c11", "-Os", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffunction-sections")
@@ -42,9 +41,9 @@ _LINK = ("-shared", "-s", "-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-z,no
 def _is_ours(file: IO[bytes]) -> bool:
     tail = b""
     while piece := file.read(1 << 20):
-        if _MARK in tail + piece:
+        if BEGIN in tail + piece:
             return True
-        tail = piece[-len(_MARK) :]
+        tail = piece[-len(BEGIN) :]
     return False
 
 

@@ -65,7 +65,7 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     # for types; see DYNAMIC
     "__init__": {
-        "api", "autotune.network", "autotune.records", "compile", "core", "lowering", "machine", "options",
+        "api", "autotune.network", "autotune.records", "compile", "core", "deploy", "lowering", "machine", "options",
         "quantization", "runtime", "schedule",
     },
 }  # fmt: skip
