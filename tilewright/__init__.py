@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from tilewright.deploy.loader import load
+    from tilewright.deploy.native import get_include
     from tilewright.deploy.pack import export_package
     from tilewright.lowering.implementations.base import Implementation
     from tilewright.machine.target import Target
@@ -49,6 +50,7 @@ _HOMES = {
     "CompileOptions": "tilewright.options",
     "TuneOptions": "tilewright.autotune.network.options",
     "load": "tilewright.deploy.loader",
+    "get_include": "tilewright.deploy.native",
     "export_package": "tilewright.deploy.pack",
     "tune": "tilewright.autotune.network.tune_network",
     "quantize": "tilewright.quantization.quantize",
@@ -78,7 +80,8 @@ __all__ = [
     "CompileOptions", "CompiledModel", "CoverageError", "Implementation", "InferenceSession", "InputError",
     "JSONDatabase", "MeasurementError", "MemoryDatabase", "ModelError", "QuantizeOptions", "ResourceError",
     "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions",
-    "UnionDatabase", "UnsupportedError", "__version__", "compile", "export_package", "load", "quantize", "tune",
+    "UnionDatabase", "UnsupportedError", "__version__", "compile", "export_package", "get_include", "load",
+    "quantize", "tune",
 ]  # fmt: skip
 
 

@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import IO
 
@@ -24,13 +23,13 @@ from tilewright.deploy.digest import Digest
 from tilewright.deploy.host_calls import require_native
 from tilewright.deploy.manifest import BEGIN, manifest
 from tilewright.deploy.model_source import WEIGHTS, ModelSource, Version
+from tilewright.deploy.native import get_include
 from tilewright.deploy.toolchain import Workshop, find_toolchain
 from tilewright.kernels.link import PlanObjects
 from tilewright.machine.target import Target
 from tilewright.runtime.coverage import KernelTuning
 from tilewright.runtime.signature import TensorSpec
 
-_NATIVE = "tilewright.deploy.native"
 _API = re.compile(r"^TW_API .*?(tw_\w+)\(", re.MULTILINE)
 _LARGEST_INSIDE = 1 << 30
 """Bytes of weights that code of the small model can have beside it."""
@@ -112,9 +111,7 @@ class Build:
 
 def _write_runtime(shop: Workshop, cache: ObjectCache | None) -> list[str]:
     """Compile the C files of the runtime, and write the names that a library shows; the objects."""
-    files = sorted(
-        (f for f in resources.files(_NATIVE).iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name
-    )
+    files = sorted((f for f in Path(get_include()).iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name)
     names = [shop.write(f.name, [f.read_bytes()]) for f in files]
     shown = "".join(f"{name}; " for name in sorted(set(_API.findall(shop["tilewright.h"].read_text()))))
     shop.write("exports", [f"{{ global: {shown}local: *; }};\n".encode()])
