@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         TilewrightError,
         UnsupportedError,
     )
+    from tilewright.deploy.include import get_include
     from tilewright.deploy.loader import load
-    from tilewright.deploy.native import get_include
     from tilewright.deploy.pack import export_package
     from tilewright.lowering.implementations.base import Implementation
     from tilewright.machine.target import Target
@@ -50,7 +50,7 @@ _HOMES = {
     "CompileOptions": "tilewright.options",
     "TuneOptions": "tilewright.autotune.network.options",
     "load": "tilewright.deploy.loader",
-    "get_include": "tilewright.deploy.native",
+    "get_include": "tilewright.deploy.include",
     "export_package": "tilewright.deploy.pack",
     "tune": "tilewright.autotune.network.tune_network",
     "quantize": "tilewright.quantization.quantize",

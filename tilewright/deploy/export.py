@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +22,10 @@ from tilewright.core.plan import Plan
 from tilewright.deploy.constants import HEAD, Constants
 from tilewright.deploy.digest import Digest
 from tilewright.deploy.host_calls import require_native
+from tilewright.deploy.include import get_include
 from tilewright.deploy.manifest import BEGIN, manifest
 from tilewright.deploy.model_source import WEIGHTS, ModelSource, Version
-from tilewright.deploy.native import get_include
+from tilewright.deploy.seal import seal_of
 from tilewright.deploy.toolchain import Workshop, find_toolchain
 from tilewright.kernels.link import PlanObjects
 from tilewright.machine.target import Target
@@ -94,6 +96,7 @@ class Build:
                 files.append(shop.write("weights.s", [_incbin("weights.bin").encode()]))
             shop.run([*_FLAGS, "-o", "out", *files, "-Wl,--version-script=exports", *_LINK])
             paths = [path]
+            shop.append("out", _seal(shop["out"], 0 if beside else constants.size))
             _put(shop["out"], path, ARTIFACT)
             if beside is not None:
                 paths.append(path.with_name(beside))
@@ -117,6 +120,14 @@ def _write_runtime(shop: Workshop, cache: ObjectCache | None) -> list[str]:
     shop.write("exports", [f"{{ global: {shown}local: *; }};\n".encode()])
     headers = [n for n in names if n.endswith(".h")]
     return [shop.compile(n, _FLAGS, headers, cache) for n in names if n.endswith(".c")]
+
+
+def _seal(library: Path, weights: int) -> bytes:
+    """The seal of a library with so many bytes of weights inside."""
+    with library.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        start = data.find(HEAD) if weights else 0
+        with memoryview(data) as view:
+            return seal_of(view, (start, weights))
 
 
 def _incbin(name: str) -> str:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.deploy.package import MAGIC, Member, PackageError, read_package
+from tilewright.deploy.seal import SealError, require_seal
 
 _VERSION = 1
 _INVALID_ARGUMENT, _INVALID_INPUT, _INVALID_ARTIFACT, _UNSUPPORTED_CPU, _SYSTEM = 1, 2, 3, 4, 7
@@ -125,16 +126,19 @@ class Artifact:
         self._file: mmap.mmap | None = None
         try:
             with Path(path).open("rb") as f:
-                is_package = f.read(len(MAGIC)) == MAGIC
-                if is_package:
-                    self._file = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+                data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as e:
             raise ArtifactError(_SYSTEM, f"{path}: {e.strerror or e}") from e
-        if self._file is None:
+        except ValueError as e:
+            raise ArtifactError(_INVALID_ARTIFACT, f"{path}: expected an artifact of tilewright, got {e}") from e
+        if data[: len(MAGIC)] != MAGIC:
+            with data, memoryview(data) as view:
+                _require_whole(view, path)
             self._library = _library(_spelled(Path(path).absolute()), path)
             self._check(self._library.tw_model_load(None, ctypes.byref(self._model)))
         else:
-            self._library = self._best_member(path, memoryview(self._file))
+            self._file = data  # its weights are used as long as this object lives
+            self._library = self._best_member(path, memoryview(data))
         options = _Options(threads, int(profile), None, None)
         self._check(self._library.tw_session_create(self._model, ctypes.byref(options), ctypes.byref(self._session)))
         self._lock = threading.Lock()
@@ -245,6 +249,13 @@ def _spelled(place: Path) -> str:
     if (key := (facts.st_dev, facts.st_ino)) not in found:
         found.append(key)
     return os.path.join(place.parent, *["."] * found.index(key), place.name)
+
+
+def _require_whole(data: memoryview, path: str | os.PathLike[str]) -> None:
+    try:
+        require_seal(data)
+    except SealError as e:
+        raise ArtifactError(_INVALID_ARTIFACT, f"{path}: {e}") from e
 
 
 def _library(place: str, path: str | os.PathLike[str]) -> ctypes.CDLL:

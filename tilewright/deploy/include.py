@@ -1,4 +1,4 @@
-"""The C of artifacts: the interface (``tilewright.h``), and the runtime behind it."""
+"""Where the C of artifacts is: the interface (``tilewright.h``), and the runtime behind it."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from pathlib import Path
 
 def get_include() -> str:
     """The directory with ``tilewright.h``, for a C compiler's ``-I``."""
-    return os.fspath(Path(__file__).parent)
+    return os.fspath(Path(__file__).parent / "native")
