@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.deploy.package import MAGIC, Member, PackageError, read_package
-from tilewright.deploy.seal import SealError, require_seal
+from tilewright.deploy.files.package import MAGIC, Member, PackageError, read_package
+from tilewright.deploy.files.seal import SealError, require_seal
 
 _VERSION = 1
 _INVALID_ARGUMENT, _INVALID_INPUT, _INVALID_ARTIFACT, _UNSUPPORTED_CPU, _SYSTEM = 1, 2, 3, 4, 7

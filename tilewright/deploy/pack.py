@@ -11,8 +11,8 @@ from typing import Any
 from tilewright.core.errors import InputError
 from tilewright.core.io.files import require_replaceable
 from tilewright.core.options import require_path
+from tilewright.deploy.files.package import MAGIC, PACKAGE, PackageError, manifests, write_package
 from tilewright.deploy.manifest import BEGIN
-from tilewright.deploy.package import MAGIC, PACKAGE, PackageError, manifests, write_package
 from tilewright.runtime.model import CompiledModel
 
 SUFFIX = ".twa"

@@ -13,10 +13,10 @@ import pytest
 import tilewright
 from tilewright.cli import main
 from tilewright.codegen.detect_cpu import detect_host
+from tilewright.deploy.files.package import read_package, write_package
 from tilewright.deploy.loader import Artifact, ArtifactError
 from tilewright.deploy.model_source import ModelSource
 from tilewright.deploy.pack import read_manifests, system_of
-from tilewright.deploy.package import read_package, write_package
 from tilewright.tests.api.models import perceptron, saved
 from tilewright.tests.deploy.exported import assert_same, needs_compiler
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.core.io.files import begins_with, replacing
-from tilewright.deploy.digest import digest_of
+from tilewright.deploy.files.digest import digest_of
 from tilewright.machine.memory import PAGE_BYTES
 
 MAGIC = b"\x89TWA\r\n\x1a\n"

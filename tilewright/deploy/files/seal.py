@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 
-from tilewright.deploy.digest import digest_of
+from tilewright.deploy.files.digest import digest_of
 
 MAGIC = b"tilewright seal\n"
 _SEAL = struct.Struct("<16s7Q")
