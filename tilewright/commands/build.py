@@ -8,11 +8,13 @@ from pathlib import Path
 
 from tilewright.commands.common import add_model_options, add_shape_options, compile_with
 from tilewright.core.errors import InputError
+from tilewright.deploy.opener import export_loader
 from tilewright.deploy.pack import SUFFIX, export_package
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="an .onnx file")
+    parser.add_argument("model", nargs="?", help="an .onnx file; none with --loader")
+    parser.add_argument("--loader", action="store_true", help="write libtilewright, which opens artifacts by path")
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE",
         help="model.so: a shared library; model.twa: a package, of one or several targets",
@@ -25,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.loader == (args.model is not None):
+        raise InputError("build: expected a model, or --loader and none")
+    if args.loader:
+        path = export_loader(args.output)
+        print(f"{path}: {path.stat().st_size:,} bytes")
+        return 0
     args.specialize = args.specialize or bool(args.shapes)
     targets = args.target or [None]
     is_package = Path(args.output).suffix == SUFFIX

@@ -36,7 +36,16 @@ _API = re.compile(r"^TW_API .*?(tw_\w+)\(", re.MULTILINE)
 _LARGEST_INSIDE = 1 << 30
 """Bytes of weights that code of the small model can have beside it."""
 _FLAGS = ("-std=c11", "-Os", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffunction-sections")
-_LINK = ("-shared", "-s", "-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-pthread", "-lm")
+_LINK = (
+    "-shared",
+    "-s",
+    "-Wl,--build-id=none",
+    "-Wl,--gc-sections",
+    "-Wl,-Bsymbolic",
+    "-Wl,-z,noexecstack",
+    "-pthread",
+    "-lm",
+)
 
 
 def _is_ours(file: IO[bytes]) -> bool:
