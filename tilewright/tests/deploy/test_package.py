@@ -134,5 +134,7 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         out = capsys.readouterr().out
         assert "input  x: float32[batch, 32]" in out
         assert "kernels" in out
+    assert main(["bench", str(tmp_path / "model.twa"), "--shapes", "batch=4", "--runs", "1"]) == 0
+    assert "10 processes in C at once" in capsys.readouterr().out
     assert main(["build", path, "-o", str(tmp_path / "b.so"), "--target", "llvm", "--target", X86_64_V1]) == 2
     assert "expected a package (.twa) for 2 targets" in capsys.readouterr().err
