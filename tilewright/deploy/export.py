@@ -19,13 +19,13 @@ from tilewright.core.errors import InputError
 from tilewright.core.io.files import Kind, replacing, require_replaceable
 from tilewright.core.options import require_choice, require_path
 from tilewright.core.plan import Plan
-from tilewright.deploy.constants import HEAD, Constants
 from tilewright.deploy.files.digest import Digest
 from tilewright.deploy.files.seal import seal_of
-from tilewright.deploy.host_calls import require_native
 from tilewright.deploy.include import get_include
 from tilewright.deploy.manifest import BEGIN, manifest
-from tilewright.deploy.model_source import WEIGHTS, ModelSource, Version
+from tilewright.deploy.source.constants import HEAD, Constants
+from tilewright.deploy.source.host_calls import require_native
+from tilewright.deploy.source.model import WEIGHTS, ModelSource, Version
 from tilewright.deploy.systems import ARCHIVE, System, format_of, system_of
 from tilewright.deploy.toolchain import Workshop, find_toolchain
 from tilewright.kernels.link import PlanObjects

@@ -15,8 +15,8 @@ from tilewright.cli import main
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.deploy.files.package import read_package, write_package
 from tilewright.deploy.loader import Artifact, ArtifactError
-from tilewright.deploy.model_source import ModelSource
 from tilewright.deploy.pack import member_system, read_manifests
+from tilewright.deploy.source.model import ModelSource
 from tilewright.tests.api.models import perceptron, saved
 from tilewright.tests.deploy.exported import assert_same, needs_compiler
 
