@@ -27,6 +27,13 @@ _SIZES = {
 _RESULTS = {
     "Concat": "concat", "Flatten": "flatten", "Identity": "identity", "Shape": "shape", "Size": "size",
     "Split": "split", "Transpose": "transpose",
+    "Compress": "compress", "Gather": "gather", "GatherElements": "gather_elements", "GatherND": "gather_nd",
+    "NonMaxSuppression": "non_max_suppression", "NonZero": "non_zero", "TopK": "top_k", "Unique": "unique",
+    "ConcatFromSequence": "concat_from_sequence", "SequenceAt": "sequence_at",
+    "SequenceConstruct": "sequence_construct", "SequenceEmpty": "sequence_empty", "SequenceErase": "sequence_erase",
+    "SequenceInsert": "sequence_insert", "SequenceLength": "sequence_length", "SplitToSequence": "split_to_sequence",
+    "Optional": "identity", "OptionalGetElement": "optional_get_element",
+    "OptionalHasElement": "optional_has_element",
 }  # fmt: skip
 FORMS: Mapping[tuple[str, str], str] = {
     **{(SIZES_DOMAIN, op): f"tw_host_{name}" for op, name in (_BOTH | _SIZES).items()},

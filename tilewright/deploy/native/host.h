@@ -105,5 +105,23 @@ tw_status tw_host_reduce_mean(const tw_call *c);
 tw_status tw_host_reduce_prod(const tw_call *c);
 tw_status tw_host_reduce_min(const tw_call *c);
 tw_status tw_host_reduce_max(const tw_call *c);
+tw_status tw_host_non_zero(const tw_call *c);
+tw_status tw_host_compress(const tw_call *c);
+tw_status tw_host_gather(const tw_call *c);
+tw_status tw_host_gather_elements(const tw_call *c);
+tw_status tw_host_gather_nd(const tw_call *c);
+tw_status tw_host_top_k(const tw_call *c);
+tw_status tw_host_unique(const tw_call *c);
+tw_status tw_host_non_max_suppression(const tw_call *c);
+tw_status tw_host_sequence_empty(const tw_call *c);
+tw_status tw_host_sequence_construct(const tw_call *c);
+tw_status tw_host_sequence_at(const tw_call *c);
+tw_status tw_host_sequence_insert(const tw_call *c);
+tw_status tw_host_sequence_erase(const tw_call *c);
+tw_status tw_host_sequence_length(const tw_call *c);
+tw_status tw_host_concat_from_sequence(const tw_call *c);
+tw_status tw_host_split_to_sequence(const tw_call *c);
+tw_status tw_host_optional_get_element(const tw_call *c);
+tw_status tw_host_optional_has_element(const tw_call *c);
 
 #endif

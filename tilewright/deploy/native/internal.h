@@ -203,6 +203,7 @@ int64_t tw_elements(int32_t rank, const int64_t *shape);
 uint64_t tw_value_bytes(const tw_value *value);
 tw_status tw_set_shape(tw_value *value, int32_t type, int32_t rank, const int64_t *shape); /* with memory for it */
 tw_status tw_extend(tw_value *value, uint64_t bytes); /* makes room for so many more, and keeps what is there */
+tw_status tw_set_length(tw_value *value, int64_t length); /* makes it a sequence, of what its items were before */
 tw_status tw_copy_value(tw_value *to, const tw_value *from);
 
 /* -- frame.c */
