@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -13,40 +14,55 @@ from tilewright.core.plan import SIZES_DOMAIN, ControlStep, HostStep, Plan
 from tilewright.deploy.c_text import quoted
 from tilewright.deploy.formulas import Code, literal
 
-_BOTH = {
-    "ConstantOfShape": "constant_of_shape", "Expand": "expand", "OneHot": "one_hot", "Pad": "pad", "Range": "range",
-    "Reshape": "reshape", "Slice": "slice", "Squeeze": "squeeze", "Tile": "tile", "Unsqueeze": "unsqueeze",
-    **{f"Reduce{name}": f"reduce_{name.lower()}" for name in ("Max", "Mean", "Min", "Prod", "Sum")},
-}  # fmt: skip
-"""Operators of which a form gives the results, and their sizes where those are asked for."""
 _SIZES = {
-    "AffineGrid": "affine_grid", "BlackmanWindow": "window", "CenterCropPad": "center_crop_pad",
-    "HammingWindow": "window", "HannWindow": "window", "Resize": "resize",
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), "window"),
     **{f"Reduce{name}": "reduced_sizes" for name in ("L1", "L2", "LogSum", "LogSumExp", "SumSquare")},
-}  # fmt: skip
-_RESULTS = {
-    "Concat": "concat", "Flatten": "flatten", "Identity": "identity", "Shape": "shape", "Size": "size",
-    "Split": "split", "Transpose": "transpose",
-    "Compress": "compress", "Gather": "gather", "GatherElements": "gather_elements", "GatherND": "gather_nd",
-    "NonMaxSuppression": "non_max_suppression", "NonZero": "non_zero", "TopK": "top_k", "Unique": "unique",
-    "ConcatFromSequence": "concat_from_sequence", "SequenceAt": "sequence_at",
-    "SequenceConstruct": "sequence_construct", "SequenceEmpty": "sequence_empty", "SequenceErase": "sequence_erase",
-    "SequenceInsert": "sequence_insert", "SequenceLength": "sequence_length", "SplitToSequence": "split_to_sequence",
-    "Optional": "identity", "OptionalGetElement": "optional_get_element",
-    "OptionalHasElement": "optional_has_element",
-}  # fmt: skip
+}
+"""Forms that give the sizes of results alone, where they are not called as the operator is."""
+_SIZED = ("AffineGrid", "CenterCropPad", "Resize", *_SIZES)
+_BOTH = (
+    "ConstantOfShape", "Expand", "OneHot", "Pad", "Range", "Reshape", "Slice", "Squeeze", "Tile", "Unsqueeze",
+    "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
+)  # fmt: skip
+_MOVES = (
+    "Compress", "Concat", "ConcatFromSequence", "ConstantOfShape", "Expand", "Flatten", "Gather", "GatherElements",
+    "GatherND", "Identity", "OptionalGetElement", "OptionalHasElement", "Pad", "Reshape",
+    "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "Shape",
+    "Size", "Slice", "Split", "SplitToSequence", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where",
+)  # fmt: skip
+"""Operators with a form that takes elements of any type but strings."""
+_COMPUTED = (
+    "Abs", "Add", "And", "Cast", "CastLike", "Ceil", "Clip", "Div", "Equal", "Exp", "Floor", "Greater",
+    "GreaterOrEqual", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "NonMaxSuppression", "NonZero",
+    "Not", "OneHot", "Or", "Pow", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+    "ReduceSum", "Round", "Sign", "Sqrt", "Sub", "TopK", "Unique",
+)  # fmt: skip
+"""Those with a form that reads numbers."""
+
+
+_NUMBERS = frozenset(t for t in dtypes.ALL if t.kind in "iufb" and t.bits >= 8 and not t.name.startswith("float8"))
+
+
+def _function(op: str) -> str:
+    return f"tw_host_{re.sub('(?<=[a-z])(?=[A-Z])', '_', op).lower()}"
+
+
+_NOT_READ = ("begin",)
+"""Attributes that say where a kernel would begin."""
 FORMS: Mapping[tuple[str, str], str] = {
-    **{(SIZES_DOMAIN, op): f"tw_host_{name}" for op, name in (_BOTH | _SIZES).items()},
-    **{("", op): f"tw_host_{name}" for op, name in (_BOTH | _RESULTS).items()},
+    **{("", op): _function(op) for op in (*_MOVES, *_COMPUTED)},
+    ("", "Optional"): _function("Identity"),
+    **{(SIZES_DOMAIN, op): _function(_SIZES.get(op, op)) for op in (*_SIZED, *_BOTH)},
 }
 """(domain, operator) -> the C function."""
 
 
 def native_form(step: HostStep, plan: Plan) -> str | None:
-    """The C function of a host step; None if there is none, or one for numbers alone and the step has strings."""
-    names = [n for n in (*step.inputs, *step.outputs) if n]
-    attributes = () if step.domain == SIZES_DOMAIN else step.attrs
-    if any(plan.slots[n].dtype == dtypes.string for n in names) or any(_is_strings(v) for _, v in attributes):
+    """The C function of a host step; None if there is none, or none for its element types."""
+    types = {plan.slots[n].dtype for n in (*step.inputs, *step.outputs) if n} - {dtypes.object_}
+    if dtypes.string in types or any(_is_strings(v) for _, v in _attributes(step)):
+        return None
+    if not step.domain and step.op in _COMPUTED and not types <= _NUMBERS:
         return None
     return FORMS.get((step.domain, step.op))
 
@@ -81,7 +97,7 @@ def host_call(step: HostStep, plan: Plan, inputs: Sequence[str], outputs: Sequen
     form = native_form(step, plan)
     if form is None:
         raise UnsupportedError(f"node {step.node!r}: {step.op} has no native form ({step.reason})")
-    attributes = [_attribute(name, value, c) for name, value in step.attrs if value is not None and not _is_strings(value)]
+    attributes = [_attribute(name, value, c) for name, value in _attributes(step)]
     fields = {
         "frame": "f", "where": quoted(f"node {step.node!r} ({step.op})"),
         "attributes": c.array("const tw_attribute", attributes or ["{0}"]),
@@ -91,6 +107,10 @@ def host_call(step: HostStep, plan: Plan, inputs: Sequence[str], outputs: Sequen
     }  # fmt: skip
     text = ", ".join(f".{k} = {v}" for k, v in fields.items())
     c.add(f"const tw_call call = {{{text}}};", f"TRY({form}(&call));")
+
+
+def _attributes(step: HostStep) -> list[tuple[str, object]]:
+    return [(name, value) for name, value in step.attrs if value is not None and name not in _NOT_READ]
 
 
 def _is_strings(value: object) -> bool:

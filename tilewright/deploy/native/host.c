@@ -187,7 +187,12 @@ void tw_put_real(int32_t type, void *data, int64_t i, double x) {
         ((uint64_t *)data)[i] = x < 0x1p64 ? (uint64_t)x : 0;
         break;
       } /* fall through */
-    default: tw_put_integer(type, data, i, x > -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN);
+    default: {
+      /* numpy goes by way of 32 bits where that is enough; what does not fit is its least number */
+      int is_short = tw_item_bytes(type) < 8 && type != 12;
+      double limit = is_short ? 0x1p31 : 0x1p63;
+      tw_put_integer(type, data, i, x >= -limit && x < limit ? (int64_t)x : is_short ? INT32_MIN : INT64_MIN);
+    }
   }
 }
 

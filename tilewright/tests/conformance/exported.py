@@ -36,7 +36,7 @@ def _run(case: Case) -> str:
     accepted = {s.name for s in compiled.inputs}
     for given, wanted in sets:
         feed = {n: x for n, x in zip(names, given, strict=False) if n in accepted}
-        if not all(isinstance(x, np.ndarray) for x in (*feed.values(), *wanted)):
+        if not all(isinstance(x, np.ndarray | np.generic) for x in (*feed.values(), *wanted)):
             return "unsupported: inputs or outputs that are no tensors"
         theirs = list(artifact.run(feed).values())
         require_similar(theirs, wanted, math.inf if is_random(model) else case.rtol, case.atol)
