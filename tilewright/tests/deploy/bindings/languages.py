@@ -1,0 +1,87 @@
+"""The languages that have bindings: how a program of each is built and run here, and what is missing where it cannot be."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.deploy import header
+from tilewright.tests.sources import ROOT
+
+BINDINGS = ROOT / "bindings"
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """``missing``: the tool that is not here, or None. ``build``: a source and an empty folder to a command."""
+
+    example: Path
+    missing: Callable[[], str | None]
+    build: Callable[[Path, Path], list[str]]
+
+    @property
+    def check(self) -> Path:
+        return Path(__file__).parent / "programs" / f"check{self.example.suffix}"
+
+
+def done(command: Sequence[str | Path], folder: Path, **environment: str) -> str:
+    """Run a command in a folder; what it prints. Fails with what it says."""
+    run = subprocess.run(
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=600
+    )
+    assert run.returncode == 0, f"{command}\n{run.stdout}\n{run.stderr}"
+    return run.stdout
+
+
+def compiler(*names: str) -> str | None:
+    return next((found for n in names if (found := shutil.which(n))), None)
+
+
+def c_compiler() -> str | None:
+    return compiler("cc", "gcc", "clang")
+
+
+def cpp_compiler() -> str | None:
+    return compiler("c++", "g++", "clang++")
+
+
+def includes(*folders: str) -> list[str]:
+    return [f"-I{f}" for f in (header().parent, *(BINDINGS / f for f in folders))]
+
+
+def _lacks(what: str, tool: Callable[[], str | None]) -> Callable[[], str | None]:
+    return lambda: None if tool() else f"needs {what}"
+
+
+def _version(tool: str, *arguments: str) -> tuple[int, ...]:
+    """The first number that a tool prints, (1, 21) for go1.21.3; () if it is not there."""
+    if shutil.which(tool) is None:
+        return ()
+    found = re.search(r"(\d+)(?:\.(\d+))?", done([tool, *arguments], Path.cwd()))
+    return tuple(int(n or 0) for n in found.groups()) if found else ()
+
+
+def _c(source: Path, folder: Path) -> list[str]:
+    """A program that opens libraries, or is linked with ./model.so, beside which it lies, if it does not."""
+    linked = [] if "tilewright_dl.h" in source.read_text() else ["-L.", "-l:model.so", "-Wl,-rpath,$ORIGIN"]
+    tool = str(c_compiler())
+    done([tool, "-std=c99", *WARNINGS, *includes("c"), "-o", "program", source, *linked, "-ldl"], folder)
+    return [str(folder / "program")]
+
+
+def _cpp(source: Path, folder: Path) -> list[str]:
+    command = [str(cpp_compiler()), "-std=c++17", *WARNINGS, *includes("c", "cpp"), "-o", "program", source]
+    done([*command, "-pthread", "-ldl"], folder)
+    return [str(folder / "program")]
+
+
+LANGUAGES: Mapping[str, Language] = {
+    "c": Language(BINDINGS / "c/classify.c", _lacks("a C compiler", c_compiler), _c),
+    "cpp": Language(BINDINGS / "cpp/classify.cpp", _lacks("a C++ compiler", cpp_compiler), _cpp),
+}
