@@ -81,7 +81,16 @@ def _cpp(source: Path, folder: Path) -> list[str]:
     return [str(folder / "program")]
 
 
+def _rust(source: Path, folder: Path) -> list[str]:
+    flags = ["--edition", "2021", "-D", "warnings", "-O"]
+    library = BINDINGS / "rust/src/lib.rs"
+    done(["rustc", *flags, "--crate-type", "rlib", "--crate-name", "tilewright", library], folder)
+    done(["rustc", *flags, "-L.", "--extern", "tilewright=libtilewright.rlib", "-o", "program", source], folder)
+    return [str(folder / "program")]
+
+
 LANGUAGES: Mapping[str, Language] = {
     "c": Language(BINDINGS / "c/classify.c", _lacks("a C compiler", c_compiler), _c),
     "cpp": Language(BINDINGS / "cpp/classify.cpp", _lacks("a C++ compiler", cpp_compiler), _cpp),
+    "rust": Language(BINDINGS / "rust/examples/classify.rs", _lacks("rustc", lambda: shutil.which("rustc")), _rust),
 }
