@@ -89,8 +89,24 @@ def _rust(source: Path, folder: Path) -> list[str]:
     return [str(folder / "program")]
 
 
+def _go(source: Path, folder: Path) -> list[str]:
+    (folder / "main.go").symlink_to(source)
+    (folder / "go.mod").write_text(
+        f"module program\n\ngo 1.21\n\nrequire tilewright v0.0.0\n\nreplace tilewright => {BINDINGS / 'go'}\n"
+    )
+    flags = " ".join([*includes("c"), "-Werror"])
+    offline = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "1"}
+    done(["go", "build", "-o", "program", "."], folder, CGO_CFLAGS=flags, **offline)
+    return [str(folder / "program")]
+
+
+def _go_is_missing() -> str | None:
+    return None if _version("go", "version") >= (1, 21) and c_compiler() else "needs go 1.21 or newer and a C compiler"
+
+
 LANGUAGES: Mapping[str, Language] = {
     "c": Language(BINDINGS / "c/classify.c", _lacks("a C compiler", c_compiler), _c),
     "cpp": Language(BINDINGS / "cpp/classify.cpp", _lacks("a C++ compiler", cpp_compiler), _cpp),
+    "go": Language(BINDINGS / "go/examples/classify/classify.go", _go_is_missing, _go),
     "rust": Language(BINDINGS / "rust/examples/classify.rs", _lacks("rustc", lambda: shutil.which("rustc")), _rust),
 }
