@@ -104,9 +104,27 @@ def _go_is_missing() -> str | None:
     return None if _version("go", "version") >= (1, 21) and c_compiler() else "needs go 1.21 or newer and a C compiler"
 
 
+def _node(source: Path, folder: Path) -> list[str]:
+    package = folder / "node_modules/tilewright"
+    package.mkdir(parents=True)
+    for name in ("package.json", "index.js", "addon.c", "build.js"):
+        shutil.copy(BINDINGS / "node" / name, package)
+    for path in (header(), BINDINGS / "c/tilewright_dl.h"):
+        shutil.copy(path, package)
+    said = done(["node", package / "build.js"], folder)
+    assert not said
+    shutil.copy(source, folder / "program.js")
+    return ["node", "program.js"]
+
+
+def _node_is_missing() -> str | None:
+    return None if _version("node", "--version") >= (18,) and c_compiler() else "needs node 18 or newer and a C compiler"
+
+
 LANGUAGES: Mapping[str, Language] = {
     "c": Language(BINDINGS / "c/classify.c", _lacks("a C compiler", c_compiler), _c),
     "cpp": Language(BINDINGS / "cpp/classify.cpp", _lacks("a C++ compiler", cpp_compiler), _cpp),
     "go": Language(BINDINGS / "go/examples/classify/classify.go", _go_is_missing, _go),
+    "node": Language(BINDINGS / "node/classify.js", _node_is_missing, _node),
     "rust": Language(BINDINGS / "rust/examples/classify.rs", _lacks("rustc", lambda: shutil.which("rustc")), _rust),
 }
