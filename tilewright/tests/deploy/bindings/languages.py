@@ -63,7 +63,8 @@ def _version(tool: str, *arguments: str) -> tuple[int, ...]:
     """The first number that a tool prints, (1, 21) for go1.21.3; () if it is not there."""
     if shutil.which(tool) is None:
         return ()
-    found = re.search(r"(\d+)(?:\.(\d+))?", done([tool, *arguments], Path.cwd()))
+    run = subprocess.run([tool, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    found = re.search(r"(\d+)(?:\.(\d+))?", run.stdout + run.stderr)
     return tuple(int(n or 0) for n in found.groups()) if found else ()
 
 
@@ -121,10 +122,26 @@ def _node_is_missing() -> str | None:
     return None if _version("node", "--version") >= (18,) and c_compiler() else "needs node 18 or newer and a C compiler"
 
 
+def _java(source: Path, folder: Path) -> list[str]:
+    found = re.search(r"^(?:final )?class (\w+)", source.read_text(), re.MULTILINE)
+    assert found
+    main = folder / f"{found[1]}.java"
+    shutil.copy(source, main)
+    wrapper = sorted((BINDINGS / "java/tilewright").glob("*.java"))
+    done(["javac", "-d", "classes", *wrapper, main], folder)
+    return ["java", "--enable-native-access=ALL-UNNAMED", "-cp", "classes", found[1]]
+
+
+def _java_is_missing() -> str | None:
+    found = min(_version(tool, "-version") for tool in ("javac", "java"))
+    return None if found >= (22,) else f"needs a JDK of version 22 or newer, found {found or 'none'}"
+
+
 LANGUAGES: Mapping[str, Language] = {
     "c": Language(BINDINGS / "c/classify.c", _lacks("a C compiler", c_compiler), _c),
     "cpp": Language(BINDINGS / "cpp/classify.cpp", _lacks("a C++ compiler", cpp_compiler), _cpp),
     "go": Language(BINDINGS / "go/examples/classify/classify.go", _go_is_missing, _go),
+    "java": Language(BINDINGS / "java/examples/Classify.java", _java_is_missing, _java),
     "node": Language(BINDINGS / "node/classify.js", _node_is_missing, _node),
     "rust": Language(BINDINGS / "rust/examples/classify.rs", _lacks("rustc", lambda: shutil.which("rustc")), _rust),
 }
