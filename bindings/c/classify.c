@@ -1,6 +1,6 @@
 /* Classifies an image with an exported network of ImageNet's kind (resnet50 and others), which is linked in.
  *
- *   cc -std=c99 -O2 -I DIRECTORY_OF_TILEWRIGHT_H -o classify classify.c -L. -l:model.so -Wl,-rpath,'$ORIGIN'
+ *   cc -std=c99 -O2 -I DIRECTORY_OF_TILEWRIGHT_H -o classify classify.c model.so -Wl,-rpath,'$ORIGIN'
  *   ./classify picture.ppm     (P6, of any size; or float32 values of the network's input, already normalized)
  */
 #include <stdio.h>

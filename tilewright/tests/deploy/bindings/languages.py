@@ -1,16 +1,20 @@
-"""The languages that have bindings: how a program of each is built and run here, and what is missing where it cannot be."""
+"""The languages that have bindings: how a program of each is built and run, and what is missing where it cannot be."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.deploy import header
+from tilewright.deploy.toolchain import find_toolchain
+from tilewright.tests.deploy.exported import has_compiler
 from tilewright.tests.sources import ROOT
 
 BINDINGS = ROOT / "bindings"
@@ -39,23 +43,24 @@ def done(command: Sequence[str | Path], folder: Path, **environment: str) -> str
     return run.stdout
 
 
-def compiler(*names: str) -> str | None:
-    return next((found for n in names if (found := shutil.which(n))), None)
+def c_compiler() -> tuple[str, ...]:
+    """The command that exports use too; empty if there is none."""
+    return find_toolchain().compiler if has_compiler() else ()
 
 
-def c_compiler() -> str | None:
-    return compiler("cc", "gcc", "clang")
-
-
-def cpp_compiler() -> str | None:
-    return compiler("c++", "g++", "clang++")
+def cpp_compiler() -> tuple[str, ...]:
+    """The system's, or that of the ``ziglang`` package; empty if there is none."""
+    found = next((tool for name in ("c++", "g++", "clang++") if (tool := shutil.which(name))), None)
+    if found is None and importlib.util.find_spec("ziglang") is not None:
+        return (sys.executable, "-m", "ziglang", "c++")
+    return (found,) if found else ()
 
 
 def includes(*folders: str) -> list[str]:
     return [f"-I{f}" for f in (header().parent, *(BINDINGS / f for f in folders))]
 
 
-def _lacks(what: str, tool: Callable[[], str | None]) -> Callable[[], str | None]:
+def _lacks(what: str, tool: Callable[[], object]) -> Callable[[], str | None]:
     return lambda: None if tool() else f"needs {what}"
 
 
@@ -70,14 +75,13 @@ def _version(tool: str, *arguments: str) -> tuple[int, ...]:
 
 def _c(source: Path, folder: Path) -> list[str]:
     """A program that opens libraries, or is linked with ./model.so, beside which it lies, if it does not."""
-    linked = [] if "tilewright_dl.h" in source.read_text() else ["-L.", "-l:model.so", "-Wl,-rpath,$ORIGIN"]
-    tool = str(c_compiler())
-    done([tool, "-std=c99", *WARNINGS, *includes("c"), "-o", "program", source, *linked, "-ldl"], folder)
+    linked = [] if "tilewright_dl.h" in source.read_text() else ["model.so", "-Wl,-rpath,$ORIGIN"]
+    done([*c_compiler(), "-std=c99", *WARNINGS, *includes("c"), "-o", "program", source, *linked, "-ldl"], folder)
     return [str(folder / "program")]
 
 
 def _cpp(source: Path, folder: Path) -> list[str]:
-    command = [str(cpp_compiler()), "-std=c++17", *WARNINGS, *includes("c", "cpp"), "-o", "program", source]
+    command = [*cpp_compiler(), "-std=c++17", *WARNINGS, *includes("c", "cpp"), "-o", "program", source]
     done([*command, "-pthread", "-ldl"], folder)
     return [str(folder / "program")]
 
@@ -91,18 +95,20 @@ def _rust(source: Path, folder: Path) -> list[str]:
 
 
 def _go(source: Path, folder: Path) -> list[str]:
-    (folder / "main.go").symlink_to(source)
-    (folder / "go.mod").write_text(
+    module = folder / "program"
+    module.mkdir()
+    shutil.copy(source, module / "main.go")
+    (module / "go.mod").write_text(
         f"module program\n\ngo 1.21\n\nrequire tilewright v0.0.0\n\nreplace tilewright => {BINDINGS / 'go'}\n"
     )
     flags = " ".join([*includes("c"), "-Werror"])
     offline = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "1"}
-    done(["go", "build", "-o", "program", "."], folder, CGO_CFLAGS=flags, **offline)
-    return [str(folder / "program")]
+    done(["go", "build", "-o", "program", "."], module, CGO_CFLAGS=flags, **offline)
+    return [str(module / "program")]
 
 
 def _go_is_missing() -> str | None:
-    return None if _version("go", "version") >= (1, 21) and c_compiler() else "needs go 1.21 or newer and a C compiler"
+    return None if _version("go", "version") >= (1, 21) and shutil.which("cc") else "needs go 1.21 or newer, and cc"
 
 
 def _node(source: Path, folder: Path) -> list[str]:
@@ -119,7 +125,7 @@ def _node(source: Path, folder: Path) -> list[str]:
 
 
 def _node_is_missing() -> str | None:
-    return None if _version("node", "--version") >= (18,) and c_compiler() else "needs node 18 or newer and a C compiler"
+    return None if _version("node", "--version") >= (18,) and shutil.which("cc") else "needs node 18 or newer, and cc"
 
 
 def _java(source: Path, folder: Path) -> list[str]:

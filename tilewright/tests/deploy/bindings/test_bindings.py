@@ -1,8 +1,7 @@
-"""Bindings: each language runs models as Python does, bit for bit, says what is wrong, and has several models at once."""
+"""Each language runs models as Python does, bit for bit, says what is wrong, and has several models at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,11 +58,11 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
 
 
 @pytest.fixture(scope="module", params=sorted(LANGUAGES))
-def language(request: pytest.FixtureRequest) -> Iterator[Language]:
+def language(request: pytest.FixtureRequest) -> Language:
     found = LANGUAGES[request.param]
     if missing := found.missing():
         pytest.skip(f"{request.param}: {missing}")
-    yield found
+    return found
 
 
 def folder_with_models(exported: Exported, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""``tilewright.h``, and what opens libraries, are C99 and C++17 without a warning; structures are as DLPack has them."""
+"""``tilewright.h``, and what opens libraries, are C99 and C++17 without a warning; a tensor is as DLPack has it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ int main(void) { return sizeof(is_dlpack) == 1 ? 0 : 1; }
 @pytest.mark.parametrize("name", ["tilewright.h", "tilewright_dl.h"])
 def test_no_warnings(name: str, standard: str, suffix: str, tmp_path: Path) -> None:
     tool = c_compiler() if suffix == "c" else cpp_compiler()
-    if tool is None:
+    if not tool:
         pytest.skip(f"needs a compiler for {standard}")
     (tmp_path / f"page.{suffix}").write_text(f'#include "{name}"\n{DLPACK}')
-    done([tool, f"-std={standard}", *WARNINGS, *includes("c"), f"page.{suffix}", "-ldl", "-o", "page"], tmp_path)
+    done([*tool, f"-std={standard}", *WARNINGS, *includes("c"), f"page.{suffix}", "-ldl", "-o", "page"], tmp_path)
     done([tmp_path / "page"], tmp_path)
