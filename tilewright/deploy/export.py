@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import IO
 
@@ -19,9 +19,12 @@ from tilewright.core.errors import InputError, TargetError
 from tilewright.core.io.files import Kind, replacing, require_replaceable
 from tilewright.core.options import require_choice, require_path
 from tilewright.core.plan import Plan
-from tilewright.deploy.constants import HEAD, Constants, Digest
+from tilewright.deploy.constants import HEAD, Constants
+from tilewright.deploy.files.digest import Digest
+from tilewright.deploy.files.seal import seal_of
 from tilewright.deploy.host_calls import require_native
-from tilewright.deploy.manifest import manifest
+from tilewright.deploy.include import get_include
+from tilewright.deploy.manifest import BEGIN, manifest
 from tilewright.deploy.model_source import WEIGHTS, ModelSource, Version
 from tilewright.deploy.toolchain import Workshop, find_toolchain
 from tilewright.kernels.link import PlanObjects
@@ -29,22 +32,28 @@ from tilewright.machine.target import Target
 from tilewright.runtime.coverage import KernelTuning
 from tilewright.runtime.signature import TensorSpec
 
-_NATIVE = "tilewright.deploy.native"
 _API = re.compile(r"^TW_API .*?(tw_\w+)\(", re.MULTILINE)
-_MARK = b',"tilewright":"'
-"""In every manifest."""
 _LARGEST_INSIDE = 1 << 30
 """Bytes of weights that code of the small model can have beside it."""
 _FLAGS = ("-std=c11", "-Os", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffunction-sections")
-_LINK = ("-shared", "-s", "-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-pthread", "-lm")
+_LINK = (
+    "-shared",
+    "-s",
+    "-Wl,--build-id=none",
+    "-Wl,--gc-sections",
+    "-Wl,-Bsymbolic",
+    "-Wl,-z,noexecstack",
+    "-pthread",
+    "-lm",
+)
 
 
 def _is_ours(file: IO[bytes]) -> bool:
     tail = b""
     while piece := file.read(1 << 20):
-        if _MARK in tail + piece:
+        if BEGIN in tail + piece:
             return True
-        tail = piece[-len(_MARK) :]
+        tail = piece[-len(BEGIN) :]
     return False
 
 
@@ -96,6 +105,7 @@ class Build:
                 files.append(shop.write("weights.s", [_incbin("weights.bin").encode()]))
             shop.run([*_FLAGS, "-o", "out", *files, "-Wl,--version-script=exports", *_LINK])
             paths = [path]
+            shop.append("out", _seal(shop["out"], 0 if beside else constants.size))
             _put(shop["out"], path, ARTIFACT)
             if beside is not None:
                 paths.append(path.with_name(beside))
@@ -113,14 +123,20 @@ class Build:
 
 def _write_runtime(shop: Workshop, cache: ObjectCache | None) -> list[str]:
     """Compile the C files of the runtime, and write the names that a library shows; the objects."""
-    files = sorted(
-        (f for f in resources.files(_NATIVE).iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name
-    )
+    files = sorted((f for f in Path(get_include()).iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name)
     names = [shop.write(f.name, [f.read_bytes()]) for f in files]
     shown = "".join(f"{name}; " for name in sorted(set(_API.findall(shop["tilewright.h"].read_text()))))
     shop.write("exports", [f"{{ global: {shown}local: *; }};\n".encode()])
     headers = [n for n in names if n.endswith(".h")]
     return [shop.compile(n, _FLAGS, headers, cache) for n in names if n.endswith(".c")]
+
+
+def _seal(library: Path, weights: int) -> bytes:
+    """The seal of a library with so many bytes of weights inside."""
+    with library.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        start = data.find(HEAD) if weights else 0
+        with memoryview(data) as view:
+            return seal_of(view, (start, weights))
 
 
 def _incbin(name: str) -> str:

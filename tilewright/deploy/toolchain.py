@@ -61,6 +61,11 @@ class Workshop:
                 f.write(piece)
         return name
 
+    def append(self, name: str, data: bytes) -> None:
+        """Make a file longer."""
+        with self[name].open("ab") as f:
+            f.write(data)
+
     def run(self, arguments: Sequence[str]) -> None:
         """Compile or link. Raises TargetError with what the compiler says."""
         tool = self._toolchain

@@ -212,7 +212,7 @@ class CompiledModel:
 
     def export(self, path: str | Path, *, weights: Literal["inside", "beside"] = "inside") -> list[Path]:
         """Write the model to a shared library that runs without Python, with the interface of ``tilewright.h``
-        (:func:`tilewright.deploy.header`); the paths of what was written.
+        (in :func:`tilewright.get_include`); the paths of what was written.
 
         ``weights``: in the library, or in a file beside it, which it finds there and maps. Needs a C compiler: the
         system's, or the one of ``pip install tilewright[deploy]``. Raises UnsupportedError, with all of them, for

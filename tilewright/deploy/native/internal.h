@@ -215,6 +215,7 @@ void tw_patch_values(tw_frame *frame, const tw_patch *patches, int32_t count);
 tw_status tw_own(tw_frame *frame, int32_t value, int32_t type, const char *name, int32_t rank, const int64_t *shape);
 tw_status tw_begin_output(
     tw_frame *frame, int32_t output, int32_t value, int32_t type, int32_t rank, const int64_t *shape);
+int tw_is_dense(const tw_tensor *tensor);
 tw_status tw_deliver(tw_frame *frame, int32_t output, int32_t value, const tw_value *from);
 tw_value tw_view(int32_t type, void *data, int32_t rank, const int64_t *shape);
 int64_t tw_enter(
