@@ -100,10 +100,11 @@ struct Spec {
 };
 
 // Opens a library and the model in it. An artifact is machine code, which this runs: open only what you trust. Copies are
-// the same model; it is freed with the last of them and of its sessions.
+// the same model; it is freed with the last of them and of its sessions. `loader`: the path of a libtilewright, which opens
+// packages too.
 class Model {
  public:
-  explicit Model(const std::string &path) : inside_(std::make_shared<Inside>(path)) {
+  explicit Model(const std::string &path, const std::string &loader = "") : inside_(std::make_shared<Inside>(path, loader)) {
     const tw_library &lib = inside_->lib;
     for (std::int32_t i = 0; i < lib.model_input_count(get()); i++) inputs_.push_back(spec(lib.model_input, i));
     for (std::int32_t i = 0; i < lib.model_output_count(get()); i++) outputs_.push_back(spec(lib.model_output, i));
@@ -118,9 +119,10 @@ class Model {
   friend class Session;
 
   struct Inside {
-    explicit Inside(const std::string &path) {
-      if (tw_status status = tw_library_open(&lib, path.c_str())) throw Error(status, lib.message);
-      if (tw_status status = lib.model_load(nullptr, &model)) {
+    Inside(const std::string &path, const std::string &loader) {
+      const char *library = loader.empty() ? path.c_str() : loader.c_str();
+      if (tw_status status = tw_library_open(&lib, library)) throw Error(status, lib.message);
+      if (tw_status status = lib.model_load(loader.empty() ? nullptr : path.c_str(), &model)) {
         Error error(status, lib.error());
         tw_library_close(&lib);
         throw error;

@@ -9,13 +9,13 @@
 package tilewright
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/../c -I${SRCDIR}/../../tilewright/deploy/native
+#cgo CFLAGS: -I${SRCDIR}/../../tilewright/deploy/native
 #cgo linux LDFLAGS: -ldl
 #include <stdlib.h>
 #include "tilewright_dl.h"
 
 // Go calls functions, not pointers to them.
-static tw_status load(tw_library *lib, tw_model **model) { return lib->model_load(NULL, model); }
+static tw_status load(tw_library *lib, const char *path, tw_model **model) { return lib->model_load(path, model); }
 static void free_model(tw_library *lib, tw_model *model) { lib->model_free(model); }
 static const char *manifest(tw_library *lib, tw_model *model) { return lib->model_manifest(model); }
 static const char *error(tw_library *lib) { return lib->error(); }
@@ -140,9 +140,18 @@ type loaded struct {
 }
 
 // Load opens a library. An artifact is machine code, which this runs: open only what you trust.
-func Load(path string) (*Model, error) {
-	lib := (*C.tw_library)(C.calloc(1, C.sizeof_tw_library))
+func Load(path string) (*Model, error) { return open(path, nil) }
+
+// LoadWith does the same through libtilewright, which opens packages too; loader is its path.
+func LoadWith(loader, path string) (*Model, error) {
 	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	return open(loader, name)
+}
+
+func open(library string, path *C.char) (*Model, error) {
+	lib := (*C.tw_library)(C.calloc(1, C.sizeof_tw_library))
+	name := C.CString(library)
 	defer C.free(unsafe.Pointer(name))
 	if status := C.tw_library_open(lib, name); status != 0 {
 		defer C.free(unsafe.Pointer(lib))
@@ -150,7 +159,7 @@ func Load(path string) (*Model, error) {
 	}
 	l := &loaded{lib: lib, users: 1}
 	m := &Model{loaded: l}
-	err := l.try(func() C.tw_status { return C.load(lib, &l.model) })
+	err := l.try(func() C.tw_status { return C.load(lib, path, &l.model) })
 	if err == nil {
 		m.Inputs, err = l.specs(0)
 	}

@@ -145,18 +145,19 @@ static napi_value js_close_session(napi_env env, napi_callback_info info) {
   return NULL;
 }
 
-/* open(path): a handle */
+/* open(path, loader): a handle. loader: the library that opens the path; undefined if it is one itself. */
 static napi_value js_open(napi_env env, napi_callback_info info) {
   napi_value words[ARGUMENTS];
-  char path[4096];
+  char path[4096], loader[4096];
   arguments(env, info, words);
+  int is_inside = napi_get_value_string_utf8(env, words[1], loader, sizeof loader, NULL) != napi_ok;
   if (napi_get_value_string_utf8(env, words[0], path, sizeof path, NULL) != napi_ok)
     return raise(env, TW_INVALID_ARGUMENT, "expected a path");
   opened *o = calloc(1, sizeof *o);
   o->users = 1;
-  tw_status status = tw_library_open(&o->lib, path);
+  tw_status status = tw_library_open(&o->lib, is_inside ? path : loader);
   const char *message = o->lib.message;
-  if (status == TW_OK && (status = o->lib.model_load(NULL, &o->model)) != TW_OK) message = o->lib.error();
+  if (status == TW_OK && (status = o->lib.model_load(is_inside ? NULL : path, &o->model)) != TW_OK) message = o->lib.error();
   if (status == TW_OK) return handle(env, o, lose_model);
   raise(env, status, message);
   release(o);

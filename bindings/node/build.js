@@ -15,8 +15,7 @@ const base = path.resolve(fs.realpathSync(process.execPath), "../..");
 const nodedir = process.env.npm_config_nodedir;
 const headers = [
   folderWith("node_api.h", [nodedir && path.join(nodedir, "include/node"), path.join(base, "include/node"), "/usr/include/node"]),
-  folderWith("tilewright.h", [__dirname, path.join(__dirname, "../../tilewright/deploy/native")]),
-  folderWith("tilewright_dl.h", [__dirname, path.join(__dirname, "../c")]),
+  folderWith("tilewright_dl.h", [__dirname, path.join(__dirname, "../../tilewright/deploy/native")]),
 ];
 const out = path.resolve(process.argv[2] ?? path.join(__dirname, "build/tilewright.node"));
 fs.mkdirSync(path.dirname(out), { recursive: true });

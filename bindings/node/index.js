@@ -125,8 +125,8 @@ class Session {
 class Model {
   #handle;
 
-  constructor(path) {
-    this.#handle = addon.open(path);
+  constructor(path, loader) {
+    this.#handle = addon.open(path, loader);
     const [inputs, outputs, manifest] = addon.describe(this.#handle);
     this.inputs = Object.freeze(inputs.map(described));
     this.outputs = Object.freeze(outputs.map(described));
@@ -144,9 +144,10 @@ class Model {
   }
 }
 
-// Opens a library. An artifact is machine code, which this runs: open only what you trust.
-function load(path) {
-  return new Model(path);
+// Opens a library. An artifact is machine code, which this runs: open only what you trust. `loader`: the path of a
+// libtilewright, which opens packages too.
+function load(path, { loader } = {}) {
+  return new Model(path, loader);
 }
 
 module.exports = { load, Model, Session };

@@ -5,12 +5,3 @@ Gives: shared libraries with a C interface (``native/tilewright.h``), and what t
 May import: ``core``, ``machine``, ``codegen``, ``kernels``, ``runtime``, ``runtime.resources``.
 Never: another schedule, kernel or plan than the compiled model has: results are the same bit for bit.
 """
-
-from __future__ import annotations
-
-from pathlib import Path
-
-
-def header() -> Path:
-    """The C interface of every artifact, for programs that are compiled against it: the path of ``tilewright.h``."""
-    return Path(__file__).parent / "native" / "tilewright.h"

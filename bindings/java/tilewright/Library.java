@@ -25,7 +25,8 @@ final class Library {
   private final MethodHandle error, free, freeSession;
   final MethodHandle manifest, inputCount, outputCount, input, output, create, run, shapes;
 
-  Library(Path path) {
+  /** {@code inside}: the artifact that the library opens; null for the model in the library itself. */
+  Library(Path path, Path inside) {
     try {
       SymbolLookup found = SymbolLookup.libraryLookup(path.toAbsolutePath(), arena);
       int version = (int) call(function(found, "tw_version", JAVA_INT));
@@ -45,7 +46,8 @@ final class Library {
       shapes = function(found, "tw_session_shapes", JAVA_INT, ADDRESS, ADDRESS, JAVA_INT, ADDRESS, JAVA_INT);
       try (Arena scratch = Arena.ofConfined()) {
         MemorySegment place = scratch.allocate(ADDRESS);
-        require(function(found, "tw_model_load", JAVA_INT, ADDRESS, ADDRESS), MemorySegment.NULL, place);
+        MemorySegment name = inside == null ? MemorySegment.NULL : scratch.allocateFrom(inside.toString());
+        require(function(found, "tw_model_load", JAVA_INT, ADDRESS, ADDRESS), name, place);
         model = place.get(ADDRESS, 0);
       }
     } catch (IllegalArgumentException e) {

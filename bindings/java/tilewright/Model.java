@@ -34,7 +34,12 @@ public final class Model implements AutoCloseable {
 
   /** Opens a library. An artifact is machine code, which this runs: open only what you trust. */
   public static Model load(Path path) {
-    return new Model(new Library(path));
+    return new Model(new Library(path, null));
+  }
+
+  /** The same through libtilewright, which opens packages too. {@code loader}: its path. */
+  public static Model load(Path path, Path loader) {
+    return new Model(new Library(loader, path));
   }
 
   private List<Spec> specs(MethodHandle count, MethodHandle describe) {

@@ -4,8 +4,9 @@
 
 mod sys;
 
-use std::ffi::c_void;
+use std::ffi::{c_void, CStr, CString};
 use std::marker::PhantomData;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::{fmt, ptr, slice};
@@ -229,13 +230,27 @@ impl Model {
     /// An artifact is machine code, which this runs: its digests find damage, not malice. `path` must be an artifact that
     /// you trust, and the file must not be written to while it is open.
     pub unsafe fn load(path: impl AsRef<Path>) -> Result<Model, Error> {
-        let opened = Library::open(path.as_ref()).and_then(|library| Ok((library.functions()?, library)));
-        let (functions, library) = opened.map_err(|why| Error {
+        Model::open(path.as_ref(), None)
+    }
+
+    /// The same through libtilewright, which opens packages too. `loader`: its path.
+    ///
+    /// # Safety
+    /// As of [`Model::load`], of both files.
+    pub unsafe fn load_with(loader: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Model, Error> {
+        let name = CString::new(path.as_ref().as_os_str().as_bytes());
+        let name = name.map_err(|e| Error { status: INVALID_ARGUMENT, message: e.to_string() })?;
+        Model::open(loader.as_ref(), Some(&name))
+    }
+
+    unsafe fn open(library: &Path, path: Option<&CStr>) -> Result<Model, Error> {
+        let opened = Library::open(library).and_then(|library| Ok((library.functions()?, library)));
+        let (functions, open) = opened.map_err(|why| Error {
             status: INVALID_ARTIFACT,
-            message: format!("{}: expected an artifact: {why}", path.as_ref().display()),
+            message: format!("{}: expected an artifact: {why}", library.display()),
         })?;
-        let mut loaded = Loaded { model: ptr::null_mut(), functions, _library: library };
-        let status = (loaded.functions.load)(ptr::null(), &mut loaded.model);
+        let mut loaded = Loaded { model: ptr::null_mut(), functions, _library: open };
+        let status = (loaded.functions.load)(path.map_or(ptr::null(), CStr::as_ptr), &mut loaded.model);
         loaded.require(status)?;
         let (f, model) = (&loaded.functions, loaded.model);
         let inputs = loaded.specs((f.input_count)(model), f.input)?;

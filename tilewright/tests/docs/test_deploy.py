@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.deploy import header
+from tilewright.deploy.include import get_include
 from tilewright.tests.api.models import perceptron
 from tilewright.tests.deploy.bindings.languages import BINDINGS, LANGUAGES, done
 from tilewright.tests.deploy.exported import needs_compiler
@@ -19,6 +19,7 @@ from tilewright.tests.docs.pages import blocks
 from tilewright.tests.sources import ROOT
 
 PAGE = "docs/deploy.md"
+HEADER = Path(get_include(), "tilewright.h").read_text(encoding="utf-8")
 
 pytestmark = [needs_compiler, pytest.mark.skipif(not BINDINGS.is_dir(), reason="needs the source tree")]
 
@@ -56,14 +57,14 @@ def test_the_program_of_the_readme(folder: Path) -> None:
 
 
 def test_statuses_are_those_of_the_header() -> None:
-    named = re.findall(r"^  (TW_\w+) = (\d+)", header().read_text(), re.MULTILINE)
+    named = re.findall(r"^  (TW_\w+) = (\d+)", HEADER, re.MULTILINE)
     rows = re.findall(r"^\| (\d+) \| `(TW_\w+)` \|", (ROOT / PAGE).read_text(encoding="utf-8"), re.MULTILINE)
     assert rows == [(number, name) for name, number in named]
 
 
 def test_functions_are_those_of_the_header() -> None:
     text = (ROOT / PAGE).read_text(encoding="utf-8")
-    functions = set(re.findall(r"^TW_API .*?(tw_\w+)\(", header().read_text(), re.MULTILINE))
+    functions = set(re.findall(r"^TW_API .*?(tw_\w+)\(", HEADER, re.MULTILINE))
     mentioned = set(re.findall(r"`(tw_[a-z_]+)`", text))
     assert functions <= mentioned | {"tw_model_input_count", "tw_model_output_count"}
     assert mentioned <= functions | {"tw_options"}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.deploy import header
+from tilewright.deploy.include import get_include
 from tilewright.deploy.toolchain import find_toolchain
 from tilewright.tests.deploy.exported import has_compiler
 from tilewright.tests.sources import ROOT
@@ -56,8 +56,7 @@ def cpp_compiler() -> tuple[str, ...]:
     return (found,) if found else ()
 
 
-def includes(*folders: str) -> list[str]:
-    return [f"-I{f}" for f in (header().parent, *(BINDINGS / f for f in folders))]
+INCLUDE = f"-I{get_include()}"
 
 
 def _lacks(what: str, tool: Callable[[], object]) -> Callable[[], str | None]:
@@ -76,12 +75,12 @@ def _version(tool: str, *arguments: str) -> tuple[int, ...]:
 def _c(source: Path, folder: Path) -> list[str]:
     """A program that opens libraries, or is linked with ./model.so, beside which it lies, if it does not."""
     linked = [] if "tilewright_dl.h" in source.read_text() else ["model.so", "-Wl,-rpath,$ORIGIN"]
-    done([*c_compiler(), "-std=c99", *WARNINGS, *includes("c"), "-o", "program", source, *linked, "-ldl"], folder)
+    done([*c_compiler(), "-std=c99", *WARNINGS, INCLUDE, "-o", "program", source, *linked, "-ldl"], folder)
     return [str(folder / "program")]
 
 
 def _cpp(source: Path, folder: Path) -> list[str]:
-    command = [*cpp_compiler(), "-std=c++17", *WARNINGS, *includes("c", "cpp"), "-o", "program", source]
+    command = [*cpp_compiler(), "-std=c++17", *WARNINGS, INCLUDE, f"-I{BINDINGS / 'cpp'}", "-o", "program", source]
     done([*command, "-pthread", "-ldl"], folder)
     return [str(folder / "program")]
 
@@ -101,9 +100,8 @@ def _go(source: Path, folder: Path) -> list[str]:
     (module / "go.mod").write_text(
         f"module program\n\ngo 1.21\n\nrequire tilewright v0.0.0\n\nreplace tilewright => {BINDINGS / 'go'}\n"
     )
-    flags = " ".join([*includes("c"), "-Werror"])
     offline = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "1"}
-    done(["go", "build", "-o", "program", "."], module, CGO_CFLAGS=flags, **offline)
+    done(["go", "build", "-o", "program", "."], module, CGO_CFLAGS="-Wall -Werror", **offline)
     return [str(module / "program")]
 
 
@@ -116,8 +114,8 @@ def _node(source: Path, folder: Path) -> list[str]:
     package.mkdir(parents=True)
     for name in ("package.json", "index.js", "addon.c", "build.js"):
         shutil.copy(BINDINGS / "node" / name, package)
-    for path in (header(), BINDINGS / "c/tilewright_dl.h"):
-        shutil.copy(path, package)
+    for name in ("tilewright.h", "tilewright_dl.h"):
+        shutil.copy(Path(get_include()) / name, package)
     said = done(["node", package / "build.js"], folder)
     assert not said
     shutil.copy(source, folder / "program.js")

@@ -52,6 +52,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     )
     out.perceptron.export(folder / "perceptron.so")
     out.convolution.export(folder / "model.so")
+    tilewright.export_loader(folder / "libtilewright.so")
+    tilewright.export_package(folder / "perceptron.twa", [out.perceptron])
     (folder / "x.bin").write_bytes(out.x.tobytes())
     (folder / "picture.bin").write_bytes(out.picture.tobytes())
     return out
@@ -73,11 +75,13 @@ def folder_with_models(exported: Exported, folder: Path) -> Path:
 
 def test_results_and_errors(language: Language, exported: Exported, tmp_path: Path) -> None:
     command = language.build(language.check, folder_with_models(exported, tmp_path))
-    said = done([*command, "perceptron.so", "model.so", "x.bin", "picture.bin"], tmp_path)
+    said = done(
+        [*command, "perceptron.so", "model.so", "x.bin", "picture.bin", "libtilewright.so", "perceptron.twa"], tmp_path
+    )
     assert said == SAID
     y = exported.perceptron.run({"x": exported.x})["y"]
     scores = exported.convolution.run({"x": exported.picture})["y"]
-    for name, expected in (("y", y), ("given", y), ("scores", scores)):
+    for name, expected in (("y", y), ("given", y), ("packed", y), ("scores", scores)):
         assert (tmp_path / f"{name}.bin").read_bytes() == expected.tobytes(), name
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.tests.deploy.bindings.languages import BINDINGS, WARNINGS, c_compiler, cpp_compiler, done, includes
+from tilewright.tests.deploy.bindings.languages import BINDINGS, INCLUDE, WARNINGS, c_compiler, cpp_compiler, done
 
 pytestmark = pytest.mark.skipif(not BINDINGS.is_dir(), reason="needs the source tree")
 
@@ -27,5 +27,5 @@ def test_no_warnings(name: str, standard: str, suffix: str, tmp_path: Path) -> N
     if not tool:
         pytest.skip(f"needs a compiler for {standard}")
     (tmp_path / f"page.{suffix}").write_text(f'#include "{name}"\n{DLPACK}')
-    done([*tool, f"-std={standard}", *WARNINGS, *includes("c"), f"page.{suffix}", "-ldl", "-o", "page"], tmp_path)
+    done([*tool, f"-std={standard}", *WARNINGS, INCLUDE, f"page.{suffix}", "-ldl", "-o", "page"], tmp_path)
     done([tmp_path / "page"], tmp_path)

@@ -37,15 +37,16 @@ static void require(const tw_library *lib, tw_status status) {
 }
 
 int main(int count, char **words) {
-  if (count != 5) return 2;
-  tw_library libs[2], lost;
-  tw_model *models[2];
-  tw_session *sessions[2];
-  for (int i = 0; i < 2; i++) {
+  if (count != 7) return 2;
+  tw_library libs[3], lost;
+  tw_model *models[3];
+  tw_session *sessions[3];
+  for (int i = 0; i < 3; i++) { /* the third is a package, which the library opens */
     tw_options options = {2 - i, 0, NULL, NULL};
-    if (tw_library_open(&libs[i], words[1 + i]) != TW_OK) return puts(libs[i].message), 3;
-    require(&libs[i], libs[i].model_load(NULL, &models[i]));
+    if (tw_library_open(&libs[i], words[i < 2 ? 1 + i : 5]) != TW_OK) return puts(libs[i].message), 3;
+    require(&libs[i], libs[i].model_load(i < 2 ? NULL : words[6], &models[i]));
     require(&libs[i], libs[i].session_create(models[i], &options, &sessions[i]));
+    if (i == 2) continue;
     show(&libs[i], models[i], "input", 0);
     show(&libs[i], models[i], "output", 0);
   }
@@ -65,8 +66,11 @@ int main(int count, char **words) {
   require(&libs[0], libs[0].session_run(sessions[0], &in, 1, &out, 1));
   keep("y.bin", out.data, out.shape[0] * out.shape[1]);
   keep("scores.bin", other.data, other.shape[0] * other.shape[1]);
+  out = (tw_tensor){0}; /* what is in it belongs to the first session */
   require(&libs[0], libs[0].session_run(sessions[0], &in, 1, &given, 1));
   keep("given.bin", y, 50);
+  require(&libs[2], libs[2].session_run(sessions[2], &in, 1, &out, 1));
+  keep("packed.bin", out.data, 50);
   in.shape = narrow;
   tw_status status = libs[0].session_run(sessions[0], &in, 1, &out, 1);
   printf("error %d %s\n", (int)status, libs[0].error());
@@ -74,7 +78,7 @@ int main(int count, char **words) {
   status = libs[0].session_run(sessions[0], &in, 1, &given, 1);
   printf("error %d %s\n", (int)status, libs[0].error());
   printf("error %d\n", (int)tw_library_open(&lost, "lost.so"));
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 3; i++) {
     libs[i].session_free(sessions[i]);
     libs[i].model_free(models[i]);
     tw_library_close(&libs[i]);

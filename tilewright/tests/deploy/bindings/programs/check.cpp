@@ -63,6 +63,10 @@ int main(int, char **words) {
   refused(true, [&] { a->run({Tensor(x.data(), {5, 31})}); });
   refused(true, [&] { a->run({Tensor(x, {5, 32})}, {Tensor(y.data(), {5, 9})}); });
   refused(false, [] { Model lost("lost.so"); });
+  Model packed(words[6], words[5]);
+  Session third(packed);
+  Tensor same = third.run({Tensor(x, {5, 32})})[0];
+  keep("packed.bin", same.data<float>(), same.size());
   *a = std::move(*b);
   b.reset();
   return a->run({Tensor(picture, {1, 3, 32, 32})})[0].size() == 24 ? 0 : 1;

@@ -72,6 +72,9 @@ class Check {
     Tensor y = Tensor.zeros(DType.FLOAT32, 5, 10);
     a.runInto(List.of(y), x);
     keep("given.bin", y);
+    try (Model third = Model.load(Path.of(words[5]), Path.of(words[4])); Session packed = third.session(1)) {
+      keep("packed.bin", packed.run(x).get(0));
+    }
     Tensor narrow = Tensor.of(new float[155], 5, 31);
     TilewrightException e = refused(() -> a.run(narrow));
     System.out.println("error " + e.status() + " " + e.getMessage());

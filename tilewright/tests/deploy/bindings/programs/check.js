@@ -21,7 +21,7 @@ async function refused(promise) {
   );
 }
 
-async function main([first, second, xs, pictures]) {
+async function main([first, second, xs, pictures, loader, packed]) {
   const models = [load(first), load(second)];
   models.forEach(show);
   const [a, b] = models.map((model, i) => model.session({ threads: 2 - i }));
@@ -37,6 +37,8 @@ async function main([first, second, xs, pictures]) {
   const y = { data: new Float32Array(50), shape: [5, 10] };
   assert.strictEqual((await a.run({ x }, { y })).y, y);
   fs.writeFileSync("given.bin", y.data);
+  const third = load(packed, { loader }).session({ threads: 1 });
+  fs.writeFileSync("packed.bin", (await third.run({ x })).y.data);
   let error = await refused(a.run({ x: { data: x.data.subarray(0, 155), shape: [5, 31] } }));
   console.log(`error ${error.status} ${error.message}`);
   error = await refused(a.run({ x }, { y: { data: new Float32Array(45), shape: [5, 9] } }));

@@ -44,6 +44,8 @@ fn main() -> Result<(), Error> {
     let mut y = [0f32; 50];
     a.run_into(&[Tensor::new(&x, &[5, 32])?], vec![TensorMut::new(&mut y, &[5, 10])?])?;
     keep("given.bin", &y);
+    let mut packed = unsafe { Model::load_with(&words[4], &words[5])? }.session(1)?;
+    keep("packed.bin", packed.run(&[Tensor::new(&x, &[5, 32])?])?[0].data()?);
     let refused = a.run(&[Tensor::new(&x[..155], &[5, 31])?]).err().unwrap();
     println!("error {} {refused}", refused.status);
     let unfit = vec![TensorMut::new(&mut y[..45], &[5, 9])?];

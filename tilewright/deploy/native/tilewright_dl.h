@@ -1,5 +1,6 @@
 /* tilewright_dl.h: opens artifacts by path while a program runs. Each library has functions of its own, so that a program
  * can have several models. C99 or C++11; Linux and macOS. A program with one model links it, and needs tilewright.h alone.
+ * Packages are opened by libtilewright: open that, and give the path of the package to its model_load.
  *
  *   tw_library lib;
  *   if (tw_library_open(&lib, "model.so") != TW_OK) puts(lib.message);
@@ -41,28 +42,25 @@ static inline void tw_library_close(tw_library *lib) {
   lib->handle = NULL;
 }
 
-/* An artifact is machine code, which this runs: open only what you trust. A path is a path: libraries of the system are
- * not searched for it. Fails with TW_INVALID_ARTIFACT and a message in `lib`. */
-static inline tw_status tw_library_open(tw_library *lib, const char *path) {
+/* `path` is what messages call the library, `place` where the system finds it. */
+static inline tw_status tw_library_open_at(tw_library *lib, const char *place, const char *path) {
   static const char *const names[] = {
 #define TW_NAME(name) "tw_" #name,
       TW_EACH_FUNCTION(TW_NAME)
 #undef TW_NAME
   };
   void *functions[sizeof names / sizeof *names];
-  char place[4096];
   memset(lib, 0, sizeof *lib);
-  if (snprintf(place, sizeof place, "%s%s", strchr(path, '/') ? "" : "./", path) < (int)sizeof place)
-    lib->handle = dlopen(place, RTLD_NOW | RTLD_LOCAL);
+  lib->handle = dlopen(place, RTLD_NOW | RTLD_LOCAL);
   if (lib->handle == NULL) {
-    const char *why = dlerror();
-    snprintf(lib->message, sizeof lib->message, "%.200s: expected an artifact: %.250s", path, why ? why : "a long path");
+    snprintf(lib->message, sizeof lib->message, "%.200s: %.300s", path, dlerror());
     return TW_INVALID_ARTIFACT;
   }
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     functions[i] = dlsym(lib->handle, names[i]);
     if (functions[i] != NULL) continue;
-    snprintf(lib->message, sizeof lib->message, "%.400s: expected an artifact, found no %s in it", path, names[i]);
+    snprintf(lib->message, sizeof lib->message, "%.400s: expected an artifact of tilewright, found no %s in it", path,
+             names[i]);
     tw_library_close(lib);
     return TW_INVALID_ARTIFACT;
   }
@@ -75,6 +73,14 @@ static inline tw_status tw_library_open(tw_library *lib, const char *path) {
            (int)lib->version());
   tw_library_close(lib);
   return TW_INVALID_ARTIFACT;
+}
+
+/* Opens an artifact, or libtilewright. This runs its code: open only what you trust. A path is a path: libraries of the
+ * system are not searched for it. Fails with TW_INVALID_ARTIFACT and a message in `lib`. */
+static inline tw_status tw_library_open(tw_library *lib, const char *path) {
+  char place[4096];
+  snprintf(place, sizeof place, "%s%s", strchr(path, '/') ? "" : "./", path);
+  return tw_library_open_at(lib, place, path);
 }
 
 #endif
