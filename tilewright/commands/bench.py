@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.autotune.measure.interleaved_timing import Samples, interleave
 from tilewright.autotune.measure.noise_monitor import noise_monitor_of
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.commands.common import (
     add_input_options,
     add_model_options,
@@ -62,7 +63,7 @@ def _first_results(args: argparse.Namespace) -> int:
     artifact = Path(args.model)
     sizes = [n for value in args.shapes.values() for n in ([value] if isinstance(value, int) else value)]
     threads = args.threads or 0
-    with Workshop(find_toolchain()) as shop:
+    with Workshop(find_toolchain(detect_host())) as shop:
         contenders = {"C": c_program(shop, artifact), "Python": python_program(artifact)}
         if args.against and is_installed():
             contenders["onnxruntime"] = onnxruntime_program(Path(args.against))

@@ -4,7 +4,11 @@
 
 #include "internal.h"
 
+#if defined(__wasm__)
+#define TW_MAX_THREADS 1
+#else
 #define TW_MAX_THREADS 1024
+#endif
 
 /* The first of these features (LLVM's names) that the CPU lacks, or the system does not save; null if it has all. */
 const char *tw_lacking_feature(const char *const *features);
@@ -18,6 +22,15 @@ void tw_unmap(tw_mapping mapping);
 
 /* The path of a file in the directory of this library. */
 tw_status tw_file_beside(const char *name, char *out, size_t room);
+
+/* What generated code calls where the C library of 64-bit Linux is not: as clock_gettime(CLOCK_MONOTONIC) and so on. A
+ * semaphore has 64 bytes. */
+int32_t tw_clock_gettime(int32_t clock, int64_t time[2]);
+int32_t tw_sem_init(void *semaphore, int32_t shared, uint32_t value);
+int32_t tw_sem_post(void *semaphore);
+int32_t tw_sem_wait(void *semaphore);
+int32_t tw_sched_yield(void);
+void tw_sem_destroy(void *semaphore); /* on every system; of memory that tw_sem_init has seen */
 
 /* Threads that help a session, as generated code takes them. */
 tw_status tw_pool_create(int32_t threads, const tw_options *options, void **pool);

@@ -9,8 +9,8 @@ import numpy as np
 from tilewright.core.errors import UnsupportedError
 from tilewright.core.index_ranges import OutOfRange
 from tilewright.core.plan import ControlStep, HostStep, Plan
-from tilewright.deploy.c_text import quoted
-from tilewright.deploy.formulas import Code, literal
+from tilewright.deploy.source.c_text import quoted
+from tilewright.deploy.source.formulas import Code, literal
 
 FORMS: Mapping[tuple[str, str], str] = {}
 """(domain, operator) -> the C function."""

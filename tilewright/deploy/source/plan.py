@@ -30,11 +30,11 @@ from tilewright.core.plan import (
     segments,
     step_slots,
 )
-from tilewright.deploy.c_text import quoted, table
-from tilewright.deploy.constants import Constants
-from tilewright.deploy.formulas import Code, literal
-from tilewright.deploy.host_calls import host_call
-from tilewright.deploy.numbering import Numbering, number
+from tilewright.deploy.source.c_text import quoted, table
+from tilewright.deploy.source.constants import Constants
+from tilewright.deploy.source.formulas import Code, literal
+from tilewright.deploy.source.host_calls import host_call
+from tilewright.deploy.source.numbering import Numbering, number
 from tilewright.runtime.resources.arena import conflicts, lifetimes, nbytes, place
 
 _ONES = {Ones.NEITHER: "=", Ones.RIGHT: "<", Ones.EITHER: "?", Ones.APART: "!"}
