@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core.errors import TargetError
 from tilewright.deploy.loader import Artifact
 from tilewright.deploy.toolchain import find_toolchain
@@ -18,7 +19,7 @@ from tilewright.runtime.model import CompiledModel
 def has_compiler() -> bool:
     """Is there a C compiler, the system's or that of the ``ziglang`` package?"""
     try:
-        find_toolchain()
+        find_toolchain(detect_host())
     except TargetError:
         return False
     return True

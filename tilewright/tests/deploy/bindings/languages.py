@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.deploy.include import get_include
 from tilewright.deploy.toolchain import find_toolchain
 from tilewright.tests.deploy.exported import has_compiler
@@ -45,7 +46,7 @@ def done(command: Sequence[str | Path], folder: Path, **environment: str) -> str
 
 def c_compiler() -> tuple[str, ...]:
     """The command that exports use too; empty if there is none."""
-    return find_toolchain().compiler if has_compiler() else ()
+    return find_toolchain(detect_host()).compiler if has_compiler() else ()
 
 
 def cpp_compiler() -> tuple[str, ...]:
