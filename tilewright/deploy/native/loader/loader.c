@@ -2,7 +2,9 @@
  * as many as it likes. Each artifact is a library with the same functions; this one finds the right library, makes sure
  * that it is whole before the system loads it, and passes the calls on. */
 #if defined(__linux__)
-#define _GNU_SOURCE /* memfd_create */
+#define _GNU_SOURCE /* syscall */
+#include <linux/memfd.h>
+#include <sys/syscall.h>
 #endif
 #include <inttypes.h>
 #include <stdio.h>
@@ -123,7 +125,7 @@ static tw_status load_library(const char *path, model *m) {
 /* -- packages */
 static tw_status open_code(const char *path, const unsigned char *code, uint64_t size, tw_library *out) {
 #if defined(__linux__)
-  int file = memfd_create("tilewright", MFD_CLOEXEC);
+  int file = (int)syscall(SYS_memfd_create, "tilewright", MFD_CLOEXEC); /* C libraries have it since 2018 */
   char name[64], place[64 + 2 * SPELLINGS];
   snprintf(name, sizeof name, "/proc/self/fd/%d", file);
 #else
