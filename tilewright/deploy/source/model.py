@@ -13,7 +13,7 @@ from tilewright.deploy.source.plan import Program, write_plan
 _HEAD = """/* Written by tilewright: the plans of a model. */
 #include <string.h>
 
-#include "internal.h"
+#include "host.h"
 """
 WEIGHTS = "tw_weights"
 """The symbol of weights that are linked in."""
