@@ -15,6 +15,7 @@ from tilewright.frontend import from_onnx
 from tilewright.graph_ir.ir import TensorType
 from tilewright.lowering.table import TABLE
 from tilewright.options import CompileOptions
+from tilewright.tests.deploy.exported import exported
 from tilewright.tests.fuzz_graphs.implementations import random_implementations
 from tilewright.tests.fuzz_graphs.records import random_records
 from tilewright.tests.fuzz_graphs.sample import Sample, generate
@@ -26,18 +27,20 @@ SAMPLES = 6
 @dataclass(frozen=True, slots=True)
 class Build:
     """One way to compile a graph. ``records``: with records of random schedules; ``pins``: and random implementations
-    of nodes; ``reduced``: with products on bfloat16, compared with the graph that has them."""
+    of nodes; ``reduced``: with products on bfloat16, compared with the graph that has them; ``exported``: and run as an
+    artifact, too."""
 
     level: str
     threads: int
     records: bool = False
     pins: bool = False
     reduced: bool = False
+    exported: bool = False
 
     def __str__(self) -> str:
         more = (", with records" if self.records else "") + (", with pins" if self.pins else "")
         more += ", precision='bf16'" if self.reduced else ""
-        return f"opt_level={self.level!r}, threads={self.threads}{more}"
+        return f"opt_level={self.level!r}, threads={self.threads}{more}{', exported' if self.exported else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +70,11 @@ def builds_of(seed: int, every: bool = False) -> tuple[Build, ...]:
     """The ways in which a seed is compiled: full optimisation always, the others in turn (all of them if ``every``)."""
     if every:
         plain = [Build(level, threads) for level in LEVELS for threads in (1, 2)]
-        return (*plain, Build("all", 2, True), Build("all", 2, pins=True), Build("all", 2, reduced=True))
+        more = (Build("all", 2, True), Build("all", 2, pins=True), Build("all", 2, reduced=True))
+        return (*plain, *more, Build("all", 2, exported=True))
     other = Build(LEVELS[seed % 3], 1 + seed // 3 % 2)
-    more = {0: (Build("all", 2, True),), 1: (Build("all", 2, reduced=True),), 2: (Build("all", 2, pins=True),)}
-    return (Build("all", 2 - seed % 2), other, *more.get(seed % 4, ()))
+    more = (Build("all", 2, True), Build("all", 2, reduced=True), Build("all", 2, pins=True))
+    return (Build("all", 2 - seed % 2), other, (*more, Build("all", 2, exported=True))[seed % 4])
 
 
 def check_seed(
@@ -151,6 +155,30 @@ def _check_build(
             return Verdict("internal", f"run with out, variant {v}: {shown_error(e)}", build, ops)
         if wrong:
             return Verdict("wrong", f"variant {v}, with out: {wrong}", build, ops)
+    return _check_artifact(compiled, sample, build, ops) if build.exported else None
+
+
+def _check_artifact(
+    model: tilewright.CompiledModel, sample: Sample, build: Build, ops: tuple[str, ...]
+) -> Verdict | None:
+    """Compare the artifact with the model, bit for bit."""
+    try:
+        artifact = exported(model)
+    except UnsupportedError:
+        return None  # strings, sequences as inputs: it says so
+    except Exception as e:  # noqa: BLE001 - likewise
+        return Verdict(_kind_of(e), f"export: {shown_error(e)}", build, ops)
+    for v in sample.variants:
+        feed = sample.feed(v)
+        wanted = model.run(feed)
+        try:
+            got = artifact.run(feed)
+        except Exception as e:  # noqa: BLE001 - likewise
+            return Verdict("internal", f"artifact, variant {v}: {shown_error(e)}", build, ops)
+        for name, array in wanted.items():
+            if (array.shape, array.tobytes()) != (got[name].shape, got[name].tobytes()):
+                return Verdict("wrong", f"artifact, variant {v}, output {name!r}: {got[name]} for {array}", build, ops)
+    artifact.close()
     return None
 
 
