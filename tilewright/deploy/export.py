@@ -87,7 +87,9 @@ class Build:
         with Workshop(find_toolchain()) as shop:
             linked = [b.objects() for b in builds]
             constants = Constants()
-            source = ModelSource([Version(b.plan, o.entries) for b, o in zip(builds, linked, strict=True)], constants)
+            names = [o.name for o in outputs]
+            versions = [Version(b.plan, o.entries, names) for b, o in zip(builds, linked, strict=True)]
+            source = ModelSource(versions, constants)
             digest = Digest()
             shop.write("weights.bin", digest.of(constants.pieces()))
             block = (constants.size, *digest.value)

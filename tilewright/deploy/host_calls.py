@@ -32,7 +32,7 @@ _MOVES = (
 )  # fmt: skip
 """Operators with a form that takes elements of any type but strings."""
 _COMPUTED = (
-    "Abs", "Add", "And", "Cast", "CastLike", "Ceil", "Clip", "Div", "Equal", "Exp", "Floor", "Greater",
+    "Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Equal", "Exp", "Floor", "Greater",
     "GreaterOrEqual", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "NonMaxSuppression", "NonZero",
     "Not", "OneHot", "Or", "Pow", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
     "ReduceSum", "Round", "Sign", "Sqrt", "Sub", "TopK", "Unique",

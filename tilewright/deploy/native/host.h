@@ -151,7 +151,6 @@ tw_status tw_host_exp(const tw_call *c);
 tw_status tw_host_log(const tw_call *c);
 tw_status tw_host_clip(const tw_call *c);
 tw_status tw_host_cast(const tw_call *c);
-tw_status tw_host_cast_like(const tw_call *c);
 tw_status tw_host_where(const tw_call *c);
 
 #endif
