@@ -254,6 +254,15 @@ LOOP = """g (float[n] x, int64 trips) => (y, length) {
     length = SequenceLength(made)  y = ConcatFromSequence<axis = 0, new_axis = 1>(made) }"""
 
 
+RANDOM = """g (float[n] x, double[n] p, float r, bool go) => (a, b, c, d, e, f, g, h, m) {
+    a = RandomUniform<shape = [3, 5], seed = 7.0, low = -1.0, high = 3.0>()
+    b = RandomNormal<shape = [9], seed = 8.0, mean = 2.0, scale = 0.3, dtype = 11>()
+    c = RandomUniformLike<seed = 9.0>(x)  d = RandomNormalLike<dtype = 10, seed = 1.0>(x)
+    e = Bernoulli<seed = 3.0>(p)  f = Bernoulli<seed = 4.0, dtype = 7>(p)
+    g, m = Dropout<seed = 5>(x, r, go)  h = Dropout<seed = 6>(p, r, go) }"""
+UNSEEDED = """g (float[n] x) => (a, b) { a = RandomUniformLike<low = 2.0, high = 3.0>(x)  b = RandomNormalLike(x) }"""
+
+
 def texts() -> Iterator[str]:
     """Of all of them; of several element types, what makes a difference."""
     yield from map(of_any_rank, OF_ANY_RANK)
@@ -261,4 +270,4 @@ def texts() -> Iterator[str]:
     yield from map(sized, SIZED)
     yield from (types_of_elements("float"), conversion("float", "int64"))
     yield from map(arithmetic, ("float", "int64"))
-    yield from (TRUTH, POWERS, BOXES, INDICES, LOOP)
+    yield from (TRUTH, POWERS, BOXES, INDICES, LOOP, RANDOM)

@@ -192,3 +192,25 @@ def test_sizes(name: str) -> None:
         feed = {n: rng.integers(-3 if k % 3 == 0 else 0, 5, s) for n, s in small.items()}
         same += agree(model, artifact, {"x": elements("float", int(np.prod(shape)), rng).reshape(shape), **feed})
     assert same > 3
+
+
+def test_random_numbers_of_a_seed() -> None:
+    model, artifact = built(cases.RANDOM)
+    for n in (0, 1, 700):
+        x = np.linspace(-5, 5, n).astype(np.float32)
+        for ratio, go in ((0.3, True), (0.0, True), (0.5, False)):
+            feed = {"x": x, "p": np.linspace(0, 1, n), "r": np.array(ratio, np.float32), "go": np.array(go)}
+            assert agree(model, artifact, feed)
+    assert not agree(model, artifact, feed | {"p": np.full(700, 1.5)})
+
+
+def test_random_numbers_without_a_seed() -> None:
+    _, artifact = built(cases.UNSEEDED)
+    x = np.zeros(5000, np.float32)
+    first, second = artifact.run({"x": x}), artifact.run({"x": x})
+    assert not np.array_equal(first["a"], second["a"])
+    assert not np.array_equal(first["b"], second["b"])
+    assert 2 <= first["a"].min() < 2.01
+    assert 2.99 < first["a"].max() <= 3
+    assert abs(first["b"].mean()) < 0.1
+    assert abs(first["b"].std() - 1) < 0.1
