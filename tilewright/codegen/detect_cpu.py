@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import llvmlite.binding as llvm
 
+from tilewright.codegen.llvm.features import BASELINE, NOT_COMPUTING, architecture
 from tilewright.codegen.llvm.jit import initialize
 from tilewright.codegen.llvm.names import ask_llvm
 from tilewright.codegen.permissions import why_no_matrix_tiles
@@ -25,17 +26,15 @@ from tilewright.machine.target import Target
 from tilewright.machine.vectors import is_x86, with_vectors
 from tilewright.runtime.resources.threads import count_threads
 
-NOT_COMPUTING = frozenset({
-    "aes", "cldemote", "clflushopt", "clwb", "clzero", "cx16", "cx8", "enqcmd", "fsgsbase", "fxsr", "hreset", "invpcid",
-    "kl", "lwp", "movdir64b", "movdiri", "mwaitx", "pclmul", "pconfig", "pku", "ptwrite", "rdpid", "rdpru", "rdrnd",
-    "rdseed", "rtm", "serialize", "sgx", "sha", "sha512", "shstk", "sm3", "sm4", "tsxldtrk", "uintr", "usermsr", "vaes",
-    "vpclmulqdq", "waitpkg", "wbnoinvd", "widekl", "xsave", "xsavec", "xsaveopt", "xsaves",
-})  # fmt: skip
-"""Features whose instructions stand in no kernel: virtual machines hide some of them."""
 _TILE_FEATURES = "amx-"
 """How the features of matrix tiles begin."""
-_ARCHITECTURES = ("x86_64", "i686", "aarch64", "arm", "riscv64", "riscv32", "powerpc64le", "s390x", "loongarch64")
-_SYSTEMS = ("linux", "darwin", "macosx", "windows", "freebsd", "openbsd", "netbsd", "android", "unknown", "none")
+_ARCHITECTURES = (
+    "x86_64", "i686", "aarch64", "arm", "riscv64", "riscv32", "powerpc64le", "s390x", "loongarch64", "wasm32",
+)  # fmt: skip
+_SYSTEMS = (
+    "linux", "darwin", "macos", "macosx", "windows", "wasi", "freebsd", "openbsd", "netbsd", "android",
+    "unknown", "none",
+)  # fmt: skip
 
 
 @functools.cache
@@ -146,8 +145,11 @@ def require_runs_here(target: Target, who: str) -> None:
 
 
 def _require_triple(triple: str, text: str) -> str:
-    """``triple``, if LLVM has its architecture and knows its system."""
+    """``triple`` with all its parts, if LLVM has its architecture and knows its system."""
     arch, *others = triple.split("-")
+    if others and others[0] in _SYSTEMS[:-2]:
+        others = ["apple" if others[0] in ("darwin", "macos", "macosx") else "unknown", *others]
+        triple = "-".join([arch, *others])
     try:
         initialize()
         llvm.Target.from_triple(triple)
@@ -163,7 +165,9 @@ def _require_triple(triple: str, text: str) -> str:
 def _features_of(triple: str, cpu: str, attributes: str, text: str) -> str:
     """What a named CPU has, and what ``attributes`` took from it."""
     words = _attributes(attributes, text)
-    plain = ask_llvm(triple, cpu)
+    least = BASELINE.get(architecture(triple), "") if cpu == "generic" else ""
+    attributes = _merge(least, attributes)
+    plain = ask_llvm(triple, cpu, least)
     if cpu not in plain.cpus:
         arch = triple.split("-")[0]
         raise TargetError(f"target {text!r}: LLVM knows no CPU {cpu!r} for {arch}{did_you_mean(cpu, plain.cpus)}")
@@ -173,9 +177,10 @@ def _features_of(triple: str, cpu: str, attributes: str, text: str) -> str:
     if given.has is None or plain.has is None:
         raise TargetError(f"target {text!r}: LLVM cannot compile for this CPU: {given.complaint or plain.complaint}")
     if not is_x86(triple) and not given.has:
-        return _merge("+neon" if triple.split("-")[0] in ("aarch64", "arm64") else "", attributes)
-    on = [f"+{f}" for f in sorted(given.has - NOT_COMPUTING)]
-    return ",".join([*on, *(f"-{f}" for f in sorted(plain.has - given.has - NOT_COMPUTING))])
+        return attributes
+    passed_over = NOT_COMPUTING if is_x86(triple) else frozenset()
+    on = [f"+{f}" for f in sorted(given.has - passed_over)]
+    return ",".join([*on, *(f"-{f}" for f in sorted(plain.has - given.has - passed_over))])
 
 
 def _attributes(attributes: str, text: str) -> list[str]:

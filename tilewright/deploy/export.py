@@ -1,4 +1,4 @@
-"""A compiled model as a file that runs without Python: a shared library with the interface of ``tilewright.h``."""
+"""A compiled model as a file that runs without Python: a library with the interface of ``tilewright.h``."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from pathlib import Path
 from typing import IO
 
 from tilewright.codegen.cache import ObjectCache
-from tilewright.codegen.detect_cpu import NOT_COMPUTING, why_foreign
+from tilewright.codegen.llvm.features import NOT_COMPUTING
 from tilewright.codegen.llvm.jit import cached_object
 from tilewright.codegen.native.checks import check_text
 from tilewright.codegen.native.thread_pool import thread_pool_text
-from tilewright.core.errors import InputError, TargetError
+from tilewright.core.errors import InputError
 from tilewright.core.io.files import Kind, replacing, require_replaceable
 from tilewright.core.options import require_choice, require_path
 from tilewright.core.plan import Plan
-from tilewright.deploy.constants import HEAD, Constants
 from tilewright.deploy.files.digest import Digest
 from tilewright.deploy.files.seal import seal_of
-from tilewright.deploy.host_calls import require_native
 from tilewright.deploy.include import get_include
 from tilewright.deploy.manifest import BEGIN, manifest
-from tilewright.deploy.model_source import WEIGHTS, ModelSource, Version
+from tilewright.deploy.source.constants import HEAD, Constants
+from tilewright.deploy.source.host_calls import require_native
+from tilewright.deploy.source.model import WEIGHTS, ModelSource, Version
+from tilewright.deploy.systems import ARCHIVE, System, format_of, system_of
 from tilewright.deploy.toolchain import Workshop, find_toolchain
 from tilewright.kernels.link import PlanObjects
 from tilewright.machine.target import Target
@@ -35,17 +36,7 @@ from tilewright.runtime.signature import TensorSpec
 _API = re.compile(r"^TW_API .*?(tw_\w+)\(", re.MULTILINE)
 _LARGEST_INSIDE = 1 << 30
 """Bytes of weights that code of the small model can have beside it."""
-_FLAGS = ("-std=c11", "-Os", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffunction-sections")
-_LINK = (
-    "-shared",
-    "-s",
-    "-Wl,--build-id=none",
-    "-Wl,--gc-sections",
-    "-Wl,-Bsymbolic",
-    "-Wl,-z,noexecstack",
-    "-pthread",
-    "-lm",
-)
+_FLAGS = ("-std=c11", "-Os", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffunction-sections")
 
 
 def _is_ours(file: IO[bytes]) -> bool:
@@ -73,18 +64,18 @@ class Build:
 
     def export(
         self, path: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], general: Build | None,
-        is_judged_late: bool, weights: str,
+        is_judged_late: bool, weights: str, format_: str | None,
     ) -> list[Path]:  # fmt: skip
-        """Write a shared library, and its weights inside or beside it; the paths. ``general``: the version for sizes
-        that broadcast. Raises UnsupportedError, TargetError and InputError, and then writes nothing."""
+        """Write a library, and its weights inside or beside it; the paths. ``general``: the version for sizes that
+        broadcast; ``format_``: what kind of file, None for what the extension says. Raises UnsupportedError,
+        TargetError and InputError, and then writes nothing."""
         require_choice("weights", weights, ("inside", "beside"))
         path = require_replaceable(require_path("path", path), ARTIFACT)
-        if reason := why_foreign(self.target):
-            raise TargetError(f"export: {reason}")
+        system, kind = system_of(self.target), format_of(path, format_, self.target)
         builds = [self, *([general] if general is not None else [])]
         for b in builds:
             require_native(b.plan)
-        with Workshop(find_toolchain()) as shop:
+        with Workshop(find_toolchain(self.target)) as shop:
             linked = [b.objects() for b in builds]
             constants = Constants()
             names = [o.name for o in outputs]
@@ -101,14 +92,23 @@ class Build:
             said = manifest(self.plan, inputs, outputs, self.target, self.tuning, block, features)
             beside = None if weights == "inside" else f"{path.name}.weights"
             text = source.text(said, self.target.threads, features, is_judged_late, block, beside)
-            files = [*_write_runtime(shop, self.cache), *self._write_objects(linked, shop)]
-            files.append(shop.write("model.c", [text.encode()]))
+            flags = (*_FLAGS, *system.compile)
+            files = [*_compile_runtime(shop, flags, self.cache), *self._write_objects(linked, shop)]
+            sources = [shop.write("model.c", [text.encode()])]
             if beside is None:
-                files.append(shop.write("weights.s", [_incbin("weights.bin").encode()]))
-            shop.run([*_FLAGS, "-o", "out", *files, "-Wl,--version-script=exports", *_LINK])
+                code = system.weights(WEIGHTS, "weights.bin", constants.size)
+                sources.append(shop.write("weights.s", [code.encode()]))
+            made = f"out.{kind}"
+            if kind == ARCHIVE:
+                for name in sources:
+                    shop.run([*flags, "-c", name, "-o", f"{name}.o"])
+                shop.archive(made, [*files, *(f"{name}.o" for name in sources)])
+            else:
+                _link(shop, system, [*flags, "-o", made, *sources, *files], path.name)
             paths = [path]
-            shop.append("out", _seal(shop["out"], 0 if beside else constants.size))
-            _put(shop["out"], path, ARTIFACT)
+            if kind == "so":  # others have their own signatures, or no place for one
+                shop.append(made, _seal(shop[made], 0 if beside else constants.size))
+            _put(shop[made], path, ARTIFACT)
             if beside is not None:
                 paths.append(path.with_name(beside))
                 _put(shop["weights.bin"], paths[1], _WEIGHTS_FILE)
@@ -123,14 +123,12 @@ class Build:
         return [shop.write(f"{name}.o", [objects[name]]) for name in sorted(objects)]
 
 
-def _write_runtime(shop: Workshop, cache: ObjectCache | None) -> list[str]:
-    """Compile the C files of the runtime, and write the names that a library shows; the objects."""
+def _compile_runtime(shop: Workshop, flags: Sequence[str], cache: ObjectCache | None) -> list[str]:
+    """Compile the C files of the runtime; the objects."""
     files = sorted((f for f in Path(get_include()).iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name)
     names = [shop.write(f.name, [f.read_bytes()]) for f in files]
-    shown = "".join(f"{name}; " for name in sorted(set(_API.findall(shop["tilewright.h"].read_text()))))
-    shop.write("exports", [f"{{ global: {shown}local: *; }};\n".encode()])
     headers = [n for n in names if n.endswith(".h")]
-    return [shop.compile(n, _FLAGS, headers, cache) for n in names if n.endswith(".c")]
+    return [shop.compile(n, flags, headers, cache) for n in names if n.endswith(".c")]
 
 
 def _seal(library: Path, weights: int) -> bytes:
@@ -141,11 +139,11 @@ def _seal(library: Path, weights: int) -> bytes:
             return seal_of(view, (start, weights))
 
 
-def _incbin(name: str) -> str:
-    return "\n".join([
-        '.section .rodata.weights,"a",%progbits', f".globl {WEIGHTS}", f".hidden {WEIGHTS}", ".balign 4096",
-        f"{WEIGHTS}:", f'.incbin "{name}"', ".byte 0", '.section .note.GNU-stack,"",%progbits', "",
-    ])  # fmt: skip
+def _link(shop: Workshop, system: System, arguments: Sequence[str], name: str) -> None:
+    """Link a library called ``name``, which shows the functions of ``tilewright.h``."""
+    shown = sorted(set(_API.findall(shop["tilewright.h"].read_text())))
+    shop.write("exports", [system.export_list(shown).encode()])
+    shop.run([*arguments, *system.export_options(shown), *(x.format(file=name) for x in system.link)])
 
 
 def _put(made: Path, path: Path, kind: Kind) -> None:

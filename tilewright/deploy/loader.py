@@ -18,6 +18,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from tilewright.deploy.files.package import MAGIC, Member, PackageError, read_pa
 from tilewright.deploy.files.seal import SealError, require_seal
 
 _VERSION = 1
-_INVALID_ARGUMENT, _INVALID_INPUT, _INVALID_ARTIFACT, _UNSUPPORTED_CPU, _SYSTEM = 1, 2, 3, 4, 7
 _NAMES = {
     (0, 8): "i1",
     (0, 16): "i2",
@@ -59,12 +59,26 @@ _NARROW = {
 }
 
 
+class Status(IntEnum):
+    """Of ``tilewright.h``: what a failure is about."""
+
+    OK = 0
+    INVALID_ARGUMENT = 1
+    INVALID_INPUT = 2
+    INVALID_ARTIFACT = 3
+    UNSUPPORTED_CPU = 4
+    OUT_OF_MEMORY = 5
+    BUSY = 6
+    SYSTEM = 7
+    INTERNAL = 8
+
+
 class ArtifactError(RuntimeError):
-    """An artifact that cannot be loaded or run. ``status``: of ``tilewright.h``."""
+    """An artifact that cannot be loaded or run."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
-        self.status = status
+        self.status = Status(status)
 
 
 class ArtifactInputError(ArtifactError, ValueError):
@@ -128,9 +142,9 @@ class Artifact:
             with Path(path).open("rb") as f:
                 data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as e:
-            raise ArtifactError(_SYSTEM, f"{path}: {e.strerror or e}") from e
+            raise ArtifactError(Status.SYSTEM, f"{path}: {e.strerror or e}") from e
         except ValueError as e:
-            raise ArtifactError(_INVALID_ARTIFACT, f"{path}: expected an artifact of tilewright, got {e}") from e
+            raise ArtifactError(Status.INVALID_ARTIFACT, f"{path}: expected an artifact of tilewright, got {e}") from e
         if data[: len(MAGIC)] != MAGIC:
             with data, memoryview(data) as view:
                 _require_whole(view, path)
@@ -161,12 +175,12 @@ class Artifact:
                 if status == 0:
                     return library
                 message = library.tw_error().decode(errors="replace")
-                if status != _UNSUPPORTED_CPU:
+                if status != Status.UNSUPPORTED_CPU:
                     raise ArtifactError(status, f"{path}: {message}")
                 refusals.append(message)
         except PackageError as e:
-            raise ArtifactError(_INVALID_ARTIFACT, f"{path}: {e}") from e
-        raise ArtifactError(_UNSUPPORTED_CPU, f"{path}: no code in it is for this CPU: {'; '.join(refusals)}")
+            raise ArtifactError(Status.INVALID_ARTIFACT, f"{path}: {e}") from e
+        raise ArtifactError(Status.UNSUPPORTED_CPU, f"{path}: no code in it is for this CPU: {'; '.join(refusals)}")
 
     def _specs(self, what: str) -> tuple[Spec, ...]:
         out = []
@@ -179,7 +193,7 @@ class Artifact:
     def _check(self, status: int) -> None:
         if status:
             message = self._library.tw_error().decode(errors="replace")
-            raise (ArtifactInputError if status == _INVALID_INPUT else ArtifactError)(status, message)
+            raise (ArtifactInputError if status == Status.INVALID_INPUT else ArtifactError)(status, message)
 
     def run(self, feed: Mapping[str, object]) -> dict[str, np.ndarray]:
         """All outputs, by name. Raises ArtifactInputError for inputs that do not fit."""
@@ -187,7 +201,7 @@ class Artifact:
         unknown = [n for n in feed if all(n != s.name for s in self.inputs)]
         if missing or unknown:
             raise ArtifactInputError(
-                _INVALID_INPUT, f"inputs: missing {missing}, unknown {unknown}; expected {list(self.inputs)}"
+                Status.INVALID_INPUT, f"inputs: missing {missing}, unknown {unknown}; expected {list(self.inputs)}"
             )
         arrays = [np.asarray(feed[s.name]) for s in self.inputs]
         with self._lock:
@@ -212,7 +226,7 @@ class Artifact:
 
     def _require_open(self) -> None:
         if not self._free.alive:
-            raise ArtifactError(_INVALID_ARGUMENT, "expected an artifact that is open, got one that was closed")
+            raise ArtifactError(Status.INVALID_ARGUMENT, "expected an artifact that is open, got one that was closed")
 
     def close(self) -> None:
         """Free the model, its session and its code. Running it afterwards is an error; closing it again is not."""
@@ -255,17 +269,19 @@ def _require_whole(data: memoryview, path: str | os.PathLike[str]) -> None:
     try:
         require_seal(data)
     except SealError as e:
-        raise ArtifactError(_INVALID_ARTIFACT, f"{path}: {e}") from e
+        raise ArtifactError(Status.INVALID_ARTIFACT, f"{path}: {e}") from e
 
 
 def _library(place: str, path: str | os.PathLike[str]) -> ctypes.CDLL:
     try:
         library = _declared(ctypes.CDLL(place, mode=getattr(os, "RTLD_LOCAL", 0) | getattr(os, "RTLD_NOW", 0)))
     except (OSError, AttributeError) as e:
-        raise ArtifactError(_INVALID_ARTIFACT, f"{path}: expected an artifact of tilewright: {e}") from e
+        raise ArtifactError(Status.INVALID_ARTIFACT, f"{path}: expected an artifact of tilewright: {e}") from e
     version = library.tw_version()
     if version != _VERSION:
-        raise ArtifactError(_INVALID_ARTIFACT, f"{path}: expected version {_VERSION} of the interface, got {version}")
+        raise ArtifactError(
+            Status.INVALID_ARTIFACT, f"{path}: expected version {_VERSION} of the interface, got {version}"
+        )
     return library
 
 
@@ -330,7 +346,7 @@ def _code(dtype: np.dtype) -> tuple[int, int]:
     if dtype not in _CODES:
         found = next((c for c, n in _NARROW.items() if n == dtype.name), None)
         if found is None:
-            raise ArtifactInputError(_INVALID_INPUT, f"inputs: arrays of {dtype} are no tensors")
+            raise ArtifactInputError(Status.INVALID_INPUT, f"inputs: arrays of {dtype} are no tensors")
         _CODES[dtype] = found
     return _CODES[dtype]
 

@@ -13,9 +13,14 @@ from tilewright.core.io.files import require_replaceable
 from tilewright.core.options import require_path
 from tilewright.deploy.files.package import MAGIC, PACKAGE, PackageError, manifests, write_package
 from tilewright.deploy.manifest import BEGIN
+from tilewright.deploy.systems import parts
 from tilewright.runtime.model import CompiledModel
 
 SUFFIX = ".twa"
+_LIBRARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\0asm")
+"""How libraries of Linux, Windows, macOS and WebAssembly begin."""
+_PYTHON_NAMES = {"windows": "win32", "macosx": "darwin", "macos": "darwin"}
+"""What Python calls systems that LLVM calls otherwise."""
 _LIBRARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\0asm")
 """How libraries of Linux, Windows, macOS and WebAssembly begin."""
 _SYSTEMS = {"linux": "linux", "darwin": "darwin", "macosx": "darwin", "windows": "win32"}
@@ -31,20 +36,19 @@ def export_package(path: str | Path, models: Sequence[CompiledModel]) -> Path:
     with tempfile.TemporaryDirectory(prefix="tilewright-") as name:
         found = []
         for k, model in enumerate(models):
-            code, weights = model.export(Path(name) / f"{k}.so", weights="beside")
+            code, weights = model.export(Path(name) / f"{k}", weights="beside", format="shared")
             said = manifest_in(code.read_bytes())
             target = json.loads(said)["target"]
-            found.append((-len(target["features"]), k, system_of(target["triple"]), code, said, weights))
+            found.append((-len(target["features"]), k, member_system(target["triple"]), code, said, weights))
         members = [(system, code.read_bytes(), said, weights) for _, _, system, code, said, weights in sorted(found)]
         write_package(place, members)
     return place
 
 
-def system_of(triple: str) -> str:
+def member_system(triple: str) -> str:
     """``x86_64-linux``: what loaders compare with the machine they run on."""
-    machine, *others = triple.split("-")
-    system = next((s for o in others for begin, s in _SYSTEMS.items() if o.startswith(begin)), "unknown")
-    return f"{_MACHINES.get(machine, machine)}-{system}"
+    arch, system, _ = parts(triple)
+    return f"{arch}-{_PYTHON_NAMES.get(system, system)}"
 
 
 def manifest_in(code: bytes) -> bytes:

@@ -41,6 +41,11 @@ class Target:
         return frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
 
     @property
+    def pointer_bytes(self) -> int:
+        """Bytes of an address: 8 where the name of the architecture says that it has 64 bits, as LLVM's names do."""
+        return 8 if "64" in self.triple.split("-")[0] or self.triple.startswith("s390x") else 4
+
+    @property
     def costs(self) -> Costs:
         """What work costs on it: its own, or those of its CPU in :mod:`tilewright.machine.cpus`."""
         return self.own_costs or costs_of(self.cpu)

@@ -32,7 +32,7 @@ class Exporter(Protocol):
 
     def export(
         self, path: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], general: Any,
-        is_judged_late: bool, weights: str, /,
+        is_judged_late: bool, weights: str, format_: str | None, /,
     ) -> list[Path]: ...  # fmt: skip
 
 
@@ -210,14 +210,21 @@ class CompiledModel:
         """Build the version that broadcasts now, if the model may need one. Raises what builds raise."""
         self._general.require_built()
 
-    def export(self, path: str | Path, *, weights: Literal["inside", "beside"] = "inside") -> list[Path]:
-        """Write the model to a shared library that runs without Python, with the interface of ``tilewright.h``
+    def export(
+        self, path: str | Path, *, weights: Literal["inside", "beside"] = "inside",
+        format: Literal["shared", "so", "dll", "dylib", "wasm", "a"] | None = None,  # noqa: A002 - the word for it
+    ) -> list[Path]:  # fmt: skip
+        """Write the model to a library that runs without Python, with the interface of ``tilewright.h``
         (in :func:`tilewright.get_include`); the paths of what was written.
 
-        ``weights``: in the library, or in a file beside it, which it finds there and maps. Needs a C compiler: the
-        system's, or the one of ``pip install tilewright[deploy]``. Raises UnsupportedError, with all of them, for
-        operators that need Python, InputError where another kind of file is at ``path``, TargetError for what the
-        compiler refuses; nothing is written then.
+        ``weights``: in the library, or in a file beside it, which it finds there and maps. ``format``: what the
+        extension of ``path`` says otherwise; ``shared`` is that of the target's shared libraries (for Linux, Windows or
+        macOS, or a WebAssembly module), ``a`` a static library, of which a program can have one. Needs a C compiler for
+        the model's target: the system's, or the one of ``pip install tilewright[deploy]``, which has all.
+
+        Raises UnsupportedError, with all of them, for operators that need Python, InputError where another kind of file
+        is at ``path`` or the target has none of this format, TargetError for what the compiler refuses; nothing is
+        written then.
         """
         if self._info.exporter is None:
             raise InputError("export: expected a model that `compile` built")
@@ -227,7 +234,9 @@ class CompiledModel:
             general = self._general.model
         exporter = None if general is None else general._info.exporter
         place = require_path("path", path)
-        return self._info.exporter.export(place, self.inputs, self.outputs, exporter, self._is_judged_late, weights)
+        return self._info.exporter.export(
+            place, self.inputs, self.outputs, exporter, self._is_judged_late, weights, format
+        )
 
     def symbols(self, feed: Mapping[str, object]) -> dict[str, int]:
         """The sizes of the symbolic dimensions that these inputs determine."""

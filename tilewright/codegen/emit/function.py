@@ -58,7 +58,7 @@ def emit_kernel(func: Func, target: Target, symbol: str) -> str:
     conditional: set[int] = set()
     for p in phases_in(order):
         module.functions.append(_phase_function(module, p, func, buffers, local, private, pad))
-        module.functions.append(_phase_table_function(func, p, len(buffers) + len(private)))
+        module.functions.append(_phase_table_function(func, p, len(buffers) + len(private), target))
         if (condition := p.condition(func)) is not None:
             conditional.add(p.index)
             module.functions.append(_integer_function(module, f"condition{p.index}", condition, func))
@@ -172,13 +172,13 @@ def _integer_function(module: ModuleText, name: str, e: IntExpr, func: Func, aro
     return f"define internal i64 @{name}({', '.join(params)}) nounwind {{\n{code.text()}\n}}"
 
 
-def _phase_table_function(func: Func, phase: Phase, pointers: int) -> str:
+def _phase_table_function(func: Func, phase: Phase, pointers: int, target: Target) -> str:
     """A phase in the form in which a pool calls it: pointers and integers are read from their tables."""
     lines: list[str] = []
     operands: list[str] = []
     for i in range(pointers):
         lines.append(f"  %s{i} = getelementptr ptr, ptr %args, i64 {i}")
-        lines.append(f"  %p{i} = load ptr, ptr %s{i}, align 8")
+        lines.append(f"  %p{i} = load ptr, ptr %s{i}, align {target.pointer_bytes}")
         operands.append(f"ptr %p{i}")
     more, integers = _from_table(len(func.dims) + len(phase.around))
     operands += [*integers, "i64 %chunk", "i64 %chunks"]

@@ -3,10 +3,12 @@ standard error stream once per process, and ends the process over a CPU that doe
 
 Prints two lines of JSON: the names of CPUs and of features; then, if the CPU and all attributes are among them and
 LLVM has not ended the process, the features of the CPU with these attributes (none for architectures that are neither
-this machine's nor x86: their names tell instructions from hints for tuning nowhere).
+this machine's nor in :mod:`tilewright.codegen.llvm.features`: names alone do not tell instructions from hints for
+tuning).
 
 LLVM inlines a function only where the caller's CPU has all that the function was compiled for. So a caller for the CPU
-in question calls a function for each feature, and those that were inlined name its features.
+in question calls a function for each feature, and those that were inlined name its features. Functions are compiled for
+a CPU that has little, without what that one has and others lack.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Sequence
 
 import llvmlite.binding as llvm
 
+from tilewright.codegen.llvm.features import COMPUTING
 from tilewright.codegen.llvm.jit import initialize
 
 _HEADINGS = ("Available CPUs for this target:", "Available features for this target:", "Use +feature")
@@ -55,6 +58,13 @@ def _column(text: str) -> list[str]:
 
 def _features_of(triple: str, cpu: str, attributes: str, known: Sequence[str]) -> list[str]:
     arch = llvm.get_triple_parts(triple).Arch
+    if (
+        arch in COMPUTING
+    ):  # of RISC-V's names only those of hints, which have hyphens: LLVM ends over some of the others
+        least = "generic-rv64" if arch == "riscv64" else "generic"
+        names = [n for n in known if "-" in n and n[:12] != "experimental"] if arch == "riscv64" else known
+        has = _inlined(triple, least, "", least, names)
+        return sorted(_inlined(triple, cpu, attributes, least, COMPUTING[arch], [f"-{n}" for n in sorted(has)]))
     is_here = arch == llvm.get_triple_parts(llvm.get_process_triple()).Arch
     names = [n for n in known if n in llvm.get_host_cpu_features()] if is_here else list(known)
     names = [n for n in names if not n.endswith("-mode")]
@@ -66,10 +76,14 @@ def _features_of(triple: str, cpu: str, attributes: str, known: Sequence[str]) -
     return sorted(_inlined(triple, cpu, attributes, least, names) - always)
 
 
-def _inlined(triple: str, cpu: str, attributes: str, least: str, names: Sequence[str]) -> set[str]:
+def _inlined(
+    triple: str, cpu: str, attributes: str, least: str, names: Sequence[str], without: Sequence[str] = ()
+) -> set[str]:
     lines = [f'target triple = "{triple}"']
     for n, name in enumerate(names):
-        lines += [f'define void @f{n}(ptr %p) "target-cpu"="{least}" "target-features"="+{name}" {{',
+        vectors = ["+zve32x"] if name.startswith("zvl") else []  # sizes of vectors that there are
+        features = ",".join([*without, *vectors, f"+{name}"])
+        lines += [f'define void @f{n}(ptr %p) "target-cpu"="{least}" "target-features"="{features}" {{',
                   f"  store i32 {n}, ptr %p", "  ret void", "}"]  # fmt: skip
     lines.append(f'define void @caller(ptr %p) "target-cpu"="{cpu}" "target-features"="{attributes}" {{')
     lines += [f"  call void @f{n}(ptr %p)" for n in range(len(names))]

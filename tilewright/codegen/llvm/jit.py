@@ -21,6 +21,7 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 from tilewright.codegen.cache import ObjectCache, object_key
 from tilewright.core.errors import InternalError, TargetError
 from tilewright.machine.target import Target
+from tilewright.machine.vectors import is_x86
 
 _initialize_lock = threading.Lock()
 
@@ -43,6 +44,12 @@ def target_machine(target: Target, opt: int = 3) -> llvm.TargetMachine:
     return machine.create_target_machine(
         cpu=target.cpu, features=target.features, opt=opt, reloc="pic", codemodel="small", jit=False
     )
+
+
+def needs_layout(triple: str) -> bool:
+    """True where a module has to say how data lies: LLVM takes pointers of 64 bits and names as ELF has them for
+    granted, and for x86 the rest too."""
+    return not (is_x86(triple) and llvm.get_object_format(triple) == "ELF")
 
 
 def compile_object(text: str, target: Target, opt: int = 3, passes: bool = True) -> bytes:
@@ -105,6 +112,8 @@ def _optimised(text: str, target: Target, opt: int) -> tuple[llvm.TargetMachine,
 
 def _parsed(text: str, target: Target, opt: int) -> tuple[llvm.TargetMachine, llvm.ModuleRef]:
     machine = target_machine(target, opt)
+    if needs_layout(target.triple):
+        text = f'target datalayout = "{machine.target_data}" {text}'  # on the same line: LLVM's messages count them
     try:
         module = llvm.parse_assembly(text, llvm.create_context())
         module.verify()  # LLVM's passes abort the process on a module that breaks its rules

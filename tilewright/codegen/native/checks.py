@@ -52,6 +52,7 @@ def check_text(dtype: DType, target: Target) -> str:
     names = {
         "$NAME": CHECKS[dtype.name], "$V": f"<{_LANES} x i{bits}>", "$W": f"<{_LANES} x i64>", "$L": f"{_LANES}",
         "$T": f"i{bits}", "$BYTES": f"{dtype.itemsize}", "$SHARED": f"{target.costs.parallel_checks}",
+        "$P": f"{target.pointer_bytes}",
     }  # fmt: skip
     for name, value in names.items():
         text = text.replace(name, value)
@@ -67,7 +68,7 @@ declare i64 @llvm.vector.reduce.smax.v$Li64($W)
 
 define i1 @$NAME(ptr %args, ptr %dims, ptr %pool) {
   %to.at = getelementptr ptr, ptr %args, i64 1
-  %to = load ptr, ptr %to.at, align 8
+  %to = load ptr, ptr %to.at, align $P
   %count = load i64, ptr %dims, align 8
   %stride.at = getelementptr i64, ptr %dims, i64 1
   %stride = load i64, ptr %stride.at, align 8
@@ -96,9 +97,9 @@ done:
 }
 
 define internal void @part(ptr %args, ptr %dims, i64 %chunk, i64 %chunks) {
-  %x = load ptr, ptr %args, align 8
+  %x = load ptr, ptr %args, align $P
   %to.at = getelementptr ptr, ptr %args, i64 1
-  %to = load ptr, ptr %to.at, align 8
+  %to = load ptr, ptr %to.at, align $P
   %count = load i64, ptr %dims, align 8
   %stride.at = getelementptr i64, ptr %dims, i64 1
   %stride = load i64, ptr %stride.at, align 8

@@ -13,6 +13,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.native.system import with_system
 from tilewright.machine.target import Target
 
 _STEPS = 1000
@@ -36,7 +37,7 @@ def emit_entry(name: str, steps: Sequence[EntryStep], target: Target) -> str:
     symbols = sorted({(s.symbol, "i1" if s.is_check else "void") for s in steps})
     out = [f'target triple = "{target.triple}"', "declare i32 @clock_gettime(i32, ptr)"]
     out += [f"declare {result} @{s}(ptr, ptr, ptr)" for s, result in symbols]
-    return "\n".join([*out, _CLOCK, _entry(name, steps)])
+    return with_system("\n".join([*out, _CLOCK, _entry(name, steps, target.pointer_bytes)]), target)
 
 
 def entry_imports() -> dict[str, int]:
@@ -68,7 +69,7 @@ done:
 }"""
 
 
-def _entry(name: str, steps: Sequence[EntryStep]) -> str:
+def _entry(name: str, steps: Sequence[EntryStep], pointer_bytes: int) -> str:
     """The entry function; long ones call parts, because LLVM's time grows faster than the length of a function."""
     calls: list[str] = []
     arg = dim = 0
@@ -80,7 +81,7 @@ def _entry(name: str, steps: Sequence[EntryStep]) -> str:
             lines.append(f"  br i1 %bad{i}, label %out{i}, label %good{i}\nout{i}:\n  ret i64 {i + 1}\ngood{i}:")
         else:
             call = f"  call void @{s.symbol}(ptr %a{i}, ptr %d{i}, ptr %pool)"
-            lines += [call] if s.same is None else _unless_same(i, s.same, call)
+            lines += [call] if s.same is None else _unless_same(i, s.same, call, pointer_bytes)
         lines.append(f"  call void @stamp(ptr %times, i64 {i + 1})")
         calls.append("\n".join(lines))
         arg += s.args
@@ -93,12 +94,12 @@ def _entry(name: str, steps: Sequence[EntryStep]) -> str:
     return "\n".join([*functions, _function(f"i64 @{name}", ["  call void @stamp(ptr %times, i64 0)", *calls])])
 
 
-def _unless_same(i: int, positions: tuple[int, int], call: str) -> list[str]:
+def _unless_same(i: int, positions: tuple[int, int], call: str, pointer_bytes: int) -> list[str]:
     """The ``call`` of step ``i`` unless two of its pointers are equal."""
     lines = []
     for side, k in zip("xy", positions, strict=True):
         lines.append(f"  %{side}at{i} = getelementptr ptr, ptr %a{i}, i64 {k}")
-        lines.append(f"  %{side}{i} = load ptr, ptr %{side}at{i}, align 8")
+        lines.append(f"  %{side}{i} = load ptr, ptr %{side}at{i}, align {pointer_bytes}")
     lines.append(f"  %same{i} = icmp eq ptr %x{i}, %y{i}")
     lines.append(f"  br i1 %same{i}, label %next{i}, label %call{i}\ncall{i}:")
     return [*lines, call, f"  br label %next{i}\nnext{i}:"]

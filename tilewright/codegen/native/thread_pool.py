@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.llvm.jit import Library, cached_object
+from tilewright.codegen.native.system import with_system
 from tilewright.machine.target import Target
 
 _POLLS = 512
@@ -91,6 +92,7 @@ def fill_in(text: str, target: Target, numbers: Mapping[str, int]) -> str:
     text = text.replace("$PAUSE", pause)
     for name, value in numbers.items():
         text = text.replace(name, str(value))
+    text = with_system(text, target)
     return f'target triple = "{target.triple}"\n{declare}\n{text}'
 
 

@@ -1,7 +1,8 @@
 """A digest that finds damage, the same in Python and in ``native/files.c``. Needs numpy alone.
 
-Two sums of the words of a block, each times an odd number of its own: no change of a single word goes unseen. Source:
-Wegman and Carter, New hash functions and their use in authentication and set equality (1981).
+The sum of the words of a block, each times an odd number of its own, so that no change of a single word goes unseen,
+and their plain sum. Source: Wegman and Carter, New hash functions and their use in authentication and set equality,
+1981.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-_FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
+_STEP = np.uint64(0x9E3779B97F4A7C15)
 _PIECE = 1 << 20
 """Words at a time."""
 
@@ -44,10 +45,9 @@ class Digest:
     def _add(self, words: np.ndarray) -> None:
         for start in range(0, len(words), _PIECE):
             part = words[start : start + _PIECE]
-            i = np.arange(self._words, self._words + len(part), dtype=np.uint64)
-            for k, factors in enumerate((i * np.uint64(_FIRST), (i + np.uint64(1)) * np.uint64(_SECOND))):
-                total = int(np.sum(part * (factors | np.uint64(1)), dtype=np.uint64))
-                self._sums[k] = (self._sums[k] + total) % (1 << 64)
+            factors = np.arange(self._words, self._words + len(part), dtype=np.uint64) * _STEP | np.uint64(1)
+            for k, terms in enumerate((part * factors, part)):
+                self._sums[k] = (self._sums[k] + int(np.sum(terms, dtype=np.uint64))) % (1 << 64)
             self._words += len(part)
 
     @property

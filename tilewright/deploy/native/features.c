@@ -1,4 +1,7 @@
 /* Does this CPU have what the code needs? Asked of the CPU itself, and of the system, which has to save wide registers. */
+#if defined(__linux__)
+#define _GNU_SOURCE /* syscall */
+#endif
 #include <string.h>
 
 #include "platform.h"
@@ -60,21 +63,103 @@ static int has(const char *name) {
   return 0; /* a feature that nobody can look for is not there */
 }
 
-#elif defined(__aarch64__) && defined(__linux__)
+#elif defined(__aarch64__) && (defined(__linux__) || defined(__APPLE__))
+
+typedef struct feature {
+  const char *name;
+  uint8_t word, bit;    /* Linux: of AT_HWCAP or AT_HWCAP2, arch/arm64/include/uapi/asm/hwcap.h */
+  const char *on_apple; /* macOS: behind hw.optional.; null: no Mac has it */
+} feature;
+
+static const feature known[] = {
+    {"fp-armv8", 1, 0, "floatingpoint"}, {"neon", 1, 1, "AdvSIMD"}, {"lse", 1, 8, "arm.FEAT_LSE"},
+    {"fullfp16", 1, 10, "arm.FEAT_FP16"}, {"rdm", 1, 12, "arm.FEAT_RDM"}, {"complxnum", 1, 14, "arm.FEAT_FCMA"},
+    {"rcpc", 1, 15, "arm.FEAT_LRCPC"}, {"sha3", 1, 17, "arm.FEAT_SHA3"}, {"dotprod", 1, 20, "arm.FEAT_DotProd"},
+    {"sve", 1, 22, NULL}, {"fp16fml", 1, 23, "arm.FEAT_FHM"}, {"rcpc-immo", 1, 26, "arm.FEAT_LRCPC2"},
+    {"flagm", 1, 27, "arm.FEAT_FlagM"}, {"cmpbr", 1, 33, NULL}, {"fprcvt", 1, 34, NULL}, {"sve2p2", 1, 41, NULL},
+    {"sve2", 2, 1, NULL}, {"sve-bitperm", 2, 4, NULL}, {"sve-sha3", 2, 5, NULL}, {"altnzcv", 2, 7, "arm.FEAT_FlagM2"},
+    {"f32mm", 2, 10, NULL}, {"f64mm", 2, 11, NULL}, {"i8mm", 2, 13, "arm.FEAT_I8MM"},
+    {"bf16", 2, 14, "arm.FEAT_BF16"}, {"cssc", 2, 34, "arm.FEAT_CSSC"}, {"sve2p1", 2, 36, NULL},
+    {"mops", 2, 43, NULL}, {"sve-b16b16", 2, 45, NULL}, {"rcpc3", 2, 46, NULL}, {"faminmax", 2, 50, NULL},
+};
+
+#if defined(__linux__)
 #include <sys/auxv.h>
 
-/* Linux, arch/arm64/include/uapi/asm/hwcap.h */
+static int is_there(const feature *k) {
+  uint64_t word = getauxval(k->word == 1 ? AT_HWCAP : AT_HWCAP2);
+  return word >> k->bit & 1;
+}
+#else
+#include <stdio.h>
+#include <sys/sysctl.h>
+
+static int is_there(const feature *k) {
+  char name[64];
+  int value = 0;
+  size_t size = sizeof value;
+  if (k->on_apple == NULL) return 0;
+  snprintf(name, sizeof name, "hw.optional.%s", k->on_apple);
+  return sysctlbyname(name, &value, &size, NULL, 0) == 0 && value != 0;
+}
+#endif
+
 static int has(const char *name) {
-  static const struct {
-    const char *name;
-    unsigned long word, bit;
-  } known[] = {{"neon", AT_HWCAP, 1},        {"fp-armv8", AT_HWCAP, 0},  {"lse", AT_HWCAP, 8},
-               {"crc", AT_HWCAP, 7},         {"fullfp16", AT_HWCAP, 10}, {"rdm", AT_HWCAP, 12},
-               {"dotprod", AT_HWCAP, 20},    {"fp16fml", AT_HWCAP, 23},  {"sve", AT_HWCAP, 22},
-               {"rcpc", AT_HWCAP, 15},       {"sve2", AT_HWCAP2, 1},     {"i8mm", AT_HWCAP2, 13},
-               {"bf16", AT_HWCAP2, 14}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strcmp(known[i].name, name) == 0) return getauxval(known[i].word) >> known[i].bit & 1;
+    if (strcmp(known[i].name, name) == 0) return is_there(&known[i]);
+  return 0;
+}
+
+#elif defined(__riscv) && defined(__linux__)
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Extensions that the system tells by single letters, and those that are parts of them */
+static const struct {
+  const char *name, *letters;
+} parts[] = {{"zmmul", "m"},   {"zaamo", "a"},   {"zalrsc", "a"},  {"zicsr", "f"},   {"zca", "c"},
+             {"zcd", "cd"},    {"zve32x", "v"},  {"zve32f", "v"},  {"zve64x", "v"},  {"zve64f", "v"},
+             {"zve64d", "v"}};
+
+/* Linux, arch/riscv/include/uapi/asm/hwprobe.h: bits of RISCV_HWPROBE_KEY_IMA_EXT_0 */
+static const struct {
+  const char *name;
+  uint8_t bit;
+} probed[] = {{"zba", 3},    {"zbb", 4},    {"zbs", 5},    {"zbc", 7},     {"zbkb", 8},      {"zbkx", 10},
+              {"zvbb", 17},  {"zvbc", 18},  {"zvkb", 19},  {"zfh", 27},    {"zfhmin", 28},   {"zvfh", 30},
+              {"zvfhmin", 31}, {"zfa", 32}, {"zacas", 34}, {"zicond", 35}, {"zcb", 44},      {"zawrs", 48},
+              {"zfbfmin", 52}, {"zvfbfmin", 53}, {"zvfbfwma", 54}, {"zabha", 58}};
+
+static int has_letters(const char *letters) {
+  uint64_t word = getauxval(AT_HWCAP);
+  for (; *letters; letters++)
+    if (!(word >> (*letters - 'a') & 1)) return 0;
+  return 1;
+}
+
+static uint64_t probe(void) {
+  struct {
+    int64_t key;
+    uint64_t value;
+  } pair = {4, 0};
+  return syscall(258, &pair, (size_t)1, (size_t)0, NULL, 0u) == 0 && pair.key == 4 ? pair.value : 0;
+}
+
+static int64_t vector_bits(void) {
+  int64_t bytes;
+  __asm__ volatile(".option push\n.option arch, +zicsr\ncsrr %0, 0xc22\n.option pop" : "=r"(bytes)); /* vlenb */
+  return 8 * bytes;
+}
+
+static int has(const char *name) {
+  if (name[0] && !name[1]) return has_letters(name);
+  if (strncmp(name, "zvl", 3) == 0) return has_letters("v") && vector_bits() >= strtol(name + 3, NULL, 10);
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    if (strcmp(parts[i].name, name) == 0) return has_letters(parts[i].letters);
+  for (size_t i = 0; i < sizeof probed / sizeof *probed; i++)
+    if (strcmp(probed[i].name, name) == 0) return probe() >> probed[i].bit & 1;
   return 0;
 }
 

@@ -1,5 +1,5 @@
 /* What the code of a model and the runtime know of each other. A plan becomes a tw_plan: tables, and the functions that
- * Python's tilewright/deploy/plan_source.py writes. Everything here is private to one artifact. */
+ * Python's tilewright/deploy/source/plan.py writes. Everything here is private to one artifact. */
 #ifndef TILEWRIGHT_INTERNAL_H
 #define TILEWRIGHT_INTERNAL_H
 

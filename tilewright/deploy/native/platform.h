@@ -4,13 +4,17 @@
 
 #include "internal.h"
 
+#if defined(__wasm__)
+#define TW_MAX_THREADS 1
+#else
 #define TW_MAX_THREADS 1024
+#endif
 
 /* The first of these features (LLVM's names) that the CPU lacks, or the system does not save; null if it has all. */
 const char *tw_lacking_feature(const char *const *features);
 
-/* A digest that finds damage: two sums of the words, each times an odd number of its own (Carter and Wegman's multilinear
- * hash, 1981), so that no change of a single word goes unseen. */
+/* A digest that finds damage: the sum of the words, each times an odd number of its own, so that no change of a single
+ * word goes unseen (Wegman and Carter's multilinear hash, 1981), and their plain sum. */
 void tw_digest(const void *bytes, uint64_t size, uint64_t digest[2]);
 
 tw_status tw_map_file(const char *path, tw_mapping *mapping);
@@ -18,6 +22,15 @@ void tw_unmap(tw_mapping mapping);
 
 /* The path of a file in the directory of this library. */
 tw_status tw_file_beside(const char *name, char *out, size_t room);
+
+/* What generated code calls where the C library of 64-bit Linux is not: as clock_gettime(CLOCK_MONOTONIC) and so on. A
+ * semaphore has 64 bytes. */
+int32_t tw_clock_gettime(int32_t clock, int64_t time[2]);
+int32_t tw_sem_init(void *semaphore, int32_t shared, uint32_t value);
+int32_t tw_sem_post(void *semaphore);
+int32_t tw_sem_wait(void *semaphore);
+int32_t tw_sched_yield(void);
+void tw_sem_destroy(void *semaphore); /* on every system; of memory that tw_sem_init has seen */
 
 /* Threads that help a session, as generated code takes them. */
 tw_status tw_pool_create(int32_t threads, const tw_options *options, void **pool);

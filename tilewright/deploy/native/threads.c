@@ -7,8 +7,11 @@
 #include "platform.h"
 
 #define HEAD_BYTES 512
+#define WORKERS_SEMAPHORE 256
+#define CALLER_SEMAPHORE 320
 #define CHUNKS_PER_THREAD 4
 #define SPIN_NANOSECONDS 1000000
+#define STACK_BYTES (4u << 20) /* kernels keep up to half a MiB there, as much as some systems give a thread */
 
 void pool_initialize(void *pool, int64_t threads, int64_t chunks, int64_t spin);
 void pool_worker(void *pool, int64_t self);
@@ -27,7 +30,7 @@ typedef struct pool_memory {
 #include <windows.h>
 typedef HANDLE thread;
 #elif defined(__wasm__)
-typedef int thread;
+typedef int32_t thread;
 #else
 #include <pthread.h>
 typedef pthread_t thread;
@@ -71,7 +74,7 @@ typedef struct start {
   int64_t self;
 } start;
 
-#if defined(__wasm__)
+#if defined(__wasm__) /* sessions have one thread there */
 static int launch(thread *t, start *s) {
   (void)t, (void)s;
   return 0;
@@ -84,7 +87,10 @@ static DWORD WINAPI live(LPVOID argument) {
   pool_worker(s.memory, s.self);
   return 0;
 }
-static int launch(thread *t, start *s) { return (*t = CreateThread(NULL, 0, live, s, 0, NULL)) != NULL; }
+static int launch(thread *t, start *s) {
+  *t = CreateThread(NULL, STACK_BYTES, live, s, STACK_SIZE_PARAM_IS_A_RESERVATION, NULL);
+  return *t != NULL;
+}
 static void join(thread t) {
   WaitForSingleObject(t, INFINITE);
   CloseHandle(t);
@@ -96,7 +102,13 @@ static void *live(void *argument) {
   pool_worker(s.memory, s.self);
   return NULL;
 }
-static int launch(thread *t, start *s) { return pthread_create(t, NULL, live, s) == 0; }
+static int launch(thread *t, start *s) {
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return 0;
+  int made = pthread_attr_setstacksize(&attributes, STACK_BYTES) == 0 && pthread_create(t, &attributes, live, s) == 0;
+  pthread_attr_destroy(&attributes);
+  return made;
+}
 static void join(thread t) { pthread_join(t, NULL); }
 #endif
 
@@ -146,6 +158,8 @@ void tw_pool_free(void *memory) {
   pool *p = *owner(memory, (int32_t)threads);
   if (p->parallel_for == NULL) pool_stop(memory, p->workers);
   for (int64_t k = 0; k < p->workers; k++) join(p->threads[k]);
+  tw_sem_destroy((unsigned char *)memory + WORKERS_SEMAPHORE);
+  tw_sem_destroy((unsigned char *)memory + CALLER_SEMAPHORE);
   free(p->threads);
   free(p);
   tw_release(memory);

@@ -124,9 +124,14 @@ def test_indices_out_of_range() -> None:
 
 def test_operators_that_need_python_are_listed(tmp_path: Path) -> None:
     model = tilewright.compile(
+        read_model("f (uint8[n] x) => (uint8[h, w, c] y) { y = ImageDecoder(x) }"), progress=False
+    )
+    with pytest.raises(tilewright.UnsupportedError, match=r"these operators need it:\n  node .*: ImageDecoder"):
+        model.export(tmp_path / "model.so")
+    model = tilewright.compile(
         read_model("f (string[n] a, string[n] b) => (string[n] y) { y = StringConcat(a, b) }"), progress=False
     )
-    with pytest.raises(tilewright.UnsupportedError, match="StringConcat"):
+    with pytest.raises(tilewright.UnsupportedError, match="tensors of numbers, input 'a' is strings"):
         model.export(tmp_path / "model.so")
     assert not list(tmp_path.iterdir())
 

@@ -15,8 +15,8 @@ from tilewright.cli import main
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.deploy.files.package import read_package, write_package
 from tilewright.deploy.loader import Artifact, ArtifactError
-from tilewright.deploy.model_source import ModelSource
-from tilewright.deploy.pack import read_manifests, system_of
+from tilewright.deploy.pack import member_system, read_manifests
+from tilewright.deploy.source.model import ModelSource
 from tilewright.tests.api.models import perceptron, saved
 from tilewright.tests.deploy.exported import assert_same, needs_compiler
 
@@ -63,7 +63,7 @@ def code_of(folder: Path, feature: str = "") -> tuple[bytes, Path]:
 
 
 def test_code_for_other_cpus_is_passed_over(tmp_path: Path) -> None:
-    here = system_of(detect_host().triple)
+    here = member_system(detect_host().triple)
     fits, weights = code_of(tmp_path)
     needs_more, _ = code_of(tmp_path, "sse9")
     others = [("sparc-linux", fits, b"{}", weights), (here, needs_more, b"{}", weights)]
@@ -134,5 +134,7 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         out = capsys.readouterr().out
         assert "input  x: float32[batch, 32]" in out
         assert "kernels" in out
+    assert main(["bench", str(tmp_path / "model.twa"), "--shapes", "batch=4", "--runs", "1"]) == 0
+    assert "10 processes in C at once" in capsys.readouterr().out
     assert main(["build", path, "-o", str(tmp_path / "b.so"), "--target", "llvm", "--target", X86_64_V1]) == 2
     assert "expected a package (.twa) for 2 targets" in capsys.readouterr().err

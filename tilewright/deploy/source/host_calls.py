@@ -11,8 +11,8 @@ from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import UnsupportedError
 from tilewright.core.plan import SIZES_DOMAIN, ControlStep, HostStep, Plan
-from tilewright.deploy.c_text import quoted
-from tilewright.deploy.formulas import Code, literal
+from tilewright.deploy.source.c_text import quoted
+from tilewright.deploy.source.formulas import Code, literal
 
 _SIZES = {
     **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), "window"),

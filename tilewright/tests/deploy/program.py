@@ -1,0 +1,116 @@
+"""Models as programs that read and write files: ``driver.c`` with a model linked in, run here or by an emulator."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilewright.deploy
+from tilewright.codegen.detect_cpu import parse_target
+from tilewright.deploy.toolchain import find_toolchain
+
+if TYPE_CHECKING:
+    from tilewright.runtime.model import CompiledModel
+
+HEADERS = Path(tilewright.deploy.__file__).parent / "native"
+DRIVER = Path(__file__).parent / "driver.c"
+_SECONDS = 600
+_WASI = """
+import { readFileSync } from 'node:fs';
+import { WASI } from 'node:wasi';
+import { argv, exit } from 'node:process';
+const wasi = new WASI({ version: 'preview1', args: argv.slice(2), preopens: { '/': '/' }, returnOnExit: true });
+const { instance } = await WebAssembly.instantiate(readFileSync(argv[2]), wasi.getImportObject());
+exit(wasi.start(instance));
+"""
+
+needs_zig = pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="needs the package ziglang")
+
+
+def needs(*programs: str) -> pytest.MarkDecorator:
+    """A mark for tests that run other programs."""
+    missing = [p for p in programs if shutil.which(p) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
+
+
+class ProgramError(RuntimeError):
+    """A run that failed. ``code``: the exit code, 10 more than the status of ``tilewright.h``."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Program:
+    """A model in a program. ``before``: the words of the emulator's command."""
+
+    file: Path
+    before: tuple[str, ...]
+    inputs: tuple[str, ...]
+
+    def run(
+        self, feed: Mapping[str, np.ndarray], threads: int = 0, before: Sequence[str] | None = None
+    ) -> dict[str, np.ndarray]:
+        """All outputs, by name. Raises ProgramError with the message."""
+        folder = self.file.parent
+        words = []
+        for k, name in enumerate(self.inputs):
+            x = np.asarray(feed[name])
+            (folder / f"{k}.in").write_bytes(np.ascontiguousarray(x).tobytes())
+            words.append(f"{x.dtype.name}:{'x'.join(map(str, x.shape))}:{folder / f'{k}.in'}")
+        command = [*(self.before if before is None else before), str(self.file), "-", str(threads), str(folder), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        if done.returncode:
+            raise ProgramError(done.returncode, done.stderr.strip() or f"exit code {done.returncode}")
+        out = {}
+        for k, line in enumerate(done.stdout.splitlines()):
+            facts, _, name = line.partition(" ")
+            kind, _, shape = facts.partition(":")
+            sizes = [int(n) for n in shape.split("x") if n]
+            out[name] = np.frombuffer((folder / f"{k}.bin").read_bytes(), dtype_of(kind)).reshape(sizes)
+        return out
+
+
+def dtype_of(name: str) -> np.dtype:
+    """The element type that the driver calls ``name``."""
+    return np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
+
+
+def link_program(model: CompiledModel, target: str, folder: Path) -> Program:
+    """The model, compiled for ``target``, as a program in ``folder``. Raises what exports raise."""
+    archive = model.export(folder / "model.a")[0]
+    machine = parse_target(target)
+    is_wasm = machine.triple.startswith("wasm32")
+    program = folder / ("program.wasm" if is_wasm else "program")
+    options = ["-Wl,-z,stack-size=4194304"] if is_wasm else ["-static"]
+    command = [
+        *find_toolchain(machine).compiler, "-Os", "-DLINKED", "-Wall", "-Wextra", "-Werror", "-I", str(HEADERS), "-o",
+        str(program), str(DRIVER), str(archive), *options, "-lm",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Program(program, emulator(machine.triple, folder), tuple(s.name for s in model.inputs))
+
+
+def emulator(triple: str, folder: Path) -> tuple[str, ...]:
+    """The words ahead of a program for a machine."""
+    arch = triple.split("-")[0]
+    if arch == "wasm32":
+        (folder / "run.mjs").write_text(_WASI)
+        return ("node", "--no-warnings", str(folder / "run.mjs"))
+    return EMULATORS.get(arch, ())
+
+
+EMULATORS = {"aarch64": ("qemu-aarch64",), "riscv64": ("qemu-riscv64", "-cpu", "rv64,v=true,vlen=128,vext_spec=v1.0")}
+
+Linked = Callable[[object, str], Program]
