@@ -36,7 +36,9 @@ from tilewright.runtime.signature import TensorSpec
 _API = re.compile(r"^TW_API .*?(tw_\w+)\(", re.MULTILINE)
 _LARGEST_INSIDE = 1 << 30
 """Bytes of weights that code of the small model can have beside it."""
-_FLAGS = ("-std=c11", "-Os", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffunction-sections")
+_FLAGS = (
+    "-std=c11", "-Os", "-ffp-contract=off", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffunction-sections",
+)  # fmt: skip
 
 
 def _is_ours(file: IO[bytes]) -> bool:

@@ -11,8 +11,8 @@ import pytest
 import tilewright
 from tilewright.core.errors import TilewrightError
 from tilewright.core.plan import SIZES_DOMAIN, ControlStep, HostStep, Plan
-from tilewright.deploy.host_calls import FORMS
 from tilewright.deploy.loader import Artifact, ArtifactInputError
+from tilewright.deploy.source.host_calls import FORMS
 from tilewright.runtime.model import CompiledModel
 from tilewright.tests.api.standard import Feed, read_model
 from tilewright.tests.deploy import host_cases as cases
