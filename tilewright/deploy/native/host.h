@@ -158,5 +158,7 @@ tw_status tw_host_random_normal(const tw_call *c);
 tw_status tw_host_random_normal_like(const tw_call *c);
 tw_status tw_host_bernoulli(const tw_call *c);
 tw_status tw_host_dropout(const tw_call *c);
+tw_status tw_host_mel_weight_matrix(const tw_call *c);
+tw_status tw_host_tf_idf_vectorizer(const tw_call *c);
 
 #endif

@@ -33,10 +33,10 @@ _MOVES = (
 """Operators with a form that takes elements of any type but strings."""
 _COMPUTED = (
     "Abs", "Add", "And", "Bernoulli", "Cast", "Ceil", "Clip", "Div", "Dropout", "Equal", "Exp", "Floor", "Greater",
-    "GreaterOrEqual", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "NonMaxSuppression",
-    "NonZero", "Not", "OneHot", "Or", "Pow", "RandomNormal", "RandomNormalLike", "RandomUniform",
-    "RandomUniformLike", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
-    "Round", "Sign", "Sqrt", "Sub", "TopK", "Unique",
+    "GreaterOrEqual", "Less", "LessOrEqual", "Log", "Max", "MelWeightMatrix", "Min", "Mod", "Mul", "Neg",
+    "NonMaxSuppression", "NonZero", "Not", "OneHot", "Or", "Pow", "RandomNormal", "RandomNormalLike",
+    "RandomUniform", "RandomUniformLike", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin",
+    "ReduceProd", "ReduceSum", "Round", "Sign", "Sqrt", "Sub", "TfIdfVectorizer", "TopK", "Unique",
 )  # fmt: skip
 """Those with a form that reads numbers."""
 

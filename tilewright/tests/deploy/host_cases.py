@@ -263,6 +263,19 @@ RANDOM = """g (float[n] x, double[n] p, float r, bool go) => (a, b, c, d, e, f, 
 UNSEEDED = """g (float[n] x) => (a, b) { a = RandomUniformLike<low = 2.0, high = 3.0>(x)  b = RandomNormalLike(x) }"""
 
 
+SOUND = """g (int64 bins, int64 length, int64 rate, float low, float high, double low2, double high2) => (y, z) {
+    y = MelWeightMatrix(bins, length, rate, low, high)
+    z = MelWeightMatrix<output_datatype = 11>(bins, length, rate, low2, high2) }"""
+
+
+def grams(mode: str, weights: str = "") -> str:
+    """n-grams of one and two integers, of one row and of several."""
+    attributes = f"""mode = "{mode}", min_gram_length = 1, max_gram_length = 2, max_skip_count = 1,
+        ngram_counts = [0, 3], ngram_indexes = [4, 0, 1, 2, 3], pool_int64s = [2, 3, 5, 2, 2, 5, 3]{weights}"""
+    return f"""g (int32[n] x, int64[k, n] m) => (y, z) {{
+        y = TfIdfVectorizer<{attributes}>(x)  z = TfIdfVectorizer<{attributes}>(m) }}"""
+
+
 def texts() -> Iterator[str]:
     """Of all of them; of several element types, what makes a difference."""
     yield from map(of_any_rank, OF_ANY_RANK)
@@ -270,4 +283,4 @@ def texts() -> Iterator[str]:
     yield from map(sized, SIZED)
     yield from (types_of_elements("float"), conversion("float", "int64"))
     yield from map(arithmetic, ("float", "int64"))
-    yield from (TRUTH, POWERS, BOXES, INDICES, LOOP, RANDOM)
+    yield from (TRUTH, POWERS, BOXES, INDICES, LOOP, RANDOM, SOUND, grams("TF"))

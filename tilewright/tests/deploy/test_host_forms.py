@@ -214,3 +214,30 @@ def test_random_numbers_without_a_seed() -> None:
     assert 2.99 < first["a"].max() <= 3
     assert abs(first["b"].mean()) < 0.1
     assert abs(first["b"].std() - 1) < 0.1
+
+
+def test_features_of_sounds() -> None:
+    model, artifact = built(cases.SOUND)
+    sizes = ((8, 16, 8192, 0, 4096), (40, 400, 16000, 20, 7600), (0, 16, 8000, 0, 100), (5, 16, 8000, 0, 99999))
+    for bins, length, rate, low, high in sizes:
+        numbers = {
+            "bins": bins,
+            "length": length,
+            "rate": rate,
+            "low": np.float32(low),
+            "high": np.float32(high),
+        }
+        feed = numbers | {"low2": float(low), "high2": float(high)}
+        assert agree(model, artifact, {k: np.asarray(v) for k, v in feed.items()}) == (high < rate)
+
+
+_WEIGHTS = ", weights = [0.1, 2.0, 3.3, -1.0, 7.0]"
+
+
+@pytest.mark.parametrize(("mode", "weights"), [("TF", ""), ("TF", _WEIGHTS), ("IDF", _WEIGHTS), ("TFIDF", _WEIGHTS)])
+def test_grams(mode: str, weights: str) -> None:
+    model, artifact = built(cases.grams(mode, weights))
+    rng = np.random.default_rng(2)
+    for n, k in ((12, 3), (1, 1), (0, 2), (30, 2), (4, 0)):
+        feed = {"x": rng.integers(2, 6, n).astype(np.int32), "m": rng.integers(2, 6, (k, n))}
+        assert agree(model, artifact, feed) == (k > 0)
