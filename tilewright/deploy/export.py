@@ -36,7 +36,9 @@ from tilewright.runtime.signature import TensorSpec
 _API = re.compile(r"^TW_API .*?(tw_\w+)\(", re.MULTILINE)
 _LARGEST_INSIDE = 1 << 30
 """Bytes of weights that code of the small model can have beside it."""
-_FLAGS = ("-std=c11", "-Os", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffunction-sections")
+_FLAGS = (
+    "-std=c11", "-Os", "-ffp-contract=off", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffunction-sections",
+)  # fmt: skip
 
 
 def _is_ours(file: IO[bytes]) -> bool:
@@ -78,7 +80,9 @@ class Build:
         with Workshop(find_toolchain(self.target)) as shop:
             linked = [b.objects() for b in builds]
             constants = Constants()
-            source = ModelSource([Version(b.plan, o.entries) for b, o in zip(builds, linked, strict=True)], constants)
+            names = [o.name for o in outputs]
+            versions = [Version(b.plan, o.entries, names) for b, o in zip(builds, linked, strict=True)]
+            source = ModelSource(versions, constants)
             digest = Digest()
             shop.write("weights.bin", digest.of(constants.pieces()))
             block = (constants.size, *digest.value)

@@ -26,12 +26,13 @@ def manifest(
     kernels = [s for s in _steps(plan) if isinstance(s, KernelStep)]
     names = dict.fromkeys(s.kernel for s in kernels)
     hits = sum(1 for n in names if n in tuning and tuning[n].status is Status.HIT)
+    names = {o: s.name for o, s in zip(plan.outputs, outputs, strict=True)}
     said: dict[str, Any] = {
         "tilewright": importlib.metadata.version("tilewright"), "format": FORMAT, "model": plan.name,
         "target": {"triple": target.triple, "cpu": target.cpu, "threads": target.threads, "features": list(features)},
         "weights": {"bytes": weights[0], "digest": f"{weights[1]:016x}{weights[2]:016x}"},
         "inputs": [_spec(s) for s in inputs], "outputs": [_spec(s) for s in outputs],
-        "in_place": {o: i for o, i in plan.in_place},
+        "in_place": {names[o]: i for o, i in plan.in_place},
         "kernels": len(names), "tuned_kernels": hits,
         "steps": [_step(s) for s in plan.steps],
     }  # fmt: skip

@@ -22,8 +22,13 @@ def _pad(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     """Negative pads remove elements; what the other modes repeat is what these leave."""
     x, pads = np.asarray(inputs[0]), [int(p) for p in inputs[1]]
     fill, axes = (inputs[i] if len(inputs) > i else None for i in (2, 3))
-    places = range(x.ndim) if axes is None else [int(a) % x.ndim for a in axes]
+    given = range(x.ndim) if axes is None else [int(a) for a in axes]
+    if not all(-x.ndim <= a < x.ndim for a in given):
+        raise ValueError(f"expected axes in [{-x.ndim}, {x.ndim - 1}], got {[*given]}")
+    places = [a % x.ndim for a in given]
     low, high = [0] * x.ndim, [0] * x.ndim
+    if len(pads) != 2 * len(places):
+        raise ValueError(f"expected {2 * len(places)} pads, got {len(pads)}")
     for k, a in enumerate(places):
         low[a], high[a] = pads[k], pads[len(pads) // 2 + k]
     sizes = [n + p + q for n, p, q in zip(x.shape, low, high, strict=True)]

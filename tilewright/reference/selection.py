@@ -56,6 +56,8 @@ def _unique(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]
 def _one_hot(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     """Exactly one of the two values each; onnx.reference computes them from their difference."""
     indices, depth, (off, on) = np.asarray(inputs[0]), int(np.asarray(inputs[1]).reshape(-1)[0]), inputs[2]
+    if depth < 0:
+        raise ValueError(f"expected a depth of at least 0, got {depth}")
     axis = attrs.get("axis", -1) % (indices.ndim + 1)
     wrapped = np.expand_dims(np.where(indices < 0, indices + depth, indices), axis)
     places = np.arange(depth).reshape([-1 if k == axis else 1 for k in range(indices.ndim + 1)])

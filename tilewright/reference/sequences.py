@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.reference.slicing import require_parts
+
 Attrs = Mapping[str, Any]
 
 
@@ -65,8 +67,7 @@ def _split(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
         if size < 1:
             raise ValueError(f"expected pieces of at least one element, got {size}")
         return [[np.take(x, range(at, min(at + size, length)), axis) for at in range(0, length, size)]]
-    if int(sizes.sum()) != length or (sizes < 0).any():
-        raise ValueError(f"expected sizes that add up to {length}, got {sizes.tolist()}")
+    require_parts(sizes, length)
     return [np.split(x, np.cumsum(sizes)[:-1], axis)]
 
 

@@ -43,18 +43,24 @@ def _reshape(attrs: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:
     return (tuple(target),)
 
 
+def _axes(given: Any, rank: int) -> set[int]:
+    axes = [a % rank for a in _ints(given)]
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"expected axes that differ, got {_ints(given)}")
+    return set(axes)
+
+
 def _squeeze(_: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:
     shape = inputs[0].shape
-    axes = {a % len(shape) for a in _ints(inputs[1])}
+    axes = _axes(inputs[1], len(shape))
     if any(shape[a] != 1 for a in axes):
         raise ValueError(f"expected size 1 along axes {sorted(axes)}, got shape {shape}")
     return (tuple(d for k, d in enumerate(shape) if k not in axes),)
 
 
 def _unsqueeze(_: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:
-    axes = _ints(inputs[1])
-    rank = inputs[0].ndim + len(axes)
-    new = {a % rank for a in axes}
+    rank = inputs[0].ndim + len(_ints(inputs[1]))
+    new = _axes(inputs[1], rank)
     dims = iter(inputs[0].shape)
     return (tuple(1 if k in new else next(dims) for k in range(rank)),)
 
@@ -75,6 +81,8 @@ def _pad(_: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:
     out, pads = list(inputs[0].shape), _ints(inputs[1])
     axes = _optional_ints(inputs, 3)
     axes = list(range(len(out))) if axes is None else axes
+    if len(pads) != 2 * len(axes):
+        raise ValueError(f"expected {2 * len(axes)} pads, got {len(pads)}")
     for k, a in enumerate(axes):
         out[a] += pads[k] + pads[len(axes) + k]
     return (tuple(out),)
@@ -144,7 +152,7 @@ def _window(_: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:
 
 def _reduce(attrs: Attrs, inputs: Sequence[Any]) -> Sequence[Shape]:
     shape = inputs[0].shape
-    axes = {a % len(shape) for a in _ints(inputs[1])}
+    axes = _axes(inputs[1], len(shape))
     if not axes and not attrs.get("noop_with_empty_axes", 0):
         axes = set(range(len(shape)))
     keep = attrs.get("keepdims", 1)

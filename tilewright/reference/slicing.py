@@ -40,10 +40,34 @@ def _slice(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [x]
 
 
+def require_parts(sizes: np.ndarray, length: int) -> None:
+    """Raises ValueError unless sizes of pieces make up ``length``."""
+    if int(sizes.sum()) != length or (sizes < 0).any():
+        raise ValueError(f"expected sizes that add up to {length}, got {sizes.tolist()}")
+
+
+def _split(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]:
+    """Pieces of given sizes, or of one size but for the last, which may be smaller or empty."""
+    x = np.asarray(inputs[0])
+    axis = attrs.get("axis") or 0
+    length = x.shape[axis]
+    if len(inputs) > 1 and inputs[1] is not None:
+        sizes = np.asarray(inputs[1])
+        require_parts(sizes, length)
+    else:
+        parts = attrs.get("num_outputs") or n_outputs
+        sizes = np.diff(np.minimum(np.arange(parts + 1) * -(-length // parts), length))
+    return [np.take(x, range(end - size, end), axis) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
+
+
 def _shape(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     """onnx.reference takes an end before the first axis for one counted from the last."""
     start, end = attrs.get("start") or 0, attrs.get("end")
     return [np.array(np.asarray(inputs[0]).shape[start:end], np.int64)]
 
 
-DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {"Shape": _shape, "Slice": _slice}
+DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
+    "Shape": _shape,
+    "Slice": _slice,
+    "Split": _split,
+}

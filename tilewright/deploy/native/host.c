@@ -87,6 +87,8 @@ tw_status tw_result(
   tw_value *v = tw_wanted(c, index);
   *data = NULL;
   if (v == NULL) return TW_OK;
+  for (int32_t i = 0; i < rank; i++)
+    if (shape[i] < 0) return tw_refuse(c, "expected sizes of at least 0, got %" PRId64 " in dimension %d", shape[i], i);
   TRY(tw_sized(tw_set_shape(v, type, rank, shape), c));
   *data = v->data;
   return TW_OK;

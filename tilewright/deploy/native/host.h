@@ -151,7 +151,14 @@ tw_status tw_host_exp(const tw_call *c);
 tw_status tw_host_log(const tw_call *c);
 tw_status tw_host_clip(const tw_call *c);
 tw_status tw_host_cast(const tw_call *c);
-tw_status tw_host_cast_like(const tw_call *c);
 tw_status tw_host_where(const tw_call *c);
+tw_status tw_host_random_uniform(const tw_call *c);
+tw_status tw_host_random_uniform_like(const tw_call *c);
+tw_status tw_host_random_normal(const tw_call *c);
+tw_status tw_host_random_normal_like(const tw_call *c);
+tw_status tw_host_bernoulli(const tw_call *c);
+tw_status tw_host_dropout(const tw_call *c);
+tw_status tw_host_mel_weight_matrix(const tw_call *c);
+tw_status tw_host_tf_idf_vectorizer(const tw_call *c);
 
 #endif

@@ -189,7 +189,7 @@ static tw_status map(const tw_call *c, double (*real)(double), uint64_t (*whole)
 
 static double negative_real(double x) { return -x; }
 static double inverse_real(double x) { return 1 / x; }
-static double sign_real(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+static double sign_real(double x) { return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x; }
 static uint64_t negative_whole(uint64_t x, int s) { return (void)s, 0 - x; }
 static uint64_t magnitude_whole(uint64_t x, int s) { return s && (int64_t)x < 0 ? 0 - x : x; }
 static uint64_t sign_whole(uint64_t x, int s) { return x == 0 ? 0 : s && (int64_t)x < 0 ? UINT64_MAX : 1; }

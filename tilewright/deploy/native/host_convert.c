@@ -1,42 +1,27 @@
-/* Cast, CastLike and Where. */
+/* Cast and Where. */
 #include "host.h"
 
 /* Integers become floats by way of float32, but for float64, as numpy and ml_dtypes have it; other integers wrap. */
-static tw_status converted(const tw_call *c, const tw_value *x, int32_t type) {
+tw_status tw_host_cast(const tw_call *c) {
+  const tw_value *x;
   unsigned char *out;
+  TRY(tw_operand(c, 0, &x));
+  int32_t type = (int32_t)tw_option(c, "to", x->type);
   char from = tw_kind(x->type), to = tw_kind(type);
-  TRY(tw_result(c, 0, type, x->rank, x->shape, &out));
   int64_t n = tw_elements(x->rank, x->shape);
-  if (out && n && type == x->type) {
-    memcpy(out, x->data, (size_t)tw_value_bytes(x));
-    return TW_OK;
-  }
+  if (type == x->type) return tw_give(c, 0, x);
+  TRY(tw_result(c, 0, type, x->rank, x->shape, &out));
   for (int64_t i = 0; out && i < n; i++) {
-    if (from == 'f') {
+    if (from == 'f' || type == 11) {
       tw_put_real(type, out, i, tw_real(x, i));
     } else if (to != 'f') {
       tw_put_integer(type, out, i, tw_element(x, i));
-    } else if (type == 11) {
-      tw_put_real(type, out, i, tw_real(x, i));
     } else {
       int64_t whole = tw_element(x, i);
       tw_put_real(type, out, i, (double)(x->type == 13 ? (float)(uint64_t)whole : (float)whole));
     }
   }
   return TW_OK;
-}
-
-tw_status tw_host_cast(const tw_call *c) {
-  const tw_value *x;
-  TRY(tw_operand(c, 0, &x));
-  return converted(c, x, (int32_t)tw_option(c, "to", x->type));
-}
-
-tw_status tw_host_cast_like(const tw_call *c) {
-  const tw_value *x, *like;
-  TRY(tw_operand(c, 0, &x));
-  TRY(tw_operand(c, 1, &like));
-  return converted(c, x, like->type);
 }
 
 /* the steps of a box of elements that are taken where a condition, which has steps too, says so */

@@ -53,8 +53,6 @@ tw_status tw_host_constant_of_shape(const tw_call *c) {
   if (c->sizes) return tw_give_sizes(c, 0, shape, n);
   if (value && value->integers) tw_put_integer(type, element, 0, value->integers[0]);
   if (value && value->floats) tw_put_real(type, element, 0, value->floats[0]);
-  for (int32_t i = 0; i < n; i++)
-    if (shape[i] < 0) return tw_refuse(c, "expected sizes of at least 0, got %" PRId64, shape[i]);
   TRY(tw_result(c, 0, type, n, shape, &out));
   if (out) tw_fill_with(out, tw_elements(n, shape), tw_item_bytes(type), element);
   return TW_OK;
@@ -75,7 +73,6 @@ tw_status tw_host_one_hot(const tw_call *c) {
   if (c->sizes) return tw_give_sizes(c, 0, shape, x->rank + 1);
   TRY(tw_operand(c, 2, &values));
   if (tw_elements(values->rank, values->shape) != 2) return tw_refuse(c, "expected two values, off and on");
-  if (depth < 0) return tw_refuse(c, "expected a depth of at least 0, got %" PRId64, depth);
   int64_t item = tw_item_bytes(values->type), n = tw_elements(x->rank, x->shape);
   TRY(tw_result(c, 0, values->type, x->rank + 1, shape, &out));
   if (out == NULL) return TW_OK;

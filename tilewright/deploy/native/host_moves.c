@@ -22,7 +22,8 @@ tw_status tw_host_expand(const tw_call *c) {
   return TW_OK;
 }
 
-/* as a box of twice the rank: along each axis the repeats, and what is repeated */
+/* As a box of twice the rank: along each axis the repeats, and what is repeated. Where there are more of one than of the
+ * other, ones come before those. */
 tw_status tw_host_tile(const tw_call *c) {
   const tw_value *x, *repeats;
   int32_t n;
@@ -31,22 +32,27 @@ tw_status tw_host_tile(const tw_call *c) {
   unsigned char *out;
   TRY(tw_operand(c, 0, &x));
   TRY(tw_few_integers(c, 1, &repeats, &n));
-  if (n != x->rank) return tw_refuse(c, "expected %d repeats, got %d", x->rank, n);
-  for (int32_t i = 0; i < n; i++) shape[i] = tw_times(x->shape[i], box[2 * i] = tw_element(repeats, i));
-  if (c->sizes) return tw_give_sizes(c, 0, shape, n);
+  if (c->sizes && n != x->rank) return tw_refuse(c, "expected %d repeats, got %d", x->rank, n);
+  int32_t rank = n > x->rank ? n : x->rank;
+  for (int32_t i = 0; i < rank; i++) {
+    int32_t axis = i - (rank - x->rank), of = i - (rank - n);
+    box[2 * i] = of < 0 ? 1 : tw_element(repeats, of);
+    box[2 * i + 1] = axis < 0 ? 1 : x->shape[axis];
+    shape[i] = tw_times(box[2 * i], box[2 * i + 1]);
+  }
+  if (c->sizes) return tw_give_sizes(c, 0, shape, rank);
   int64_t item = tw_item_bytes(x->type);
-  TRY(tw_result(c, 0, x->type, n, shape, &out));
+  TRY(tw_result(c, 0, x->type, rank, shape, &out));
   if (out == NULL) return TW_OK;
-  tw_dense(n, shape, item, dense);
-  tw_dense(n, x->shape, item, own);
-  for (int32_t i = 0; i < n; i++) {
-    box[2 * i + 1] = x->shape[i];
-    to[2 * i] = dense[i] * x->shape[i];
+  tw_dense(rank, shape, item, dense);
+  tw_repeated(x, rank, own);
+  for (int32_t i = 0; i < rank; i++) {
+    to[2 * i] = dense[i] * box[2 * i + 1];
     from[2 * i] = 0;
     to[2 * i + 1] = dense[i];
     from[2 * i + 1] = own[i];
   }
-  tw_move(2 * n, box, item, out, to, x->data, from);
+  tw_move(2 * rank, box, item, out, to, x->data, from);
   return TW_OK;
 }
 
@@ -122,7 +128,7 @@ tw_status tw_host_pad(const tw_call *c) {
   TRY(tw_integers(c, 1, &pads));
   if (tw_given(c, 3)) TRY(tw_integers(c, 3, &axes));
   int64_t n = axes ? tw_elements(axes->rank, axes->shape) : x->rank, given = tw_elements(pads->rank, pads->shape);
-  if (n && given / 2 < n) return tw_refuse(c, "expected %" PRId64 " pads, got %" PRId64, 2 * n, given);
+  if (given != 2 * n) return tw_refuse(c, "expected %" PRId64 " pads, got %" PRId64, 2 * n, given);
   memcpy(shape, x->shape, sizeof shape);
   for (int64_t k = 0; k < n; k++) {
     int32_t a;
@@ -131,8 +137,6 @@ tw_status tw_host_pad(const tw_call *c) {
     shape[a] = tw_sum(shape[a], tw_sum(low[a], tw_element(pads, n + k)));
   }
   if (c->sizes) return tw_give_sizes(c, 0, shape, x->rank);
-  for (int32_t i = 0; i < x->rank; i++)
-    if (shape[i] < 0) return tw_refuse(c, "expected pads that leave sizes >= 0, got %" PRId64 " along axis %d", shape[i], i);
   const tw_attribute *mode = tw_attribute_of(c, "mode");
   return pad_elements(c, x, shape, low, mode && mode->text ? mode->text[0] : 'c');
 }

@@ -122,7 +122,7 @@ static tw_status give_unique(
   unsigned char *out;
   for (int64_t i = 0; i < n; i++) order[i] = i;
   if (sort(s, order, rank, n)) memcpy(order, rank, (size_t)n * sizeof *order);
-  int by_axis = axis >= 0 && tw_kind(x->type) == 'f';
+  int by_axis = axis >= 0 && x->rank > 1 && tw_kind(x->type) == 'f';
   for (int64_t i = 0; i < n; i++) {
     if (i == 0 || is_new(s, order[i - 1], order[i], by_axis)) {
       first[found] = order[i];

@@ -65,14 +65,13 @@ tw_status tw_host_flatten(const tw_call *c) {
   const tw_value *x;
   TRY(tw_operand(c, 0, &x));
   int64_t axis = tw_option(c, "axis", 1), shape[2];
-  if (axis < 0) axis += x->rank;
-  if (axis < 0 || axis > x->rank) return tw_refuse(c, "expected an axis of at most %d, got %" PRId64, x->rank, axis);
+  axis = tw_clamped(axis < 0 ? axis + x->rank : axis, 0, x->rank);
   shape[0] = tw_elements((int32_t)axis, x->shape);
   shape[1] = tw_elements(x->rank - (int32_t)axis, x->shape + axis);
   return give_view(c, x, shape, 2);
 }
 
-/* those of the first `rank` bits that an operand names */
+/* those of the first `rank` bits that an operand names, each of them once */
 tw_status tw_axes(const tw_call *c, int32_t index, int32_t rank, uint32_t *out) {
   const tw_value *axes;
   TRY(tw_integers(c, index, &axes));
@@ -81,7 +80,9 @@ tw_status tw_axes(const tw_call *c, int32_t index, int32_t rank, uint32_t *out) 
   *out = 0;
   for (int64_t i = 0; i < n; i++) {
     int64_t a = tw_element(axes, i);
-    *out |= UINT32_C(1) << (a < 0 ? a + rank : a);
+    uint32_t bit = UINT32_C(1) << (a < 0 ? a + rank : a);
+    if (*out & bit) return tw_refuse(c, "expected axes that differ, got %" PRId64 " twice", a);
+    *out |= bit;
   }
   return TW_OK;
 }
@@ -118,7 +119,6 @@ tw_status tw_host_unsqueeze(const tw_call *c) {
   if (rank > TW_MAX_RANK) return tw_refuse(c, "expected at most %d dimensions, got %d", TW_MAX_RANK, rank);
   TRY(tw_axes(c, 1, rank, &axes));
   for (int32_t i = 0; i < rank; i++) {
-    if (!(axes >> i & 1) && at == x->rank) return tw_refuse(c, "expected axes that differ");
     out[i] = axes >> i & 1 ? 1 : x->shape[at++];
   }
   return give_view(c, x, out, rank);

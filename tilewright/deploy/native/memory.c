@@ -60,7 +60,7 @@ tw_status tw_set_shape(tw_value *value, int32_t type, int32_t rank, const int64_
   if (bytes < 0) return tw_fail(TW_OUT_OF_MEMORY, "a tensor is too large, or a size of it negative");
   value->type = type;
   value->rank = rank;
-  if (value->shape != shape) memmove(value->shape, shape, (size_t)rank * sizeof *shape);
+  if (rank && value->shape != shape) memmove(value->shape, shape, (size_t)rank * sizeof *shape);
   return tw_reserve(value, (uint64_t)bytes);
 }
 

@@ -32,10 +32,11 @@ _MOVES = (
 )  # fmt: skip
 """Operators with a form that takes elements of any type but strings."""
 _COMPUTED = (
-    "Abs", "Add", "And", "Cast", "CastLike", "Ceil", "Clip", "Div", "Equal", "Exp", "Floor", "Greater",
-    "GreaterOrEqual", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "NonMaxSuppression", "NonZero",
-    "Not", "OneHot", "Or", "Pow", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
-    "ReduceSum", "Round", "Sign", "Sqrt", "Sub", "TopK", "Unique",
+    "Abs", "Add", "And", "Bernoulli", "Cast", "Ceil", "Clip", "Div", "Dropout", "Equal", "Exp", "Floor", "Greater",
+    "GreaterOrEqual", "Less", "LessOrEqual", "Log", "Max", "MelWeightMatrix", "Min", "Mod", "Mul", "Neg",
+    "NonMaxSuppression", "NonZero", "Not", "OneHot", "Or", "Pow", "RandomNormal", "RandomNormalLike",
+    "RandomUniform", "RandomUniformLike", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin",
+    "ReduceProd", "ReduceSum", "Round", "Sign", "Sqrt", "Sub", "TfIdfVectorizer", "TopK", "Unique",
 )  # fmt: skip
 """Those with a form that reads numbers."""
 

@@ -21,10 +21,11 @@ WEIGHTS = "tw_weights"
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A plan with the symbols of its entries, by where each segment is."""
+    """A plan with the symbols of its entries, by where each segment is, and the model's names of its outputs."""
 
     plan: Plan
     entries: Mapping[str, str]
+    outputs: Sequence[str]
 
 
 class ModelSource:
@@ -37,7 +38,8 @@ class ModelSource:
         self._plans: list[str] = []
         count = 0
         for v in versions:
-            program = Program(constants, v.entries, self._parts, count)
+            names = dict(zip(v.plan.outputs, v.outputs, strict=True))
+            program = Program(constants, v.entries, names, self._parts, count)
             self._plans.append(write_plan(program, v.plan, "m"))
             count = program.plans
 

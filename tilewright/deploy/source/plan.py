@@ -44,10 +44,12 @@ _CAST = "(int64_t)((uint64_t)tw_element({}, 0) + (uint64_t){})"
 
 @dataclass(slots=True)
 class Program:
-    """What the plans of one artifact share. ``entries``: symbols by where the segment is; ``parts``: the C text."""
+    """What the plans of one artifact share. ``entries``: symbols by where the segment is; ``outputs``: the model's
+    names of outputs that have another as a slot; ``parts``: the C text."""
 
     constants: Constants
     entries: Mapping[str, str]
+    outputs: Mapping[str, str]
     parts: list[str] = field(default_factory=list)
     plans: int = 0
 
@@ -112,12 +114,13 @@ class _Writer:
 
     def _spec(self, name: str) -> str:
         slot = self.plan.slots[name]
+        shown = quoted(self.program.outputs.get(name, name))
         if slot.shape is None:
-            return f"{{{quoted(name)}, {slot.dtype.onnx}, -1, NULL, NULL}}"
+            return f"{{{shown}, {slot.dtype.onnx}, -1, NULL, NULL}}"
         sizes = ", ".join(str(-1 if d.value() is None else d.value()) for d in slot.shape) or "0"
         dims = ", ".join("NULL" if d.is_const else quoted(str(d)) for d in slot.shape) or "NULL"
         arrays = f"(const int64_t[]){{{sizes}}}, (const char *const[]){{{dims}}}"
-        return f"{{{quoted(name)}, {slot.dtype.onnx}, {len(slot.shape)}, {arrays}}}"
+        return f"{{{shown}, {slot.dtype.onnx}, {len(slot.shape)}, {arrays}}}"
 
     def _code(self) -> Code:
         code = Code(self.symbols)

@@ -61,9 +61,9 @@ def run_host_step(step: HostStep, inputs: Sequence[object], out_of_range: OutOfR
     """
     where = f"node {step.node!r} ({step.op})"
     domain = "" if step.domain == SIZES_DOMAIN else step.domain
-    inputs = checked_operands(where, out_of_range, step.op, domain, dict(step.attrs), inputs)
     quick = QUICK.get(step.op) if not step.domain else None
     try:
+        inputs = checked_operands(where, out_of_range, step.op, domain, dict(step.attrs), inputs)
         if quick is not None:
             return quick(dict(step.attrs), inputs)
         reference = importlib.import_module("tilewright.reference")
