@@ -1,4 +1,5 @@
-"""The cases through artifacts: exported, loaded without the compiler, and compared with the compiled model."""
+"""The cases through artifacts: exported, loaded without the compiler, and compared with the compiled model; or for
+another machine, as programs that an emulator runs."""
 
 from __future__ import annotations
 
@@ -13,12 +14,13 @@ from tilewright.core.errors import UnsupportedError
 from tilewright.deploy.loader import Artifact
 from tilewright.tests.conformance.cases import Case
 from tilewright.tests.conformance.runner import is_random, require_similar, short
+from tilewright.tests.deploy.program import build_program
 
 
-def run_exported(case: Case) -> str:
-    """``native``, ``unsupported: what``, or ``failing: error``."""
+def run_exported(case: Case, target: str | None = None) -> str:
+    """``native``, ``unsupported: what``, or ``failing: error``. ``target``: of another machine."""
     try:
-        return _run(case)
+        return _run(case) if target is None else _run_emulated(case, target)
     except UnsupportedError as e:
         return f"unsupported: {short(str(e))}"
     except Exception as e:  # noqa: BLE001 - whatever goes wrong in a case is its result
@@ -42,6 +44,21 @@ def _run(case: Case) -> str:
         require_similar(theirs, wanted, math.inf if is_random(model) else case.rtol, case.atol)
         if not is_random(model):
             _require_same(theirs, compiled.run(None, feed))
+    return "native"
+
+
+def _run_emulated(case: Case, target: str) -> str:
+    model, sets = case.load()
+    compiled = tilewright.compile(model, target=target, threads=1, progress=False)
+    if not all(isinstance(x, np.ndarray) for given, wanted in sets for x in (*given, *wanted)):
+        return "unsupported: inputs or outputs that are no tensors"
+    with tempfile.TemporaryDirectory() as folder:
+        program = build_program(compiled, target, Path(folder))
+        names = [i.name for i in model.graph.input]
+        for given, wanted in sets:
+            feed = {n: x for n, x in zip(names, given, strict=False) if n in program.inputs}
+            got = list(program.run(feed).values())
+            require_similar(got, wanted, math.inf if is_random(model) else case.rtol, case.atol)
     return "native"
 
 

@@ -22,8 +22,8 @@ def test_every_feature_can_be_asked_for(arch: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "cpu", ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "haswell", "skylake-avx512", "cascadelake", "icelake-server",
-            "sapphirerapids", "graniterapids", "alderlake", "znver1", "znver3", "znver5"],
+    "cpu", ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "haswell", "skylake-avx512", "cascadelake",
+            "icelake-server", "sapphirerapids", "graniterapids", "alderlake", "znver1", "znver3", "znver5"],
 )  # fmt: skip
 def test_what_x86_cpus_have(cpu: str) -> None:
     target = parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}")
