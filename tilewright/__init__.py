@@ -32,6 +32,10 @@ if TYPE_CHECKING:
         TilewrightError,
         UnsupportedError,
     )
+    from tilewright.deploy.include import get_include
+    from tilewright.deploy.loader import load
+    from tilewright.deploy.opener import export_loader
+    from tilewright.deploy.pack import export_package
     from tilewright.lowering.implementations.base import Implementation
     from tilewright.machine.target import Target
     from tilewright.options import CompileOptions
@@ -46,6 +50,10 @@ _HOMES = {
     "compile": "tilewright.compile",
     "CompileOptions": "tilewright.options",
     "TuneOptions": "tilewright.autotune.network.options",
+    "load": "tilewright.deploy.loader",
+    "get_include": "tilewright.deploy.include",
+    "export_loader": "tilewright.deploy.opener",
+    "export_package": "tilewright.deploy.pack",
     "tune": "tilewright.autotune.network.tune_network",
     "quantize": "tilewright.quantization.quantize",
     "QuantizeOptions": "tilewright.quantization.options",
@@ -74,7 +82,8 @@ __all__ = [
     "CompileOptions", "CompiledModel", "CoverageError", "Implementation", "InferenceSession", "InputError",
     "JSONDatabase", "MeasurementError", "MemoryDatabase", "ModelError", "QuantizeOptions", "ResourceError",
     "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions",
-    "UnionDatabase", "UnsupportedError", "__version__", "compile", "quantize", "tune",
+    "UnionDatabase", "UnsupportedError", "__version__", "compile", "export_loader", "export_package",
+    "get_include", "load", "quantize", "tune",
 ]  # fmt: skip
 
 

@@ -18,7 +18,11 @@ from tilewright.core.errors import TilewrightError
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("tilewright.commands.run", "run a model once, on given or seeded random inputs"),
-    "inspect": ("tilewright.commands.inspect", "print any stage of the pipeline as text"),
+    "build": ("tilewright.commands.build", "write an artifact that runs without Python: a library or a package"),
+    "inspect": (
+        "tilewright.commands.inspect",
+        "print any stage of the pipeline, or what an artifact says of itself, as text",
+    ),
     "bench": ("tilewright.commands.bench", "time a model, interleaved with onnxruntime if that is installed"),
     "verify": ("tilewright.commands.verify", "compare every layer with the interpreter and with onnxruntime"),
     "profile": ("tilewright.commands.profile", "time every kernel against the machine's measured peaks"),

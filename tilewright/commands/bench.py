@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 
 from tilewright.autotune.measure.interleaved_timing import Samples, interleave
 from tilewright.autotune.measure.noise_monitor import noise_monitor_of
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.commands.common import (
     add_input_options,
     add_model_options,
@@ -19,11 +21,23 @@ from tilewright.commands.common import (
     milliseconds,
 )
 from tilewright.core.console import table
+from tilewright.deploy.first_result import (
+    c_program,
+    memory_of_processes,
+    onnxruntime_program,
+    python_program,
+    seconds_to_first_result,
+)
+from tilewright.deploy.pack import is_artifact
+from tilewright.deploy.toolchain import Workshop, find_toolchain
 from tilewright.inspect.ort import OnnxRuntimeError, is_installed, open_session
+
+_PROCESSES = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="an .onnx file")
+    parser.add_argument("model", help="an .onnx file; or an artifact, to time from the start of a process")
+    parser.add_argument("--against", metavar="MODEL.onnx", help="of an artifact: what onnxruntime loads beside it")
     parser.add_argument("--seconds", type=amount, default=4.0, help="for all contenders together")
     parser.add_argument("--runs", type=count, help="inferences of each contender, instead of --seconds")
     parser.add_argument("--alone", action="store_true", help="without onnxruntime")
@@ -32,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if is_artifact(args.model):
+        return _first_results(args)
     model = compile_with(args)
     feed = feed_for_model(args, model)
     contenders: dict[str, Callable[[], object]] = {"tilewright": lambda: model.run(None, feed)}
@@ -39,6 +55,29 @@ def run(args: argparse.Namespace) -> int:
         contenders |= _rival(args.model, model.threads, feed)
     samples = interleave(contenders, args.seconds, args.runs, noise=noise_monitor_of(model.threads))
     print(report(samples, feed, model.threads))
+    return 0
+
+
+def _first_results(args: argparse.Namespace) -> int:
+    """From the start of a process to its first result, the contenders in turns; and the memory of ten processes."""
+    artifact = Path(args.model)
+    sizes = [n for value in args.shapes.values() for n in ([value] if isinstance(value, int) else value)]
+    threads = args.threads or 0
+    with Workshop(find_toolchain(detect_host())) as shop:
+        contenders = {"C": c_program(shop, artifact), "Python": python_program(artifact)}
+        if args.against and is_installed():
+            contenders["onnxruntime"] = onnxruntime_program(Path(args.against))
+        found: dict[str, list[float]] = {name: [] for name in contenders}
+        for _ in range(args.runs or _PROCESSES):
+            for name, program in contenders.items():
+                found[name].append(seconds_to_first_result(program, threads, sizes))
+        rows = [
+            (name, milliseconds(float(np.median(s))), milliseconds(min(s)), str(len(s))) for name, s in found.items()
+        ]
+        print(table(("process start to first result", " median ms", " least", " runs"), rows))
+        memory = memory_of_processes(contenders["C"], threads, sizes, _PROCESSES)
+    shared = f"{memory['Pss'] / 1e6:.0f} MB together, {memory['Rss'] / _PROCESSES / 1e6:.0f} MB each if it were alone"
+    print(f"\n{_PROCESSES} processes in C at once: {shared}; the file has {artifact.stat().st_size / 1e6:.0f} MB")
     return 0
 
 

@@ -49,10 +49,13 @@ def amount(text: str) -> float:
     return number
 
 
-def add_build_options(parser: argparse.ArgumentParser) -> None:
-    """The options of a build that every command has."""
+def add_build_options(parser: argparse.ArgumentParser, several_targets: bool = False) -> None:
+    """The options of a build that every command has. ``several_targets``: a list of them, empty by default."""
     group = parser.add_argument_group("build")
-    group.add_argument("--target", help='a CPU, like "llvm -mcpu=znver4" (default: this machine)')
+    group.add_argument(
+        "--target", action="append" if several_targets else "store",
+        help='a CPU, like "llvm -mcpu=znver4" (default: this machine)' + "; several of them" * several_targets,
+    )  # fmt: skip
     group.add_argument("--opt-level", choices=("none", "basic", "extended", "all"), default="all")
     group.add_argument(
         "--precision", choices=get_args(Precision), default="fp32",
@@ -71,14 +74,16 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-cache", action="store_true", help="neither read nor write the object cache")
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
+def add_model_options(parser: argparse.ArgumentParser, several_targets: bool = False) -> None:
     """Those of a build that uses what tuning found, and of its versions."""
-    add_build_options(parser)
+    add_build_options(parser, several_targets)
     parser.add_argument(
         "--broadcasting", choices=get_args(Broadcasting), default="lazy",
         help="the version of the model for sizes of 1 where others were expected (default: built when needed)",
     )  # fmt: skip
-    parser.add_argument("--log", dest="records", metavar="FILE", help="a tuning log to build with (default: untuned)")
+    parser.add_argument(
+        "--log", "--database", dest="records", metavar="FILE", help="a tuning log to build with (default: untuned)"
+    )
 
 
 def records_of(args: argparse.Namespace) -> Database | None:

@@ -1,4 +1,4 @@
-"""``inspect MODEL --stage S``: a stage of the pipeline as text."""
+"""``inspect MODEL --stage S``: a stage of the pipeline as text; ``inspect ARTIFACT``: its manifest."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tilewright.codegen.prepare.steps import prepare
 from tilewright.commands.common import add_model_options, add_shape_options, compile_with, records_of
 from tilewright.compile import plan_text
 from tilewright.core.errors import InputError
+from tilewright.deploy.pack import described, is_artifact, read_manifests
 from tilewright.graph_ir.text import print_graph
 from tilewright.lowering.plan import LoweredModel
 from tilewright.lowering.workspaces import Scheduled, with_scheduled
@@ -59,7 +60,7 @@ STAGES = ("import", "passes", "fuse", "plan", *KERNEL_STAGES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="an .onnx file")
+    parser.add_argument("model", help="an .onnx file; or an artifact, to list what it says of itself")
     parser.add_argument("--stage", choices=STAGES, default="passes")
     parser.add_argument("--kernel", metavar="NAME", help="one kernel by its name or number (k3); default: all")
     add_shape_options(parser)
@@ -67,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if is_artifact(args.model):
+        print("\n\n".join("\n".join(described(said)) for said in read_manifests(args.model)))
+        return 0
     args.specialize = args.specialize or bool(args.shapes)
     if args.stage in ("import", "passes", "fuse"):
         print(print_graph(compile_with(args, stop_after=args.stage)))

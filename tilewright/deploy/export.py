@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import IO
 
@@ -19,11 +19,14 @@ from tilewright.core.errors import InputError
 from tilewright.core.io.files import Kind, replacing, require_replaceable
 from tilewright.core.options import require_choice, require_path
 from tilewright.core.plan import Plan
-from tilewright.deploy.constants import HEAD, Constants, Digest
-from tilewright.deploy.host_calls import require_native
-from tilewright.deploy.mach_o import with_private_names
-from tilewright.deploy.manifest import manifest
-from tilewright.deploy.model_source import WEIGHTS, ModelSource, Version
+from tilewright.deploy.files.digest import Digest
+from tilewright.deploy.files.mach_o import with_private_names
+from tilewright.deploy.files.seal import seal_of
+from tilewright.deploy.include import get_include
+from tilewright.deploy.manifest import BEGIN, manifest
+from tilewright.deploy.source.constants import HEAD, Constants
+from tilewright.deploy.source.host_calls import require_native
+from tilewright.deploy.source.model import WEIGHTS, ModelSource, Version
 from tilewright.deploy.systems import ARCHIVE, System, format_of, system_of
 from tilewright.deploy.toolchain import Workshop, find_toolchain
 from tilewright.kernels.link import PlanObjects
@@ -31,10 +34,7 @@ from tilewright.machine.target import Target
 from tilewright.runtime.coverage import KernelTuning
 from tilewright.runtime.signature import TensorSpec
 
-_NATIVE = "tilewright.deploy.native"
 _API = re.compile(r"^TW_API .*?(tw_\w+)\(", re.MULTILINE)
-_MARK = b',"tilewright":"'
-"""In every manifest."""
 _LARGEST_INSIDE = 1 << 30
 """Bytes of weights that code of the small model can have beside it."""
 _FLAGS = ("-std=c11", "-Os", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffunction-sections")
@@ -43,9 +43,9 @@ _FLAGS = ("-std=c11", "-Os", "-fvisibility=hidden", "-fno-strict-aliasing", "-ff
 def _is_ours(file: IO[bytes]) -> bool:
     tail = b""
     while piece := file.read(1 << 20):
-        if _MARK in tail + piece:
+        if BEGIN in tail + piece:
             return True
-        tail = piece[-len(_MARK) :]
+        tail = piece[-len(BEGIN) :]
     return False
 
 
@@ -105,6 +105,8 @@ class Build:
             else:
                 _link(shop, system, [*flags, "-o", made, *sources, *files], path.name)
             paths = [path]
+            if kind == "so":  # others have their own signatures, or no place for one
+                shop.append(made, _seal(shop[made], 0 if beside else constants.size))
             _put(shop[made], path, ARTIFACT)
             if beside is not None:
                 paths.append(path.with_name(beside))
@@ -124,12 +126,18 @@ class Build:
 
 def _compile_runtime(shop: Workshop, flags: Sequence[str], cache: ObjectCache | None) -> list[str]:
     """Compile the C files of the runtime; the objects."""
-    files = sorted(
-        (f for f in resources.files(_NATIVE).iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name
-    )
+    files = sorted((f for f in Path(get_include()).iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name)
     names = [shop.write(f.name, [f.read_bytes()]) for f in files]
     headers = [n for n in names if n.endswith(".h")]
     return [shop.compile(n, flags, headers, cache) for n in names if n.endswith(".c")]
+
+
+def _seal(library: Path, weights: int) -> bytes:
+    """The seal of a library with so many bytes of weights inside."""
+    with library.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        start = data.find(HEAD) if weights else 0
+        with memoryview(data) as view:
+            return seal_of(view, (start, weights))
 
 
 def _link(shop: Workshop, system: System, arguments: Sequence[str], name: str) -> None:

@@ -5,18 +5,29 @@ Element types that numpy lacks (bfloat16 and narrower floats) come from ``ml_dty
 
 from __future__ import annotations
 
+import _ctypes
+import contextlib
 import ctypes
+import itertools
 import json
+import mmap
 import os
+import platform
+import sys
+import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tilewright.deploy.files.package import MAGIC, Member, PackageError, read_package
+from tilewright.deploy.files.seal import SealError, require_seal
+
 _VERSION = 1
-_INVALID_INPUT = 2
 _NAMES = {
     (0, 8): "i1",
     (0, 16): "i2",
@@ -48,12 +59,26 @@ _NARROW = {
 }
 
 
+class Status(IntEnum):
+    """Of ``tilewright.h``: what a failure is about."""
+
+    OK = 0
+    INVALID_ARGUMENT = 1
+    INVALID_INPUT = 2
+    INVALID_ARTIFACT = 3
+    UNSUPPORTED_CPU = 4
+    OUT_OF_MEMORY = 5
+    BUSY = 6
+    SYSTEM = 7
+    INTERNAL = 8
+
+
 class ArtifactError(RuntimeError):
-    """An artifact that cannot be loaded or run. ``status``: of ``tilewright.h``."""
+    """An artifact that cannot be loaded or run."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
-        self.status = status
+        self.status = Status(status)
 
 
 class ArtifactInputError(ArtifactError, ValueError):
@@ -111,22 +136,51 @@ class Artifact:
     """A model that :meth:`run` computes. Several threads may use it: calls take turns."""
 
     def __init__(self, path: str | os.PathLike[str], threads: int = 0, profile: bool = False) -> None:
-        place = os.fspath(Path(path).absolute())
-        try:
-            self._library = _declared(ctypes.CDLL(place, mode=os.RTLD_LOCAL | os.RTLD_NOW))
-        except (OSError, AttributeError) as e:
-            raise ArtifactError(3, f"{path}: expected an artifact of tilewright: {e}") from e
         self._model, self._session = ctypes.c_void_p(), ctypes.c_void_p()
-        version = self._library.tw_version()
-        if version != _VERSION:
-            raise ArtifactError(3, f"{path}: expected version {_VERSION} of the interface, got {version}")
-        self._check(self._library.tw_model_load(None, ctypes.byref(self._model)))
+        self._file: mmap.mmap | None = None
+        try:
+            with Path(path).open("rb") as f:
+                data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as e:
+            raise ArtifactError(Status.SYSTEM, f"{path}: {e.strerror or e}") from e
+        except ValueError as e:
+            raise ArtifactError(Status.INVALID_ARTIFACT, f"{path}: expected an artifact of tilewright, got {e}") from e
+        if data[: len(MAGIC)] != MAGIC:
+            with data, memoryview(data) as view:
+                _require_whole(view, path)
+            self._library = _library(_spelled(Path(path).absolute()), path)
+            self._check(self._library.tw_model_load(None, ctypes.byref(self._model)))
+        else:
+            self._file = data  # its weights are used as long as this object lives
+            self._library = self._best_member(path, memoryview(data))
         options = _Options(threads, int(profile), None, None)
         self._check(self._library.tw_session_create(self._model, ctypes.byref(options), ctypes.byref(self._session)))
         self._lock = threading.Lock()
+        self._free = weakref.finalize(self, _freed, self._library, self._model, self._session)
         self.manifest: dict[str, Any] = json.loads(self._library.tw_model_manifest(self._model))
         self.inputs = self._specs("input")
         self.outputs = self._specs("output")
+
+    def _best_member(self, path: str | os.PathLike[str], data: memoryview) -> ctypes.CDLL:
+        """The library of the first member that this CPU can run, its model loaded."""
+        refusals = []
+        try:
+            for member in read_package(data):
+                if member.system != _SYSTEM_NAME:
+                    refusals.append(f"for {member.system}, this is {_SYSTEM_NAME}")
+                    continue
+                library = _library_of(member, data, path)
+                weights = np.frombuffer(data, np.uint8)[member.weights.offset :][: member.weights.size]
+                status = library.tw_model_load_memory(weights.ctypes.data, weights.size, ctypes.byref(self._model))
+                if status == 0:
+                    return library
+                message = library.tw_error().decode(errors="replace")
+                if status != Status.UNSUPPORTED_CPU:
+                    raise ArtifactError(status, f"{path}: {message}")
+                refusals.append(message)
+        except PackageError as e:
+            raise ArtifactError(Status.INVALID_ARTIFACT, f"{path}: {e}") from e
+        raise ArtifactError(Status.UNSUPPORTED_CPU, f"{path}: no code in it is for this CPU: {'; '.join(refusals)}")
 
     def _specs(self, what: str) -> tuple[Spec, ...]:
         out = []
@@ -139,7 +193,7 @@ class Artifact:
     def _check(self, status: int) -> None:
         if status:
             message = self._library.tw_error().decode(errors="replace")
-            raise (ArtifactInputError if status == _INVALID_INPUT else ArtifactError)(status, message)
+            raise (ArtifactInputError if status == Status.INVALID_INPUT else ArtifactError)(status, message)
 
     def run(self, feed: Mapping[str, object]) -> dict[str, np.ndarray]:
         """All outputs, by name. Raises ArtifactInputError for inputs that do not fit."""
@@ -147,10 +201,11 @@ class Artifact:
         unknown = [n for n in feed if all(n != s.name for s in self.inputs)]
         if missing or unknown:
             raise ArtifactInputError(
-                _INVALID_INPUT, f"inputs: missing {missing}, unknown {unknown}; expected {list(self.inputs)}"
+                Status.INVALID_INPUT, f"inputs: missing {missing}, unknown {unknown}; expected {list(self.inputs)}"
             )
         arrays = [np.asarray(feed[s.name]) for s in self.inputs]
         with self._lock:
+            self._require_open()
             inputs = _tensors(arrays)
             outputs = (_Tensor * max(len(self.outputs), 1))()
             self._check(self._library.tw_session_run(self._session, inputs, len(arrays), outputs, len(self.outputs)))
@@ -159,6 +214,7 @@ class Artifact:
     def shapes(self, shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...] | None]:
         """Shapes of the outputs for inputs of these shapes; None for one that depends on what the inputs hold."""
         with self._lock:
+            self._require_open()
             sizes = [(ctypes.c_int64 * max(len(s), 1))(*s) for s in shapes]
             inputs = (_Tensor * max(len(shapes), 1))()
             for t, s, size, spec in zip(inputs, shapes, sizes, self.inputs, strict=False):
@@ -168,11 +224,21 @@ class Artifact:
             self._check(self._library.tw_session_shapes(self._session, inputs, len(shapes), outputs, len(self.outputs)))
             return [None if t.ndim < 0 else tuple(t.shape[: t.ndim]) for t in outputs[: len(self.outputs)]]
 
+    def _require_open(self) -> None:
+        if not self._free.alive:
+            raise ArtifactError(Status.INVALID_ARGUMENT, "expected an artifact that is open, got one that was closed")
+
     def close(self) -> None:
-        """Free the session and the model."""
-        self._library.tw_session_free(self._session)
-        self._library.tw_model_free(self._model)
-        self._session, self._model = ctypes.c_void_p(), ctypes.c_void_p()
+        """Free the model, its session and its code. Running it afterwards is an error; closing it again is not."""
+        with self._lock:
+            self._free()
+
+
+def _freed(library: ctypes.CDLL, model: ctypes.c_void_p, session: ctypes.c_void_p) -> None:
+    library.tw_session_free(session)
+    library.tw_model_free(model)
+    if hasattr(_ctypes, "dlclose"):
+        _ctypes.dlclose(library._handle)
 
 
 def load(path: str | os.PathLike[str], threads: int = 0) -> Artifact:
@@ -181,11 +247,75 @@ def load(path: str | os.PathLike[str], threads: int = 0) -> Artifact:
     return Artifact(path, threads)
 
 
+_SYSTEM_NAME = f"{ {'AMD64': 'x86_64', 'arm64': 'aarch64'}.get(platform.machine(), platform.machine()) }-{sys.platform}"
+
+
+_numbers = itertools.cycle(range(1000))
+_loaded: dict[str, list[tuple[int, int]]] = {}
+"""By path, the files (device and number) that were loaded from there."""
+
+
+def _spelled(place: Path) -> str:
+    """A path to the file, spelled otherwise for each file that has been there: systems take a library that they have
+    loaded by the same name for the same library."""
+    facts = place.stat()
+    found = _loaded.setdefault(os.fspath(place), [])
+    if (key := (facts.st_dev, facts.st_ino)) not in found:
+        found.append(key)
+    return os.path.join(place.parent, *["."] * found.index(key), place.name)
+
+
+def _require_whole(data: memoryview, path: str | os.PathLike[str]) -> None:
+    try:
+        require_seal(data)
+    except SealError as e:
+        raise ArtifactError(Status.INVALID_ARTIFACT, f"{path}: {e}") from e
+
+
+def _library(place: str, path: str | os.PathLike[str]) -> ctypes.CDLL:
+    try:
+        library = _declared(ctypes.CDLL(place, mode=getattr(os, "RTLD_LOCAL", 0) | getattr(os, "RTLD_NOW", 0)))
+    except (OSError, AttributeError) as e:
+        raise ArtifactError(Status.INVALID_ARTIFACT, f"{path}: expected an artifact of tilewright: {e}") from e
+    version = library.tw_version()
+    if version != _VERSION:
+        raise ArtifactError(
+            Status.INVALID_ARTIFACT, f"{path}: expected version {_VERSION} of the interface, got {version}"
+        )
+    return library
+
+
+def _library_of(member: Member, data: memoryview, path: str | os.PathLike[str]) -> ctypes.CDLL:
+    """The code of a member, which the system loads from a file alone: one in memory where there are such."""
+    code = bytes(member.code.of(data, "code"))
+    with _as_file(code) as place:
+        return _library(place, path)
+
+
+@contextlib.contextmanager
+def _as_file(code: bytes) -> Iterator[str]:
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("tilewright")
+        try:
+            with os.fdopen(file, "wb", closefd=False) as f:
+                f.write(code)
+            yield "/".join(["/proc/self/fd", *["."] * next(_numbers), str(file)])
+        finally:
+            os.close(file)
+        return
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        place = Path(folder) / "model"
+        with place.open("wb") as out:
+            out.write(code)
+        yield os.fspath(place)
+
+
 def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
     pointer, number = ctypes.c_void_p, ctypes.c_int32
     tensors = ctypes.POINTER(_Tensor)
     for name, arguments in {
-        "tw_model_load": [ctypes.c_char_p, pointer], "tw_model_input": [pointer, number, pointer],
+        "tw_model_load": [ctypes.c_char_p, pointer], "tw_model_load_memory": [pointer, ctypes.c_uint64, pointer],
+        "tw_model_input": [pointer, number, pointer],
         "tw_model_output": [pointer, number, pointer], "tw_session_create": [pointer, pointer, pointer],
         "tw_session_run": [pointer, tensors, number, tensors, number],
         "tw_session_shapes": [pointer, tensors, number, tensors, number], "tw_model_input_count": [pointer],
@@ -216,7 +346,7 @@ def _code(dtype: np.dtype) -> tuple[int, int]:
     if dtype not in _CODES:
         found = next((c for c, n in _NARROW.items() if n == dtype.name), None)
         if found is None:
-            raise ArtifactInputError(_INVALID_INPUT, f"inputs: arrays of {dtype} are no tensors")
+            raise ArtifactInputError(Status.INVALID_INPUT, f"inputs: arrays of {dtype} are no tensors")
         _CODES[dtype] = found
     return _CODES[dtype]
 

@@ -14,6 +14,8 @@ from tilewright.runtime.signature import TensorSpec
 
 FORMAT = 1
 """Of the manifest and of what it is in."""
+BEGIN = b'{"tilewright":"'
+"""How a manifest begins, in any artifact."""
 
 
 def manifest(
@@ -25,7 +27,7 @@ def manifest(
     names = dict.fromkeys(s.kernel for s in kernels)
     hits = sum(1 for n in names if n in tuning and tuning[n].status is Status.HIT)
     said: dict[str, Any] = {
-        "format": FORMAT, "tilewright": importlib.metadata.version("tilewright"), "model": plan.name,
+        "tilewright": importlib.metadata.version("tilewright"), "format": FORMAT, "model": plan.name,
         "target": {"triple": target.triple, "cpu": target.cpu, "threads": target.threads, "features": list(features)},
         "weights": {"bytes": weights[0], "digest": f"{weights[1]:016x}{weights[2]:016x}"},
         "inputs": [_spec(s) for s in inputs], "outputs": [_spec(s) for s in outputs],

@@ -44,7 +44,7 @@ class System:
 
 _LINUX = System(
     "so", ("-fPIC", "-pthread"),
-    ("-shared", "-s", "-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,--version-script=exports",
+    ("-shared", "-s", "-Wl,--build-id=none,--gc-sections,-Bsymbolic,-z,noexecstack", "-Wl,--version-script=exports",
      "-pthread", "-ldl", "-lm"),
     ('.section .rodata.weights,"a",%progbits', ".globl {name}", ".hidden {name}", ".balign 4096"),
     ('.section .note.GNU-stack,"",%progbits',),
@@ -111,6 +111,8 @@ def format_of(path: Path, format_: str | None, target: Target) -> str:
     """The format of an artifact at ``path``: what is asked for, or what the extension says. Raises InputError if the
     target has no such files."""
     known = (system_of(target).shared, ARCHIVE)
+    if format_ == "shared":
+        return known[0]
     if format_ is not None:
         require_choice("format", format_, known)
         return format_

@@ -66,6 +66,11 @@ class Workshop:
                 f.write(piece)
         return name
 
+    def append(self, name: str, data: bytes) -> None:
+        """Make a file longer."""
+        with self[name].open("ab") as f:
+            f.write(data)
+
     def run(self, arguments: Sequence[str]) -> None:
         """Compile or link. Raises TargetError with what the compiler says."""
         self._call([*self._toolchain.compiler, *arguments])

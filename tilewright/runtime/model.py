@@ -212,15 +212,15 @@ class CompiledModel:
 
     def export(
         self, path: str | Path, *, weights: Literal["inside", "beside"] = "inside",
-        format: Literal["so", "dll", "dylib", "wasm", "a"] | None = None,  # noqa: A002 - the word for it
+        format: Literal["shared", "so", "dll", "dylib", "wasm", "a"] | None = None,  # noqa: A002 - the word for it
     ) -> list[Path]:  # fmt: skip
         """Write the model to a library that runs without Python, with the interface of ``tilewright.h``
-        (:func:`tilewright.deploy.header`); the paths of what was written.
+        (in :func:`tilewright.get_include`); the paths of what was written.
 
         ``weights``: in the library, or in a file beside it, which it finds there and maps. ``format``: what the
-        extension of ``path`` says otherwise; a shared library for Linux, Windows or macOS, a WebAssembly module, or a
-        static library, of which a program can have one. Needs a C compiler for the model's target: the system's, or
-        the one of ``pip install tilewright[deploy]``, which has all.
+        extension of ``path`` says otherwise; ``shared`` is that of the target's shared libraries (for Linux, Windows or
+        macOS, or a WebAssembly module), ``a`` a static library, of which a program can have one. Needs a C compiler for
+        the model's target: the system's, or the one of ``pip install tilewright[deploy]``, which has all.
 
         Raises UnsupportedError, with all of them, for operators that need Python, InputError where another kind of file
         is at ``path`` or the target has none of this format, TargetError for what the compiler refuses; nothing is

@@ -16,6 +16,7 @@ OTHERS: dict[str, set[str]] = {
     "autotune/measure/process.py": {"truncate"},  # a temporary file without a name
     "autotune/measure/worker.py": {"tofile"},  # in a temporary directory of the parent's
     "codegen/cache.py": {"touch", "unlink"},  # entries of the cache, by their names
+    "deploy/loader.py": {"open"},  # in memory, or in a temporary directory of its own
     "deploy/toolchain.py": {"open"},  # in a temporary directory of its own
     "commands/run.py": {"open"},  # members of an archive
 }

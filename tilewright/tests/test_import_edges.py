@@ -24,7 +24,9 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {"core", "machine", "runtime.host_ops", "runtime.resources"},
     "codegen": {"core", "machine", "runtime.resources", "tensor_ir"},
     "kernels": {"codegen", "core", "lowering", "machine", "runtime", "schedule", "tensor_ir"},
-    "deploy": {"codegen", "core", "kernels", "machine", "runtime", "runtime.resources"},
+    "deploy.files": {"core", "machine"},
+    "deploy.source": {"core", "machine", "runtime.resources"},
+    "deploy": {"codegen", "core", "deploy.files", "deploy.source", "kernels", "machine", "runtime"},
     "autotune.base": {"core", "machine", "schedule", "tensor_ir"},
     "autotune.cost_model": {"autotune.base", "core", "machine", "schedule", "tensor_ir"},
     "autotune.records": {"autotune.base", "autotune.cost_model", "core", "machine", "schedule", "tensor_ir"},
@@ -65,7 +67,7 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     # for types; see DYNAMIC
     "__init__": {
-        "api", "autotune.network", "autotune.records", "compile", "core", "lowering", "machine", "options",
+        "api", "autotune.network", "autotune.records", "compile", "core", "deploy", "lowering", "machine", "options",
         "quantization", "runtime", "schedule",
     },
 }  # fmt: skip

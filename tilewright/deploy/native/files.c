@@ -7,18 +7,35 @@
 
 #include "platform.h"
 
+#define STEP 0x9e3779b97f4a7c15u
+
+static uint64_t word_at(const unsigned char *at) {
+  uint64_t word;
+  memcpy(&word, at, sizeof word);
+  return word;
+}
+
 void tw_digest(const void *bytes, uint64_t size, uint64_t digest[2]) {
-  const unsigned char *at = bytes;
-  uint64_t a = 0, b = 0, words = size / 8, last = 0;
-  for (uint64_t i = 0; i < words; i++) {
-    uint64_t word;
-    memcpy(&word, at + 8 * i, 8);
-    a += word * (0x9e3779b97f4a7c15u * i | 1);
-    b += word * (0xc2b2ae3d27d4eb4fu * (i + 1) | 1);
+  const unsigned char *at = bytes, *end = at + size / 32 * 32;
+  uint64_t a = 0, b = 0, c = 0, d = 0, sum = 0, factor = 0;
+  for (; at < end; at += 32, factor += 4 * STEP) { /* four chains: a multiplication takes as long as three steps */
+    uint64_t v = word_at(at), w = word_at(at + 8), x = word_at(at + 16), y = word_at(at + 24);
+    a += v * (factor | 1);
+    b += w * ((factor + STEP) | 1);
+    c += x * ((factor + 2 * STEP) | 1);
+    d += y * ((factor + 3 * STEP) | 1);
+    sum += v + w + x + y;
   }
-  if (size % 8) memcpy(&last, at + 8 * words, size % 8);
-  digest[0] = a + last * (0x9e3779b97f4a7c15u * words | 1);
-  digest[1] = b + last * (0xc2b2ae3d27d4eb4fu * (words + 1) | 1);
+  for (uint64_t left = size % 32; left > 0; factor += STEP) {
+    uint64_t last = 0, count = left < 8 ? left : 8;
+    memcpy(&last, at, count);
+    a += last * (factor | 1);
+    sum += last;
+    at += count;
+    left -= count;
+  }
+  digest[0] = a + b + c + d;
+  digest[1] = sum;
 }
 
 #if defined(_WIN32)

@@ -166,12 +166,12 @@ tw_status tw_own(tw_frame *f, int32_t value, int32_t type, const char *name, int
   return tw_set_shape(&f->values[value], type, rank, shape);
 }
 
-static int is_dense(const tw_tensor *t) {
+int tw_is_dense(const tw_tensor *t) {
   int64_t step = 1;
   if (t->strides == NULL) return 1;
   for (int32_t i = t->ndim - 1; i >= 0; i--) {
     if (t->shape[i] != 1 && t->strides[i] != step) return 0;
-    step *= t->shape[i];
+    step = tw_times(step, t->shape[i]);
   }
   return 1;
 }
@@ -205,7 +205,7 @@ tw_status tw_begin_output(
   tw_tensor *t;
   TRY(require_sizes(f->plan->outputs[output].name, rank, shape));
   TRY(callers(f, output, rank, shape, &t));
-  if (t == NULL || !is_dense(t)) return tw_set_shape(v, type, rank, shape);
+  if (t == NULL || !tw_is_dense(t)) return tw_set_shape(v, type, rank, shape);
   v->type = type;
   v->rank = rank;
   memcpy(v->shape, shape, (size_t)rank * sizeof *shape);
@@ -233,7 +233,7 @@ tw_status tw_deliver(tw_frame *f, int32_t output, int32_t value, const tw_value 
   uint64_t bytes = tw_value_bytes(from);
   v->data = to;
   if (bytes == 0 || to == at) return TW_OK;
-  if (is_dense(t))
+  if (tw_is_dense(t))
     memmove(to, at, (size_t)bytes);
   else
     scatter(to, t->strides, t->shape, t->ndim, tw_item_bytes(from->type), &at);

@@ -1,5 +1,5 @@
 /* What the code of a model and the runtime know of each other. A plan becomes a tw_plan: tables, and the functions that
- * Python's tilewright/deploy/plan_source.py writes. Everything here is private to one artifact. */
+ * Python's tilewright/deploy/source/plan.py writes. Everything here is private to one artifact. */
 #ifndef TILEWRIGHT_INTERNAL_H
 #define TILEWRIGHT_INTERNAL_H
 
@@ -36,19 +36,22 @@ typedef struct tw_value {
   int64_t room;
 } tw_value;
 
-/* An attribute of a host operator: integers (also one), floats, or text, by what is not null. */
+/* An attribute of a host operator: integers (also one), floats, or text, by what is not null. type: the ONNX number of
+ * the elements of one that is a tensor, else 0. */
 typedef struct tw_attribute {
   const char *name;
   const int64_t *integers;
   const double *floats;
   const char *text;
   int64_t count;
+  int32_t type;
 } tw_attribute;
 
-/* A host operator in native form: the outputs of `node`. inputs[i] is null where an optional one is absent. */
+/* A host operator in native form. where: node and operator, for messages. inputs[i] is null where an optional one is
+ * absent, outputs[i] where nobody wants it. */
 typedef struct tw_call {
   tw_frame *frame;
-  const char *node;
+  const char *where;
   const tw_attribute *attributes;
   int32_t attribute_count;
   const tw_value *const *inputs;
@@ -56,6 +59,7 @@ typedef struct tw_call {
   tw_value *const *outputs;
   int32_t output_count;
   int32_t clamps; /* indices out of range: 1 takes the nearest, 0 is an error */
+  int32_t sizes;  /* 1: the outputs are the shapes of the operator's results, as vectors */
 } tw_call;
 
 /* If, Loop or Scan. captures[k]: what body k reads of the plan around. Rows are what a loop stacks: element type, rank
@@ -199,6 +203,7 @@ int64_t tw_elements(int32_t rank, const int64_t *shape);
 uint64_t tw_value_bytes(const tw_value *value);
 tw_status tw_set_shape(tw_value *value, int32_t type, int32_t rank, const int64_t *shape); /* with memory for it */
 tw_status tw_extend(tw_value *value, uint64_t bytes); /* makes room for so many more, and keeps what is there */
+tw_status tw_set_length(tw_value *value, int64_t length); /* makes it a sequence, of what its items were before */
 tw_status tw_copy_value(tw_value *to, const tw_value *from);
 
 /* -- frame.c */
@@ -215,6 +220,7 @@ void tw_patch_values(tw_frame *frame, const tw_patch *patches, int32_t count);
 tw_status tw_own(tw_frame *frame, int32_t value, int32_t type, const char *name, int32_t rank, const int64_t *shape);
 tw_status tw_begin_output(
     tw_frame *frame, int32_t output, int32_t value, int32_t type, int32_t rank, const int64_t *shape);
+int tw_is_dense(const tw_tensor *tensor);
 tw_status tw_deliver(tw_frame *frame, int32_t output, int32_t value, const tw_value *from);
 tw_value tw_view(int32_t type, void *data, int32_t rank, const int64_t *shape);
 int64_t tw_enter(

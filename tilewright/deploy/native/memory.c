@@ -76,19 +76,23 @@ tw_status tw_extend(tw_value *value, uint64_t bytes) {
   return TW_OK;
 }
 
+tw_status tw_set_length(tw_value *value, int64_t length) {
+  if (length > value->room) {
+    tw_value *items = realloc(value->items, (size_t)length * sizeof *items);
+    if (items == NULL) return tw_fail(TW_OUT_OF_MEMORY, "no memory for a sequence of %lld", (long long)length);
+    memset(items + value->room, 0, (size_t)(length - value->room) * sizeof *items);
+    value->items = items;
+    value->room = length;
+  }
+  value->type = value->rank = 0;
+  value->length = length;
+  return TW_OK;
+}
+
 tw_status tw_copy_value(tw_value *to, const tw_value *from) {
   if (from->type == 0) {
-    if (from->length > to->room) {
-      tw_value *items = realloc(to->items, (size_t)from->length * sizeof *items);
-      if (items == NULL) return tw_fail(TW_OUT_OF_MEMORY, "no memory for a sequence of %lld", (long long)from->length);
-      memset(items + to->room, 0, (size_t)(from->length - to->room) * sizeof *items);
-      to->items = items;
-      to->room = from->length;
-    }
+    TRY(tw_set_length(to, from->length));
     for (int64_t i = 0; i < from->length; i++) TRY(tw_copy_value(&to->items[i], &from->items[i]));
-    to->type = 0;
-    to->rank = from->rank;
-    to->length = from->length;
     return TW_OK;
   }
   TRY(tw_set_shape(to, from->type, from->rank, from->shape));

@@ -13,8 +13,8 @@
 /* The first of these features (LLVM's names) that the CPU lacks, or the system does not save; null if it has all. */
 const char *tw_lacking_feature(const char *const *features);
 
-/* A digest that finds damage: two sums of the words, each times an odd number of its own (Carter and Wegman's multilinear
- * hash, 1981), so that no change of a single word goes unseen. */
+/* A digest that finds damage: the sum of the words, each times an odd number of its own, so that no change of a single
+ * word goes unseen (Wegman and Carter's multilinear hash, 1981), and their plain sum. */
 void tw_digest(const void *bytes, uint64_t size, uint64_t digest[2]);
 
 tw_status tw_map_file(const char *path, tw_mapping *mapping);

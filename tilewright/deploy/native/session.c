@@ -152,14 +152,14 @@ static tw_status check_input(const tw_slot_spec *spec, const tw_tensor *t, int w
     return tw_fail(TW_INVALID_INPUT, "input '%s': expected %d dimensions, got %d", spec->name, spec->rank, t->ndim);
   if (t->ndim < 0 || t->ndim > TW_MAX_RANK || (t->ndim && t->shape == NULL))
     return tw_fail(TW_INVALID_INPUT, "input '%s': expected a shape of at most %d dimensions", spec->name, TW_MAX_RANK);
-  int64_t elements = 1;
-  for (int32_t i = 0; i < t->ndim; i++) {
+  for (int32_t i = 0; i < t->ndim; i++)
     if (t->shape[i] < 0 || (spec->rank >= 0 && spec->shape[i] >= 0 && t->shape[i] != spec->shape[i]))
       return tw_fail(TW_INVALID_INPUT, "input '%s' axis %d: expected %s%" PRId64 ", got %" PRId64, spec->name, i,
                      spec->rank >= 0 && spec->shape[i] >= 0 ? "" : "at least ",
                      spec->rank >= 0 && spec->shape[i] >= 0 ? spec->shape[i] : 0, t->shape[i]);
-    elements *= t->shape[i];
-  }
+  int64_t elements = tw_elements(t->ndim, t->shape);
+  if (elements < 0 || tw_room(tw_item_bytes(spec->type), elements) < 0)
+    return tw_fail(TW_INVALID_INPUT, "input '%s': expected fewer elements than that", spec->name);
   if (with_data && elements && t->data == NULL)
     return tw_fail(TW_INVALID_INPUT, "input '%s': expected %" PRId64 " elements, got null", spec->name, elements);
   return TW_OK;
@@ -182,13 +182,7 @@ static tw_status take_input(tw_value *v, int32_t type, const tw_tensor *t) {
   v->rank = t->ndim;
   if (t->ndim) memcpy(v->shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
   v->data = (unsigned char *)t->data + t->byte_offset;
-  int64_t step = 1;
-  int dense = 1;
-  for (int32_t i = t->ndim - 1; t->strides && i >= 0; i--) {
-    dense &= t->shape[i] == 1 || t->strides[i] == step;
-    step *= t->shape[i];
-  }
-  if (dense || t->data == NULL || tw_elements(v->rank, v->shape) == 0) return TW_OK;
+  if (tw_is_dense(t) || t->data == NULL || tw_elements(v->rank, v->shape) == 0) return TW_OK;
   const unsigned char *from = v->data;
   TRY(tw_reserve(v, tw_value_bytes(v)));
   unsigned char *to = v->data;

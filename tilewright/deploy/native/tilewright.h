@@ -95,8 +95,9 @@ TW_API int32_t tw_version(void);
 /* What the last failure on this thread was; "" if there was none. Valid until the next call on this thread. */
 TW_API const char *tw_error(void);
 
-/* A model from a file: an artifact of any format. In a shared library or program that has a model linked in, `path` may
- * be null: the model inside. Weights are mapped, not read: processes share their pages. */
+/* A model. In libtilewright, which opens any number of them, `path` is an artifact of any format. In an artifact itself,
+ * or a program with one linked in, there is one model: `path` is null, or says where its weights are if they are not in
+ * the file beside it. Weights are mapped, not read: processes share their pages. */
 TW_API tw_status tw_model_load(const char *path, tw_model **model);
 
 /* The same from memory, which must stay as it is until the model is freed. */

@@ -14,15 +14,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import tilewright.deploy
 from tilewright.codegen.detect_cpu import parse_target
+from tilewright.deploy.include import get_include
 from tilewright.deploy.systems import parts, system_of
 from tilewright.deploy.toolchain import find_toolchain
 
 if TYPE_CHECKING:
     from tilewright.runtime.model import CompiledModel
 
-HEADERS = Path(tilewright.deploy.__file__).parent / "native"
 DRIVER = Path(__file__).parent / "driver.c"
 _SECONDS = 600
 _WASI = """
@@ -98,8 +97,8 @@ def build_program(model: CompiledModel, target: str, folder: Path, is_linked: bo
     program = folder / _NAMES.get(system, "program")
     more = ["-DLINKED", str(library), *_STATIC.get(system, ["-static"])] if is_linked else []
     command = [
-        *find_toolchain(machine).compiler, "-Os", "-Wall", "-Wextra", "-Werror", "-I", str(HEADERS), "-o", str(program),
-        str(DRIVER), *more, "-lm",
+        *find_toolchain(machine).compiler, "-Os", "-Wall", "-Wextra", "-Werror", "-I", get_include(), "-o",
+        str(program), str(DRIVER), *more, "-lm",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

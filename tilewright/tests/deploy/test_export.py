@@ -124,8 +124,33 @@ def test_indices_out_of_range() -> None:
 
 def test_operators_that_need_python_are_listed(tmp_path: Path) -> None:
     model = tilewright.compile(
+        read_model("f (uint8[n] x) => (uint8[h, w, c] y) { y = ImageDecoder(x) }"), progress=False
+    )
+    with pytest.raises(tilewright.UnsupportedError, match=r"these operators need it:\n  node .*: ImageDecoder"):
+        model.export(tmp_path / "model.so")
+    model = tilewright.compile(
         read_model("f (string[n] a, string[n] b) => (string[n] y) { y = StringConcat(a, b) }"), progress=False
     )
-    with pytest.raises(tilewright.UnsupportedError, match="StringConcat"):
+    with pytest.raises(tilewright.UnsupportedError, match="tensors of numbers, input 'a' is strings"):
         model.export(tmp_path / "model.so")
     assert not list(tmp_path.iterdir())
+
+
+def test_another_model_at_the_same_path(tmp_path: Path) -> None:
+    """The system takes libraries of one name for one library."""
+    path = tmp_path / "model.so"
+    kept = []
+    for width in (16, 24, 40):
+        model = tilewright.compile(perceptron(width), progress=False)
+        model.export(path)
+        kept.append((model, Artifact(path)))
+    for model, artifact in kept:
+        assert_same(model, artifact, {"x": random(4, 32)})
+
+
+def test_closed(tmp_path: Path) -> None:
+    artifact = exported(tilewright.compile(perceptron(), progress=False))
+    artifact.close()
+    artifact.close()
+    with pytest.raises(ArtifactError, match="one that was closed"):
+        artifact.run({"x": random(4, 32)})

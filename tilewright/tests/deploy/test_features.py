@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import tilewright.deploy
 from tilewright.codegen.detect_cpu import parse_target
 from tilewright.codegen.llvm.features import COMPUTING, NOT_COMPUTING
+from tilewright.deploy.include import get_include
 
-SOURCE = (Path(tilewright.deploy.__file__).parent / "native" / "features.c").read_text()
+SOURCE = (Path(get_include()) / "features.c").read_text()
 KNOWN = frozenset(re.findall(r'\{"([a-z0-9.-]+)", ', SOURCE))
 
 

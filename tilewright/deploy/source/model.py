@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.core.plan import Plan
-from tilewright.deploy.c_text import long_string, quoted, table
-from tilewright.deploy.constants import Constants
-from tilewright.deploy.plan_source import Program, write_plan
+from tilewright.deploy.source.c_text import long_string, quoted, table
+from tilewright.deploy.source.constants import Constants
+from tilewright.deploy.source.plan import Program, write_plan
 
 _HEAD = """/* Written by tilewright: the plans of a model. */
 #include <string.h>
 
-#include "internal.h"
+#include "host.h"
 """
 WEIGHTS = "tw_weights"
 """The symbol of weights that are linked in."""

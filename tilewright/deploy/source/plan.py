@@ -30,11 +30,11 @@ from tilewright.core.plan import (
     segments,
     step_slots,
 )
-from tilewright.deploy.c_text import quoted, table
-from tilewright.deploy.constants import Constants
-from tilewright.deploy.formulas import Code, literal
-from tilewright.deploy.host_calls import host_call
-from tilewright.deploy.numbering import Numbering, number
+from tilewright.deploy.source.c_text import quoted, table
+from tilewright.deploy.source.constants import Constants
+from tilewright.deploy.source.formulas import Code, literal
+from tilewright.deploy.source.host_calls import host_call
+from tilewright.deploy.source.numbering import Numbering, number
 from tilewright.runtime.resources.arena import conflicts, lifetimes, nbytes, place
 
 _ONES = {Ones.NEITHER: "=", Ones.RIGHT: "<", Ones.EITHER: "?", Ones.APART: "!"}
@@ -279,7 +279,7 @@ class _Writer:
         step = self.plan.steps[i]
         if isinstance(step, HostStep):
             inputs = [self._value(name, c) if name else "NULL" for name in step.inputs]
-            host_call(step, inputs, self._targets(step.outputs), self.plan.out_of_range, c)
+            host_call(step, self.plan, inputs, self._targets(step.outputs), c)
         elif isinstance(step, ControlStep):
             self._control(step, i, c)
         else:
@@ -350,7 +350,7 @@ class _Writer:
                 inputs.append(_view(self.plan.slots[name].dtype.onnx, "NULL", shape, c))
             else:
                 inputs.append(self._value(name, c) if name else "NULL")
-        host_call(step, inputs, self._targets(step.outputs), self.plan.out_of_range, c)
+        host_call(step, self.plan, inputs, self._targets(step.outputs), c)
 
     def _arena(self, c: Code) -> None:
         n, plan = self.numbers, self.plan

@@ -1,0 +1,11 @@
+"""Where the C of artifacts is: the interface (``tilewright.h``), and the runtime behind it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def get_include() -> str:
+    """The directory with ``tilewright.h``, for a C compiler's ``-I``."""
+    return os.fspath(Path(__file__).parent / "native")
