@@ -16,7 +16,7 @@ from tilewright.deploy.include import get_include
 from tilewright.deploy.toolchain import Workshop
 
 _SOURCES = ("bench/first_result.c", "loader/loader.c", "errors.c", "files.c")
-_HEADERS = ("tilewright.h", "internal.h", "platform.h")
+_HEADERS = ("tilewright.h", "tilewright_dl.h", "internal.h", "platform.h")
 _PYTHON = """
 import sys, time
 import numpy as np

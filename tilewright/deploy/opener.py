@@ -11,7 +11,7 @@ from tilewright.deploy.include import get_include
 from tilewright.deploy.toolchain import Workshop, find_toolchain
 
 _SOURCES = ("loader/loader.c", "errors.c", "files.c")
-_HEADERS = ("tilewright.h", "internal.h", "platform.h")
+_HEADERS = ("tilewright.h", "tilewright_dl.h", "internal.h", "platform.h")
 _FLAGS = ("-std=c11", "-Os", "-fPIC", "-fvisibility=hidden", "-shared", "-s", "-Wl,--build-id=none,-Bsymbolic", "-I.")
 _MARK = b"tilewright seal\n"
 LOADER = Kind("a libtilewright that tilewright wrote", lambda f: _MARK in f.read(1 << 22))

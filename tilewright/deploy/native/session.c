@@ -242,11 +242,19 @@ static tw_status run_frame(
   return TW_OK;
 }
 
+/* memory that the last run gave is the session's own still: a caller may run again with the same outputs */
+static void take_back(const tw_frame *f, tw_tensor *outputs) {
+  for (int32_t i = 0; f != NULL && i < f->plan->output_count; i++)
+    if (outputs[i].data == f->values[f->plan->output_values[i]].memory) outputs[i].data = NULL;
+}
+
 static tw_status guarded(
     tw_session *s, const tw_tensor *inputs, int32_t input_count, tw_tensor *outputs, int32_t output_count, int with_data) {
   const tw_program *program = s->model->program;
   TRY(check_counts(program->plan, inputs, input_count, outputs, output_count));
   for (int32_t i = 0; i < input_count; i++) TRY(check_input(&program->plan->inputs[i], &inputs[i], with_data));
+  take_back(s->frame, outputs);
+  take_back(s->general, outputs);
   for (int32_t i = 0; with_data && i < output_count; i++) TRY(check_output(&program->plan->outputs[i], &outputs[i]));
   const tw_plan *plan = program->plan;
   tw_status status = run_frame(s->frame, inputs, outputs, with_data ? plan->run : plan->shapes, with_data);

@@ -119,8 +119,8 @@ TW_API tw_status tw_session_create(tw_model *model, const tw_options *options, t
 TW_API void tw_session_free(tw_session *session);
 
 /* One run. Inputs and outputs stand in the order of the model's. An output with data is written there and must have the
- * shape of the result; one whose data is null gets memory of the session's own, valid until its next run: then data,
- * dtype, ndim, shape and strides (null) are filled in. */
+ * shape of the result; one whose data is null, or what the last run put there, gets memory of the session's own, valid
+ * until its next run: then data, dtype, ndim, shape and strides (null) are filled in. */
 TW_API tw_status tw_session_run(
     tw_session *session, const tw_tensor *inputs, int32_t input_count, tw_tensor *outputs, int32_t output_count);
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from tilewright.core.arith.expr import IntExpr, as_var
 from tilewright.core.assumptions import Assumption, Ones
+from tilewright.core.dtypes import uint8
 from tilewright.core.errors import InternalError
 from tilewright.core.io.stored import loaded
 from tilewright.core.plan import (
@@ -346,8 +347,9 @@ class _Writer:
     def _once(self, step: HostStep, c: Code) -> None:
         inputs = []
         for name, shape in zip(step.inputs, step.once or (), strict=True):
-            if name and shape is not None:
-                inputs.append(_view(self.plan.slots[name].dtype.onnx, "NULL", shape, c))
+            if shape is not None:
+                dtype = self.plan.slots[name].dtype if name else uint8  # nobody reads an element
+                inputs.append(_view(dtype.onnx, "NULL", shape, c))
             else:
                 inputs.append(self._value(name, c) if name else "NULL")
         host_call(step, self.plan, inputs, self._targets(step.outputs), c)

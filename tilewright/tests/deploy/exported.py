@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright.codegen.detect_cpu import detect_host
+from tilewright.core.errors import TargetError
 from tilewright.deploy.loader import Artifact
+from tilewright.deploy.toolchain import find_toolchain
 from tilewright.runtime.model import CompiledModel
 
+
+def has_compiler() -> bool:
+    """Is there a C compiler, the system's or that of the ``ziglang`` package?"""
+    try:
+        find_toolchain(detect_host())
+    except TargetError:
+        return False
+    return True
+
+
 needs_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="needs a C compiler: cc, gcc or clang"
+    not has_compiler(), reason="needs a C compiler: cc, gcc, clang or the ziglang package"
 )
 
 

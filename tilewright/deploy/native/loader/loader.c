@@ -2,9 +2,10 @@
  * as many as it likes. Each artifact is a library with the same functions; this one finds the right library, makes sure
  * that it is whole before the system loads it, and passes the calls on. */
 #if defined(__linux__)
-#define _GNU_SOURCE /* memfd_create */
+#define _GNU_SOURCE /* syscall */
+#include <linux/memfd.h>
+#include <sys/syscall.h>
 #endif
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "platform.h"
+#include "tilewright_dl.h"
 
 #define PACKAGE_MAGIC "\x89TWA\r\n\x1a\n"
 #define SEAL_MAGIC "tilewright seal\n"
@@ -56,60 +58,15 @@ typedef struct seal {
   uint64_t size, start, inside, before[2], after[2];
 } seal;
 
-/* the functions of an artifact */
-typedef struct library {
-  void *handle;
-  int32_t (*version)(void);
-  const char *(*error)(void);
-  tw_status (*load)(const char *, tw_model **);
-  tw_status (*load_memory)(const void *, uint64_t, tw_model **);
-  void (*model_free)(tw_model *);
-  const char *(*manifest)(const tw_model *);
-  int32_t (*input_count)(const tw_model *);
-  int32_t (*output_count)(const tw_model *);
-  tw_status (*input)(const tw_model *, int32_t, tw_spec *);
-  tw_status (*output)(const tw_model *, int32_t, tw_spec *);
-  tw_status (*create)(tw_model *, const tw_options *, tw_session **);
-  void (*session_free)(tw_session *);
-  tw_status (*run)(tw_session *, const tw_tensor *, int32_t, tw_tensor *, int32_t);
-  tw_status (*shapes)(tw_session *, const tw_tensor *, int32_t, tw_tensor *, int32_t);
-  int32_t (*step_count)(const tw_session *);
-  tw_status (*step)(const tw_session *, int32_t, const char **, double *);
-  uint64_t (*bytes)(const tw_session *);
-} library;
-
-static const struct {
-  const char *name;
-  size_t place;
-} functions[] = {
-    {"tw_version", offsetof(library, version)},
-    {"tw_error", offsetof(library, error)},
-    {"tw_model_load", offsetof(library, load)},
-    {"tw_model_load_memory", offsetof(library, load_memory)},
-    {"tw_model_free", offsetof(library, model_free)},
-    {"tw_model_manifest", offsetof(library, manifest)},
-    {"tw_model_input_count", offsetof(library, input_count)},
-    {"tw_model_output_count", offsetof(library, output_count)},
-    {"tw_model_input", offsetof(library, input)},
-    {"tw_model_output", offsetof(library, output)},
-    {"tw_session_create", offsetof(library, create)},
-    {"tw_session_free", offsetof(library, session_free)},
-    {"tw_session_run", offsetof(library, run)},
-    {"tw_session_shapes", offsetof(library, shapes)},
-    {"tw_session_step_count", offsetof(library, step_count)},
-    {"tw_session_step", offsetof(library, step)},
-    {"tw_session_bytes", offsetof(library, bytes)},
-};
-
 /* what tw_model and tw_session are here */
 typedef struct model {
-  library functions;
+  tw_library functions;
   tw_model *inner;
   tw_mapping mapping;
 } model;
 
 typedef struct session {
-  const library *functions;
+  const tw_library *functions;
   tw_session *inner;
 } session;
 
@@ -117,29 +74,14 @@ static const model *opened(const tw_model *m) { return (const model *)(const voi
 static const session *started(const tw_session *s) { return (const session *)(const void *)s; }
 
 /* what another library says of its failure, as our own */
-static tw_status passed(const library *l, tw_status status) {
+static tw_status passed(const tw_library *l, tw_status status) {
   return status == TW_OK ? TW_OK : tw_fail(status, "%s", l->error());
 }
 
 /* -- libraries */
-static tw_status open_library(const char *place, const char *path, library *out) {
-  memset(out, 0, sizeof *out);
-  out->handle = dlopen(place, RTLD_NOW | RTLD_LOCAL);
-  if (out->handle == NULL) return tw_fail(TW_INVALID_ARTIFACT, "%s: %s", path, dlerror());
-  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-    void *found = dlsym(out->handle, functions[i].name);
-    memcpy((char *)out + functions[i].place, &found, sizeof found);
-    if (found == NULL) {
-      dlclose(out->handle);
-      return tw_fail(TW_INVALID_ARTIFACT, "%s: expected an artifact of tilewright, found no %s in it", path,
-                     functions[i].name);
-    }
-  }
-  if (out->version() == TW_VERSION) return TW_OK;
-  tw_status status = tw_fail(TW_INVALID_ARTIFACT, "%s: expected version %d of the interface, got %d", path, TW_VERSION,
-                             out->version());
-  dlclose(out->handle);
-  return status;
+static tw_status open_library(const char *place, const char *path, tw_library *out) {
+  tw_status status = tw_library_open_at(out, place, path);
+  return status == TW_OK ? TW_OK : tw_fail(status, "%s", out->message);
 }
 
 /* The system takes two files that were at one path for one library: "dir/././name" is another name each time. */
@@ -175,15 +117,15 @@ static tw_status load_library(const char *path, model *m) {
   char place[4096 + 2 * SPELLINGS];
   spelled(path, place, sizeof place);
   TRY(open_library(place, path, &m->functions));
-  tw_status status = passed(&m->functions, m->functions.load(NULL, &m->inner));
-  if (status != TW_OK) dlclose(m->functions.handle);
+  tw_status status = passed(&m->functions, m->functions.model_load(NULL, &m->inner));
+  if (status != TW_OK) tw_library_close(&m->functions);
   return status;
 }
 
 /* -- packages */
-static tw_status open_code(const char *path, const unsigned char *code, uint64_t size, library *out) {
+static tw_status open_code(const char *path, const unsigned char *code, uint64_t size, tw_library *out) {
 #if defined(__linux__)
-  int file = memfd_create("tilewright", MFD_CLOEXEC);
+  int file = (int)syscall(SYS_memfd_create, "tilewright", MFD_CLOEXEC); /* C libraries have it since 2018 */
   char name[64], place[64 + 2 * SPELLINGS];
   snprintf(name, sizeof name, "/proc/self/fd/%d", file);
 #else
@@ -215,9 +157,9 @@ static tw_status load_member(const char *path, const unsigned char *bytes, uint6
   if (!is_part(bytes + c->code.offset, c->code.size, c->code.digest))
     return tw_fail(TW_INVALID_ARTIFACT, "%s: the code is damaged: its digest is not the one it was written with", path);
   TRY(open_code(path, bytes + c->code.offset, c->code.size, &m->functions));
-  tw_status status = m->functions.load_memory(bytes + c->weights.offset, c->weights.size, &m->inner);
+  tw_status status = m->functions.model_load_memory(bytes + c->weights.offset, c->weights.size, &m->inner);
   passed(&m->functions, status);
-  if (status != TW_OK) dlclose(m->functions.handle);
+  if (status != TW_OK) tw_library_close(&m->functions);
   return status;
 }
 
@@ -289,8 +231,8 @@ TW_API tw_status tw_model_load_memory(const void *bytes, uint64_t size, tw_model
     status = check_seal("memory", bytes, size);
     if (status == TW_OK) status = open_code("memory", bytes, size, &m->functions);
     if (status == TW_OK) {
-      status = passed(&m->functions, m->functions.load(NULL, &m->inner));
-      if (status != TW_OK) dlclose(m->functions.handle);
+      status = passed(&m->functions, m->functions.model_load(NULL, &m->inner));
+      if (status != TW_OK) tw_library_close(&m->functions);
     }
   }
   if (status != TW_OK) {
@@ -305,27 +247,27 @@ TW_API void tw_model_free(tw_model *given) {
   if (given == NULL) return;
   model *m = (model *)(void *)given;
   m->functions.model_free(m->inner);
-  dlclose(m->functions.handle);
+  tw_library_close(&m->functions);
   tw_unmap(m->mapping);
   free(m);
 }
 
-TW_API const char *tw_model_manifest(const tw_model *m) { return m ? opened(m)->functions.manifest(opened(m)->inner) : ""; }
+TW_API const char *tw_model_manifest(const tw_model *m) { return m ? opened(m)->functions.model_manifest(opened(m)->inner) : ""; }
 TW_API int32_t tw_model_input_count(const tw_model *m) {
-  return m ? opened(m)->functions.input_count(opened(m)->inner) : 0;
+  return m ? opened(m)->functions.model_input_count(opened(m)->inner) : 0;
 }
 TW_API int32_t tw_model_output_count(const tw_model *m) {
-  return m ? opened(m)->functions.output_count(opened(m)->inner) : 0;
+  return m ? opened(m)->functions.model_output_count(opened(m)->inner) : 0;
 }
 
 TW_API tw_status tw_model_input(const tw_model *m, int32_t index, tw_spec *spec) {
   if (m == NULL) return tw_fail(TW_INVALID_ARGUMENT, "expected a model, got null");
-  return passed(&opened(m)->functions, opened(m)->functions.input(opened(m)->inner, index, spec));
+  return passed(&opened(m)->functions, opened(m)->functions.model_input(opened(m)->inner, index, spec));
 }
 
 TW_API tw_status tw_model_output(const tw_model *m, int32_t index, tw_spec *spec) {
   if (m == NULL) return tw_fail(TW_INVALID_ARGUMENT, "expected a model, got null");
-  return passed(&opened(m)->functions, opened(m)->functions.output(opened(m)->inner, index, spec));
+  return passed(&opened(m)->functions, opened(m)->functions.model_output(opened(m)->inner, index, spec));
 }
 
 TW_API tw_status tw_session_create(tw_model *given, const tw_options *options, tw_session **out) {
@@ -335,7 +277,7 @@ TW_API tw_status tw_session_create(tw_model *given, const tw_options *options, t
   session *s = calloc(1, sizeof *s);
   if (s == NULL) return tw_fail(TW_OUT_OF_MEMORY, "no memory for a session");
   s->functions = &m->functions;
-  tw_status status = passed(s->functions, s->functions->create(m->inner, options, &s->inner));
+  tw_status status = passed(s->functions, s->functions->session_create(m->inner, options, &s->inner));
   if (status != TW_OK) {
     free(s);
     return status;
@@ -354,26 +296,26 @@ TW_API void tw_session_free(tw_session *given) {
 TW_API tw_status tw_session_run(
     tw_session *s, const tw_tensor *inputs, int32_t input_count, tw_tensor *outputs, int32_t output_count) {
   if (s == NULL) return tw_fail(TW_INVALID_ARGUMENT, "expected a session, got null");
-  const library *l = started(s)->functions;
-  return passed(l, l->run(started(s)->inner, inputs, input_count, outputs, output_count));
+  const tw_library *l = started(s)->functions;
+  return passed(l, l->session_run(started(s)->inner, inputs, input_count, outputs, output_count));
 }
 
 TW_API tw_status tw_session_shapes(
     tw_session *s, const tw_tensor *inputs, int32_t input_count, tw_tensor *outputs, int32_t output_count) {
   if (s == NULL) return tw_fail(TW_INVALID_ARGUMENT, "expected a session, got null");
-  const library *l = started(s)->functions;
-  return passed(l, l->shapes(started(s)->inner, inputs, input_count, outputs, output_count));
+  const tw_library *l = started(s)->functions;
+  return passed(l, l->session_shapes(started(s)->inner, inputs, input_count, outputs, output_count));
 }
 
 TW_API int32_t tw_session_step_count(const tw_session *s) {
-  return s ? started(s)->functions->step_count(started(s)->inner) : 0;
+  return s ? started(s)->functions->session_step_count(started(s)->inner) : 0;
 }
 
 TW_API tw_status tw_session_step(const tw_session *s, int32_t index, const char **name, double *seconds) {
   if (s == NULL) return tw_fail(TW_INVALID_ARGUMENT, "expected a session, got null");
-  return passed(started(s)->functions, started(s)->functions->step(started(s)->inner, index, name, seconds));
+  return passed(started(s)->functions, started(s)->functions->session_step(started(s)->inner, index, name, seconds));
 }
 
 TW_API uint64_t tw_session_bytes(const tw_session *s) {
-  return s ? started(s)->functions->bytes(started(s)->inner) : 0;
+  return s ? started(s)->functions->session_bytes(started(s)->inner) : 0;
 }
