@@ -16,6 +16,9 @@ from tilewright.tests.conformance.cases import Case
 from tilewright.tests.conformance.runner import is_random, require_similar, short
 from tilewright.tests.deploy.program import build_program
 
+_ATOL = 1e-6
+"""For other machines, which round sums of other orders: references that should be 0 are up to 2e-7."""
+
 
 def run_exported(case: Case, target: str | None = None) -> str:
     """``native``, ``unsupported: what``, or ``failing: error``. ``target``: of another machine."""
@@ -59,7 +62,7 @@ def _run_emulated(case: Case, target: str) -> str:
         for given, wanted in sets:
             feed = {n: x for n, x in zip(names, given, strict=False) if n in program.inputs}
             got = list(program.run(feed).values())
-            require_similar(got, wanted, math.inf if is_random(model) else case.rtol, case.atol)
+            require_similar(got, wanted, math.inf if is_random(model) else case.rtol, max(case.atol, _ATOL))
     return "native"
 
 

@@ -52,12 +52,12 @@ def test_what_other_cpus_have(target: str, expected: str) -> None:
     ("target", "bits", "registers", "fma"),
     [
         ("aarch64-linux-gnu -mcpu=neoverse-v1", 128, 32, True),
-        ("riscv64-linux-gnu", 32, 32, True),
+        ("riscv64-linux-gnu", 64, 16, True),
         ("riscv64-linux-gnu -mattr=+v", 128, 32, True),
         ("riscv64-linux-gnu -mattr=+v,+zvl256b", 256, 32, True),
         ("riscv64-linux-gnu -mcpu=spacemit-x60", 256, 32, True),
         ("wasm32-wasi", 128, 16, False),
-        ("wasm32-wasi -mattr=-simd128", 32, 16, False),
+        ("wasm32-wasi -mattr=-simd128", 64, 8, False),
     ],
 )
 def test_vectors(target: str, bits: int, registers: int, fma: bool) -> None:
