@@ -51,3 +51,8 @@ def test_a_library_that_is_loaded(tmp_path: Path) -> None:
     np.testing.assert_allclose(program.run({"x": x})["y"], here.run({"x": x})["y"], 1e-5, 1e-6)
     with pytest.raises(ProgramError, match="axis 1: expected 32, got 33"):
         program.run({"x": np.zeros((7, 33), np.float32)})
+    weights = model.export(tmp_path / "model.dll", weights="beside")[1]
+    assert program.run({"x": x})["y"].shape == (7, 10)
+    weights.unlink()
+    with pytest.raises(ProgramError, match=r"model\.dll\.weights"):
+        program.run({"x": x})
