@@ -82,14 +82,25 @@ static tw_status same_row(const char *node, const tw_value *stack, int64_t axis,
   return TW_OK;
 }
 
-static tw_status empty_stacks(const tw_control *c, int32_t first) {
+/* stacks of no rows, whose sizes are those that a step would give, as far as they follow from its inputs' */
+static tw_status empty_stacks(tw_frame *b, const tw_control *c, int32_t first) {
   const int64_t *shape = c->row_sizes;
+  int is_known = b->plan->shapes(b) == TW_OK;
   for (int32_t k = 0; k < c->row_count; k++) {
+    const tw_value *row = &b->values[b->plan->output_values[b->plan->output_count - c->row_count + k]];
     int64_t axis = c->out_axes ? c->out_axes[k] : 0;
+    int is_row = is_known && row->rank == c->row_ranks[k];
     if (c->outputs[first + k])
-      TRY(begin_stack(c->outputs[first + k], (int32_t)c->row_types[k], (int32_t)c->row_ranks[k], shape, axis, 0));
+      TRY(begin_stack(c->outputs[first + k], (int32_t)c->row_types[k], (int32_t)c->row_ranks[k],
+                      is_row ? row->shape : shape, axis, 0));
     shape += c->row_ranks[k];
   }
+  return TW_OK;
+}
+
+/* the state as the inputs of a body from `first` on */
+static tw_status give_state(tw_frame *b, const tw_value *state, int32_t count, int32_t first) {
+  for (int32_t k = 0; k < count; k++) TRY(tw_borrow(&b->values[first + k], &state[k]));
   return TW_OK;
 }
 
@@ -109,7 +120,7 @@ tw_status tw_loop(tw_frame *f, const tw_control *c) {
     unsigned char flag = 1;
     b->values[0] = (tw_value){.type = 7, .data = &i};
     b->values[1] = (tw_value){.type = 9, .data = &flag};
-    for (int32_t k = 0; k < n && status == TW_OK; k++) status = tw_borrow(&b->values[k + 2], &state[k]);
+    status = give_state(b, state, n, 2);
     if (status == TW_OK) status = b->plan->run(b);
     if (status == TW_OK) status = one_element(c->node, "condition", &b->values[results[0]], &go);
     for (int32_t k = 0; k < n && status == TW_OK; k++) trade(&state[k], &b->values[results[k + 1]]);
@@ -129,7 +140,8 @@ tw_status tw_loop(tw_frame *f, const tw_control *c) {
       out->shape[0] = i + 1;
     }
   }
-  if (status == TW_OK && i == 0) status = empty_stacks(c, n);
+  if (status == TW_OK && i == 0) status = give_state(b, state, n, 2);
+  if (status == TW_OK && i == 0) status = empty_stacks(b, c, n);
   for (int32_t k = 0; k < n; k++) {
     if (status == TW_OK && c->outputs[k]) trade(c->outputs[k], &state[k]);
     tw_clear(&state[k]);
@@ -164,7 +176,7 @@ tw_status tw_scan(tw_frame *f, const tw_control *c) {
       int64_t at = c->in_backwards[k] ? length - 1 - t : t;
       move_row(xs[k]->data, xs[k]->shape, xs[k]->rank, c->in_axes[k], at, tw_item_bytes(xs[k]->type), rows[k].data, 0);
     }
-    for (int32_t k = 0; k < n + scanned && status == TW_OK; k++) status = tw_borrow(&b->values[k], &state[k]);
+    status = give_state(b, state, n + scanned, 0);
     if (status == TW_OK) status = b->plan->run(b);
     for (int32_t k = 0; k < n && status == TW_OK; k++) trade(&state[k], &b->values[results[k]]);
     for (int32_t k = 0; k < c->row_count && status == TW_OK; k++) {
@@ -178,7 +190,8 @@ tw_status tw_scan(tw_frame *f, const tw_control *c) {
       move_row(out->data, out->shape, out->rank, axis, at, tw_item_bytes(row->type), row->data, 1);
     }
   }
-  if (status == TW_OK && length == 0) status = empty_stacks(c, n);
+  if (status == TW_OK && length == 0) status = give_state(b, state, n + scanned, 0);
+  if (status == TW_OK && length == 0) status = empty_stacks(b, c, n);
   for (int32_t k = 0; k < n + scanned; k++) {
     if (status == TW_OK && k < n && c->outputs[k]) trade(c->outputs[k], &state[k]);
     tw_clear(&state[k]);

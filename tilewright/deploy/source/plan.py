@@ -127,8 +127,7 @@ class _Writer:
     # -- a run -----------------------------------------------------------------------------------------------------
     def _run(self) -> str:
         n, c = self.numbers, self._code()
-        for symbol, (out, k) in n.outer.items():
-            c.add(f"{self.symbols[symbol]} = f->around{'->around' * out}->symbols[{k}];")
+        self._bind_outer(c)
         for b in n.early_bindings:
             c.add(f"{self.symbols[b.symbol]} = {self._bound(b, c)};")
         self._agreement(c)
@@ -153,6 +152,10 @@ class _Writer:
                 c.add(f"TRY(tw_deliver(f, {k}, {n.results[k]}, {self._value(name, c)}));")
         c.add("return TW_OK;")
         return c.function(f"static tw_status {self.name}_run(tw_frame *f)")
+
+    def _bind_outer(self, c: Code) -> None:
+        for symbol, (out, k) in self.numbers.outer.items():
+            c.add(f"{self.symbols[symbol]} = f->around{'->around' * out}->symbols[{k}];")
 
     def _bound(self, b: Binding, c: Code) -> str:
         """The value of a symbol, where it is read."""
@@ -381,9 +384,10 @@ class _Writer:
     def _shapes(self) -> str:
         n, c = self.numbers, self._code()
         by_size = [b for b in n.early_bindings if b.axis is not None or b.slot in self.plan.constants]
+        self._bind_outer(c)
         for b in by_size:
             c.add(f"{self.symbols[b.symbol]} = {self._bound(b, c)};")
-        known = frozenset(b.symbol for b in by_size)
+        known = frozenset((*n.outer, *(b.symbol for b in by_size)))
         c.add("f->is_laid_out = 0;")
         self._agreement(c)
         self._compare([a for a in n.assumptions if a.symbols() <= known], c)

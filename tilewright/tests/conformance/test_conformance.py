@@ -10,26 +10,44 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.tests.conformance.expected import UPDATE, changes, counts_text, read_expected, status
+from tilewright.tests.conformance.expected import EXPORTED, UPDATE, changes, counts_text, read_expected, status
+from tilewright.tests.deploy.exported import needs_compiler
 
 SHARDS = 2  # each loads all cases, which takes seconds
 NEEDED = 1500
+EXPORTED_SHARDS, NEEDED_EXPORTED = 24, 1850
+
+
+def run(folder: Path, *options: str) -> dict[str, str]:
+    """Results of cases from a process of their own; inside it a worker process runs them, so that a crash costs one."""
+    out = folder / "results.json"
+    command = [sys.executable, "-m", "tilewright.tests.conformance", "--jobs", "1", "--json", str(out), *options]
+    environment = {**os.environ, "TILEWRIGHT_CACHE": str(folder / "cache")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert out.exists(), done.stderr[-2000:]
+    results: dict[str, str] = json.loads(out.read_text())
+    print(f"{' '.join(options)}\n{counts_text(results)}")
+    return results
 
 
 @pytest.mark.parametrize("part", range(SHARDS))
 def test_cases_have_their_expected_status(part: int, tmp_path: Path) -> None:
-    """One process a shard; inside it a worker process runs the cases, so that a crash costs one case only."""
-    out = tmp_path / "results.json"
-    command = [sys.executable, "-m", "tilewright.tests.conformance", "--jobs", "1", "--shard", f"{part}/{SHARDS}",
-               "--json", str(out)]  # fmt: skip
-    environment = {**os.environ, "TILEWRIGHT_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert out.exists(), done.stderr[-2000:]
-    results = json.loads(out.read_text())
-    print(f"part {part + 1} of {SHARDS}\n{counts_text(results)}")
-    worse, better = changes(results, read_expected())
+    worse, better = changes(run(tmp_path, "--shard", f"{part}/{SHARDS}"), read_expected())
     assert not worse, "worse than expected:\n" + "\n".join(worse)
     assert not better, f"better than expected, run {UPDATE}:\n" + "\n".join(better)
+
+
+@needs_compiler
+def test_some_cases_through_artifacts(tmp_path: Path) -> None:
+    """One of so many; all of them are ``python -m tilewright.tests.conformance --exported``."""
+    worse, better = changes(run(tmp_path, "--exported", "--shard", f"0/{EXPORTED_SHARDS}"), read_expected(EXPORTED))
+    assert not worse, "worse than expected:\n" + "\n".join(worse)
+    assert not better, f"better than expected, run {UPDATE} --exported:\n" + "\n".join(better)
+
+
+def test_enough_cases_run_without_python() -> None:
+    passing = [n for n, r in read_expected(EXPORTED).items() if status(r) == "native"]
+    assert len(passing) >= NEEDED_EXPORTED
 
 
 def test_enough_cases_pass() -> None:

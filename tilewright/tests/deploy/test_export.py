@@ -154,3 +154,18 @@ def test_closed(tmp_path: Path) -> None:
     artifact.close()
     with pytest.raises(ArtifactError, match="one that was closed"):
         artifact.run({"x": random(4, 32)})
+
+
+def test_sizes_that_are_worked_out_of_sizes() -> None:
+    model = tilewright.compile(
+        read_model("""f (float[n, m] x) => (float[k] y) {
+          s = Shape(x)
+          k = ReduceMin<keepdims = 1>(s)
+          h = Constant<value_float = 0.5>()
+          y = Expand(h, k)
+        }"""),
+        progress=False,
+    )
+    artifact = exported(model)
+    for n, m in ((3, 5), (7, 2), (4, 4)):
+        assert_same(model, artifact, {"x": random(n, m)})
