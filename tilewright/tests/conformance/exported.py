@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 import tilewright
 from tilewright.core.errors import UnsupportedError
 from tilewright.deploy.loader import Artifact
-from tilewright.tests.conformance.cases import Case
+from tilewright.runtime.model import CompiledModel
+from tilewright.tests.conformance.cases import Case, DataSet
 from tilewright.tests.conformance.runner import is_random, require_similar, short
 from tilewright.tests.deploy.program import build_program
 
@@ -37,13 +40,7 @@ def _run(case: Case) -> str:
         path = Path(folder) / "model.so"
         compiled.export(path)
         artifact = Artifact(path)
-    names = [i.name for i in model.graph.input]
-    accepted = {s.name for s in compiled.inputs}
-    for given, wanted in sets:
-        feed = {n: x for n, x in zip(names, given, strict=False) if n in accepted}
-        odd = next((x for x in (*feed.values(), *wanted) if not isinstance(x, np.ndarray | np.generic)), None)
-        if odd is not None:
-            return f"unsupported: inputs or outputs that are no tensors but a {type(odd).__name__}"
+    for feed, wanted in _tensors(model, compiled, sets):
         theirs = list(artifact.run(feed).values())
         require_similar(theirs, wanted, math.inf if is_random(model) else case.rtol, case.atol)
         if not is_random(model):
@@ -54,16 +51,26 @@ def _run(case: Case) -> str:
 def _run_emulated(case: Case, target: str) -> str:
     model, sets = case.load()
     compiled = tilewright.compile(model, target=target, threads=1, progress=False)
-    if not all(isinstance(x, np.ndarray) for given, wanted in sets for x in (*given, *wanted)):
-        return "unsupported: inputs or outputs that are no tensors"
     with tempfile.TemporaryDirectory() as folder:
         program = build_program(compiled, target, Path(folder))
-        names = [i.name for i in model.graph.input]
-        for given, wanted in sets:
-            feed = {n: x for n, x in zip(names, given, strict=False) if n in program.inputs}
+        for feed, wanted in _tensors(model, compiled, sets):
             got = list(program.run(feed).values())
             require_similar(got, wanted, math.inf if is_random(model) else case.rtol, max(case.atol, _ATOL))
     return "native"
+
+
+def _tensors(
+    model: onnx.ModelProto, compiled: CompiledModel, sets: Sequence[DataSet]
+) -> Iterator[tuple[dict[str, np.ndarray], Sequence[object]]]:
+    """Inputs by name, and outputs. Raises UnsupportedError for what is no tensor."""
+    names = [i.name for i in model.graph.input]
+    accepted = {s.name for s in compiled.inputs}
+    for given, wanted in sets:
+        feed = {n: x for n, x in zip(names, given, strict=False) if n in accepted}
+        odd = next((x for x in (*feed.values(), *wanted) if not isinstance(x, np.ndarray | np.generic)), None)
+        if odd is not None:
+            raise UnsupportedError(f"inputs or outputs that are no tensors but a {type(odd).__name__}")
+        yield {n: np.asarray(x) for n, x in feed.items()}, wanted
 
 
 def _require_same(theirs: list[np.ndarray], ours: list[np.ndarray]) -> None:
