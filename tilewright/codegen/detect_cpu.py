@@ -91,7 +91,9 @@ def parse_target(text: str | Target | None) -> Target:
         options[key] = value
     out = host
     if "-mtriple" in options:
-        out = replace(out, triple=_require_triple(options["-mtriple"], text), cpu="generic", features="")
+        triple = _require_triple(options["-mtriple"], text)
+        threads = 1 if architecture(triple) == "wasm32" else out.threads
+        out = replace(out, triple=triple, cpu="generic", features="", threads=threads)
     cpu, attributes = options.get("-mcpu"), options.get("-mattr", "")
     is_host = out.cpu == host.cpu and cpu in (None, "native", host.cpu)
     if is_host:

@@ -20,6 +20,7 @@ from tilewright.core.io.files import Kind, replacing, require_replaceable
 from tilewright.core.options import require_choice, require_path
 from tilewright.core.plan import Plan
 from tilewright.deploy.files.digest import Digest
+from tilewright.deploy.files.mach_o import with_private_names
 from tilewright.deploy.files.seal import seal_of
 from tilewright.deploy.include import get_include
 from tilewright.deploy.manifest import BEGIN, manifest
@@ -95,7 +96,7 @@ class Build:
             beside = None if weights == "inside" else f"{path.name}.weights"
             text = source.text(said, self.target.threads, features, is_judged_late, block, beside)
             flags = (*_FLAGS, *system.compile)
-            files = [*_compile_runtime(shop, flags, self.cache), *self._write_objects(linked, shop)]
+            files = [*_compile_runtime(shop, flags, self.cache), *self._write_objects(linked, shop, system)]
             sources = [shop.write("model.c", [text.encode()])]
             if beside is None:
                 code = system.weights(WEIGHTS, "weights.bin", constants.size)
@@ -116,12 +117,14 @@ class Build:
                 _put(shop["weights.bin"], paths[1], _WEIGHTS_FILE)
         return paths
 
-    def _write_objects(self, linked: Sequence[PlanObjects], shop: Workshop) -> list[str]:
+    def _write_objects(self, linked: Sequence[PlanObjects], shop: Workshop, system: System) -> list[str]:
         """The object files of kernels and entries, and of what generated code calls."""
         objects = {name: code for part in linked for name, code in part.objects.items()}
         for dtype in sorted({d for part in linked for d in part.checked}, key=str):
             objects[f"check_{dtype}"] = cached_object(check_text(dtype, self.target), self.target, 1, self.cache, False)
         objects["pool"] = cached_object(thread_pool_text(self.target), self.target, 2, self.cache)
+        if system.shared == "dylib":
+            objects = {name: with_private_names(code) for name, code in objects.items()}
         return [shop.write(f"{name}.o", [objects[name]]) for name in sorted(objects)]
 
 
@@ -144,8 +147,9 @@ def _seal(library: Path, weights: int) -> bytes:
 def _link(shop: Workshop, system: System, arguments: Sequence[str], name: str) -> None:
     """Link a library called ``name``, which shows the functions of ``tilewright.h``."""
     shown = sorted(set(_API.findall(shop["tilewright.h"].read_text())))
-    shop.write("exports", [system.export_list(shown).encode()])
-    shop.run([*arguments, *system.export_options(shown), *(x.format(file=name) for x in system.link)])
+    shop.write("exports", [f"{{ global: {''.join(f'{n}; ' for n in shown)}local: *; }};\n".encode()])
+    each = [system.export.format(name=n) for n in (*shown, *system.shown)] if system.export else []
+    shop.run([*arguments, *each, *(x.format(file=name) for x in system.link)])
 
 
 def _put(made: Path, path: Path, kind: Kind) -> None:

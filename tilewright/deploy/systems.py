@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,30 +20,19 @@ class System:
     """How artifacts are made for an operating system.
 
     ``shared``: extension of its shared libraries, and the name of their format. ``compile``, ``link``: options of a
-    compiler that takes those of gcc; ``exports``: the one that reads the file of :meth:`export_list`, or one for each
-    function with its name in it. ``section``: assembler text ahead of read-only data called ``{name}``, ``behind`` what
-    follows it, of ``{size}`` bytes. ``mark``: what the system puts before the names of C.
+    compiler that takes those of gcc; ``export``: the one for a function that a library shows, with ``{name}`` in it;
+    ``shown``: such functions besides ours. ``section``: assembler text ahead of read-only data called ``{name}``,
+    ``behind`` what follows it, of ``{size}`` bytes. ``mark``: what the system puts before the names of C.
     """
 
     shared: str
     compile: tuple[str, ...]
     link: tuple[str, ...]
-    exports: str
     section: tuple[str, ...]
     behind: tuple[str, ...] = ()
     mark: str = ""
-
-    def export_list(self, names: Sequence[str]) -> str:
-        """The file that tells the linker which functions a library shows."""
-        if self.shared == "so":
-            return f"{{ global: {''.join(f'{n}; ' for n in names)}local: *; }};\n"
-        return "".join(f"{self.mark}{n}\n" for n in names)
-
-    def export_options(self, names: Sequence[str]) -> list[str]:
-        """Linker options for the same."""
-        return (
-            [self.exports.format(n) for n in names] if "{}" in self.exports else [self.exports] if self.exports else []
-        )
+    export: str = ""
+    shown: tuple[str, ...] = ()
 
     def weights(self, symbol: str, file: str, size: int) -> str:
         """Assembler text that makes the bytes of ``file``, aligned to pages, known as ``symbol``."""
@@ -55,27 +44,25 @@ class System:
 
 _LINUX = System(
     "so", ("-fPIC", "-pthread"),
-    ("-shared", "-s", "-Wl,--build-id=none,--gc-sections,-Bsymbolic,-z,noexecstack", "-pthread", "-ldl", "-lm"),
-    "-Wl,--version-script=exports",
+    ("-shared", "-s", "-Wl,--build-id=none,--gc-sections,-Bsymbolic,-z,noexecstack", "-Wl,--version-script=exports",
+     "-pthread", "-ldl", "-lm"),
     ('.section .rodata.weights,"a",%progbits', ".globl {name}", ".hidden {name}", ".balign 4096"),
     ('.section .note.GNU-stack,"",%progbits',),
 )  # fmt: skip
 _WINDOWS = System(
-    "dll", (), ("-shared", "-s"), "",
+    "dll", (), ("-shared", "-s"),
     ('.section .rdata$weights,"dr"', ".globl {name}", ".balign 4096"),
 )  # fmt: skip
 _MACOS = System(
     "dylib", ("-fPIC",),
     ("-dynamiclib", "-Wl,-dead_strip", "-Wl,-x", "-Wl,-install_name,@rpath/{file}"),
-    "-Wl,-exported_symbols_list,exports",
     (".section __TEXT,__const", ".globl {name}", ".private_extern {name}", ".balign 4096"), mark="_",
 )  # fmt: skip
 _WASM = System(
     "wasm", (),
     ("-mexec-model=reactor", "-s", "-Wl,--no-entry", "-Wl,--gc-sections", "-Wl,-z,stack-size=4194304", "-lm"),
-    "-Wl,--export={}",
     ('.section .rodata.weights,"",@', ".hidden {name}", ".globl {name}", ".type {name},@object", ".balign 64"),
-    (".size {name}, {size}",),
+    (".size {name}, {size}",), export="-Wl,--export={name}", shown=("malloc", "free"),
 )  # fmt: skip
 
 _SYSTEMS: Mapping[str, System] = {
@@ -83,6 +70,10 @@ _SYSTEMS: Mapping[str, System] = {
 }  # fmt: skip
 _GLIBC = {"x86_64": ".2.17", "aarch64": ".2.17"}
 """The version of the C library that artifacts need: where an old one exists, that of distributions from 2014 on."""
+
+
+_MACOS_VERSIONS = {"x86_64": "10.15", "aarch64": "11.0"}
+"""The oldest versions of macOS that artifacts run on."""
 
 
 def parts(triple: str) -> tuple[str, str, str]:
@@ -112,7 +103,8 @@ def zig_target(triple: str) -> str:
     if system == "linux":
         environment = environment or "gnu"
         return f"{arch}-linux-{environment}{_GLIBC.get(arch, '') if environment == 'gnu' else ''}"
-    return {"windows": f"{arch}-windows-gnu", "wasi": f"{arch}-wasi"}.get(system, f"{arch}-macos")
+    others = {"windows": f"{arch}-windows-gnu", "wasi": f"{arch}-wasi"}
+    return others.get(system) or f"{arch}-macos.{_MACOS_VERSIONS.get(arch, '11.0')}"
 
 
 def format_of(path: Path, format_: str | None, target: Target) -> str:

@@ -103,16 +103,23 @@ class Target:
     @property
     def full_registers(self) -> int:
         """Registers with results that leave room for one step's operands and no more: all but an eighth. Of 16 two are
-        left, for a vector and a broadcast value; a tile of as many rows as fit in 32 leaves four."""
-        return self.vector_registers - self.vector_registers // 8
+        left, for a vector and a broadcast value; a tile of as many rows as fit in 32 leaves four. Where broadcast
+        values are loaded ahead, twice as many are left."""
+        return self.vector_registers - self.vector_registers // (4 if self.broadcast_registers > 1 else 8)
+
+    @property
+    def broadcast_registers(self) -> int:
+        """Registers for values that are multiplied with a whole vector: x86 reads them with the multiplication, Arm
+        loads them before, and LLVM a few of them at once; with fewer it moves the results about in every step."""
+        return 3 if self.triple.startswith(("aarch64", "arm64")) else 1
 
     def lanes(self, itemsize: int) -> int:
         """Elements of ``itemsize`` bytes in one vector register (at least 1)."""
         return max(1, self.vector_bits // (8 * itemsize))
 
     def tile_rows(self, vectors: int) -> int:
-        """Rows of a register tile ``vectors`` registers wide: accumulators, one row of operands, one broadcast."""
-        return max(1, (self.vector_registers - vectors - 1) // vectors)
+        """Rows of a register tile ``vectors`` registers wide: accumulators, one row of operands, broadcast values."""
+        return max(1, (self.vector_registers - vectors - self.broadcast_registers) // vectors)
 
     def lane_tile(self, columns: int) -> tuple[int, int]:
         """Rows and columns of a register tile of ``columns`` results a row, each a vector of partial sums."""

@@ -9,8 +9,6 @@ from tilewright.machine.target import Target
 
 _RISCV_VECTOR = re.compile(r"zvl\d+b")
 """LLVM's names of the least lengths of RISC-V's vectors, in bits."""
-_ONE_NUMBER = 32
-"""Bits of a register without vectors, as far as most kernels use it."""
 
 
 def is_x86(triple: str) -> bool:
@@ -55,13 +53,22 @@ def with_vectors(target: Target) -> Target:
     on = target.enabled
     arch = target.triple.split("-")[0]
     if arch == "riscv64":
-        bits = max((int(f[3:-1]) for f in on if _RISCV_VECTOR.fullmatch(f)), default=_ONE_NUMBER)
-        return replace(target, vector_bits=bits, vector_registers=32, has_fma="d" in on)
-    if arch == "wasm32":  # the registers of the machine below: engines are mostly run on x86
-        return replace(target, vector_bits=128 if "simd128" in on else _ONE_NUMBER, vector_registers=16, has_fma=False)
+        bits = max((int(f[3:-1]) for f in on if _RISCV_VECTOR.fullmatch(f)), default=0)
+        return _with_pairs(replace(target, vector_bits=bits, vector_registers=32, has_fma="d" in on))
+    if arch == "wasm32":  # as many registers as the machine below has: engines mostly run on x86
+        bits = 128 if "simd128" in on else 0
+        return _with_pairs(replace(target, vector_bits=bits, vector_registers=16, has_fma=False))
     if not is_x86(target.triple):
         return replace(target, vector_bits=128, vector_registers=32, has_fma=arch in ("aarch64", "arm64"))
     if "avx512f" in on:
         return replace(target, vector_bits=512, vector_registers=32, has_fma=True)
     bits = 256 if "avx" in on else 128
     return replace(target, vector_bits=bits, vector_registers=16, has_fma="fma" in on)
+
+
+def _with_pairs(target: Target) -> Target:
+    """``target``, or if it has no vectors of two numbers, one with two registers each as a vector of 64 bits: schedules
+    are made of vectors, and LLVM makes scalars of them."""
+    if target.vector_bits >= 64:
+        return target
+    return replace(target, vector_bits=64, vector_registers=target.vector_registers // 2)

@@ -21,7 +21,6 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 from tilewright.codegen.cache import ObjectCache, object_key
 from tilewright.core.errors import InternalError, TargetError
 from tilewright.machine.target import Target
-from tilewright.machine.vectors import is_x86
 
 _initialize_lock = threading.Lock()
 
@@ -46,10 +45,14 @@ def target_machine(target: Target, opt: int = 3) -> llvm.TargetMachine:
     )
 
 
-def needs_layout(triple: str) -> bool:
-    """True where a module has to say how data lies: LLVM takes pointers of 64 bits and names as ELF has them for
-    granted, and for x86 the rest too."""
-    return not (is_x86(triple) and llvm.get_object_format(triple) == "ELF")
+def data_layout(machine: llvm.TargetMachine, target: Target) -> str:
+    """What a module has to say of how data lies, and how names are written, where LLVM's defaults do not do: it takes
+    pointers of 64 bits and names as ELF has them for granted. The rest it needs not know, and makes better use of
+    registers then."""
+    whole = str(machine.target_data)
+    if target.pointer_bytes < 8:
+        return whole
+    return "" if llvm.get_object_format(target.triple) == "ELF" else "-".join(whole.split("-")[:2])
 
 
 def compile_object(text: str, target: Target, opt: int = 3, passes: bool = True) -> bytes:
@@ -112,8 +115,8 @@ def _optimised(text: str, target: Target, opt: int) -> tuple[llvm.TargetMachine,
 
 def _parsed(text: str, target: Target, opt: int) -> tuple[llvm.TargetMachine, llvm.ModuleRef]:
     machine = target_machine(target, opt)
-    if needs_layout(target.triple):
-        text = f'target datalayout = "{machine.target_data}" {text}'  # on the same line: LLVM's messages count them
+    if layout := data_layout(machine, target):
+        text = f'target datalayout = "{layout}" {text}'  # on the same line: LLVM's messages count them
     try:
         module = llvm.parse_assembly(text, llvm.create_context())
         module.verify()  # LLVM's passes abort the process on a module that breaks its rules

@@ -108,7 +108,8 @@ TW_API tw_status tw_session_create(tw_model *model, const tw_options *options, t
   tw_session *s = calloc(1, sizeof *s);
   if (s == NULL) return tw_fail(TW_OUT_OF_MEMORY, "no memory for a session");
   s->model = model;
-  s->threads = options && options->threads ? options->threads : model->program->threads;
+  int32_t built_for = model->program->threads < TW_MAX_THREADS ? model->program->threads : TW_MAX_THREADS;
+  s->threads = options && options->threads ? options->threads : built_for;
   s->profile = options ? options->profile : 0;
   tw_status status = TW_OK;
   if (s->threads < 1 || s->threads > TW_MAX_THREADS)

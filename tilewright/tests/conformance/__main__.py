@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from tilewright.tests.conformance.cases import KINDS, all_cases
@@ -37,8 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--slowest", type=int, default=0, help="print the cases that take longest")
     parser.add_argument("--exported", action="store_true", help="through artifacts instead of compiled models")
+    parser.add_argument("--target", help="with --exported: as programs for this target, run by an emulator")
     parser.add_argument("--show", help="print the results with this status")
     args = parser.parse_args(arguments)
+    if args.target and not args.exported:
+        parser.error("--target: expected with --exported")
     expected = EXPORTED if args.exported else EXPECTED
     k, n = (int(x) for x in args.shard.split("/"))
 
@@ -53,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stderr.isatty():
             print(f"\r{len(seconds)}/{len(names)}", end="\r", file=sys.stderr)
 
-    results = run_all({c: cases[c] for c in names}, args.jobs, note, run_exported if args.exported else run_case)
+    run = partial(run_exported, target=args.target) if args.exported else run_case
+    results = run_all({c: cases[c] for c in names}, args.jobs, note, run)
     print(counts_text(results))
     print(f"{time.monotonic() - began:.0f} s with {args.jobs} processes")
     for name in sorted(seconds, key=lambda c: -seconds[c])[: args.slowest]:

@@ -13,11 +13,18 @@
 #if defined(LINKED)
 #define CALL(name) name
 #else
+#if defined(_WIN32)
+#include <windows.h>
+#define dlopen(path, flags) ((void *)LoadLibraryA(path))
+#define dlsym(library, name) ((void *)GetProcAddress((HMODULE)(library), name))
+#define dlerror() "the system does not load it, or it lacks a function"
+#else
 #include <dlfcn.h>
+#endif
 static void *library;
 static void *found(const char *name) {
   void *at = dlsym(library, name);
-  if (at == NULL) fprintf(stderr, "%s\n", dlerror()), exit(1);
+  if (at == NULL) fprintf(stderr, "%s: %s\n", name, dlerror()), exit(1);
   return at;
 }
 #define CALL(name) ((__typeof__(&name))found(#name))

@@ -14,14 +14,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import tilewright.deploy
 from tilewright.codegen.detect_cpu import parse_target
+from tilewright.deploy.include import get_include
+from tilewright.deploy.systems import parts, system_of
 from tilewright.deploy.toolchain import find_toolchain
 
 if TYPE_CHECKING:
     from tilewright.runtime.model import CompiledModel
 
-HEADERS = Path(tilewright.deploy.__file__).parent / "native"
 DRIVER = Path(__file__).parent / "driver.c"
 _SECONDS = 600
 _WASI = """
@@ -52,24 +52,26 @@ class ProgramError(RuntimeError):
 
 @dataclass(frozen=True)
 class Program:
-    """A model in a program. ``before``: the words of the emulator's command."""
+    """The driver. ``before``: the words of the emulator's command; ``model``: the library that it loads, or ``-`` for
+    a model that is linked in. ``inputs``: names of the model's."""
 
     file: Path
     before: tuple[str, ...]
+    model: str
     inputs: tuple[str, ...]
 
     def run(
         self, feed: Mapping[str, np.ndarray], threads: int = 0, before: Sequence[str] | None = None
     ) -> dict[str, np.ndarray]:
-        """All outputs, by name. Raises ProgramError with the message."""
+        """All outputs, by name. ``before``: another emulator. Raises ProgramError with the message."""
         folder = self.file.parent
         words = []
         for k, name in enumerate(self.inputs):
             x = np.asarray(feed[name])
             (folder / f"{k}.in").write_bytes(np.ascontiguousarray(x).tobytes())
             words.append(f"{x.dtype.name}:{'x'.join(map(str, x.shape))}:{folder / f'{k}.in'}")
-        command = [*(self.before if before is None else before), str(self.file), "-", str(threads), str(folder), *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        command = [*(self.before if before is None else before), str(self.file), self.model, str(threads), str(folder)]
+        done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=_SECONDS, check=False)
         if done.returncode:
             raise ProgramError(done.returncode, done.stderr.strip() or f"exit code {done.returncode}")
         out = {}
@@ -86,31 +88,34 @@ def dtype_of(name: str) -> np.dtype:
     return np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
 
 
-def link_program(model: CompiledModel, target: str, folder: Path) -> Program:
-    """The model, compiled for ``target``, as a program in ``folder``. Raises what exports raise."""
-    archive = model.export(folder / "model.a")[0]
+def build_program(model: CompiledModel, target: str, folder: Path, is_linked: bool = True) -> Program:
+    """The driver in ``folder`` with a model that is compiled for ``target``, linked in or as a library to load. Raises
+    what exports raise."""
     machine = parse_target(target)
-    is_wasm = machine.triple.startswith("wasm32")
-    program = folder / ("program.wasm" if is_wasm else "program")
-    options = ["-Wl,-z,stack-size=4194304"] if is_wasm else ["-static"]
+    system = system_of(machine).shared
+    library = model.export(folder / f"model.{'a' if is_linked else system}")[0]
+    program = folder / _NAMES.get(system, "program")
+    more = ["-DLINKED", str(library), *_STATIC.get(system, ["-static"])] if is_linked else []
     command = [
-        *find_toolchain(machine).compiler, "-Os", "-DLINKED", "-Wall", "-Wextra", "-Werror", "-I", str(HEADERS), "-o",
-        str(program), str(DRIVER), str(archive), *options, "-lm",
+        *find_toolchain(machine).compiler, "-Os", "-Wall", "-Wextra", "-Werror", "-I", get_include(), "-o",
+        str(program), str(DRIVER), *more, "-lm",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return Program(program, emulator(machine.triple, folder), tuple(s.name for s in model.inputs))
-
-
-def emulator(triple: str, folder: Path) -> tuple[str, ...]:
-    """The words ahead of a program for a machine."""
-    arch = triple.split("-")[0]
-    if arch == "wasm32":
+    before = EMULATORS.get(parts(machine.triple)[:2], ())
+    if system == "wasm":
         (folder / "run.mjs").write_text(_WASI)
-        return ("node", "--no-warnings", str(folder / "run.mjs"))
-    return EMULATORS.get(arch, ())
+        before = ("node", "--no-warnings", str(folder / "run.mjs"))
+    return Program(program, before, "-" if is_linked else str(library), tuple(s.name for s in model.inputs))
 
 
-EMULATORS = {"aarch64": ("qemu-aarch64",), "riscv64": ("qemu-riscv64", "-cpu", "rv64,v=true,vlen=128,vext_spec=v1.0")}
+_NAMES = {"dll": "program.exe", "wasm": "program.wasm"}
+_STATIC = {"dylib": [], "wasm": ["-Wl,-z,stack-size=4194304"]}
+EMULATORS: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("aarch64", "linux"): ("qemu-aarch64",),
+    ("riscv64", "linux"): ("qemu-riscv64", "-cpu", "rv64,v=true,vlen=128,vext_spec=v1.0"),
+    ("x86_64", "windows"): ("wine",),
+}
+"""What runs programs for others, by architecture and system."""
 
 Linked = Callable[[object, str], Program]

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import tilewright
-from tilewright.tests.deploy.program import Linked, Program, link_program
+from tilewright.tests.deploy.program import Linked, Program, build_program
 
 
 @pytest.fixture
@@ -21,6 +21,6 @@ def linked(tmp_path: Path) -> Linked:
         count += 1
         folder = tmp_path / str(count)
         folder.mkdir()
-        return link_program(tilewright.compile(model, target=target, progress=False), target, folder)
+        return build_program(tilewright.compile(model, target=target, progress=False), target, folder)
 
     return link
