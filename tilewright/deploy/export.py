@@ -16,12 +16,13 @@ from tilewright.codegen.llvm.jit import cached_object
 from tilewright.codegen.native.checks import check_text
 from tilewright.codegen.native.thread_pool import thread_pool_text
 from tilewright.core.errors import InputError
-from tilewright.core.io.files import Kind, replacing, require_replaceable
+from tilewright.core.io.files import Kind, replacing, require_replaceable, write_file
 from tilewright.core.options import require_choice, require_path
 from tilewright.core.plan import Plan
 from tilewright.deploy.files.digest import Digest
 from tilewright.deploy.files.mach_o import with_private_names
 from tilewright.deploy.files.seal import seal_of
+from tilewright.deploy.header import HEADER, model_header
 from tilewright.deploy.include import get_include
 from tilewright.deploy.manifest import BEGIN, manifest
 from tilewright.deploy.source.constants import HEAD, Constants
@@ -75,6 +76,9 @@ class Build:
         require_choice("weights", weights, ("inside", "beside"))
         path = require_replaceable(require_path("path", path), ARTIFACT)
         system, kind = system_of(self.target), format_of(path, format_, self.target)
+        header = path.with_suffix(".h")
+        if kind == ARCHIVE:
+            require_replaceable(header, HEADER)
         builds = [self, *([general] if general is not None else [])]
         for b in builds:
             require_native(b.plan)
@@ -112,6 +116,9 @@ class Build:
             if kind == "so":  # others have their own signatures, or no place for one
                 shop.append(made, _seal(shop[made], 0 if beside else constants.size))
             _put(shop[made], path, ARTIFACT)
+            if kind == ARCHIVE:
+                write_file(header, HEADER, model_header(path.stem, inputs, outputs, source.arena_bytes).encode())
+                paths.append(header)
             if beside is not None:
                 paths.append(path.with_name(beside))
                 _put(shop["weights.bin"], paths[1], _WEIGHTS_FILE)

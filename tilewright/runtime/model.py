@@ -219,8 +219,9 @@ class CompiledModel:
 
         ``weights``: in the library, or in a file beside it, which it finds there and maps. ``format``: what the
         extension of ``path`` says otherwise; ``shared`` is that of the target's shared libraries (for Linux, Windows or
-        macOS, or a WebAssembly module), ``a`` a static library, of which a program can have one. Needs a C compiler for
-        the model's target: the system's, or the one of ``pip install tilewright[deploy]``, which has all.
+        macOS, or a WebAssembly module), ``a`` a static library, of which a program can have one, with a header beside
+        it. Needs a C compiler for the model's target: the system's, or the one of ``pip install tilewright[deploy]``,
+        which has all.
 
         Raises UnsupportedError, with all of them, for operators that need Python, InputError where another kind of file
         is at ``path`` or the target has none of this format, TargetError for what the compiler refuses; nothing is

@@ -35,7 +35,7 @@ void tw_frame_free(tw_frame *f) {
   if (f == NULL) return;
   for (int32_t i = 0; f->bodies && i < f->plan->body_count; i++) tw_frame_free(f->bodies[i]);
   for (int32_t i = 0; f->values && i < f->plan->value_count; i++) tw_clear(&f->values[i]);
-  tw_release(f->arena);
+  if (!f->is_lent) tw_release(f->arena);
   void *parts[] = {f->bodies, f->symbols, f->laid_out, f->values, f->table, f->dims, f->offsets, f->bytes, f->inside,
                    f->times, f};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) free(parts[i]);
@@ -76,7 +76,11 @@ static int by_size(const void *a, const void *b) {
 
 static tw_status use_arena(tw_frame *f, uint64_t bytes) {
   f->arena_needed = bytes;
+  if (bytes == 0) return TW_OK;
   if (f->arena != NULL && bytes <= f->arena_bytes) return TW_OK;
+  if (f->is_lent)
+    return tw_fail(TW_OUT_OF_MEMORY, "%s: intermediate values need %" PRIu64 " bytes, the caller's memory has %" PRIu64,
+                   f->plan->name, bytes, f->arena_bytes);
   unsigned char *arena = tw_allocate(bytes);
   if (arena == NULL)
     return tw_fail(TW_OUT_OF_MEMORY, "%s: intermediate values need %" PRIu64 " bytes", f->plan->name, bytes);

@@ -125,6 +125,7 @@ typedef struct tw_plan {
   const struct tw_plan *const *bodies;
   const char *const *stamps; /* the step that ends at each reading of the clock; null: it begins a call */
   int32_t broadcasts;
+  uint64_t arena_bytes; /* where all sizes are fixed */
   tw_status (*run)(tw_frame *frame);
   tw_status (*shapes)(tw_frame *frame); /* sizes alone: fills in the shapes of outputs that follow from them */
 } tw_plan;
@@ -172,6 +173,7 @@ struct tw_frame {
   int64_t *inside;          /* bytes behind the beginning of a value at which an argument begins */
   unsigned char *arena;
   uint64_t arena_bytes, arena_needed;
+  int32_t is_lent; /* the arena is the caller's */
   tw_tensor *caller_outputs; /* null in a body */
   double *times;
 };

@@ -69,6 +69,7 @@ TW_API void tw_model_free(tw_model *model) {
 }
 
 TW_API const char *tw_model_manifest(const tw_model *model) { return model ? model->program->manifest : ""; }
+TW_API uint64_t tw_model_arena_bytes(const tw_model *model) { return model ? model->program->plan->arena_bytes : 0; }
 TW_API int32_t tw_model_input_count(const tw_model *model) { return model ? model->program->plan->input_count : 0; }
 TW_API int32_t tw_model_output_count(const tw_model *model) { return model ? model->program->plan->output_count : 0; }
 
@@ -130,6 +131,21 @@ TW_API void tw_session_free(tw_session *s) {
   tw_frame_free(s->frame);
   tw_frame_free(s->general);
   free(s);
+}
+
+TW_API tw_status tw_session_use_arena(tw_session *s, void *memory, uint64_t bytes) {
+  if (s == NULL || memory == NULL || (uintptr_t)memory % TW_LINE)
+    return tw_fail(TW_INVALID_ARGUMENT, "expected a session, and memory that begins at a multiple of %d", TW_LINE);
+  if (bytes < s->frame->plan->arena_bytes)
+    return tw_fail(TW_INVALID_ARGUMENT, "expected at least %" PRIu64 " bytes, got %" PRIu64, s->frame->plan->arena_bytes,
+                   bytes);
+  tw_frame *f = s->frame;
+  if (!f->is_lent) tw_release(f->arena);
+  f->arena = memory;
+  f->arena_bytes = bytes;
+  f->is_lent = 1;
+  f->is_laid_out = 0;
+  return TW_OK;
 }
 
 static void type_text(char *out, size_t room, tw_dtype d) {
@@ -306,7 +322,7 @@ TW_API tw_status tw_session_step(const tw_session *s, int32_t index, const char 
 
 static uint64_t frame_bytes(const tw_frame *f) {
   if (f == NULL) return 0;
-  uint64_t bytes = f->arena_bytes;
+  uint64_t bytes = f->is_lent ? 0 : f->arena_bytes;
   for (int32_t i = 0; i < f->plan->value_count; i++) bytes += f->values[i].capacity;
   for (int32_t i = 0; i < f->plan->body_count; i++) bytes += frame_bytes(f->bodies[i]);
   return bytes;

@@ -109,6 +109,9 @@ TW_API void tw_model_free(tw_model *model);
 /* JSON: digest and names of the model, version, target, what each kernel is. */
 TW_API const char *tw_model_manifest(const tw_model *model);
 
+/* Bytes of a session's intermediate values where all sizes are fixed; 0 where they depend on the inputs. */
+TW_API uint64_t tw_model_arena_bytes(const tw_model *model);
+
 TW_API int32_t tw_model_input_count(const tw_model *model);
 TW_API int32_t tw_model_output_count(const tw_model *model);
 TW_API tw_status tw_model_input(const tw_model *model, int32_t index, tw_spec *spec);
@@ -117,6 +120,12 @@ TW_API tw_status tw_model_output(const tw_model *model, int32_t index, tw_spec *
 /* options may be null. */
 TW_API tw_status tw_session_create(tw_model *model, const tw_options *options, tw_session **session);
 TW_API void tw_session_free(tw_session *session);
+
+/* Lets the session have its intermediate values in the caller's memory, which must stay until the session is freed and
+ * begin at a multiple of 64: at least tw_model_arena_bytes, or what the largest inputs need. Where all sizes are fixed and
+ * the caller gives dense inputs and memory for the outputs, no run takes memory from the system then, but for bodies of If,
+ * Loop and Scan and for operators whose results depend on data. */
+TW_API tw_status tw_session_use_arena(tw_session *session, void *memory, uint64_t bytes);
 
 /* One run. Inputs and outputs stand in the order of the model's. An output with data is written there and must have the
  * shape of the result; one whose data is null, or what the last run put there, gets memory of the session's own, valid

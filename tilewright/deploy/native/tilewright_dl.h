@@ -26,7 +26,8 @@
 #define TW_EACH_FUNCTION(X)                                                                                        \
   X(version) X(error) X(model_load) X(model_load_memory) X(model_free) X(model_manifest) X(model_input_count)       \
   X(model_output_count) X(model_input) X(model_output) X(session_create) X(session_free) X(session_run)             \
-  X(session_shapes) X(session_step_count) X(session_step) X(session_bytes)
+  X(session_shapes) X(session_step_count) X(session_step) X(session_bytes)             \
+  X(model_arena_bytes) X(session_use_arena)
 
 typedef struct tw_library {
   void *handle;

@@ -29,19 +29,23 @@ class Version:
 
 
 class ModelSource:
-    """``versions``: the model, and that for sizes that broadcast if there is one. Weights go to ``constants``."""
+    """``versions``: the model, and that for sizes that broadcast if there is one. Weights go to ``constants``.
+
+    ``arena_bytes``: what the model's intermediate values need where all sizes are fixed, else 0."""
 
     def __init__(self, versions: Sequence[Version], constants: Constants) -> None:
         symbols = sorted({s for v in versions for s in v.entries.values()})
         self._parts = [_HEAD]
         self._parts += [f"int64_t {s}(void **table, int64_t *dims, void *pool, double *times);" for s in symbols]
         self._plans: list[str] = []
-        count = 0
+        count = self.arena_bytes = 0
         for v in versions:
             names = dict(zip(v.plan.outputs, v.outputs, strict=True))
             program = Program(constants, v.entries, names, self._parts, count)
             self._plans.append(write_plan(program, v.plan, "m"))
             count = program.plans
+            if v is versions[0]:
+                self.arena_bytes = program.arena_bytes
 
     def text(
         self, manifest: str, threads: int, features: Sequence[str], is_judged_late: bool, weights: tuple[int, int, int],

@@ -45,13 +45,15 @@ _CAST = "(int64_t)((uint64_t)tw_element({}, 0) + (uint64_t){})"
 @dataclass(slots=True)
 class Program:
     """What the plans of one artifact share. ``entries``: symbols by where the segment is; ``outputs``: the model's
-    names of outputs that have another as a slot; ``parts``: the C text."""
+    names of outputs that have another as a slot; ``parts``: the C text; ``arena_bytes``: what intermediate values
+    need where all sizes are fixed."""
 
     constants: Constants
     entries: Mapping[str, str]
     outputs: Mapping[str, str]
     parts: list[str] = field(default_factory=list)
     plans: int = 0
+    arena_bytes: int = 0
 
 
 def write_plan(program: Program, plan: Plan, path: str, around: Sequence[Numbering] = ()) -> str:
@@ -79,7 +81,7 @@ class _Writer:
         self.inside: list[IntExpr] = []
         self.moving: list[tuple[int, str, IntExpr]] = []
         self.dims: list[tuple[int, IntExpr]] = []
-        self.place_count = self.dim_count = 0
+        self.place_count = self.dim_count = self.arena_bytes = 0
         self.begun: set[str] = set()
 
     def write(self) -> str:
@@ -102,8 +104,11 @@ class _Writer:
             "place_count": self.place_count, "dim_count": self.dim_count, "inside_count": len(self.inside),
             "body_count": len(self.bodies), "stamp_count": len(self.stamps), "inputs": f"{p}_inputs",
             "outputs": f"{p}_outputs", "output_values": f"{p}_results", "bodies": f"{p}_bodies",
-            "stamps": f"{p}_stamps", "broadcasts": int(plan.broadcasts), "run": f"{p}_run", "shapes": f"{p}_shapes",
+            "stamps": f"{p}_stamps", "broadcasts": int(plan.broadcasts),
+            "arena_bytes": literal(self.arena_bytes), "run": f"{p}_run", "shapes": f"{p}_shapes",
         }  # fmt: skip
+        if not self.around:
+            self.program.arena_bytes = self.arena_bytes
         body = "\n".join(f"  .{k} = {v}," for k, v in fields.items())
         self.program.parts += [*self.tables, layout, run, shapes, f"static const tw_plan {p} = {{\n{body}\n}};"]
         return p
@@ -376,6 +381,7 @@ class _Writer:
             offsets, size = place(fixed, lives, conflicts(lives))
             self._table("int64_t", "offsets", [offsets[name] for name in n.arena])
             c.add(f"TRY(tw_use_places(f, {literal(size)}, {self.name}_offsets));")
+            self.arena_bytes = size
             return
         self._table("int64_t", "bytes", [fixed.get(name, 0) for name in n.arena])
         self._table("tw_life", "lives", [f"{{{lives[name].first}, {lives[name].last}}}" for name in n.arena])

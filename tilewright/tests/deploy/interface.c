@@ -137,6 +137,21 @@ static void test_session(tw_model *model) {
   CHECK(tw_session_run(session, &in, 1, &out, 1) == TW_OK && out.ndim == 2 && out.shape[0] == 0);
   tw_session_free(session);
 
+  CHECK(tw_model_arena_bytes(model) == 0); /* the batch varies */
+  CHECK(tw_session_create(model, NULL, &session) == TW_OK);
+  _Alignas(64) static unsigned char arena[1 << 20];
+  in = tensor(x, 2, shape);
+  out = tensor(mine, 2, out_shape);
+  REFUSED(tw_session_use_arena(session, arena + 8, 4096), TW_INVALID_ARGUMENT, "a multiple of 64");
+  REFUSED(tw_session_use_arena(NULL, arena, 4096), TW_INVALID_ARGUMENT, "expected a session");
+  CHECK(tw_session_use_arena(session, arena, 64) == TW_OK);
+  REFUSED(tw_session_run(session, &in, 1, &out, 1), TW_OUT_OF_MEMORY, "the caller's memory has 64");
+  CHECK(tw_session_use_arena(session, arena, sizeof arena) == TW_OK);
+  memset(mine, 0, sizeof mine);
+  CHECK(tw_session_run(session, &in, 1, &out, 1) == TW_OK && memcmp(mine, y, sizeof y) == 0);
+  CHECK(tw_session_bytes(session) == 0);
+  tw_session_free(session);
+
   int calls = 0;
   tw_options theirs = {4, 0, serial, &calls};
   CHECK(tw_session_create(model, &theirs, &session) == TW_OK);

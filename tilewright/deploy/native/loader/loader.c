@@ -319,3 +319,12 @@ TW_API tw_status tw_session_step(const tw_session *s, int32_t index, const char 
 TW_API uint64_t tw_session_bytes(const tw_session *s) {
   return s ? started(s)->functions->session_bytes(started(s)->inner) : 0;
 }
+
+TW_API uint64_t tw_model_arena_bytes(const tw_model *m) {
+  return m ? opened(m)->functions.model_arena_bytes(opened(m)->inner) : 0;
+}
+
+TW_API tw_status tw_session_use_arena(tw_session *s, void *memory, uint64_t bytes) {
+  if (s == NULL) return tw_fail(TW_INVALID_ARGUMENT, "expected a session, got null");
+  return passed(started(s)->functions, started(s)->functions->session_use_arena(started(s)->inner, memory, bytes));
+}
