@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.llvm.builder import Code, Value, helper
+from tilewright.codegen.llvm.features import architecture
 from tilewright.codegen.llvm.types import register_type
 from tilewright.core.dtypes import DType, bfloat16
 
@@ -88,9 +89,14 @@ def double_to_odd_float(code: Code, v: Value) -> Value:
 
 
 def _has_half(code: Code) -> bool:
-    """True if the CPU converts float16 itself (else LLVM would call a library)."""
-    features = code.target.features
-    return "+f16c" in features or "+avx512f" in features or "x86" not in code.target.triple.split("-")[0]
+    """True if the CPU converts float16 itself. LLVM would call a library else, number by number, and for WebAssembly
+    it ends the process over some comparisons."""
+    on, arch = code.target.enabled, architecture(code.target.triple)
+    if arch == "riscv64":
+        return {"zfhmin", *(["zvfhmin"] if "v" in on else [])} <= on
+    if arch in ("x86_64", "i686", "i386"):
+        return bool(on & {"f16c", "avx512f"})
+    return arch != "wasm32"
 
 
 def _to_odd(c: Code, args: Sequence[Value]) -> Value:

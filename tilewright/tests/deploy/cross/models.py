@@ -71,6 +71,12 @@ _LOOP = read_model("""loop (int64 count, float[k] x) => (float[k] y, float[r, k]
     row = Sub(after, before)
   }>
 }""")
+_HALVES = read_model("""halves (float16[n, m] a, float16[m] b) => (float16[n, m] y, bool[n, m] odd, float16[n, m] r) {
+  s = Mul(a, b)
+  y = Max(s, b)
+  odd = IsNaN(s)
+  r = Mod<fmod = 1>(a, b)
+}""")
 _GATHER = read_model("""gather (float[n, 4] x, int64[k] i) => (float[k, 4] y) { y = Gather<axis = 0>(x, i) }""")
 
 EXAMPLES = {
@@ -82,6 +88,11 @@ EXAMPLES = {
     "elementwise": Example(
         _ELEMENTWISE,
         [{"a": _random(n, m), "b": np.abs(_random(m)) + 0.5} for n, m in ((1, 1), (3, 17), (65, 128))], True,
+    ),
+    "halves": Example(
+        _HALVES,
+        [{"a": _random(n, m).astype(np.float16), "b": (np.abs(_random(m)) + 0.5).astype(np.float16)}
+         for n, m in ((1, 3), (5, 37))], True,
     ),
     "functions": Example(_FUNCTIONS, [{"x": 3 * _random(n, 33)} for n in (1, 5, 40)], False),
     "loop": Example(_LOOP, [{"count": np.array(n), "x": _random(k)} for n, k in ((3, 5), (1, 70))], True),
