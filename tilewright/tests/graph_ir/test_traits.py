@@ -21,6 +21,7 @@ TRAITS = {
 
 LISTS = {
     "core/plan.py": "the type of a step: the operators with bodies",
+    "deploy/source/host_calls.py": "the C functions that there are, and which of them read numbers",
     "graph_ir/rules/algebra.py": "a pattern: comparisons and their negations",
     "graph_ir/rules/noops.py": "patterns",
     "graph_ir/rules/quantization.py": "patterns: what moves numbers, what keeps factors, what reads bytes",

@@ -268,7 +268,7 @@ def test_symbolic_sizes_are_asked_for() -> None:
 def test_wrong_options() -> None:
     with pytest.raises(InputError, match="tune: unknown option budget; expected target"):
         tilewright.tune(mlp_model(), budget=3)
-    with pytest.raises(TargetError, match="tune: built for aarch64-linux-gnu, this machine is"):
+    with pytest.raises(TargetError, match="tune: built for aarch64-unknown-linux-gnu, this machine is"):
         tilewright.tune(mlp_model(), target="llvm -mtriple=aarch64-linux-gnu")
 
 
