@@ -1,6 +1,7 @@
 """The command line. Finds the command, loads its module and nothing else, turns errors into one line.
 
-Exit status: 0 done, 1 a check failed (``verify``, ``demo``), 2 the model, the inputs or the arguments are wrong.
+Exit status: 0 done, 1 a check failed (``verify``, ``demo``) or models differ (``graph diff``), 2 the model, the inputs
+or the arguments are wrong.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "tilewright.commands.inspect",
         "print any stage of the pipeline, or what an artifact says of itself, as text",
     ),
+    "graph": ("tilewright.commands.graph", "look at models as graphs: what differs in two, what is in one"),
     "bench": ("tilewright.commands.bench", "time a model, interleaved with onnxruntime if that is installed"),
     "verify": ("tilewright.commands.verify", "compare every layer with the interpreter and with onnxruntime"),
     "profile": ("tilewright.commands.profile", "time every kernel against the machine's measured peaks"),

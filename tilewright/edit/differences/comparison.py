@@ -111,13 +111,15 @@ class Comparison:
 
     # -- the rest ------------------------------------------------------------------------------------------------------
     def types(self, pairs: Sequence[tuple[Node, Node]]) -> Iterator[TypeChange]:
-        """Results whose type is known in both graphs and differs, in the order of ``pairs``."""
+        """Results whose type is known in both graphs and differs, in the order of ``pairs``. Not outputs of both."""
         changed: set[str] = set()
         for x, y in pairs:
             for s, t in zip(x.outputs, y.outputs, strict=False):
                 old, new = type_of(self.a.graph, s), type_of(self.b.graph, t)
                 if s and t and _is_known(old) and _is_known(new) and not self.dims.are_equal(old, new):
                     changed.add(t)
+                    if s in self.a.leaving and t in self.b.leaving:
+                        continue
                     yield TypeChange(t, type_text(old), type_text(new), any(i in changed for i in y.inputs))
 
     def renamed(self, pairs: Sequence[tuple[Node, Node]]) -> Iterator[Rename]:
