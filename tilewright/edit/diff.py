@@ -48,15 +48,17 @@ def _diff(
     pairs = [(a.nodes[i], b.nodes[j]) for j, i in places]
     results = {s: t for x, y in pairs for s, t in zip(x.outputs, y.outputs, strict=False) if s and t}
     inside = {**(around or {}), **values, **results}
-    types = tuple(c.types(pairs))
-    changed = []
+    types = tuple(c.types(pairs, {x.name for x in interface if x.kind == "input" and x.old != x.new}))
+    changed, inner_names = [], []
     for (j, i), (x, y) in zip(places, pairs, strict=True):
         inner = tuple(
             (k, _diff(a.inner[i][k], b.inner[j][k], inside, ids, dims, compared)) for k in a.inner[i] if k in b.inner[j]
         )
         change = NodeChange(ref(x), ref(y), c.attributes(x, y), c.operands(x, y), inner)
-        if change or any(d.renamed for _, d in inner):
+        if change:
             changed.append(change)
+        else:
+            inner_names += [r for _, d in inner for r in d.renamed]
     constants = tuple(c.constants())
     names = [] if a.graph.name == b.graph.name else [Rename("graph", a.graph.name, b.graph.name)]
     names += _renamed("input", a.graph.inputs, b.graph.inputs, inputs)
@@ -71,15 +73,15 @@ def _diff(
         tuple(placed(b, j) for j, i in enumerate(m.to_a) if i == NONE),
         tuple(placed(a, i) for i, j in enumerate(m.to_b) if j == NONE),
         types,
-        (*names, *c.renamed(pairs)),
+        (*names, *c.renamed(pairs), *inner_names),
     )
 
 
 # -- inputs and outputs --------------------------------------------------------------------------------------------
 def _paired(a: Side, b: Side, old: Sequence[str], new: Sequence[str], by_name: bool) -> Pairs:
     """Places of inputs or outputs that stand for each other: of one name, of one kind in the same order, the rest."""
-    there = {name: j for j, name in enumerate(new)}
-    pairs = [(i, there[name]) for i, name in enumerate(old) if by_name and name in there]
+    there = {name: j for j, name in reversed(list(enumerate(new)))} if by_name else {}
+    pairs = [(i, there.pop(name)) for i, name in enumerate(old) if name in there]
     left, right = _others(pairs, len(old), len(new))
     kinds = [_kind(a, old[i]) for i in left], [_kind(b, new[j]) for j in right]
     pairs += [(left[x], right[y]) for x, y in common_subsequence(*kinds)]

@@ -52,8 +52,8 @@ class GraphStats:
     """What is in a graph and its subgraphs; each subgraph counts once, however often it runs.
 
     ``inputs``, ``outputs``: names and types. ``operators``: the most frequent first. ``depth``: nodes of the longest
-    chain of the outermost graph. ``multiply_adds``: of all nodes but the ``uncounted``, whose operators or shapes do not
-    tell. ``activation_bytes``: of all results of known shape; ``peak_bytes``: of those that live at once
+    chain of the outermost graph. ``multiply_adds``: of all nodes but the ``uncounted``, whose operators or shapes tell
+    nothing. ``activation_bytes``: of all results of known shape; ``peak_bytes``: of those that live at once
     when the outermost graph runs node by node, in its order, each result in memory of its own; None where a shape is
     not known in numbers. ``largest``: the largest weights. ``untyped``: nodes with a result of unknown shape.
     """

@@ -147,7 +147,7 @@ class NodeChange:
     def __str__(self) -> str:
         operator = (f"{self.old.operator} -> {self.node.operator}",) if self.old.operator != self.node.operator else ()
         parts = (*operator, *map(str, self.attributes), *map(str, self.operands))
-        lines = [f"{self.node}: {'; '.join(parts)}".removesuffix(": ")]
+        lines = [f"{self.node}: {'; '.join(parts)}".rstrip()]
         for key, diff in self.subgraphs:
             if diff:
                 lines += [f"  in {key}:", *(f"    {x}" for line in diff.lines() for x in line.split("\n"))]
@@ -194,7 +194,8 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class GraphDiff:
-    """The difference of two graphs. False if there is none; names alone make none.
+    """The difference of two graphs. False if there is none; names alone make none (``renamed``, with those in subgraphs
+    that do not differ otherwise).
 
     ``nodes``: how many each has; ``matched``: how many pairs of nodes stand for each other.
     """
@@ -222,13 +223,13 @@ class GraphDiff:
 
     @property
     def all_renamed(self) -> tuple[Rename, ...]:
-        """Names that differ, in subgraphs too."""
+        """Names that differ, in subgraphs of changed nodes too."""
         return self.renamed + tuple(r for n in self.changed for _, d in n.subgraphs for r in d.all_renamed)
 
     def _groups(self) -> tuple[tuple[str, Sequence[object]], ...]:
         return (
             ("inputs and outputs", self.interface),
-            ("changed nodes", [n for n in self.changed if n]),
+            ("changed nodes", self.changed),
             ("changed constants", self.constants),
             ("inserted nodes", self.inserted),
             ("removed nodes", self.removed),
@@ -254,7 +255,7 @@ class GraphDiff:
                 yield from (f"  {line}" for x in group for line in str(x).split("\n"))
         follow = sum(t.follows for t in self.types)
         if follow:
-            yield f"  and of {follow:,} values behind them"
+            yield f"types of {follow:,} more values follow"
 
     def _name_lines(self) -> Iterator[str]:
         if self.all_renamed:

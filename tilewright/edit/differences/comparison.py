@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tilewright.edit.differences.changes import (
     AttributeChange,
@@ -110,9 +110,10 @@ class Comparison:
             yield ConstantChange(t, t, None, constant_type(c), c.size)
 
     # -- the rest ------------------------------------------------------------------------------------------------------
-    def types(self, pairs: Sequence[tuple[Node, Node]]) -> Iterator[TypeChange]:
-        """Results whose type is known in both graphs and differs, in the order of ``pairs``. Not outputs of both."""
-        changed: set[str] = set()
+    def types(self, pairs: Sequence[tuple[Node, Node]], inputs: Iterable[str]) -> Iterator[TypeChange]:
+        """Results whose type is known in both graphs and differs, in the order of ``pairs``. Not outputs of both.
+        ``inputs``: those of ``b`` whose type has changed."""
+        changed = set(inputs)
         for x, y in pairs:
             for s, t in zip(x.outputs, y.outputs, strict=False):
                 old, new = type_of(self.a.graph, s), type_of(self.b.graph, t)

@@ -16,6 +16,10 @@ from tilewright.edit.differences.alignment import common_subsequence, increasing
 from tilewright.edit.differences.sides import Ids, Side
 
 NONE = -1
+_WEIGHT = 16
+"""Elements from which a constant tells nodes apart."""
+_LIST = 2
+"""The same where nothing better does."""
 Pairs = Sequence[tuple[int, int]]
 Keys = tuple[Sequence[int], Sequence[int]]
 
@@ -82,7 +86,7 @@ def match_nodes(a: Side, b: Side, values: Mapping[str, str], outputs: Pairs, ids
     if m.is_over:
         return m
     levels = (above, below, labels, forms, operators)
-    m.pair_unique(a.weights(), b.weights())
+    m.pair_unique(a.weights(_WEIGHT), b.weights(_WEIGHT))
     _grow(m, levels[:3])
     form_above, form_below = _places(m, forms, ids, False)
     m.pair_unique(
@@ -91,6 +95,8 @@ def match_nodes(a: Side, b: Side, values: Mapping[str, str], outputs: Pairs, ids
     near = a.around(labels[0]), b.around(labels[1])
     m.pair_unique(a.around(near[0]), b.around(near[1]))
     m.pair_unique(*near)
+    _grow(m, levels)
+    m.pair_unique(a.weights(_LIST), b.weights(_LIST))
     _grow(m, levels)
     for keys in (labels, forms, operators):
         _align(m, keys)
@@ -116,7 +122,7 @@ def _grow(m: Matching, levels: Sequence[Keys]) -> None:
     """Pair neighbours of pairs that have equal keys, those of the first level wherever there are any, before others."""
     if m.is_over:
         return
-    heap = [(level, i, j) for level in range(len(levels)) for i, j in m.pairs()]
+    heap = [(level, i, m.to_b[i]) for level in range(len(levels)) for i in _border(m)]
     for keys in levels:
         for i, j in _beside_the_graph(m, keys):
             if m.are_free(i, j):
@@ -130,6 +136,14 @@ def _grow(m: Matching, levels: Sequence[Keys]) -> None:
                 m.pair(x, y)
                 for n in range(len(levels)):
                     heapq.heappush(heap, (n, x, y))
+
+
+def _border(m: Matching) -> set[int]:
+    """Nodes of ``a`` that have a counterpart, beside such that have none."""
+    free = [i for i, j in enumerate(m.to_b) if j == NONE]
+    makers = {made[0] for i in free for x in m.a.operands[i] if (made := m.a.producer.get(x)) is not None}
+    readers = {r for i in free for o in m.a.nodes[i].outputs for r, _ in m.a.uses.get(o, ())}
+    return {i for i in makers | readers if m.to_b[i] != NONE}
 
 
 def _neighbours(m: Matching, i: int, j: int, keys: Keys) -> Iterator[tuple[int, int]]:

@@ -14,8 +14,6 @@ import numpy as np
 from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node
 from tilewright.graph_ir.text import digest
 
-TELLING = 16
-"""Elements from which a constant is taken to tell nodes apart."""
 _ABSENT = -1
 
 
@@ -112,9 +110,9 @@ class Side:
         """A key for each node: its form and the contents of its constant operands."""
         return [self.ids.of((f, self._contents(i, 0))) for i, f in enumerate(self.forms())]
 
-    def weights(self) -> list[int | None]:
-        """A key for each node: its operator and its larger constants; None for a node without."""
-        found = ((op, self._contents(i, TELLING)) for i, op in enumerate(self.operators()))
+    def weights(self, least: int) -> list[int | None]:
+        """A key for each node: its operator and its constants of ``least`` elements; None for a node without."""
+        found = ((op, self._contents(i, least)) for i, op in enumerate(self.operators()))
         return [self.ids.of(("weights", *x)) if x[1] else None for x in found]
 
     def _contents(self, i: int, least: int) -> tuple[tuple[int, int], ...]:
