@@ -151,8 +151,8 @@ def _choose(
 
 
 def _narrow_tables(ed: GraphEditor, ctx: PassContext) -> None:
-    """Tables of float32 that nothing but Gathers read (embeddings) are stored in bfloat16: half of their memory. What is
-    taken from them is widened in the kernel that takes it."""
+    """Tables of float32 that nothing but Gathers read (embeddings) are stored in bfloat16, half of their memory. What
+    is taken from them is widened in the kernel that takes it."""
     for name, c in [*ed.constants.items()]:
         readers = ed.users(name)
         if c.dtype != np.float32 or c.size < _LEAST_OF_TABLE or not readers or ed.is_output(name):
