@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 
 LARGEST = 1 << 30
-"""Product of two lengths, in bits of memory, up to which sequences are compared."""
+"""Product of two lengths up to which sequences are compared."""
 
 
 def common_subsequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:

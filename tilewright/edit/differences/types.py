@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.core.arith.expr import IntExpr, as_var, var
-from tilewright.graph_ir.ir import Graph, OptionalType, SequenceType, Shape, TensorType, Type
+from tilewright.graph_ir.ir import Graph, OptionalType, SequenceType, Shape, TensorType, Type, UnknownType
 
 
 class DimensionNames:
@@ -51,7 +51,7 @@ class DimensionNames:
 def type_of(graph: Graph, name: str) -> Type | None:
     """The type of a value; None if it is not known."""
     value = graph.values.get(name)
-    return None if value is None else value.type
+    return None if value is None or isinstance(value.type, UnknownType) else value.type
 
 
 def type_text(t: Type | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import ml_dtypes
@@ -14,11 +15,12 @@ from onnx import helper
 from tilewright.edit.diff import diff_graphs
 from tilewright.edit.differences.constants import constant_change
 from tilewright.frontend import from_onnx
+from tilewright.frontend.keep import read_model
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value
 from tilewright.tests.api.models import convolution
 from tilewright.tests.edit.disguises import disguised
-from tilewright.tests.frontend.models import control, convnet
+from tilewright.tests.frontend.models import control, convnet, functions, quantized
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 
@@ -210,6 +212,22 @@ def test_nodes_and_types_that_nobody_knows() -> None:
     assert not diff_graphs(graph(1.0, True), graph(1.0, False))
     (line,) = _lines(graph(1.0, False), graph(2.0, False))
     assert line == "twist (my.domain::Twist): alpha 1.0 -> 2.0"
+
+
+@pytest.mark.parametrize("make", [quantized, functions, control])
+def test_models_with_foreign_nodes(make: Callable[[], onnx.ModelProto]) -> None:
+    graph = read_model(make()).graph
+    assert not diff_graphs(graph, read_model(make()).graph)
+    assert not diff_graphs(graph, disguised(graph, np.random.default_rng(0))[0])
+
+
+@pytest.mark.parametrize("make", [quantized, functions])
+def test_a_node_that_becomes_foreign(make: Callable[[], onnx.ModelProto]) -> None:
+    graph, proto = read_model(make()).graph, make()
+    last = proto.graph.node[-1]
+    last.domain, last.op_type = "other.domain", "Other"
+    (line,) = _lines(graph, read_model(proto).graph)
+    assert "-> other.domain::Other" in line
 
 
 def test_constants_that_nothing_reads() -> None:

@@ -57,6 +57,11 @@ def test_stats(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> No
     assert "multiply-adds: batch*2688\n" in capsys.readouterr().out
 
 
+def test_stats_of_given_sizes(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", "stats", models["old"], "--shapes", "batch=2"]) == 0
+    assert "multiply-adds: 5,376\n" in capsys.readouterr().out
+
+
 def test_a_file_that_is_no_model(models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = tmp_path / "bad.onnx"
     bad.write_bytes(b"no model")
