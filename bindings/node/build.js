@@ -23,4 +23,5 @@ const flags = ["-std=c11", "-O2", "-fPIC", "-Wall", "-Wextra", "-fvisibility=hid
 const link = process.platform === "darwin" ? ["-bundle", "-undefined", "dynamic_lookup"] : ["-shared", "-ldl"];
 const includes = headers.map((folder) => `-I${folder}`);
 const command = [...flags, ...includes, "-o", out, path.join(__dirname, "addon.c"), ...link];
-execFileSync(process.env.CC ?? "cc", command, { stdio: "inherit" });
+const [compiler, ...words] = (process.env.CC ?? "cc").split(" ");
+execFileSync(compiler, [...words, ...command], { stdio: "inherit" });

@@ -11,7 +11,8 @@ import pytest
 import tilewright
 from tilewright.tests.api.models import perceptron
 from tilewright.tests.deploy.cross.models import EXAMPLES, assert_as_here
-from tilewright.tests.deploy.program import Linked, needs, needs_zig
+from tilewright.tests.deploy.program import Linked, needs_zig
+from tilewright.tests.deploy.tools import needs
 
 pytestmark = [needs_zig, needs("node")]
 
