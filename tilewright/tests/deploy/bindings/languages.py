@@ -112,7 +112,7 @@ def _go(source: Path, folder: Path) -> list[str]:
         f"module program\n\ngo 1.21\n\nrequire tilewright v0.0.0\n\nreplace tilewright => {BINDINGS / 'go'}\n"
     )
     offline = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "1"}
-    compiler = {"CC": shlex.join(c_compiler()), "CGO_CFLAGS": "-Wall -Werror"}
+    compiler = {"CC": shlex.join(c_compiler()), "CGO_CFLAGS": "-O2 -Wall -Werror"}
     done([_program("go"), "build", "-o", "program", "."], module, **compiler, **offline)
     return [str(module / "program")]
 
@@ -125,15 +125,15 @@ def _go_is_missing() -> str | None:
 def _node(source: Path, folder: Path) -> list[str]:
     package = folder / "node_modules/tilewright"
     package.mkdir(parents=True)
-    for name in ("package.json", "index.js", "addon.c", "build.js"):
+    for name in ("package.json", "index.js", "model.js", "addon.c", "build.js"):
         shutil.copy(BINDINGS / "node" / name, package)
     for name in ("tilewright.h", "tilewright_dl.h"):
         shutil.copy(Path(get_include()) / name, package)
     node = _program("node")
     said = done([node, package / "build.js"], folder, CC=shlex.join(c_compiler()))
     assert not said
-    shutil.copy(source, folder / "program.js")
-    return [node, "program.js"]
+    shutil.copy(source, folder / "program.mjs")
+    return [node, "program.mjs"]
 
 
 def _node_is_missing() -> str | None:
