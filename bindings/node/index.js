@@ -12,7 +12,7 @@ import { Model, Session } from "./model.js";
 const addon = createRequire(import.meta.url)("./build/tilewright.node");
 
 // Opens a library. An artifact is machine code, which this runs: open only what you trust. `loader`: the path of a
-// libtilewright, which opens packages too.
+// libtilewright, which opens packages too, and looks at digests before it runs anything.
 export function load(path, { loader } = {}) {
   return new Model(addon, addon.open(path, loader));
 }

@@ -49,6 +49,13 @@ async function main([first, second, xs, pictures, loader, packed]) {
       return true;
     },
   );
+  assert.throws(
+    () => load("damaged.so", { loader }),
+    (damaged) => {
+      console.log(`error ${damaged.status} ${damaged.message}`);
+      return true;
+    },
+  );
   assert.match((await refused(a.run({ z: x }))).message, /missing \[x\], unknown \[z\]/);
   assert.match((await refused(a.run({ x: { data: x.data, shape: [5, 33] } }))).message, /expected 165 elements/);
   assert.match((await refused(a.run({ x: { data: new Float64Array(160), shape: [5, 32] } }))).message, /float32, got float64/);
