@@ -7,7 +7,7 @@ to know while a graph is being built: constants, and element types as far as ope
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import numpy as np
@@ -243,11 +243,18 @@ class GraphBuilder:
             raise ModelError(f"node '{call.name}' ({op}): the model expands to more than {MAX_NODES} nodes")
         if self._expand(self, call):
             return
+        self._add(call)
+        self._note_dtypes(call)
+
+    def emit_foreign(self, call: Call) -> None:
+        """Add a node that is kept as it is in the file."""
+        self._add(replace(call, domain=call.domain or "ai.onnx"))
+
+    def _add(self, call: Call) -> None:
         name = self.state.node_name(call.name)
-        node = Node(op, call.inputs, call.outputs, make_attrs(attrs), name)
+        node = Node(call.op, call.inputs, call.outputs, make_attrs(call.attrs), name, call.domain)
         self.nodes.append(node)
         self.state.lookahead.producers.update((o, node) for o in call.outputs if o)
-        self._note_dtypes(call)
 
     def _note_dtypes(self, call: Call) -> None:
         found: list[DType | None] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 import onnx
@@ -46,13 +47,17 @@ def opset_versions(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]
 
 
 class GraphConverter:
-    """Converts one model. ``native``: which operators of the newest opset the graph may contain."""
+    """Converts one model. ``native``: which operators of the newest opset the graph may contain. ``keeps``: others, and
+    calls of functions, stay as they are as foreign nodes, with the types that the file declares for their results."""
 
-    def __init__(self, source: Source, native: Native, dims: Dims, shapes: Mapping[str, Sequence[int | str]]) -> None:
+    def __init__(
+        self, source: Source, native: Native, dims: Dims, shapes: Mapping[str, Sequence[int | str]], keeps: bool = False
+    ) -> None:
         self._source = source
         self._native = native
         self._dims = dims
         self._shapes = shapes
+        self._keeps = keeps
         self._state = ImportState()
         self._functions = {function_key(f.domain, f.name, f.overload): f for f in source.model.functions}
         self._active: list[FunctionKey] = []
@@ -88,7 +93,18 @@ class GraphConverter:
         if len(set(outputs)) != len(outputs) and is_main:
             raise ModelError(f"{label}: expected different outputs, got {outputs[:10]}")
         self._depth -= 1
-        return Graph(proto.name or "graph", inputs, tuple(outputs), tuple(build.nodes), build.values, build.constants)
+        values = {**self._declared(proto, scope), **build.values} if self._keeps else build.values
+        return Graph(proto.name or "graph", inputs, tuple(outputs), tuple(build.nodes), values, build.constants)
+
+    def _declared(self, proto: onnx.GraphProto, scope: Scope) -> dict[str, Value]:
+        """What the file says of the types of values that are not inputs."""
+        out = {}
+        for v in (*proto.value_info, *proto.output):
+            name = scope.names.get(v.name)
+            if name is not None:
+                with suppress(ModelError, UnsupportedError):
+                    out[name] = Value(name, read_type(v.type, v.name, self._dims))
+        return out
 
     def _enter(self, label: str) -> None:
         self._depth += 1
@@ -173,6 +189,10 @@ class GraphConverter:
     ) -> None:  # fmt: skip
         domain, op = normal_domain(node.domain), node.op_type
         key = function_key(domain, op, node.overload)
+        if self._keeps and (domain or key in self._functions or self._is_standard_function(op)):
+            attrs = self._read(bound, who, opsets)
+            build.emit_foreign(Call(op, domain, opsets.get(domain, 1), hint, inputs, outputs, attrs))
+            return
         if key in self._functions:
             self._call_function(key, who, hint, inputs, outputs, bound, build)
             return
@@ -199,6 +219,11 @@ class GraphConverter:
             rule.convert(call, build)
         else:
             build.emit_to(op, inputs, outputs, call.attrs)
+
+    def _is_standard_function(self, op: str) -> bool:
+        """True for an operator that others are made of instead."""
+        sig = None if self._native(op) else signature(op, "", NEWEST_OPSET)
+        return sig is not None and not sig.deprecated and op != "Constant"
 
     def _read(self, bound: Mapping[str, BoundAttr], who: str, opsets: Opsets) -> dict[str, Attribute]:
         def subgraph(proto: onnx.GraphProto, b: BoundAttr) -> Graph:

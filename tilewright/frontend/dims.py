@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr, const, var
+from tilewright.core.arith.expr import IntExpr, as_var, const, var
 from tilewright.core.errors import InputError, ModelError, UnsupportedError
 from tilewright.core.limits import MAX_DIM, require_rank
 from tilewright.core.options import as_whole, require_mapping, shown
@@ -45,6 +45,11 @@ class Dims:
     def anonymous(self, owner: str, axis: int) -> IntExpr:
         """A fresh symbol for a dim that has no name."""
         return var(self._unique(f"{owner}_d{axis}"))
+
+    def texts(self) -> dict[str, str]:
+        """Symbol -> what the model calls that dim; "" for one without a name."""
+        named = {s: text for text, e in self._by_text.items() if (s := as_var(e)) is not None}
+        return {s: named.get(s, "") for s in self._taken}
 
     def _unique(self, text: str) -> str:
         base = identifier(text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
@@ -44,7 +45,7 @@ def from_onnx(
     for an override that does not fit.
     """
     source = open_source(model)
-    try:
+    with told_as_model_errors():
         require_text(source.model)
         require_known_opsets(source.model)
         require_expandable(source.model)
@@ -54,6 +55,14 @@ def from_onnx(
         graph = infer_graph(graph)
         _require_declared_types(source.model.graph, graph)
         verify_graph(graph)
+    return graph
+
+
+@contextmanager
+def told_as_model_errors() -> Iterator[None]:
+    """Errors from inside as errors of the model."""
+    try:
+        yield
     except DecodeError as e:
         raise ModelError(f"model: malformed message: {e}") from e
     except RecursionError as e:
@@ -62,7 +71,6 @@ def from_onnx(
         raise ResourceError(f"model: out of memory: {e or 'a number in the file asks for too much'}") from e
     except _INTERNAL as e:  # a malformed model must never show a traceback from inside; the cause stays attached
         raise ModelError(f"{BROKEN_ASSUMPTION}: {type(e).__name__}: {' '.join(str(e).split())}") from e
-    return graph
 
 
 def _require_declared_types(proto: onnx.GraphProto, graph: Graph) -> None:

@@ -2,7 +2,8 @@
 
 ``infer_graph`` computes every value's type from the graph's inputs and constants; earlier entries for node outputs
 are not trusted. A size that depends on the data is a fresh symbol ``u0, u1, ...`` (numbered in node order, so the
-same graph gives the same names), which the runtime binds from the actual array. How two dims that must agree are
+same graph gives the same names), which the runtime binds from the actual array. What foreign nodes give, and what is
+computed from values of unknown type, has the type that the graph recorded, if any. How two dims that must agree are
 merged is written down in :mod:`tilewright.graph_ir.ops.shapes`; :func:`with_broadcasts` is for those that may also
 broadcast.
 """
@@ -21,11 +22,11 @@ from tilewright.core.arith.named import short
 from tilewright.core.errors import InternalError, ModelError, ResourceError
 from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.explicit_broadcasts import Repeated, repeat_operands
-from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Type, Value, walk_graphs
+from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Type, UnknownType, Value, walk_graphs
 from tilewright.graph_ir.names import NameSupply
-from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.ops import OPS, op_def
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, FreshSymbols, InferContext, Inferred, UnknownRank
-from tilewright.graph_ir.symbols import type_symbols, value_symbols
+from tilewright.graph_ir.symbols import symbols_in, type_symbols, value_symbols
 
 _EXACT_IN_FLOAT32 = 1 << 24
 _END = 1 << 63
@@ -79,10 +80,12 @@ def _elements(c: Constant) -> Data | None:
 
 def _symbols_in_use(graph: Graph) -> set[str]:
     found: set[str] = set()
-    for g in walk_graphs(graph):
-        for name in g.inputs:
-            if g is graph and name in g.values:
-                found |= type_symbols(g.values[name].type)
+    for name in graph.inputs:
+        if name in graph.values:
+            found |= type_symbols(graph.values[name].type)
+    graphs = [*walk_graphs(graph)]
+    if any(n.domain for g in graphs for n in g.nodes):  # recorded types may count
+        found |= symbols_in({f"{i}.{name}": v for i, g in enumerate(graphs) for name, v in g.values.items()})
     return found
 
 
@@ -132,6 +135,8 @@ def _infer(
             changed |= done.node is not node
             nodes.append(done.node)
             for v in done.outputs:
+                if isinstance(v.type, UnknownType):
+                    v = graph.values.get(v.name, v)
                 scope[v.name] = v
                 if outer:
                     local[v.name] = v
@@ -167,9 +172,9 @@ def _infer_explicit(node: Node, scope: dict[str, Value], constants: Mapping[str,
 
 
 def _infer_node(node: Node, scope: Mapping[str, Value], constants: Mapping[str, Constant], run: _Run) -> _Node:
-    op = OPS.get(node.op) if node.domain == "" else None
-    if op is None:
-        raise ModelError(f"node '{node.name}' ({node.op}): expected a known operator, got {node.domain or 'ai.onnx'}")
+    op = op_def(node)
+    if not node.domain and node.op not in OPS:
+        raise ModelError(f"node '{node.name}' ({node.op}): expected a known operator, got ai.onnx")
     _require_count(node, "inputs", len(node.inputs), op.min_inputs, op.max_inputs)
     _require_count(node, "outputs", len(node.outputs), op.min_outputs, op.max_outputs)
     inputs: list[Value | None] = []
@@ -187,6 +192,11 @@ def _infer_node(node: Node, scope: Mapping[str, Value], constants: Mapping[str, 
     def subgraph(g: Graph, types: Sequence[Type | None]) -> Graph:
         return _infer(g, scope, constants, run, types)
 
+    if node.domain or any(v is not None and isinstance(v.type, UnknownType) for v in inputs):
+        bodies = {k: subgraph(g, [g.values[i].type if i in g.values else UnknownType() for i in g.inputs])
+                  for k, g in node.subgraphs()}  # fmt: skip
+        node = node.with_attrs(**bodies) if bodies else node
+        return _Node(node, tuple(Value(o, UnknownType()) for o in node.outputs if o), {})
     ctx = InferContext(node, tuple(inputs), known, run.symbols, subgraph)
     before = ctx.made_count()
     try:

@@ -6,12 +6,14 @@ Grammar (the text form; :mod:`tilewright.graph_ir.text` prints and parses it)::
     Node      ::= outputs = op(inputs) {attributes}        an absent optional input or output is ""
     Value     ::= name : Type                              every name that a node, input or constant defines has one
     Group     ::= nodes, inputs, outputs, runs as      in a fused graph, every node that runs is in one
-    Type      ::= TensorType(dtype, shape) | SequenceType(element) | OptionalType(element)
+    Type      ::= TensorType(dtype, shape) | SequenceType(element) | OptionalType(element) | UnknownType()
     shape     ::= tuple of core.arith.expr.IntExpr over dimension symbols; None: rank unknown (host values only)
     Attribute ::= int | float | str | DType | tuple of those | Graph (a subgraph) | Constant | None
 
 Operators carry the names and the semantics of the newest ONNX version known to the frontend, which normalises older
 versions; operators that ONNX does not have live in the same table (:mod:`tilewright.graph_ir.ops`) and say so.
+In a graph that was read to be written again (:mod:`tilewright.frontend.keep`), nodes with a domain are foreign: the
+table does not know them, nothing changes them, and what they give has the type that the file declares, if any.
 Names are unique in a graph and its subgraphs. A subgraph may read values of the graphs around it by name.
 
 ``Value.data`` is what is known of a small integer tensor's elements (flattened, row-major) as expressions over
@@ -64,7 +66,15 @@ class OptionalType:
         return f"optional({self.element})"
 
 
-Type: TypeAlias = TensorType | SequenceType | OptionalType
+@dataclass(frozen=True, slots=True)
+class UnknownType:
+    """Of what a foreign node gives and the file does not declare, and of what is computed from it."""
+
+    def __str__(self) -> str:
+        return "unknown"
+
+
+Type: TypeAlias = TensorType | SequenceType | OptionalType | UnknownType
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +169,7 @@ Attribute: TypeAlias = (
 class Node:
     """``outputs = op(inputs)``. ``name`` is unique in the graph and is what messages show.
 
-    ``attrs`` is sorted by key. ``domain`` is "" for ONNX's own and our operators.
+    ``attrs`` is sorted by key. ``domain`` is "" for ONNX's own and our operators, else the node is foreign.
     """
 
     op: str

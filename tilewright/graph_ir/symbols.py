@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.assumptions import Assumption, Ones
-from tilewright.graph_ir.ir import Graph, OptionalType, SequenceType, TensorType, Type, Value
+from tilewright.graph_ir.ir import Graph, OptionalType, SequenceType, TensorType, Type, UnknownType, Value
 
 Known = Mapping[str, IntExpr]
 
@@ -87,4 +87,6 @@ def _holds(a: Assumption) -> bool:
 def _map_type(t: Type, f: Callable[[IntExpr], IntExpr]) -> Type:
     if isinstance(t, TensorType):
         return TensorType(t.dtype, None if t.shape is None else tuple(map(f, t.shape)))
+    if isinstance(t, UnknownType):
+        return t
     return dataclasses.replace(t, element=None if t.element is None else _map_type(t.element, f))

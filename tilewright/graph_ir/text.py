@@ -52,6 +52,7 @@ from tilewright.graph_ir.ir import (
     SubView,
     TensorType,
     Type,
+    UnknownType,
     Value,
     make_attrs,
     walk_graphs,
@@ -309,6 +310,8 @@ class _Reader:
             inner = None if self.take("None") else self.type()
             self.expect(")")
             return OptionalType(inner)
+        if self.word("unknown"):
+            return UnknownType()
         self.skip()
         m = re.compile(r"[a-z0-9]+").match(self.text, self.at)
         if m is None:

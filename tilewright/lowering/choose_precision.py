@@ -4,7 +4,8 @@ A ``Conv`` or ``MatMul`` of float32 with a constant weight is estimated both way
 that is exact enough, and by that for operands of bfloat16. Where the second is faster, the weight is rounded when the
 model is built, the other operand where it is made, and the sums stay float32 (attribute ``output_dtype``). Whatever
 else reads that operand reads the rounded one, too, so that it is stored once, in half of the bytes: other products
-as it is, other operators through a Cast of their own, which fuses with them. Where nodes are named, those that are
+as it is, other operators through a Cast of their own, which fuses with them. So are tables of float32 that rows are
+taken from: they have half of the size then. Where nodes are named, those that are
 named so are reduced, and no others, whatever the estimates say.
 """
 
@@ -15,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias, cast, get_args
+
+import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.errors import InputError
@@ -33,6 +36,8 @@ OfNode: TypeAlias = Literal["fp32", "bf16"]
 
 PASS = "choose_precision"
 _WEIGHT = 1
+_LEAST_OF_TABLE = 1 << 16
+"""Elements of a constant for which halving its memory is worth a rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +145,27 @@ def _choose(
     for x, own in narrow.items():
         if ed.producer(x) is not None and not ed.is_output(x):
             _read_by_others(ed, x, own, products)
+    if asked is None:
+        _narrow_tables(ed, ctx)
     return ed.finish()
+
+
+def _narrow_tables(ed: GraphEditor, ctx: PassContext) -> None:
+    """Tables of float32 that nothing but Gathers read (embeddings) are stored in bfloat16, half of their memory. What
+    is taken from them is widened in the kernel that takes it."""
+    for name, c in [*ed.constants.items()]:
+        readers = ed.users(name)
+        if c.dtype != np.float32 or c.size < _LEAST_OF_TABLE or not readers or ed.is_output(name):
+            continue
+        if any(r.op != "Gather" or r.domain or r.inputs[0] != name for r in readers):
+            continue
+        table = ed.add_constant(c.converted(dtypes.bfloat16.numpy), f"{name}.bf16")
+        for r in readers:
+            ed.set_anchor(ed.node_id(r))
+            rows = ed.add("Gather", (table, r.inputs[1]), dict(r.attrs), hint=f"{r.outputs[0]}.bf16", stands_for=r)[0]
+            ed.replace_uses(r.outputs[0], ed.add("Cast", (rows,), {"to": dtypes.float32}, hint=r.outputs[0])[0])
+            ed.drop_if_dead(r.outputs[0])
+            ctx.log.fire("bfloat16", r.name)
 
 
 def _read(ed: GraphEditor, node: Node, x: str, *more: str) -> None:

@@ -17,6 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "graph_ir": {"core", "machine", "reference"},
     "tensor_ir": {"core", "machine"},
     "frontend": {"graph_ir", "core"},
+    "writer": {"frontend", "graph_ir", "core"},
     "lowering": {"graph_ir", "tensor_ir", "machine", "core"},
     "schedule": {"tensor_ir", "machine", "core"},
     "runtime.resources": {"core", "machine"},

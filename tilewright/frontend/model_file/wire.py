@@ -97,7 +97,8 @@ def _varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:
         shift += 7
 
 
-def _encode_varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
+    """An unsigned integer as the wire format has it."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -107,7 +108,7 @@ def _encode_varint(value: int) -> bytes:
 
 
 def _field_bytes(number: int, content: bytes) -> bytes:
-    return _encode_varint(number << 3 | _BYTES) + _encode_varint(len(content)) + content
+    return encode_varint(number << 3 | _BYTES) + encode_varint(len(content)) + content
 
 
 def _strip(
@@ -146,7 +147,7 @@ def _strip(
                     replacement = _strip(buffer, body, pos, children[number], spans, threshold, depth + 1)
                     if replacement is not None:
                         size = sum(map(len, replacement))
-                        replacement = [_encode_varint(tag) + _encode_varint(size), *replacement]
+                        replacement = [encode_varint(tag) + encode_varint(size), *replacement]
                 if replacement is not None:
                     parts.append(_copy(buffer, kept_from, tag_at))
                     parts.extend(replacement)

@@ -48,7 +48,7 @@ OPS: Mapping[str, OpDef] = {
     **own.OPS,
 }
 
-_UNKNOWN = OpDef("", PatternKind.HOST, elementwise.same, 0, None, deterministic=False, fold_limit=0)
+_UNKNOWN = OpDef("", PatternKind.HOST, elementwise.same, 0, None, 0, None, deterministic=False, fold_limit=0)
 
 
 def op_def(node: Node) -> OpDef:

@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, as_expr
 from tilewright.core.errors import ModelError
-from tilewright.graph_ir.ir import Constant, Graph, OptionalType, SequenceType, TensorType, Type, Value
+from tilewright.graph_ir.ir import Constant, Graph, OptionalType, SequenceType, TensorType, Type, UnknownType, Value
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops.base import Data, InferContext, Inferred, OpDef, table
 from tilewright.graph_ir.ops.operands import require_single
@@ -100,6 +100,8 @@ class _Outside:
     def type(self, t: Type) -> Type:
         if isinstance(t, TensorType):
             return TensorType(t.dtype, None if t.shape is None else tuple(map(self.size, t.shape)))
+        if isinstance(t, UnknownType):
+            return t
         return dataclasses.replace(t, element=None if t.element is None else self.type(t.element))
 
     def data(self, data: Data | None) -> Data | None:

@@ -16,7 +16,17 @@ import numpy as np
 from tilewright.core.arith.expr import IntExpr, as_var
 from tilewright.core.errors import InternalError, VerifyError
 from tilewright.graph_ir.inference import constant_value, infer_node
-from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, TensorType, Value, make_attrs, node_reads
+from tilewright.graph_ir.ir import (
+    Attribute,
+    Constant,
+    Graph,
+    Node,
+    TensorType,
+    UnknownType,
+    Value,
+    make_attrs,
+    node_reads,
+)
 from tilewright.graph_ir.ops.shapes import is_fresh
 from tilewright.graph_ir.passes.base import PassContext, rename_captures, with_inputs
 from tilewright.graph_ir.symbols import graph_with, value_symbols, value_with
@@ -425,6 +435,8 @@ class GraphEditor:
 
 def _narrowed(v: Value, known: Value, made: frozenset[str] = frozenset()) -> Value:
     """``v`` with the dims and elements that ``known`` (the same tensor) knows better than symbols ``made`` just now."""
+    if isinstance(v.type, UnknownType):
+        return dataclasses.replace(known, name=v.name)
     if not isinstance(v.type, TensorType) or not isinstance(known.type, TensorType):
         return v
     a, b = v.type.shape, known.type.shape

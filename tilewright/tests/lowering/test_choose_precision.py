@@ -120,3 +120,30 @@ def test_explain_says_why_a_node_stays() -> None:
     first, second = (n.name for n in graph.nodes)
     assert f"fired bfloat16 x1: {second}" in text
     assert f"refused bfloat16 at {first}: " in text
+
+
+def embedded(also_read: bool) -> Graph:
+    """Rows of a table, and a product of them; the table perhaps read as a whole, too."""
+    g = GraphBuilder("embedded")
+    table = g.constant(weight(2048, 64), "table")
+    x = g.op("Gather", table, g.input("ids", "int64", ("n",)))
+    y = g.op("MatMul", x, weight(64, 96))
+    outputs = [g.op("Add", table, g.input("row", "float32", (64,)))] if also_read else []
+    return g.build(g.op("Relu", y), *outputs)
+
+
+def test_tables_that_rows_are_taken_from_are_stored_in_bfloat16() -> None:
+    exact = embedded(also_read=False)
+    graph = reduced(exact)
+    (gather,) = (n for n in graph.nodes if n.op == "Gather")
+    assert graph.constants[gather.inputs[0]].dtype == dtypes.bfloat16.numpy
+    feed = {"ids": np.array([3, 0, 2047, -1])}
+    for a, b in zip(interpret(exact, feed).values(), interpret(graph, feed).values(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0.05, atol=0.02)
+        assert not np.array_equal(a, b)
+
+
+def test_a_table_that_something_else_reads_stays() -> None:
+    graph = reduced(embedded(also_read=True))
+    (gather,) = (n for n in graph.nodes if n.op == "Gather")
+    assert graph.constants[gather.inputs[0]].dtype == np.float32

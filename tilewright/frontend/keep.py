@@ -1,0 +1,104 @@
+"""``read_model``: an ONNX model as a graph that can be written again, with all that the file says beside it.
+
+The importer for compilation expands what the table of operators does not know; here such nodes, those of other domains
+and calls of the model's functions stay as they are: foreign nodes, which rewrites pass by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import onnx
+
+from tilewright.frontend.convert import GraphConverter
+from tilewright.frontend.dims import Dims, split_overrides
+from tilewright.frontend.importer import has_operator, told_as_model_errors
+from tilewright.frontend.model_file.source import ModelLike, open_source
+from tilewright.frontend.model_file.texts import require_text
+from tilewright.frontend.report import require_known_opsets
+from tilewright.graph_ir.inference import infer_graph
+from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.verifier import verify_graph
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnnxModel:
+    """A graph, and what its file says beside it.
+
+    ``shell``: the message without nodes, constants and types: versions, producer, metadata, functions, texts.
+    ``notes``: by the name of a node, what its message says that the graph does not (text, metadata, overload).
+    ``dims``: symbol -> what the file calls that size, "" for one without a name. ``overridable``: constants that are
+    inputs of the file as well, whose values a caller may replace.
+    """
+
+    graph: Graph
+    shell: onnx.ModelProto
+    notes: Mapping[str, onnx.NodeProto] = field(default_factory=dict)
+    dims: Mapping[str, str] = field(default_factory=dict)
+    overridable: frozenset[str] = frozenset()
+
+    @property
+    def opset(self) -> int:
+        """The version of ONNX's operators that the file asks for."""
+        return next((o.version for o in self.shell.opset_import if o.domain in ("", "ai.onnx")), 1)
+
+    def with_graph(self, graph: Graph) -> OnnxModel:
+        """The same file with another graph."""
+        return replace(self, graph=graph)
+
+
+def read_model(
+    model: ModelLike | OnnxModel, input_shapes: Mapping[str, Sequence[int | str] | int] | None = None
+) -> OnnxModel:
+    """Read an ONNX model to look at it, change it and write it again.
+
+    ``model``: a path, bytes or a message. ``input_shapes``: as :func:`from_onnx` takes them. Raises ModelError for a
+    malformed model, InputError for shapes that do not fit.
+    """
+    if isinstance(model, OnnxModel):
+        return model
+    source = open_source(model)
+    with told_as_model_errors():
+        require_text(source.model)
+        require_known_opsets(source.model)
+        shapes, sizes = split_overrides(input_shapes, source.model.graph)
+        dims = Dims(sizes)
+        graph = infer_graph(GraphConverter(source, has_operator, dims, shapes, keeps=True).convert())
+        verify_graph(graph, foreign=True)
+        proto = source.model.graph
+        given = {t.name for t in proto.initializer}
+        return OnnxModel(
+            graph, _shell(source.model), _notes(proto), dims.texts(),
+            frozenset(i.name for i in proto.input if i.name in given),
+        )  # fmt: skip
+
+
+def _shell(model: onnx.ModelProto) -> onnx.ModelProto:
+    shell = onnx.ModelProto()
+    graph = onnx.GraphProto(name=model.graph.name, doc_string=model.graph.doc_string)
+    graph.metadata_props.extend(model.graph.metadata_props)
+    graph.quantization_annotation.extend(model.graph.quantization_annotation)
+    for mine, theirs in ((graph.input, model.graph.input), (graph.output, model.graph.output)):
+        mine.extend(theirs)
+    for fd, value in model.ListFields():
+        if fd.name != "graph":
+            if fd.is_repeated:
+                getattr(shell, fd.name).extend(value)
+            else:
+                setattr(shell, fd.name, value)
+    shell.graph.CopyFrom(graph)
+    return shell
+
+
+def _notes(graph: onnx.GraphProto) -> dict[str, onnx.NodeProto]:
+    notes: dict[str, onnx.NodeProto] = {}
+    for n in graph.node:
+        if n.doc_string or n.metadata_props or n.overload:
+            note = onnx.NodeProto(doc_string=n.doc_string, overload=n.overload)
+            note.metadata_props.extend(n.metadata_props)
+            notes.setdefault(n.name or n.op_type, note)
+        for a in n.attribute:
+            if a.type == onnx.AttributeProto.GRAPH:
+                notes = {**_notes(a.g), **notes}
+    return notes

@@ -1,0 +1,209 @@
+"""A graph as an ONNX model message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from google.protobuf import text_format  # type: ignore[import-untyped]
+from onnx import AttributeProto
+
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import InputError, UnsupportedError
+from tilewright.core.options import as_whole
+from tilewright.frontend.keep import OnnxModel
+from tilewright.frontend.schemas import NEWEST_OPSET, Signature, signature
+from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node
+from tilewright.graph_ir.names import NameSupply
+from tilewright.writer.downgrades import OLDER
+from tilewright.writer.forms import Body, body_of, said_in
+from tilewright.writer.own import OWN
+from tilewright.writer.tensors import tensor_message
+from tilewright.writer.types import TypeWriter
+
+TensorMessage = Callable[[Constant, str], onnx.TensorProto]
+
+
+def to_onnx(model: OnnxModel | Graph, opset: int | None = None, value_infos: bool = True) -> onnx.ModelProto:
+    """The model message of a graph.
+
+    ``model``: a graph of any level of the passes, alone or with what its file said beside it. ``opset``: the version
+    of ONNX's operators to say it in; None: that of the file, or the lowest above it that can; for a graph alone, the
+    lowest from 17 on that can. ``value_infos``: with the types of values between nodes.
+
+    Raises UnsupportedError for what ``opset`` cannot say, with the lowest that can.
+    """
+    return write(model, opset, value_infos, tensor_message)
+
+
+def write(model: OnnxModel | Graph, opset: int | None, value_infos: bool, tensor: TensorMessage) -> onnx.ModelProto:
+    """:func:`to_onnx` with constants of the graph as ``tensor`` says."""
+    if isinstance(model, Graph):
+        model = OnnxModel(model, onnx.ModelProto(producer_name="tilewright"))
+        model.shell.opset_import.add(version=DEFAULT_OPSET)
+    if opset is not None:
+        return _write(model, require_opset(opset), value_infos, tensor)
+    for version in range(model.opset, NEWEST_OPSET):
+        try:
+            return _write(model, version, value_infos, tensor)
+        except UnsupportedError:
+            continue
+    return _write(model, NEWEST_OPSET, value_infos, tensor)
+
+
+DEFAULT_OPSET = 17
+_LOWEST = 7
+
+
+def require_opset(opset: object) -> int:
+    """``opset`` as a version that can be written. Raises InputError."""
+    version = as_whole(opset)
+    if version is None or not _LOWEST <= version <= NEWEST_OPSET:
+        raise InputError(f"opset: expected a version from {_LOWEST} to {NEWEST_OPSET}, got {opset!r}")
+    return version
+
+
+def _write(model: OnnxModel, opset: int, value_infos: bool, tensor: TensorMessage) -> onnx.ModelProto:
+    out = onnx.ModelProto()
+    out.CopyFrom(model.shell)
+    out.ClearField("graph")
+    domains = {o.domain: o.version for o in model.shell.opset_import if o.domain not in ("", "ai.onnx")}
+    out.ClearField("opset_import")
+    out.opset_import.add(domain="", version=opset)
+    for domain, version in domains.items():
+        out.opset_import.add(domain=domain, version=version)
+    least = onnx.helper.find_min_ir_version_for([o for o in out.opset_import if not o.domain], ignore_unknown=True)
+    out.ir_version = max(out.ir_version, least)
+    writer = _Writer(model, opset, TypeWriter(model.dims), value_infos, tensor, NameSupply(model.graph))
+    graph = writer.graph(model.graph, out.graph, None)
+    theirs = model.shell.graph
+    graph.doc_string = theirs.doc_string
+    graph.metadata_props.extend(theirs.metadata_props)
+    known = {*model.graph.values}
+    graph.quantization_annotation.extend(q for q in theirs.quantization_annotation if q.tensor_name in known)
+    _keep_notes(graph.input, theirs.input)
+    _keep_notes(graph.output, theirs.output)
+    for name in model.overridable & model.graph.constants.keys():
+        info = writer.types.value_info(model.graph.values[name])
+        if info is not None:
+            graph.input.append(info)
+    return out
+
+
+@dataclass(slots=True)
+class _Writer:
+    model: OnnxModel
+    opset: int
+    types: TypeWriter
+    value_infos: bool
+    tensor: TensorMessage
+    names: NameSupply
+
+    def graph(self, graph: Graph, out: onnx.GraphProto, outer: Body | None) -> onnx.GraphProto:
+        out.name = graph.name
+        body = body_of(graph, self.names, outer)
+        for name in graph.inputs:
+            self._declare(out.input, graph, name)
+        for node in graph.nodes:
+            for said in said_in(node, self.opset, body, OWN, OLDER, self.model.opset):
+                out.node.append(self._node(said, body))
+        message = self.tensor if outer is None else tensor_message
+        for name, c in graph.constants.items():
+            out.initializer.append(message(c, name))
+        out.initializer.extend(tensor_message(c, name) for name, c in body.added.items())
+        for name in graph.outputs:
+            self._declare(out.output, graph, name)
+        if self.value_infos:
+            apart = {*graph.inputs, *graph.outputs, *graph.constants}
+            infos = (self.types.value_info(v) for name, v in graph.values.items() if name not in apart)
+            out.value_info.extend(i for i in infos if i is not None)
+        return out
+
+    def _declare(self, to: Any, graph: Graph, name: str) -> None:
+        v = graph.values.get(name)
+        info = None if v is None else self.types.value_info(v)
+        to.append(onnx.ValueInfoProto(name=name) if info is None else info)
+
+    def _node(self, node: Node, body: Body) -> onnx.NodeProto:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        out = onnx.NodeProto(op_type=node.op, domain=domain, name=node.name, input=node.inputs, output=node.outputs)
+        note = self.model.notes.get(node.name)
+        if note is not None:
+            out.MergeFrom(note)
+        sig = signature(node.op, domain, self.opset)
+        for key, value in node.attrs:
+            if value is not None:
+                out.attribute.append(self._attribute(key, value, sig, body))
+        return out
+
+    def _attribute(self, key: str, value: Attribute, sig: Signature | None, body: Body) -> AttributeProto:
+        spec = None if sig is None else sig.attrs.get(key)
+        out = AttributeProto(name=key)
+        kind = _kind(value) if spec is None else spec.type
+        out.type = kind  # type: ignore[assignment]
+        match value:
+            case Graph():
+                self.graph(value, out.g, body)
+            case Constant():
+                out.type = AttributeProto.TENSOR
+                out.t.CopyFrom(tensor_message(value))
+            case DType():
+                out.i = value.onnx
+            case str() if kind == AttributeProto.TYPE_PROTO:
+                text_format.Parse(value, out.tp)
+            case str():
+                out.s = value.encode()
+            case tuple():
+                field_ = _LISTS[kind]
+                getattr(out, field_).extend(v.encode() if isinstance(v, str) else v for v in value)
+            case int() | float() if kind == AttributeProto.FLOAT:
+                out.f = float(value)
+            case int() | float():
+                out.i = int(value)
+        return out
+
+
+_LISTS: dict[int, str] = {
+    AttributeProto.INTS: "ints",
+    AttributeProto.FLOATS: "floats",
+    AttributeProto.STRINGS: "strings",
+}
+
+
+def _kind(value: Attribute) -> int:
+    """The type of an attribute that no signature describes."""
+    match value:
+        case Graph():
+            return AttributeProto.GRAPH
+        case Constant():
+            return AttributeProto.TENSOR
+        case str():
+            return AttributeProto.STRING
+        case float():
+            return AttributeProto.FLOAT
+        case tuple():
+            if any(isinstance(v, str) for v in value):
+                return AttributeProto.STRINGS
+            return AttributeProto.FLOATS if any(isinstance(v, float) for v in value) else AttributeProto.INTS
+    return AttributeProto.INT
+
+
+def _keep_notes(mine: Sequence[onnx.ValueInfoProto], theirs: Sequence[onnx.ValueInfoProto]) -> None:
+    """Texts, metadata and names of sizes that the file has for inputs and outputs of the same name and rank."""
+    given = {v.name: v for v in theirs}
+    for v in mine:
+        old = given.get(v.name)
+        if old is None:
+            continue
+        v.doc_string = old.doc_string
+        v.metadata_props.extend(old.metadata_props)
+        if not v.type.WhichOneof("value"):
+            v.type.CopyFrom(old.type)
+        sizes, named = v.type.tensor_type.shape.dim, old.type.tensor_type.shape.dim
+        for a, b in zip(sizes, named, strict=False) if len(sizes) == len(named) else ():
+            if b.denotation:
+                a.denotation = b.denotation
+            if not a.HasField("dim_value") and b.dim_param:
+                a.dim_param = b.dim_param
