@@ -74,12 +74,12 @@ def _program(name: str) -> str:
 
 
 def _version(tool: str, *arguments: str) -> tuple[int, ...]:
-    """The first number that a tool prints, (1, 21) for go1.21.3; () if it is not there."""
+    """The first number that a tool prints, (1, 21) for go1.21.3; () if it is not there or fails."""
     if (program := find_program(tool)) is None:
         return ()
     run = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
     found = re.search(r"(\d+)(?:\.(\d+))?", run.stdout + run.stderr)
-    return tuple(int(n or 0) for n in found.groups()) if found else ()
+    return tuple(int(n or 0) for n in found.groups()) if found and run.returncode == 0 else ()
 
 
 def _c(source: Path, folder: Path) -> list[str]:
@@ -162,7 +162,7 @@ LANGUAGES: Mapping[str, Language] = {
     "go": Language(BINDINGS / "go/examples/classify/classify.go", _go_is_missing, _go),
     "java": Language(BINDINGS / "java/examples/Classify.java", _java_is_missing, _java),
     "node": Language(BINDINGS / "node/classify.js", _node_is_missing, _node),
-    "rust": Language(BINDINGS / "rust/examples/classify.rs", _lacks("rustc", lambda: find_program("rustc")), _rust),
+    "rust": Language(BINDINGS / "rust/examples/classify.rs", _lacks("rustc 1.79 or newer", lambda: _version("rustc", "--version") >= (1, 79)), _rust),
 }
 
 
