@@ -104,6 +104,10 @@ def _rust(source: Path, folder: Path) -> list[str]:
     return [str(folder / "program")]
 
 
+def _rust_is_missing() -> str | None:
+    return None if _version("rustc", "--version") >= (1, 79) and find_program("cc") else "needs rustc 1.79 and cc"
+
+
 def _go(source: Path, folder: Path) -> list[str]:
     module = folder / "program"
     module.mkdir()
@@ -162,7 +166,7 @@ LANGUAGES: Mapping[str, Language] = {
     "go": Language(BINDINGS / "go/examples/classify/classify.go", _go_is_missing, _go),
     "java": Language(BINDINGS / "java/examples/Classify.java", _java_is_missing, _java),
     "node": Language(BINDINGS / "node/classify.js", _node_is_missing, _node),
-    "rust": Language(BINDINGS / "rust/examples/classify.rs", _lacks("rustc 1.79 or newer", lambda: _version("rustc", "--version") >= (1, 79)), _rust),
+    "rust": Language(BINDINGS / "rust/examples/classify.rs", _rust_is_missing, _rust),
 }
 
 
