@@ -101,7 +101,7 @@ struct Spec {
 
 // Opens a library and the model in it. An artifact is machine code, which this runs: open only what you trust. Copies are
 // the same model; it is freed with the last of them and of its sessions. `loader`: the path of a libtilewright, which opens
-// packages too.
+// packages too, and looks at digests before it runs anything.
 class Model {
  public:
   explicit Model(const std::string &path, const std::string &loader = "") : inside_(std::make_shared<Inside>(path, loader)) {

@@ -142,7 +142,8 @@ type loaded struct {
 // Load opens a library. An artifact is machine code, which this runs: open only what you trust.
 func Load(path string) (*Model, error) { return open(path, nil) }
 
-// LoadWith does the same through libtilewright, which opens packages too; loader is its path.
+// LoadWith does the same through libtilewright, which opens packages too, and looks at digests before it runs anything;
+// loader is its path.
 func LoadWith(loader, path string) (*Model, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))

@@ -1,9 +1,11 @@
 // Compiles addon.c with the system's C compiler and the headers that come with node, without a network or other packages.
 // Node-API keeps its binary interface: what is built here also runs in later versions of node. Arguments: where it goes.
-"use strict";
-const { execFileSync } = require("node:child_process");
-const fs = require("node:fs");
-const path = require("node:path");
+import { execFileSync } from "node:child_process";
+import fs from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = path.dirname(fileURLToPath(import.meta.url));
 
 function folderWith(file, folders) {
   const found = folders.find((folder) => folder && fs.existsSync(path.join(folder, file)));
@@ -15,12 +17,13 @@ const base = path.resolve(fs.realpathSync(process.execPath), "../..");
 const nodedir = process.env.npm_config_nodedir;
 const headers = [
   folderWith("node_api.h", [nodedir && path.join(nodedir, "include/node"), path.join(base, "include/node"), "/usr/include/node"]),
-  folderWith("tilewright_dl.h", [__dirname, path.join(__dirname, "../../tilewright/deploy/native")]),
+  folderWith("tilewright_dl.h", [here, path.join(here, "../../tilewright/deploy/native")]),
 ];
-const out = path.resolve(process.argv[2] ?? path.join(__dirname, "build/tilewright.node"));
+const out = path.resolve(process.argv[2] ?? path.join(here, "build/tilewright.node"));
 fs.mkdirSync(path.dirname(out), { recursive: true });
 const flags = ["-std=c11", "-O2", "-fPIC", "-Wall", "-Wextra", "-fvisibility=hidden"];
 const link = process.platform === "darwin" ? ["-bundle", "-undefined", "dynamic_lookup"] : ["-shared", "-ldl"];
 const includes = headers.map((folder) => `-I${folder}`);
-const command = [...flags, ...includes, "-o", out, path.join(__dirname, "addon.c"), ...link];
-execFileSync(process.env.CC ?? "cc", command, { stdio: "inherit" });
+const command = [...flags, ...includes, "-o", out, path.join(here, "addon.c"), ...link];
+const [compiler, ...words] = (process.env.CC ?? "cc").split(" ");
+execFileSync(compiler, [...words, ...command], { stdio: "inherit" });

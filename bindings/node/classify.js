@@ -3,9 +3,8 @@
 //   node classify.js model.so picture.ppm
 //
 // A picture is P6, of any size; other files are float32 values of the network's input, already normalized.
-"use strict";
-const fs = require("node:fs");
-const { load } = require("tilewright");
+import fs from "node:fs";
+import { load } from "tilewright";
 
 const MEAN = [0.485, 0.456, 0.406];
 const DEVIATION = [0.229, 0.224, 0.225];

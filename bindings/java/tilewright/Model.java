@@ -37,7 +37,10 @@ public final class Model implements AutoCloseable {
     return new Model(new Library(path, null));
   }
 
-  /** The same through libtilewright, which opens packages too. {@code loader}: its path. */
+  /**
+   * The same through libtilewright, which opens packages too, and looks at digests before it runs anything. {@code loader}:
+   * its path.
+   */
   public static Model load(Path path, Path loader) {
     return new Model(new Library(loader, path));
   }

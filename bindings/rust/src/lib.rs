@@ -233,7 +233,8 @@ impl Model {
         Model::open(path.as_ref(), None)
     }
 
-    /// The same through libtilewright, which opens packages too. `loader`: its path.
+    /// The same through libtilewright, which opens packages too, and looks at digests before it runs anything. `loader`: its
+    /// path.
     ///
     /// # Safety
     /// As of [`Model::load`], of both files.

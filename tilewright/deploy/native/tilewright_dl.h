@@ -1,6 +1,7 @@
 /* tilewright_dl.h: opens artifacts by path while a program runs. Each library has functions of its own, so that a program
  * can have several models. C99 or C++11; Linux and macOS. A program with one model links it, and needs tilewright.h alone.
- * Packages are opened by libtilewright: open that, and give the path of the package to its model_load.
+ * Packages are opened by libtilewright: open that, and give the path of the package to its model_load. Given that of a
+ * library, it looks at the library's digest before it runs anything.
  *
  *   tw_library lib;
  *   if (tw_library_open(&lib, "model.so") != TW_OK) puts(lib.message);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from tilewright.codegen.detect_cpu import parse_target
 from tilewright.deploy.include import get_include
 from tilewright.deploy.systems import parts, system_of
 from tilewright.deploy.toolchain import find_toolchain
+from tilewright.tests.deploy.tools import find_program
 
 if TYPE_CHECKING:
     from tilewright.runtime.model import CompiledModel
@@ -34,12 +34,6 @@ exit(wasi.start(instance));
 """
 
 needs_zig = pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="needs the package ziglang")
-
-
-def needs(*programs: str) -> pytest.MarkDecorator:
-    """A mark for tests that run other programs."""
-    missing = [p for p in programs if shutil.which(p) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
 
 
 class ProgramError(RuntimeError):
@@ -105,7 +99,7 @@ def build_program(model: CompiledModel, target: str, folder: Path, is_linked: bo
     before = EMULATORS.get(parts(machine.triple)[:2], ())
     if system == "wasm":
         (folder / "run.mjs").write_text(_WASI)
-        before = ("node", "--no-warnings", str(folder / "run.mjs"))
+        before = (find_program("node") or "node", "--no-warnings", str(folder / "run.mjs"))
     return Program(program, before, "-" if is_linked else str(library), tuple(s.name for s in model.inputs))
 
 

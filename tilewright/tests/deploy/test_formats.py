@@ -15,7 +15,8 @@ from tilewright.deploy.systems import zig_target
 from tilewright.deploy.toolchain import find_toolchain
 from tilewright.tests.api.models import perceptron
 from tilewright.tests.deploy.exported import assert_same, needs_compiler
-from tilewright.tests.deploy.program import build_program, needs, needs_zig
+from tilewright.tests.deploy.program import build_program, needs_zig
+from tilewright.tests.deploy.tools import needs
 
 X = np.random.default_rng(0).standard_normal((5, 32)).astype(np.float32)
 ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"

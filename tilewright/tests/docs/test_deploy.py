@@ -14,11 +14,20 @@ import tilewright
 from tilewright.deploy.include import get_include
 from tilewright.tests.api.models import perceptron
 from tilewright.tests.deploy.bindings.languages import BINDINGS, LANGUAGES, done
+from tilewright.tests.deploy.browser import BROWSERS, said_by_page
 from tilewright.tests.deploy.exported import needs_compiler
+from tilewright.tests.deploy.program import needs_zig
 from tilewright.tests.docs.pages import blocks
 from tilewright.tests.sources import ROOT
 
 PAGE = "docs/deploy.md"
+SAYS_OUTPUT = """<script>
+  setInterval(() => {
+    const { value } = document.querySelector("output");
+    if (value) fetch("output", { method: "POST", body: value });
+  }, 50);
+</script>
+"""
 HEADER = Path(get_include(), "tilewright.h").read_text(encoding="utf-8")
 
 pytestmark = [needs_compiler, pytest.mark.skipif(not BINDINGS.is_dir(), reason="needs the source tree")]
@@ -47,6 +56,18 @@ def test_programs(name: str, folder: Path) -> None:
     source = folder / f"source{suffix}"
     source.write_text(program, encoding="utf-8")
     require_first(done(language.build(source, folder), folder))
+
+
+@needs_zig
+@pytest.mark.parametrize("browser", BROWSERS or [pytest.param("", marks=pytest.mark.skip(reason="needs a browser"))])
+def test_the_page_for_browsers(browser: str, tmp_path: Path) -> None:
+    target = "llvm -mtriple=wasm32-wasi"
+    tilewright.compile(perceptron(), target=target, progress=False).export(tmp_path / "model.wasm")
+    for name in ("wasm.js", "model.js"):
+        shutil.copy(BINDINGS / "node" / name, tmp_path)
+    (page,) = blocks(PAGE, "html")
+    (tmp_path / "page.html").write_text(page + SAYS_OUTPUT, encoding="utf-8")
+    require_first(said_by_page(browser, tmp_path, "page.html", last="output")["output"].decode())
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc")

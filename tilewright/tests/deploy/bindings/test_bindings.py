@@ -25,6 +25,7 @@ shapes [7, 10]
 error 2 input 'x' axis 1: expected 32, got 31
 error 1 output 'y': expected memory for shape [5, 10], got one of shape [5, 9]
 error 3
+error 3 damaged.so: the library is damaged: its digest is not the one it was written with
 """
 
 
@@ -52,6 +53,10 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     )
     out.perceptron.export(folder / "perceptron.so")
     out.convolution.export(folder / "model.so")
+    whole = (folder / "perceptron.so").read_bytes()
+    damaged = whole.replace(b'"target":', b'"tarmac":')  # which the system loads: only the digest says so
+    assert damaged != whole
+    (folder / "damaged.so").write_bytes(damaged)
     tilewright.export_loader(folder / "libtilewright.so")
     tilewright.export_package(folder / "perceptron.twa", [out.perceptron])
     (folder / "x.bin").write_bytes(out.x.tobytes())

@@ -1,50 +1,49 @@
-// Runs a model in a WebAssembly module on one input of float32: node module.mjs MODEL.wasm SHAPE INPUT OUTPUT
-// Prints the shape of the output, or the message, and needs no system interface but a clock.
-import { readFileSync, writeFileSync } from 'node:fs';
+// What bindings/node/wasm.js is tried with, in Node and in browsers; see test_wasm.py. `read(name)`: a promise of the bytes of
+// a file, or of a response; `write(name, data)`: a promise.
+import { load } from './wasm.js';
 
-const [file, shape, input, output] = process.argv.slice(2);
-const clock = { clock_time_get: () => 0 };
-const { instance } = await WebAssembly.instantiate(readFileSync(file), { wasi_snapshot_preview1: clock });
-const tw = instance.exports;
-tw._initialize();
-const view = () => new DataView(tw.memory.buffer);
-const text = (at) => {
-  const bytes = new Uint8Array(tw.memory.buffer, at);
-  return new TextDecoder().decode(bytes.slice(0, bytes.indexOf(0)));
-};
-const require = (status) => {
-  if (status === 0) return;
-  console.error(text(tw.tw_error()));
-  process.exit(10 + status);
-};
+async function refused(promise) {
+  return promise.then(
+    () => 'expected an error',
+    (error) => `error ${error.status} ${error.message}`,
+  );
+}
 
-const place = tw.malloc(8);
-require(tw.tw_model_load(0, place));
-const model = view().getUint32(place, true);
-require(tw.tw_session_create(model, 0, place));
-const session = view().getUint32(place, true);
+export async function check(read, write) {
+  const model = await load(read('model.wasm'));
+  const said = [
+    ...model.inputs.map((s) => `input ${s.name} ${s.type} [${s.shape.join(', ')}]`),
+    ...model.outputs.map((s) => `output ${s.name} ${s.type} [${s.shape.join(', ')}]`),
+    `target ${model.manifest.target.triple}`,
+  ];
+  const bytes = await read('x.bin');
+  const data = new Float32Array(bytes instanceof Response ? await bytes.arrayBuffer() : bytes.buffer.slice(bytes.byteOffset));
+  const session = model.session();
+  const other = model.session({ threads: 1 });
+  model.close(); // its sessions keep what they need
+  const inputs = (rows) => ({ x: { data: data.subarray(0, 32 * rows), shape: [rows, 32] } });
+  said.push(`shapes [${(await session.shapes({ x: [7, 32] })).y.join(', ')}]`);
 
-// a tw_tensor: data 0, device 4, ndim 12, dtype 16, shape 20, strides 24, byte_offset 32; 40 bytes
-const sizes = shape.split('x').map(BigInt);
-const data = readFileSync(input);
-const tensors = tw.malloc(80);
-const dims = tw.malloc(8 * sizes.length);
-const values = tw.malloc(data.length + 1);
-new Uint8Array(tw.memory.buffer, tensors, 80).fill(0);
-new Uint8Array(tw.memory.buffer, values, data.length).set(data);
-sizes.forEach((n, i) => view().setBigInt64(dims + 8 * i, n, true));
-view().setUint32(tensors, values, true);
-view().setInt32(tensors + 4, 1, true);
-view().setInt32(tensors + 12, sizes.length, true);
-view().setUint32(tensors + 16, 2 | 32 << 8 | 1 << 16, true);
-view().setUint32(tensors + 20, dims, true);
-require(tw.tw_session_run(session, tensors, 1, tensors + 40, 1));
+  const results = await Promise.all([1, 9, 0].map((rows) => session.run(inputs(rows))));
+  said.push(...results.map(({ y }) => `y ${y.type} [${y.shape.join(', ')}]`));
+  await write('one.bin', results[0].y.data);
+  await write('nine.bin', results[1].y.data);
+  const y = { data: new Float32Array(90), shape: [9, 10] };
+  if ((await other.run(inputs(9), { y })).y !== y) said.push('expected the tensor that was given');
+  await write('given.bin', y.data);
 
-const rank = view().getInt32(tensors + 52, true);
-const at = view().getUint32(tensors + 60, true);
-const got = Array.from({ length: rank }, (_, i) => Number(view().getBigInt64(at + 8 * i, true)));
-const bytes = 4 * got.reduce((a, b) => a * b, 1);
-writeFileSync(output, new Uint8Array(tw.memory.buffer, view().getUint32(tensors + 40, true), bytes));
-console.log(got.join('x'));
-tw.tw_session_free(session);
-tw.tw_model_free(model);
+  said.push(await refused(session.run({ x: { data: data.subarray(0, 62), shape: [2, 31] } })));
+  said.push(await refused(session.run(inputs(9), { y: { data: new Float32Array(81), shape: [9, 9] } })));
+  said.push(await refused(session.run({ z: inputs(1).x })));
+  said.push((await refused(load(new Uint8Array([1, 2, 3])))).slice(0, 7));
+  said.push(await refused(load(new Uint8Array([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0])))); // an empty module
+  await session.close();
+  said.push(await refused(session.run(inputs(1))));
+  try {
+    model.session();
+  } catch (error) {
+    said.push(`error ${error.status} ${error.message}`);
+  }
+  await other.close();
+  await write('said.txt', said.join('\n'));
+}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tilewright.tests.deploy.cross.models import EXAMPLES, assert_as_here
-from tilewright.tests.deploy.program import Linked, ProgramError, needs, needs_zig
+from tilewright.tests.deploy.program import Linked, ProgramError, needs_zig
+from tilewright.tests.deploy.tools import needs
 
 pytestmark = [needs_zig, needs("qemu-aarch64")]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tilewright.tests.deploy.cross.models import EXAMPLES, assert_as_here
-from tilewright.tests.deploy.program import EMULATORS, Linked, ProgramError, needs, needs_zig
+from tilewright.tests.deploy.program import EMULATORS, Linked, ProgramError, needs_zig
+from tilewright.tests.deploy.tools import needs
 
 pytestmark = [needs_zig, needs("qemu-riscv64")]
 

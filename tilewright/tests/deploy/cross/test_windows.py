@@ -12,7 +12,8 @@ import tilewright
 from tilewright.tests.api.models import perceptron
 from tilewright.tests.deploy.cross.headers import pe_exports
 from tilewright.tests.deploy.cross.models import assert_as_here
-from tilewright.tests.deploy.program import Linked, ProgramError, build_program, needs, needs_zig
+from tilewright.tests.deploy.program import Linked, ProgramError, build_program, needs_zig
+from tilewright.tests.deploy.tools import needs
 
 pytestmark = needs_zig
 

@@ -39,7 +39,7 @@ static void require(const tw_library *lib, tw_status status) {
 int main(int count, char **words) {
   if (count != 7) return 2;
   tw_library libs[3], lost;
-  tw_model *models[3];
+  tw_model *models[3], *damaged;
   tw_session *sessions[3];
   for (int i = 0; i < 3; i++) { /* the third is a package, which the library opens */
     tw_options options = {2 - i, 0, NULL, NULL};
@@ -78,6 +78,8 @@ int main(int count, char **words) {
   status = libs[0].session_run(sessions[0], &in, 1, &given, 1);
   printf("error %d %s\n", (int)status, libs[0].error());
   printf("error %d\n", (int)tw_library_open(&lost, "lost.so"));
+  printf("error %d", (int)libs[2].model_load("damaged.so", &damaged));
+  printf(" %s\n", libs[2].error());
   for (int i = 0; i < 3; i++) {
     libs[i].session_free(sessions[i]);
     libs[i].model_free(models[i]);

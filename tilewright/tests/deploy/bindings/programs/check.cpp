@@ -63,6 +63,7 @@ int main(int, char **words) {
   refused(true, [&] { a->run({Tensor(x.data(), {5, 31})}); });
   refused(true, [&] { a->run({Tensor(x, {5, 32})}, {Tensor(y.data(), {5, 9})}); });
   refused(false, [] { Model lost("lost.so"); });
+  refused(true, [&] { Model damaged("damaged.so", words[5]); });
   Model packed(words[6], words[5]);
   Session third(packed);
   Tensor same = third.run({Tensor(x, {5, 32})})[0];

@@ -89,6 +89,8 @@ func main() {
 	refused(a.RunInto(in, []tilewright.Tensor{tilewright.New(make([]float32, 45), 5, 9)}), true)
 	_, err = tilewright.Load("lost.so")
 	refused(err, false)
+	_, err = tilewright.LoadWith(os.Args[5], "damaged.so")
+	refused(err, true)
 	a.Close()
 	if _, err = a.Run(in); err == nil {
 		panic("a closed session runs")

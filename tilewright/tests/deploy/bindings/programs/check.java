@@ -81,6 +81,8 @@ class Check {
     e = refused(() -> a.runInto(List.of(Tensor.zeros(DType.FLOAT32, 5, 9)), x));
     System.out.println("error " + e.status() + " " + e.getMessage());
     System.out.println("error " + refused(() -> Model.load(Path.of("lost.so"))).status());
+    e = refused(() -> Model.load(Path.of("damaged.so"), Path.of(words[4])));
+    System.out.println("error " + e.status() + " " + e.getMessage());
     refused(() -> Tensor.of(new float[3], 2));
     refused(() -> y.longs());
     a.close();

@@ -1,8 +1,7 @@
 // What every binding is tried with; see test_bindings.py.
-"use strict";
-const assert = require("node:assert");
-const fs = require("node:fs");
-const { load } = require("tilewright");
+import assert from "node:assert";
+import fs from "node:fs";
+import { load } from "tilewright";
 
 function show(model) {
   for (const s of model.inputs) console.log(`input ${s.name} ${s.type} [${s.shape.join(", ")}]`);
@@ -47,6 +46,13 @@ async function main([first, second, xs, pictures, loader, packed]) {
     () => load("lost.so"),
     (lost) => {
       console.log(`error ${lost.status}`);
+      return true;
+    },
+  );
+  assert.throws(
+    () => load("damaged.so", { loader }),
+    (damaged) => {
+      console.log(`error ${damaged.status} ${damaged.message}`);
       return true;
     },
   );

@@ -52,6 +52,8 @@ fn main() -> Result<(), Error> {
     let refused = a.run_into(&[Tensor::new(&x, &[5, 32])?], unfit).err().unwrap();
     println!("error {} {refused}", refused.status);
     println!("error {}", unsafe { Model::load("lost.so") }.err().unwrap().status);
+    let refused = unsafe { Model::load_with(&words[4], "damaged.so") }.err().unwrap();
+    println!("error {} {refused}", refused.status);
     assert_eq!(Tensor::new(&x, &[5, 33]).err().unwrap().status, tilewright::INVALID_ARGUMENT);
     Ok(())
 }
