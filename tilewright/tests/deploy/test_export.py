@@ -63,6 +63,12 @@ def test_weights_beside(tmp_path: Path) -> None:
         Artifact(paths[0])
 
 
+def test_code_without_weights_is_small(tmp_path: Path) -> None:
+    """Runtime, plan and kernels of a small network."""
+    library, _ = tilewright.compile(perceptron(), progress=False).export(tmp_path / "model.so", weights="beside")
+    assert library.stat().st_size <= 64 << 10
+
+
 def test_two_exports_give_the_same_bytes(tmp_path: Path) -> None:
     first, second = tmp_path / "a.so", tmp_path / "b.so"
     for path in (first, second):
