@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         CoverageError,
         InputError,
         MeasurementError,
+        MismatchError,
         ModelError,
         ResourceError,
         ScheduleError,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from tilewright.quantization.quantize import quantize
     from tilewright.runtime.model import CompiledModel
     from tilewright.schedule.trace import Trace
+    from tilewright.simplification.options import SimplifyOptions
+    from tilewright.simplification.simplify import simplify
 
 __version__ = "0.1.0"
 
@@ -57,6 +60,8 @@ _HOMES = {
     "tune": "tilewright.autotune.network.tune_network",
     "quantize": "tilewright.quantization.quantize",
     "QuantizeOptions": "tilewright.quantization.options",
+    "simplify": "tilewright.simplification.simplify",
+    "SimplifyOptions": "tilewright.simplification.options",
     "JSONDatabase": "tilewright.autotune.records.database",
     "MemoryDatabase": "tilewright.autotune.records.database",
     "UnionDatabase": "tilewright.autotune.records.database",
@@ -73,6 +78,7 @@ _HOMES = {
     "CoverageError": "tilewright.core.errors",
     "InputError": "tilewright.core.errors",
     "MeasurementError": "tilewright.core.errors",
+    "MismatchError": "tilewright.core.errors",
     "ResourceError": "tilewright.core.errors",
     "ScheduleError": "tilewright.core.errors",
     "TargetError": "tilewright.core.errors",
@@ -80,10 +86,10 @@ _HOMES = {
 
 __all__ = [
     "CompileOptions", "CompiledModel", "CoverageError", "Implementation", "InferenceSession", "InputError",
-    "JSONDatabase", "MeasurementError", "MemoryDatabase", "ModelError", "QuantizeOptions", "ResourceError",
-    "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions",
-    "UnionDatabase", "UnsupportedError", "__version__", "compile", "export_loader", "export_package",
-    "get_include", "load", "quantize", "tune",
+    "JSONDatabase", "MeasurementError", "MemoryDatabase", "MismatchError", "ModelError", "QuantizeOptions",
+    "ResourceError", "Schedule", "ScheduleError", "SessionOptions", "SimplifyOptions", "Target", "TargetError",
+    "TilewrightError", "Trace", "TuneOptions", "UnionDatabase", "UnsupportedError", "__version__", "compile",
+    "export_loader", "export_package", "get_include", "load", "quantize", "simplify", "tune",
 ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from tilewright.graph_ir.fused.place_concats import PLACE_CONCATS
 from tilewright.graph_ir.fused.shape_program import SHAPE_PROGRAM
 from tilewright.graph_ir.fused.update_in_place import UPDATE_IN_PLACE
 from tilewright.graph_ir.inference import infer_graph
-from tilewright.graph_ir.ir import Graph, walk_graphs
+from tilewright.graph_ir.ir import Graph, Node, walk_graphs
 from tilewright.graph_ir.names import NameSupply
 from tilewright.graph_ir.passes.base import Backend, Level, Pass, PassContext, PassLog, iter_lines
 from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
@@ -163,11 +163,13 @@ def run_passes(
     costs: Costs = GENERIC,
     backend: Backend | None = None,
     first: int = 0,
+    refuses: Callable[[Node], str | None] | None = None,
 ) -> tuple[Graph, PassReport]:
     """The graph after every pass of ``opt_level``, and the report.
 
     ``disabled`` and ``enabled`` name passes or rules; approximate rules and optional passes run only when enabled.
-    ``costs``, ``backend``: see :class:`PassContext`. ``first``: the step that instruments are told for the first pass.
+    ``costs``, ``backend``, ``refuses``: see :class:`PassContext`. ``first``: the step that instruments are told for the
+    first pass.
 
     Raises InputError for a name that is neither, and for a disabled pass that no build does without.
     """
@@ -185,7 +187,9 @@ def run_passes(
     for step, p in enumerate(passes, first):
         if p.level > level or p.name in disabled or (p.optional and p.name not in enabled):
             continue
-        ctx = PassContext(names, PassLog(), frozenset(disabled), frozenset(enabled), costs=costs, backend=backend)
+        ctx = PassContext(
+            names, PassLog(), frozenset(disabled), frozenset(enabled), costs=costs, backend=backend, refuses=refuses
+        )
         for i in instruments:
             i.before(step, p, graph)
         new = p.apply(graph, ctx)
