@@ -170,10 +170,10 @@ def _count_line(r: dict) -> str:
     seconds = [f"{r[t]['seconds']:.1f}" if "seconds" in r[t] else "" for t in PEERS]
     where = "; ".join(c for c in r["cases"] if c)
     result = f"right, {r['worst']:.0e}" if r["runtime"] else "not checked"
+    result += (f" ({where})" if where else "") + (" MORE" if r["more"] else "")
     return (
-        f"{r['name']:<28} {r['before']:>8} {r['after']:>6} {counts[0]:>8} {counts[1]:>8} | {'':>8} {r['seconds']:>6.1f} "
-        f"{r['check_seconds']:>6.1f} {seconds[0]:>8} {seconds[1]:>8} | {result}{f' ({where})' if where else ''}"
-        f"{' MORE' if r['more'] else ''}"
+        f"{r['name']:<28} {r['before']:>8} {r['after']:>6} {counts[0]:>8} {counts[1]:>8} | {'':>8} "
+        f"{r['seconds']:>6.1f} {r['check_seconds']:>6.1f} {seconds[0]:>8} {seconds[1]:>8} | {result}"
     )
 
 

@@ -26,6 +26,7 @@ from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, Node, walk_graphs
 from tilewright.graph_ir.names import NameSupply
 from tilewright.graph_ir.passes.base import Backend, Level, Pass, PassContext, PassLog, iter_lines
+from tilewright.graph_ir.passes.cancel_views import CANCEL_VIEWS
 from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.equal_ranks import EQUAL_RANKS
@@ -37,6 +38,7 @@ from tilewright.graph_ir.rules import (
     activations,
     algebra,
     attention,
+    gemm,
     integer_products,
     noops,
     norms,
@@ -60,6 +62,7 @@ SPLIT_BATCHNORM = rule_pass("split_batchnorm", Level.EXTENDED, scales.BATCHNORM_
 RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *norms.RULES))
 REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, (*algebra.STRENGTH, *scales.WEIGHTS_AT_RUN_TIME))
 SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, (*products.RULES, *algebra.RULES))
+JOIN_GEMM = rule_pass("join_gemm", Level.EXTENDED, gemm.RULES)
 SINK_RESHAPES = rule_pass("sink_reshapes", Level.EXTENDED, (*row_views.RULES, *views.RULES, *noops.RULES))
 FUSE_ATTENTION = rule_pass("fuse_attention", Level.EXTENDED, attention.RULES)
 
@@ -102,6 +105,9 @@ FUSED_PASSES: tuple[Pass, ...] = (
     PLACE_BORDERS,
 )
 """Nodes to groups, values to places: for the backend that lowers the graph. All run at every level."""
+
+FILE_PASSES: tuple[Pass, ...] = (JOIN_GEMM, CANCEL_VIEWS)
+"""For graphs that become files: nodes are joined that kernels would rather have apart. No build runs them."""
 
 
 class Instrument(Protocol):
@@ -174,7 +180,7 @@ def run_passes(
     Raises InputError for a name that is neither, and for a disabled pass that no build does without.
     """
     level = Level.of(opt_level)
-    known = {n for p in (*passes, *PASSES, *FUSED_PASSES) for n in (p.name, *p.rules)}
+    known = {n for p in (*passes, *PASSES, *FUSED_PASSES, *FILE_PASSES) for n in (p.name, *p.rules)}
     disabled = require_names("disabled_pass", disabled, known, "the name of a pass or rule")
     enabled = require_names("enabled_pass", enabled, known, "the name of a pass or rule")
     if needed := [p.name for p in FUSED_PASSES if p.required and p.name in disabled]:

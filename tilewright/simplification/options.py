@@ -34,7 +34,8 @@ class SimplifyOptions:
     ONNX's operators to write; None keeps that of the file. ``disabled_pass``, ``enabled_pass``: names of passes or
     rules; approximate rules run only if they are enabled.
 
-    ``growth_bytes``: how much larger a folded constant may be than what it replaces; shape arithmetic always folds.
+    ``growth_bytes``: how much larger a folded constant may be than what it replaces; None: a thousandth of the model's
+    constants, at least 1 KB. Shape arithmetic always folds.
     ``input_shapes``: shapes by input, and sizes by dimension, that the model is made for. ``outputs``: names of those
     to keep, by default all. ``drop_outputs``: names of those to leave out. ``drop_inputs``: leave out inputs that
     nothing reads.
@@ -50,7 +51,7 @@ class SimplifyOptions:
     opset: int | None = None
     disabled_pass: str | Sequence[str] = ()
     enabled_pass: str | Sequence[str] = ()
-    growth_bytes: int = 1 << 10
+    growth_bytes: int | None = None
     input_shapes: Shapes | None = None
     outputs: str | Sequence[str] | None = None
     drop_outputs: str | Sequence[str] = ()
@@ -67,13 +68,14 @@ class SimplifyOptions:
         plain: dict[str, object] = {
             "disabled_pass": require_names("disabled_pass", self.disabled_pass),
             "enabled_pass": require_names("enabled_pass", self.enabled_pass),
-            "growth_bytes": require_whole("growth_bytes", self.growth_bytes, 0),
             "drop_outputs": require_names("drop_outputs", self.drop_outputs),
             "drop_inputs": require_flag("drop_inputs", self.drop_inputs),
             "check": require_flag("check", self.check),
             "seed": require_whole("seed", self.seed, 0),
             "check_sizes": self._sizes(),
         }
+        if self.growth_bytes is not None:
+            plain["growth_bytes"] = require_whole("growth_bytes", self.growth_bytes, 0)
         if self.outputs is not None:
             plain["outputs"] = require_names("outputs", self.outputs)
         if self.check_inputs is not None:
@@ -114,7 +116,7 @@ class SimplifyKeywords(TypedDict, total=False):
     opset: int | None
     disabled_pass: str | Sequence[str]
     enabled_pass: str | Sequence[str]
-    growth_bytes: int
+    growth_bytes: int | None
     input_shapes: Shapes | None
     outputs: str | Sequence[str] | None
     drop_outputs: str | Sequence[str]

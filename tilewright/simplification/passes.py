@@ -5,20 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tilewright.frontend.schemas import signature
 from tilewright.graph_ir.ir import Graph, Node
 from tilewright.graph_ir.passes.base import Pass, PassLog
+from tilewright.graph_ir.passes.cancel_views import CANCEL_VIEWS
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.fold_constants import fold_for_file
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
-from tilewright.graph_ir.pipeline import FOLD_SCALES, RECOGNISE, SIMPLIFY, PassReport, count_nodes, run_passes
+from tilewright.graph_ir.pipeline import (
+    FOLD_SCALES,
+    JOIN_GEMM,
+    RECOGNISE,
+    SIMPLIFY,
+    PassReport,
+    count_nodes,
+    run_passes,
+)
 from tilewright.simplification.options import SimplifyOptions
 
 ROUNDS = 4
 """How often the passes run over a graph at most: as long as it gets smaller."""
 KERNEL_RULES = frozenset(("div_power_of_two", "flatten_reshape", "transpose_cast", "transpose_view_cast"))
 """Rules for kernels, which make no graph smaller: other runtimes look for the exporter's form."""
+_LEAST_GROWTH = 1 << 10
+_SHARE = 1000
+"""Of a model, as which a folded constant may make it larger: nobody notices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +54,17 @@ class Rewriting:
     passes: tuple[Pass, ...]
 
     @classmethod
-    def of(cls, options: SimplifyOptions, opset: int) -> Rewriting:
-        """``opset``: the version whose operators rewrites may make."""
+    def of(cls, options: SimplifyOptions, opset: int, nbytes: int) -> Rewriting:
+        """``opset``: the version whose operators rewrites may make. ``nbytes``: those of the model's constants."""
 
         def refuses(node: Node) -> str | None:
-            known = node.domain or signature(node.op, "", opset) is not None
-            return None if known else f"opset {opset} has no {node.op}"
+            if not node.domain and signature(node.op, "", opset) is None:
+                return f"opset {opset} has no {node.op}"
+            rounded = (k for k, v in node.attrs if isinstance(v, float) and float(np.float32(v)) != v)
+            return next((f"a file stores {k} in float32, which would round it" for k in rounded), None)
 
-        return cls(options, refuses, _passes(options.growth_bytes))
+        growth = max(_LEAST_GROWTH, nbytes // _SHARE) if options.growth_bytes is None else options.growth_bytes
+        return cls(options, refuses, _passes(growth))
 
     def run(self, graph: Graph) -> tuple[Graph, PassReport, tuple[Step, ...]]:
         """The graph after the passes, as often as they make it smaller; what they did."""
@@ -82,6 +99,8 @@ def _passes(growth_bytes: int) -> tuple[Pass, ...]:
         fold,  # what the rules made constant
         FOLD_SCALES,
         RECOGNISE,
+        JOIN_GEMM,
+        CANCEL_VIEWS,
         SIMPLIFY,
         SHARE_COMMON,
         DROP_DEAD,

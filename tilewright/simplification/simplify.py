@@ -14,6 +14,8 @@ import onnx
 from tilewright.core.errors import MismatchError
 from tilewright.frontend.keep import OnnxModel, read_model
 from tilewright.frontend.model_file.source import ModelLike, open_source
+from tilewright.graph_ir.inference import infer_graph
+from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.base import Refused
 from tilewright.graph_ir.pipeline import PassReport
 from tilewright.simplification.blame import find_blame
@@ -77,8 +79,9 @@ def simplify_model(model: ModelLike, options: SimplifyOptions) -> Simplified:
     start = time.perf_counter()
     source = open_source(model)
     first = _as_constants(read_model(model, options.input_shapes))
-    first = first.with_graph(with_outputs(first.graph, options.outputs, options.drop_outputs))
-    rewriting = Rewriting.of(options, options.opset or first.opset)
+    graph = with_outputs(first.graph, options.outputs, options.drop_outputs)
+    first = first.with_graph(_for_all_sizes(graph))
+    rewriting = Rewriting.of(options, options.opset or first.opset, _weights(first))
     graph, report, steps = rewriting.run(first.graph)
     unread = unread_inputs(graph)
     if options.drop_inputs:
@@ -96,6 +99,12 @@ def simplify_model(model: ModelLike, options: SimplifyOptions) -> Simplified:
         operators(header.graph), (_size(model, source.model, first), header.ByteSize() + _weights(last)), report,
         checked, unread, time.perf_counter() - start,
     )  # fmt: skip
+
+
+def _for_all_sizes(graph: Graph) -> Graph:
+    """The graph with types that hold whatever sizes a call has: no check of sizes goes into the file, so that none may
+    be taken to be equal that could broadcast."""
+    return infer_graph(graph.replace(broadcasts=True, assumptions=()))
 
 
 def _as_constants(model: OnnxModel) -> OnnxModel:

@@ -56,10 +56,10 @@ Stays: TypeAlias = Callable[[GraphEditor, Node], bool]
 
 
 def fold_constants(
-    graph: Graph, ctx: PassContext, stays: Stays | None = None, growth_bytes: int = GROWTH_BYTES
+    graph: Graph, ctx: PassContext, stays: Stays | None = None, growth_bytes: int | None = None
 ) -> Graph:
     """The graph with every foldable value a constant. ``stays``: which nodes do not fold. ``growth_bytes``: by how much
-    a value may be larger than what it replaces."""
+    a value may be larger than what it replaces; None for GROWTH_BYTES."""
     ed = GraphEditor(graph, ctx)
     _fold_known_elements(ed, ctx)
     known: dict[str, Constant] = {}
@@ -78,7 +78,7 @@ def fold_constants(
             continue
         tried.add(name)
         growth = _growth(ed, name, known)
-        if growth > growth_bytes:
+        if growth > (GROWTH_BYTES if growth_bytes is None else growth_bytes):
             ctx.log.refuse("fold_constants", producer.name, f"the result is {growth} bytes larger than its operands")
             todo.extend(i for i in producer.inputs if i in known)
             continue

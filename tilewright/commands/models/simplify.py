@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--disable-pass", action="append", default=[], metavar="NAME", help="a graph pass or rule")
     parser.add_argument("--enable-pass", action="append", default=[], metavar="NAME", help="an optional pass or rule")
     parser.add_argument(
-        "--growth", type=natural, default=d.growth_bytes, metavar="BYTES",
-        help=f"how much larger a folded constant may be than what it replaces (default: {d.growth_bytes})",
+        "--growth", type=natural, metavar="BYTES",
+        help="how much larger a folded constant may be than what it replaces (default: a thousandth of the model)",
     )  # fmt: skip
     group = parser.add_argument_group("inputs and outputs")
     group.add_argument(
