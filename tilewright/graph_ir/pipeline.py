@@ -38,6 +38,7 @@ from tilewright.graph_ir.rules import (
     activations,
     algebra,
     attention,
+    defaults,
     gemm,
     integer_products,
     noops,
@@ -62,6 +63,7 @@ SPLIT_BATCHNORM = rule_pass("split_batchnorm", Level.EXTENDED, scales.BATCHNORM_
 RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *norms.RULES))
 REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, (*algebra.STRENGTH, *scales.WEIGHTS_AT_RUN_TIME))
 SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, (*products.RULES, *algebra.RULES))
+DROP_DEFAULTS = rule_pass("drop_defaults", Level.BASIC, defaults.RULES)
 JOIN_GEMM = rule_pass("join_gemm", Level.EXTENDED, gemm.RULES)
 SINK_RESHAPES = rule_pass("sink_reshapes", Level.EXTENDED, (*row_views.RULES, *views.RULES, *noops.RULES))
 FUSE_ATTENTION = rule_pass("fuse_attention", Level.EXTENDED, attention.RULES)
@@ -106,7 +108,7 @@ FUSED_PASSES: tuple[Pass, ...] = (
 )
 """Nodes to groups, values to places: for the backend that lowers the graph. All run at every level."""
 
-FILE_PASSES: tuple[Pass, ...] = (JOIN_GEMM, CANCEL_VIEWS)
+FILE_PASSES: tuple[Pass, ...] = (DROP_DEFAULTS, JOIN_GEMM, CANCEL_VIEWS)
 """For graphs that become files: nodes are joined that kernels would rather have apart. No build runs them."""
 
 

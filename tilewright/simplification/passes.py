@@ -16,6 +16,7 @@ from tilewright.graph_ir.passes.fold_constants import fold_for_file
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.pipeline import (
+    DROP_DEFAULTS,
     FOLD_SCALES,
     JOIN_GEMM,
     RECOGNISE,
@@ -95,6 +96,7 @@ def _passes(growth_bytes: int) -> tuple[Pass, ...]:
         fold,  # shape arithmetic becomes constants, which the rules below read
         RESOLVE_IF,
         SIMPLIFY,
+        DROP_DEFAULTS,
         SHARE_COMMON,
         fold,  # what the rules made constant
         FOLD_SCALES,

@@ -18,6 +18,7 @@ from tilewright.graph_ir.rules import (
     activations,
     algebra,
     attention,
+    defaults,
     gemm,
     integer_products,
     noops,
@@ -34,6 +35,7 @@ from tilewright.graph_ir.text import constants_of, parse_graph
 from tilewright.tests.graph_ir.rewriting import RULES, assert_same_numbers, ops
 from tilewright.tests.graph_ir.rules import (
     test_arithmetic,
+    test_defaults,
     test_gemm,
     test_noops_and_views,
     test_quantized,
@@ -45,6 +47,7 @@ RULE_MODULES = (
     activations,
     algebra,
     attention,
+    defaults,
     gemm,
     integer_products,
     noops,
@@ -148,7 +151,7 @@ def test_every_rule_is_named_once_and_says_its_equation() -> None:
 def test_every_rule_is_seen_to_fire() -> None:
     """Each has a case whose test asserts that it fired and kept the numbers."""
     fired = {n for n, *_ in test_noops_and_views.FIRES}
-    fired |= {n for n, *_ in test_gemm.FIRES}
+    fired |= {n for n, *_ in (*test_gemm.FIRES, *test_defaults.FIRES)}
     fired |= {n for names, *_ in (*test_arithmetic.FIRES, *test_quantized.FIRES, *test_spellings.FIRES) for n in names}
     assert set(RULES) - fired == set()
     assert fired <= set(RULES)
