@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,12 @@ from tilewright.core.errors import InputError, UnsupportedError
 from tilewright.core.options import as_whole
 from tilewright.frontend.keep import OnnxModel
 from tilewright.frontend.schemas import NEWEST_OPSET, Signature, signature
-from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node
+from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, node_reads
 from tilewright.graph_ir.names import NameSupply
+from tilewright.writer.forms import Body, Terms, body_of, said_in
 from tilewright.writer.older import OLDER
 from tilewright.writer.older.standard import by_definition
 from tilewright.writer.older.wider import WIDER
-from tilewright.writer.forms import Body, Terms, body_of, said_in
 from tilewright.writer.own import OWN, OWN_ATTRIBUTES
 from tilewright.writer.tensors import tensor_message
 from tilewright.writer.types import TypeWriter
@@ -97,7 +97,7 @@ def _write(model: OnnxModel, terms: Terms, value_infos: bool, tensor: TensorMess
     graph.quantization_annotation.extend(q for q in theirs.quantization_annotation if q.tensor_name in known)
     _keep_notes(graph.input, theirs.input)
     _keep_notes(graph.output, theirs.output)
-    for name in model.overridable & model.graph.constants.keys():
+    for name in model.overridable & {t.name for t in graph.initializer}:
         info = writer.types.value_info(model.graph.values[name])
         if info is not None:
             graph.input.append(info)
@@ -126,9 +126,11 @@ class _Writer:
             for said in said_in(node, self.terms, body):
                 out.node.append(self._node(said, body))
         message = self.tensor if outer is None else tensor_message
+        read, before = {*_reads(out), *graph.outputs}, {i for n in graph.nodes for i in node_reads(n)}
         for name, c in graph.constants.items():
-            out.initializer.append(message(c, name))
-        out.initializer.extend(tensor_message(c, name) for name, c in body.added.items())
+            if name in read or name not in before:  # else an attribute has its elements now
+                out.initializer.append(message(c, name))
+        out.initializer.extend(tensor_message(c, name) for name, c in body.added.items() if name in read)
         for name in graph.outputs:
             self._declare(out.output, graph, name)
         if self.value_infos:
@@ -179,6 +181,16 @@ class _Writer:
             case int() | float():
                 out.i = int(value)
         return out
+
+
+def _reads(graph: onnx.GraphProto) -> Iterator[str]:
+    """Names that nodes and subgraphs read, their own among them."""
+    for n in graph.node:
+        yield from n.input
+        for a in n.attribute:
+            if a.type == AttributeProto.GRAPH:
+                yield from _reads(a.g)
+                yield from (o.name for o in a.g.output)
 
 
 _LISTS: dict[int, str] = {

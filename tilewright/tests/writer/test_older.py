@@ -83,7 +83,7 @@ FORMS: tuple[tuple[str, Build, int, str | None], ...] = (
     ("DFT", one("DFT", (2, 5, 3, 2), None, np.int64(1)), 17, "DFT"),
     # rows
     *((op, one(op, N46, axis=axis), opset, ops) for op in ("Softmax", "LogSoftmax", "Hardmax")
-      for axis, opset, ops in ((-1, 12, op), (1, 9, f"Transpose {op} Transpose"), (0, 11, f"Transpose {op} Transpose"))),
+      for axis, opset, ops in ((-1, 12, op), *((a, k, f"Transpose {op} Transpose") for a, k in ((1, 9), (0, 11))))),
     # comparisons
     ("GreaterOrEqual", two("GreaterOrEqual", NM, ("m",)), 11, "Greater Equal Or"),
     ("LessOrEqual", two("LessOrEqual", NM, NM), 9, "Less Less Greater Or IsNaN IsNaN Or Or Not Or"),
@@ -110,7 +110,8 @@ FORMS: tuple[tuple[str, Build, int, str | None], ...] = (
     # images
     ("Resize", one("Resize", IMAGE, None, np.array([1.5, 2], np.float32), axes=(2, 3), mode="linear"), 13, "Resize"),
     ("Resize", one("Resize", IMAGE, None, np.array([1.5, 2], np.float32), axes=(2, 3), mode="linear"), 11, "Resize"),
-    ("Resize", one("Resize", IMAGE, None, None, i64(9, 5), axes=(-2, -1), mode="cubic"), 12, "Shape Concat Gather Resize"),
+    ("Resize", one("Resize", IMAGE, None, None, i64(9, 5), axes=(-2, -1), mode="cubic"), 12,
+     "Shape Concat Gather Resize"),
     ("Resize", one("Resize", ("n", "c", 4, 4), None, None, i64(9, 5), axes=(2, 3)), 17, "Shape Concat Gather Resize"),
     ("Resize", one("Resize", IMAGE, np.array([0.1, 0.2, 0.8, 0.9], np.float32), None, i64(4, 5), axes=(2, 3),
                    mode="linear", coordinate_transformation_mode="tf_crop_and_resize"), 13,
@@ -163,7 +164,7 @@ FORMS: tuple[tuple[str, Build, int, str | None], ...] = (
     ("Celu", one("Celu", NM, alpha=0.5), 11, None),
     ("Shrink", one("Shrink", NM, bias=0.1), 9, "Shrink"),
     ("ThresholdedRelu", one("ThresholdedRelu", NM, alpha=0.3), 9, None),
-    ("SwiGLU", two("SwiGLU", NM, NM), 27, None),
+    ("SwiGLU", two("SwiGLU", NM, NM), 23, None),
     ("CausalConvWithState", lambda b: b.ops("CausalConvWithState", b.input("x", "float32", (2, 3, 5)), f32(3, 1, 4),
                                             outputs=2), 26, None),
     ("AffineGrid", lambda b: b.op("AffineGrid", b.input("t", "float32", (2, 2, 3)), i64(2, 3, 4, 5)), 19, None),
@@ -256,7 +257,8 @@ REFUSALS: tuple[tuple[Build, int, str], ...] = (
     (one("Resize", IMAGE, None, np.array([1, 1, 0.5, 1], np.float32), mode="linear",
          coordinate_transformation_mode="asymmetric"), 9, r"scales below 1; .* 10"),
     (one("Resize", IMAGE, None, np.array([1, 1, 2, 2], np.float32), nearest_mode="ceil",
-         coordinate_transformation_mode="asymmetric"), 9, r"nearest_mode ceil with scales \[1.0, 1.0, 2.0, 2.0\]; .* 11"),
+         coordinate_transformation_mode="asymmetric"), 9,
+     r"nearest_mode ceil with scales \[1.0, 1.0, 2.0, 2.0\]; .* 11"),
     (lambda b: b.op("Resize", b.input("x", "float32", IMAGE), None, b.input("s", "float32", (4,)),
                     coordinate_transformation_mode="asymmetric", nearest_mode="floor"), 10,
      r"scales that the run gives; .* 11"),

@@ -78,14 +78,9 @@ def clip(s: Site) -> None:
     if s.opset >= _CLIP_OPERANDS and s.dtype(x).is_float:
         s.raw(x, low, high)
         return
-    attrs = {}
-    for key, bound in (("min", low), ("max", high)):
-        array = s.constant(bound) if bound else None
-        value = None if array is None else float(array.astype(np.float64).reshape(-1)[0])
-        if value is not None and np.isfinite(value) and float(np.float32(value)) == value:
-            attrs[key] = value
-    if len(attrs) == 2 and s.dtype(x).is_float:
-        s.raw(x, **attrs)
+    least, most = (_finite(s, b) for b in (low, high))
+    if least is not None and most is not None and s.dtype(x).is_float:
+        s.raw(x, min=least, max=most)
         return
     bounds = [(op, b) for op, b in (("Max", low), ("Min", high)) if b]
     if not bounds:
@@ -97,3 +92,10 @@ def clip(s: Site) -> None:
 
 
 _CLIP_OPERANDS = 11
+
+
+def _finite(s: Site, bound: str) -> float | None:
+    """A constant that an attribute holds; an infinite one is larger than what an absent attribute means."""
+    array = s.constant(bound) if bound else None
+    value = None if array is None else float(array.astype(np.float64).reshape(-1)[0])
+    return value if value is not None and np.isfinite(value) and float(np.float32(value)) == value else None

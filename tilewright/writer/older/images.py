@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from tilewright.writer.forms import Site
 
 _CROP = "tf_crop_and_resize"
-_NEW_IN_18 = {"antialias": 0, "keep_aspect_ratio_policy": "stretch"}
+_NEW_IN_18: Mapping[str, int | str] = {"antialias": 0, "keep_aspect_ratio_policy": "stretch"}
 
 
 def resize(s: Site) -> None:
@@ -77,14 +79,14 @@ def _by_scales(s: Site, mode: str) -> None:
         raise s.refusal("scales that the run gives")
     if known is not None:
         _require_as_then(s, kind, known)
-    attrs = {"mode": kind}
     if s.opset >= _RESIZE:
-        s.raw(s.input(0), scales, drop=_MODE_ATTRIBUTES, **attrs)
+        s.raw(s.input(0), scales, drop=_MODE_ATTRIBUTES, mode=kind)
     elif s.opset >= _UPSAMPLE_OPERAND:
-        s.raw(s.input(0), scales, op="Upsample", drop=_MODE_ATTRIBUTES, **attrs)
+        s.raw(s.input(0), scales, op="Upsample", drop=_MODE_ATTRIBUTES, mode=kind)
     else:
         assert known is not None
-        s.raw(s.input(0), op="Upsample", drop=_MODE_ATTRIBUTES, scales=tuple(map(float, known)), **attrs)
+        s.raw(s.input(0), op="Upsample", drop=_MODE_ATTRIBUTES, mode=kind,
+              scales=tuple(map(float, known)))  # fmt: skip
 
 
 _UPSAMPLE_OPERAND, _RESIZE = 9, 10

@@ -8,7 +8,7 @@ from tilewright.writer.forms import NEGATIVE_AXES, Site
 
 
 def require_ints(s: Site, i: int, what: str) -> tuple[int, ...]:
-    """The elements of operand ``i``, which the old form has as an attribute. Raises Refused where the run gives them."""
+    """The elements of operand ``i``, which the old form has as an attribute. Raises Refused if the run gives them."""
     found = s.ints(s.input(i))
     if found is None:
         raise s.refusal(f"{what} that the run gives")
@@ -162,12 +162,12 @@ def top_k(s: Site) -> None:
     smallest = not s.number("largest", 1)
     if smallest:
         x, values = s.op("Neg", x), s.like(s.input(0), "negative") if values else ""
-    attrs = {"axis": int(s.number("axis", -1))}
-    known = attrs | ({} if s.opset >= _TOP_K_OPERAND else {"k": require_ints(s, 1, "k")[0]})
-    drop = ("largest", "sorted")
-    values = values or s.like(x, "values")
-    indices = indices or s.body.names.fresh(f"{s.node.name}_indices")
-    s.raw(x, *((k,) if s.opset >= _TOP_K_OPERAND else ()), outputs=(values, indices), drop=drop, **known)
+    made = values or s.like(x, "values"), indices or s.body.names.fresh(f"{s.node.name}_indices")
+    axis, drop = int(s.number("axis", -1)), ("largest", "sorted")
+    if s.opset >= _TOP_K_OPERAND:
+        s.raw(x, k, outputs=made, drop=drop, axis=axis)
+    else:
+        s.raw(x, outputs=made, drop=drop, axis=axis, k=require_ints(s, 1, "k")[0])
     if smallest and s.node.outputs[0]:
         s.to(s.node.outputs[:1], "Neg", values)
 

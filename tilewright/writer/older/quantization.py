@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear: of blocks, of an axis, of other types, by arithmetic where the opset has less."""
+"""QuantizeLinear and DequantizeLinear: blocks, axes and other types by arithmetic, where the opset has less."""
 
 from __future__ import annotations
 

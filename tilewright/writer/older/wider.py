@@ -54,9 +54,9 @@ _MOVING = """
 """
 _WRAPPING = "Add Sub Mul Div Neg Sum ReduceSum ReduceProd MatMul Gemm CumSum"
 _ARITHMETIC = """
-    Acos Acosh Asin Asinh Atan Atanh AveragePool BatchNormalization Ceil Celu Clip Conv ConvTranspose Cos Cosh Elu Erf Exp
-    Floor Gelu GlobalAveragePool GlobalLpPool GroupNormalization HardSigmoid HardSwish Hardmax InstanceNormalization
-    IsInf IsNaN LRN LayerNormalization LeakyRelu Log LogSoftmax LpNormalization LpPool Mean
+    Acos Acosh Asin Asinh Atan Atanh AveragePool BatchNormalization Ceil Celu Clip Conv ConvTranspose Cos Cosh Elu Erf
+    Exp Floor Gelu GlobalAveragePool GlobalLpPool GroupNormalization HardSigmoid HardSwish Hardmax
+    InstanceNormalization IsInf IsNaN LRN LayerNormalization LeakyRelu Log LogSoftmax LpNormalization LpPool Mean
     MeanVarianceNormalization Mish Mod PRelu Pow RMSNormalization Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum
     ReduceLogSumExp ReduceMean ReduceSumSquare Resize Round Selu Shrink Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt
     Swish Tan Tanh ThresholdedRelu
