@@ -1,13 +1,16 @@
-"""Operands that say what their absence says: they go, and what computes them with them."""
+"""Operands in the form that takes fewest nodes in any opset: those that say what their absence says go, with what
+computes them; scales that are joined are those of all axes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from tilewright.graph_ir.ir import Constant, Node
+from tilewright.graph_ir.ir import Constant, Node, make_attrs
 from tilewright.graph_ir.passes.base import with_inputs
 from tilewright.graph_ir.passes.editor import GraphEditor
-from tilewright.graph_ir.rules.base import NOT_HERE, Match, P, Rule
+from tilewright.graph_ir.rules.base import NOT_HERE, Match, P, Rule, ints_attr
 
 _STATES = (5, 6)
 """Operands of recurrent layers that are their first state."""
@@ -32,9 +35,8 @@ def is_all_zero(ed: GraphEditor, name: str) -> bool:
 
 
 def _zero_states(m: Match) -> list[int]:
-    return [
-        k for k in _STATES if k < len(m.root.inputs) and m.root.inputs[k] and is_all_zero(m.editor, m.root.inputs[k])
-    ]
+    given = ((k, i) for k, i in enumerate(m.root.inputs) if k in _STATES)
+    return [k for k, i in given if i and is_all_zero(m.editor, i)]
 
 
 def _has_zero_state(m: Match) -> str | None:
@@ -49,6 +51,22 @@ def _without_states(m: Match) -> Node:
     return with_inputs(m.root, tuple(inputs))
 
 
+def _last_axes(m: Match) -> str | None:
+    shape, axes = m.shape("x"), ints_attr(m.root, "axes")
+    if shape is None or not axes or axes != tuple(range(len(shape) - len(axes), len(shape))) or len(axes) == len(shape):
+        return NOT_HERE
+    return NOT_HERE if m.root.attr("coordinate_transformation_mode") == "tf_crop_and_resize" else None
+
+
+def _scale_all_axes(m: Match) -> Node:
+    parts = m.node("parts").inputs
+    ones = m.editor.value(parts[0]).dtype.numpy.type(1)
+    others = len(m.shape("x") or ()) - len(ints_attr(m.root, "axes") or ())
+    scales = m.op("Concat", m.const(np.full(others, ones)), *parts, axis=0)
+    attrs = make_attrs({k: v for k, v in m.root.attrs if k != "axes"})
+    return replace(m.root, inputs=(m["x"], "", scales), attrs=attrs)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "zero_state",
@@ -56,5 +74,13 @@ RULES: tuple[Rule, ...] = (
         P(("LSTM", "GRU", "RNN"), "x", "w", "r", rest=True),
         _without_states,
         _has_zero_state,
+    ),
+    Rule(
+        "scales_of_all_axes",
+        "Resize(x, Concat(a, b), axes=the last) --> Resize(x, Concat(ones, a, b)), which opsets before 18 have",
+        P("Resize", "x", None, P("Concat", "part", rest=True, at="parts")),
+        _scale_all_axes,
+        _last_axes,
+        exclusive=True,
     ),
 )

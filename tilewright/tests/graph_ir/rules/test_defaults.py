@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tilewright.core import dtypes
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Constant
 from tilewright.tests.graph_ir.rewriting import apply, built, require_fires
@@ -30,10 +31,21 @@ def zeros(b: GraphBuilder, value: float = 0.0) -> str:
     return b.op("Slice", both, np.array([0]), np.array([1]), np.array([0]))
 
 
+def resized(b: GraphBuilder, *axes: int, mode: str = "half_pixel") -> str:
+    """An image made larger by one factor for some axes; only a run knows it."""
+    side = b.op("Cast", b.op("Shape", b.input("like", "float32", ("n",))), to=dtypes.float32)
+    factor = b.op("Div", b.op("Add", side, np.full(1, 7, F)), np.full(1, 4, F))
+    x = b.input("x", "float32", (1, 2, 4, 5))
+    scales = b.op("Concat", *[factor] * len(axes), axis=0)
+    return b.op("Resize", x, None, scales, axes=axes, mode="linear", coordinate_transformation_mode=mode)
+
+
+RESIZE = ["Shape", "Cast", "Add", "Div", "Concat", "Resize"]
 FIRES: list[tuple[str, Build, list[str]]] = [
     ("zero_state", lambda b: layer(b, "GRU", 3, zeros(b)), ["GRU"]),
-    ("zero_state", lambda b: layer(b, "LSTM", 4, zeros(b), zeros(b)), ["LSTM"]),
+    ("zero_state", lambda b: layer(b, "LSTM", 4, z := zeros(b), z), ["LSTM"]),
     ("zero_state", lambda b: layer(b, "LSTM", 4, zeros(b), b.input("c", "float32", (1, "n", 5))), ["LSTM"]),
+    ("scales_of_all_axes", lambda b: resized(b, 2, 3), RESIZE),
 ]
 
 
@@ -59,8 +71,18 @@ def test_zeros_of_a_fixed_batch() -> None:
         lambda b: layer(b, "GRU", 3, b.input("h", "float32", (1, "n", 5))),
         lambda b: layer(b, "GRU", 3, b.op("Neg", zeros(b))),
         lambda b: layer(b, "GRU", 3),
+        lambda b: resized(b, 3, 2),
+        lambda b: resized(b, 1, 2),
+        lambda b: resized(b, 0, 1, 2, 3),
     ],
 )
 def test_stays(build: Build) -> None:
     graph = built(build)
-    assert apply(graph, "zero_state")[0] is graph
+    assert apply(graph, "zero_state", "scales_of_all_axes")[0] is graph
+
+
+def test_the_scales_of_all_axes() -> None:
+    new, _ = apply(built(lambda b: resized(b, 2, 3)), "scales_of_all_axes")
+    assert new.nodes[-1].attr("axes") is None
+    concat = new.producers()[new.nodes[-1].inputs[2]]
+    assert new.constants[concat.inputs[0]].array.tolist() == [1, 1]
