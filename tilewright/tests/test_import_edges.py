@@ -18,7 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "tensor_ir": {"core", "machine"},
     "frontend": {"graph_ir", "core"},
     "rules": {"graph_ir"},
-    "writer": {"frontend", "graph_ir", "core"},
+    "writer": {"frontend", "graph_ir", "reference", "core"},
     "edit": {"frontend", "writer", "graph_ir", "core"},
     "lowering": {"graph_ir", "tensor_ir", "machine", "core"},
     "schedule": {"tensor_ir", "machine", "core"},

@@ -18,8 +18,8 @@ from tilewright.frontend.schemas import NEWEST_OPSET, Signature, signature
 from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node
 from tilewright.graph_ir.names import NameSupply
 from tilewright.writer.downgrades import OLDER
-from tilewright.writer.forms import Body, body_of, said_in
-from tilewright.writer.own import OWN
+from tilewright.writer.forms import Body, Terms, body_of, said_in
+from tilewright.writer.own import OWN, OWN_ATTRIBUTES
 from tilewright.writer.tensors import tensor_message
 from tilewright.writer.types import TypeWriter
 
@@ -76,7 +76,14 @@ def _write(model: OnnxModel, opset: int, value_infos: bool, tensor: TensorMessag
         out.opset_import.add(domain=domain, version=version)
     least = onnx.helper.find_min_ir_version_for([o for o in out.opset_import if not o.domain], ignore_unknown=True)
     out.ir_version = max(out.ir_version, least)
-    writer = _Writer(model, opset, TypeWriter(model.dims), value_infos, tensor, NameSupply(model.graph))
+    writer = _Writer(
+        model,
+        Terms(opset, OWN, OWN_ATTRIBUTES, OLDER, model.opset),
+        TypeWriter(model.dims),
+        value_infos,
+        tensor,
+        NameSupply(model.graph),
+    )
     graph = writer.graph(model.graph, out.graph, None)
     theirs = model.shell.graph
     graph.doc_string = theirs.doc_string
@@ -95,7 +102,7 @@ def _write(model: OnnxModel, opset: int, value_infos: bool, tensor: TensorMessag
 @dataclass(slots=True)
 class _Writer:
     model: OnnxModel
-    opset: int
+    terms: Terms
     types: TypeWriter
     value_infos: bool
     tensor: TensorMessage
@@ -107,7 +114,7 @@ class _Writer:
         for name in graph.inputs:
             self._declare(out.input, graph, name)
         for node in graph.nodes:
-            for said in said_in(node, self.opset, body, OWN, OLDER, self.model.opset):
+            for said in said_in(node, self.terms, body):
                 out.node.append(self._node(said, body))
         message = self.tensor if outer is None else tensor_message
         for name, c in graph.constants.items():
@@ -132,7 +139,7 @@ class _Writer:
         note = self.model.notes.get(node.name)
         if note is not None:
             out.MergeFrom(note)
-        sig = signature(node.op, domain, self.opset)
+        sig = signature(node.op, domain, self.terms.opset)
         for key, value in node.attrs:
             if value is not None:
                 out.attribute.append(self._attribute(key, value, sig, body))
