@@ -216,7 +216,7 @@ class ModelGraph(GraphReading):
                 raise InputError(f"replace: expected {len(old)} values ({', '.join(old)}), got {len(new)}")
             pairs = {o: v.name for o, v in zip(old, new, strict=True)}
             added = [v.name for v in new if v.producer is not None and v.producer.name not in before]
-            self._model = rewiring.replaced(self._model, pairs, added)
+            self._model = rewiring.replaced(self._model, pairs)
             self._keep_names({o: n for o, n in pairs.items() if n in added}, label)
         return self._value(old[0] if old[0] in self.values else new[0].name)
 

@@ -84,10 +84,10 @@ def readers_of(graph: Graph, value: str) -> list[Node]:
 def remove_node(model: OnnxModel, node: Node, through: int | None, reconnect: bool) -> OnnxModel:
     """The model without a node. Who read its result reads its input number ``through`` instead.
 
-    Without ``through`` the input is the only one that is no constant. Raises InputError where that does not say which,
-    where several results are read, and, without ``reconnect``, where one is.
+    Without ``through`` the input is the only one that is no constant. Constants that only the node read go too. Raises
+    InputError where that does not say which, where several results are read, and, without ``reconnect``, where one is.
     """
-    graph, before = model.graph, unneeded(model.graph)
+    graph = model.graph
     who = f"remove {node_text(node)}"
     readers = {o: readers_of(graph, o) for o in node.outputs if o}
     used = [o for o, r in readers.items() if r or o in graph.outputs]
@@ -99,8 +99,9 @@ def remove_node(model: OnnxModel, node: Node, through: int | None, reconnect: bo
     if used:
         model = redirect(model, used[0], _operand(graph, node, through, who))
     nodes = [n for n in model.graph.nodes if n.name != node.name]
-    model = with_nodes(model, nodes)
-    return dropped(model, unneeded(model.graph).beyond(before))
+    read = {i for n in nodes for i in node_reads(n)} | {*model.graph.outputs}
+    gone = {i for i in node_reads(node) if i not in read}
+    return with_nodes(model, nodes, constants={k: c for k, c in model.graph.constants.items() if k not in gone})
 
 
 def _operand(graph: Graph, node: Node, through: int | None, who: str) -> str:
@@ -118,13 +119,31 @@ def _operand(graph: Graph, node: Node, through: int | None, who: str) -> str:
     raise InputError(f"{who}: expected one input to take its place, got {', '.join(found) or 'none'}; give through=")
 
 
-def replaced(model: OnnxModel, outputs: Mapping[str, str], added: Collection[str] = ()) -> OnnxModel:
-    """Values in place of others (old to new), and without what was needed for the old ones only. ``added``: values
-    that nothing read before."""
-    before = unneeded(model.graph.replace(outputs=tuple(dict.fromkeys((*model.graph.outputs, *added)))))
+def replaced(model: OnnxModel, outputs: Mapping[str, str]) -> OnnxModel:
+    """Values in place of others (old to new), and without what was needed for the old ones only."""
+    before = _Ends.of(model.graph)
     for old, new in outputs.items():
         model = redirect(model, old, new)
-    return dropped(model, unneeded(model.graph).beyond(before))
+    return before.without_new(model, outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """What nobody needed before an edit, and which therefore stays: results of nodes that nothing reads, constants."""
+
+    results: frozenset[str]
+    constants: frozenset[str]
+
+    @staticmethod
+    def of(graph: Graph) -> _Ends:
+        read = {i for n in graph.nodes for i in node_reads(n)} | {*graph.outputs}
+        unread = (n.outputs for n in graph.nodes if not any(o in read for o in n.outputs))
+        return _Ends(frozenset(o for outs in unread for o in outs), frozenset(graph.constants) - read)
+
+    def without_new(self, model: OnnxModel, replaced: Collection[str]) -> OnnxModel:
+        """The model without nodes and constants that nobody needs now, but for those; ``replaced`` values go too."""
+        dead = unneeded(model.graph, self.results - {*replaced})
+        return dropped(model, Unneeded(dead.nodes, dead.constants - self.constants))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +153,12 @@ class Unneeded:
     nodes: frozenset[str]
     constants: frozenset[str]
 
-    def beyond(self, other: Unneeded) -> Unneeded:
-        """Without those of ``other``."""
-        return Unneeded(self.nodes - other.nodes, self.constants - other.constants)
 
-
-def unneeded(graph: Graph) -> Unneeded:
-    """What no output of the graph needs, in whatever order its nodes stand."""
+def unneeded(graph: Graph, wanted: Collection[str] = ()) -> Unneeded:
+    """What neither an output of the graph nor a ``wanted`` value needs, in whatever order its nodes stand."""
     producer = {o: n for n in graph.nodes for o in n.outputs if o}
     needed, nodes = set[str](), set[str]()
-    todo = list(graph.outputs)
+    todo = [*graph.outputs, *wanted]
     while todo:
         name = todo.pop()
         needed.add(name)

@@ -150,7 +150,7 @@ def test_without_reconnection() -> None:
     g.set_outputs("h")
     g.remove("readout", "relu", "bias", reconnect=False)
     assert [n.name for n in g.nodes] == ["hidden"]
-    assert g.constants.names == ("w", "b", "v")  # nothing needed them before, either
+    assert g.constants.names == ("w",)
 
 
 def test_a_node_with_several_results_that_are_read() -> None:
@@ -216,6 +216,17 @@ def test_replace_by_a_value_and_of_values() -> None:
     h.replace(["r"], lambda r: h.add("Tile", h.add("ReduceSum", "x", [1], keepdims=1), [1, 64]))
     assert [n.op for n in h.nodes] == ["ReduceSum", "Tile", "MatMul"]
     np.testing.assert_allclose(numbers(h)["y"], np.tile(x.sum(1, keepdims=True), (1, 64)) @ v, rtol=1e-3, atol=1e-4)
+
+
+def test_where_nothing_is_needed() -> None:
+    """What no output needs is edited as the rest is, and stays."""
+    g = small()
+    g.add("Exp", g.add("Relu", "h", name="aside"))
+    g.replace("aside", "Neg")
+    assert str(g.nodes["aside"]) == "aside_out = Neg(h)"
+    assert [n.op for n in g.nodes].count("Relu") == 1
+    g.remove("aside")
+    assert [str(n) for n in g.find("Exp")] == ["Exp_out = Exp(h)"]
 
 
 def test_what_cannot_replace() -> None:
