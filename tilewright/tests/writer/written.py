@@ -34,7 +34,7 @@ def assert_written(
     for feed in feeds(graph, sizes):
         want = interpret(graph, feed)
         require_same(want, interpret(again, feed), tolerance)
-        if ort:
+        if ort and all(x.dtype.isbuiltin == 1 for x in feed.values()):
             require_same(want, run_in_ort(model, feed), tolerance)
     return model
 
