@@ -38,8 +38,6 @@ from tilewright.graph_ir.rules import (
     activations,
     algebra,
     attention,
-    defaults,
-    gemm,
     integer_products,
     noops,
     norms,
@@ -50,6 +48,7 @@ from tilewright.graph_ir.rules import (
     views,
 )
 from tilewright.graph_ir.rules.driver import rule_pass
+from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.machine.costs import GENERIC, Costs

@@ -15,8 +15,6 @@ from tilewright.graph_ir.rules import (
     activations,
     algebra,
     attention,
-    defaults,
-    gemm,
     integer_products,
     noops,
     norms,
@@ -28,6 +26,7 @@ from tilewright.graph_ir.rules import (
 )
 from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.driver import rule_pass
+from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
 from tilewright.graph_ir.verifier import verify_graph
 

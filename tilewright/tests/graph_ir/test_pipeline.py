@@ -18,8 +18,6 @@ from tilewright.graph_ir.rules import (
     activations,
     algebra,
     attention,
-    defaults,
-    gemm,
     integer_products,
     noops,
     norms,
@@ -31,6 +29,7 @@ from tilewright.graph_ir.rules import (
 )
 from tilewright.graph_ir.rules.base import P, Rule
 from tilewright.graph_ir.rules.driver import rewrite
+from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.text import constants_of, parse_graph
 from tilewright.tests.graph_ir.rewriting import RULES, assert_same_numbers, ops
 from tilewright.tests.graph_ir.rules import (

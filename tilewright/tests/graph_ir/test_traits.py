@@ -23,7 +23,7 @@ LISTS = {
     "core/plan.py": "the type of a step: the operators with bodies",
     "deploy/source/host_calls.py": "the C functions that there are, and which of them read numbers",
     "graph_ir/rules/algebra.py": "a pattern: comparisons and their negations",
-    "graph_ir/rules/defaults.py": "patterns: recurrent layers, what makes other shapes of zeros",
+    "graph_ir/rules/files/defaults.py": "patterns: recurrent layers, what makes other shapes of zeros",
     "graph_ir/rules/noops.py": "patterns",
     "graph_ir/rules/quantization.py": "patterns: what moves numbers, what keeps factors, what reads bytes",
     "graph_ir/rules/scales.py": "a pattern: weights whose channels can be scaled",
