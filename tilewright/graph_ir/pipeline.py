@@ -38,6 +38,7 @@ from tilewright.graph_ir.rules import (
     algebra,
     attention,
     integer_products,
+    logic,
     noops,
     norms,
     products,
@@ -45,8 +46,10 @@ from tilewright.graph_ir.rules import (
     row_views,
     scales,
     views,
+    weights,
 )
 from tilewright.graph_ir.rules.driver import rule_pass
+from tilewright.graph_ir.rules.moves import repeats, slices
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.machine.costs import GENERIC, Costs
@@ -54,12 +57,15 @@ from tilewright.machine.costs import GENERIC, Costs
 INTEGER_PRODUCTS = rule_pass("integer_products", Level.EXTENDED, (*integer_products.PRODUCTS, *quantization.MOVES))
 UNSIGNED_BYTES = rule_pass("unsigned_quantization", Level.EXTENDED, quantization.UNSIGNED)
 FOLD_QUANTIZATION = rule_pass("fold_quantization", Level.EXTENDED, (*quantization.UNSIGNED, *quantization.SCALES))
-SIMPLIFY = rule_pass("simplify", Level.BASIC, (*noops.RULES, *views.RULES, *algebra.RULES))
+SIMPLIFY = rule_pass("simplify", Level.BASIC, (*noops.RULES, *views.RULES, *slices.RULES, *algebra.RULES, *logic.RULES))
+SINK_REPEATS = rule_pass("sink_repeats", Level.EXTENDED, repeats.RULES)
 FOLD_SCALES = rule_pass("fold_scales", Level.EXTENDED, scales.RULES)
 SPLIT_BATCHNORM = rule_pass("split_batchnorm", Level.EXTENDED, scales.BATCHNORM_AS_AFFINE)
 RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *norms.RULES))
 REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, (*algebra.STRENGTH, *scales.WEIGHTS_AT_RUN_TIME))
 SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, (*products.RULES, *algebra.RULES))
+FOLD_INTO_WEIGHTS = rule_pass("fold_into_weights", Level.EXTENDED, (*weights.RULES, *algebra.RULES))
+ORDER_PRODUCTS = rule_pass("order_products", Level.EXTENDED, products.CHAINS)
 SINK_RESHAPES = rule_pass("sink_reshapes", Level.EXTENDED, (*row_views.RULES, *views.RULES, *noops.RULES))
 FUSE_ATTENTION = rule_pass("fuse_attention", Level.EXTENDED, attention.RULES)
 
@@ -70,6 +76,7 @@ PASSES: tuple[Pass, ...] = (
     SIMPLIFY,  # no-ops and views away: patterns below see neighbours
     EQUAL_RANKS,  # before folding, which tells what follows from ranks
     SHARE_COMMON,  # exporters repeat subexpressions; a pattern that asks for one value sees one
+    SINK_REPEATS,  # before any fusion: what is repeated is computed once, and masks reach attention as they are
     UNSIGNED_BYTES,  # before the next one, which moves operators between what is quantized and what reads it
     INTEGER_PRODUCTS,  # while quantized weights are integers
     FOLD_CONSTANTS,  # what the rules made constant
@@ -80,6 +87,8 @@ PASSES: tuple[Pass, ...] = (
     RECOGNISE,  # before strength reduction rewrites the powers that the patterns look for
     REDUCE_STRENGTH,
     SPLIT_GEMM,  # after BatchNorm was folded into it; a constant operand is turned here
+    FOLD_INTO_WEIGHTS,  # constants around products: needs MatMul, and the Mul and Add of a BatchNorm behind it
+    ORDER_PRODUCTS,  # behind the last one, which makes neighbours of products
     SINK_RESHAPES,  # Reshape, MatMul, Reshape: needs MatMul, which Gemm has just become
     FUSE_ATTENTION,  # needs the scale and mask still apart from the products
     SINK_TRANSPOSES,  # pairs meet and cancel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tilewright.graph_ir.passes.base import Exactness
-from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, Operand, P, Rule
+from tilewright.graph_ir.rules.base import NOT_HERE, C, Either, Match, Operand, P, Rule
 
 _ROOT2 = math.sqrt(2.0)
 _ROOT_2_PI = math.sqrt(2.0 / math.pi)
@@ -21,11 +21,20 @@ def _shape_kept(m: Match) -> str | None:
     return None
 
 
-def _gelu(name: str, pattern: P, approximate: str, equation: str) -> Rule:
+def _gelu(name: str, gate: Operand, approximate: str, equation: str) -> Rule:
+    """``0.5 * x * gate``, with its factors in any order."""
+    half, two = C("half", 0.5), C("two", 2.0)
     return Rule(
         name,
         equation,
-        pattern,
+        Either(
+            P("Mul", P("Mul", "x", gate), half),
+            P("Mul", "x", P("Mul", gate, half)),
+            P("Mul", P("Mul", "x", half), gate),
+            P("Mul", "x", P("Div", gate, two)),
+            P("Mul", P("Div", "x", two), gate),
+            P("Div", P("Mul", "x", gate), two),
+        ),
         lambda m: m.op("Gelu", m["x"], approximate=approximate),
         _shape_kept,
         Exactness.REASSOCIATING,
@@ -33,51 +42,34 @@ def _gelu(name: str, pattern: P, approximate: str, equation: str) -> Rule:
     )
 
 
-def _spellings(stem: str, gate: Operand, approximate: str, equation: str) -> tuple[Rule, ...]:
-    """The ways to write ``0.5 * x * gate``."""
-    half = C("half", 0.5)
-    forms = (
-        P("Mul", P("Mul", "x", gate), half),
-        P("Mul", "x", P("Mul", gate, half)),
-        P("Mul", P("Mul", "x", half), gate),
-        P("Div", P("Mul", "x", gate), C("two", 2.0)),
+def _one_plus(x: Operand, one: str = "one") -> P:
+    return P("Add", x, C(one, 1.0))
+
+
+_ERF_GATE = _one_plus(
+    P("Erf", Either(P("Div", "x", _number("root2", _ROOT2)), P("Mul", "x", _number("inv_root2", 1.0 / _ROOT2))))
+)
+_SQUARE = Either(P("Mul", "x", "x"), P("Pow", "x", C("square", 2.0)))
+_CUBE = Either(P("Pow", "x", C("three", 3.0)), P("Mul", "x", _SQUARE))
+_C, _K = _number("c", 0.044715), _number("k", _ROOT_2_PI)
+_GROWTH = _one_plus(Either(P("Mul", _SQUARE, _C), P("Mul", "x", P("Mul", "x", _C))), "unit")
+_TANH_GATE = _one_plus(
+    P(
+        "Tanh",
+        Either(
+            P("Mul", P("Add", "x", Either(P("Mul", _CUBE, _C), P("Mul", "x", P("Mul", _SQUARE, _C)))), _K),
+            P("Mul", P("Mul", "x", _GROWTH), _K),
+            P("Mul", P("Mul", "x", _K), _GROWTH),
+        ),
     )
-    return tuple(_gelu(f"{stem}_{k}", f, approximate, equation) for k, f in enumerate(forms))
-
-
-def _erf_gates() -> tuple[P, ...]:
-    inside = (P("Div", "x", _number("root2", _ROOT2)), P("Mul", "x", _number("inv_root2", 1.0 / _ROOT2)))
-    return tuple(P("Add", P("Erf", i), C("one", 1.0)) for i in inside)
-
-
-def _tanh_gates() -> tuple[P, ...]:
-    cubes = (
-        P("Pow", "x", C("three", 3.0)),
-        P("Mul", "x", P("Mul", "x", "x")),
-        P("Mul", P("Mul", "x", "x"), "x"),
-    )
-    out = []
-    for cube in cubes:
-        inner = P("Add", "x", P("Mul", cube, _number("c", 0.044715)))
-        out.append(P("Add", P("Tanh", P("Mul", inner, _number("k", _ROOT_2_PI))), C("one", 1.0)))
-    return tuple(out)
-
-
+)
 RULES: tuple[Rule, ...] = (
-    *(
-        r
-        for k, gate in enumerate(_erf_gates())
-        for r in _spellings(f"gelu_erf_{k}", gate, "none", "0.5 * x * (1 + Erf(x / sqrt(2))) --> Gelu(x)")
-    ),
-    *(
-        r
-        for k, gate in enumerate(_tanh_gates())
-        for r in _spellings(
-            f"gelu_tanh_{k}",
-            gate,
-            "tanh",
-            "0.5 * x * (1 + Tanh(sqrt(2/pi) * (x + 0.044715 * x^3))) --> Gelu(x, approximate=tanh)",
-        )
+    _gelu("gelu_erf", _ERF_GATE, "none", "0.5 * x * (1 + Erf(x / sqrt(2))) --> Gelu(x)"),
+    _gelu(
+        "gelu_tanh",
+        _TANH_GATE,
+        "tanh",
+        "0.5 * x * (1 + Tanh(sqrt(2/pi) * (x + 0.044715 * x^3))) --> Gelu(x, approximate=tanh)",
     ),
     Rule(
         "hard_swish",

@@ -1,4 +1,4 @@
-"""Arithmetic and logic: strength reduction, adjacent constants merged, casts joined, negated comparisons."""
+"""Arithmetic and logic: strength reduction, adjacent constants merged, casts joined."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ import numpy as np
 from tilewright.core.dtypes import DType
 from tilewright.graph_ir.ir import Node
 from tilewright.graph_ir.passes.base import Exactness
-from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, P, Rule, fixed_shape
+from tilewright.graph_ir.passes.editor import GraphEditor
+from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, P, Rule
 
-_NEGATED = {
-    "Less": "GreaterOrEqual",
-    "LessOrEqual": "Greater",
-    "Greater": "LessOrEqual",
-    "GreaterOrEqual": "Less",
-}
 _SMALL = 1 << 16
 
 
@@ -74,31 +69,25 @@ def _casts(m: Match) -> str | None:
 
 
 def _merge_scalars(m: Match) -> str | None:
+    """Guard: the constants are small together, and the inner node goes, since all that read it merge with it."""
     if not m.dtype("x").is_float:
         return NOT_HERE
+    inner, ed = m.node("in").outputs[0], m.editor
+    if ed.is_output(inner) or not all(_has_constant(ed, u, m.root.op) for u in ed.users(inner)):
+        return f"'{inner}' is also used elsewhere"
     a, b = m.constant("a"), m.constant("b")
     if max(a.size, b.size) > _SMALL or np.broadcast_shapes(a.shape, b.shape) not in (a.shape, b.shape):
         return "the merged constant would be larger than both"
     return None
 
 
+def _has_constant(ed: GraphEditor, node: Node, op: str) -> bool:
+    return node.op == op and not node.domain and any(ed.constant(i) is not None for i in node.inputs)
+
+
 def _merged(op: str, m: Match) -> str:
     a, b = m.array("a").astype(np.float64), m.array("b").astype(np.float64)
     return m.op(op, m["x"], m.const(a * b if op == "Mul" else a + b, like="a"))
-
-
-def _integers(m: Match) -> str | None:
-    if m.dtype("x").is_float:
-        return "with NaN, not (a < b) is true and a >= b is false"
-    return None
-
-
-def _bool_to_int(m: Match) -> str | None:
-    return None if m.dtype("x").kind == "b" and _fits(m) else NOT_HERE
-
-
-def _fits(m: Match) -> bool:
-    return fixed_shape(m.shape("zero")) is not None and m.shape("x") == m.out_shape
 
 
 def _cast_once(m: Match) -> Node | str:
@@ -123,35 +112,18 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "mul_mul",
         "Mul(Mul(x, a), b) --> Mul(x, a*b)",
-        P("Mul", P("Mul", "x", C("a")), C("b")),
+        P("Mul", P("Mul", "x", C("a"), at="in"), C("b")),
         lambda m: _merged("Mul", m),
         _merge_scalars,
         Exactness.REASSOCIATING,
-        exclusive=True,
     ),
     Rule(
         "add_add",
         "Add(Add(x, a), b) --> Add(x, a+b)",
-        P("Add", P("Add", "x", C("a")), C("b")),
+        P("Add", P("Add", "x", C("a"), at="in"), C("b")),
         lambda m: _merged("Add", m),
         _merge_scalars,
         Exactness.REASSOCIATING,
-        exclusive=True,
-    ),
-    Rule(
-        "not_comparison",
-        "Not(Less(x, y)) --> GreaterOrEqual(x, y), and the other comparisons, for integers",
-        P("Not", P(tuple(_NEGATED), "x", "y", at="cmp")),
-        lambda m: m.op(_NEGATED[m.node("cmp").op], m["x"], m["y"]),
-        _integers,
-        exclusive=True,
-    ),
-    Rule(
-        "bool_equals_zero",
-        "Equal(Cast(x: bool), 0) --> Not(x)",
-        P("Equal", P("Cast", "x"), C("zero", 0.0)),
-        lambda m: m.op("Not", m["x"]),
-        _bool_to_int,
     ),
 )
 

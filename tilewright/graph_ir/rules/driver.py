@@ -32,7 +32,7 @@ def rewrite(graph: Graph, rules: Sequence[Rule], ctx: PassContext) -> Graph:
     for r in rules:
         if r.name in ctx.disabled or (r.exactness is Exactness.APPROXIMATE and r.name not in ctx.enabled):
             continue
-        for op in r.pattern.ops:
+        for op in r.root_ops:
             index.setdefault(op, []).append(r)
     if not any(n.op in index for n in graph.nodes):
         return graph
