@@ -7,14 +7,14 @@ Grammar of patterns::
               | None                  an absent optional input
               | P(op, Operand, ...)   the first output of a node; op may be a tuple of names
               | Either(Operand, ...)  one of several, the first that fits before the others
-              | Past(ops, Operand)    the operand, or what nodes of ``ops``, at most LAYERS one behind the other, make of
-                                      it as their first input: a Cast
+              | Past(ops, Operand)    the operand, or what nodes of ``ops``, at most LAYERS one behind the other, make
+                                      of it as their first input: a Cast
     P(..., at="n")                    the node is called n in the match;  attrs={"k": v} must be equal
     P(..., rest=True)                 further inputs may follow
 
 A rule's pattern is a ``P`` or an ``Either`` of them. Operands of a commutative operator with two inputs match in
-either order. The outermost ``P`` is the root: its outputs are what the rule replaces. Which of the alternatives fitted, a guard
-tells by the names that are bound. ``Past`` looks at no attribute: that a Cast keeps enough is for the guard to say.
+either order. The outermost ``P`` is the root: its outputs are what the rule replaces. Which of the alternatives fitted, a
+guard tells by the names that are bound. ``Past`` looks at no attribute: that a Cast keeps enough is for the guard to say.
 """
 
 from __future__ import annotations

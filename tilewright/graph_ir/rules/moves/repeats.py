@@ -341,7 +341,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "repeat_below_matmul",
-        "MatMul(Expand(x, s), w) --> Expand(MatMul(x, w), s') for a matrix w, and Tile, unless the last axis is repeated",
+        "MatMul(Expand(x, s), w) --> Expand(MatMul(x, w), s') for a matrix w, and Tile; not along the last axis",
         P("MatMul", rest=True),
         _sink,
         _guard,
