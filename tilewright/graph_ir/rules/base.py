@@ -13,8 +13,9 @@ Grammar of patterns::
     P(..., rest=True)                 further inputs may follow
 
 A rule's pattern is a ``P`` or an ``Either`` of them. Operands of a commutative operator with two inputs match in
-either order. The outermost ``P`` is the root: its outputs are what the rule replaces. Which of the alternatives fitted, a
-guard tells by the names that are bound. ``Past`` looks at no attribute: that a Cast keeps enough is for the guard to say.
+either order. The outermost ``P`` is the root: its outputs are what the rule replaces. Which of the alternatives
+fitted, a guard tells by the names that are bound. ``Past`` looks at no attribute: that a Cast keeps enough is for the
+guard to say.
 """
 
 from __future__ import annotations

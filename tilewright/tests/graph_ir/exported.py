@@ -68,10 +68,12 @@ def require_rewritten(case: Case, form: str) -> None:
     assert ops(after) == case.wanted(form)
 
 
-def require_kept(text: str, form: str, rule: str, reason: str, level: Level = Level.EXTENDED,
-                 sizes: tuple[int, ...] = (1, 3, 8)) -> None:  # fmt: skip
+def require_kept(
+    text: str, form: str, rule: str, reason: str, level: Level = Level.EXTENDED, sizes: tuple[int, ...] = (1, 3, 8),
+    enabled: tuple[str, ...] = (),
+) -> None:  # fmt: skip
     """``rule`` does not fire on the model, and says why (nothing, where ``reason`` is empty)."""
-    _, _, report = rewritten(Case(rule, text, (), "", level=level, sizes=sizes), form)
+    _, _, report = rewritten(Case(rule, text, (), "", level=level, sizes=sizes, enabled=enabled), form)
     assert not report.fired(rule)
     refusals: Sequence[str] = report.refusals(rule)
     assert any(reason in r for r in refusals) if reason else not refusals

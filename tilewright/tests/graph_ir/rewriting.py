@@ -28,7 +28,7 @@ from tilewright.graph_ir.rules import (
 )
 from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.driver import rule_pass
-from tilewright.graph_ir.rules.moves import repeats, slices
+from tilewright.graph_ir.rules.moves import convolutions, repeats, slices
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
 from tilewright.graph_ir.verifier import verify_graph
 
@@ -41,6 +41,9 @@ RULES: dict[str, Rule] = {
         algebra.STRENGTH,
         logic.RULES,
         slices.RULES,
+        convolutions.RULES,
+        algebra.AFFINE,
+        activations.CLIPS,
         repeats.RULES,
         weights.RULES,
         products.CHAINS,

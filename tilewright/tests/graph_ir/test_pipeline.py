@@ -31,16 +31,18 @@ from tilewright.graph_ir.rules import (
 )
 from tilewright.graph_ir.rules.base import P, Rule
 from tilewright.graph_ir.rules.driver import rewrite
-from tilewright.graph_ir.rules.moves import repeats, slices
+from tilewright.graph_ir.rules.moves import convolutions, repeats, slices
 from tilewright.graph_ir.text import constants_of, parse_graph
 from tilewright.tests.graph_ir.rewriting import RULES, assert_same_numbers, ops
 from tilewright.tests.graph_ir.rules import (
     test_arithmetic,
+    test_convolutions,
     test_logic,
     test_moves,
     test_noops_and_views,
     test_quantized,
     test_spellings,
+    test_strength,
     test_weights,
 )
 
@@ -49,6 +51,7 @@ RULE_MODULES = (
     activations,
     algebra,
     attention,
+    convolutions,
     integer_products,
     logic,
     noops,
@@ -156,8 +159,8 @@ def test_every_rule_is_seen_to_fire() -> None:
     """Each has a case whose test asserts that it fired and kept the numbers."""
     fired = {n for n, *_ in test_noops_and_views.FIRES}
     fired |= {n for names, *_ in (*test_arithmetic.FIRES, *test_quantized.FIRES, *test_spellings.FIRES) for n in names}
-    exported = (*test_logic.CASES, *test_weights.CASES, *test_moves.SLICES, *test_moves.REPEATS)
-    fired |= {n for case in exported for n in case.rules} & set(RULES)
+    modules = (test_convolutions, test_logic, test_moves, test_strength, test_weights)
+    fired |= {n for module in modules for case in module.CASES for n in case.rules} & set(RULES)
     assert set(RULES) - fired == set()
     assert fired <= set(RULES)
 

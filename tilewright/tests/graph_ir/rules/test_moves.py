@@ -197,6 +197,7 @@ REPEATS = [
     ),
 ]
 
+CASES = [*SLICES, *REPEATS]
 KEPT = [
     (
         "slice_slice",
@@ -242,7 +243,7 @@ KEPT = [
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("case", [*SLICES, *REPEATS], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_fires(case: Case, form: str) -> None:
     require_rewritten(case, form)
 

@@ -51,7 +51,7 @@ CASES = [
         "normalization_behind_a_layer",
         f"{X} <{W}, {BIAS}, {numbers('c', 2)}, float[2] var = {{1.0,2.0}}>"
         " { m = MatMul(x, w) a = Add(m, b) y = BatchNormalization(a, c, b, b, var) }",
-        ("batchnorm_as_affine", "scale_into_matmul", "add_add"),
+        ("batchnorm_as_affine", "affine_chain", "scale_into_matmul"),
         "MatMul Add",
     ),
     Case(
