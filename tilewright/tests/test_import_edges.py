@@ -18,7 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "tensor_ir": {"core", "machine"},
     "frontend": {"graph_ir", "core"},
     "edit": {"graph_ir", "core"},
-    "writer": {"frontend", "graph_ir", "core"},
+    "writer": {"frontend", "graph_ir", "reference", "core"},
     "lowering": {"graph_ir", "tensor_ir", "machine", "core"},
     "schedule": {"tensor_ir", "machine", "core"},
     "runtime.resources": {"core", "machine"},
