@@ -86,14 +86,15 @@ _CHAIN = 8
 """Operands of a chain whose orders are compared."""
 
 
-def _leaves(m: Match, name: str, root: bool = True) -> list[str]:
-    """The operands of the chain of products, each read by the next one only, that ends in ``name``."""
+def _leaves(m: Match, name: str, above: int = 0) -> list[str]:
+    """The operands of the chain of products, each read by the next one only, that ends in ``name``. ``above``: how many
+    of its products are behind this one; of a longer chain, the last ones are looked at."""
     ed, node = m.editor, m.editor.producer(name)
-    if node is None or node.op != "MatMul" or node.domain:
+    if node is None or node.op != "MatMul" or node.domain or above == _CHAIN - 1:
         return [name]
-    if not root and (ed.use_count(name) != 1 or ed.is_output(name)):
+    if above and (ed.use_count(name) != 1 or ed.is_output(name)):
         return [name]
-    return [leaf for i in node.inputs for leaf in _leaves(m, i, False)]
+    return [leaf for i in node.inputs for leaf in _leaves(m, i, above + 1)]
 
 
 def _leaf(m: Match, name: str) -> _Product | None:

@@ -49,6 +49,8 @@ def _scalable(ed: GraphEditor, name: str, columns: int, depth: int = _DEPTH) -> 
         if columns > 1 and (at == 0 or len(weight.shape) < 2 or weight.shape[-1] != columns):
             return "the factor is not one number a column of the product"
         found: _Scaled | str = _Scaled((node.inputs[at],), 1)
+    elif not _only_use(ed, name):
+        return NOT_HERE
     elif node.op in ("Add", "Sub"):
         parts = [_scalable(ed, i, columns, depth - 1) for i in node.inputs]
         reasons = [p for p in parts if isinstance(p, str)]
