@@ -136,9 +136,13 @@ def _product_and_sum(m: Match) -> str:
     return m.op("Add", product, m.const(found.shift, like="source"))
 
 
-def _negatable(m: Match) -> str | None:
-    c = m.constant("c")
-    return None if (m.dtype("x").is_float or m.dtype("x").kind == "i") and c.size <= _SMALL else NOT_HERE
+def _beside_a_sum(m: Match) -> str | None:
+    """Guard: an Add of another constant stands next to it, with which the new one merges."""
+    ed, inner = m.editor, m.editor.producer(m["x"])
+    if not m.dtype("x").is_float or m.constant("c").size > _SMALL:
+        return NOT_HERE
+    beside = [*ed.users(m.output), *([] if inner is None else [inner])]
+    return None if any(_has_constant(ed, n, "Add") for n in beside) else NOT_HERE
 
 
 def _inverse(m: Match) -> str:
@@ -302,10 +306,10 @@ STRENGTH: tuple[Rule, ...] = (
     ),
     Rule(
         "sub_constant",
-        "Sub(x, c) --> Add(x, -c)",
+        "Sub(x, c) --> Add(x, -c) beside an Add of another constant",
         P("Sub", "x", C("c")),
         lambda m: m.op("Add", m["x"], m.const(-m.array("c"))),
-        _negatable,
+        _beside_a_sum,
     ),
     Rule(
         "div_constant",

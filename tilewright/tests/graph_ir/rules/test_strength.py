@@ -24,7 +24,7 @@ CASES = [
     case("quotient", "a = Exp(x) b = Div(c, a) y = Mul(x, b)", "one_over mul_reciprocal", "Exp Div", "float c = {1}"),
     case("eighth", "y = Div(x, c)", "div_power_of_two", "Mul", "float c = {8}"),
     case("third", "y = Div(x, c)", "div_constant", "Mul", enabled="div_constant"),
-    case("difference", "y = Sub(x, c)", "sub_constant", "Add"),
+    case("difference", "a = Sub(x, c) y = Add(a, d)", "sub_constant add_add", "Add", "float c = {3}, float d = {1}"),
     case(
         "normalized_image",
         "a = Div(x, c) b = Sub(a, m) y = Div(b, s)",
@@ -75,6 +75,7 @@ KEPT = [
     ("div_power_of_two", f"{X} <float c = {{3}}> {{ y = Div(x, c) }}", "not a power of two"),
     ("div_constant", f"{X} <float c = {{3}}> {{ y = Div(x, c) }}", ""),
     ("mul_reciprocal", f"{X} {{ a = ReduceMax<axes=[1]>(x) b = Reciprocal(a) y = Mul(x, b) }}", ""),
+    ("sub_constant", f"{X} <float c = {{3}}> {{ y = Sub(x, c) }}", ""),
     ("affine_chain", f"{X} <float c = {{3}}> {{ a = Mul(x, c) y = Add(a, c) }}", ""),
     ("leaky_relu", f"{X} <float c = {{1.5}}> {{ a = Mul(x, c) y = Max(x, a) }}", ""),
     (
