@@ -44,13 +44,12 @@ from tilewright.graph_ir.rules import (
     norms,
     products,
     quantization,
-    row_views,
     scales,
     views,
     weights,
 )
 from tilewright.graph_ir.rules.driver import rule_pass
-from tilewright.graph_ir.rules.moves import convolutions, repeats, slices
+from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.machine.costs import GENERIC, Costs

@@ -27,7 +27,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.core.dtypes import DType
-from tilewright.core.errors import InternalError
+from tilewright.core.errors import InputError, InternalError
 from tilewright.graph_ir.ir import Attribute, Constant, Node, Shape, TensorType, Value
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS, op_def
@@ -196,7 +196,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not self.roots:
-            raise InternalError(f"rule '{self.name}': expected a P or an Either of P as pattern, got {self.pattern!r}")
+            raise InputError(f"rule '{self.name}': expected a P or an Either of P as pattern, got {self.pattern!r}")
 
     @property
     def roots(self) -> tuple[P, ...]:

@@ -21,14 +21,13 @@ from tilewright.graph_ir.rules import (
     norms,
     products,
     quantization,
-    row_views,
     scales,
     views,
     weights,
 )
 from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.driver import rule_pass
-from tilewright.graph_ir.rules.moves import convolutions, repeats, slices
+from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
 from tilewright.graph_ir.verifier import verify_graph
 

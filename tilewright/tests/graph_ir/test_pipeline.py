@@ -24,14 +24,13 @@ from tilewright.graph_ir.rules import (
     norms,
     products,
     quantization,
-    row_views,
     scales,
     views,
     weights,
 )
 from tilewright.graph_ir.rules.base import P, Rule
 from tilewright.graph_ir.rules.driver import rewrite
-from tilewright.graph_ir.rules.moves import convolutions, repeats, slices
+from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 from tilewright.graph_ir.text import constants_of, parse_graph
 from tilewright.tests.graph_ir.rewriting import RULES, assert_same_numbers, ops
 from tilewright.tests.graph_ir.rules import (
