@@ -108,7 +108,7 @@ def _clips(m: Match) -> str | None:
     bounds += [m.names[key] for key in ("a", "b") if key in m.names]
     if any((c := m.editor.constant(i)) is None or c.size != 1 for i in bounds):
         return "a bound is not one constant number"
-    return None
+    return NOT_HERE if any(math.isnan(b) for b in _bounds(m)) else None
 
 
 def _one_clip(m: Match) -> str:
