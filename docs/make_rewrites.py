@@ -155,17 +155,18 @@ HEAD = """\
 
 <!-- Written by docs/make_rewrites.py; a test compares it with the code. Do not edit. -->
 
-Every rewrite of graphs, by the pass that runs it, in the order of the pipeline. `explain()` lists which fired where, and
-which were refused and why; `disabled_pass=["slice_slice"]` or `--disable-pass slice_slice` switches one off, `enabled_pass`
-one on that is off by itself. A level (`none`, `basic`, `extended`, `all`) runs what runs from it or from a lower one on.
+Every rewrite of graphs, by the pass that runs it, in the order of the pipeline. `explain()` lists which fired
+where, and which were refused and why; `disabled_pass=["slice_slice"]` or `--disable-pass slice_slice` switches one
+off, `enabled_pass` one on that is off by itself. A level (`none`, `basic`, `extended`, `all`) runs what runs from
+it or from a lower one on.
 
-Exactness: *bit-exact* rewrites change no bit of a result, NaN included. *Reassociating* ones are equal in real arithmetic;
-rounding differs, and infinities may meet in another sum, or in none. *Approximate* ones, and those that ask for more than
-the standard promises, such as inputs without NaN, are never on by a level alone.
+Exactness: *bit-exact* rewrites change no bit of a result, NaN included. *Reassociating* ones are equal in real
+arithmetic; rounding differs, and infinities may meet in another sum, or in none. *Approximate* ones, and those that
+ask for more than the standard promises, such as inputs without NaN, are never on by a level alone.
 
-*Elsewhere* is what others call it: ORT is ONNX Runtime and OV OpenVINO (names of classes), TVM its passes on Relay; onnxsim
-runs onnxoptimizer's passes and folds constants in between. [Adding one](add-a-pass.md) is a value in a file of
-`graph_ir/rules`.
+*Elsewhere* is what others call it: ORT is ONNX Runtime and OV OpenVINO (names of classes), TVM its passes on Relay;
+onnxsim runs onnxoptimizer's passes and folds constants in between. [Adding one](add-a-pass.md) is a value in a file
+of `graph_ir/rules`.
 """
 
 
