@@ -58,6 +58,7 @@ ELSEWHERE: Mapping[str, str] = {
     "reshape_constant": "ORT ReshapeFusion; onnxoptimizer fuse_concat_into_reshape; TVM DynamicToStatic",
     "view_view": "onnxoptimizer fuse_consecutive_squeezes, fuse_consecutive_unsqueezes; onnxslim EliminationReshape",
     "transpose_transpose": "onnxoptimizer fuse_consecutive_transposes; onnxslim EliminationTranspose",
+    "reduce_keeps_axes": "onnxoptimizer fuse_consecutive_reduce_unsqueeze; onnxslim FusionReduce",
     "transpose_reshape": "onnxslim EliminationTransposeAsReshape",
     "slice_slice": "onnxoptimizer fuse_consecutive_slices; onnxslim EliminationSlice; OV OptimizeStridedSlice",
     "repeat_below_elementwise": "OV BroadcastTransition, BroadcastElementwiseFusion (binary operators, one reader)",
