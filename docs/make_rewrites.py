@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tilewright.graph_ir.passes.base import Exactness, Pass
-from tilewright.graph_ir.pipeline import FUSED_PASSES, PASSES
+from tilewright.graph_ir.pipeline import FILE_PASSES, FUSED_PASSES, PASSES
 from tilewright.graph_ir.rules import (
     activations,
     algebra,
@@ -29,12 +29,13 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.base import Rule
+from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 
 PAGE = Path(__file__).parent / "rewrites.md"
 MODULES = (
-    activations, algebra, attention, convolutions, integer_products, logic, noops, norms, products, quantization,
-    repeats, row_views, scales, slices, views, weights,
+    activations, algebra, attention, convolutions, defaults, gemm, integer_products, logic, noops, norms, products,
+    quantization, repeats, row_views, scales, slices, views, weights,
 )  # fmt: skip
 
 ELSEWHERE: Mapping[str, str] = {
@@ -90,7 +91,11 @@ ELSEWHERE: Mapping[str, str] = {
     "pad_into_conv": (
         "ORT PadFusion; onnxoptimizer fuse_pad_into_conv; onnxslim FusionPadConv; OV PadFusion; TVM FoldExplicitPadding"
     ),
-    "gemm_bias": "the other way round: ORT MatMulAddFusion, onnxoptimizer fuse_matmul_add_bias_into_gemm",
+    "matmul_add_as_gemm": "ORT MatMulAddFusion; onnxoptimizer fuse_matmul_add_bias_into_gemm; onnxslim FusionGemm",
+    "add_into_gemm": "ORT GemmSumFusion",
+    "transpose_into_gemm_left": "ORT GemmTransposeFusion; onnxoptimizer fuse_transpose_into_gemm",
+    "transpose_into_gemm_right": "ORT GemmTransposeFusion; onnxoptimizer fuse_transpose_into_gemm",
+    "cancel_views": "onnxslim EliminationReshape",
     "scale_into_matmul": "OV MatMulMultiplyFusion; TVM FoldScaleAxis",
     "scale_before_matmul": "TVM FoldScaleAxis",
     "scale_after_matmul_left": "ORT MatMulScaleFusion",
@@ -117,15 +122,12 @@ ELSEWHERE: Mapping[str, str] = {
 """Rule or pass -> its names in other tools, as their sources and documentation have them."""
 
 MISSING: Mapping[str, str] = {
+    "ORT MatmulTransposeFusion": (
+        "a kernel reads a transposed operand as it packs it, and a constant is turned at build time without a copy"
+    ),
     "onnxoptimizer fuse_qkv; TVM CombineParallelDense, CombineParallelConv2D": (
         "one product of three costs a copy of each part of its result, which three kernels with their own "
         "epilogues do not"
-    ),
-    "onnxoptimizer fuse_matmul_add_bias_into_gemm; ORT MatMulAddFusion": (
-        "the compiler has one form, MatMul and Add, in which the sum runs in the epilogue of the product"
-    ),
-    "onnxoptimizer fuse_transpose_into_gemm; ORT GemmTransposeFusion, MatmulTransposeFusion": (
-        "a kernel reads a transposed operand as it packs it, and a constant is turned at build time without a copy"
     ),
     "onnxoptimizer eliminate_nop_monotone_argmax": "argmax of rounded numbers may find another maximum",
     "onnxoptimizer replace_einsum_with_matmul": "an Einsum is lowered as the loops that it is",
@@ -198,7 +200,7 @@ def rules() -> dict[str, Rule]:
 
 def passes() -> list[Pass]:
     """Every pass once, in the order of the pipeline."""
-    return list(dict.fromkeys((*PASSES, *FUSED_PASSES)))
+    return list(dict.fromkeys((*PASSES, *FUSED_PASSES, *FILE_PASSES)))
 
 
 def render() -> str:
@@ -215,7 +217,13 @@ def render() -> str:
 
 
 def _section(p: Pass, own: list[Rule]) -> Iterator[str]:
-    level = f"from `{p.level.name.lower()}` on" if p.level else "at all levels"
+    level = (
+        "where graphs become files"
+        if p in FILE_PASSES
+        else f"from `{p.level.name.lower()}` on"
+        if p.level
+        else "at all levels"
+    )
     yield f"## {p.name}"
     yield ""
     yield f"{_sentence(p)} Runs {level}{', if it is enabled' if p.optional else ''}."
@@ -234,7 +242,7 @@ def _section(p: Pass, own: list[Rule]) -> Iterator[str]:
 
 def _sentence(p: Pass) -> str:
     """What the pass gives, by its function's docstring; for a pass of rules, which these are."""
-    if p in PASSES and p.rules:
+    if p not in FUSED_PASSES and p.rules:
         return f"{len(p.rules)} rules; those of passes above are not listed again."
     text = (getattr(p.run, "func", p.run).__doc__ or p.name).split("\n\n")[0]
     return " ".join(text.split()).split(";")[0].rstrip(".").replace("``", "`") + "."

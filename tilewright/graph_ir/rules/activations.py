@@ -149,7 +149,7 @@ RULES: tuple[Rule, ...] = (
         "hard_sigmoid",
         "Clip(x + 3, 0, 6) / 6 --> HardSigmoid(x, 1/6, 0.5)",
         Either(P("Div", _RAMP, _SIX), P("Mul", _RAMP, _SIXTH)),
-        lambda m: m.op("HardSigmoid", m["x"], alpha=1 / 6, beta=0.5),
+        lambda m: m.op("HardSigmoid", m["x"], alpha=float(np.float32(1 / 6)), beta=0.5),
         _shape_kept,
         Exactness.REASSOCIATING,
         exclusive=True,
