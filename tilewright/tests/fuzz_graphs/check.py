@@ -118,7 +118,7 @@ def _check_build(
         options = CompileOptions(
             opt_level=build.level,
             threads=build.threads,
-            cache=False,
+            cache=build.exported,  # of the runtime's C files, too
             progress=False,
             database=records,
             disabled_pass=_COMPARED_REDUCED if build.reduced else _SPREADING if sample.wild else (),
