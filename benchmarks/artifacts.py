@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from tilewright.runtime.model import CompiledModel
 
+_MOST_RUNTIME = 64 << 10
+
 
 def main() -> int:
     args = _arguments()
@@ -35,6 +37,7 @@ def main() -> int:
         return _one(args)
     found = sorted(p.name.removesuffix(".structure.onnx") for p in Path(args.models).glob("*.structure.onnx"))
     names = args.names or found
+    print(f"runtime, interface and the plan of one small kernel: {_least():,} bytes, of at most {_MOST_RUNTIME:,}")
     print(f"{'network':<28} {'code KB':>8} {'weights MB':>11} {'built s':>8}  results", flush=True)
     failed = 0
     for name in names:
@@ -57,6 +60,16 @@ def _arguments() -> argparse.Namespace:
     p.add_argument("--target", help="of another machine")
     p.add_argument("--one", help=argparse.SUPPRESS)
     return p.parse_args()
+
+
+def _least() -> int:
+    """Bytes of the library of a model that has next to nothing to compute."""
+    from overheads import _one_node
+
+    import tilewright
+
+    with tempfile.TemporaryDirectory() as folder:
+        return tilewright.compile(_one_node(), progress=False).export(Path(folder) / "model.so")[0].stat().st_size
 
 
 def _one(args: argparse.Namespace) -> int:
