@@ -25,8 +25,10 @@ if TYPE_CHECKING:
         CoverageError,
         InputError,
         MeasurementError,
+        MismatchError,
         ModelError,
         ResourceError,
+        RuleError,
         ScheduleError,
         TargetError,
         TilewrightError,
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from tilewright.deploy.loader import load
     from tilewright.deploy.opener import export_loader
     from tilewright.deploy.pack import export_package
+    from tilewright.edit.exchange import from_ir, to_ir
+    from tilewright.edit.loading import load_graph, merge_graphs, new_graph
+    from tilewright.edit.model_graph import ModelGraph
     from tilewright.lowering.implementations.base import Implementation
     from tilewright.machine.target import Target
     from tilewright.options import CompileOptions
@@ -43,6 +48,8 @@ if TYPE_CHECKING:
     from tilewright.quantization.quantize import quantize
     from tilewright.runtime.model import CompiledModel
     from tilewright.schedule.trace import Trace
+    from tilewright.simplification.options import SimplifyOptions
+    from tilewright.simplification.simplify import simplify
 
 __version__ = "0.1.0"
 
@@ -57,12 +64,20 @@ _HOMES = {
     "tune": "tilewright.autotune.network.tune_network",
     "quantize": "tilewright.quantization.quantize",
     "QuantizeOptions": "tilewright.quantization.options",
+    "simplify": "tilewright.simplification.simplify",
+    "SimplifyOptions": "tilewright.simplification.options",
     "JSONDatabase": "tilewright.autotune.records.database",
     "MemoryDatabase": "tilewright.autotune.records.database",
     "UnionDatabase": "tilewright.autotune.records.database",
     "InferenceSession": "tilewright.api.session",
     "SessionOptions": "tilewright.api.session",
     "CompiledModel": "tilewright.runtime.model",
+    "ModelGraph": "tilewright.edit.model_graph",
+    "load_graph": "tilewright.edit.loading",
+    "new_graph": "tilewright.edit.loading",
+    "merge_graphs": "tilewright.edit.loading",
+    "from_ir": "tilewright.edit.exchange",
+    "to_ir": "tilewright.edit.exchange",
     "Schedule": "tilewright.api.schedule",
     "Trace": "tilewright.schedule.trace",
     "Implementation": "tilewright.lowering.implementations.base",
@@ -73,17 +88,20 @@ _HOMES = {
     "CoverageError": "tilewright.core.errors",
     "InputError": "tilewright.core.errors",
     "MeasurementError": "tilewright.core.errors",
+    "MismatchError": "tilewright.core.errors",
     "ResourceError": "tilewright.core.errors",
+    "RuleError": "tilewright.core.errors",
     "ScheduleError": "tilewright.core.errors",
     "TargetError": "tilewright.core.errors",
 }
 
 __all__ = [
     "CompileOptions", "CompiledModel", "CoverageError", "Implementation", "InferenceSession", "InputError",
-    "JSONDatabase", "MeasurementError", "MemoryDatabase", "ModelError", "QuantizeOptions", "ResourceError",
-    "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions",
-    "UnionDatabase", "UnsupportedError", "__version__", "compile", "export_loader", "export_package",
-    "get_include", "load", "quantize", "tune",
+    "JSONDatabase", "MeasurementError", "MemoryDatabase", "MismatchError", "ModelError", "ModelGraph",
+    "QuantizeOptions", "ResourceError", "RuleError", "Schedule", "ScheduleError", "SessionOptions", "SimplifyOptions",
+    "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions", "UnionDatabase", "UnsupportedError",
+    "__version__", "compile", "export_loader", "export_package", "from_ir", "get_include", "load", "load_graph",
+    "merge_graphs", "new_graph", "quantize", "simplify", "to_ir", "tune",
 ]  # fmt: skip
 
 

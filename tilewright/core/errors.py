@@ -56,6 +56,10 @@ class ScheduleError(TilewrightError):
     """A schedule primitive was refused: its precondition does not hold."""
 
 
+class RuleError(OneLineError):
+    """A rewrite rule of the user's does not end, or gives what no rule may give; the message has its name."""
+
+
 class TargetError(TilewrightError):
     """A target string or CPU cannot be used."""
 
@@ -74,6 +78,11 @@ class ParseError(TilewrightError):
 
 class VerifyError(TilewrightError):
     """An IR invariant is broken. Always a bug of the stage that produced the IR."""
+
+
+class MismatchError(TilewrightError):
+    """A rewritten model gives other results than the original; the message names the output, by how much, and the
+    rewrite that is to blame."""
 
 
 class InternalError(TilewrightError):

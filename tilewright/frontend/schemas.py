@@ -30,10 +30,11 @@ _TYPE_STRINGS: dict[str, DType] = {
 
 @dataclass(frozen=True, slots=True)
 class AttrSpec:
-    """An attribute: its AttributeProto type number, and whether it must be given."""
+    """An attribute: its AttributeProto type number, whether it must be given, and what it is if it is not."""
 
     type: int
     required: bool
+    default: int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,10 +89,20 @@ def signature(op: str, domain: str, version: int) -> Signature | None:
         op, domain, s.since_version, s.deprecated,
         s.min_input, s.max_input, s.min_output, s.max_output,
         tuple(i.type_str for i in s.inputs), tuple(o.type_str for o in s.outputs),
-        {k: AttrSpec(int(a.type.value), a.required) for k, a in s.attributes.items()},
+        {k: AttrSpec(int(a.type.value), a.required, _default(a)) for k, a in s.attributes.items()},
         fixed, _allowed_types(s), bool(s.inputs) and not s.inputs[-1].is_homogeneous,
         s.has_function or s.has_context_dependent_function,
     )  # fmt: skip
+
+
+def _default(attribute: Any) -> Any:
+    proto: onnx.AttributeProto = attribute.default_value
+    if not proto.type:
+        return None
+    value = onnx.helper.get_attribute_value(proto)
+    if isinstance(value, bytes):
+        return value.decode()
+    return tuple(v.decode() if isinstance(v, bytes) else v for v in value) if isinstance(value, list) else value
 
 
 def _allowed_types(schema: Any) -> dict[str, frozenset[DType]]:

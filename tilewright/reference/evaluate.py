@@ -66,7 +66,7 @@ NOT_WIDENED = frozenset(
         "Unsqueeze", "Where",
     }
 )  # fmt: skip
-_HOW = ("flush", "implementation", "halo", "host", "in_place", "runs", "sizes", "begin")
+COMPUTED_HOW = ("flush", "implementation", "halo", "host", "in_place", "runs", "sizes", "begin")
 """Attributes that say how a node is computed, not what it gives."""
 
 _STATISTICS = {"LayerNormalization": 1}  # outputs from here on are float32
@@ -85,7 +85,7 @@ def evaluate(
         raise UnsupportedError(f"{domain}.{op}: no reference definition of this domain")
     plain = {k: _plain(v) for k, v in attrs.items() if v is not None}
     arrays = [_as_array(x) for x in inputs]
-    for how in _HOW:
+    for how in COMPUTED_HOW:
         plain.pop(how, None)
     if plain.pop("data_layout", "NCHW") == "NHWC":
         first = arrays[0]

@@ -17,8 +17,9 @@ ALLOWED: dict[str, set[str]] = {
     "graph_ir": {"core", "machine", "reference"},
     "tensor_ir": {"core", "machine"},
     "frontend": {"graph_ir", "core"},
-    "edit": {"graph_ir", "core"},
-    "writer": {"frontend", "graph_ir", "core"},
+    "rules": {"graph_ir"},
+    "writer": {"frontend", "graph_ir", "reference", "core"},
+    "edit": {"frontend", "writer", "graph_ir", "core"},
     "lowering": {"graph_ir", "tensor_ir", "machine", "core"},
     "schedule": {"tensor_ir", "machine", "core"},
     "runtime.resources": {"core", "machine"},
@@ -65,12 +66,13 @@ ALLOWED: dict[str, set[str]] = {
         "schedule", "tensor_ir",
     },
     "quantization": {"autotune.measure", "compile", "core", "graph_ir", "inspect"},
+    "simplification": {"compile", "core", "frontend", "graph_ir", "inspect", "writer"},
     "cli": {"core", ""},
     "__main__": {"cli"},
     # for types; see DYNAMIC
     "__init__": {
-        "api", "autotune.network", "autotune.records", "compile", "core", "deploy", "lowering", "machine", "options",
-        "quantization", "runtime", "schedule",
+        "api", "autotune.network", "autotune.records", "compile", "core", "deploy", "edit", "lowering", "machine",
+        "options", "quantization", "runtime", "schedule", "simplification",
     },
 }  # fmt: skip
 ANYTHING = {"commands"}

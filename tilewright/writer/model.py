@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,13 @@ from tilewright.core.errors import InputError, UnsupportedError
 from tilewright.core.options import as_whole
 from tilewright.frontend.keep import OnnxModel
 from tilewright.frontend.schemas import NEWEST_OPSET, Signature, signature
-from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node
+from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, node_reads
 from tilewright.graph_ir.names import NameSupply
-from tilewright.writer.downgrades import OLDER
-from tilewright.writer.forms import Body, body_of, said_in
-from tilewright.writer.own import OWN
+from tilewright.writer.forms import Body, Terms, body_of, said_in
+from tilewright.writer.older import OLDER
+from tilewright.writer.older.standard import by_definition
+from tilewright.writer.older.wider import WIDER
+from tilewright.writer.own import OWN, OWN_ATTRIBUTES
 from tilewright.writer.tensors import tensor_message
 from tilewright.writer.types import TypeWriter
 
@@ -40,21 +42,24 @@ def to_onnx(model: OnnxModel | Graph, opset: int | None = None, value_infos: boo
 
 def write(model: OnnxModel | Graph, opset: int | None, value_infos: bool, tensor: TensorMessage) -> onnx.ModelProto:
     """:func:`to_onnx` with constants of the graph as ``tensor`` says."""
+    file_opset = NEWEST_OPSET if isinstance(model, Graph) else model.opset
     if isinstance(model, Graph):
         model = OnnxModel(model, onnx.ModelProto(producer_name="tilewright"))
         model.shell.opset_import.add(version=DEFAULT_OPSET)
     if opset is not None:
-        return _write(model, require_opset(opset), value_infos, tensor)
-    for version in range(model.opset, NEWEST_OPSET):
+        return _write(model, _terms(require_opset(opset), file_opset), value_infos, tensor)
+    for version in range(max(model.opset, _LOWEST), NEWEST_OPSET):
         try:
-            return _write(model, version, value_infos, tensor)
+            return _write(model, _terms(version, file_opset), value_infos, tensor)
         except UnsupportedError:
             continue
-    return _write(model, NEWEST_OPSET, value_infos, tensor)
+    return _write(model, _terms(NEWEST_OPSET, file_opset), value_infos, tensor)
 
 
 DEFAULT_OPSET = 17
 _LOWEST = 7
+_CONSTANTS_ARE_NO_INPUTS = 4
+"""The version of the format since which a constant need not be an input as well."""
 
 
 def require_opset(opset: object) -> int:
@@ -65,18 +70,25 @@ def require_opset(opset: object) -> int:
     return version
 
 
-def _write(model: OnnxModel, opset: int, value_infos: bool, tensor: TensorMessage) -> onnx.ModelProto:
+def _write(model: OnnxModel, terms: Terms, value_infos: bool, tensor: TensorMessage) -> onnx.ModelProto:
     out = onnx.ModelProto()
     out.CopyFrom(model.shell)
     out.ClearField("graph")
     domains = {o.domain: o.version for o in model.shell.opset_import if o.domain not in ("", "ai.onnx")}
     out.ClearField("opset_import")
-    out.opset_import.add(domain="", version=opset)
+    out.opset_import.add(domain="", version=terms.opset)
     for domain, version in domains.items():
         out.opset_import.add(domain=domain, version=version)
     least = onnx.helper.find_min_ir_version_for([o for o in out.opset_import if not o.domain], ignore_unknown=True)
-    out.ir_version = max(out.ir_version, least)
-    writer = _Writer(model, opset, TypeWriter(model.dims), value_infos, tensor, NameSupply(model.graph))
+    out.ir_version = max(out.ir_version, least, _CONSTANTS_ARE_NO_INPUTS)
+    writer = _Writer(
+        model,
+        terms,
+        TypeWriter(model.dims),
+        value_infos,
+        tensor,
+        NameSupply(model.graph),
+    )
     graph = writer.graph(model.graph, out.graph, None)
     theirs = model.shell.graph
     graph.doc_string = theirs.doc_string
@@ -85,17 +97,21 @@ def _write(model: OnnxModel, opset: int, value_infos: bool, tensor: TensorMessag
     graph.quantization_annotation.extend(q for q in theirs.quantization_annotation if q.tensor_name in known)
     _keep_notes(graph.input, theirs.input)
     _keep_notes(graph.output, theirs.output)
-    for name in model.overridable & model.graph.constants.keys():
+    for name in model.overridable & {t.name for t in graph.initializer}:
         info = writer.types.value_info(model.graph.values[name])
         if info is not None:
             graph.input.append(info)
     return out
 
 
+def _terms(opset: int, file_opset: int) -> Terms:
+    return Terms(opset, OWN, OWN_ATTRIBUTES, OLDER, WIDER, by_definition, file_opset)
+
+
 @dataclass(slots=True)
 class _Writer:
     model: OnnxModel
-    opset: int
+    terms: Terms
     types: TypeWriter
     value_infos: bool
     tensor: TensorMessage
@@ -107,12 +123,14 @@ class _Writer:
         for name in graph.inputs:
             self._declare(out.input, graph, name)
         for node in graph.nodes:
-            for said in said_in(node, self.opset, body, OWN, OLDER, self.model.opset):
+            for said in said_in(node, self.terms, body):
                 out.node.append(self._node(said, body))
         message = self.tensor if outer is None else tensor_message
+        read, before = {*_reads(out), *graph.outputs}, {i for n in graph.nodes for i in node_reads(n)}
         for name, c in graph.constants.items():
-            out.initializer.append(message(c, name))
-        out.initializer.extend(tensor_message(c, name) for name, c in body.added.items())
+            if name in read or name not in before:  # else an attribute has its elements now
+                out.initializer.append(message(c, name))
+        out.initializer.extend(tensor_message(c, name) for name, c in body.added.items() if name in read)
         for name in graph.outputs:
             self._declare(out.output, graph, name)
         if self.value_infos:
@@ -132,7 +150,7 @@ class _Writer:
         note = self.model.notes.get(node.name)
         if note is not None:
             out.MergeFrom(note)
-        sig = signature(node.op, domain, self.opset)
+        sig = signature(node.op, domain, self.terms.opset)
         for key, value in node.attrs:
             if value is not None:
                 out.attribute.append(self._attribute(key, value, sig, body))
@@ -163,6 +181,16 @@ class _Writer:
             case int() | float():
                 out.i = int(value)
         return out
+
+
+def _reads(graph: onnx.GraphProto) -> Iterator[str]:
+    """Names that nodes and subgraphs read, their own among them."""
+    for n in graph.node:
+        yield from n.input
+        for a in n.attribute:
+            if a.type == AttributeProto.GRAPH:
+                yield from _reads(a.g)
+                yield from (o.name for o in a.g.output)
 
 
 _LISTS: dict[int, str] = {

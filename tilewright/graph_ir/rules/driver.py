@@ -14,17 +14,26 @@ from tilewright.graph_ir.rules.base import NOT_HERE, Match, Rule, matches
 STEPS_PER_NODE = 30
 
 
+class EndlessRules(InternalError):
+    """Rules that do not come to an end; ``rule`` is the last one that fired, after ``fired`` rewrites."""
+
+    def __init__(self, graph: str, rule: str, node: str, fired: int) -> None:
+        super().__init__(f"graph '{graph}': rules do not come to an end; the last was '{rule}' at '{node}'")
+        self.rule, self.fired = rule, fired
+
+
 def rule_pass(name: str, level: Level, rules: Sequence[Rule], optional: bool = False) -> Pass:
-    """A pass that runs ``rules``; its exactness is that of its least exact rule."""
+    """A pass that runs ``rules``; its exactness is that of the least exact rule that it runs by itself."""
     order = list(Exactness)
-    worst = max((r.exactness for r in rules), key=order.index, default=Exactness.BIT_EXACT)
+    own = [r.exactness for r in rules if r.exactness is not Exactness.APPROXIMATE]
+    worst = max(own, key=order.index, default=Exactness.BIT_EXACT)
     table = tuple(rules)
     names = tuple(r.name for r in rules)
     return Pass(name, level, worst, lambda graph, ctx: rewrite(graph, table, ctx), optional, names)
 
 
 def rewrite(graph: Graph, rules: Sequence[Rule], ctx: PassContext) -> Graph:
-    """The graph after no rule fires any more. Raises InternalError, naming the last rule, if that never happens.
+    """The graph after no rule fires any more. Raises EndlessRules, with the last rule, if that never happens.
 
     Approximate rules fire only when ``ctx.enabled`` names them.
     """
@@ -32,7 +41,7 @@ def rewrite(graph: Graph, rules: Sequence[Rule], ctx: PassContext) -> Graph:
     for r in rules:
         if r.name in ctx.disabled or (r.exactness is Exactness.APPROXIMATE and r.name not in ctx.enabled):
             continue
-        for op in r.pattern.ops:
+        for op in r.root_ops:
             index.setdefault(op, []).append(r)
     if not any(n.op in index for n in graph.nodes):
         return graph
@@ -51,8 +60,7 @@ def rewrite(graph: Graph, rules: Sequence[Rule], ctx: PassContext) -> Graph:
             continue
         budget -= 1
         if budget < 0:
-            last = f"the last was '{rule.name}' at '{node.name}'"
-            raise InternalError(f"graph '{graph.name}': rules do not come to an end; {last}")
+            raise EndlessRules(graph.name, rule.name, node.name, len(ctx.log.fired))
         for t in ed.take_touched():
             for near in ed.neighbourhood(t):
                 if near not in queued:
@@ -70,13 +78,29 @@ def _fire_one(ed: GraphEditor, k: int, node: Node, rules: Sequence[Rule], ctx: P
                     ctx.log.refuse(rule.name, node.name, reason)
                 continue
             ed.set_anchor(k)
+            changed, first = ed.changed, len(ed.touched)
             new = rule.build(m)
             if new is None:
+                continue
+            made = [ed.nodes[t] for t in ed.touched[first:] if t in ed.nodes]
+            if (why := _refused_node(made, new, ctx)) is not None:
+                ctx.log.refuse(rule.name, node.name, why)
+                ed.drop_if_dead(*(o for n in made for o in n.outputs))
+                del ed.touched[first:]
+                ed.changed = changed
                 continue
             _install(ed, node, new)
             ctx.log.fire(rule.name, node.name)
             return rule
     return None
+
+
+def _refused_node(made: Sequence[Node], new: str | tuple[str, ...] | Node, ctx: PassContext) -> str | None:
+    """Why one of the nodes that a rule has made must not be there."""
+    if ctx.refuses is None:
+        return None
+    nodes = (*made, new) if isinstance(new, Node) else made
+    return next((why for n in nodes if (why := ctx.refuses(n)) is not None), None)
 
 
 def _refusal(rule: Rule, m: Match) -> str | None:
