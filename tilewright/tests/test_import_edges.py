@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "compile": {
         "autotune.lookup", "autotune.measure", "autotune.records", "codegen", "core", "deploy", "frontend",
         "graph_ir", "inspect", "kernels", "lowering", "machine", "options", "progress", "runtime", "runtime.resources",
-        "schedule", "tensor_ir",
+        "schedule", "tensor_ir", "writer",
     },
     "autotune.network": {
         "autotune.base", "autotune.cost_model", "autotune.lookup", "autotune.measure",
