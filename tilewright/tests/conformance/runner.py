@@ -14,7 +14,7 @@ from tilewright.core.errors import UnsupportedError
 from tilewright.core.plan import SIZES_DOMAIN, ControlStep, HostStep, Plan
 from tilewright.graph_ir.ops import OPS
 from tilewright.lowering.backend import SIZED_BY_DATA
-from tilewright.tests.conformance.cases import Case
+from tilewright.tests.conformance.cases import Case, DataSet
 
 STATUSES = ("native", "host", "unsupported", "failing")  # from best to worst
 _REASON_LENGTH = 240
@@ -54,7 +54,11 @@ def short(text: str) -> str:
 
 
 def _run(case: Case) -> str:
-    model, sets = case.load()
+    return run_model(case, *case.load())
+
+
+def run_model(case: Case, model: onnx.ModelProto, sets: Sequence[DataSet]) -> str:
+    """``native`` or ``host: operators`` for a model that stands for that of ``case``; raises what goes wrong."""
     compiled = tilewright.compile(model, threads=2, progress=False)
     accepted = {s.name for s in compiled.inputs}
     random = is_random(model)

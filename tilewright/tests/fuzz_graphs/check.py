@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ import tilewright
 from tilewright.core import dtypes
 from tilewright.core.errors import InternalError, TilewrightError, UnsupportedError, VerifyError
 from tilewright.frontend import from_onnx
+from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import TensorType
 from tilewright.lowering.table import TABLE
 from tilewright.options import CompileOptions
@@ -20,6 +22,7 @@ from tilewright.tests.fuzz_graphs.implementations import random_implementations
 from tilewright.tests.fuzz_graphs.records import random_records
 from tilewright.tests.fuzz_graphs.sample import Sample, generate
 from tilewright.tests.fuzz_graphs.tolerance import allowed, interpret_perturbed, mismatch
+from tilewright.tests.fuzz_graphs.written import in_onnxruntime, written_model
 
 SAMPLES = 6
 
@@ -28,7 +31,7 @@ SAMPLES = 6
 class Build:
     """One way to compile a graph. ``records``: with records of random schedules; ``pins``: and random implementations
     of nodes; ``reduced``: with products on bfloat16, compared with the graph that has them; ``exported``: and run as an
-    artifact, too."""
+    artifact, too. ``written``: not compiled, but written after the passes of the level, in ``opset`` (0: any)."""
 
     level: str
     threads: int
@@ -36,8 +39,12 @@ class Build:
     pins: bool = False
     reduced: bool = False
     exported: bool = False
+    written: bool = False
+    opset: int = 0
 
     def __str__(self) -> str:
+        if self.written:
+            return f"written after passes of level {self.level!r}{f' in opset {self.opset}' if self.opset else ''}"
         more = (", with records" if self.records else "") + (", with pins" if self.pins else "")
         more += ", precision='bf16'" if self.reduced else ""
         return f"opt_level={self.level!r}, threads={self.threads}{more}{', exported' if self.exported else ''}"
@@ -64,23 +71,33 @@ _COMPARED_REDUCED = (*_SPREADING, "recognise")
 """What a build in bfloat16 goes without: it is compared with its own graph after its passes, whose operators should be
 those of the model, as the reference rounds the factors of others (an epsilon) as ONNX stores them."""
 LEVELS = ("none", "basic", "extended", "all")
+_OPSETS = (7, 9, 10, 11, 12, 13, 16, 17, 18, 20, 22, 23, 24)
 
 
-def builds_of(seed: int, every: bool = False) -> tuple[Build, ...]:
-    """The ways in which a seed is compiled: full optimisation always, the others in turn (all of them if ``every``)."""
+_WRITTEN_IN = 8
+"""Of so many seeds one is written, too."""
+
+
+def builds_of(seed: int, every: bool = False, written: bool = False) -> tuple[Build, ...]:
+    """The ways in which a seed is compiled: full optimisation always, the others in turn (all of them if ``every``).
+    ``written``: it is not compiled, but written after the passes of each level, and once more in some opset."""
+    if written:
+        others = Build(LEVELS[seed % 3], 1, written=True, opset=_OPSETS[seed % len(_OPSETS)])
+        return (*(Build(level, 1, written=True) for level in LEVELS), others)
     if every:
         plain = [Build(level, threads) for level in LEVELS for threads in (1, 2)]
         more = (Build("all", 2, True), Build("all", 2, pins=True), Build("all", 2, reduced=True))
         return (*plain, *more, Build("all", 2, exported=True))
     other = Build(LEVELS[seed % 3], 1 + seed // 3 % 2)
     more = (Build("all", 2, True), Build("all", 2, reduced=True), Build("all", 2, pins=True))
-    return (Build("all", 2 - seed % 2), other, (*more, Build("all", 2, exported=True))[seed % 4])
+    last = builds_of(seed, written=True)[seed // _WRITTEN_IN % 5 :][:1] if seed % _WRITTEN_IN == 0 else ()
+    return (Build("all", 2 - seed % 2), other, (*more, Build("all", 2, exported=True))[seed % 4], *last)
 
 
 def check_seed(
-    seed: int, every: bool = False, operators: Sequence[str] = (), alone: bool = False
+    seed: int, every: bool = False, operators: Sequence[str] = (), alone: bool = False, written: bool = False
 ) -> tuple[Verdict, Sample | None]:
-    """The verdict of a seed and its graph. ``alone``: without onnxruntime."""
+    """The verdict of a seed and its graph. ``alone``: without onnxruntime. ``every``, ``written``: as builds_of."""
     sample, runs = generate(seed, tuple(operators), alone)
     findings = [r for r in runs if r.finding]
     ops = tuple(r.op for r in runs)
@@ -88,11 +105,11 @@ def check_seed(
         return Verdict("reference", f"{findings[0].op}: {findings[0].finding}", None, ops), sample
     if sample is None:
         return Verdict("empty"), None
-    return check_sample(sample, builds_of(seed, every)), sample
+    return check_sample(sample, builds_of(seed, every, written), alone), sample
 
 
-def check_sample(sample: Sample, builds: Sequence[Build]) -> Verdict:
-    """Compile in each way, run each variant, compare."""
+def check_sample(sample: Sample, builds: Sequence[Build], alone: bool = False) -> Verdict:
+    """Compile in each way, run each variant, compare. ``alone``: what is written is not run in onnxruntime."""
     model = sample.model()
     ops = tuple(n.op_type for n in sample.nodes)
     try:
@@ -102,7 +119,8 @@ def check_sample(sample: Sample, builds: Sequence[Build]) -> Verdict:
     except Exception as e:  # noqa: BLE001 - whatever it raises is the finding
         return Verdict(_kind_of(e), f"import or reference: {shown_error(e)}", None, ops)
     for build in builds:
-        verdict = _check_build(sample, build, wanted, ops)
+        check = _check_build if not build.written else partial(_check_written, alone=alone)
+        verdict = check(sample, build, wanted, ops)
         if verdict is not None:
             return verdict
     return Verdict("ok", operators=ops)
@@ -156,6 +174,34 @@ def _check_build(
         if wrong:
             return Verdict("wrong", f"variant {v}, with out: {wrong}", build, ops)
     return _check_artifact(compiled, sample, build, ops) if build.exported else None
+
+
+def _check_written(
+    sample: Sample, build: Build, wanted: Sequence[Sequence[dict[str, object]]], ops: tuple[str, ...], alone: bool
+) -> Verdict | None:
+    try:
+        model = written_model(sample.model(), build.level, build.opset)
+        if model is None:
+            return None
+        again = from_onnx(model)
+    except Exception as e:  # noqa: BLE001 - likewise
+        return Verdict(_kind_of(e), f"write: {shown_error(e)}", build, ops)
+    for v, samples in zip(sample.variants, wanted, strict=True):
+        feed = sample.feed(v)
+        try:
+            sides = {"read again": interpret(again, feed)}
+        except Exception as e:  # noqa: BLE001 - likewise
+            return Verdict(_kind_of(e), f"written and read again, variant {v}: {shown_error(e)}", build, ops)
+        if not alone and (theirs := in_onnxruntime(sample.model(), model, feed, samples, sample.outputs)) is not None:
+            if not isinstance(theirs, dict):
+                return Verdict("refused", f"written, in onnxruntime, variant {v}: {shown_error(theirs)}", build, ops)
+            sides["in onnxruntime"] = theirs
+        for side, got in sides.items():
+            for name in sample.outputs:
+                wrong = mismatch(got[name], samples[0][name], allowed(samples, name), sample.wild == "huge")
+                if wrong:
+                    return Verdict("wrong", f"written, {side}, variant {v}, output {name!r}: {wrong}", build, ops)
+    return None
 
 
 def _check_artifact(
