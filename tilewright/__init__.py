@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         MeasurementError,
         ModelError,
         ResourceError,
+        RuleError,
         ScheduleError,
         TargetError,
         TilewrightError,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from tilewright.deploy.loader import load
     from tilewright.deploy.opener import export_loader
     from tilewright.deploy.pack import export_package
+    from tilewright.edit.exchange import from_ir, to_ir
+    from tilewright.edit.loading import load_graph, merge_graphs, new_graph
+    from tilewright.edit.model_graph import ModelGraph
     from tilewright.lowering.implementations.base import Implementation
     from tilewright.machine.target import Target
     from tilewright.options import CompileOptions
@@ -63,6 +67,12 @@ _HOMES = {
     "InferenceSession": "tilewright.api.session",
     "SessionOptions": "tilewright.api.session",
     "CompiledModel": "tilewright.runtime.model",
+    "ModelGraph": "tilewright.edit.model_graph",
+    "load_graph": "tilewright.edit.loading",
+    "new_graph": "tilewright.edit.loading",
+    "merge_graphs": "tilewright.edit.loading",
+    "from_ir": "tilewright.edit.exchange",
+    "to_ir": "tilewright.edit.exchange",
     "Schedule": "tilewright.api.schedule",
     "Trace": "tilewright.schedule.trace",
     "Implementation": "tilewright.lowering.implementations.base",
@@ -74,16 +84,18 @@ _HOMES = {
     "InputError": "tilewright.core.errors",
     "MeasurementError": "tilewright.core.errors",
     "ResourceError": "tilewright.core.errors",
+    "RuleError": "tilewright.core.errors",
     "ScheduleError": "tilewright.core.errors",
     "TargetError": "tilewright.core.errors",
 }
 
 __all__ = [
     "CompileOptions", "CompiledModel", "CoverageError", "Implementation", "InferenceSession", "InputError",
-    "JSONDatabase", "MeasurementError", "MemoryDatabase", "ModelError", "QuantizeOptions", "ResourceError",
-    "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions",
-    "UnionDatabase", "UnsupportedError", "__version__", "compile", "export_loader", "export_package",
-    "get_include", "load", "quantize", "tune",
+    "JSONDatabase", "MeasurementError", "MemoryDatabase", "ModelError", "ModelGraph", "QuantizeOptions",
+    "ResourceError", "RuleError", "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError",
+    "TilewrightError", "Trace", "TuneOptions", "UnionDatabase", "UnsupportedError", "__version__", "compile",
+    "export_loader", "export_package", "from_ir", "get_include", "load", "load_graph", "merge_graphs", "new_graph",
+    "quantize", "to_ir", "tune",
 ]  # fmt: skip
 
 

@@ -24,7 +24,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "tilewright.commands.inspect",
         "print any stage of the pipeline, or what an artifact says of itself, as text",
     ),
-    "graph": ("tilewright.commands.graph.command", "look at models as graphs: what differs in two, what is in one"),
+    "graph": (
+        "tilewright.commands.graph.command",
+        "work on models as graphs: what differs in two, what is in one, parts, names, shapes, two as one",
+    ),
     "bench": ("tilewright.commands.bench", "time a model, interleaved with onnxruntime if that is installed"),
     "verify": ("tilewright.commands.verify", "compare every layer with the interpreter and with onnxruntime"),
     "profile": ("tilewright.commands.profile", "time every kernel against the machine's measured peaks"),

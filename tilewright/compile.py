@@ -39,6 +39,7 @@ from tilewright.graph_ir.inference import with_broadcasts
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.base import Level
 from tilewright.graph_ir.pipeline import PASSES, PassReport, fuse_graph, run_passes
+from tilewright.graph_ir.rules.users import user_pass
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.inspect.explain import explain_build
@@ -123,7 +124,8 @@ def compile(  # noqa: A001
         bar.say("graph passes")
         level = Level.of(o.opt_level)
         reduce = () if reduction is None else (choose_precision(target, level, wanted, reduction),)
-        passes = (*PASSES, *reduce, choose_implementation(target, level, wanted))
+        own = (user_pass(o.rules),) if o.rules else ()
+        passes = (*own, *PASSES, *reduce, choose_implementation(target, level, wanted))
         optimized, report = run_passes(
             graph, o.opt_level, o.disabled_pass, o.instruments, o.enabled_pass, passes,
             replace(target.costs, byte_products=share_of_products(target)),

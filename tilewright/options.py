@@ -18,6 +18,8 @@ from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
 from tilewright.core.options import require_choice, require_flag, require_names, require_number, shown
 from tilewright.core.suggestions import did_you_mean
 from tilewright.graph_ir.pipeline import Instrument
+from tilewright.graph_ir.rules.base import Rule
+from tilewright.graph_ir.rules.users import require_rules
 from tilewright.lowering.choose_precision import Precisions, require_precision
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.machine.target import Target
@@ -46,6 +48,8 @@ class BuildOptions:
     bfloat16 (8 bits of precision), adds in float32, and stores between kernels what they read in 16 bits; ``auto`` is
     what tuning with ``auto`` found faster and exact enough on this machine, by the log, and ``fp32`` without one. A
     mapping has ``fp32`` or ``bf16`` by node, named as after the graph passes; the others are ``fp32``.
+
+    ``rules``: rewrites of your own (:mod:`tilewright.rules`), which run before all passes, at every level.
     """
 
     target: str | Target | None = None
@@ -58,6 +62,7 @@ class BuildOptions:
     out_of_range: OutOfRange = "error"
     implementations: Pins | None = None
     precision: Precisions = "fp32"
+    rules: Sequence[Rule] = ()
 
     def __post_init__(self) -> None:
         for name, value in self._plain().items():
@@ -71,6 +76,7 @@ class BuildOptions:
             "cache": require_flag("cache", self.cache),
             "precision": require_precision(self.precision),
             "out_of_range": require_choice("out_of_range", self.out_of_range, OUT_OF_RANGE),
+            "rules": require_rules(self.rules),
         }
 
     def build_keywords(self) -> BuildKeywords:
@@ -147,6 +153,7 @@ class BuildKeywords(TypedDict, total=False):
     out_of_range: OutOfRange
     implementations: Pins | None
     precision: Precisions
+    rules: Sequence[Rule]
 
 
 class CompileKeywords(BuildKeywords, total=False):

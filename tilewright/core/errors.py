@@ -56,6 +56,10 @@ class ScheduleError(TilewrightError):
     """A schedule primitive was refused: its precondition does not hold."""
 
 
+class RuleError(OneLineError):
+    """A rewrite rule of the user's does not end, or gives what no rule may give; the message has its name."""
+
+
 class TargetError(TilewrightError):
     """A target string or CPU cannot be used."""
 

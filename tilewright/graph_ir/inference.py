@@ -22,19 +22,27 @@ from tilewright.core.arith.named import short
 from tilewright.core.errors import InternalError, ModelError, ResourceError
 from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.explicit_broadcasts import Repeated, repeat_operands
-from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Type, UnknownType, Value, walk_graphs
+from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Type, UnknownType, Value, node_reads, walk_graphs
 from tilewright.graph_ir.names import NameSupply
 from tilewright.graph_ir.ops import OPS, op_def
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, FreshSymbols, InferContext, Inferred, UnknownRank
-from tilewright.graph_ir.symbols import symbols_in, type_symbols, value_symbols
+from tilewright.graph_ir.symbols import symbols_in_all, type_symbols, value_symbols
 
 _EXACT_IN_FLOAT32 = 1 << 24
 _END = 1 << 63
 
 
-def infer_graph(graph: Graph) -> Graph:
-    """The graph with an entry in ``values`` for every name, subgraphs included. Raises ModelError."""
-    return _infer(graph, {}, {}, _Run(FreshSymbols(_symbols_in_use(graph), graph.broadcasts)))
+def infer_graph(graph: Graph, since: Graph | None = None) -> Graph:
+    """The graph with an entry in ``values`` for every name, subgraphs included. Raises ModelError.
+
+    ``since``: an inferred graph that this one was made from. Its values hold where a node is the same object, reads
+    what it read there, and has the values recorded that it had; symbols of sizes that depend on the data keep their
+    names then.
+    """
+    if since is None:
+        return _infer(graph, {}, {}, _Run(FreshSymbols(_symbols_in_use(graph), graph.broadcasts)))
+    taken = _symbols_in_use(graph) | symbols_in_all(since)
+    return _infer(graph, {}, {}, _Run(FreshSymbols(taken, graph.broadcasts), since=_Since.of(since)))
 
 
 def with_broadcasts(graph: Graph) -> Graph:
@@ -83,18 +91,46 @@ def _symbols_in_use(graph: Graph) -> set[str]:
     for name in graph.inputs:
         if name in graph.values:
             found |= type_symbols(graph.values[name].type)
-    graphs = [*walk_graphs(graph)]
-    if any(n.domain for g in graphs for n in g.nodes):  # recorded types may count
-        found |= symbols_in({f"{i}.{name}": v for i, g in enumerate(graphs) for name, v in g.values.items()})
+    if any(n.domain for g in walk_graphs(graph) for n in g.nodes):  # recorded types may count
+        found |= symbols_in_all(graph)
     return found
 
 
 @dataclass(frozen=True, slots=True)
+class _Since:
+    """An inferred graph that another one was made from."""
+
+    graph: Graph
+    nodes: Mapping[str, Node]
+
+    @staticmethod
+    def of(graph: Graph) -> _Since:
+        return _Since(graph, {n.name: n for n in graph.nodes})
+
+    def constant(self, name: str, c: Constant) -> Value:
+        """The value of a constant of the new graph."""
+        return self.graph.values[name] if self.graph.constants.get(name) is c else constant_value(name, c)
+
+    def holds(
+        self, node: Node, recorded: Mapping[str, Value], scope: Mapping[str, Value], constants: Mapping[str, Constant]
+    ) -> bool:
+        """True if what the old graph says of the node's results holds, and the new one records nothing else."""
+        old, given = self.graph.values, self.graph.constants
+        return (
+            self.nodes.get(node.name) is node
+            and all(recorded.get(o) is old.get(o) for o in node.outputs if o)
+            and all(scope.get(i) is old.get(i) and constants.get(i) is given.get(i) for i in node_reads(node))
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Run:
-    """One inference. ``names``: set if operands that may broadcast are to be made explicit."""
+    """One inference. ``names``: set if operands that may broadcast are to be made explicit. ``since``: see
+    :func:`infer_graph`."""
 
     symbols: FreshSymbols
     names: NameSupply | None = None
+    since: _Since | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +151,7 @@ def _infer(
 ) -> Graph:
     """Infer one graph in the scope of ``outer``."""
     local: dict[str, Value] = {}
+    since = None if outer else run.since
     for i, name in enumerate(graph.inputs):
         given = None if input_types is None else input_types[i]
         if given is not None:
@@ -124,13 +161,19 @@ def _infer(
         else:
             raise ModelError(f"graph '{graph.name}': expected a type for input '{name}', got none")
     for name, c in graph.constants.items():
-        local[name] = constant_value(name, c)
+        local[name] = constant_value(name, c) if since is None else since.constant(name, c)
     scope: dict[str, Value] = {**outer, **local} if outer else local
     constants = {**outer_constants, **graph.constants} if outer_constants else dict(graph.constants)
     around, run.symbols.assumed = run.symbols.assumed, {}
     nodes = []
+    held: set[str] = set()
     changed = False
     for node in graph.nodes:
+        if since is not None and since.holds(node, graph.values, scope, constants):
+            nodes.append(node)
+            held.add(node.name)
+            scope.update((o, since.graph.values[o]) for o in node.outputs if o)
+            continue
         for done in _infer_explicit(node, scope, constants, run):
             changed |= done.node is not node
             nodes.append(done.node)
@@ -142,7 +185,8 @@ def _infer(
                     local[v.name] = v
     assumed, run.symbols.assumed = run.symbols.assumed, around
     if run.names is None:
-        assumed = dict.fromkeys((*graph.assumptions, *assumed))
+        before = graph.assumptions if since is None else (a for a in since.graph.assumptions if a.node in held)
+        assumed = dict.fromkeys((*before, *assumed))
     for name in graph.outputs:
         if name not in scope:
             raise ModelError(f"graph '{graph.name}': expected a definition of output '{name}', got none")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.assumptions import Assumption, Ones
-from tilewright.graph_ir.ir import Graph, OptionalType, SequenceType, TensorType, Type, UnknownType, Value
+from tilewright.graph_ir.ir import Graph, OptionalType, SequenceType, TensorType, Type, UnknownType, Value, walk_graphs
 
 Known = Mapping[str, IntExpr]
 
@@ -41,6 +41,11 @@ def value_sizes(v: Value) -> tuple[IntExpr, ...]:
 def symbols_in(values: Mapping[str, Value]) -> set[str]:
     """Every symbol that the types and elements of ``values`` mention."""
     return {s for v in values.values() for s in value_symbols(v)}
+
+
+def symbols_in_all(graph: Graph) -> set[str]:
+    """Every symbol that the graph and its subgraphs mention."""
+    return {s for g in walk_graphs(graph) for v in g.values.values() for s in value_symbols(v)}
 
 
 def value_with(v: Value, known: Known) -> Value:

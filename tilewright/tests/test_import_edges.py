@@ -17,8 +17,9 @@ ALLOWED: dict[str, set[str]] = {
     "graph_ir": {"core", "machine", "reference"},
     "tensor_ir": {"core", "machine"},
     "frontend": {"graph_ir", "core"},
-    "edit": {"graph_ir", "core"},
+    "rules": {"graph_ir"},
     "writer": {"frontend", "graph_ir", "reference", "core"},
+    "edit": {"frontend", "writer", "graph_ir", "core"},
     "lowering": {"graph_ir", "tensor_ir", "machine", "core"},
     "schedule": {"tensor_ir", "machine", "core"},
     "runtime.resources": {"core", "machine"},
@@ -69,7 +70,8 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     # for types; see DYNAMIC
     "__init__": {
-        "api", "autotune.network", "autotune.records", "compile", "core", "deploy", "lowering", "machine", "options",
+        "api", "autotune.network", "autotune.records", "compile", "core", "deploy", "edit", "lowering", "machine",
+        "options",
         "quantization", "runtime", "schedule",
     },
 }  # fmt: skip

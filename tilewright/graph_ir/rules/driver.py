@@ -14,6 +14,14 @@ from tilewright.graph_ir.rules.base import NOT_HERE, Match, Rule, matches
 STEPS_PER_NODE = 30
 
 
+class EndlessRules(InternalError):
+    """Rules that do not come to an end; ``rule`` is the last one that fired, after ``fired`` rewrites."""
+
+    def __init__(self, graph: str, rule: str, node: str, fired: int) -> None:
+        super().__init__(f"graph '{graph}': rules do not come to an end; the last was '{rule}' at '{node}'")
+        self.rule, self.fired = rule, fired
+
+
 def rule_pass(name: str, level: Level, rules: Sequence[Rule], optional: bool = False) -> Pass:
     """A pass that runs ``rules``; its exactness is that of its least exact rule."""
     order = list(Exactness)
@@ -24,7 +32,7 @@ def rule_pass(name: str, level: Level, rules: Sequence[Rule], optional: bool = F
 
 
 def rewrite(graph: Graph, rules: Sequence[Rule], ctx: PassContext) -> Graph:
-    """The graph after no rule fires any more. Raises InternalError, naming the last rule, if that never happens.
+    """The graph after no rule fires any more. Raises EndlessRules, with the last rule, if that never happens.
 
     Approximate rules fire only when ``ctx.enabled`` names them.
     """
@@ -51,8 +59,7 @@ def rewrite(graph: Graph, rules: Sequence[Rule], ctx: PassContext) -> Graph:
             continue
         budget -= 1
         if budget < 0:
-            last = f"the last was '{rule.name}' at '{node.name}'"
-            raise InternalError(f"graph '{graph.name}': rules do not come to an end; {last}")
+            raise EndlessRules(graph.name, rule.name, node.name, len(ctx.log.fired))
         for t in ed.take_touched():
             for near in ed.neighbourhood(t):
                 if near not in queued:

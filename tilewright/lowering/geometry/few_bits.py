@@ -35,7 +35,8 @@ _MOST_VECTORS = 4
 class FewBits:
     """A weight in panels ``[panels, K / per, width]`` of ``dtype``, ``per`` elements each, ``moved`` added to them.
 
-    ``scale``: ``[panels, blocks, width]``; ``zero``: the same of zero points, moved as elements are, or one number.
+    ``scale``: ``[panels, blocks, width]``, ``divisor`` times what it is; ``zero``: the same of zero points, moved as
+    elements are, or one number.
     """
 
     packed: Tensor
@@ -44,6 +45,7 @@ class FewBits:
     block: int
     width: int
     scale: Tensor
+    divisor: int
     zero: Tensor | int
 
     def element(self, no: IntExpr, depth: IntExpr, ni: IntExpr) -> Val:
@@ -53,7 +55,10 @@ class FewBits:
             by = index_value(depth % self.per * NIBBLE).cast(dtypes.int32)
             q = op("bit_and", op("shift_right", q, by), constant(SIXTEEN - 1, dtypes.int32))
         b = depth // self.block
-        return (q - self.zero_of(no, b, ni)).cast(dtypes.float32) * self.scale[no, b, ni]
+        scale = self.scale[no, b, ni]
+        if self.divisor != 1:
+            scale = scale * constant(1 / self.divisor, dtypes.float32)
+        return (q - self.zero_of(no, b, ni)).cast(dtypes.float32) * scale
 
     def zero_of(self, no: IntExpr, b: IntExpr, ni: IntExpr) -> Val:
         """The zero point of a block, an int32."""
@@ -62,9 +67,9 @@ class FewBits:
         return constant(self.zero, dtypes.int32)
 
 
-def few_bits(ctx: LowerContext, divisor: Callable[[int], float] = lambda per: 1.0) -> FewBits:
-    """The constant weight of a MatMulDequantized. Its scales are multiplied by what ``divisor`` says of the elements of
-    a word."""
+def few_bits(ctx: LowerContext, divisor: Callable[[int], int] = lambda per: 1) -> FewBits:
+    """The constant weight of a MatMulDequantized. Its scales are multiplied by what ``divisor``, a power of 2, says of
+    the elements of a word."""
     p = product_sizes(ctx)
     lanes = ctx.target.lanes(dtypes.float32.itemsize)
     width = min(panel_width(p.rows, p.n, ctx.target, dtypes.float32.itemsize), _MOST_VECTORS * lanes)
@@ -77,9 +82,9 @@ def few_bits(ctx: LowerContext, divisor: Callable[[int], float] = lambda per: 1.
         return pack_columns(_words(elements) if per > 1 else elements.view(np.int8), width, dtype.numpy)
 
     packed = ctx.packed(1, pack, (ceildiv(p.n, width), p.k // per, width), f"words_{per}_{moved}_{width}", dtype)
-    factor = np.float32(divisor(per))
-    scale = _of_blocks(ctx, 2, width, dtypes.float32, lambda s: s * factor, f"{factor:g}")
-    return FewBits(packed, per, moved, block, width, scale, _zero(ctx, per, moved, width))
+    factor = divisor(per)
+    scale = _of_blocks(ctx, 2, width, dtypes.float32, lambda s: s * np.float32(factor), f"{factor}")
+    return FewBits(packed, per, moved, block, width, scale, factor, _zero(ctx, per, moved, width))
 
 
 def _words(q: np.ndarray) -> np.ndarray:

@@ -95,12 +95,14 @@ def place_of_row(p: ProductSizes, row: IntExpr) -> tuple[Sequence[IntExpr], IntE
 
 
 def panel_sums(
-    ctx: LowerContext, width: int, dtype: DType, formula: Callable[[IntExpr, IntExpr, IntExpr], Reduction]
-) -> Read:
+    ctx: LowerContext, width: int, dtype: DType, formula: Callable[[IntExpr, IntExpr, IntExpr], Reduction],
+    rows: IntExpr | None = None,
+) -> Read:  # fmt: skip
     """A stage of the sums ``formula(row of one product, panel, column of it)`` of ``dtype``, in whole tiles of rows and
-    panels of ``width`` columns."""
+    panels of ``width`` columns. ``rows``: how many there are, None for all of the product."""
     p = product_sizes(ctx)
-    full = (whole_tiles(p.rows, width, ctx.target, dtype.itemsize), ceildiv(p.n, width), as_expr(width))
+    rows = p.rows if rows is None else rows
+    full = (whole_tiles(rows, width, ctx.target, dtype.itemsize), ceildiv(p.n, width), as_expr(width))
     return from_panels(p, width, ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"])))
 
 

@@ -24,7 +24,8 @@ _FACTOR = 8.0
 _ACCUMULATING = frozenset(
     """AveragePool BatchNormalization CausalConvWithState Col2Im Conv ConvTranspose CumProd CumSum DFT DeformConv Det
     Einsum Gemm GlobalAveragePool GlobalLpPool GridSample GroupNormalization GRU If InstanceNormalization LRN LSTM
-    LayerNormalization LogSoftmax Loop LpNormalization LpPool MatMul Mean MeanVarianceNormalization MelWeightMatrix Pow
+    LayerNormalization LogSoftmax Loop LpNormalization LpPool MatMul MatMulDequantized Mean MeanVarianceNormalization
+    MelWeightMatrix Pow
     QLinearConv QLinearMatMul QuantizeLinear DynamicQuantizeLinear RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum
     ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare Resize RoiAlign STFT Scan ScatterElements ScatterND
     Softmax Sum FusedAttention AffineGrid Sin Cos Tan Mod Range""".split()

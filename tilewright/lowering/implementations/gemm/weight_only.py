@@ -3,24 +3,34 @@
 For few rows, elements are unpacked where they are multiplied: ``acc[row, no, ni] += (sum over j of A[row, each * step +
 j] * (q_j - zero)) * scale``. A step takes several elements of one block, so that the scale costs one multiply-add for
 all of them; a step of a register tile unpacks vectors of them in registers, for all its rows. For many rows, panels of
-float32 are made while the model runs, and multiplied like any others.
+float32 are made while the model runs, and multiplied like any others. Where only a call tells the number of rows, there
+are both, and the loops of one of them are empty.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from functools import reduce
-from math import gcd
 from operator import add
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr, ceildiv, const
+from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const
+from tilewright.core.arith.minmax import minimum
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.few_bits import NIBBLE, NIBBLES, SIXTEEN, FewBits, few_bits
-from tilewright.lowering.geometry.product import left_operand, panel_sums, place_of_row, product_result, product_sizes
+from tilewright.lowering.geometry.product import (
+    from_panels,
+    left_operand,
+    panel_sums,
+    place_of_row,
+    product_result,
+    product_sizes,
+)
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.gemm.cost import MANY, cost_by_row
-from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, op, sum_over
+from tilewright.lowering.implementations.gemm.cost import cost_by_row
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, index_value, op, select, sum_over
 
 _MANTISSA = 19
 """The lowest bit of the nibble ``q`` in the float32 ``1 + q / 16``."""
@@ -38,12 +48,50 @@ _OF_BYTES = 0.25
 """The share of a float32 that an element takes at most."""
 
 
+_ENOUGH = math.ceil((_PER_REAL - _PER_WEIGHT) / (_PER_ROW - 1.0))
+"""Rows from which on panels are faster."""
+
+
 def _in_registers(ctx: LowerContext) -> tuple[Tensor, ...]:
-    _require_constants(ctx)
-    w = few_bits(ctx, lambda per: SIXTEEN if per > 1 else 1.0)
-    p = product_sizes(ctx)
-    read, blocks, each = left_operand(ctx), ctx.input_shape(2)[0], gcd(w.block, NIBBLES)
-    b, step = ctx.axis(blocks, "b"), ctx.axis(const(w.block // each), "k")
+    w = _scaled_for_registers(ctx)
+    return product_result(ctx, panel_sums(ctx, w.width, dtypes.float32, _sum_in_registers(ctx, w)))
+
+
+def _in_panels(ctx: LowerContext) -> tuple[Tensor, ...]:
+    w = _few_bits(ctx)
+    return product_result(ctx, panel_sums(ctx, w.width, dtypes.float32, _sum_in_panels(ctx, w, const(1))))
+
+
+def _by_rows(ctx: LowerContext) -> tuple[Tensor, ...]:
+    """Panels from :data:`_ENOUGH` rows on, registers below."""
+    p, w = product_sizes(ctx), _scaled_for_registers(ctx)
+    many = minimum(p.rows // _ENOUGH, 1)
+    rows = p.rows * many
+    in_panels = panel_sums(ctx, w.width, dtypes.float32, _sum_in_panels(ctx, w, many), rows)
+    few = (p.rows - rows, ceildiv(p.n, w.width), as_expr(w.width))
+    sums = compute(ctx.name("few"), few, _sum_in_registers(ctx, w), axis_names=["m", "no", "ni"])
+    in_registers = from_panels(p, w.width, ctx.stage(sums))
+
+    def acc(bi: Sequence[IntExpr], row: IntExpr, col: IntExpr) -> Val:
+        return select(index_value(many).equal(1), in_panels(bi, row, col), in_registers(bi, row, col))
+
+    return product_result(ctx, acc)
+
+
+def _few_bits(ctx: LowerContext, divisor: Callable[[int], int] = lambda per: 1) -> FewBits:
+    if (reason := _applies(ctx)) is not None:
+        raise ctx.unsupported(reason)
+    return few_bits(ctx, divisor)
+
+
+def _scaled_for_registers(ctx: LowerContext) -> FewBits:
+    """The weight with the scales of what :func:`_unpacked` gives."""
+    return _few_bits(ctx, lambda per: SIXTEEN if per > 1 else 1)
+
+
+def _sum_in_registers(ctx: LowerContext, w: FewBits) -> Callable[[IntExpr, IntExpr, IntExpr], Reduction]:
+    p, read, each = product_sizes(ctx), left_operand(ctx), math.gcd(w.block, NIBBLES)
+    b, step = ctx.axis(ctx.input_shape(2)[0], "b"), ctx.axis(const(w.block // each), "k")
     has_zero = w.per > 1 or w.zero != 0
 
     def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
@@ -56,7 +104,7 @@ def _in_registers(ctx: LowerContext) -> tuple[Tensor, ...]:
             value = value - _sum(xs) * _nothing(w, no, b.index, ni)
         return sum_over(value * w.scale[no, b.index, ni], b, step)
 
-    return product_result(ctx, panel_sums(ctx, w.width, dtypes.float32, formula))
+    return formula
 
 
 def _unpacked(word: Val, j: int, per: int) -> Val:
@@ -82,23 +130,18 @@ def _sum(values: list[Val]) -> Val:
     return reduce(add, values)
 
 
-def _in_panels(ctx: LowerContext) -> tuple[Tensor, ...]:
-    _require_constants(ctx)
-    p, w, read = product_sizes(ctx), few_bits(ctx), left_operand(ctx)
-    shape = (ceildiv(p.n, w.width), p.k, w.width)
+def _sum_in_panels(ctx: LowerContext, w: FewBits, used: IntExpr) -> Callable[[IntExpr, IntExpr, IntExpr], Reduction]:
+    """``used``: 1, or 0 where no row is summed and no panel made."""
+    p, read = product_sizes(ctx), left_operand(ctx)
+    shape = (ceildiv(p.n, w.width), p.k * used, w.width)
     real = ctx.stage(compute(ctx.name("real"), shape, w.element, axis_names=["no", "k", "ni"]))
-    k = ctx.axis(p.k, "k")
+    k = ctx.axis(p.k * used, "k")
 
     def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
         bi, at = place_of_row(p, row)
         return sum_over(read(bi, at, k.index) * real[no, k.index, ni], k)
 
-    return product_result(ctx, panel_sums(ctx, w.width, dtypes.float32, formula))
-
-
-def _require_constants(ctx: LowerContext) -> None:
-    if (reason := _applies(ctx)) is not None:
-        raise ctx.unsupported(reason)
+    return formula
 
 
 def _applies(facts: NodeFacts) -> str | None:
@@ -108,15 +151,23 @@ def _applies(facts: NodeFacts) -> str | None:
 
 
 def _cost(facts: NodeFacts, per_row: float, per_weight: float) -> float:
-    """Of a number of rows that only a call tells, one counts: language models give a token after the other."""
-    rows = 1 if product_sizes(facts).rows.value() is not None else 1 / MANY
-    return cost_by_row(facts, per_row * rows, per_weight, _OF_BYTES)
+    return cost_by_row(facts, per_row, per_weight, _OF_BYTES)
 
 
-PACKED = Implementation(
-    "MatMulDequantized", "packed", _in_registers, lambda facts: _cost(facts, _PER_ROW, _PER_WEIGHT), _applies,
-    spreads=True,
-)  # fmt: skip
-PANELS = Implementation(
-    "MatMulDequantized", "dequantized_panels", _in_panels, lambda facts: _cost(facts, 1.0, _PER_REAL), _applies
-)
+def _cost_in_registers(facts: NodeFacts) -> float:
+    return _cost(facts, _PER_ROW, _PER_WEIGHT)
+
+
+def _cost_in_panels(facts: NodeFacts) -> float:
+    return _cost(facts, 1.0, _PER_REAL)
+
+
+def _cost_by_rows(facts: NodeFacts) -> float:
+    """That of the faster one; where it is known which one is, there is nothing to choose at a call."""
+    most = max if product_sizes(facts).rows.value() is not None else min
+    return most(_cost_in_registers(facts), _cost_in_panels(facts))
+
+
+PACKED = Implementation("MatMulDequantized", "packed", _in_registers, _cost_in_registers, _applies, spreads=True)
+PANELS = Implementation("MatMulDequantized", "dequantized_panels", _in_panels, _cost_in_panels, _applies)
+BY_ROWS = Implementation("MatMulDequantized", "packed_by_rows", _by_rows, _cost_by_rows, _applies, spreads=True)

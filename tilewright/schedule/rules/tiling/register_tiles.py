@@ -63,7 +63,7 @@ def _apply(s: Schedule, block: str, match: str, target: Target) -> None:
     if match != block:
         _tile_for(s, match, block, target)
     elif s.copy().attempt(lambda a: copied(a, block)):  # a result that has no copy stays as it was declared
-        _tile_for_copy(s, block, target)
+        _tile_for_copy(s, block, target, join_panels=True)
 
 
 def _tile_for(s: Schedule, reduction: str, consumer: str, target: Target) -> None:

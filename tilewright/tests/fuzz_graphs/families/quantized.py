@@ -146,6 +146,19 @@ def qdq_conv(d: Draft) -> object:
     return _quantized_again(d, d.emit("Conv", [x, w, *bias], attrs)[0])
 
 
+def nbits_matmul(d: Draft) -> object:
+    """A product with a weight of 4 or 8 bits in blocks, of few rows and many."""
+    bits, block, blocks, n = d.one_of([4, 8]), d.one_of([16, 32]), d.integer(1, 9), d.integer(1, 200)
+    k = block * blocks  # from 16,384 elements on a weight stays packed
+    x = d.weight(np.float32, (d.dim(), *([d.dim(True)] if d.chance(0.3) else []), d.fixed(k)), 0.1)
+    w = d.given(d.rng.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8), 1.0)
+    scale = d.given(d.rng.uniform(0.02, 0.1, n * blocks).astype(np.float32), 1.0)
+    zeros = d.rng.integers(0, 256, n * -(-blocks * bits // 8)).astype(np.uint8)
+    operands = [x, w, scale, *([d.given(zeros, 1.0)] if d.chance(0.5) else [])]
+    attrs = {"K": k, "N": n, "bits": bits, "block_size": block}
+    return d.emit("MatMulNBits", operands, attrs, domain="com.microsoft")
+
+
 def _qlinear_binary(op: str):  # type: ignore[no-untyped-def]
     def generate(d: Draft) -> object:
         t = np.dtype(d.one_of([np.uint8, np.int8]))
@@ -159,6 +172,7 @@ def _qlinear_binary(op: str):  # type: ignore[no-untyped-def]
 
 GENERATORS: Mapping[str, object] = {
     "QuantizeLinear": quantize, "DequantizeLinear": dequantize, "QDQ": round_trip, "DynamicQuantizeLinear": dynamic,
-    "QDQMatMul": qdq_matmul, "QDQConv": qdq_conv, "QLinearMatMul": qlinear_matmul, "QLinearConv": qlinear_conv,
+    "MatMulNBits": nbits_matmul, "QDQMatMul": qdq_matmul, "QDQConv": qdq_conv, "QLinearMatMul": qlinear_matmul,
+    "QLinearConv": qlinear_conv,
     **{op: _qlinear_binary(op) for op in ("QLinearAdd", "QLinearMul")},
 }  # fmt: skip

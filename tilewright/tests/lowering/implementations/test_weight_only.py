@@ -14,6 +14,7 @@ from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.plan import LoweredModel
+from tilewright.tensor_ir.ir import Alloc, walk
 from tilewright.tests.graph_ir.rewriting import apply, built, ops
 from tilewright.tests.lowering.lowered import require_twin
 
@@ -67,14 +68,14 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("implementation", ["packed", "dequantized_panels"])
+@pytest.mark.parametrize("implementation", ["packed", "packed_by_rows", "dequantized_panels"])
 def test_results(implementation: str, case: str, dtype: str) -> None:
     graph = product(dtype, **CASES[case])
     passed = tilewright.compile(graph, stop_after="passes", progress=False)
     assert isinstance(passed, Graph)
     (node,) = (n.name for n in passed.nodes if n.op == "MatMulDequantized")
     model = tilewright.compile(graph, implementations={node: implementation}, progress=False)
-    for n in (1, 7):
+    for n in (1, 7, 10, 23):
         dims = tuple(d if isinstance(d, int) else n for d in CASES[case].get("rows", ("n",)))
         feed = feed_of(dims)
         (want,) = interpret(graph, feed).values()
@@ -83,7 +84,19 @@ def test_results(implementation: str, case: str, dtype: str) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
 
 
-@pytest.mark.parametrize(("rows", "want"), [(1, "packed"), ("n", "packed"), (4, "packed"), (200, "dequantized_panels")])
+@pytest.mark.parametrize("rows", [0, 1, 9, 10, 11, 40])
+def test_a_call_of_few_rows_makes_no_panels(rows: int) -> None:
+    lowered = tilewright.compile(product("uint4"), stop_after="lower", progress=False)
+    assert isinstance(lowered, LoweredModel)
+    (func,) = lowered.funcs.values()
+    sizes = {b.name: b.shape for a in walk(func.body) if isinstance(a, Alloc) for b in (a.buffer,)}
+    made, few = sizes["real"][1].evaluate({"n": rows}), sizes["few"][0].evaluate({"n": rows})
+    assert (made, few) == ((128, 0) if rows >= 10 else (0, rows))
+
+
+@pytest.mark.parametrize(
+    ("rows", "want"), [(1, "packed"), ("n", "packed_by_rows"), (4, "packed"), (200, "dequantized_panels")]
+)
 def test_many_rows_are_multiplied_with_float32(rows: Dim, want: str) -> None:
     def build(b: GraphBuilder) -> str:
         x = b.input("x", "float32", (rows, 128))
