@@ -22,6 +22,7 @@ from tilewright.frontend.build import Call, GraphBuilder, ImportState
 from tilewright.frontend.dims import Dims, read_type
 from tilewright.frontend.model_file.source import Source
 from tilewright.frontend.model_file.tensors import read_sparse, read_tensor
+from tilewright.frontend.report import old_form
 from tilewright.frontend.schemas import (
     NEWEST_OPSET,
     FunctionKey,
@@ -207,7 +208,7 @@ class GraphConverter:
     ) -> None:  # fmt: skip
         domain, op = normal_domain(node.domain), node.op_type
         key = function_key(domain, op, node.overload)
-        if self._keeps and (domain or key in self._functions or self._is_standard_function(op)):
+        if self._keeps and (domain or key in self._functions or self._is_unknown(op, opsets.get(domain, 1))):
             attrs = self._read({k: b for k, b in bound.items() if not is_without_form(b.proto)}, who, opsets)
             build.emit_foreign(Call(op, domain, opsets.get(domain, 1), hint, inputs, outputs, attrs))
             return
@@ -238,8 +239,10 @@ class GraphConverter:
         else:
             build.emit_to(op, inputs, outputs, call.attrs)
 
-    def _is_standard_function(self, op: str) -> bool:
-        """True for an operator that others are made of instead."""
+    def _is_unknown(self, op: str, version: int) -> bool:
+        """True for an operator of ONNX's that others are made of instead, and for a form that nothing here reads."""
+        if find_rule(op, "", version) is None and old_form(op, version):
+            return True
         sig = None if self._native(op) else signature(op, "", NEWEST_OPSET)
         return sig is not None and not sig.deprecated and op != "Constant"
 

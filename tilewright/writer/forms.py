@@ -58,7 +58,19 @@ class Site:
         return self.body.values[name]
 
     def dtype(self, name: str) -> DType:
-        return self.body.values[name].dtype
+        """Raises Refused where it is unknown."""
+        t = self.body.values[name].type
+        if not isinstance(t, TensorType):
+            raise self.refusal(f"the element type of '{name}' is not known")
+        return t.dtype
+
+    def is_unknown(self, name: str) -> bool:
+        """True for a value that a foreign node gives, or that is made of one: its element type is not known."""
+        return not isinstance(self.body.values[name].type, TensorType)
+
+    def is_float(self, name: str) -> bool:
+        """True for floats, and where the type is unknown: who made the model knew what the operator takes."""
+        return self.is_unknown(name) or self.dtype(name).is_float
 
     def number(self, key: str, default: float) -> float:
         """An attribute that is a number."""

@@ -281,11 +281,12 @@ def _keep_notes(mine: Sequence[onnx.ValueInfoProto], theirs: Sequence[onnx.Value
         v.doc_string = old.doc_string
         v.type.denotation = old.type.denotation
         v.metadata_props.extend(old.metadata_props)
-        if not v.type.WhichOneof("value"):
+        kind = old.type.WhichOneof("value")
+        if kind not in (None, v.type.WhichOneof("value")):
             v.type.CopyFrom(old.type)
-        if old.type.tensor_type.elem_type == v.type.tensor_type.elem_type and old.type.tensor_type.HasField("shape"):
-            if not v.type.tensor_type.HasField("shape"):
-                v.type.tensor_type.shape.CopyFrom(old.type.tensor_type.shape)
+        tensor, before = v.type.tensor_type, old.type.tensor_type
+        if kind == "tensor_type" and before.elem_type == tensor.elem_type and not tensor.HasField("shape"):
+            tensor.CopyFrom(before)
         sizes, named = v.type.tensor_type.shape.dim, old.type.tensor_type.shape.dim
         for a, b in zip(sizes, named, strict=False) if len(sizes) == len(named) else ():
             if b.denotation:

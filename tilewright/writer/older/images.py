@@ -35,13 +35,19 @@ def resize(s: Site) -> None:
     else:
         scales = _all(s, 2, 1, "scales")
     if s.opset < _OPTIONAL:
-        nothing = np.zeros(0, np.float32)
-        roi = roi or s.const(nothing, "no_roi")
-        scales = scales or s.const(nothing, "no_scales")
+        roi, scales = roi or _nothing(s), scales or _nothing(s)
     s.raw(x, roi, scales, sizes, drop=("axes", *_NEW_IN_18))
 
 
 _MODES, _OPTIONAL, _AXES = 11, 13, 18
+
+
+def _nothing(s: Site) -> str:
+    """A list of no floats: one that the graph has, or a new one."""
+    for name, c in s.body.constants.items():
+        if c.shape == (0,) and c.dtype == np.float32:
+            return name
+    return s.const(np.zeros(0, np.float32), "nothing")
 
 
 def _all(s: Site, i: int, each: int, what: str) -> str:
