@@ -7,7 +7,7 @@ expands all of these: its graph is what is compiled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import onnx
@@ -20,7 +20,7 @@ from tilewright.frontend.model_file.texts import require_text
 from tilewright.frontend.report import require_known_opsets
 from tilewright.frontend.schemas import normal_domain
 from tilewright.graph_ir.inference import infer_graph
-from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.ir import Graph, node_reads
 from tilewright.graph_ir.verifier import verify_graph
 
 
@@ -67,7 +67,7 @@ def read_model(
         require_known_opsets(source.model)
         shapes, sizes = split_overrides(input_shapes, source.model.graph)
         converter = GraphConverter(source, has_operator, dims := Dims(sizes), shapes, keeps=True)
-        graph = infer_graph(converter.convert())
+        graph = infer_graph(_without_leftovers(converter.convert(), source.model.graph))
         verify_graph(graph, foreign=True)
         proto = source.model.graph
         given = {t.name for t in proto.initializer}
@@ -91,6 +91,29 @@ def import_model(
     shell.ClearField("opset_import")
     shell.opset_import.extend(own)
     return OnnxModel(graph, shell, {}, dims.texts())
+
+
+def _without_leftovers(graph: Graph, proto: onnx.GraphProto) -> Graph:
+    """Without nodes and constants that the file's form of an operator reads, and nothing in the graph does: the scales
+    of all axes, where only those of some count."""
+    read = {*_reads(proto)}
+    live = {*graph.outputs}
+    nodes = []
+    for n in reversed(graph.nodes):
+        if n.domain or not live.isdisjoint(n.outputs) or read.isdisjoint(n.outputs):
+            nodes.append(n)
+            live.update(node_reads(n))
+    constants = {name: c for name, c in graph.constants.items() if name in live or name not in read}
+    return graph.replace(nodes=tuple(reversed(nodes)), constants=constants)
+
+
+def _reads(graph: onnx.GraphProto) -> Iterator[str]:
+    for n in graph.node:
+        yield from n.input
+        for a in n.attribute:
+            if a.type == onnx.AttributeProto.GRAPH:
+                yield from _reads(a.g)
+                yield from (o.name for o in a.g.output)
 
 
 def _shell(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -262,13 +262,13 @@ def _is_same(op: str, version: int, other: int) -> bool:
 
 def _form(node: Node, terms: Terms) -> Form | None:
     """What another form of the node makes; None for a node that has the form of the opset."""
-    if node.op in terms.own:
-        return terms.own[node.op]
     newest, there = signature(node.op, "", NEWEST_OPSET), signature(node.op, "", terms.opset)
     known = newest.attrs if newest is not None else {}
     mine = next((k for k, v in node.attrs if k in terms.attributes and k not in known and v is not None), None)
     if mine is not None:
         return terms.attributes[mine]
+    if node.op in terms.own:
+        return terms.own[node.op]
     if there is not None and newest is not None and there.since == newest.since:
         return None
     return next((d.form for d in terms.older.get(node.op, ()) if d.lowest <= terms.opset < d.below), None)

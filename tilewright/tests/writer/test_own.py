@@ -110,6 +110,13 @@ def test_zero_points_of_channels(zero: tuple[int, ...]) -> None:
     assert len(model.graph.initializer[-1].dims) == (0 if same else 1)
 
 
+def test_integers_in_channels_last() -> None:
+    b = GraphBuilder("g")
+    x, w = b.input("x", "uint8", ("n", 4, 4, 2)), RNG.integers(-9, 9, (3, 2, 2, 2)).astype(np.int8)
+    graph = b.build(b.op("ConvInteger", x, w, np.uint8(2), np.zeros(3, np.int8), data_layout="NHWC"))
+    assert_written(graph, 10, "Transpose ConvInteger Transpose")
+
+
 def test_a_small_number_of_double_precision() -> None:
     b = GraphBuilder("g")
     x = b.input("x", "float64", ("n", 4))
