@@ -5,9 +5,10 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
+import onnx
 
 import tilewright
 from tilewright.core import dtypes
@@ -17,6 +18,7 @@ from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import TensorType
 from tilewright.lowering.table import TABLE
 from tilewright.options import CompileOptions
+from tilewright.simplification.options import Level
 from tilewright.tests.deploy.exported import exported
 from tilewright.tests.fuzz_graphs.implementations import random_implementations
 from tilewright.tests.fuzz_graphs.records import random_records
@@ -31,7 +33,8 @@ SAMPLES = 6
 class Build:
     """One way to compile a graph. ``records``: with records of random schedules; ``pins``: and random implementations
     of nodes; ``reduced``: with products on bfloat16, compared with the graph that has them; ``exported``: and run as an
-    artifact, too. ``written``: not compiled, but written after the passes of the level, in ``opset`` (0: any)."""
+    artifact, too. ``simplified``: not compiled but simplified at that level, and the result interpreted. ``written``:
+    neither, but written after the passes of the level, in ``opset`` (0: any)."""
 
     level: str
     threads: int
@@ -39,10 +42,13 @@ class Build:
     pins: bool = False
     reduced: bool = False
     exported: bool = False
+    simplified: bool = False
     written: bool = False
     opset: int = 0
 
     def __str__(self) -> str:
+        if self.simplified:
+            return f"simplify, level={self.level!r}"
         if self.written:
             return f"written after passes of level {self.level!r}{f' in opset {self.opset}' if self.opset else ''}"
         more = (", with records" if self.records else "") + (", with pins" if self.pins else "")
@@ -76,28 +82,32 @@ _OPSETS = (7, 9, 10, 11, 12, 13, 16, 17, 18, 20, 22, 23, 24)
 
 _WRITTEN_IN = 8
 """Of so many seeds one is written, too."""
+Ways: TypeAlias = Literal["some", "every", "simplify", "write"]
 
 
-def builds_of(seed: int, every: bool = False, written: bool = False) -> tuple[Build, ...]:
-    """The ways in which a seed is compiled: full optimisation always, the others in turn (all of them if ``every``).
-    ``written``: it is not compiled, but written after the passes of each level, and once more in some opset."""
-    if written:
-        others = Build(LEVELS[seed % 3], 1, written=True, opset=_OPSETS[seed % len(_OPSETS)])
-        return (*(Build(level, 1, written=True) for level in LEVELS), others)
-    if every:
+def builds_of(seed: int, ways: Ways = "some") -> tuple[Build, ...]:
+    """The ways in which a seed is compiled: full optimisation always, the others in turn (all of them for ``every``).
+    ``simplify``: it is simplified instead, at each level; ``write``: it is written after the passes of each level, and
+    once more in some opset."""
+    if ways == "simplify":
+        return tuple(Build(level, 1, simplified=True) for level in get_args(Level))
+    if ways == "write":
+        other = Build(LEVELS[seed % 3], 1, written=True, opset=_OPSETS[seed % len(_OPSETS)])
+        return (*(Build(level, 1, written=True) for level in LEVELS), other)
+    if ways == "every":
         plain = [Build(level, threads) for level in LEVELS for threads in (1, 2)]
         more = (Build("all", 2, True), Build("all", 2, pins=True), Build("all", 2, reduced=True))
         return (*plain, *more, Build("all", 2, exported=True))
     other = Build(LEVELS[seed % 3], 1 + seed // 3 % 2)
     more = (Build("all", 2, True), Build("all", 2, reduced=True), Build("all", 2, pins=True))
-    last = builds_of(seed, written=True)[seed // _WRITTEN_IN % 5 :][:1] if seed % _WRITTEN_IN == 0 else ()
+    last = builds_of(seed, "write")[seed // _WRITTEN_IN % 5 :][:1] if seed % _WRITTEN_IN == 0 else ()
     return (Build("all", 2 - seed % 2), other, (*more, Build("all", 2, exported=True))[seed % 4], *last)
 
 
 def check_seed(
-    seed: int, every: bool = False, operators: Sequence[str] = (), alone: bool = False, written: bool = False
+    seed: int, ways: Ways = "some", operators: Sequence[str] = (), alone: bool = False
 ) -> tuple[Verdict, Sample | None]:
-    """The verdict of a seed and its graph. ``alone``: without onnxruntime. ``every``, ``written``: as builds_of."""
+    """The verdict of a seed and its graph. ``alone``: without onnxruntime."""
     sample, runs = generate(seed, tuple(operators), alone)
     findings = [r for r in runs if r.finding]
     ops = tuple(r.op for r in runs)
@@ -105,7 +115,7 @@ def check_seed(
         return Verdict("reference", f"{findings[0].op}: {findings[0].finding}", None, ops), sample
     if sample is None:
         return Verdict("empty"), None
-    return check_sample(sample, builds_of(seed, every, written), alone), sample
+    return check_sample(sample, builds_of(seed, ways), alone), sample
 
 
 def check_sample(sample: Sample, builds: Sequence[Build], alone: bool = False) -> Verdict:
@@ -119,8 +129,10 @@ def check_sample(sample: Sample, builds: Sequence[Build], alone: bool = False) -
     except Exception as e:  # noqa: BLE001 - whatever it raises is the finding
         return Verdict(_kind_of(e), f"import or reference: {shown_error(e)}", None, ops)
     for build in builds:
-        check = _check_build if not build.written else partial(_check_written, alone=alone)
-        verdict = check(sample, build, wanted, ops)
+        if build.written:
+            verdict = _check_written(sample, build, wanted, ops, alone)
+        else:
+            verdict = (_check_simplified if build.simplified else _check_build)(sample, build, wanted, ops)
         if verdict is not None:
             return verdict
     return Verdict("ok", operators=ops)
@@ -206,6 +218,35 @@ def _check_written(
                 if wrong:
                     return Verdict("wrong", f"written, {side}, variant {v}, output {name!r}: {wrong}", build, ops)
     return None
+
+
+def _check_simplified(
+    sample: Sample, build: Build, wanted: Sequence[Sequence[dict[str, object]]], ops: tuple[str, ...]
+) -> Verdict | None:
+    """Simplify, check the file if onnx finds no fault in the original, and interpret it."""
+    try:
+        model = tilewright.simplify(sample.model(), level=build.level, check=False)  # type: ignore[arg-type]
+        fault = "" if _fault_of(sample.model()) else _fault_of(model)
+        graph = from_onnx(model)
+        results = [interpret(graph, sample.feed(v)) for v in sample.variants]  # type: ignore[arg-type]
+    except Exception as e:  # noqa: BLE001 - likewise
+        return Verdict(_kind_of(e), f"simplify: {shown_error(e)}", build, ops)
+    if fault:
+        return Verdict("wrong", f"onnx.checker: {fault}", build, ops)
+    for v, samples, got in zip(sample.variants, wanted, results, strict=True):
+        for name in sample.outputs:
+            wrong = mismatch(got[name], samples[0][name], allowed(samples, name), sample.wild == "huge")
+            if wrong:
+                return Verdict("wrong", f"variant {v}, output {name!r}: {wrong}", build, ops)
+    return None
+
+
+def _fault_of(model: onnx.ModelProto) -> str:
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as e:
+        return " ".join(str(e).split())[:300]
+    return ""
 
 
 def _check_artifact(
