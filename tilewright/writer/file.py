@@ -51,7 +51,7 @@ def save_onnx(
         held[name] = constant
         return tensor_header(constant, name)
 
-    message = write(model, opset, value_infos, as_functions, header)
+    message = write(model, opset, value_infos, header, as_functions)
     size = message.ByteSize() + sum(raw_size(c) + 16 for c in held.values())
     if external_data is None:
         external_data = size > MOST_IN_ONE_FILE

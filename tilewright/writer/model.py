@@ -41,11 +41,11 @@ def to_onnx(
 
     Raises UnsupportedError for what ``opset`` cannot say, with the lowest that can.
     """
-    return write(model, opset, value_infos, as_functions, tensor_message)
+    return write(model, opset, value_infos, tensor_message, as_functions)
 
 
 def write(
-    model: OnnxModel | Graph, opset: int | None, value_infos: bool, as_functions: bool, tensor: TensorMessage
+    model: OnnxModel | Graph, opset: int | None, value_infos: bool, tensor: TensorMessage, as_functions: bool = False
 ) -> onnx.ModelProto:
     """:func:`to_onnx` with constants of the graph as ``tensor`` says."""
     file_opset = NEWEST_OPSET if isinstance(model, Graph) else model.opset

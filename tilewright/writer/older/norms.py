@@ -14,7 +14,8 @@ def layer_norm(s: Site) -> None:
     axes."""
     x, scale, bias = (s.input(i) for i in range(3))
     small = s.number("epsilon", _EPSILON)
-    if s.opset >= _LAYER_NORM and (s.dtype(x) != dtypes.float64 or float(np.float32(small)) == small):
+    exact = s.is_unknown(x) or s.dtype(x) != dtypes.float64 or float(np.float32(small)) == small
+    if s.opset >= _LAYER_NORM and exact:
         s.raw(*s.node.inputs)
         return
     rank = s.rank(x)
