@@ -111,7 +111,7 @@ WRITERS: Mapping[str, Writer] = {
     "explain": Writer("dump/2_passes.txt", lambda d: _command("explain", d / "model.onnx", "--dump", d / "dump")),
     "session": Writer("optimized.onnx", _session),
     "external data": Writer("large.onnx.data", _external_data),
-    "pass dump": Writer("passes/03_simplify.txt", _graph_dump),
+    "pass dump": Writer("passes/04_simplify.txt", _graph_dump),
     "cost model": Writer("cost.json", _save_cost_model),
     "object cache": Writer(
         f"cache/{KEY[:2]}/{KEY[2:]}.o", lambda d: ObjectCache(d / "cache").put(KEY, bytes(5000)), checks=False

@@ -54,16 +54,17 @@ def short(text: str) -> str:
 
 
 def _run(case: Case) -> str:
-    return run_model(case, *case.load())
+    model, sets = case.load()
+    return run_model(case, model, sets, [i.name for i in model.graph.input])
 
 
-def run_model(case: Case, model: onnx.ModelProto, sets: Sequence[DataSet]) -> str:
-    """``native`` or ``host: operators`` for a model that stands for that of ``case``; raises what goes wrong."""
+def run_model(case: Case, model: onnx.ModelProto, sets: Sequence[DataSet], names: Sequence[str]) -> str:
+    """``native`` or ``host: operators`` for a model that stands for that of ``case``, whose inputs are called ``names``;
+    raises what goes wrong."""
     compiled = tilewright.compile(model, threads=2, progress=False)
     accepted = {s.name for s in compiled.inputs}
     random = is_random(model)
     for given, wanted in sets:
-        names = [i.name for i in model.graph.input]
         feed = {n: x for n, x in zip(names, given, strict=False) if n in accepted}
         got = compiled.run(None, feed)
         require_similar(got, wanted, math.inf if random else case.rtol, case.atol)

@@ -49,7 +49,8 @@ def _run(case: Case, level: str, opset: int | None) -> str:
     theirs = _in_onnxruntime(case, model, written, sets)
     if status(read_expected(EXPECTED).get(case.name, "failing")) in ("unsupported", "failing"):
         return f"unsupported: not compiled; {theirs}"
-    return f"{run_model(case, written, sets)}; {theirs}".replace("; ", ": ", 1) if opset is None else "native"
+    names = [i.name for i in model.graph.input]
+    return f"{run_model(case, written, sets, names)}; {theirs}".replace("; ", ": ", 1) if opset is None else "native"
 
 
 def why_invalid(model: onnx.ModelProto) -> Exception | None:
