@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.reference.evaluate import COMPUTED_HOW
 from tilewright.writer.forms import Form, Site
@@ -18,7 +19,13 @@ from tilewright.writer.older.norms import layer_norm
 
 # -- operators -----------------------------------------------------------------------------------------------------
 def _fused_attention(s: Site) -> None:
-    """``MatMul(Softmax(scale * MatMul(Q, K^T) + mask), V)``."""
+    """``MatMul(Softmax(scale * MatMul(Q, K^T) + mask), V)``; operands of several types as float32."""
+    if len({s.dtype(x) for x in s.node.inputs if x}) > 1:
+        wide = [
+            x and (x if s.dtype(x) == dtypes.float32 else s.op("Cast", x, to=dtypes.float32)) for x in s.node.inputs
+        ]
+        s.instead("Cast", s.op("FusedAttention", *wide, **dict(s.node.attrs)), to=s.value(s.node.outputs[0]).dtype)
+        return
     q, k, v = (s.input(i) for i in range(3))
     scores = s.op("MatMul", q, s.op("Transpose", k, perm=_last_two_turned(s.rank(k))))
     scale = s.number("scale", 1.0)

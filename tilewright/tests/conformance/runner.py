@@ -59,7 +59,7 @@ def _run(case: Case) -> str:
 
 
 def run_model(case: Case, model: onnx.ModelProto, sets: Sequence[DataSet], names: Sequence[str]) -> str:
-    """``native`` or ``host: operators`` for a model that stands for that of ``case``, whose inputs are called ``names``;
+    """``native`` or ``host: operators`` for a model that stands for that of ``case``, with inputs of these ``names``;
     raises what goes wrong."""
     compiled = tilewright.compile(model, threads=2, progress=False)
     accepted = {s.name for s in compiled.inputs}

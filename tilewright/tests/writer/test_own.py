@@ -44,6 +44,13 @@ def test_attention() -> None:
     assert_written(attention(3, 7), 7, "Transpose MatMul Softmax MatMul")
 
 
+def test_attention_of_several_types() -> None:
+    b = GraphBuilder("g")
+    q, k, v = (b.input(x, t, ("n", 8)) for x, t in (("q", "float16"), ("k", "float16"), ("v", "float32")))
+    graph = b.build(b.op("FusedAttention", q, k, v))
+    assert_written(graph, 13, "Cast Cast Transpose MatMul Softmax MatMul Cast", 2e-3)
+
+
 @pytest.mark.parametrize("opset", [9, 13, 17])
 def test_causal_attention_of_fixed_sizes(opset: int) -> None:
     ops = "Transpose MatMul Mul Where Softmax MatMul"
