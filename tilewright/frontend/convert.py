@@ -189,7 +189,7 @@ class GraphConverter:
     ) -> None:  # fmt: skip
         domain, op = normal_domain(node.domain), node.op_type
         key = function_key(domain, op, node.overload)
-        if self._keeps and (domain or key in self._functions or self._is_standard_function(op)):
+        if self._keeps and (domain or key in self._functions or self._is_kept(op, opsets.get(domain, 1))):
             attrs = self._read(bound, who, opsets)
             build.emit_foreign(Call(op, domain, opsets.get(domain, 1), hint, inputs, outputs, attrs))
             return
@@ -220,10 +220,15 @@ class GraphConverter:
         else:
             build.emit_to(op, inputs, outputs, call.attrs)
 
-    def _is_standard_function(self, op: str) -> bool:
-        """True for an operator that others are made of instead."""
-        sig = None if self._native(op) else signature(op, "", NEWEST_OPSET)
-        return sig is not None and not sig.deprecated and op != "Constant"
+    def _is_kept(self, op: str, version: int) -> bool:
+        """True for an operator of ONNX's domain that others are made of instead, or that the standard has in no version:
+        plugins are often written like that."""
+        if self._native(op) or op == "Constant":
+            return False
+        sig = signature(op, "", NEWEST_OPSET)
+        if sig is None:
+            return signature(op, "", version) is None and find_rule(op, "", version) is None
+        return not sig.deprecated
 
     def _read(self, bound: Mapping[str, BoundAttr], who: str, opsets: Opsets) -> dict[str, Attribute]:
         def subgraph(proto: onnx.GraphProto, b: BoundAttr) -> Graph:

@@ -191,7 +191,7 @@ def _require_same_standard(model: OnnxModel, opset: int) -> None:
         for n in g.nodes:
             if n.domain == "ai.onnx":
                 old, new = signature(n.op, "", model.opset), signature(n.op, "", opset)
-                if old is None or new is None or old.since != new.since:
+                if (old is None) != (new is None) or (old is not None and new is not None and old.since != new.since):
                     versions = f"opsets {model.opset} and {opset}"
                     raise InputError(f"node {node_text(n)}: expected an operator that is the same in {versions}")
 
