@@ -43,6 +43,8 @@ def free_batch(model: OnnxModel, name: str, inputs: Sequence[str]) -> OnnxModel:
             constants[target] = Constant(changed)
             values[target] = constant_value(target, constants[target])
             n = dataclasses.replace(n, inputs=(n.inputs[0], target, *n.inputs[2:]))
+            if n.attr("allowzero") is not None:
+                n = n.with_attrs(allowzero=0)  # a 0 means the size of the operand, and none was meant before
         results = infer_node(n, values, constants, names.symbols)
         values.update((v.name, v) for v in results)
         if _follows(values, node_reads(n), batch) and not any(_has(v, batch) for v in results):
@@ -103,7 +105,7 @@ def _shaped(
     places = [k for k, d in enumerate(t.shape) if d == batch and k < len(target) and target[k] == size]
     if places:
         target[places[0]] = 0
-        return None if node.attr("allowzero", 0) else target
+        return target
     rest = product(tuple(d for d in t.shape if d != batch)).value()
     if t.shape[0] == batch and -1 not in target and rest is not None:
         target[0] = -1
