@@ -32,21 +32,24 @@ from tilewright.graph_ir.passes.equal_ranks import EQUAL_RANKS
 from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS, FOLD_SHAPES
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
+from tilewright.graph_ir.passes.share_symbols import SHARE_SYMBOLS
 from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
 from tilewright.graph_ir.rules import (
     activations,
     algebra,
     attention,
     integer_products,
+    logic,
     noops,
     norms,
     products,
     quantization,
-    row_views,
     scales,
     views,
+    weights,
 )
 from tilewright.graph_ir.rules.driver import rule_pass
+from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.machine.costs import GENERIC, Costs
@@ -54,22 +57,28 @@ from tilewright.machine.costs import GENERIC, Costs
 INTEGER_PRODUCTS = rule_pass("integer_products", Level.EXTENDED, (*integer_products.PRODUCTS, *quantization.MOVES))
 UNSIGNED_BYTES = rule_pass("unsigned_quantization", Level.EXTENDED, quantization.UNSIGNED)
 FOLD_QUANTIZATION = rule_pass("fold_quantization", Level.EXTENDED, (*quantization.UNSIGNED, *quantization.SCALES))
-SIMPLIFY = rule_pass("simplify", Level.BASIC, (*noops.RULES, *views.RULES, *algebra.RULES))
-FOLD_SCALES = rule_pass("fold_scales", Level.EXTENDED, scales.RULES)
+SIMPLIFY = rule_pass("simplify", Level.BASIC, (*noops.RULES, *views.RULES, *slices.RULES, *algebra.RULES, *logic.RULES))
+SINK_REPEATS = rule_pass("sink_repeats", Level.EXTENDED, repeats.RULES)
+FOLD_SCALES = rule_pass("fold_scales", Level.EXTENDED, (*scales.RULES, *convolutions.RULES))
 SPLIT_BATCHNORM = rule_pass("split_batchnorm", Level.EXTENDED, scales.BATCHNORM_AS_AFFINE)
 RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *norms.RULES))
-REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, (*algebra.STRENGTH, *scales.WEIGHTS_AT_RUN_TIME))
+STRENGTH = (*algebra.STRENGTH, *algebra.AFFINE, *activations.CLIPS, *scales.WEIGHTS_AT_RUN_TIME)
+REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, STRENGTH)
 SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, (*products.RULES, *algebra.RULES))
+FOLD_INTO_WEIGHTS = rule_pass("fold_into_weights", Level.EXTENDED, (*weights.RULES, *algebra.RULES))
+ORDER_PRODUCTS = rule_pass("order_products", Level.EXTENDED, products.CHAINS)
 SINK_RESHAPES = rule_pass("sink_reshapes", Level.EXTENDED, (*row_views.RULES, *views.RULES, *noops.RULES))
 FUSE_ATTENTION = rule_pass("fuse_attention", Level.EXTENDED, attention.RULES)
 
 PASSES: tuple[Pass, ...] = (
     DROP_DEAD,  # first, so that nothing below spends time on what no output needs
+    SHARE_SYMBOLS,  # if asked for: sizes that are one are known to be, from here on
     FOLD_SHAPES,  # shape arithmetic becomes constants, which the rules below read
     RESOLVE_IF,  # conditions are constants now
     SIMPLIFY,  # no-ops and views away: patterns below see neighbours
     EQUAL_RANKS,  # before folding, which tells what follows from ranks
     SHARE_COMMON,  # exporters repeat subexpressions; a pattern that asks for one value sees one
+    SINK_REPEATS,  # before any fusion: what is repeated is computed once, and masks reach attention as they are
     UNSIGNED_BYTES,  # before the next one, which moves operators between what is quantized and what reads it
     INTEGER_PRODUCTS,  # while quantized weights are integers
     FOLD_CONSTANTS,  # what the rules made constant
@@ -80,6 +89,8 @@ PASSES: tuple[Pass, ...] = (
     RECOGNISE,  # before strength reduction rewrites the powers that the patterns look for
     REDUCE_STRENGTH,
     SPLIT_GEMM,  # after BatchNorm was folded into it; a constant operand is turned here
+    FOLD_INTO_WEIGHTS,  # constants around products: needs MatMul, and the Mul and Add of a BatchNorm behind it
+    ORDER_PRODUCTS,  # behind the last one, which makes neighbours of products
     SINK_RESHAPES,  # Reshape, MatMul, Reshape: needs MatMul, which Gemm has just become
     FUSE_ATTENTION,  # needs the scale and mask still apart from the products
     SINK_TRANSPOSES,  # pairs meet and cancel

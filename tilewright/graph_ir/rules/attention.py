@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from tilewright.graph_ir.passes.base import Exactness
-from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, P, Rule, int_attr
+from tilewright.graph_ir.rules.base import NOT_HERE, C, Either, Match, P, Past, Rule, int_attr
 
 _SCORES = P("MatMul", "q", "kt", at="scores")
-_SCALED = (
-    ("plain", _SCORES),
-    ("mul", P("Mul", _SCORES, C("s"))),
-    ("div", P("Div", _SCORES, C("s"))),
-)
+_SCALED = Either(_SCORES, P("Mul", _SCORES, C("s")), P("Div", _SCORES, C("s"), at="divided"))
+_SOFTMAX = P("Softmax", Past(("Cast",), Either(P("Add", _SCALED, "mask"), _SCALED)), at="softmax")
+_GUARDED = P("Where", P("IsNaN", _SOFTMAX), C("zero", 0.0), "weights", at="guard")
+"""Weights with 0 for NaN, as exporters write it for rows that are masked everywhere."""
 
 
 def _is_attention(m: Match) -> str | None:
@@ -25,6 +24,8 @@ def _is_attention(m: Match) -> str | None:
             return NOT_HERE
     if int_attr(m.node("softmax"), "axis", -1) % len(scores.shape) != len(scores.shape) - 1:
         return "the Softmax is not over the last axis"
+    if (reason := _narrowed(m)) is not None:
+        return reason
     if "s" in m.names and m.constant("s").size != 1:
         return "the scale is not one number"
     if scores.shape != m.editor.value(m.node("scores").outputs[0]).shape:
@@ -32,11 +33,21 @@ def _is_attention(m: Match) -> str | None:
     return None
 
 
+def _narrowed(m: Match) -> str | None:
+    """Why the Casts around the Softmax count, which the fused operator leaves out: it computes in float32 or wider."""
+    for n in m.inner:
+        if n.op == "Cast":
+            to = m.editor.value(n.outputs[0]).dtype
+            if not to.is_float or to.bits < m.dtype("q").bits:
+                return f"the weights are computed as {to}, the queries are {m.dtype('q')}"
+    return None
+
+
 def _fuse(m: Match) -> str:
     scale = 1.0
     if "s" in m.names:
         s = float(m.array("s").reshape(-1)[0])
-        scale = 1.0 / s if any(n.op == "Div" for n in m.inner) else s
+        scale = 1.0 / s if "divided" in m.nodes else s
     rank = len(m.shape("kt") or ())
     k = m.op("Transpose", m["kt"], perm=(*range(rank - 2), rank - 1, rank - 2))
     mask = (m["mask"],) if "mask" in m.names else ()
@@ -44,27 +55,15 @@ def _fuse(m: Match) -> str:
     return m.op("FusedAttention", m["q"], k, m["v"], *mask, scale=scale, causal=0, **guarded)
 
 
-def _softmax(scaled: P, masked: bool) -> P:
-    return P("Softmax", P("Add", scaled, "mask") if masked else scaled, at="softmax")
-
-
-def _guarded(softmax: P) -> P:
-    """Weights with 0 for NaN, as exporters write it for rows that are masked everywhere."""
-    return P("Where", P("IsNaN", softmax), C("zero", 0.0), "weights", at="guard")
-
-
-RULES: tuple[Rule, ...] = tuple(
+RULES: tuple[Rule, ...] = (
     Rule(
-        f"attention_{name}{'_mask' if masked else ''}{'_guarded' if guarded else ''}",
-        "MatMul(Softmax(MatMul(q, kt) * s + mask), v) --> FusedAttention(q, Transpose(kt), v, mask)"
-        + (", also with weights w as Where(IsNaN(w), 0, w)" if guarded else ""),
-        P("MatMul", _guarded(_softmax(scaled, masked)) if guarded else _softmax(scaled, masked), "v"),
+        "attention",
+        "MatMul(Softmax(MatMul(q, kt) * s + mask), v) --> FusedAttention(q, Transpose(kt), v, mask); without s or mask,"
+        " and with weights w as Where(IsNaN(w), 0, w)",
+        P("MatMul", Past(("Cast",), Either(_SOFTMAX, _GUARDED)), "v"),
         _fuse,
         _is_attention,
         Exactness.REASSOCIATING,
         exclusive=True,
-    )
-    for name, scaled in _SCALED
-    for masked in (True, False)
-    for guarded in (False, True)
+    ),
 )

@@ -2,15 +2,20 @@
 
 Grammar of patterns::
 
-    Operand ::= "x"                  any value; the same name twice: the same value
-              | C("c")               a constant;  C("c", 2.0): one whose elements all equal 2.0
-              | None                 an absent optional input
-              | P(op, Operand, ...)  the first output of a node; op may be a tuple of names
-    P(..., at="n")                   the node is called n in the match;  attrs={"k": v} must be equal
-    P(..., rest=True)                further inputs may follow
+    Operand ::= "x"                   any value; the same name twice: the same value
+              | C("c")                a constant;  C("c", 2.0): one whose elements all equal 2.0
+              | None                  an absent optional input
+              | P(op, Operand, ...)   the first output of a node; op may be a tuple of names
+              | Either(Operand, ...)  one of several, the first that fits before the others
+              | Past(ops, Operand)    the operand, or what nodes of ``ops``, at most LAYERS one behind the other, make
+                                      of it as their first input: a Cast
+    P(..., at="n")                    the node is called n in the match;  attrs={"k": v} must be equal
+    P(..., rest=True)                 further inputs may follow
 
-Operands of a commutative operator with two inputs match in either order. The outermost ``P`` is the root: its outputs
-are what the rule replaces.
+A rule's pattern is a ``P`` or an ``Either`` of them. Operands of a commutative operator with two inputs match in
+either order. The outermost ``P`` is the root: its outputs are what the rule replaces. Which of the alternatives
+fitted, a guard tells by the names that are bound. ``Past`` looks at no attribute: that a Cast keeps enough is for the
+guard to say.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.core.dtypes import DType
-from tilewright.core.errors import InternalError
+from tilewright.core.errors import InputError, InternalError
 from tilewright.graph_ir.ir import Attribute, Constant, Node, Shape, TensorType, Value
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS, op_def
@@ -68,7 +73,29 @@ class P:
         set_(self, "rest", rest)
 
 
-Operand: TypeAlias = "str | C | P | None"
+@dataclass(frozen=True, slots=True, init=False)
+class Either:
+    """Alternatives (see the module docstring)."""
+
+    options: tuple[Operand, ...]
+
+    def __init__(self, *options: Operand) -> None:
+        object.__setattr__(self, "options", options)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """An operand, perhaps behind nodes of ``ops`` (see the module docstring)."""
+
+    ops: tuple[str, ...]
+    operand: Operand
+
+
+Operand: TypeAlias = "str | C | P | Either | Past | None"
+LAYERS = 3
+"""As many nodes as ``Past`` goes through, one behind the other."""
+_COMPARED = 1 << 14
+"""Elements of a constant that are compared with the number that a pattern asks for."""
 
 
 @dataclass(slots=True)
@@ -161,17 +188,34 @@ class Rule:
 
     name: str
     equation: str
-    pattern: P
+    pattern: P | Either
     build: Build
     guard: Guard | None = None
     exactness: Exactness = Exactness.BIT_EXACT
     exclusive: bool = False
 
+    def __post_init__(self) -> None:
+        if not self.roots:
+            raise InputError(f"rule '{self.name}': expected a P or an Either of P as pattern, got {self.pattern!r}")
+
+    @property
+    def roots(self) -> tuple[P, ...]:
+        """The patterns of the root, one of which has to fit; () if the pattern is no pattern of nodes."""
+        options = self.pattern.options if isinstance(self.pattern, Either) else (self.pattern,)
+        nodes = tuple(o for o in options if isinstance(o, P))
+        return nodes if len(nodes) == len(options) else ()
+
+    @property
+    def root_ops(self) -> tuple[str, ...]:
+        """The operators that the root may have."""
+        return tuple(dict.fromkeys(op for p in self.roots for op in p.ops))
+
 
 def matches(rule: Rule, editor: GraphEditor, root: Node) -> Iterator[Match]:
     """Every way in which the pattern fits at ``root``."""
-    for names, nodes, inner in _match_node(rule.pattern, root, editor, {}, {}, ()):
-        yield Match(editor, root, names, nodes, inner)
+    for pattern in rule.roots:
+        for names, nodes, inner in _match_node(pattern, root, editor, {}, {}, ()):
+            yield Match(editor, root, names, nodes, inner)
 
 
 _State: TypeAlias = "tuple[dict[str, str], dict[str, Node], tuple[Node, ...]]"
@@ -221,7 +265,21 @@ def _match_operand(
         if not name:
             yield names, nodes, inner
         return
+    if isinstance(o, Either):
+        for option in o.options:
+            yield from _match_operand(option, name, ed, names, nodes, inner)
+        return
     if not name:
+        return
+    if isinstance(o, Past):
+        yield from _match_operand(o.operand, name, ed, names, nodes, inner)
+        layers = inner
+        for _ in range(LAYERS):
+            layer = ed.producer(name)
+            if layer is None or layer.op not in o.ops or layer.domain or layer.outputs[0] != name:
+                return
+            name, layers = layer.inputs[0], (*layers, layer)
+            yield from _match_operand(o.operand, name, ed, names, nodes, layers)
         return
     if isinstance(o, P):
         producer = ed.producer(name)
@@ -243,12 +301,12 @@ def _match_operand(
 def _all_equal(constant: Constant, c: C) -> bool:
     if c.value is None:
         return True
-    if constant.size == 0 or constant.size > 4096 or constant.dtype.kind in "OSU":
+    if constant.size == 0 or constant.size > _COMPARED or constant.dtype.kind in "OSU":
         return False
     array = constant.array
     if array.size > 1:
-        first = array.reshape(-1)[0]
-        if not bool(np.all(array == first)):
+        flat = array.reshape(-1)
+        if flat[0] != flat[-1] or not bool(np.all(flat == flat[0])):
             return False
     x = float(array.reshape(-1)[0].real)
     return x == c.value if not c.tolerance else abs(x - c.value) <= c.tolerance * max(1.0, abs(c.value))

@@ -23,9 +23,10 @@ class EndlessRules(InternalError):
 
 
 def rule_pass(name: str, level: Level, rules: Sequence[Rule], optional: bool = False) -> Pass:
-    """A pass that runs ``rules``; its exactness is that of its least exact rule."""
+    """A pass that runs ``rules``; its exactness is that of the least exact rule that it runs by itself."""
     order = list(Exactness)
-    worst = max((r.exactness for r in rules), key=order.index, default=Exactness.BIT_EXACT)
+    own = [r.exactness for r in rules if r.exactness is not Exactness.APPROXIMATE]
+    worst = max(own, key=order.index, default=Exactness.BIT_EXACT)
     table = tuple(rules)
     names = tuple(r.name for r in rules)
     return Pass(name, level, worst, lambda graph, ctx: rewrite(graph, table, ctx), optional, names)
@@ -40,7 +41,7 @@ def rewrite(graph: Graph, rules: Sequence[Rule], ctx: PassContext) -> Graph:
     for r in rules:
         if r.name in ctx.disabled or (r.exactness is Exactness.APPROXIMATE and r.name not in ctx.enabled):
             continue
-        for op in r.pattern.ops:
+        for op in r.root_ops:
             index.setdefault(op, []).append(r)
     if not any(n.op in index for n in graph.nodes):
         return graph

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from tilewright.graph_ir.passes.base import Exactness
-from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, P, Rule, fixed_shape, int_attr
+from tilewright.graph_ir.rules.base import NOT_HERE, C, Match, P, Rule, fixed_shape, int_attr, ints_attr
 
 _CONVS = ("Conv", "ConvTranspose")
 _EPSILON = float(np.float32(1e-5))
@@ -189,6 +189,64 @@ def _excite_weight(m: Match) -> str:
     return m.op("Conv", m["x"], m.op("Mul", m["w"], m["s"]), *bias, **dict(node.attrs))
 
 
+def _before(m: Match) -> np.ndarray | None:
+    """The constant in front of a convolution as one number per input channel; None if it varies otherwise."""
+    x, c, w = m.shape("x"), m.array("c"), m.constant("w")
+    node = m.node("dot")
+    if x is None or len(w.shape) != len(x) or x != m.editor.value(m.node("in").outputs[0]).shape or len(x) < 3:
+        return None
+    n = w.shape[1] * int_attr(node, "group", 1) if node.op == "Conv" else w.shape[0]
+    padded = (1,) * (len(x) - c.ndim) + c.shape
+    if len(padded) != len(x) or any(d != 1 for k, d in enumerate(padded) if k != 1) or padded[1] not in (1, n):
+        return None
+    flat = np.broadcast_to(c.astype(np.float64).reshape(-1), (n,))
+    if m.node("in").op in ("Mul", "Add"):
+        return flat
+    with np.errstate(divide="ignore"):
+        return 1.0 / flat if m.node("in").op == "Div" else -flat
+
+
+def _in_front(m: Match) -> str | None:
+    inner = m.node("in")
+    if not _is_plain(m) or (inner.op in ("Div", "Sub") and inner.inputs[0] != m["x"]):
+        return NOT_HERE
+    c = _before(m)
+    if c is None:
+        return NOT_HERE
+    if inner.op in ("Mul", "Div"):
+        return _overflow(m, "w", c, weight=m.array("w"))
+    node = m.node("dot")
+    if node.attr("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or any(ints_attr(node, "pads") or ()):
+        return "zeros around the image would be shifted, too"
+    old, why = _old_bias(m), _foldable(m)
+    return why if old is None or why is not None else _overflow(m, "w", old + _summed(m, c))
+
+
+def _scale_inputs(m: Match) -> str:
+    c, w, node = _before(m), m.array("w"), m.node("dot")
+    if c is None:
+        return m.output
+    if node.op == "Conv":  # [outputs, inputs of a group, ...]: each group has its own part of the channels
+        groups = int_attr(node, "group", 1)
+        rows = np.repeat(c.reshape(groups, w.shape[1]), w.shape[0] // groups, axis=0)
+    else:
+        rows = c[:, None]
+    weight = np.asarray(w * rows.reshape(rows.shape + (1,) * (w.ndim - 2)), dtype=w.dtype)
+    return m.op(node.op, m["x"], m.const(weight), *node.inputs[2:], **dict(node.attrs))
+
+
+def _summed(m: Match, c: np.ndarray) -> np.ndarray:
+    """What a convolution without padding makes of an image that has ``c[k]`` everywhere in channel ``k``."""
+    w, groups = m.array("w").astype(np.float64), int_attr(m.node("dot"), "group", 1)
+    kernels = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1).sum(axis=-1)
+    return np.asarray((kernels * c.reshape(groups, 1, w.shape[1])).sum(axis=-1).reshape(-1))
+
+
+def _shift_inputs(m: Match) -> str:
+    c, old = _before(m), _old_bias(m)
+    return m.output if c is None or old is None else _rebuild(m, None, old + _summed(m, c))
+
+
 _BN = (C("scale"), C("shift"), C("mean"), C("var"))
 
 RULES: tuple[Rule, ...] = (
@@ -216,6 +274,24 @@ RULES: tuple[Rule, ...] = (
         P("Add", P(_CONVS, "x", C("w"), rest=True, at="dot"), C("c")),
         _fold_shift,
         _channelwise,
+        Exactness.REASSOCIATING,
+        exclusive=True,
+    ),
+    Rule(
+        "scale_before_conv",
+        "Conv(Mul(x, c), w, b) --> Conv(x, c*w, b), c one number per channel; also Div",
+        P(_CONVS, P(("Mul", "Div"), "x", C("c"), at="in"), C("w"), rest=True, at="dot"),
+        _scale_inputs,
+        _in_front,
+        Exactness.REASSOCIATING,
+        exclusive=True,
+    ),
+    Rule(
+        "shift_before_conv",
+        "Conv(Add(x, c), w, b) --> Conv(x, w, b + sum(c*w)) without padding, c one number per channel; also Sub",
+        P("Conv", P(("Add", "Sub"), "x", C("c"), at="in"), C("w"), rest=True, at="dot"),
+        _shift_inputs,
+        _in_front,
         Exactness.REASSOCIATING,
         exclusive=True,
     ),

@@ -16,16 +16,18 @@ from tilewright.graph_ir.rules import (
     algebra,
     attention,
     integer_products,
+    logic,
     noops,
     norms,
     products,
     quantization,
-    row_views,
     scales,
     views,
+    weights,
 )
 from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.driver import rule_pass
+from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
 from tilewright.graph_ir.verifier import verify_graph
 
@@ -36,6 +38,14 @@ RULES: dict[str, Rule] = {
         views.RULES,
         algebra.RULES,
         algebra.STRENGTH,
+        logic.RULES,
+        slices.RULES,
+        convolutions.RULES,
+        algebra.AFFINE,
+        activations.CLIPS,
+        repeats.RULES,
+        weights.RULES,
+        products.CHAINS,
         activations.RULES,
         norms.RULES,
         scales.RULES,
@@ -82,10 +92,10 @@ def apply(graph: Graph, *names: str) -> tuple[Graph, PassContext]:
     return new, ctx
 
 
-def assert_same_numbers(a: Graph, b: Graph, tolerance: float) -> None:
-    """Both graphs give the same outputs for seeded inputs, every dim symbol set to each of SIZES in turn."""
+def assert_same_numbers(a: Graph, b: Graph, tolerance: float, sizes: Sequence[int] = SIZES) -> None:
+    """Both graphs give the same outputs for seeded inputs, every dim symbol set to each of ``sizes`` in turn."""
     symbols = {s for i in a.inputs for d in a.values[i].shape for s in d.free_vars()}
-    for size in SIZES if symbols else (1,):
+    for size in sizes if symbols else (1,):
         rng = np.random.default_rng(size)
         feed = {i: random_array(rng, a, i, dict.fromkeys(symbols, size)) for i in a.inputs}
         want, got = interpret(a, feed), interpret(b, feed)

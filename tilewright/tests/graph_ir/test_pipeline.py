@@ -19,33 +19,50 @@ from tilewright.graph_ir.rules import (
     algebra,
     attention,
     integer_products,
+    logic,
     noops,
     norms,
     products,
     quantization,
-    row_views,
     scales,
     views,
+    weights,
 )
 from tilewright.graph_ir.rules.base import P, Rule
 from tilewright.graph_ir.rules.driver import rewrite
+from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 from tilewright.graph_ir.text import constants_of, parse_graph
 from tilewright.tests.graph_ir.rewriting import RULES, assert_same_numbers, ops
-from tilewright.tests.graph_ir.rules import test_arithmetic, test_noops_and_views, test_quantized, test_spellings
+from tilewright.tests.graph_ir.rules import (
+    test_arithmetic,
+    test_convolutions,
+    test_logic,
+    test_moves,
+    test_noops_and_views,
+    test_quantized,
+    test_spellings,
+    test_strength,
+    test_weights,
+)
 
 F = np.float32
 RULE_MODULES = (
     activations,
     algebra,
     attention,
+    convolutions,
     integer_products,
+    logic,
     noops,
     norms,
     products,
     quantization,
     row_views,
+    repeats,
     scales,
+    slices,
     views,
+    weights,
 )
 
 
@@ -141,6 +158,8 @@ def test_every_rule_is_seen_to_fire() -> None:
     """Each has a case whose test asserts that it fired and kept the numbers."""
     fired = {n for n, *_ in test_noops_and_views.FIRES}
     fired |= {n for names, *_ in (*test_arithmetic.FIRES, *test_quantized.FIRES, *test_spellings.FIRES) for n in names}
+    modules = (test_convolutions, test_logic, test_moves, test_strength, test_weights)
+    fired |= {n for module in modules for case in module.CASES for n in case.rules} & set(RULES)
     assert set(RULES) - fired == set()
     assert fired <= set(RULES)
 
