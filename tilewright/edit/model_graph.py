@@ -343,7 +343,7 @@ class ModelGraph(GraphReading):
         Raises RuleError, with its name, for a rule that does not end.
         """
         graph, report = apply_rules(self.graph, rules)
-        self._set(self._model.with_graph(graph))
+        self._set(nodes.declared_domains(self._model.with_graph(graph)))
         return report
 
     # -- inside --------------------------------------------------------------------------------------------------

@@ -221,7 +221,7 @@ class GraphConverter:
             build.emit_to(op, inputs, outputs, call.attrs)
 
     def _is_kept(self, op: str, version: int) -> bool:
-        """True for an operator of ONNX's domain that others are made of instead, or that the standard has in no version:
+        """True for an operator of ONNX's domain that others are made of instead, or that the standard does not have:
         plugins are often written like that."""
         if self._native(op) or op == "Constant":
             return False
