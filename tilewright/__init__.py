@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         CoverageError,
         InputError,
         MeasurementError,
+        MismatchError,
         ModelError,
         ResourceError,
         RuleError,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from tilewright.quantization.quantize import quantize
     from tilewright.runtime.model import CompiledModel
     from tilewright.schedule.trace import Trace
+    from tilewright.simplification.options import SimplifyOptions
+    from tilewright.simplification.simplify import simplify
 
 __version__ = "0.1.0"
 
@@ -61,6 +64,8 @@ _HOMES = {
     "tune": "tilewright.autotune.network.tune_network",
     "quantize": "tilewright.quantization.quantize",
     "QuantizeOptions": "tilewright.quantization.options",
+    "simplify": "tilewright.simplification.simplify",
+    "SimplifyOptions": "tilewright.simplification.options",
     "JSONDatabase": "tilewright.autotune.records.database",
     "MemoryDatabase": "tilewright.autotune.records.database",
     "UnionDatabase": "tilewright.autotune.records.database",
@@ -83,6 +88,7 @@ _HOMES = {
     "CoverageError": "tilewright.core.errors",
     "InputError": "tilewright.core.errors",
     "MeasurementError": "tilewright.core.errors",
+    "MismatchError": "tilewright.core.errors",
     "ResourceError": "tilewright.core.errors",
     "RuleError": "tilewright.core.errors",
     "ScheduleError": "tilewright.core.errors",
@@ -91,11 +97,11 @@ _HOMES = {
 
 __all__ = [
     "CompileOptions", "CompiledModel", "CoverageError", "Implementation", "InferenceSession", "InputError",
-    "JSONDatabase", "MeasurementError", "MemoryDatabase", "ModelError", "ModelGraph", "QuantizeOptions",
-    "ResourceError", "RuleError", "Schedule", "ScheduleError", "SessionOptions", "Target", "TargetError",
-    "TilewrightError", "Trace", "TuneOptions", "UnionDatabase", "UnsupportedError", "__version__", "compile",
-    "export_loader", "export_package", "from_ir", "get_include", "load", "load_graph", "merge_graphs", "new_graph",
-    "quantize", "to_ir", "tune",
+    "JSONDatabase", "MeasurementError", "MemoryDatabase", "MismatchError", "ModelError", "ModelGraph",
+    "QuantizeOptions", "ResourceError", "RuleError", "Schedule", "ScheduleError", "SessionOptions", "SimplifyOptions",
+    "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions", "UnionDatabase", "UnsupportedError",
+    "__version__", "compile", "export_loader", "export_package", "from_ir", "get_include", "load", "load_graph",
+    "merge_graphs", "new_graph", "quantize", "simplify", "to_ir", "tune",
 ]  # fmt: skip
 
 

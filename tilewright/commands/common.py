@@ -17,6 +17,7 @@ from tilewright.core.dtypes import DType
 from tilewright.core.errors import InputError
 from tilewright.core.index_ranges import OUT_OF_RANGE
 from tilewright.core.plan import Plan
+from tilewright.core.random_arrays import random_array
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.choose_precision import Precision
 from tilewright.options import Broadcasting, BuildKeywords
@@ -195,13 +196,13 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
 def random_feed(
     inputs: Mapping[str, tuple[DType, tuple[IntExpr, ...]]], sizes: Sizes, seed: int
 ) -> dict[str, np.ndarray]:
-    """Seeded random inputs: floats normal, bytes over their range, other integers 0 or 1 (valid as ids and as masks).
+    """Seeded random inputs (:func:`random_array`).
 
     Raises InputError when a symbolic dimension has no size.
     """
     env = _environment(inputs, sizes)
     rng = np.random.default_rng(seed)
-    return {n: _random(rng, dtype, tuple(d.evaluate(env) for d in shape)) for n, (dtype, shape) in inputs.items()}
+    return {n: random_array(rng, dtype, tuple(d.evaluate(env) for d in shape)) for n, (dtype, shape) in inputs.items()}
 
 
 def _environment(inputs: Mapping[str, tuple[DType, tuple[IntExpr, ...]]], sizes: Sizes) -> dict[str, int]:
@@ -222,16 +223,6 @@ def _environment(inputs: Mapping[str, tuple[DType, tuple[IntExpr, ...]]], sizes:
         example = ",".join(f"{s}=1" for s in missing)
         raise InputError(f"symbolic dimensions {', '.join(missing)} need sizes: give --shapes {example} or --inputs")
     return env
-
-
-def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
-    if dtype.itemsize == 0:
-        return np.full(shape, "text", dtype=object)
-    if dtype.kind == "b":
-        return rng.integers(0, 2, shape).astype(np.bool_)
-    if dtype.is_integer:
-        return rng.integers(0, 256 if dtype.name == "uint8" else 2, shape).astype(dtype.numpy)
-    return rng.standard_normal(shape).astype(dtype.numpy)
 
 
 # -- output --------------------------------------------------------------------------------------------------------

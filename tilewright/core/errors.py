@@ -80,5 +80,10 @@ class VerifyError(TilewrightError):
     """An IR invariant is broken. Always a bug of the stage that produced the IR."""
 
 
+class MismatchError(TilewrightError):
+    """A rewritten model gives other results than the original; the message names the output, by how much, and the
+    rewrite that is to blame."""
+
+
 class InternalError(TilewrightError):
     """A state that this package must never reach; please report it with the dump."""

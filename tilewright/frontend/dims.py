@@ -13,6 +13,7 @@ from tilewright.core.arith.expr import IntExpr, as_var, const, var
 from tilewright.core.errors import InputError, ModelError, UnsupportedError
 from tilewright.core.limits import MAX_DIM, require_rank
 from tilewright.core.options import as_whole, require_mapping, shown
+from tilewright.core.suggestions import did_you_mean
 from tilewright.frontend.model_file.tensors import check_dims
 from tilewright.graph_ir.ir import OptionalType, SequenceType, Shape, TensorType, Type
 
@@ -144,12 +145,14 @@ def split_overrides(
             raise InputError(f"input_shapes[{name!r}]: expected a shape or a size, got {value!r}")
         if isinstance(value, Sequence):
             if name not in inputs:
-                raise InputError(f"input_shapes: no input {name!r}, inputs are {sorted(inputs)[:20]}")
+                near = did_you_mean(name, inputs)
+                raise InputError(f"input_shapes: no input {name!r}, inputs are {sorted(inputs)[:20]}{near}")
             shapes[name] = value
             continue
         size = require_size(f"input_shapes[{name!r}]", value)
         raw = [p for p in params if name in (p, identifier(p))]
         if not raw:
-            raise InputError(f"input_shapes: no dimension {name!r}, dimensions are {list(params)[:20]}")
+            near = did_you_mean(name, params)
+            raise InputError(f"input_shapes: no dimension {name!r}, dimensions are {list(params)[:20]}{near}")
         sizes.update(dict.fromkeys(raw, size))
     return shapes, sizes

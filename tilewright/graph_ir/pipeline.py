@@ -23,9 +23,10 @@ from tilewright.graph_ir.fused.place_concats import PLACE_CONCATS
 from tilewright.graph_ir.fused.shape_program import SHAPE_PROGRAM
 from tilewright.graph_ir.fused.update_in_place import UPDATE_IN_PLACE
 from tilewright.graph_ir.inference import infer_graph
-from tilewright.graph_ir.ir import Graph, walk_graphs
+from tilewright.graph_ir.ir import Graph, Node, walk_graphs
 from tilewright.graph_ir.names import NameSupply
 from tilewright.graph_ir.passes.base import Backend, Level, Pass, PassContext, PassLog, iter_lines
+from tilewright.graph_ir.passes.cancel_views import CANCEL_VIEWS
 from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.equal_ranks import EQUAL_RANKS
@@ -49,6 +50,7 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.driver import rule_pass
+from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
@@ -65,6 +67,8 @@ RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *norms.R
 STRENGTH = (*algebra.STRENGTH, *algebra.AFFINE, *activations.CLIPS, *scales.WEIGHTS_AT_RUN_TIME)
 REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, STRENGTH)
 SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, (*products.RULES, *algebra.RULES))
+DROP_DEFAULTS = rule_pass("drop_defaults", Level.BASIC, defaults.RULES)
+JOIN_GEMM = rule_pass("join_gemm", Level.EXTENDED, gemm.RULES)
 FOLD_INTO_WEIGHTS = rule_pass("fold_into_weights", Level.EXTENDED, (*weights.RULES, *algebra.RULES))
 ORDER_PRODUCTS = rule_pass("order_products", Level.EXTENDED, products.CHAINS)
 SINK_RESHAPES = rule_pass("sink_reshapes", Level.EXTENDED, (*row_views.RULES, *views.RULES, *noops.RULES))
@@ -113,6 +117,9 @@ FUSED_PASSES: tuple[Pass, ...] = (
     PLACE_BORDERS,
 )
 """Nodes to groups, values to places: for the backend that lowers the graph. All run at every level."""
+
+FILE_PASSES: tuple[Pass, ...] = (DROP_DEFAULTS, JOIN_GEMM, CANCEL_VIEWS)
+"""For graphs that become files: nodes are joined that kernels would rather have apart. No build runs them."""
 
 
 class Instrument(Protocol):
@@ -174,16 +181,18 @@ def run_passes(
     costs: Costs = GENERIC,
     backend: Backend | None = None,
     first: int = 0,
+    refuses: Callable[[Node], str | None] | None = None,
 ) -> tuple[Graph, PassReport]:
     """The graph after every pass of ``opt_level``, and the report.
 
     ``disabled`` and ``enabled`` name passes or rules; approximate rules and optional passes run only when enabled.
-    ``costs``, ``backend``: see :class:`PassContext`. ``first``: the step that instruments are told for the first pass.
+    ``costs``, ``backend``, ``refuses``: see :class:`PassContext`. ``first``: the step that instruments are told for the
+    first pass.
 
     Raises InputError for a name that is neither, and for a disabled pass that no build does without.
     """
     level = Level.of(opt_level)
-    known = {n for p in (*passes, *PASSES, *FUSED_PASSES) for n in (p.name, *p.rules)}
+    known = {n for p in (*passes, *PASSES, *FUSED_PASSES, *FILE_PASSES) for n in (p.name, *p.rules)}
     disabled = require_names("disabled_pass", disabled, known, "the name of a pass or rule")
     enabled = require_names("enabled_pass", enabled, known, "the name of a pass or rule")
     if needed := [p.name for p in FUSED_PASSES if p.required and p.name in disabled]:
@@ -196,7 +205,9 @@ def run_passes(
     for step, p in enumerate(passes, first):
         if p.level > level or p.name in disabled or (p.optional and p.name not in enabled):
             continue
-        ctx = PassContext(names, PassLog(), frozenset(disabled), frozenset(enabled), costs=costs, backend=backend)
+        ctx = PassContext(
+            names, PassLog(), frozenset(disabled), frozenset(enabled), costs=costs, backend=backend, refuses=refuses
+        )
         for i in instruments:
             i.before(step, p, graph)
         new = p.apply(graph, ctx)

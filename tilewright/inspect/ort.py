@@ -26,9 +26,11 @@ def is_installed() -> bool:
 
 
 def open_session(
-    model: str | Path | onnx.ModelProto, threads: int, optimize: bool = True, extra_outputs: Sequence[str] = ()
-) -> Any | None:
+    model: str | Path | onnx.ModelProto, threads: int, optimize: bool = True, extra_outputs: Sequence[str] = (),
+    quiet: bool = False,
+) -> Any | None:  # fmt: skip
     """A session on the CPU, or None without onnxruntime. ``extra_outputs``: inner values that it returns as well.
+    ``quiet``: errors are raised only, not printed as well.
 
     Raises OnnxRuntimeError for a model that onnxruntime does not load.
     """
@@ -38,7 +40,7 @@ def open_session(
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    options.log_severity_level = 3
+    options.log_severity_level = 4 if quiet else 3
     if not optimize:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if not isinstance(model, onnx.ModelProto) and not extra_outputs:

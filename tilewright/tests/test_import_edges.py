@@ -66,13 +66,13 @@ ALLOWED: dict[str, set[str]] = {
         "schedule", "tensor_ir",
     },
     "quantization": {"autotune.measure", "compile", "core", "graph_ir", "inspect"},
+    "simplification": {"compile", "core", "frontend", "graph_ir", "inspect", "writer"},
     "cli": {"core", ""},
     "__main__": {"cli"},
     # for types; see DYNAMIC
     "__init__": {
         "api", "autotune.network", "autotune.records", "compile", "core", "deploy", "edit", "lowering", "machine",
-        "options",
-        "quantization", "runtime", "schedule",
+        "options", "quantization", "runtime", "schedule", "simplification",
     },
 }  # fmt: skip
 ANYTHING = {"commands"}

@@ -14,7 +14,17 @@ from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, ModelError, UnsupportedError
 from tilewright.frontend.schemas import NEWEST_OPSET, Signature, require_types, signature
 from tilewright.graph_ir.inference import constant_value, infer_node
-from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, TensorType, Value, make_attrs, node_reads
+from tilewright.graph_ir.ir import (
+    Attribute,
+    Constant,
+    Graph,
+    Node,
+    TensorType,
+    UnknownType,
+    Value,
+    make_attrs,
+    node_reads,
+)
 from tilewright.graph_ir.names import NameSupply
 
 
@@ -58,7 +68,11 @@ class Site:
         return self.body.values[name]
 
     def dtype(self, name: str) -> DType:
-        return self.body.values[name].dtype
+        """Raises Refused where it is unknown."""
+        t = self.body.values[name].type
+        if not isinstance(t, TensorType):
+            raise self.refusal(f"the type of '{name}' is not known")
+        return t.dtype
 
     def number(self, key: str, default: float) -> float:
         """An attribute that is a number."""
@@ -229,7 +243,13 @@ def _said_in(node: Node, terms: Terms, body: Body) -> Iterator[Node]:
     if wide is not None:
         _widened(site, wide)
     elif form is not None:
-        form(site)
+        try:
+            form(site)
+        except Refused:
+            if not _reads_unknown(site):
+                raise
+            yield _fitted(site, there, newest)
+            return
     else:
         yield _fitted(site, there, newest)
         return
@@ -241,6 +261,13 @@ def _said_in(node: Node, terms: Terms, body: Body) -> Iterator[Node]:
             raise InternalError(f"node '{node.name}' ({node.op}): its form in opset {terms.opset} is the node itself")
         else:
             yield from _said_in(n, terms, body)
+
+
+def _reads_unknown(site: Site) -> bool:
+    """True for a node that reads what a foreign one gives: where a form asks for its type, the node stays as it is, if
+    the opset has it so."""
+    values = (site.body.values.get(i) for i in site.node.inputs if i)
+    return any(v is not None and isinstance(v.type, UnknownType) for v in values)
 
 
 def _is_same(op: str, version: int, other: int) -> bool:

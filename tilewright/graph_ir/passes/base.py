@@ -97,7 +97,8 @@ class PassContext:
 
     ``disabled``: names of passes and rules that must not fire. ``enabled``: names of optional ones that may.
     ``outer_values``, ``outer_constants``: what a subgraph sees of the graphs around it. ``costs``: those of the CPU.
-    ``backend``: None where nobody will lower the graph.
+    ``backend``: None where nobody will lower the graph. ``refuses``: why a rule must not make a node, None if it may:
+    the terms of who takes the graph (an older opset).
     """
 
     names: NameSupply
@@ -108,6 +109,7 @@ class PassContext:
     outer_constants: Mapping[str, Constant] = field(default_factory=dict)
     costs: Costs = GENERIC
     backend: Backend | None = None
+    refuses: Callable[[Node], str | None] | None = None
 
     @staticmethod
     def for_graph(
@@ -127,6 +129,7 @@ class PassContext:
             {**self.outer_constants, **graph.constants},
             self.costs,
             self.backend,
+            self.refuses,
         )
 
     def constant(self, graph: Graph, name: str) -> Constant | None:

@@ -16,7 +16,9 @@ a limit of their own (``OpDef.fold_limit``).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -50,15 +52,21 @@ _FAILURES = (
 )
 
 
-def fold_constants(graph: Graph, ctx: PassContext, weights: bool = True) -> Graph:
-    """The graph with every foldable value a constant; not ``weights``: matrices of bytes are not dequantized yet."""
+Stays: TypeAlias = Callable[[GraphEditor, Node], bool]
+
+
+def fold_constants(
+    graph: Graph, ctx: PassContext, stays: Stays | None = None, growth_bytes: int | None = None
+) -> Graph:
+    """The graph with every foldable value a constant. ``stays``: which nodes do not fold. ``growth_bytes``: by how much
+    a value may be larger than what it replaces; None for GROWTH_BYTES."""
     ed = GraphEditor(graph, ctx)
     _fold_known_elements(ed, ctx)
     known: dict[str, Constant] = {}
     budget = _transient_bytes(ed)
     for node in [ed.nodes[k] for k in list(ed.nodes)]:
         _infer_again(ed, node, known, ctx)
-        if weights or not _dequantizes_weight(ed, node):
+        if stays is None or not stays(ed, node):
             budget -= _evaluate(ed, node, known, budget, ctx)
     wanted = [n for n in known if _is_read_outside(ed, n, known)]
     todo = list(wanted)
@@ -70,7 +78,7 @@ def fold_constants(graph: Graph, ctx: PassContext, weights: bool = True) -> Grap
             continue
         tried.add(name)
         growth = _growth(ed, name, known)
-        if growth > GROWTH_BYTES:
+        if growth > (GROWTH_BYTES if growth_bytes is None else growth_bytes):
             ctx.log.refuse("fold_constants", producer.name, f"the result is {growth} bytes larger than its operands")
             todo.extend(i for i in producer.inputs if i in known)
             continue
@@ -237,4 +245,15 @@ def _dequantizes_weight(ed: GraphEditor, node: Node) -> bool:
 
 
 FOLD_CONSTANTS = Pass("fold_constants", Level.BASIC, Exactness.BIT_EXACT, fold_constants)
-FOLD_SHAPES = Pass("fold_shapes", Level.BASIC, Exactness.BIT_EXACT, partial(fold_constants, weights=False))
+FOLD_SHAPES = Pass("fold_shapes", Level.BASIC, Exactness.BIT_EXACT, partial(fold_constants, stays=_dequantizes_weight))
+"""Matrices of bytes are not dequantized yet."""
+
+
+def _dequantizes(ed: GraphEditor, node: Node) -> bool:
+    return node.op == "DequantizeLinear"
+
+
+def fold_for_file(growth_bytes: int) -> Pass:
+    """Folding for a file: what is quantized stays so, as runtimes look for DequantizeLinear in front of operators."""
+    run = partial(fold_constants, stays=_dequantizes, growth_bytes=growth_bytes)
+    return Pass("fold_constants", Level.BASIC, Exactness.BIT_EXACT, run)

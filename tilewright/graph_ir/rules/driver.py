@@ -78,13 +78,29 @@ def _fire_one(ed: GraphEditor, k: int, node: Node, rules: Sequence[Rule], ctx: P
                     ctx.log.refuse(rule.name, node.name, reason)
                 continue
             ed.set_anchor(k)
+            changed, first = ed.changed, len(ed.touched)
             new = rule.build(m)
             if new is None:
+                continue
+            made = [ed.nodes[t] for t in ed.touched[first:] if t in ed.nodes]
+            if (why := _refused_node(made, new, ctx)) is not None:
+                ctx.log.refuse(rule.name, node.name, why)
+                ed.drop_if_dead(*(o for n in made for o in n.outputs))
+                del ed.touched[first:]
+                ed.changed = changed
                 continue
             _install(ed, node, new)
             ctx.log.fire(rule.name, node.name)
             return rule
     return None
+
+
+def _refused_node(made: Sequence[Node], new: str | tuple[str, ...] | Node, ctx: PassContext) -> str | None:
+    """Why one of the nodes that a rule has made must not be there."""
+    if ctx.refuses is None:
+        return None
+    nodes = (*made, new) if isinstance(new, Node) else made
+    return next((why for n in nodes if (why := ctx.refuses(n)) is not None), None)
 
 
 def _refusal(rule: Rule, m: Match) -> str | None:

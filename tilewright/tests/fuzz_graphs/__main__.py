@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilewright.tests.fuzz_graphs.check import Verdict, builds_of, check_sample, check_seed
+from tilewright.tests.fuzz_graphs.check import Verdict, Ways, builds_of, check_sample, check_seed
 from tilewright.tests.fuzz_graphs.families import FAMILIES
 from tilewright.tests.fuzz_graphs.reduce import reduce_sample
 from tilewright.tests.fuzz_graphs.script import script_of
@@ -23,6 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--every", action="store_true", help="every level with one and two threads for each seed")
+    parser.add_argument("--simplify", action="store_true", help="simplify each graph instead of compiling it")
     parser.add_argument("--ops", default="", help="mostly these operators, with commas between")
     parser.add_argument("--only", type=int, nargs="+", help="these seeds alone, in this process, reduced to a script")
     parser.add_argument("--alone", action="store_true", help="with --only: without onnxruntime, where that crashes")
@@ -40,7 +41,7 @@ def _run(seeds: Sequence[int], args: argparse.Namespace, operators: Sequence[str
     kinds: Counter[str] = Counter()
     ops: Counter[str] = Counter()
     start = time.monotonic()
-    for seed, verdict in run_seeds(seeds, args.processes, args.every, operators):
+    for seed, verdict in run_seeds(seeds, args.processes, _ways(args), operators):
         kinds[verdict.kind] += 1
         ops.update(verdict.operators)
         if verdict.is_fault:
@@ -51,18 +52,22 @@ def _run(seeds: Sequence[int], args: argparse.Namespace, operators: Sequence[str
     return int(any(k not in ("ok", "empty") for k in kinds))
 
 
+def _ways(args: argparse.Namespace) -> Ways:
+    return "simplify" if args.simplify else "every" if args.every else "some"
+
+
 def _told(v: Verdict) -> str:
     return f"{v.kind}{f' ({v.build})' if v.build else ''}: {v.message}"
 
 
 def _show(seed: int, args: argparse.Namespace, operators: Sequence[str]) -> int:
     """One seed in this process: the verdict, and the smallest graph that fails in the same way as a script."""
-    verdict, sample = check_seed(seed, args.every, operators, args.alone)
+    verdict, sample = check_seed(seed, _ways(args), operators, args.alone)
     print(f"seed {seed}: {_told(verdict)}")
     if not verdict.is_fault:
         return 0
     if sample is not None and verdict.kind != "reference":
-        builds = builds_of(seed, args.every) if verdict.build is None else (verdict.build,)
+        builds = builds_of(seed, _ways(args)) if verdict.build is None else (verdict.build,)
         small = reduce_sample(sample, lambda s: _alike(check_sample(s, builds), verdict))
         verdict = check_sample(small, builds)
         text = script_of(small, verdict)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
+import onnx
 
 import tilewright
 from tilewright.core import dtypes
 from tilewright.core.errors import InternalError, TilewrightError, UnsupportedError, VerifyError
 from tilewright.frontend import from_onnx
+from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import TensorType
 from tilewright.lowering.table import TABLE
 from tilewright.options import CompileOptions
+from tilewright.simplification.options import Level
 from tilewright.tests.deploy.exported import exported
 from tilewright.tests.fuzz_graphs.implementations import random_implementations
 from tilewright.tests.fuzz_graphs.records import random_records
@@ -28,7 +32,7 @@ SAMPLES = 6
 class Build:
     """One way to compile a graph. ``records``: with records of random schedules; ``pins``: and random implementations
     of nodes; ``reduced``: with products on bfloat16, compared with the graph that has them; ``exported``: and run as an
-    artifact, too."""
+    artifact, too. ``simplified``: not compiled but simplified at that level, and the result interpreted."""
 
     level: str
     threads: int
@@ -36,8 +40,11 @@ class Build:
     pins: bool = False
     reduced: bool = False
     exported: bool = False
+    simplified: bool = False
 
     def __str__(self) -> str:
+        if self.simplified:
+            return f"simplify, level={self.level!r}"
         more = (", with records" if self.records else "") + (", with pins" if self.pins else "")
         more += ", precision='bf16'" if self.reduced else ""
         return f"opt_level={self.level!r}, threads={self.threads}{more}{', exported' if self.exported else ''}"
@@ -66,9 +73,15 @@ those of the model, as the reference rounds the factors of others (an epsilon) a
 LEVELS = ("none", "basic", "extended", "all")
 
 
-def builds_of(seed: int, every: bool = False) -> tuple[Build, ...]:
-    """The ways in which a seed is compiled: full optimisation always, the others in turn (all of them if ``every``)."""
-    if every:
+Ways: TypeAlias = Literal["some", "every", "simplify"]
+
+
+def builds_of(seed: int, ways: Ways = "some") -> tuple[Build, ...]:
+    """The ways in which a seed is compiled: full optimisation always, the others in turn (all of them for ``every``).
+    ``simplify``: it is simplified instead, at each level."""
+    if ways == "simplify":
+        return tuple(Build(level, 1, simplified=True) for level in get_args(Level))
+    if ways == "every":
         plain = [Build(level, threads) for level in LEVELS for threads in (1, 2)]
         more = (Build("all", 2, True), Build("all", 2, pins=True), Build("all", 2, reduced=True))
         return (*plain, *more, Build("all", 2, exported=True))
@@ -78,7 +91,7 @@ def builds_of(seed: int, every: bool = False) -> tuple[Build, ...]:
 
 
 def check_seed(
-    seed: int, every: bool = False, operators: Sequence[str] = (), alone: bool = False
+    seed: int, ways: Ways = "some", operators: Sequence[str] = (), alone: bool = False
 ) -> tuple[Verdict, Sample | None]:
     """The verdict of a seed and its graph. ``alone``: without onnxruntime."""
     sample, runs = generate(seed, tuple(operators), alone)
@@ -88,7 +101,7 @@ def check_seed(
         return Verdict("reference", f"{findings[0].op}: {findings[0].finding}", None, ops), sample
     if sample is None:
         return Verdict("empty"), None
-    return check_sample(sample, builds_of(seed, every)), sample
+    return check_sample(sample, builds_of(seed, ways)), sample
 
 
 def check_sample(sample: Sample, builds: Sequence[Build]) -> Verdict:
@@ -102,7 +115,8 @@ def check_sample(sample: Sample, builds: Sequence[Build]) -> Verdict:
     except Exception as e:  # noqa: BLE001 - whatever it raises is the finding
         return Verdict(_kind_of(e), f"import or reference: {shown_error(e)}", None, ops)
     for build in builds:
-        verdict = _check_build(sample, build, wanted, ops)
+        check = _check_simplified if build.simplified else _check_build
+        verdict = check(sample, build, wanted, ops)
         if verdict is not None:
             return verdict
     return Verdict("ok", operators=ops)
@@ -156,6 +170,35 @@ def _check_build(
         if wrong:
             return Verdict("wrong", f"variant {v}, with out: {wrong}", build, ops)
     return _check_artifact(compiled, sample, build, ops) if build.exported else None
+
+
+def _check_simplified(
+    sample: Sample, build: Build, wanted: Sequence[Sequence[dict[str, object]]], ops: tuple[str, ...]
+) -> Verdict | None:
+    """Simplify, check the file if onnx finds no fault in the original, and interpret it."""
+    try:
+        model = tilewright.simplify(sample.model(), level=build.level, check=False)  # type: ignore[arg-type]
+        fault = "" if _fault_of(sample.model()) else _fault_of(model)
+        graph = from_onnx(model)
+        results = [interpret(graph, sample.feed(v)) for v in sample.variants]  # type: ignore[arg-type]
+    except Exception as e:  # noqa: BLE001 - likewise
+        return Verdict(_kind_of(e), f"simplify: {shown_error(e)}", build, ops)
+    if fault:
+        return Verdict("wrong", f"onnx.checker: {fault}", build, ops)
+    for v, samples, got in zip(sample.variants, wanted, results, strict=True):
+        for name in sample.outputs:
+            wrong = mismatch(got[name], samples[0][name], allowed(samples, name), sample.wild == "huge")
+            if wrong:
+                return Verdict("wrong", f"variant {v}, output {name!r}: {wrong}", build, ops)
+    return None
+
+
+def _fault_of(model: onnx.ModelProto) -> str:
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as e:
+        return " ".join(str(e).split())[:300]
+    return ""
 
 
 def _check_artifact(

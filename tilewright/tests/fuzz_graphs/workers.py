@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tilewright.tests.fuzz_graphs.check import Verdict, check_seed, shown_error
+from tilewright.tests.fuzz_graphs.check import Verdict, Ways, check_seed, shown_error
 from tilewright.tests.fuzz_graphs.node import STAGE, Stage
 
 MAX_SECONDS = 60.0
@@ -51,11 +51,11 @@ def _own_seconds(process: multiprocessing.process.BaseProcess) -> float:
 
 
 def run_seeds(
-    seeds: Sequence[int], processes: int, every: bool = False, operators: Sequence[str] = ()
+    seeds: Sequence[int], processes: int, ways: Ways = "some", operators: Sequence[str] = ()
 ) -> Iterator[tuple[int, Verdict]]:
     """The verdict of each seed, in the order in which they end."""
     left = list(reversed(seeds))
-    workers = [_start(every, operators) for _ in range(min(processes, len(seeds)))]
+    workers = [_start(ways, operators) for _ in range(min(processes, len(seeds)))]
     try:
         for w in workers:
             _give(w, left)
@@ -73,14 +73,14 @@ def run_seeds(
                 if verdict.kind in ("crash", "hang") and w.stage.shared.value == b"onnxruntime":
                     _stop(w)
                     seed = w.seed
-                    w = workers[k] = _start(every, operators)
+                    w = workers[k] = _start(ways, operators)
                     _send(w, seed, alone=True)
                     continue
                 yield w.seed, verdict
                 w.done += 1
                 if verdict.kind in ("crash", "hang") or w.done >= SEEDS_A_PROCESS:
                     _stop(w)
-                    w = workers[k] = _start(every, operators)
+                    w = workers[k] = _start(ways, operators)
                 _give(w, left)
     finally:
         for w in workers:
@@ -109,11 +109,11 @@ def _send(w: _Worker, seed: int, alone: bool = False) -> None:
     w.pipe.send((seed, alone))
 
 
-def _start(every: bool, operators: Sequence[str]) -> _Worker:
+def _start(ways: Ways, operators: Sequence[str]) -> _Worker:
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     stage = Stage()
-    process = context.Process(target=_serve, args=(theirs, stage, every, tuple(operators)), daemon=True)
+    process = context.Process(target=_serve, args=(theirs, stage, ways, tuple(operators)), daemon=True)
     process.start()
     theirs.close()
     return _Worker(process, ours, stage)
@@ -125,7 +125,7 @@ def _stop(w: _Worker) -> None:
     w.process.join()
 
 
-def _serve(pipe: multiprocessing.connection.Connection, stage: Stage, every: bool, operators: Sequence[str]) -> None:
+def _serve(pipe: multiprocessing.connection.Connection, stage: Stage, ways: Ways, operators: Sequence[str]) -> None:
     STAGE.shared = stage.shared
     warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of means of nothing and the like
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
@@ -135,7 +135,7 @@ def _serve(pipe: multiprocessing.connection.Connection, stage: Stage, every: boo
         except EOFError:
             return
         try:
-            verdict, _ = check_seed(seed, every, operators, alone)
+            verdict, _ = check_seed(seed, ways, operators, alone)
         except Exception as e:  # noqa: BLE001 - whatever it is belongs to the seed
             verdict = Verdict("internal", f"while generating: {shown_error(e)}")
         pipe.send(verdict)

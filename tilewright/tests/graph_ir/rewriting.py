@@ -27,6 +27,7 @@ from tilewright.graph_ir.rules import (
 )
 from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.driver import rule_pass
+from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
 from tilewright.graph_ir.verifier import verify_graph
@@ -52,6 +53,8 @@ RULES: dict[str, Rule] = {
         scales.BATCHNORM_AS_AFFINE,
         scales.WEIGHTS_AT_RUN_TIME,
         products.RULES,
+        defaults.RULES,
+        gemm.RULES,
         row_views.RULES,
         attention.RULES,
         integer_products.PRODUCTS,

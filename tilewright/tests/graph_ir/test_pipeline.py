@@ -13,7 +13,7 @@ from tilewright.core.errors import InputError, InternalError, VerifyError
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
-from tilewright.graph_ir.pipeline import PASSES, Dump, Timing, Verify, run_passes
+from tilewright.graph_ir.pipeline import FILE_PASSES, PASSES, Dump, Timing, Verify, run_passes
 from tilewright.graph_ir.rules import (
     activations,
     algebra,
@@ -30,12 +30,15 @@ from tilewright.graph_ir.rules import (
 )
 from tilewright.graph_ir.rules.base import P, Rule
 from tilewright.graph_ir.rules.driver import rewrite
+from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 from tilewright.graph_ir.text import constants_of, parse_graph
 from tilewright.tests.graph_ir.rewriting import RULES, assert_same_numbers, ops
 from tilewright.tests.graph_ir.rules import (
     test_arithmetic,
     test_convolutions,
+    test_defaults,
+    test_gemm,
     test_logic,
     test_moves,
     test_noops_and_views,
@@ -50,6 +53,8 @@ RULE_MODULES = (
     activations,
     algebra,
     attention,
+    defaults,
+    gemm,
     convolutions,
     integer_products,
     logic,
@@ -151,12 +156,13 @@ def test_every_rule_is_named_once_and_says_its_equation() -> None:
     assert [n for n, count in Counter(names).items() if count > 1] == []
     assert [r.name for r in rules if not r.equation] == []
     assert set(RULES) == {r.name for r in rules}
-    assert {n for p in PASSES for n in p.rules} == set(RULES)
+    assert {n for p in (*PASSES, *FILE_PASSES) for n in p.rules} == set(RULES)
 
 
 def test_every_rule_is_seen_to_fire() -> None:
     """Each has a case whose test asserts that it fired and kept the numbers."""
     fired = {n for n, *_ in test_noops_and_views.FIRES}
+    fired |= {n for n, *_ in (*test_gemm.FIRES, *test_defaults.FIRES)}
     fired |= {n for names, *_ in (*test_arithmetic.FIRES, *test_quantized.FIRES, *test_spellings.FIRES) for n in names}
     modules = (test_convolutions, test_logic, test_moves, test_strength, test_weights)
     fired |= {n for module in modules for case in module.CASES for n in case.rules} & set(RULES)

@@ -1,0 +1,124 @@
+"""Which passes a file goes through, and in which terms they may write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilewright.frontend.schemas import signature
+from tilewright.graph_ir.ir import Graph, Node
+from tilewright.graph_ir.passes.base import Pass, PassLog
+from tilewright.graph_ir.passes.cancel_views import CANCEL_VIEWS
+from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
+from tilewright.graph_ir.passes.fold_constants import fold_for_file
+from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
+from tilewright.graph_ir.passes.share_common import SHARE_COMMON
+from tilewright.graph_ir.pipeline import (
+    DROP_DEFAULTS,
+    FOLD_SCALES,
+    JOIN_GEMM,
+    RECOGNISE,
+    SIMPLIFY,
+    PassReport,
+    count_nodes,
+    run_passes,
+)
+from tilewright.simplification.options import SimplifyOptions
+
+ROUNDS = 4
+"""How often the passes run over a graph at most: as long as it gets smaller."""
+KERNEL_RULES = frozenset(("div_power_of_two", "flatten_reshape", "transpose_cast", "transpose_view_cast"))
+"""Rules for kernels, which make no graph smaller: other runtimes look for the exporter's form."""
+_LEAST_GROWTH = 1 << 10
+_SHARE = 1000
+"""Of a model, as which a folded constant may make it larger: nobody notices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A pass that changed the graph. ``fired``: the names of its rules that did."""
+
+    pass_: Pass
+    before: Graph
+    after: Graph
+    fired: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """How graphs are rewritten for one file: passes, and the terms in which they write."""
+
+    options: SimplifyOptions
+    refuses: Callable[[Node], str | None]
+    passes: tuple[Pass, ...]
+
+    @classmethod
+    def of(cls, options: SimplifyOptions, opset: int, nbytes: int) -> Rewriting:
+        """``opset``: the version whose operators rewrites may make. ``nbytes``: those of the model's constants."""
+
+        def refuses(node: Node) -> str | None:
+            if not node.domain and signature(node.op, "", opset) is None:
+                return f"opset {opset} has no {node.op}"
+            rounded = (k for k, v in node.attrs if isinstance(v, float) and float(np.float32(v)) != v)
+            return next((f"a file stores {k} in float32, which would round it" for k in rounded), None)
+
+        growth = max(_LEAST_GROWTH, nbytes // _SHARE) if options.growth_bytes is None else options.growth_bytes
+        return cls(options, refuses, _passes(growth))
+
+    def run(self, graph: Graph) -> tuple[Graph, PassReport, tuple[Step, ...]]:
+        """The graph after the passes, as often as they make it smaller; what they did."""
+        report, steps = PassReport(()), _Steps()
+        for _ in range(ROUNDS):
+            before = count_nodes(graph)
+            graph, one = self.once(graph, self.passes, steps)
+            report += one
+            if count_nodes(graph) == before:
+                break
+        return graph, report, tuple(steps.found)
+
+    def once(
+        self, graph: Graph, passes: tuple[Pass, ...], steps: _Steps | None = None, without: Collection[str] = ()
+    ) -> tuple[Graph, PassReport]:
+        """The graph after ``passes``, without those passes and rules."""
+        o = self.options
+        return run_passes(
+            graph, o.level, disabled=(*o.disabled_pass, *(KERNEL_RULES - {*o.enabled_pass}), *without),
+            instruments=() if steps is None else (steps,), enabled=o.enabled_pass, passes=passes, refuses=self.refuses,
+        )  # fmt: skip
+
+
+def _passes(growth_bytes: int) -> tuple[Pass, ...]:
+    fold = fold_for_file(growth_bytes)
+    return (
+        DROP_DEAD,
+        fold,  # shape arithmetic becomes constants, which the rules below read
+        RESOLVE_IF,
+        SIMPLIFY,
+        DROP_DEFAULTS,
+        SHARE_COMMON,
+        fold,  # what the rules made constant
+        FOLD_SCALES,
+        RECOGNISE,
+        JOIN_GEMM,
+        CANCEL_VIEWS,
+        SIMPLIFY,
+        SHARE_COMMON,
+        DROP_DEAD,
+    )
+
+
+@dataclass(slots=True)
+class _Steps:
+    """Keeps the graphs between passes; their constants are by reference."""
+
+    found: list[Step] = field(default_factory=list)
+    _before: Graph | None = None
+
+    def before(self, step: int, pass_: Pass, graph: Graph) -> None:
+        self._before = graph
+
+    def after(self, step: int, pass_: Pass, graph: Graph, log: PassLog) -> None:
+        if self._before is not None and graph is not self._before:
+            self.found.append(Step(pass_, self._before, graph, tuple(dict.fromkeys(f.what for f in log.fired))))

@@ -1,0 +1,188 @@
+"""What the simplifier makes of models, and that it gives what they give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+import tilewright
+from tilewright.simplification.options import SimplifyOptions
+from tilewright.simplification.simplify import Simplified, simplify_model
+from tilewright.tests.quantization.models import model_of, normal
+from tilewright.tests.simplification.models import classifier, flattening, foreign, integers, past_and_mask
+
+
+def simplified(model: onnx.ModelProto, **options: object) -> Simplified:
+    """The model simplified and compared with the original at two sizes where it has symbolic ones."""
+    done = simplify_model(model, SimplifyOptions(**options))  # type: ignore[arg-type]
+    onnx.checker.check_model(done.to_onnx(), full_check=True)
+    return done
+
+
+def ops(done: Simplified) -> str:
+    return " ".join(n.op_type for n in done.to_onnx().graph.node)
+
+
+def test_a_network_of_symbolic_sizes() -> None:
+    done = simplified(classifier())
+    assert ops(done) == "Conv Relu GlobalAveragePool Reshape Gemm"
+    assert done.checked is not None
+    assert done.checked.cases == ("batch=2, height=7, width=9", "batch=1, height=16, width=24")
+    assert sum(done.before.values()) == 12
+    result = done.to_onnx()
+    assert [d.dim_param for d in result.graph.input[0].type.tensor_type.shape.dim][2:] == ["height", "width"]
+    assert result.opset_import[0].version == 17
+
+
+def test_level_basic_keeps_what_is_computed() -> None:
+    done = simplified(classifier(), level="basic")
+    assert ops(done) == "Conv BatchNormalization Relu GlobalAveragePool Reshape MatMul Add"
+
+
+def test_fixed_sizes() -> None:
+    done = simplified(classifier(), input_shapes={"x": (2, 3, 8, 8)})
+    dims = done.to_onnx().graph.output[0].type.tensor_type.shape.dim
+    assert [d.dim_value for d in dims] == [2, 5]
+    assert done.checked is not None
+    assert done.checked.cases == ("",)
+
+
+def test_the_model_given_stays_as_it_is() -> None:
+    model = classifier()
+    before = model.SerializeToString(deterministic=True)
+    result = tilewright.simplify(model)
+    assert model.SerializeToString(deterministic=True) == before
+    assert len(result.graph.node) == 5
+
+
+def test_operators_that_the_opset_lacks_are_not_made() -> None:
+    nodes = [
+        helper.make_node("Div", ["x", "root"], ["scaled"]),
+        helper.make_node("Erf", ["scaled"], ["erf"]),
+        helper.make_node("Add", ["erf", "one"], ["gate"]),
+        helper.make_node("Mul", ["x", "gate"], ["gated"]),
+        helper.make_node("Mul", ["gated", "half"], ["y"]),
+    ]
+    constants = {"root": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
+    model = model_of(nodes, {"x": ("n", 8)}, ["y"], constants)
+    done = simplified(model)
+    assert ops(done) == "Div Erf Add Mul Mul"
+    assert ("gelu_erf", "opset 17 has no Gelu") in [(r.what, r.reason) for r in done.refusals()]
+    assert ops(simplified(model, opset=20)) == "Gelu"
+
+
+def test_sizes_that_the_model_relates_are_tried_as_it_needs_them() -> None:
+    done = simplified(past_and_mask())
+    assert done.checked is not None
+    assert done.checked.cases == ("n=2, past_len=7, len=9, total=16", "n=1, past_len=16, len=24, total=40")
+    assert not done.checked.notes
+
+
+def test_foreign_nodes_are_passed_by() -> None:
+    done = simplified(foreign())
+    assert ops(done) == "Secret Add"
+    assert done.to_onnx().graph.node[0].attribute[0].i == 3
+    assert done.checked is not None
+    assert done.checked.runtime is None
+    assert "does not take the model" in done.checked.notes[0]
+
+
+def test_outputs_and_inputs_that_nobody_asks_for() -> None:
+    nodes = [
+        helper.make_node("Relu", ["a"], ["y"], "relu"),
+        helper.make_node("Add", ["a", "b"], ["z"], "sum"),
+    ]
+    model = model_of(nodes, {"a": ("n",), "b": ("n",)}, ["y", "z"], {})
+    done = simplified(model, outputs=["y"])
+    assert (ops(done), done.unread) == ("Relu", ("b",))
+    assert [i.name for i in done.to_onnx().graph.input] == ["a", "b"]
+    gone = simplified(model, drop_outputs="z", drop_inputs=True)
+    assert [i.name for i in gone.to_onnx().graph.input] == ["a"]
+
+
+def test_quantized_operators_stay_between_their_pairs() -> None:
+    from tilewright.tests.quantization.models import residual, samples
+
+    model = residual()
+    quantized = tilewright.quantize(model, samples(model), runtime="tilewright")
+    done = simplified(quantized)
+    for op in ("QuantizeLinear", "Conv", "Gemm"):
+        assert done.before[op] == done.after[op]
+    graph = done.to_onnx().graph
+    producers = {o: n.op_type for n in graph.node for o in n.output}
+    weights = [producers.get(n.input[1]) for n in graph.node if n.op_type in ("Conv", "Gemm")]
+    assert weights == ["DequantizeLinear"] * 3
+
+
+def test_control_flow() -> None:
+    def branch(name: str, op: str) -> onnx.GraphProto:
+        nodes = [helper.make_node("Identity", ["x"], [f"{name}_i"]), helper.make_node(op, [f"{name}_i"], [name])]
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
+
+    nodes = [
+        helper.make_node("Identity", ["yes"], ["known"]),
+        helper.make_node("If", ["known"], ["a"], then_branch=branch("t", "Neg"), else_branch=branch("e", "Abs")),
+        helper.make_node("ReduceSum", ["a"], ["sum"], keepdims=0),
+        helper.make_node("Cast", ["sum"], ["open"], to=TensorProto.BOOL),
+        helper.make_node("If", ["open"], ["y"], then_branch=branch("t2", "Neg"), else_branch=branch("e2", "Abs")),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])],
+        [helper.make_tensor("yes", TensorProto.BOOL, [], [True])],
+    )  # fmt: skip
+    done = simplified(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    assert ops(done) == "Neg ReduceSum Cast If"
+    assert done.after["Abs"] == 1
+    assert "Identity" not in done.after
+
+
+def test_initializers_that_are_inputs_become_constants() -> None:
+    model = classifier()
+    for t in model.graph.initializer:
+        model.graph.input.add(name=t.name, type=helper.make_tensor_type_proto(t.data_type, t.dims))
+    model.ir_version = 3
+    result = tilewright.simplify(model, check=False)
+    assert [i.name for i in result.graph.input] == ["x"]
+    assert result.ir_version >= 4
+
+
+def test_a_constant_is_folded_where_the_file_does_not_grow() -> None:
+    nodes = [
+        helper.make_node("Expand", ["one", "target"], ["large"]),
+        helper.make_node("Add", ["x", "large"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": (64, 64)}, ["y"], {"one": np.ones(1, np.float32)})
+    model.graph.initializer.extend(integers({"target": [64, 64]}))
+    done = simplified(model, disabled_pass=["simplify"])
+    assert ops(done) == "Expand Add"
+    assert done.refusals()[0].reason == "the result is 16364 bytes larger than its operands"
+    assert ops(simplified(model, disabled_pass=["simplify"], growth_bytes=1 << 14)) == "Add"
+
+
+def test_names_and_metadata_stay() -> None:
+    model = classifier()
+    model.metadata_props.add(key="author", value="somebody")
+    result = tilewright.simplify(model, check=False)
+    assert [(p.key, p.value) for p in result.metadata_props] == [("author", "somebody")]
+    assert result.graph.node[0].name == "conv"
+    assert result.graph.output[0].name == "y"
+
+
+def test_a_large_model_is_written_beside(tmp_path: Path) -> None:
+    done = simplified(classifier())
+    done.save(tmp_path / "y.onnx", external_data=True)
+    again = tilewright.simplify(tmp_path / "y.onnx", check=False)
+    assert again.graph.node == done.to_onnx().graph.node
+
+
+def test_rows_of_a_view_are_reshaped_at_once() -> None:
+    nodes = [*flattening("x"), helper.make_node("Relu", ["rows"], ["y"])]
+    model = model_of(nodes, {"x": ("n", 4, 5)}, ["y"], {"unused": normal(0, 3)})
+    model.graph.initializer.extend(integers({"zero": 0, "at": [0], "rest": [-1]}))
+    done = simplified(model)
+    assert ops(done) == "Reshape Relu"
+    assert len(done.to_onnx().graph.initializer) == 1
