@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright
+from tilewright.autotune.network.options import TuneOptions
 from tilewright.core.errors import InputError, RuleError
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
@@ -65,6 +66,12 @@ def test_in_a_build() -> None:
         assert "fired leaky x1: relu" in model.explain()
     plain = tilewright.compile(perceptron(), rules=LEAKY, disabled_pass="leaky")  # type: ignore[call-overload]
     assert not np.allclose(plain.run(feed)["y"], want, atol=1e-2)
+
+
+def test_in_what_is_tuned() -> None:
+    keywords = TuneOptions(rules=[LEAKY]).build_keywords()
+    graph = tilewright.compile(perceptron(), stop_after="passes", **keywords)
+    assert "LeakyRelu" in [n.op for n in graph.nodes]
 
 
 def test_a_refusal_is_in_the_account_of_a_build() -> None:
