@@ -32,6 +32,7 @@ from tilewright.core.memo import forgotten_after
 from tilewright.core.options import require_choice
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan
 from tilewright.deploy.export import Build
+from tilewright.deploy.manifest import Origin
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.inference import with_broadcasts
 from tilewright.graph_ir.ir import Graph
@@ -41,7 +42,7 @@ from tilewright.graph_ir.rules.users import user_pass
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.inspect.explain import explain_build
-from tilewright.inspect.implementations import explain_implementations
+from tilewright.inspect.implementations import chosen_implementations, explain_implementations
 from tilewright.kernels.build import Kernel, build_kernels
 from tilewright.kernels.link import finished_plan, link_plan, plan_objects
 from tilewright.lowering.backend import NativeBackend, is_taken
@@ -191,6 +192,10 @@ def compile(  # noqa: A001
         code, library = (Foreign(foreign), None) if foreign else link_plan(plan, kernels, target, objects)
         clock.lap("link")
 
+    origin = Origin(
+        lambda: print_graph(graph.replace(constants={})),
+        lambda: chosen_implementations(optimized, target, wanted), tuned.tuning,
+    )  # fmt: skip
     info = BuildInfo(
         lambda: (
             explain_build(target, report, fusion, plan, kernels, clock.laps)
@@ -204,7 +209,7 @@ def compile(  # noqa: A001
         graph.outputs,
         lambda n: measure_peaks(target, n),
         tuned.tuning,
-        Build(plan, lambda: plan_objects(plan, kernels, target, objects), target, tuned.tuning, objects),
+        Build(plan, lambda: plan_objects(plan, kernels, target, objects), target, origin, objects),
     )
     pool = PoolHandle(target.threads, thread_pool_code(objects))
     if sum(a.nbytes for a in plan.constants.values()) >= _LARGE_MODEL:

@@ -24,6 +24,7 @@ from tilewright.core.console import table
 from tilewright.deploy.first_result import (
     c_program,
     memory_of_processes,
+    microseconds_of_runs,
     onnxruntime_program,
     python_program,
     seconds_to_first_result,
@@ -59,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _first_results(args: argparse.Namespace) -> int:
-    """From the start of a process to its first result, the contenders in turns; and the memory of ten processes."""
+    """From the start of a process to its first result, the contenders in turns; further runs; and the memory of ten
+    processes."""
     artifact = Path(args.model)
     sizes = [n for value in args.shapes.values() for n in ([value] if isinstance(value, int) else value)]
     threads = args.threads or 0
@@ -75,6 +77,8 @@ def _first_results(args: argparse.Namespace) -> int:
             (name, milliseconds(float(np.median(s))), milliseconds(min(s)), str(len(s))) for name, s in found.items()
         ]
         print(table(("process start to first result", " median ms", " least", " runs"), rows))
+        run, kernels = microseconds_of_runs(contenders["C"], threads, sizes, args.runs or _PROCESSES)
+        print(f"\na run in C when everything is warm: {run:,.2f} us, its kernels {kernels:,.2f} us")
         memory = memory_of_processes(contenders["C"], threads, sizes, _PROCESSES)
     shared = f"{memory['Pss'] / 1e6:.0f} MB together, {memory['Rss'] / _PROCESSES / 1e6:.0f} MB each if it were alone"
     print(f"\n{_PROCESSES} processes in C at once: {shared}; the file has {artifact.stat().st_size / 1e6:.0f} MB")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -24,7 +24,7 @@ from tilewright.deploy.files.mach_o import with_private_names
 from tilewright.deploy.files.seal import seal_of
 from tilewright.deploy.header import HEADER, model_header
 from tilewright.deploy.include import get_include
-from tilewright.deploy.manifest import BEGIN, manifest
+from tilewright.deploy.manifest import BEGIN, Origin, manifest
 from tilewright.deploy.source.constants import HEAD, Constants
 from tilewright.deploy.source.host_calls import require_native
 from tilewright.deploy.source.model import WEIGHTS, ModelSource, Version
@@ -32,7 +32,6 @@ from tilewright.deploy.systems import ARCHIVE, System, format_of, system_of
 from tilewright.deploy.toolchain import Workshop, find_toolchain
 from tilewright.kernels.link import PlanObjects
 from tilewright.machine.target import Target
-from tilewright.runtime.coverage import KernelTuning
 from tilewright.runtime.signature import TensorSpec
 
 _API = re.compile(r"^TW_API .*?(tw_\w+)\(", re.MULTILINE)
@@ -58,12 +57,13 @@ _WEIGHTS_FILE = Kind("weights that tilewright wrote", lambda f: f.read(len(HEAD)
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """One version of a compiled model, as the build leaves it. ``objects``: makes its code."""
+    """One version of a compiled model, as the build leaves it. ``objects``: makes its code. ``origin``: for the
+    manifest."""
 
     plan: Plan
     objects: Callable[[], PlanObjects]
     target: Target
-    tuning: Mapping[str, KernelTuning]
+    origin: Origin
     cache: ObjectCache | None
 
     def export(
@@ -96,7 +96,7 @@ class Build:
                     f"export: weights of {constants.size:,} bytes do not fit inside: expected weights='beside'"
                 )
             features = sorted(self.target.enabled - NOT_COMPUTING)
-            said = manifest(self.plan, inputs, outputs, self.target, self.tuning, block, features)
+            said = manifest(self.plan, inputs, outputs, self.target, self.origin, block, features)
             beside = None if weights == "inside" else f"{path.name}.weights"
             text = source.text(said, self.target.threads, features, is_judged_late, block, beside)
             flags = (*_FLAGS, *system.compile)

@@ -1,4 +1,4 @@
-"""How long it takes from the start of a process to its first result, and what ten of them have in memory."""
+"""Seconds from the start of a process to its first result, memory of ten such processes, and what further runs take."""
 
 from __future__ import annotations
 
@@ -79,6 +79,19 @@ def seconds_to_first_result(program: Program, threads: int, sizes: Sequence[int]
     if done.returncode:
         raise MeasurementError(f"{program.model}: {(done.stderr or done.stdout).strip()[-500:]}")
     return (int(done.stdout.split()[-1]) - start) / 1e9
+
+
+def microseconds_of_runs(program: Program, threads: int, sizes: Sequence[int], batches: int) -> tuple[float, float]:
+    """Of a run through the C interface, and of its kernels: the lower deciles of so many batches of runs. ``program``:
+    that of C. Raises MeasurementError if it fails."""
+    words = [*program.words, program.model, str(threads), *map(str, sizes)]
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, env={**os.environ, "TW_RUNS": str(batches)}
+    )
+    if done.returncode:
+        raise MeasurementError(f"{program.model}: {done.stderr.strip()[-500:]}")
+    run, kernels = map(float, done.stdout.splitlines()[-1].split())
+    return run, kernels
 
 
 def memory_of_processes(program: Program, threads: int, sizes: Sequence[int], count: int) -> Mapping[str, int]:

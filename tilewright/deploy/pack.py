@@ -21,10 +21,6 @@ _LIBRARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\0asm")
 """How libraries of Linux, Windows, macOS and WebAssembly begin."""
 _PYTHON_NAMES = {"windows": "win32", "macosx": "darwin", "macos": "darwin"}
 """What Python calls systems that LLVM calls otherwise."""
-_LIBRARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\0asm")
-"""How libraries of Linux, Windows, macOS and WebAssembly begin."""
-_SYSTEMS = {"linux": "linux", "darwin": "darwin", "macosx": "darwin", "windows": "win32"}
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def export_package(path: str | Path, models: Sequence[CompiledModel]) -> Path:
@@ -83,7 +79,7 @@ def is_artifact(path: str | Path) -> bool:
 def described(said: dict[str, Any]) -> Iterator[str]:
     """The lines of a listing of one manifest."""
     target, weights = said["target"], said["weights"]
-    yield f"model {said['model']}, tilewright {said['tilewright']}, format {said['format']}"
+    yield f"model {said['model']}, graph {said['graph'][:16]}, tilewright {said['tilewright']}, format {said['format']}"
     yield f"target {target['triple']} {target['cpu']}, {target['threads']} thread(s)"
     yield f"features {' '.join(target['features'])}"
     yield f"weights {weights['bytes']:,} bytes, digest {weights['digest']}"
@@ -93,4 +89,14 @@ def described(said: dict[str, Any]) -> Iterator[str]:
             yield f"{what[:-1]:6} {s['name']}: {s['type']}[{shape}]"
     for output, name in said["in_place"].items():
         yield f"in place: {output} may be the memory of {name}"
-    yield f"{said['kernels']} kernels, {said['tuned_kernels']} from tuning records; steps: {' '.join(said['steps'])}"
+    tuning = said["tuning"]
+    yield (
+        f"{said['kernels']} kernels: {tuning['hit']} by tuning records ({100 * tuning['share']:.1f} % of the run time, "
+        f"estimated), {tuning['near_miss']} by near ones, {tuning['miss']} without"
+    )
+    yield from (f"  record of {kernel}: {reason}" for kernel, reason in tuning["records"].items())
+    by_name: dict[str, list[str]] = {}
+    for node, name in said["implementations"].items():
+        by_name.setdefault(name, []).append(node)
+    yield from (f"computed by {name}: {', '.join(nodes)}" for name, nodes in by_name.items())
+    yield f"steps: {' '.join(said['steps'])}"

@@ -23,6 +23,11 @@ def explain_implementations(graph: Graph, target: Target, wanted: Wanted, replac
     return "\n".join([title, *(f"  {', '.join(names)} {text}" for text, names in nodes.items())])
 
 
+def chosen_implementations(graph: Graph, target: Target, wanted: Wanted) -> dict[str, str]:
+    """By node, in the graph and its bodies, what computes it, of nodes that can be computed in several ways."""
+    return {c.node.name: chosen(c.ways, c.facts).name for c in _everywhere(graph, target, wanted, {})}
+
+
 def _everywhere(graph: Graph, target: Target, wanted: Wanted, outer: Mapping[str, Value]) -> Iterator[Alternatives]:
     yield from alternatives_of(graph, target, wanted.table, outer)
     for node in graph.nodes:

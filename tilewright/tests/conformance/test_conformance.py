@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,8 +21,7 @@ def run(folder: Path, *options: str) -> dict[str, str]:
     """Results of cases from a process of their own; inside it a worker process runs them, so that a crash costs one."""
     out = folder / "results.json"
     command = [sys.executable, "-m", "tilewright.tests.conformance", "--jobs", "1", "--json", str(out), *options]
-    environment = {**os.environ, "TILEWRIGHT_CACHE": str(folder / "cache")}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert out.exists(), done.stderr[-2000:]
     results: dict[str, str] = json.loads(out.read_text())
     print(f"{' '.join(options)}\n{counts_text(results)}")

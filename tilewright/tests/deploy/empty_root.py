@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +39,10 @@ CHROOT = _chroot()
 needs_chroot = pytest.mark.skipif(not CHROOT, reason="needs Linux, a C compiler and the right to change the root")
 
 
-def run_in_empty_root(model: CompiledModel, feed: Mapping[str, object], threads: int = 0) -> dict[str, np.ndarray]:
-    """The outputs of the artifact of a model. Raises RuntimeError with what the program says."""
+def run_in_empty_root(
+    model: CompiledModel, feeds: Sequence[Mapping[str, object]], threads: int = 0
+) -> Iterator[dict[str, np.ndarray]]:
+    """The outputs of the artifact of a model for each feed. Raises RuntimeError with what the program says."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         model.export(root / "model.so")
@@ -53,30 +55,37 @@ def run_in_empty_root(model: CompiledModel, feed: Mapping[str, object], threads:
             place.parent.mkdir(parents=True, exist_ok=True)
             if not place.exists():
                 shutil.copy(library, place)
-        words = []
-        for k, spec in enumerate(model.inputs):
-            x = np.asarray(feed[spec.name])
-            (root / f"{k}.in").write_bytes(np.ascontiguousarray(x).tobytes())
-            words.append(f"{x.dtype.name}:{'x'.join(map(str, x.shape))}:/{k}.in")
         (root / "out").mkdir()
-        command = [*CHROOT, str(root), "/driver", "/model.so", str(threads), "/out", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env={})
-        if done.returncode:
-            raise RuntimeError(f"exit code {done.returncode}: {done.stderr}")
-        out = {}
-        for k, line in enumerate(done.stdout.splitlines()):
-            facts, _, title = line.partition(" ")
-            kind, _, shape = facts.partition(":")
-            data = (root / "out" / f"{k}.bin").read_bytes()
-            out[title] = np.frombuffer(data, dtype_of(kind)).reshape([int(n) for n in shape.split("x") if n])
-        return out
+        yield from (_run(root, model, feed, threads) for feed in feeds)
 
 
-def differing(model: CompiledModel, feed: Mapping[str, object], threads: int = 0) -> list[str]:
-    """Outputs that are not the same bytes in Python and in the empty root."""
-    ours, theirs = model.run(feed), run_in_empty_root(model, feed, threads)
-    assert list(ours) == list(theirs)
-    return [n for n, a in ours.items() if (a.shape, a.tobytes()) != (theirs[n].shape, theirs[n].tobytes())]
+def _run(root: Path, model: CompiledModel, feed: Mapping[str, object], threads: int) -> dict[str, np.ndarray]:
+    words = []
+    for k, spec in enumerate(model.inputs):
+        x = np.asarray(feed[spec.name])
+        (root / f"{k}.in").write_bytes(np.ascontiguousarray(x).tobytes())
+        words.append(f"{x.dtype.name}:{'x'.join(map(str, x.shape))}:/{k}.in")
+    command = [*CHROOT, str(root), "/driver", "/model.so", str(threads), "/out", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={})
+    if done.returncode:
+        raise RuntimeError(f"exit code {done.returncode}: {done.stderr}")
+    out = {}
+    for k, line in enumerate(done.stdout.splitlines()):
+        facts, _, title = line.partition(" ")
+        kind, _, shape = facts.partition(":")
+        data = (root / "out" / f"{k}.bin").read_bytes()
+        out[title] = np.frombuffer(data, dtype_of(kind)).reshape([int(n) for n in shape.split("x") if n])
+    return out
+
+
+def differing(model: CompiledModel, *feeds: Mapping[str, object], threads: int = 0) -> list[str]:
+    """Outputs that are not the same bytes in Python and in the empty root, for some feed."""
+    wrong: list[str] = []
+    for feed, theirs in zip(feeds, run_in_empty_root(model, feeds, threads), strict=True):
+        ours = model.run(feed)
+        assert list(ours) == list(theirs)
+        wrong += [n for n, a in ours.items() if (a.shape, a.tobytes()) != (theirs[n].shape, theirs[n].tobytes())]
+    return wrong
 
 
 def main() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +16,11 @@ import tilewright
 from tilewright.cli import main
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.deploy.files.package import read_package, write_package
-from tilewright.deploy.loader import Artifact, ArtifactError
+from tilewright.deploy.files.seal import seal_of
+from tilewright.deploy.loader import Artifact, ArtifactError, Status
 from tilewright.deploy.pack import member_system, read_manifests
 from tilewright.deploy.source.model import ModelSource
+from tilewright.deploy.toolchain import find_toolchain
 from tilewright.tests.api.models import perceptron, saved
 from tilewright.tests.deploy.exported import assert_same, needs_compiler
 
@@ -108,6 +112,25 @@ def test_newer_formats_say_so(tmp_path: Path) -> None:
     (tmp_path / "new.twa").write_bytes(data)
     with pytest.raises(ArtifactError, match="expected format 1, got 9: a newer release"):
         tilewright.load(tmp_path / "new.twa")
+
+
+def test_newer_interfaces_say_so(tmp_path: Path) -> None:
+    """To Python, and to programs that open the library through libtilewright."""
+    names = re.findall(r"X\((\w+)\)", (Path(tilewright.get_include()) / "tilewright_dl.h").read_text())
+    assert "session_run" in names
+    (tmp_path / "new.c").write_text("".join(f"int tw_{n}(void) {{ return 9; }}\n" for n in names))
+    compiler = find_toolchain(detect_host()).compiler
+    subprocess.run([*compiler, "-shared", "-fPIC", "-o", "new.so", "new.c"], cwd=tmp_path, check=True)
+    path = tmp_path / "new.so"
+    code = path.read_bytes()
+    path.write_bytes(code + seal_of(memoryview(code), (0, 0)))
+    with pytest.raises(ArtifactError, match="expected version 1 of the interface, got 9"):
+        tilewright.load(path)
+    loader = ctypes.CDLL(str(tilewright.export_loader(tmp_path / "libtilewright.so")))
+    loader.tw_error.restype = ctypes.c_char_p
+    model = ctypes.c_void_p()
+    assert loader.tw_model_load(str(path).encode(), ctypes.byref(model)) == Status.INVALID_ARTIFACT
+    assert b"expected version 1 of the interface, got 9" in loader.tw_error()
 
 
 def test_loading_needs_numpy_alone(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def node_model(
 def results(model: onnx.ModelProto, feed: Arrays, optimize: bool = False) -> tuple[list[Any], list[Any]]:
     """What the compiled model gives, and onnxruntime."""
     names = [o.name for o in model.graph.output]
-    ours = tilewright.compile(model, cache=False).run(feed)
+    ours = tilewright.compile(model).run(feed)
     session = open_session(model, 1, optimize)
     assert session is not None
     return [ours[n] for n in names], session.run(names, feed)

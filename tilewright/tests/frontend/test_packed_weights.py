@@ -63,7 +63,7 @@ def test_scales_and_zero_points_may_be_flat_and_bits_has_a_default() -> None:
     models = [node_model("MatMulNBits", {"x": x}, c, ["x", "b", "s", "z"], TensorProto.FLOAT, **attrs)
               for c in (constants, flat)]  # fmt: skip
     agree(models[0], {"x": x})
-    np.testing.assert_array_equal(*(compile(m, cache=False).run({"x": x})["y0"] for m in models))
+    np.testing.assert_array_equal(*(compile(m).run({"x": x})["y0"] for m in models))
 
 
 def test_weights_that_were_left_out() -> None:
@@ -72,7 +72,7 @@ def test_weights_that_were_left_out() -> None:
     for bias, want in (("", 0.0), ("bias", constants["bias"])):
         model = node_model("MatMulNBits", {"x": x}, constants, ["x", "b", "s", "", "", bias], TensorProto.FLOAT,
                            K=40, N=6, bits=4, block_size=16)  # fmt: skip
-        got = compile(model, cache=False).run({"x": x})["y0"]
+        got = compile(model).run({"x": x})["y0"]
         np.testing.assert_array_equal(got, np.broadcast_to(np.float32(want), (2, 6)), strict=True)
 
 
@@ -90,7 +90,7 @@ def test_a_group_for_every_row() -> None:
     for zeros in ("", "z", "zf"):
         model = node_model("MatMulNBits", {"x": x}, constants, ["x", "b", "s", zeros, "g"], TensorProto.FLOAT,
                            K=64, N=6, bits=4, block_size=16)  # fmt: skip
-        got = compile(model, cache=False).run({"x": x})["y0"]
+        got = compile(model).run({"x": x})["y0"]
         numbers = np.stack([constants["b"] & 15, constants["b"] >> 4], -1).reshape(6, 64).astype(np.float32)
         halves = np.stack([constants["z"] & 15, constants["z"] >> 4], -1).reshape(6, 4).astype(np.float32)
         zero = {"": np.full((6, 4), 8, np.float32), "z": halves, "zf": constants["zf"]}[zeros]
@@ -110,8 +110,8 @@ def test_matmul_bnb4(kind: int, n: int, k: int, block: int) -> None:
     x = RNG.standard_normal((2, k)).astype(np.float32)
     agree(model(x), {"x": x})
     rows, columns = np.eye(n, dtype=np.float32), np.eye(k, dtype=np.float32)  # onnxruntime ignores transB = 0
-    weight = compile(model(rows, transB=0), cache=False).run({"x": rows})["y0"]
-    turned = compile(model(columns, transB=1), cache=False).run({"x": columns})["y0"]
+    weight = compile(model(rows, transB=0)).run({"x": rows})["y0"]
+    turned = compile(model(columns, transB=1)).run({"x": columns})["y0"]
     np.testing.assert_array_equal(weight, turned.T)
 
 
@@ -150,7 +150,7 @@ def test_an_index_out_of_range_gives_zeros() -> None:
     index = np.array([0, 9, -10, -9])
     model = node_model("GatherBlockQuantized", {"i": index}, constants, ["t", "i", "s"], TensorProto.FLOAT, bits=8,
                        block_size=16)  # fmt: skip
-    got = compile(model, cache=False).run({"i": index})["y0"]
+    got = compile(model).run({"i": index})["y0"]
     np.testing.assert_array_equal(got[[1, 2]], 0)
     np.testing.assert_array_equal(got[0], constants["t"][0].astype(np.float32) - 128)
     np.testing.assert_array_equal(got[0], got[3])

@@ -69,7 +69,7 @@ def test_broadcasting(op: str, left: Shape, right: Shape, dtype: Any) -> None:
     assert largest_difference(model, feed) == 0
     ones = {k: v.reshape(1) for k, v in constants.items()}  # shape (1,) says the same, and adds no dimension
     other = node_model(op, feed, ones, BINARY, dtype_code(feed["a"]))
-    np.testing.assert_array_equal(*(compile(m, cache=False).run(feed)["y0"] for m in (model, other)), strict=True)
+    np.testing.assert_array_equal(*(compile(m).run(feed)["y0"] for m in (model, other)), strict=True)
 
 
 def test_scales_given_at_run_time_and_a_symbolic_batch(dtype: Any) -> None:
@@ -112,7 +112,7 @@ def test_an_absent_zero_point_is_zero(op: str, dtype: Any) -> None:
     given, left_out = ["x", "sx", "z", "sy", "z"], ["x", "sx", "", "sy"]
     if op in ("QLinearAdd", "QLinearMul"):
         given, left_out = ["x", "sx", "z", "x", "sx", "z", "sy", "z"], ["x", "sx", "", "x", "sx", "", "sy"]
-    got = [compile(node_model(op, {"x": x}, constants, i, dtype_code(x), **attrs), cache=False).run({"x": x})["y0"]
+    got = [compile(node_model(op, {"x": x}, constants, i, dtype_code(x), **attrs)).run({"x": x})["y0"]
            for i in (given, left_out)]  # fmt: skip
     np.testing.assert_array_equal(*got)
     assert got[1].dtype == x.dtype

@@ -21,8 +21,8 @@ def test_tokens(bits: int, rows: int | None) -> None:
     like the whole text in one call."""
     d = Decoder(2, 64, 4, 2, 96, 300, bits, 16, rows, 64)
     proto = decoder_model(d)
-    any_length = tilewright.compile(proto, cache=False)
-    one_row = tilewright.compile(proto, cache=False, input_shapes={"batch_size": 1, "sequence_length": 1})
+    any_length = tilewright.compile(proto)
+    one_row = tilewright.compile(proto, input_shapes={"batch_size": 1, "sequence_length": 1})
     for model in (any_length, one_row):
         assert not [s for s in model.plan.steps if isinstance(s, HostStep)]
     session = open_session(proto, 1)
@@ -48,7 +48,7 @@ def test_tokens(bits: int, rows: int | None) -> None:
 def test_caches_in_place(rows: int | None) -> None:
     """One model for prompt and rows; caches of a fixed length may be those of a model that does not say so."""
     d = Decoder(2, 64, 4, 2, 96, 300, 32, 16, rows, 64)
-    model = tilewright.compile(decoder_model(d), cache=False)
+    model = tilewright.compile(decoder_model(d))
     assert model.in_place == {present_name(n): n for n in past_names(2)}
     fixed = Decoder(2, 64, 4, 2, 96, 300, 32, 16, 24, 64).empty_caches()
     caches, out = {n: c.copy() for n, c in fixed.items()}, {present_name(n): c for n, c in fixed.items()}
@@ -68,5 +68,5 @@ def test_what_layers_ask_for_alike_is_computed_once() -> None:
     counts = []
     for layers in (2, 3):
         proto = decoder_model(Decoder(layers, 64, 4, 2, 96, 300, 4, 16, None, 64))
-        counts.append(len(tilewright.compile(proto, cache=False).plan.steps))
+        counts.append(len(tilewright.compile(proto).plan.steps))
     assert counts[1] - counts[0] <= 18

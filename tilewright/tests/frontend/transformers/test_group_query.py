@@ -116,7 +116,7 @@ def check(kind: str, phase: str, dtype: Any, symbolic: bool, tolerance: float) -
     given = {k: x for k, x in feed.items() if k not in CONSTANTS}
     attrs = {"num_heads": HEADS, "kv_num_heads": SHARED, **KINDS[kind]}
     y, caches = group_query(feed, attrs)
-    ours = tilewright.compile(model, cache=False).run(given)
+    ours = tilewright.compile(model).run(given)
     for name, wanted in zip(("y0", "y1", "y2"), (y, *caches), strict=True):
         close(ours[name], wanted, tolerance)
         assert ours[name].dtype == dtype
@@ -174,7 +174,7 @@ def test_onnxruntime_takes_all_kinds_but_norms(kind: str) -> None:
 
 def test_a_row_of_the_cache_that_no_sequence_has_stays() -> None:
     feed = inputs_of("plain", PHASES["decode_fixed"])
-    ours = tilewright.compile(model_of_kind("plain", feed, True), cache=False).run(feed)
+    ours = tilewright.compile(model_of_kind("plain", feed, True)).run(feed)
     for b, last in enumerate(PHASES["decode_fixed"].last):
         for got, past in ((ours["y1"], "past_key"), (ours["y2"], "past_value")):
             np.testing.assert_array_equal(np.delete(got[b], last, 1), np.delete(feed[past][b], last, 1))
@@ -192,7 +192,7 @@ def test_a_decoding_call_has_no_host_step_and_copies_each_cache_once() -> None:
     model.graph.node.insert(0, onnx.helper.make_node("Shape", ["mask"], ["sizes"]))
     model.graph.node.insert(1, onnx.helper.make_node("Gather", ["sizes", "one"], ["keys"]))
     model.graph.node.insert(2, onnx.helper.make_node("Cast", ["keys"], ["total_sequence_length"], to=TensorProto.INT32))
-    compiled = tilewright.compile(model, cache=False, input_shapes=sizes)
+    compiled = tilewright.compile(model, input_shapes=sizes)
     assert not [s for s in compiled.plan.steps if isinstance(s, HostStep)]
     fused = tilewright.compile(model, stop_after="fuse", input_shapes=sizes)
     ops = {n.name: n.op for g in fused.groups for n in g.nodes}
@@ -251,6 +251,6 @@ def test_heads_that_do_not_divide() -> None:
 
 def test_a_sequence_longer_than_the_longest_is_an_error_of_the_call() -> None:
     feed = inputs_of("plain", PHASES["decode_fixed"])
-    model = tilewright.compile(model_of_kind("plain", feed, True), cache=False)
+    model = tilewright.compile(model_of_kind("plain", feed, True))
     with pytest.raises(InputError, match=r"expected indices in \[-7, 6\], got 7"):
         model.run(feed | {"seqlens_k": np.array([6, 7, 0], np.int32)})

@@ -46,7 +46,7 @@ def check(feed: Arrays, constants: Arrays, at: np.ndarray, domain: str, toleranc
     cos, sin = (constants[k].astype(np.float64)[at][:, :, None] for k in "cs")
     turned = rotate(by_head(x, N), cos, sin, bool(attrs.get("interleaved")))
     wanted = turned.reshape(x.shape) if x.ndim == 3 else turned.transpose(0, 2, 1, 3)
-    ours = tilewright.compile(model, cache=False).run(feed)["y0"]
+    ours = tilewright.compile(model).run(feed)["y0"]
     assert ours.dtype == x.dtype
     np.testing.assert_allclose(ours, wanted, tolerance, tolerance)
     session = open_session(model, 1)
@@ -92,7 +92,7 @@ def test_of_onnx_with_the_angles_of_the_rows() -> None:
     rows = {k: v[at] for k, v in caches(SIZE // 2).items()}
     feed = {"x": x, **rows}
     model = node_model("RotaryEmbedding", feed, {}, ["x", "c", "s"], 1, version=23, domain="")
-    ours = tilewright.compile(model, cache=False).run(feed)["y0"]
+    ours = tilewright.compile(model).run(feed)["y0"]
     wanted = rotate(x.transpose(0, 2, 1, 3), rows["c"][:, :, None], rows["s"][:, :, None], False)
     np.testing.assert_allclose(ours, wanted.transpose(0, 2, 1, 3), 1e-5, 1e-5)
     if is_installed():
@@ -104,7 +104,7 @@ def test_of_onnx_with_the_angles_of_the_rows() -> None:
 def test_heads_are_turned_in_one_kernel() -> None:
     feed = {"x": real(B, S, N * SIZE), "p": RNG.integers(0, PLACES, (B, S))}
     model = node_model("RotaryEmbedding", feed, caches(SIZE // 2), ["x", "p", "c", "s"], 1)
-    steps = tilewright.compile(model, cache=False).plan.steps
+    steps = tilewright.compile(model).plan.steps
     assert sum(isinstance(s, KernelStep) for s in steps) <= 3  # rows of two tables, and all the rest
 
 
@@ -112,7 +112,7 @@ def test_a_place_that_the_tables_do_not_have_is_an_error_of_the_call() -> None:
     feed = {"x": real(1, 2, N * SIZE), "p": np.array([[0, PLACES]])}
     model = node_model("RotaryEmbedding", feed, caches(SIZE // 2), ["x", "p", "c", "s"], 1)
     with pytest.raises(InputError, match=f"{PLACES}"):
-        tilewright.compile(model, cache=False).run(feed)
+        tilewright.compile(model).run(feed)
 
 
 @pytest.mark.parametrize(("shape", "ids", "attrs", "told"), [
