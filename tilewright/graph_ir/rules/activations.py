@@ -108,7 +108,7 @@ def _clips(m: Match) -> str | None:
     bounds += [m.names[key] for key in ("a", "b") if key in m.names]
     if any((c := m.editor.constant(i)) is None or c.size != 1 for i in bounds):
         return "a bound is not one constant number"
-    return None
+    return NOT_HERE if any(math.isnan(b) for b in _bounds(m)) else None
 
 
 def _one_clip(m: Match) -> str:
@@ -149,7 +149,7 @@ RULES: tuple[Rule, ...] = (
         "hard_sigmoid",
         "Clip(x + 3, 0, 6) / 6 --> HardSigmoid(x, 1/6, 0.5)",
         Either(P("Div", _RAMP, _SIX), P("Mul", _RAMP, _SIXTH)),
-        lambda m: m.op("HardSigmoid", m["x"], alpha=1 / 6, beta=0.5),
+        lambda m: m.op("HardSigmoid", m["x"], alpha=float(np.float32(1 / 6)), beta=0.5),
         _shape_kept,
         Exactness.REASSOCIATING,
         exclusive=True,

@@ -138,6 +138,26 @@ def _with_bias(m: Match) -> str:
     return m.op("LayerNormalization", m["x"], m["s"], bias, **dict(m.node("ln").attrs))
 
 
+def _same_means(m: Match) -> str | None:
+    """Guard: all means run over the same axes and keep them."""
+    shape = m.shape("x")
+    if shape is None or not m.dtype("x").is_float:
+        return NOT_HERE
+    means = [key for key in ("mean2", "mean3", "var") if key in m.nodes]
+    axes = {tuple(sorted(int(a) % len(shape) for a in m.array(f"{key}_axes").reshape(-1))) for key in means}
+    if len(axes) != 1 or any(int_attr(m.node(key), "keepdims", 1) != 1 for key in means if key != "var"):
+        return "the means run over other axes"
+    return None
+
+
+def _mean_of_squares(m: Match) -> str:
+    x, axes, mean = m["x"], m["var_axes"], m.node("mean2").outputs[0]
+    if not int_attr(m.node("var"), "keepdims", 1):
+        mean = m.op("Squeeze", mean, axes)
+    squares = m.op("ReduceMean", m.op("Mul", x, x), axes, **dict(m.node("var").attrs))
+    return m.op("Sub", squares, m.op("Mul", mean, mean))
+
+
 _NORMS = ("LayerNormalization", "RMSNormalization")
 
 RULES: tuple[Rule, ...] = (
@@ -170,6 +190,16 @@ RULES: tuple[Rule, ...] = (
         lambda m: _normalized(m, "RMSNormalization", False),
         _rows,
         Exactness.REASSOCIATING,
+        exclusive=True,
+    ),
+    Rule(
+        "variance_in_one_pass",
+        "mean((x - mean(x))^2) --> mean(x^2) - mean(x)^2, two means that do not wait for each other; cancels where the"
+        " mean is large beside the deviation",
+        P("ReduceMean", _square(_centred("mean2"), _centred("mean3")), C("var_axes"), at="var"),
+        _mean_of_squares,
+        _same_means,
+        Exactness.APPROXIMATE,
         exclusive=True,
     ),
     Rule(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.core.arith.expr import IntExpr, product
+from tilewright.core.arith.expr import ONE, IntExpr, product
 from tilewright.graph_ir.ir import Shape, TensorType
-from tilewright.graph_ir.rules.base import NOT_HERE, Match, P, Rule, ints_attr
+from tilewright.graph_ir.kinds import PatternKind
+from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.rules.base import NOT_HERE, Match, P, Rule, int_attr, ints_attr
 from tilewright.graph_ir.rules.noops import can_pass_through
 
 VIEWS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
@@ -162,7 +164,35 @@ def _flatten(m: Match) -> str | None:
     return NOT_HERE if m.shape("x") is None else _expressible(m)
 
 
+_REDUCTIONS = tuple(n for n, d in OPS.items() if d.kind is PatternKind.REDUCTION and n.startswith("Reduce"))
+
+
+def _puts_axes_back(m: Match) -> str | None:
+    """Guard: the root gives the reduced axes back with size 1."""
+    shape, reduce = m.shape("x"), m.node("reduce")
+    axes = m.ints(reduce.inputs[1]) if len(reduce.inputs) > 1 and reduce.inputs[1] else ()
+    if shape is None or axes is None or int_attr(reduce, "keepdims", 1):
+        return NOT_HERE
+    if not axes and int_attr(reduce, "noop_with_empty_axes", 0):
+        return NOT_HERE
+    reduced = {a % len(shape) for a in axes} or set(range(len(shape)))
+    return None if m.out_shape == tuple(ONE if k in reduced else d for k, d in enumerate(shape)) else NOT_HERE
+
+
+def _keep_axes(m: Match) -> str:
+    reduce = m.node("reduce")
+    return m.op(reduce.op, *reduce.inputs, **(dict(reduce.attrs) | {"keepdims": 1}))
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "reduce_keeps_axes",
+        "Unsqueeze(ReduceMean(x, axes), axes) --> ReduceMean(x, axes, keepdims), other reductions, or a Reshape",
+        P(("Unsqueeze", "Reshape"), P(_REDUCTIONS, "x", rest=True, at="reduce"), rest=True),
+        _keep_axes,
+        _puts_axes_back,
+        exclusive=True,
+    ),
     Rule(
         "reshape_constant",
         "Reshape(x, computed) --> Reshape(x, constant) when the result's dims are known",

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from tilewright.inspect.ort import is_installed
 from tilewright.tests.api.models import perceptron, saved
 from tilewright.tests.deploy.exported import has_compiler
 from tilewright.tests.docs.pages import blocks, prose
+from tilewright.tests.graph_ir.rewriting import RULES
 from tilewright.tests.sources import ROOT
 from tilewright.tests.test_import_edges import ALLOWED
 
@@ -82,13 +84,27 @@ def test_the_table_of_rooms_is_the_tested_one() -> None:
         assert set(re.findall(r"`([\w.]+)`", imports)) == ALLOWED[room], room
 
 
-def test_the_pipeline_page_is_what_the_compiler_prints() -> None:
-    spec = importlib.util.spec_from_file_location("make_pipeline", ROOT / "docs" / "make_pipeline.py")
+def maker(name: str) -> Any:
+    """The script of docs that writes a page."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.out_of_date() is None
+    return module
+
+
+@pytest.mark.parametrize("name", ["make_pipeline", "make_rewrites"])
+def test_a_written_page_is_what_the_code_says(name: str) -> None:
+    assert maker(name).out_of_date() is None
+
+
+def test_the_page_on_rewrites_knows_every_rule_and_no_other() -> None:
+    module = maker("make_rewrites")
+    assert set(module.rules()) == set(RULES)
+    assert module.unknown_names() == []
+    rows = re.findall(r"^\| `(\w+)` \|", module.render(), re.MULTILINE)
+    assert sorted(rows) == sorted(RULES)
 
 
 def test_the_page_on_quantized_models_names_every_converter_of_the_domain() -> None:

@@ -65,8 +65,9 @@ class Verdict:
         return self.kind not in ("ok", "empty")
 
 
-_SPREADING = tuple(i.name for ways in TABLE.values() for i in ways if i.spreads)
-"""Implementations that mix neighbours: a NaN, an infinity or a huge number of one spoils the others'."""
+_SPREADING = (*(i.name for ways in TABLE.values() for i in ways if i.spreads), "matmul_chain")
+"""Implementations that mix neighbours: a NaN, an infinity or a huge number of one spoils the others'. In another order
+of products, infinities of both signs meet in another sum, or in none."""
 _COMPARED_REDUCED = (*_SPREADING, "recognise")
 """What a build in bfloat16 goes without: it is compared with its own graph after its passes, whose operators should be
 those of the model, as the reference rounds the factors of others (an epsilon) as ONNX stores them."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tilewright
 from tilewright.graph_ir.passes.base import Level
+from tilewright.tensor_ir.text import print_func
 from tilewright.tests.graph_ir.exported import FORMS, Case, read, require_rewritten, rewritten
 from tilewright.tests.graph_ir.rewriting import ops
 from tilewright.tests.graph_ir.rules.test_weights import numbers
+from tilewright.tests.replay.outputs import TARGETS
 
 INTS = "int64[1] i0 = {0}, int64[1] i1 = {1}, int64[1] i2 = {2}, int64 zero = {0}, int64 one = {1}"
 NORM = f"{numbers('gain', 4)}, {numbers('shift', 4)}, float two = {{2}}, float eps = {{1e-5}}"
@@ -177,6 +180,16 @@ def test_a_size_that_depends_on_data_keeps_its_symbol() -> None:
     assert not report.fired("share_symbols")
     assert after.assumptions == (assumption,)
     assert "no equation between sizes of inputs" in report.refusals("share_symbols")[0]
+
+
+def test_a_batch_of_rows_is_one_product_with_a_matrix() -> None:
+    """One loop over all rows, ``B*S`` of them, whether the sizes are numbers or not."""
+    text = f"agraph (float[$B,$N,16] x) => (float[$B,$N,4] y) <{numbers('w', 16, 4)}> {{ y = MatMul(x, w) }}"
+    for form, rows in (("static", "range(10)"), ("dynamic", "b*n")):
+        lowered = tilewright.compile(read(text, form), target=TARGETS["avx2"], stop_after="lower", progress=False)
+        (func,) = lowered.funcs.values()
+        first = next(line for line in print_func(func).splitlines() if line.lstrip().startswith("for "))
+        assert rows in first, first
 
 
 def test_the_mask_chain_is_one_constant_when_the_length_is_static() -> None:

@@ -22,6 +22,7 @@ from tilewright.tests.fuzz_graphs.families import (
     movement,
     quantized,
     reduction,
+    rewritten,
     spectral,
     transformers,
     windows,
@@ -31,6 +32,7 @@ Generator: TypeAlias = Callable[[Draft], object]
 
 MODULES: tuple[ModuleType, ...] = (
     elementwise, movement, indexing, reduction, linear, windows, images, control, quantized, spectral, transformers,
+    rewritten,
 )  # fmt: skip
 
 FAMILIES: Mapping[str, Generator] = {op: g for m in MODULES for op, g in m.GENERATORS.items()}

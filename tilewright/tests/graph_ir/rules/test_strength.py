@@ -55,6 +55,28 @@ CASES = [
         "HardSwish",
         RELU6,
     ),
+    case(
+        "variance",
+        "m = ReduceMean<axes=[1]>(x) d = Sub(x, m) s = Mul(d, d) y = ReduceMean<axes=[1]>(s)",
+        "variance_in_one_pass",
+        "ReduceMean Mul ReduceMean Mul Sub",
+        enabled="variance_in_one_pass",
+    ),
+    case(
+        "variance_without_its_axis",
+        "m = ReduceMean<axes=[1]>(x) d = Sub(x, m) s = Pow(d, c) y = ReduceMean<axes=[1], keepdims=0>(s)",
+        "variance_in_one_pass",
+        "ReduceMean Squeeze Mul ReduceMean Mul Sub",
+        "float c = {2}",
+        "variance_in_one_pass",
+    ),
+    case(
+        "axis_put_back",
+        "m = ReduceMean<axes=[1], keepdims=0>(x) u = Unsqueeze(m, one) y = Sub(x, u)",
+        "reduce_keeps_axes",
+        "ReduceMean Sub",
+        "int64[1] one = {1}",
+    ),
     case("leaky", "a = Mul(x, c) y = Max(x, a)", "leaky_relu", "LeakyRelu", "float c = {0.2}"),
     case(
         "leaky_by_choice",
@@ -77,6 +99,16 @@ KEPT = [
     ("mul_reciprocal", f"{X} {{ a = ReduceMax<axes=[1]>(x) b = Reciprocal(a) y = Mul(x, b) }}", ""),
     ("sub_constant", f"{X} <float c = {{3}}> {{ y = Sub(x, c) }}", ""),
     ("affine_chain", f"{X} <float c = {{3}}> {{ a = Mul(x, c) y = Add(a, c) }}", ""),
+    (
+        "variance_in_one_pass",
+        f"{X} {{ m = ReduceMean<axes=[1]>(x) d = Sub(x, m) s = Mul(d, d) y = ReduceMean<axes=[1]>(s) }}",
+        "",
+    ),
+    (
+        "reduce_keeps_axes",
+        f"{X} <int64[1] zero = {{0}}> {{ m = ReduceMean<axes=[1], keepdims=0>(x) y = Unsqueeze(m, zero) }}",
+        "",
+    ),
     ("leaky_relu", f"{X} <float c = {{1.5}}> {{ a = Mul(x, c) y = Max(x, a) }}", ""),
     (
         "one_clip",

@@ -1,0 +1,157 @@
+"""What rules look for, in several nodes at once: repetitions above operators, negations, slices of slices, products
+between constants. The names are of patterns, not of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tilewright.tests.fuzz_graphs.draft import Draft, Rejected, Val
+
+SHARE = 2.0
+_UNARY = ("Relu", "Abs", "Neg", "Sigmoid", "Tanh", "Sqrt")
+_BINARY = ("Add", "Mul", "Sub", "Max", "Min", "Div")
+_COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
+_OPPOSED = ("And", "Or")
+
+
+def _one(made: list[Val]) -> Val:
+    return made[0]
+
+
+def _repeated(d: Draft) -> Val:
+    """A Tile or Expand of something with axes of size 1, or of a whole."""
+    rank = d.integer(1, 4)
+    whole = d.dims(rank, small=True)
+    ones = [d.chance(0.5) for _ in whole]
+    if d.chance(0.5):
+        small = [d.fixed(1) if one else n for one, n in zip(ones, whole, strict=True)]
+        x = d.new(np.float32, small[d.integer(0, rank - 1) :] if d.chance(0.2) else small, 0.2)
+        return _one(d.emit("Expand", [x, d.given([np.array(s) for s in zip(*whole, strict=True)], 0.7)]))
+    x = d.new(np.float32, [d.fixed(1) if one else n for one, n in zip(ones, whole, strict=True)], 0.2)
+    times = [d.one_of([2, 3]) if one or d.chance(0.15) else 1 for one in ones]
+    return _one(d.emit("Tile", [x, d.ints(times, constant=0.7)]))
+
+
+def repetition(d: Draft) -> object:
+    """A repetition and a few operators below it; some read it twice, or beside something with all the sizes."""
+    r = _repeated(d)
+    x = r
+    for _ in range(d.integer(1, 4)):
+        kind = d.integer(0, 8)
+        if kind <= 1:
+            x = _one(d.emit(d.one_of(_UNARY), [x]))
+        elif kind <= 4:
+            other = d.one_of([r, x]) if d.chance(0.3) else d.broadcastable_new(x, constant=0.5)
+            x = _one(d.emit(d.one_of(_BINARY), [x, other] if d.chance(0.6) else [other, x]))
+        elif kind == 5:
+            chosen = _one(d.emit("Greater", [x, d.scalar(0, np.float32)]))
+            x = _one(d.emit("Where", [chosen, x, d.broadcastable_new(x, constant=0.5)]))
+        elif kind == 6 and x.rank:
+            x = _one(d.emit("Softmax", [x], {"axis": d.axis(x.rank)}))
+        elif kind == 7 and x.rank:
+            op, keep = d.one_of(["ReduceMax", "ReduceMin", "ReduceSum", "ReduceMean"]), d.integer(0, 1)
+            axes = sorted({a % x.rank for a in d.axes(x.rank, 1)})
+            old = d.opset < 18 and not (op == "ReduceSum" and d.opset >= 13)
+            attrs = {"keepdims": keep} | ({"axes": axes} if old else {})
+            x = _one(d.emit(op, [x] if old else [x, d.ints(axes)], attrs))
+        elif x.rank >= 2:
+            x = _one(d.emit("MatMul", [x, d.weight(np.float32, (x.dims[-1], d.dim(True)))]))
+    return x
+
+
+def negations(d: Draft) -> object:
+    """Not over comparisons (of floats with NaN, too), and over And and Or of negated conditions."""
+    t = d.one_of([np.float32, np.float32, np.int64, np.int32])
+    x = d.tensor([t], range(3), small=True)
+    conditions = []
+    for _ in range(d.integer(2, 5)):
+        c = _one(d.emit(d.one_of(_COMPARISONS), [x, d.broadcastable(x)]))
+        if d.chance(0.2):
+            number = _one(d.emit("Cast", [c], {"to": d.one_of([6, 7, 1])}))
+            zero = d.new(number.dtype, (), 1.0)
+            zero.array[...] = d.one_of([0, 1])
+            c = _one(d.emit(d.one_of(["Equal", "Less", "Greater"]), [number, zero]))
+        conditions.append(_one(d.emit("Not", [c])) if d.chance(0.6) else c)
+    while len(conditions) > 1:
+        a, b = conditions.pop(), conditions.pop(0)
+        both = _one(d.emit(d.one_of(_OPPOSED), [a, b]))
+        conditions.append(_one(d.emit("Not", [both])) if d.chance(0.4) else both)
+    return conditions[0]
+
+
+def slices(d: Draft) -> object:
+    """Slices of slices with any bounds and steps."""
+    if d.opset < 10:
+        raise Rejected("starts are attributes")
+    x = d.tensor([np.float32, np.int64], range(1, 4), small=True)
+    for _ in range(d.integer(2, 3)):
+        axes = sorted({a % x.rank for a in d.axes(x.rank, 1)})
+        far = [-(1 << 31), 1 << 31]
+        starts, ends = ([d.integer(-9, 9) if d.chance(0.8) else d.one_of(far) for _ in axes] for _ in range(2))
+        steps = [d.one_of([1, 1, 2, 3, -1, -2]) for _ in axes]
+        bounds = [d.ints(v, constant=0.9) for v in (starts, ends, axes, steps)]
+        x = _one(d.emit("Slice", [x, *bounds]))
+    return x
+
+
+def products(d: Draft) -> object:
+    """Products with constants around them: shifts and scales in front and behind, two readers, chains."""
+    x = d.tensor([np.float32], range(2, 4), small=True)
+    depth = x.dims[-1]
+    w = d.weight(np.float32, (depth, d.dim(True)), 0.95)
+    for _ in range(d.integer(1, 2)):
+        y = x
+        if d.chance(0.6):
+            shift = d.weight(np.float32, (depth,) if d.chance(0.6) else (), 0.9)
+            y = _one(d.emit(d.one_of(["Add", "Sub", "Mul"]), [y, shift]))
+        y = _one(d.emit("MatMul", [y, w if d.chance(0.6) else d.weight(np.float32, w.dims)]))
+        if d.chance(0.3):
+            y = _one(d.emit("Add", [y, _one(d.emit("MatMul", [x, d.weight(np.float32, w.dims)]))]))
+        for _ in range(d.integer(0, 3)):
+            row = d.weight(np.float32, y.dims[-1:] if d.chance(0.6) else (), 0.9)
+            y = _one(d.emit(d.one_of(["Add", "Mul", "Sub", "Div"]), [y, row]))
+        if d.chance(0.3):
+            y = _one(d.emit("MatMul", [y, d.weight(np.float32, (y.dims[-1], d.dim(True)))]))
+    return y
+
+
+def blocks(d: Draft) -> object:
+    """All pixels of each block of 2 x 2 as channels, in any order, and perhaps a convolution of them."""
+    if d.opset < 10:
+        raise Rejected("starts are attributes")
+    channels = d.integer(1, 4)
+    size = [d.fixed(2 * d.integer(1, 4)) for _ in range(2)]
+    x = d.new(np.float32, (d.dim(True), d.fixed(channels), *size), 0.0)
+    parts = []
+    for k in d.rng.permutation(4):
+        starts = [d.ints([v], constant=1.0) for v in (int(k) // 2, int(k) % 2)]
+        rows, columns, end, step = (d.ints([v], constant=1.0) for v in (2, 3, 1 << 31, 2))
+        part = _one(d.emit("Slice", [x, starts[0], end, rows, step]))
+        parts.append(_one(d.emit("Slice", [part, starts[1], end, columns, step])))
+    y = _one(d.emit("Concat", parts, {"axis": 1}))
+    if d.chance(0.6):
+        kernel = d.weight(np.float32, (d.fixed(d.integer(1, 5)), d.fixed(4 * channels), d.fixed(3), d.fixed(3)))
+        y = _one(d.emit("Conv", [y, kernel], {"pads": [1, 1, 1, 1]}))
+    return y
+
+
+def scaled_image(d: Draft) -> object:
+    """A convolution of an image that is scaled and shifted by channel, or padded."""
+    channels = d.integer(1, 4)
+    x = d.new(np.float32, (d.dim(True), d.fixed(channels), d.fixed(d.integer(3, 7)), d.fixed(d.integer(3, 7))), 0.0)
+    for _ in range(d.integer(1, 3)):
+        c = d.weight(np.float32, (d.fixed(channels), d.fixed(1), d.fixed(1)) if d.chance(0.7) else (), 0.95)
+        x = _one(d.emit(d.one_of(["Mul", "Add", "Sub", "Div"]), [x, c]))
+    if d.chance(0.3) and d.opset >= 11:
+        x = _one(d.emit("Pad", [x, d.ints([0, 0, *(d.integer(0, 2) for _ in range(2)), 0, 0, 1, 0], constant=1.0)]))
+    kernel = d.weight(np.float32, (d.fixed(d.integer(1, 5)), d.fixed(channels), d.fixed(d.integer(1, 3)), d.fixed(3)))
+    pads = [0, 0, 0, 0] if d.chance(0.5) else [1, 1, 0, 1]
+    return d.emit("Conv", [x, kernel], {"pads": pads, "strides": [d.integer(1, 2), 1]})
+
+
+GENERATORS: Mapping[str, object] = {
+    "Repetition": repetition, "Negations": negations, "Slices": slices, "Products": products, "Blocks": blocks,
+    "ScaledImage": scaled_image,
+}  # fmt: skip
