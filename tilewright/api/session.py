@@ -14,9 +14,8 @@ import numpy as np
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import InputError
 from tilewright.core.index_ranges import OutOfRange
-from tilewright.core.io.files import TEXT, create_file, marked, require_replaceable, write_file
+from tilewright.core.io.files import create_file
 from tilewright.core.options import as_whole, require_choice, require_flag, require_mapping, require_whole, shown
-from tilewright.graph_ir.text import print_graph
 from tilewright.runtime.signature import TensorSpec
 
 if TYPE_CHECKING:
@@ -30,7 +29,8 @@ class SessionOptions:
     """The options of ONNX Runtime that have a counterpart here.
 
     ``graph_optimization_level``: 0, 1, 2, 99 as in ONNX Runtime's enum (or the enum itself), or a level's name.
-    ``intra_op_num_threads``: 0 for the default. ``optimized_model_filepath``: where to write the graph after passes.
+    ``intra_op_num_threads``: 0 for the default. ``optimized_model_filepath``: where to write the model as it is after
+    the passes of that level, as ONNX.
     ``out_of_range`` (ours): ``error`` or ``clamp``, as for :func:`tilewright.compile`.
     """
 
@@ -76,8 +76,6 @@ class InferenceSession:
             raise InputError(f"sess_options: expected tilewright.SessionOptions, got {shown(options)}")
         self._options = options
         level, threads = options.level(), options.threads()
-        if options.optimized_model_filepath:
-            require_replaceable(options.optimized_model_filepath, TEXT)
         dims = require_mapping("free_dimensions", options.free_dimensions)
         shapes: dict[str, Sequence[int | str] | int] = {
             name: require_whole(f"free_dimensions[{name!r}]", size, 0) for name, size in dims.items()
@@ -85,11 +83,8 @@ class InferenceSession:
         require_flag("enable_profiling", options.enable_profiling)
         self._model = compile(
             path_or_bytes, opt_level=level, threads=threads, input_shapes=shapes or None,
-            out_of_range=options.out_of_range,
+            out_of_range=options.out_of_range, save_optimized=options.optimized_model_filepath or None,
         )  # fmt: skip
-        if options.optimized_model_filepath:
-            graph = compile(path_or_bytes, opt_level=level, input_shapes=shapes or None, stop_after="passes")
-            write_file(options.optimized_model_filepath, TEXT, marked(print_graph(graph)))
         self._last_feed: Mapping[str, object] | None = None
 
     def run(

@@ -92,6 +92,11 @@ def _pow(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
     return [out]
 
 
+def _sum(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    """The sum of one operand is that operand; onnx.reference begins with 0, which makes 0 of -0."""
+    return [reduce(np.add, inputs)]
+
+
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
     "Clip": _clip,
     "Erf": _erf,
@@ -104,4 +109,5 @@ DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] =
     "Mish": _mish,
     "Softsign": _softsign,
     "Mean": _mean,
+    "Sum": _sum,
 }

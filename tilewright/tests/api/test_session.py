@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import tilewright
@@ -40,9 +41,12 @@ def test_free_dimension_override() -> None:
 
 
 def test_optimized_model_is_written(tmp_path: Path) -> None:
-    options = SessionOptions(optimized_model_filepath=str(tmp_path / "optimized.txt"))
-    InferenceSession(perceptron(), options)
-    assert "MatMul" in (tmp_path / "optimized.txt").read_text()
+    options = SessionOptions(optimized_model_filepath=str(tmp_path / "optimized.onnx"))
+    session = InferenceSession(perceptron(), options)
+    again = InferenceSession(str(tmp_path / "optimized.onnx"))
+    assert "MatMul" in [n.op_type for n in onnx.load(tmp_path / "optimized.onnx").graph.node]
+    (want,), (got,) = (s.run(None, {"x": X}) for s in (session, again))
+    assert np.array_equal(want, got)
 
 
 def test_profiling(tmp_path: Path) -> None:
