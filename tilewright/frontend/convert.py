@@ -240,8 +240,8 @@ class GraphConverter:
             build.emit_to(op, inputs, outputs, call.attrs)
 
     def _is_unknown(self, op: str, version: int) -> bool:
-        """True for an operator of ONNX's that others are made of instead, for a form that nothing here reads, and for one
-        that the standard does not have: plugins are often written like that."""
+        """True for an operator of ONNX's that others are made of instead, a form that nothing here reads, and what the
+        standard does not have: plugins are often written like that."""
         if find_rule(op, "", version) is None and old_form(op, version):
             return True
         if self._native(op) or op == "Constant":
