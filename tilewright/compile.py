@@ -27,6 +27,7 @@ from tilewright.codegen.detect_cpu import parse_target, why_foreign, with_thread
 from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.core.collector import paused_collector
 from tilewright.core.errors import InputError, ResourceError
+from tilewright.core.io.files import require_replaceable
 from tilewright.core.io.pages import release_code, trim_heap
 from tilewright.core.memo import forgotten_after
 from tilewright.core.options import require_choice
@@ -34,8 +35,10 @@ from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, P
 from tilewright.deploy.export import Build
 from tilewright.deploy.manifest import Origin
 from tilewright.frontend import from_onnx
+from tilewright.frontend.keep import OnnxModel, import_model
 from tilewright.graph_ir.inference import with_broadcasts
 from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.onnx_types import types_of_others
 from tilewright.graph_ir.passes.base import Level
 from tilewright.graph_ir.pipeline import PASSES, PassReport, fuse_graph, run_passes
 from tilewright.graph_ir.rules.users import user_pass
@@ -60,11 +63,12 @@ from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.resources.thread_pool import PoolHandle
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.text import print_func
+from tilewright.writer.file import ONNX_FILE, save_onnx
 
 if TYPE_CHECKING:
     import onnx
 
-ModelLike: TypeAlias = "str | Path | bytes | onnx.ModelProto | Graph"
+ModelLike: TypeAlias = "str | Path | bytes | onnx.ModelProto | Graph | OnnxModel"
 Stage = Literal["import", "passes", "fuse", "lower", "schedule", "codegen"]
 
 _LARGE_MODEL = 32 << 20
@@ -109,10 +113,11 @@ def compile(  # noqa: A001
     records = None if stop_after in ("import", "passes", "fuse") else database_of_build(o.database)
     with Progress(o.progress) as bar, paused_collector(), forgotten_after(), _told_limits():
         bar.say("import")
-        graph = model if isinstance(model, Graph) else from_onnx(model, o.input_shapes, is_taken)
+        file = None if o.save_optimized is None or isinstance(model, Graph) else _with_file(model, o)
+        graph = file.graph if file is not None else _graph_of(model, o)
         if o.broadcasting == "only":
             graph = with_broadcasts(graph)
-        if o.broadcasting == "only" or isinstance(model, Graph):  # the importer verifies what it reads
+        if o.broadcasting == "only" or isinstance(model, Graph | OnnxModel):  # the importer verifies what it reads
             verify_graph(graph)
         clock.lap("import")
         if stop_after == "import":
@@ -131,6 +136,8 @@ def compile(  # noqa: A001
         if reduction is not None:
             reduction.require_nodes(optimized)
         verify_graph(optimized)
+        if o.save_optimized is not None:
+            save_onnx(optimized if file is None else file.with_graph(optimized), o.save_optimized)
         clock.lap("passes")
         if stop_after == "passes":
             return optimized
@@ -159,7 +166,8 @@ def compile(  # noqa: A001
             if o.precision == "auto":
                 choice = recorded_choice(records, lowered, target, workloads)
                 if (found := precision_of(choice, lowered, workloads)) != "fp32":
-                    return compile(graph, replace(o, precision=found, input_shapes=None), stop_after=stop_after)
+                    again = replace(o, precision=found, input_shapes=None)
+                    return compile(graph if file is None else file, again, stop_after=stop_after)
             lowered = replace(lowered, known_as=networks_of(lowered, workloads))
             tunable = find_tunable(optimized, lowered, target, o.disabled_pass, wanted.table, wanted.names, workloads)
             better = recorded_implementations(tunable, target, records, lowered.known_as)
@@ -206,6 +214,7 @@ def compile(  # noqa: A001
         _stages(graph, optimized, fused, report + fusion, plan, kernels, target),
         tuple(clock.laps),
         _folded_inputs(graph),
+        types_of_others(graph),
         graph.outputs,
         lambda n: measure_peaks(target, n),
         tuned.tuning,
@@ -217,7 +226,7 @@ def compile(  # noqa: A001
         release_code("libllvmlite")
     again = replace(
         o, target=target, threads=None, input_shapes=None, instruments=(), database=records, require_tuned=None,
-        broadcasting="only",
+        broadcasting="only", save_optimized=None,
     )  # fmt: skip
     general = None if o.broadcasting == "refuse" else partial(compile, graph, again)
     compiled = CompiledModel(plan, code, pool, info, library, general)
@@ -235,6 +244,18 @@ def _told_limits() -> Iterator[None]:
         raise ResourceError(f"compile: out of memory: {e or 'a number in the model asks for too much'}") from e
     except RecursionError as e:
         raise ResourceError("compile: an expression of the model is nested deeper than Python's stack") from e
+
+
+def _with_file(model: str | Path | bytes | onnx.ModelProto | OnnxModel, o: CompileOptions) -> OnnxModel:
+    """The model with what its file says beside the graph. Raises InputError where it could not be written later."""
+    require_replaceable(str(o.save_optimized), ONNX_FILE)
+    return model if isinstance(model, OnnxModel) else import_model(model, o.input_shapes, is_taken)
+
+
+def _graph_of(model: ModelLike, o: CompileOptions) -> Graph:
+    if isinstance(model, Graph | OnnxModel):
+        return model if isinstance(model, Graph) else model.graph
+    return from_onnx(model, o.input_shapes, is_taken)
 
 
 class _Clock:

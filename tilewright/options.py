@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypedDict, cast, get_args
 
 from tilewright.autotune.lookup.apply_best import NearMisses
 from tilewright.autotune.records.database import DatabaseLike, Policy
 from tilewright.core.errors import InputError
 from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
-from tilewright.core.options import require_choice, require_flag, require_names, require_number
+from tilewright.core.options import require_choice, require_flag, require_names, require_number, shown
 from tilewright.core.suggestions import did_you_mean
 from tilewright.graph_ir.pipeline import Instrument
 from tilewright.graph_ir.rules.base import Rule
@@ -109,6 +110,9 @@ class CompileOptions(BuildOptions):
     faster, ``replay`` uses them, ``ignore`` does not. ``require_tuned``: the least share of run time in kernels with a
     record of their own.
 
+    ``save_optimized``: where to write the graph that is compiled, as an ONNX model: that of ``opt_level`` after its
+    passes, in the opset of the model or the lowest above it that can say it.
+
     ``broadcasting``: sizes that only a call tells are taken to be equal where an operator broadcasts them; for calls in
     which one of them is 1 there is a second version of the model. ``lazy`` builds it at the first such call, ``ahead``
     now; ``refuse`` builds none and refuses such calls; ``only`` builds that version alone.
@@ -121,6 +125,7 @@ class CompileOptions(BuildOptions):
     near_misses: NearMisses = "measure"
     require_tuned: float | None = None
     broadcasting: Broadcasting = "lazy"
+    save_optimized: str | Path | None = None
 
     def _plain(self) -> dict[str, object]:
         require_choice("policy", self.policy, get_args(Policy))
@@ -128,6 +133,8 @@ class CompileOptions(BuildOptions):
         require_choice("broadcasting", self.broadcasting, get_args(Broadcasting))
         if self.progress is not None:
             require_flag("progress", self.progress)
+        if not isinstance(self.save_optimized, str | Path | None):
+            raise InputError(f"save_optimized: expected a path, got {shown(self.save_optimized)}")
         if self.require_tuned is not None:
             require_number("require_tuned", self.require_tuned, most=1.0)
         return BuildOptions._plain(self)
@@ -159,3 +166,4 @@ class CompileKeywords(BuildKeywords, total=False):
     near_misses: NearMisses
     require_tuned: float | None
     broadcasting: Broadcasting
+    save_optimized: str | Path | None

@@ -83,6 +83,9 @@ def add_model_options(parser: argparse.ArgumentParser, several_targets: bool = F
         help="the version of the model for sizes of 1 where others were expected (default: built when needed)",
     )  # fmt: skip
     parser.add_argument(
+        "--save-optimized", metavar="OUT.onnx", help="write the model as it is after the passes of --opt-level, as ONNX"
+    )
+    parser.add_argument(
         "--log", "--database", dest="records", metavar="FILE", help="a tuning log to build with (default: untuned)"
     )
 
@@ -161,6 +164,7 @@ def compile_with(
         stop_after=stop_after,
         broadcasting=getattr(args, "broadcasting", "lazy") if broadcasting is None else broadcasting,
         database=getattr(args, "records", None),
+        save_optimized=getattr(args, "save_optimized", None),
         **build_keywords(args),
     )
 

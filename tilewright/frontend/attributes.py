@@ -113,6 +113,29 @@ def read_attribute(source: Source, name: str, bound: BoundAttr, who: str, read_g
     raise ModelError(f"{where}: {type_name(a.type)} attributes are not used by any operator")
 
 
+def is_without_form(a: AttributeProto) -> bool:
+    """True for an attribute of a foreign node of which :func:`read_attribute` would not give all, or nothing."""
+    match a.type:
+        case AttributeProto.STRING:
+            return not _is_utf8(a.s)
+        case AttributeProto.INTS | AttributeProto.FLOATS:
+            return not getattr(a, _FIELDS[a.type])
+        case AttributeProto.STRINGS:
+            return not a.strings or not all(map(_is_utf8, a.strings))
+    return a.type not in _WITH_FORM
+
+
+_WITH_FORM = (AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.TENSOR, AttributeProto.GRAPH)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _text(value: bytes, where: str) -> str:
     try:
         return value.decode()

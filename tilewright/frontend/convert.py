@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 
 import numpy as np
@@ -14,6 +14,7 @@ from tilewright.frontend.attributes import (
     BoundAttr,
     bind_attributes,
     check_attributes,
+    is_without_form,
     make_proto,
     read_attribute,
 )
@@ -21,6 +22,7 @@ from tilewright.frontend.build import Call, GraphBuilder, ImportState
 from tilewright.frontend.dims import Dims, read_type
 from tilewright.frontend.model_file.source import Source
 from tilewright.frontend.model_file.tensors import read_sparse, read_tensor
+from tilewright.frontend.report import old_form
 from tilewright.frontend.schemas import (
     NEWEST_OPSET,
     FunctionKey,
@@ -33,7 +35,7 @@ from tilewright.frontend.schemas import (
 )
 from tilewright.frontend.scope import Scope, in_order
 from tilewright.frontend.table import find_rule
-from tilewright.graph_ir.ir import Attribute, Constant, Graph, TensorType, Type, Value
+from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, TensorType, Type, Value
 
 MAX_DEPTH = 32
 
@@ -62,6 +64,8 @@ class GraphConverter:
         self._functions = {function_key(f.domain, f.name, f.overload): f for f in source.model.functions}
         self._active: list[FunctionKey] = []
         self._depth = 0
+        self.notes: dict[str, onnx.NodeProto] = {}
+        """With ``keeps``: by the name of a node, what its message says that the graph does not."""
 
     def convert(self) -> Graph:
         """The model's graph; only inputs, constants and what they make certain have types."""
@@ -169,7 +173,22 @@ class GraphConverter:
                 inputs.append(found)
             bound = bind_attributes(node, scope, env, who)
             outputs = [self._output(o, scope, is_main, prefix) if o else "" for o in node.output]
+            before = len(build.nodes)
             self._node(node, who, hint, tuple(inputs), tuple(outputs), bound, build, opsets)
+            if self._keeps:
+                self._note(node, {o for o in outputs if o}, build.nodes[before:])
+
+    def _note(self, node: onnx.NodeProto, outputs: Set[str], made: Sequence[Node]) -> None:
+        """Keep what the message says beside operator, operands and attributes, with the node that stands for it."""
+        stands = next((n for n in made if not outputs.isdisjoint(n.outputs)), None)
+        if stands is None:
+            return
+        note = onnx.NodeProto(doc_string=node.doc_string, overload=node.overload)
+        note.metadata_props.extend(node.metadata_props)
+        if stands.domain:
+            note.attribute.extend(a for a in node.attribute if is_without_form(a))
+        if note.ByteSize():
+            self.notes[stands.name] = note
 
     def _output(self, name: str, scope: Scope, is_main: bool, prefix: str) -> str:
         if is_main:
@@ -189,8 +208,8 @@ class GraphConverter:
     ) -> None:  # fmt: skip
         domain, op = normal_domain(node.domain), node.op_type
         key = function_key(domain, op, node.overload)
-        if self._keeps and (domain or key in self._functions or self._is_standard_function(op)):
-            attrs = self._read(bound, who, opsets)
+        if self._keeps and (domain or key in self._functions or self._is_unknown(op, opsets.get(domain, 1))):
+            attrs = self._read({k: b for k, b in bound.items() if not is_without_form(b.proto)}, who, opsets)
             build.emit_foreign(Call(op, domain, opsets.get(domain, 1), hint, inputs, outputs, attrs))
             return
         if key in self._functions:
@@ -220,8 +239,10 @@ class GraphConverter:
         else:
             build.emit_to(op, inputs, outputs, call.attrs)
 
-    def _is_standard_function(self, op: str) -> bool:
-        """True for an operator that others are made of instead."""
+    def _is_unknown(self, op: str, version: int) -> bool:
+        """True for an operator of ONNX's that others are made of instead, and for a form that nothing here reads."""
+        if find_rule(op, "", version) is None and old_form(op, version):
+            return True
         sig = None if self._native(op) else signature(op, "", NEWEST_OPSET)
         return sig is not None and not sig.deprecated and op != "Constant"
 

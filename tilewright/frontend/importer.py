@@ -13,7 +13,7 @@ from tilewright.core.errors import ModelError, ResourceError
 from tilewright.frontend.convert import GraphConverter
 from tilewright.frontend.dims import Dims, split_overrides
 from tilewright.frontend.expansion import require_expandable
-from tilewright.frontend.model_file.source import open_source
+from tilewright.frontend.model_file.source import Source, open_source
 from tilewright.frontend.model_file.texts import require_text
 from tilewright.frontend.report import require_known_opsets, require_supported
 from tilewright.graph_ir.inference import infer_graph
@@ -44,18 +44,24 @@ def from_onnx(
     Raises UnsupportedError with the list of all that is not supported, ModelError for a malformed model, InputError
     for an override that does not fit.
     """
-    source = open_source(model)
+    return import_source(open_source(model), input_shapes, native)[0]
+
+
+def import_source(
+    source: Source, input_shapes: Mapping[str, Sequence[int | str] | int] | None, native: Callable[[str], bool]
+) -> tuple[Graph, Dims]:
+    """:func:`from_onnx` of a parsed model: the graph, and its names for sizes."""
     with told_as_model_errors():
         require_text(source.model)
         require_known_opsets(source.model)
         require_expandable(source.model)
         require_supported(source.model, native)
         shapes, sizes = split_overrides(input_shapes, source.model.graph)
-        graph = GraphConverter(source, native, Dims(sizes), shapes).convert()
-        graph = infer_graph(graph)
+        dims = Dims(sizes)
+        graph = infer_graph(GraphConverter(source, native, dims, shapes).convert())
         _require_declared_types(source.model.graph, graph)
         verify_graph(graph)
-    return graph
+    return graph, dims
 
 
 @contextmanager

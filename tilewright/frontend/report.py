@@ -172,7 +172,7 @@ def _reason(op: str, domain: str, version: int, search: _Search) -> str:
     if _is_available(op, version, search) if domain == "" else False:
         sig = signature(op, domain, version)
         if sig is not None:
-            return _old_form(op, version)
+            return old_form(op, version)
     sig = signature(op, domain, version)
     if sig is None:
         return "unknown operator" if domain == "" else "unknown operator or domain"
@@ -181,7 +181,7 @@ def _reason(op: str, domain: str, version: int, search: _Search) -> str:
     return "not implemented"
 
 
-def _old_form(op: str, version: int) -> str:
+def old_form(op: str, version: int) -> str:
     """Why the form of an operator in an old version is not supported, where it has no converter."""
     if op == "Scan" and version < 9:
         return "its form before version 9 has a batch axis"

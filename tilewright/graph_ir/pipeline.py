@@ -68,6 +68,7 @@ STRENGTH = (*algebra.STRENGTH, *algebra.AFFINE, *activations.CLIPS, *scales.WEIG
 REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, STRENGTH)
 SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, (*products.RULES, *algebra.RULES))
 DROP_DEFAULTS = rule_pass("drop_defaults", Level.BASIC, defaults.RULES)
+JOIN_CHAINS = rule_pass("join_chains", Level.EXTENDED, (*algebra.AFFINE, *activations.CLIPS))
 JOIN_GEMM = rule_pass("join_gemm", Level.EXTENDED, gemm.RULES)
 FOLD_INTO_WEIGHTS = rule_pass("fold_into_weights", Level.EXTENDED, (*weights.RULES, *algebra.RULES))
 ORDER_PRODUCTS = rule_pass("order_products", Level.EXTENDED, products.CHAINS)
@@ -118,7 +119,7 @@ FUSED_PASSES: tuple[Pass, ...] = (
 )
 """Nodes to groups, values to places: for the backend that lowers the graph. All run at every level."""
 
-FILE_PASSES: tuple[Pass, ...] = (DROP_DEFAULTS, JOIN_GEMM, CANCEL_VIEWS)
+FILE_PASSES: tuple[Pass, ...] = (DROP_DEFAULTS, JOIN_CHAINS, JOIN_GEMM, CANCEL_VIEWS)
 """For graphs that become files: nodes are joined that kernels would rather have apart. No build runs them."""
 
 

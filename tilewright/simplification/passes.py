@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,12 +15,16 @@ from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.fold_constants import fold_for_file
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
+from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
 from tilewright.graph_ir.pipeline import (
     DROP_DEFAULTS,
+    FOLD_INTO_WEIGHTS,
     FOLD_SCALES,
+    JOIN_CHAINS,
     JOIN_GEMM,
     RECOGNISE,
     SIMPLIFY,
+    SINK_REPEATS,
     PassReport,
     count_nodes,
     run_passes,
@@ -34,6 +38,9 @@ KERNEL_RULES = frozenset(("div_power_of_two", "flatten_reshape", "transpose_cast
 _LEAST_GROWTH = 1 << 10
 _SHARE = 1000
 """Of a model, as which a folded constant may make it larger: nobody notices."""
+ON_REQUEST = (FOLD_INTO_WEIGHTS, SINK_REPEATS, SINK_TRANSPOSES)
+"""Passes that make many models smaller, and may hide from a runtime what it would join itself: the scale of attention,
+the last steps of a norm. They run if they are enabled by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,8 @@ def _passes(growth_bytes: int) -> tuple[Pass, ...]:
         fold,  # what the rules made constant
         FOLD_SCALES,
         RECOGNISE,
+        JOIN_CHAINS,
+        *(replace(p, optional=True) for p in ON_REQUEST),  # before products and sums are one node
         JOIN_GEMM,
         CANCEL_VIEWS,
         SIMPLIFY,

@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "compile": {
         "autotune.lookup", "autotune.measure", "autotune.records", "codegen", "core", "deploy", "frontend",
         "graph_ir", "inspect", "kernels", "lowering", "machine", "options", "progress", "runtime", "runtime.resources",
-        "schedule", "tensor_ir",
+        "schedule", "tensor_ir", "writer",
     },
     "autotune.network": {
         "autotune.base", "autotune.cost_model", "autotune.lookup", "autotune.measure",
@@ -62,8 +62,8 @@ ALLOWED: dict[str, set[str]] = {
         "machine", "options", "runtime", "runtime.resources",
     },
     "api": {
-        "autotune.base", "autotune.measure", "codegen", "compile", "core", "graph_ir", "machine", "runtime",
-        "schedule", "tensor_ir",
+        "autotune.base", "autotune.measure", "autotune.records", "codegen", "compile", "core", "frontend",
+        "machine", "runtime", "schedule", "tensor_ir",
     },
     "quantization": {"autotune.measure", "compile", "core", "graph_ir", "inspect"},
     "simplification": {"compile", "core", "frontend", "graph_ir", "inspect", "writer"},

@@ -71,8 +71,16 @@ class Site:
         """Raises Refused where it is unknown."""
         t = self.body.values[name].type
         if not isinstance(t, TensorType):
-            raise self.refusal(f"the type of '{name}' is not known")
+            raise self.refusal(f"the element type of '{name}' is not known")
         return t.dtype
+
+    def is_unknown(self, name: str) -> bool:
+        """True for a value that a foreign node gives, or that is made of one: its element type is not known."""
+        return not isinstance(self.body.values[name].type, TensorType)
+
+    def is_float(self, name: str) -> bool:
+        """True for floats, and where the type is unknown: who made the model knew what the operator takes."""
+        return self.is_unknown(name) or self.dtype(name).is_float
 
     def number(self, key: str, default: float) -> float:
         """An attribute that is a number."""
@@ -200,7 +208,7 @@ class Downgrade:
 class Terms:
     """In which terms nodes are said.
 
-    ``own``: how operators of our own are said with ONNX's; ``attributes``: how nodes with an attribute of ours are
+    ``own``: how operators are said with others in any opset; ``attributes``: how nodes with an attribute of ours are
     said without it; ``older``: forms in older opsets; ``wider``: element types that may stand for one that the opset
     lacks; ``defined``: how a foreign node of ONNX's is said by its definition; ``file_opset``: the version in whose
     terms such nodes are written.
@@ -277,13 +285,13 @@ def _is_same(op: str, version: int, other: int) -> bool:
 
 def _form(node: Node, terms: Terms) -> Form | None:
     """What another form of the node makes; None for a node that has the form of the opset."""
-    if node.op in terms.own:
-        return terms.own[node.op]
     newest, there = signature(node.op, "", NEWEST_OPSET), signature(node.op, "", terms.opset)
     known = newest.attrs if newest is not None else {}
     mine = next((k for k, v in node.attrs if k in terms.attributes and k not in known and v is not None), None)
     if mine is not None:
         return terms.attributes[mine]
+    if node.op in terms.own:
+        return terms.own[node.op]
     if there is not None and newest is not None and there.since == newest.since:
         return None
     return next((d.form for d in terms.older.get(node.op, ()) if d.lowest <= terms.opset < d.below), None)

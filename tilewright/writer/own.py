@@ -10,14 +10,22 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tilewright.core import dtypes
 from tilewright.core.dtypes import DType
 from tilewright.reference.evaluate import COMPUTED_HOW
 from tilewright.writer.forms import Form, Site
+from tilewright.writer.older.norms import layer_norm
 
 
 # -- operators -----------------------------------------------------------------------------------------------------
 def _fused_attention(s: Site) -> None:
-    """``MatMul(Softmax(scale * MatMul(Q, K^T) + mask), V)``."""
+    """``MatMul(Softmax(scale * MatMul(Q, K^T) + mask), V)``; operands of several types as float32."""
+    if len({s.dtype(x) for x in s.node.inputs if x}) > 1:
+        wide = [
+            x and (x if s.dtype(x) == dtypes.float32 else s.op("Cast", x, to=dtypes.float32)) for x in s.node.inputs
+        ]
+        s.instead("Cast", s.op("FusedAttention", *wide, **dict(s.node.attrs)), to=s.value(s.node.outputs[0]).dtype)
+        return
     q, k, v = (s.input(i) for i in range(3))
     scores = s.op("MatMul", q, s.op("Transpose", k, perm=_last_two_turned(s.rank(k))))
     scale = s.number("scale", 1.0)
@@ -102,6 +110,20 @@ OWN: Mapping[str, Form] = {
     "CommonSizes": _common_sizes,
     "BroadcastTo": _broadcast_to,
 }
+
+
+# -- operators of ONNX ---------------------------------------------------------------------------------------------
+def _conv_integer(s: Site) -> None:
+    """One zero point for all channels where each has the same, as onnxruntime takes no other."""
+    x, w, x_zero, w_zero = (s.input(i) for i in range(4))
+    known = s.constant(w_zero) if w_zero else None
+    if known is not None and known.ndim and known.size and (known == known.flat[0]).all():
+        w_zero = s.const(known.reshape(-1)[0], "zero")
+    s.raw(x, w, x_zero, w_zero)
+
+
+SAID: Mapping[str, Form] = {**OWN, "ConvInteger": _conv_integer, "LayerNormalization": layer_norm}
+"""How operators are said in every opset that is asked for."""
 
 
 # -- attributes ----------------------------------------------------------------------------------------------------

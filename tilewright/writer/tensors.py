@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import onnx
 
@@ -15,7 +17,7 @@ def tensor_message(constant: Constant, name: str = "") -> onnx.TensorProto:
     if message.data_type == onnx.TensorProto.STRING:
         message.string_data.extend(_bytes(x) for x in constant.array.reshape(-1))
     else:
-        message.raw_data = raw_bytes(constant)
+        message.raw_data = bytes(raw_bytes(constant))
     return message
 
 
@@ -25,20 +27,22 @@ def tensor_header(constant: Constant, name: str) -> onnx.TensorProto:
     return onnx.TensorProto(name=name, data_type=dtype.onnx, dims=constant.shape)
 
 
-def raw_bytes(constant: Constant) -> bytes:
-    """The elements as ONNX stores them: little-endian, those below a byte packed from the low bits on."""
-    array = np.ascontiguousarray(constant.array)
+def raw_bytes(constant: Constant) -> memoryview:
+    """The elements as ONNX stores them: little-endian, those below a byte packed from the low bits on. For most types
+    they are the array's own bytes."""
+    array = np.ascontiguousarray(constant.array).reshape(-1)
     bits = dtypes.from_numpy(array.dtype).bits
     if bits >= 8:
-        little = array.astype(array.dtype.newbyteorder("<"), copy=False) if array.dtype.byteorder == ">" else array
-        return little.tobytes()
+        if array.dtype.itemsize > 1 and sys.byteorder == "big":
+            array = array.byteswap()
+        return array.view(np.uint8).data
     per_byte = 8 // bits
-    codes = array.reshape(-1).view(np.uint8) & ((1 << bits) - 1)
+    codes = array.view(np.uint8) & ((1 << bits) - 1)
     padded = np.zeros(-(-codes.size // per_byte) * per_byte, np.uint8)
     padded[: codes.size] = codes
     shifts = np.arange(per_byte, dtype=np.uint8) * bits
     packed: np.ndarray = np.bitwise_or.reduce(padded.reshape(-1, per_byte) << shifts, axis=1)
-    return packed.astype(np.uint8).tobytes()
+    return packed.astype(np.uint8).data
 
 
 def raw_size(constant: Constant) -> int:

@@ -6,14 +6,14 @@ import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, get_args
+from typing import get_args
 
 import onnx
 
 from tilewright.commands.common import add_sample_options, amount, count, milliseconds
 from tilewright.core.console import table
 from tilewright.core.errors import InputError
-from tilewright.core.io.files import Kind, replacing, require_replaceable
+from tilewright.core.io.files import ends_with, replacing, require_replaceable
 from tilewright.quantization.accuracy.budget import CHOSEN, FLOAT32, Budgeted
 from tilewright.quantization.accuracy.compare import Difference, compare_models
 from tilewright.quantization.accuracy.sensitivity import Sensitivity
@@ -28,14 +28,7 @@ _MARK = onnx.ModelProto(
 _LARGEST = (1 << 31) - 1
 """Bytes of a protobuf message."""
 
-
-def _is_ours(f: IO[bytes]) -> bool:
-    f.seek(0, 2)
-    f.seek(max(0, f.tell() - len(_MARK)))
-    return bytes(f.read()) == bytes(_MARK)
-
-
-MODEL = Kind("a model that tilewright quantized", _is_ours)
+MODEL = ends_with("a model that tilewright quantized", bytes(_MARK))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,9 +6,10 @@ builds such an expression takes care that they do: of sizes that do not, ``broad
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from tilewright.core.arith.expr import ONE, IntExpr, IntLike, Operation, as_expr, of_atom
+from tilewright.core.arith.expr import ONE, Atom, IntExpr, IntLike, Operation, as_expr, of_atom
+from tilewright.core.arith.minmax import Min
 
 
 class Broadcast(Operation):
@@ -23,7 +24,8 @@ class Broadcast(Operation):
 
 
 def broadcasted(*args: IntLike) -> IntExpr:
-    """What ``args`` broadcast to. A constant other than 1 decides; broadcasts among ``args`` are flattened."""
+    """What ``args`` broadcast to. A constant other than 1 decides; broadcasts among ``args`` are flattened, and
+    ``min(512, x)`` says nothing beside ``x``: where it is not ``x``, the two do not broadcast."""
     kept: dict[IntExpr, None] = {}
     for x in args:
         e = as_expr(x)
@@ -31,14 +33,27 @@ def broadcasted(*args: IntLike) -> IntExpr:
             return e
         kept.update(dict.fromkeys(_operands(e)))
     kept.pop(ONE, None)
+    kept = {e: None for e in kept if not _is_bounded(e, kept)}
     if len(kept) < 2:
         return next(iter(kept), ONE)
     return of_atom(Broadcast(tuple(sorted(kept, key=str))))
 
 
 def _operands(e: IntExpr) -> tuple[IntExpr, ...]:
-    if len(e.terms) == 1 and e.const == 0 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1:
-        a = e.terms[0][0][0]
-        if isinstance(a, Broadcast):
-            return a.args
-    return (e,)
+    a = _atom(e)
+    return a.args if isinstance(a, Broadcast) else (e,)
+
+
+def _is_bounded(e: IntExpr, others: Collection[IntExpr]) -> bool:
+    """True for the least of one of ``others`` and constants greater than 1."""
+    a = _atom(e)
+    if not isinstance(a, Min):
+        return False
+    rest = [x for x in a.args if not (x.is_const and x.const > 1)]
+    return len(rest) == 1 and rest[0] in others
+
+
+def _atom(e: IntExpr) -> Atom | None:
+    """The atom that ``e`` is, if it is one."""
+    single = len(e.terms) == 1 and e.const == 0 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1
+    return e.terms[0][0][0] if single else None

@@ -40,6 +40,12 @@ def begins_with(what: str, *starts: bytes) -> Kind:
     return Kind(what, lambda f: f.read(max(map(len, starts))).startswith(starts))
 
 
+def ends_with(what: str, end: bytes) -> Kind:
+    """The kind of files that end with ``end``."""
+    return Kind(what, lambda f: f.seek(0, os.SEEK_END) >= len(end) and f.seek(-len(end), os.SEEK_END) >= 0
+                and f.read() == end)  # fmt: skip
+
+
 TEXT = begins_with("a text that tilewright wrote", f"# {MARK}\n".encode(), f"; {MARK}\n".encode())
 """Dumps: their first line is a comment, so that what parsed without it does with it."""
 

@@ -35,10 +35,11 @@ def _dropout(call: Call, build: GraphBuilder) -> None:
     build.emit_to("Identity", (call.input(0),), call.outputs[:1], {})
     if call.output(1):
         shape = build.emit("Shape", (call.input(0),), "mask_shape")
-        true = {"value": Constant(np.array([True]))}
-        if call.version >= 10:
+        dtype = build.dtype(call.input(0)) if call.version < 10 else dtypes.bool_  # it had the type of the data
+        true = {"value": Constant(np.ones(1, (dtype or dtypes.bool_).numpy))}
+        if dtype is not None:
             build.emit_to("ConstantOfShape", (shape,), call.outputs[1:2], true)
-        else:  # the mask had the type of the data
+        else:
             mask = build.emit("ConstantOfShape", (shape,), "mask", **true)
             build.emit_to("CastLike", (mask, call.input(0)), call.outputs[1:2], {})
 

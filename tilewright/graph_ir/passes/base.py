@@ -164,7 +164,7 @@ class Pass:
         nodes = []
         changed = False
         for n in graph.nodes:
-            new = {k: self.apply(g, inner) for k, g in n.subgraphs()}
+            new = {k: g if n.domain else self.apply(g, inner) for k, g in n.subgraphs()}
             if any(new[k] is not g for k, g in n.subgraphs()):
                 n = n.with_attrs(**new)
                 changed = True

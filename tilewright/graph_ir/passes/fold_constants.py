@@ -238,9 +238,9 @@ def _is_quantized(c: Constant) -> bool:
 
 
 def _dequantizes_weight(ed: GraphEditor, node: Node) -> bool:
-    if node.op != "DequantizeLinear" or node.domain:
+    v = ed.value(node.inputs[0]) if node.op == "DequantizeLinear" and not node.domain else None
+    if v is None or not isinstance(v.type, TensorType):
         return False
-    v = ed.value(node.inputs[0])
     return v.dtype.is_integer and v.dtype.bits <= 8 and len(tensor_shape(v) or ()) > 1
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from tilewright.core.errors import InternalError
-from tilewright.graph_ir.ir import Graph, Node
+from tilewright.graph_ir.ir import Graph, Node, UnknownType
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
 from tilewright.graph_ir.rules.base import NOT_HERE, Match, Rule, matches
@@ -72,6 +72,8 @@ def rewrite(graph: Graph, rules: Sequence[Rule], ctx: PassContext) -> Graph:
 def _fire_one(ed: GraphEditor, k: int, node: Node, rules: Sequence[Rule], ctx: PassContext) -> Rule | None:
     for rule in rules:
         for m in matches(rule, ed, node):
+            if any(isinstance(ed.value(v).type, UnknownType) for v in (*m.names.values(), *node.outputs) if v):
+                continue  # guards ask for types
             reason = _refusal(rule, m)
             if reason is not None:
                 if reason != NOT_HERE:

@@ -238,7 +238,9 @@ def is_packed_operand(stage: str, user: Block) -> bool:
         bool(reads)
         and len(axes) == 2
         and all(
-            as_var(index[-1]) == axes[1] and any(axes[0] in i.free_vars() and i.is_plain for i in index[:-1])
+            bool(index)
+            and as_var(index[-1]) == axes[1]
+            and any(axes[0] in i.free_vars() and i.is_plain for i in index[:-1])
             for index in reads
         )
     )

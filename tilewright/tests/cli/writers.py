@@ -28,8 +28,10 @@ from tilewright.cli import main
 from tilewright.codegen.cache import ObjectCache
 from tilewright.core.errors import InputError
 from tilewright.core.io.files import TEMPORARY
+from tilewright.frontend.keep import read_model
 from tilewright.graph_ir.pipeline import Dump
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, mlp_model, record
+from tilewright.writer import save_onnx
 
 KEY = "ab" + "0" * 62
 
@@ -70,8 +72,12 @@ def _graph_dump(folder: Path) -> None:
 
 
 def _session(folder: Path) -> None:
-    options = tilewright.SessionOptions(optimized_model_filepath=str(folder / "optimized.txt"))
+    options = tilewright.SessionOptions(optimized_model_filepath=str(folder / "optimized.onnx"))
     tilewright.InferenceSession(str(folder / "model.onnx"), options)
+
+
+def _external_data(folder: Path) -> None:
+    save_onnx(read_model(folder / "model.onnx"), folder / "large.onnx", external_data=True)
 
 
 def _append(folder: Path) -> None:
@@ -103,8 +109,9 @@ WRITERS: Mapping[str, Writer] = {
         "small.onnx", lambda d: _command("quantize", d / "model.onnx", "--weight-only", "int8", "-o", d / "small.onnx")
     ),
     "explain": Writer("dump/2_passes.txt", lambda d: _command("explain", d / "model.onnx", "--dump", d / "dump")),
-    "session": Writer("optimized.txt", _session),
-    "pass dump": Writer("passes/03_simplify.txt", _graph_dump),
+    "session": Writer("optimized.onnx", _session),
+    "external data": Writer("large.onnx.data", _external_data),
+    "pass dump": Writer("passes/04_simplify.txt", _graph_dump),
     "cost model": Writer("cost.json", _save_cost_model),
     "object cache": Writer(
         f"cache/{KEY[:2]}/{KEY[2:]}.o", lambda d: ObjectCache(d / "cache").put(KEY, bytes(5000)), checks=False

@@ -16,6 +16,7 @@ from tilewright.tests.conformance.expected import (
     EXPECTED,
     EXPORTED,
     UPDATE,
+    WRITTEN,
     changes,
     counts_text,
     read_expected,
@@ -25,6 +26,7 @@ from tilewright.tests.conformance.expected import (
 from tilewright.tests.conformance.exported import run_exported
 from tilewright.tests.conformance.pool import run_all, shard
 from tilewright.tests.conformance.runner import run_case
+from tilewright.tests.conformance.written import run_written
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,11 +41,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--slowest", type=int, default=0, help="print the cases that take longest")
     parser.add_argument("--exported", action="store_true", help="through artifacts instead of compiled models")
     parser.add_argument("--target", help="with --exported: as programs for this target, run by an emulator")
+    parser.add_argument(
+        "--written", choices=WRITTEN, help="read, and written after the passes of a level: files that others run, too"
+    )
+    parser.add_argument("--opset", type=int, help="with --written: in this opset, which need not say all cases")
     parser.add_argument("--show", help="print the results with this status")
     args = parser.parse_args(arguments)
     if args.target and not args.exported:
         parser.error("--target: expected with --exported")
-    expected = EXPORTED if args.exported else EXPECTED
+    if args.opset and not args.written:
+        parser.error("--opset: expected with --written")
+    expected = EXPORTED if args.exported else WRITTEN[args.written] if args.written else EXPECTED
     k, n = (int(x) for x in args.shard.split("/"))
 
     cases = all_cases(args.kind or KINDS)
@@ -58,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"\r{len(seconds)}/{len(names)}", end="\r", file=sys.stderr)
 
     run = partial(run_exported, target=args.target) if args.exported else run_case
+    if args.written:
+        run = partial(run_written, level=args.written, opset=args.opset)
     results = run_all({c: cases[c] for c in names}, args.jobs, note, run)
     print(counts_text(results))
     print(f"{time.monotonic() - began:.0f} s with {args.jobs} processes")
@@ -65,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"  {seconds[name]:6.2f} s  {name}")
     if args.json:
         args.json.write_text(json.dumps(results, indent=0), encoding="utf-8")
+    if args.opset:
+        return int(any(status(r) == "failing" for r in results.values()))
     if args.update:
         write_expected(results, expected)
         return 0

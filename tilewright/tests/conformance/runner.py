@@ -14,7 +14,7 @@ from tilewright.core.errors import UnsupportedError
 from tilewright.core.plan import SIZES_DOMAIN, ControlStep, HostStep, Plan
 from tilewright.graph_ir.ops import OPS
 from tilewright.lowering.backend import SIZED_BY_DATA
-from tilewright.tests.conformance.cases import Case
+from tilewright.tests.conformance.cases import Case, DataSet
 
 STATUSES = ("native", "host", "unsupported", "failing")  # from best to worst
 _REASON_LENGTH = 240
@@ -55,11 +55,16 @@ def short(text: str) -> str:
 
 def _run(case: Case) -> str:
     model, sets = case.load()
+    return run_model(case, model, sets, [i.name for i in model.graph.input])
+
+
+def run_model(case: Case, model: onnx.ModelProto, sets: Sequence[DataSet], names: Sequence[str]) -> str:
+    """``native`` or ``host: operators`` for a model that stands for that of ``case``, with inputs of these ``names``;
+    raises what goes wrong."""
     compiled = tilewright.compile(model, threads=2, progress=False)
     accepted = {s.name for s in compiled.inputs}
     random = is_random(model)
     for given, wanted in sets:
-        names = [i.name for i in model.graph.input]
         feed = {n: x for n, x in zip(names, given, strict=False) if n in accepted}
         got = compiled.run(None, feed)
         require_similar(got, wanted, math.inf if random else case.rtol, case.atol)

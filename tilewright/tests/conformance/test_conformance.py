@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.tests.conformance.expected import EXPORTED, UPDATE, changes, counts_text, read_expected, status
+from tilewright.tests.conformance.expected import EXPORTED, UPDATE, WRITTEN, changes, counts_text, read_expected, status
 from tilewright.tests.deploy.exported import needs_compiler
 
 SHARDS = 2  # each loads all cases, which takes seconds
 NEEDED = 1500
 EXPORTED_SHARDS, NEEDED_EXPORTED = 24, 1850
+WRITTEN_SHARDS, NEEDED_WRITTEN = 80, 1600
+PASSING = ("native", "host")
+SMALL = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
 
 def run(folder: Path, *options: str) -> dict[str, str]:
@@ -43,6 +46,24 @@ def test_some_cases_through_artifacts(tmp_path: Path) -> None:
     assert not better, f"better than expected, run {UPDATE} --exported:\n" + "\n".join(better)
 
 
+@pytest.mark.parametrize(("level", "part"), [("none", 0)])
+def test_some_cases_written(level: str, part: int, tmp_path: Path) -> None:
+    """All of them are ``python -m tilewright.tests.conformance --written none``, and ``basic``, and ``extended``."""
+    pytest.importorskip("onnxruntime")
+    options = ("--written", level, "--shard", f"{part}/{WRITTEN_SHARDS}", *(x for k in SMALL for x in ("--kind", k)))
+    worse, better = changes(run(tmp_path, *options), read_expected(WRITTEN[level]))
+    assert not worse, "worse than expected:\n" + "\n".join(worse)
+    assert not better, f"better than expected, run {UPDATE} --written {level}:\n" + "\n".join(better)
+
+
+@pytest.mark.parametrize("level", WRITTEN)
+def test_what_passes_still_does_when_written(level: str) -> None:
+    written = read_expected(WRITTEN[level])
+    lost = [n for n, r in read_expected().items() if status(r) in PASSING and status(written[n]) not in PASSING]
+    assert not lost
+    assert sum(r.endswith("in onnxruntime too") for r in written.values()) >= NEEDED_WRITTEN
+
+
 def test_enough_cases_run_without_python() -> None:
     passing = [n for n, r in read_expected(EXPORTED).items() if status(r) == "native"]
     assert len(passing) >= NEEDED_EXPORTED
@@ -50,6 +71,6 @@ def test_enough_cases_run_without_python() -> None:
 
 def test_enough_cases_pass() -> None:
     expected = read_expected()
-    passing = [n for n, r in expected.items() if status(r) in ("native", "host")]
+    passing = [n for n, r in expected.items() if status(r) in PASSING]
     print(counts_text(expected))
     assert len(passing) >= NEEDED

@@ -111,7 +111,10 @@ def test_what_is_no_model_is_not_overwritten(folder: Path, capsys: pytest.Captur
     for line in ("extract model.onnx --outputs r", "rename model.onnx --name n", "set-shape model.onnx batch=1",
                  "merge model.onnx two.onnx --connect y=a"):  # fmt: skip
         assert done(f"{line} -o notes.txt") == 2
-        assert "notes.txt: expected an ONNX model or no file, found another kind" in capsys.readouterr().err
+        assert (
+            "notes.txt: expected a model that tilewright wrote or no file, found another kind"
+            in capsys.readouterr().err
+        )
     assert (folder / "notes.txt").read_text(encoding="utf-8") == "mine"
 
 

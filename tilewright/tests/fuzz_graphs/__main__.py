@@ -24,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--every", action="store_true", help="every level with one and two threads for each seed")
     parser.add_argument("--simplify", action="store_true", help="simplify each graph instead of compiling it")
+    parser.add_argument("--written", action="store_true", help="write it instead, after each level's passes")
     parser.add_argument("--ops", default="", help="mostly these operators, with commas between")
     parser.add_argument("--only", type=int, nargs="+", help="these seeds alone, in this process, reduced to a script")
     parser.add_argument("--alone", action="store_true", help="with --only: without onnxruntime, where that crashes")
@@ -53,6 +54,8 @@ def _run(seeds: Sequence[int], args: argparse.Namespace, operators: Sequence[str
 
 
 def _ways(args: argparse.Namespace) -> Ways:
+    if args.written:
+        return "write"
     return "simplify" if args.simplify else "every" if args.every else "some"
 
 

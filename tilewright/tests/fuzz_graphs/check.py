@@ -24,6 +24,7 @@ from tilewright.tests.fuzz_graphs.implementations import random_implementations
 from tilewright.tests.fuzz_graphs.records import random_records
 from tilewright.tests.fuzz_graphs.sample import Sample, generate
 from tilewright.tests.fuzz_graphs.tolerance import allowed, interpret_perturbed, mismatch
+from tilewright.tests.fuzz_graphs.written import in_onnxruntime, lacks, written_model
 
 SAMPLES = 6
 
@@ -32,7 +33,8 @@ SAMPLES = 6
 class Build:
     """One way to compile a graph. ``records``: with records of random schedules; ``pins``: and random implementations
     of nodes; ``reduced``: with products on bfloat16, compared with the graph that has them; ``exported``: and run as an
-    artifact, too. ``simplified``: not compiled but simplified at that level, and the result interpreted."""
+    artifact, too. ``simplified``: not compiled but simplified at that level, and the result interpreted. ``written``:
+    neither, but written after the passes of the level, in ``opset`` (0: any)."""
 
     level: str
     threads: int
@@ -41,10 +43,14 @@ class Build:
     reduced: bool = False
     exported: bool = False
     simplified: bool = False
+    written: bool = False
+    opset: int = 0
 
     def __str__(self) -> str:
         if self.simplified:
             return f"simplify, level={self.level!r}"
+        if self.written:
+            return f"written after passes of level {self.level!r}{f' in opset {self.opset}' if self.opset else ''}"
         more = (", with records" if self.records else "") + (", with pins" if self.pins else "")
         more += ", precision='bf16'" if self.reduced else ""
         return f"opt_level={self.level!r}, threads={self.threads}{more}{', exported' if self.exported else ''}"
@@ -72,16 +78,23 @@ _COMPARED_REDUCED = (*_SPREADING, "recognise")
 """What a build in bfloat16 goes without: it is compared with its own graph after its passes, whose operators should be
 those of the model, as the reference rounds the factors of others (an epsilon) as ONNX stores them."""
 LEVELS = ("none", "basic", "extended", "all")
+_OPSETS = (7, 9, 10, 11, 12, 13, 16, 17, 18, 20, 22, 23, 24)
 
 
-Ways: TypeAlias = Literal["some", "every", "simplify"]
+_WRITTEN_IN = 8
+"""Of so many seeds one is written, too."""
+Ways: TypeAlias = Literal["some", "every", "simplify", "write"]
 
 
 def builds_of(seed: int, ways: Ways = "some") -> tuple[Build, ...]:
     """The ways in which a seed is compiled: full optimisation always, the others in turn (all of them for ``every``).
-    ``simplify``: it is simplified instead, at each level."""
+    ``simplify``: it is simplified instead, at each level; ``write``: it is written after the passes of each level, and
+    once more in some opset."""
     if ways == "simplify":
         return tuple(Build(level, 1, simplified=True) for level in get_args(Level))
+    if ways == "write":
+        other = Build(LEVELS[seed % 3], 1, written=True, opset=_OPSETS[seed % len(_OPSETS)])
+        return (*(Build(level, 1, written=True) for level in LEVELS), other)
     if ways == "every":
         plain = [Build(level, threads) for level in LEVELS for threads in (1, 2)]
         more = (Build("all", 2, True), Build("all", 2, pins=True), Build("all", 2, reduced=True))
@@ -89,7 +102,8 @@ def builds_of(seed: int, ways: Ways = "some") -> tuple[Build, ...]:
     first = Build("all", 2 - seed % 2, exported=seed % 4 == 3)
     other = Build(LEVELS[seed % 3], 1 + seed // 3 % 2)
     more = (Build("all", 2, True), Build("all", 2, reduced=True), Build("all", 2, pins=True))
-    return first, other, *more[seed % 4 : seed % 4 + 1]
+    last = builds_of(seed, "write")[seed // _WRITTEN_IN % 5 :][:1] if seed % _WRITTEN_IN == 0 else ()
+    return first, other, *more[seed % 4 : seed % 4 + 1], *last
 
 
 def check_seed(
@@ -103,11 +117,11 @@ def check_seed(
         return Verdict("reference", f"{findings[0].op}: {findings[0].finding}", None, ops), sample
     if sample is None:
         return Verdict("empty"), None
-    return check_sample(sample, builds_of(seed, ways)), sample
+    return check_sample(sample, builds_of(seed, ways), alone), sample
 
 
-def check_sample(sample: Sample, builds: Sequence[Build]) -> Verdict:
-    """Compile in each way, run each variant, compare."""
+def check_sample(sample: Sample, builds: Sequence[Build], alone: bool = False) -> Verdict:
+    """Compile in each way, run each variant, compare. ``alone``: what is written is not run in onnxruntime."""
     model = sample.model()
     ops = tuple(n.op_type for n in sample.nodes)
     try:
@@ -117,8 +131,10 @@ def check_sample(sample: Sample, builds: Sequence[Build]) -> Verdict:
     except Exception as e:  # noqa: BLE001 - whatever it raises is the finding
         return Verdict(_kind_of(e), f"import or reference: {shown_error(e)}", None, ops)
     for build in builds:
-        check = _check_simplified if build.simplified else _check_build
-        verdict = check(sample, build, wanted, ops)
+        if build.written:
+            verdict = _check_written(sample, build, wanted, ops, alone)
+        else:
+            verdict = (_check_simplified if build.simplified else _check_build)(sample, build, wanted, ops)
         if verdict is not None:
             return verdict
     return Verdict("ok", operators=ops)
@@ -171,6 +187,38 @@ def _check_build(
         if wrong:
             return Verdict("wrong", f"variant {v}, with out: {wrong}", build, ops)
     return _check_artifact(compiled, sample, build, ops) if build.exported else None
+
+
+def _check_written(
+    sample: Sample, build: Build, wanted: Sequence[Sequence[dict[str, object]]], ops: tuple[str, ...], alone: bool
+) -> Verdict | None:
+    try:
+        model = written_model(sample.model(), build.level, build.opset)
+        if model is None:
+            return None
+        again = from_onnx(model)
+    except Exception as e:  # noqa: BLE001 - likewise
+        return Verdict(_kind_of(e), f"write: {shown_error(e)}", build, ops)
+    for v, samples in zip(sample.variants, wanted, strict=True):
+        feed = sample.feed(v)
+        try:
+            sides = {"read again": interpret(again, feed)}
+        except Exception as e:  # noqa: BLE001 - likewise
+            if "cannot reshape array of size 0" in str(e):
+                continue  # what the rest of nothing is only symbols tell; graphs after passes have the same
+            return Verdict(_kind_of(e), f"written and read again, variant {v}: {shown_error(e)}", build, ops)
+        if not alone and (theirs := in_onnxruntime(sample.model(), model, feed, samples, sample.outputs)) is not None:
+            if not isinstance(theirs, dict) and lacks(theirs):
+                continue
+            if not isinstance(theirs, dict):
+                return Verdict("refused", f"written, in onnxruntime, variant {v}: {shown_error(theirs)}", build, ops)
+            sides["in onnxruntime"] = theirs
+        for side, got in sides.items():
+            for name in sample.outputs:
+                wrong = mismatch(got[name], samples[0][name], allowed(samples, name), sample.wild == "huge")
+                if wrong:
+                    return Verdict("wrong", f"written, {side}, variant {v}, output {name!r}: {wrong}", build, ops)
+    return None
 
 
 def _check_simplified(

@@ -17,6 +17,7 @@ import base64
 import ml_dtypes  # noqa: F401 - element types that numpy lacks
 import numpy as np
 import onnx
+import onnx.printer
 import tilewright
 from tilewright.core import dtypes
 
@@ -44,12 +45,19 @@ def script_of(sample: Sample, verdict: Verdict) -> str:
             f"pins = random_implementations(model, {build.threads}, {len(verdict.operators)}, {bool(sample.wild)})"
         )
         options += ", implementations=pins"
+    if build and build.written:
+        lines.append("from tilewright.tests.fuzz_graphs.written import written_model")
+        lines.append(f"written = written_model(model, {build.level!r}, {build.opset})")
+        lines.append("print(onnx.printer.to_text(written))")
     for v in sample.variants:
         feed = ", ".join(f"{n!r}: {_literal(x)}" for n, x in sample.feed(v).items())
         lines.append(f"feed = {{{feed}}}")
         lines.append("from tilewright.frontend import from_onnx")
         lines.append("from tilewright.graph_ir.interpreter import interpret")
         lines.append("print('wanted', interpret(from_onnx(model), feed))")
+        if build and build.written:
+            lines.append("print('got', interpret(from_onnx(written), feed))")
+            continue
         lines.append(f"print('got', tilewright.compile(model, {options}, cache=False, progress=False).run(feed))")
     return "\n".join(lines) + "\n"
 

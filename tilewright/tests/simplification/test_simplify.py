@@ -74,6 +74,18 @@ def test_operators_that_the_opset_lacks_are_not_made() -> None:
     assert ops(simplified(model, opset=20)) == "Gelu"
 
 
+def test_passes_on_request() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["s"]),
+        helper.make_node("Mul", ["s", "half"], ["y"]),
+    ]
+    weights = {"w": normal(1, 4, 5), "b": normal(2, 5), "half": np.float32(0.3)}
+    model = model_of(nodes, {"x": ("n", 3, 4)}, ["y"], weights)
+    assert ops(simplified(model)) == "MatMul Add Mul"
+    assert ops(simplified(model, enabled_pass=["fold_into_weights"])) == "MatMul Add"
+
+
 def test_sizes_that_the_model_relates_are_tried_as_it_needs_them() -> None:
     done = simplified(past_and_mask())
     assert done.checked is not None

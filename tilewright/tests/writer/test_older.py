@@ -112,6 +112,9 @@ FORMS: tuple[tuple[str, Build, int, str | None], ...] = (
     ("Resize", one("Resize", IMAGE, None, np.array([1.5, 2], np.float32), axes=(2, 3), mode="linear"), 11, "Resize"),
     ("Resize", one("Resize", IMAGE, None, None, i64(9, 5), axes=(-2, -1), mode="cubic"), 12,
      "Shape Concat Gather Resize"),
+    ("Resize", lambda b: b.op(
+        "Resize", b.input("x", "float32", IMAGE), None, b.op("Exp", b.input("s", "float32", (2,))), axes=(2, 3),
+        mode="linear"), 13, "Exp Concat Resize"),
     ("Resize", one("Resize", ("n", "c", 4, 4), None, None, i64(9, 5), axes=(2, 3)), 17, "Shape Concat Gather Resize"),
     ("Resize", one("Resize", IMAGE, np.array([0.1, 0.2, 0.8, 0.9], np.float32), None, i64(4, 5), axes=(2, 3),
                    mode="linear", coordinate_transformation_mode="tf_crop_and_resize"), 13,
@@ -266,6 +269,8 @@ REFUSALS: tuple[tuple[Build, int, str], ...] = (
          coordinate_transformation_mode="asymmetric"), 9, r"sizes that the run gives; .* 11"),
     (lambda b: b.op("GridSample", b.input("x", "float32", (1, 1, 2, 2, 2)), b.input("g", "float32", (1, 2, 2, 2, 3))),
      19, r"an image of 3 dimensions; .* 20"),
+    (lambda b: b.op("AffineGrid", b.input("t", "float32", (2, 2, 3)), i64(2, 3, 1, 5), align_corners=1), 19,
+     r"aligned corners of an image that may have a size of 1; .* 20"),
     (lambda b: b.op("RoiAlign", b.input("x", "float32", IMAGE), np.abs(f32(2, 4)), i64(0, 1)), 15,
      r"coordinate_transformation_mode half_pixel; .* 16"),
     (lambda b: b.op("Reshape", b.input("x", "float32", NM), b.input("s", "int64", (2,)), allowzero=1), 13,

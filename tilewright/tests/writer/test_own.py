@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from tilewright.core import dtypes
@@ -41,6 +42,13 @@ def test_attention() -> None:
     assert_written(attention("s", "t", scale=0.25), 13, "Transpose MatMul Mul Softmax MatMul")
     assert_written(attention("s", "t", mask=True), 13, "Transpose MatMul Add Softmax MatMul")
     assert_written(attention(3, 7), 7, "Transpose MatMul Softmax MatMul")
+
+
+def test_attention_of_several_types() -> None:
+    b = GraphBuilder("g")
+    q, k, v = (b.input(x, t, ("n", 8)) for x, t in (("q", "float16"), ("k", "float16"), ("v", "float32")))
+    graph = b.build(b.op("FusedAttention", q, k, v))
+    assert_written(graph, 13, "Cast Cast Transpose MatMul Softmax MatMul Cast", 2e-3)
 
 
 @pytest.mark.parametrize("opset", [9, 13, 17])
@@ -97,6 +105,34 @@ def test_common_sizes_of_a_scalar() -> None:
     x = b.input("x", "float32", ())
     graph = b.build(b.op("CommonSizes", x, axes=(), operands=(), dims=(), rank=0))
     assert_written(graph, 13, "Identity")
+
+
+@pytest.mark.parametrize("zero", [(0, 0, 0), (3, 3, 3), (1, 2, 3)])
+def test_zero_points_of_channels(zero: tuple[int, ...]) -> None:
+    b = GraphBuilder("g")
+    x, w = b.input("x", "uint8", ("n", 2, 4, 4)), RNG.integers(-9, 9, (3, 2, 2, 2)).astype(np.int8)
+    graph = b.build(b.op("ConvInteger", x, w, np.uint8(2), np.array(zero, np.int8)))
+    same = len(set(zero)) == 1
+    model = assert_written(graph, 10, "ConvInteger", ort=same)
+    assert len(model.graph.initializer[-1].dims) == (0 if same else 1)
+
+
+def test_integers_in_channels_last() -> None:
+    b = GraphBuilder("g")
+    x, w = b.input("x", "uint8", ("n", 4, 4, 2)), RNG.integers(-9, 9, (3, 2, 2, 2)).astype(np.int8)
+    graph = b.build(b.op("ConvInteger", x, w, np.uint8(2), np.zeros(3, np.int8), data_layout="NHWC"))
+    assert_written(graph, 10, "Transpose ConvInteger Transpose")
+
+
+def test_a_small_number_of_double_precision() -> None:
+    b = GraphBuilder("g")
+    x = b.input("x", "float64", ("n", 4))
+    graph = b.build(b.op("LayerNormalization", x, np.ones(4), epsilon=0.001))
+    model = assert_written(graph, 17, "ReduceMean Sub Mul ReduceMean Add Sqrt Div Mul Identity", 1e-9)
+    numbers = [float(a) for t in model.graph.initializer if (a := onnx.numpy_helper.to_array(t)).size == 1]
+    assert 0.001 in numbers
+    exact = b.build(b.op("LayerNormalization", x, np.ones(4), epsilon=2.0**-10))
+    assert_written(exact, 17, tolerance=1e-13, ort=False)
 
 
 def test_channels_last() -> None:

@@ -20,7 +20,7 @@ def or_equal(strict: str) -> Form:
 def equal(s: Site) -> None:
     """Until 10: of integers and bool only. Equal floats are neither less nor greater nor NaN."""
     a, b = s.input(0), s.input(1)
-    if not s.dtype(a).is_float:
+    if not s.is_float(a) or s.is_unknown(a):
         s.raw(a, b)
         return
     differ = s.op("Or", s.op("Less", a, b), s.op("Greater", a, b))
@@ -32,7 +32,7 @@ def extremum(comparison: str) -> Form:
 
     def form(s: Site) -> None:
         operands = s.node.inputs
-        if s.dtype(operands[0]).is_float and (s.opset >= _BROADCASTS or _of_one_shape(s)):
+        if s.is_float(operands[0]) and (s.opset >= _BROADCASTS or _of_one_shape(s)):
             s.raw(*operands)
             return
         so_far = operands[0]
@@ -40,7 +40,7 @@ def extremum(comparison: str) -> Form:
             so_far = s.op("Where", s.op(comparison, so_far, x), so_far, x)
         if len(operands) == 1:
             s.instead("Identity", so_far)
-        elif s.dtype(so_far).is_float:
+        elif s.is_float(so_far):
             raise s.refusal("operands of shapes that are not known to be the same")  # a NaN is handed on
         else:
             s.instead("Where", s.op(comparison, so_far, operands[-1]), so_far, operands[-1])
@@ -75,11 +75,11 @@ def sums(s: Site) -> None:
 def clip(s: Site) -> None:
     """Until 11: of floats only. Until 10: bounds were attributes, the largest numbers by default."""
     x, low, high = (s.input(i) for i in range(3))
-    if s.opset >= _CLIP_OPERANDS and s.dtype(x).is_float:
+    if s.opset >= _CLIP_OPERANDS and s.is_float(x):
         s.raw(x, low, high)
         return
     least, most = (_finite(s, b) for b in (low, high))
-    if least is not None and most is not None and s.dtype(x).is_float:
+    if least is not None and most is not None and s.is_float(x):
         s.raw(x, min=least, max=most)
         return
     bounds = [(op, b) for op, b in (("Max", low), ("Min", high)) if b]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright.writer.forms import Site
+from tilewright.writer.older.standard import by_definition
 
 _CROP = "tf_crop_and_resize"
 _NEW_IN_18: Mapping[str, int | str] = {"antialias": 0, "keep_aspect_ratio_policy": "stretch"}
@@ -35,13 +36,19 @@ def resize(s: Site) -> None:
     else:
         scales = _all(s, 2, 1, "scales")
     if s.opset < _OPTIONAL:
-        nothing = np.zeros(0, np.float32)
-        roi = roi or s.const(nothing, "no_roi")
-        scales = scales or s.const(nothing, "no_scales")
+        roi, scales = roi or _nothing(s), scales or _nothing(s)
     s.raw(x, roi, scales, sizes, drop=("axes", *_NEW_IN_18))
 
 
 _MODES, _OPTIONAL, _AXES = 11, 13, 18
+
+
+def _nothing(s: Site) -> str:
+    """A list of no floats: one that the graph has, or a new one."""
+    for name, c in s.body.constants.items():
+        if c.shape == (0,) and c.dtype == np.float32:
+            return name
+    return s.const(np.zeros(0, np.float32), "nothing")
 
 
 def _all(s: Site, i: int, each: int, what: str) -> str:
@@ -62,6 +69,8 @@ def _all(s: Site, i: int, each: int, what: str) -> str:
     order = [index.get(k, each * len(places) + k) for k in range(each * rank)]
     if known[0] is not None and known[1] is not None:
         return s.const(np.concatenate((known[0], known[1]))[order], what)
+    if what == "scales" and places == list(range(places[0], rank)):
+        return s.op("Concat", s.const(np.ones(places[0], dtype.numpy), "other_scales"), given, axis=0)
     both = s.op("Concat", given, others, axis=0)
     return s.op("Gather", both, s.const(np.array(order, np.int64), "places"), axis=0)
 
@@ -135,3 +144,11 @@ def roi_align(s: Site) -> None:
     if mode != "output_half_pixel":
         raise s.refusal(f"coordinate_transformation_mode {mode}")
     s.raw(*s.node.inputs, drop=("coordinate_transformation_mode",))
+
+
+def affine_grid(s: Site) -> None:
+    """Until 19: by its definition, which divides by the size less 1 where corners are aligned."""
+    sizes = s.ints(s.input(1))
+    if s.node.attr("align_corners") and (sizes is None or 1 in sizes[2:]):
+        raise s.refusal("aligned corners of an image that may have a size of 1")
+    by_definition(s)

@@ -10,14 +10,20 @@ from tilewright.writer.forms import Site
 
 
 def layer_norm(s: Site) -> None:
-    """Until 16: mean and deviation over the last axes."""
+    """Until 16, and for an epsilon of double precision, which attributes do not have: mean and deviation over the last
+    axes."""
     x, scale, bias = (s.input(i) for i in range(3))
+    small = s.number("epsilon", _EPSILON)
+    exact = s.is_unknown(x) or s.dtype(x) != dtypes.float64 or float(np.float32(small)) == small
+    if s.opset >= _LAYER_NORM and exact:
+        s.raw(*s.node.inputs)
+        return
     rank = s.rank(x)
     axes = s.const(np.arange(int(s.number("axis", -1)) % rank, rank, dtype=np.int64), "axes")
     mean = s.op("ReduceMean", x, axes)
     difference = s.op("Sub", x, mean)
     variance = s.op("ReduceMean", s.op("Mul", difference, difference), axes)
-    epsilon = s.scalar(s.number("epsilon", 1e-5), s.dtype(x), "epsilon")
+    epsilon = s.scalar(small, s.dtype(x), "epsilon")
     deviation = s.op("Sqrt", s.op("Add", variance, epsilon))
     y = s.op("Mul", s.op("Div", difference, deviation), scale)
     _, *statistics = s.node.outputs
@@ -28,6 +34,10 @@ def layer_norm(s: Site) -> None:
         s.to(s.node.outputs[:1], "Add", y, bias)
     else:
         s.to(s.node.outputs[:1], "Identity", y)
+
+
+_LAYER_NORM = 17
+_EPSILON = float(np.float32(1e-5))
 
 
 def group_norm(s: Site) -> None:

@@ -115,7 +115,10 @@ def pad(s: Site) -> None:
     if mode == "wrap" and s.opset < _WRAPS:
         raise s.refusal("mode wrap")
     if s.opset >= _PAD_OPERANDS:
-        s.raw(s.input(0), _all_pads(s), s.input(2), mode=mode)
+        if s.opset >= _PAD_AXES:
+            s.raw(*s.node.inputs)
+        else:
+            s.raw(s.input(0), _all_pads(s), s.input(2))
         return
     x, pads = s.input(0), s.input(1)
     if s.input(3):
@@ -129,10 +132,10 @@ def pad(s: Site) -> None:
     fill = float(np.asarray(value, np.float64).reshape(-1)[0])
     if not _is_float32(fill):
         raise s.refusal("a value that is no float32 number")
-    s.raw(x, mode=mode, pads=known, value=fill if mode == "constant" else None)
+    s.raw(x, pads=known, value=fill if mode == "constant" and fill else None)
 
 
-_PAD_OPERANDS, _WRAPS = 11, 19
+_PAD_OPERANDS, _PAD_AXES, _WRAPS = 11, 18, 19
 
 
 def _all_pads(s: Site) -> str:

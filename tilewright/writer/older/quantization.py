@@ -17,6 +17,9 @@ def dequantize(s: Site) -> None:
     """Until 22: the result had the type of the scale. Until 20: no blocks, no 16 bits. Until 18: scales of float32.
     Until 12: one scale."""
     q, scale, zero = (s.input(i) for i in range(3))
+    if s.is_unknown(q) or s.is_unknown(scale):
+        s.raw(q, scale, zero)
+        return
     own = s.dtype(scale)
     to = s.node.attr("output_dtype")
     result = to if isinstance(to, DType) and to != own else own
@@ -52,12 +55,12 @@ def quantize(s: Site) -> None:
     Until 18: of float32. Until 12: one scale."""
     x, scale, zero = (s.input(i) for i in range(3))
     to = s.node.attr("output_dtype")
-    target = s.dtype(zero) if zero else to if isinstance(to, DType) else dtypes.uint8
     if s.node.attr("precision"):
         raise s.refusal("a precision other than the operand's")
-    if s.opset >= _BLOCKS:
+    if s.opset >= _BLOCKS or any(map(s.is_unknown, filter(None, s.node.inputs))):
         s.raw(x, scale, zero, drop=("precision",))
         return
+    target = s.dtype(zero) if zero else to if isinstance(to, DType) else dtypes.uint8
     if target not in (*_OLD, dtypes.int16, dtypes.uint16):
         if s.opset < _FLOAT_TYPES or _blocks(s) or target.is_integer:
             raise s.refusal(f"numbers of {target}")

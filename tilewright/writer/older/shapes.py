@@ -103,14 +103,15 @@ def scatter(s: Site) -> None:
     """Until 10: called Scatter, and without a reduction."""
     if s.text("reduction", "none") != "none":
         raise s.refusal(f"reduction {s.text('reduction', 'none')}")
-    axis = int(s.number("axis", 0)) % s.rank(s.input(0))
-    s.raw(*s.node.inputs, op="Scatter", drop=("reduction",), axis=axis)
+    axis = s.node.attr("axis")
+    first = axis + s.rank(s.input(0)) if isinstance(axis, int) and axis < 0 else axis
+    s.raw(*s.node.inputs, op="Scatter", drop=("reduction",), axis=first)
 
 
 def power(s: Site) -> None:
     """Until 11: of floats of one type."""
     base, exponent = s.input(0), s.input(1)
-    if s.dtype(base) == s.dtype(exponent):
+    if s.is_unknown(base) or s.is_unknown(exponent) or s.dtype(base) == s.dtype(exponent):
         s.raw(base, exponent)
     elif s.dtype(base).is_float:
         s.instead("Pow", base, s.op("Cast", exponent, to=s.dtype(base)))

@@ -10,7 +10,7 @@ from tilewright.writer.older import comparisons, images, norms, operands, quanti
 _REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod SumSquare"
 
 _DEFINED = {
-    "AffineGrid": 20, "Bernoulli": 15, "BlackmanWindow": 17, "CausalConvWithState": 27, "Celu": 12,
+    "Bernoulli": 15, "BlackmanWindow": 17, "CausalConvWithState": 27, "Celu": 12,
     "CenterCropPad": 18, "Gelu": 20,
     "HammingWindow": 17, "HannWindow": 17, "HardSwish": 14,
     "MeanVarianceNormalization": 9, "Mish": 18, "RMSNormalization": 23, "Range": 11, "Shrink": 9, "Swish": 24,
@@ -41,9 +41,9 @@ OLDER: Mapping[str, tuple[Downgrade, ...]] = {
     "Mean": (Downgrade(8, comparisons.sums),),
     "Clip": (Downgrade(12, comparisons.clip),),
     "Resize": (Downgrade(19, images.resize),),
+    "AffineGrid": (Downgrade(20, images.affine_grid),),
     "GridSample": (Downgrade(20, images.grid_sample, 16),),
     "RoiAlign": (Downgrade(16, images.roi_align, 10),),
-    "LayerNormalization": (Downgrade(17, norms.layer_norm),),
     "GroupNormalization": (Downgrade(21, norms.group_norm),),
     "Shape": (Downgrade(15, shapes.shape),),
     "Reshape": (Downgrade(14, shapes.reshape),),

@@ -10,6 +10,7 @@ import pytest
 from tilewright.core.arith.bounds import interval
 from tilewright.core.arith.broadcast import broadcasted
 from tilewright.core.arith.expr import IntExpr, const, var
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.arith.parse import parse
 
 A, B, C = var("a"), var("b"), var("c")
@@ -26,6 +27,10 @@ A, B, C = var("a"), var("b"), var("c")
         (broadcasted(broadcasted(A, B), C), "broadcast(a, b, c)"),
         (broadcasted(broadcasted(A, B), B), "broadcast(a, b)"),
         (broadcasted(A, 7, B), "7"),
+        (broadcasted(minimum(A, 512), A), "a"),
+        (broadcasted(minimum(A, 512), B), "broadcast(b, min(512, a))"),
+        (broadcasted(minimum(A, 1), A), "broadcast(a, min(1, a))"),
+        (broadcasted(minimum(A, B), A), "broadcast(a, min(a, b))"),
         (broadcasted(A, 0), "0"),
         (broadcasted(A + 1, B) * 2 + 3, "broadcast(a + 1, b)*2 + 3"),
     ],
