@@ -123,11 +123,12 @@ def test_explain_says_why_a_node_stays() -> None:
 
 
 def embedded(also_read: bool) -> Graph:
-    """Rows of a table, and a product of them; the table perhaps read as a whole, too."""
+    """Rows of a table, and a product of what becomes of them (a product of the rows themselves would be one with the
+    table, made by the build); the table perhaps read as a whole, too."""
     g = GraphBuilder("embedded")
     table = g.constant(weight(2048, 64), "table")
     x = g.op("Gather", table, g.input("ids", "int64", ("n",)))
-    y = g.op("MatMul", x, weight(64, 96))
+    y = g.op("MatMul", g.op("Relu", x), weight(64, 96))
     outputs = [g.op("Add", table, g.input("row", "float32", (64,)))] if also_read else []
     return g.build(g.op("Relu", y), *outputs)
 
