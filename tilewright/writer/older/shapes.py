@@ -37,7 +37,7 @@ def _require_no_zero(s: Site) -> None:
     sizes, known = s.value(s.input(1)).data, s.ints(s.input(1))
     if known is not None and 0 not in known:
         return
-    old = s.value(s.input(0)).shape
+    old = s.value(s.input(0)).shape if s.is_ranked(s.input(0)) else ()
     for k, d in enumerate(sizes or ()):
         if not (_is_positive(d) or (k < len(old) and _is_zero_with(old[k], d))):
             raise s.refusal(f"a size that may be 0: {d}")
