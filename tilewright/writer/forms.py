@@ -197,11 +197,13 @@ class Refused(UnsupportedError):
 
 @dataclass(frozen=True, slots=True)
 class Downgrade:
-    """The form of an operator in opsets before ``below``. ``lowest``: the first that has it."""
+    """The form of an operator in opsets before ``below``. ``lowest``: the first that has it. ``changed``: the newest
+    form says something else there."""
 
     below: int
     form: Form
     lowest: int = 1
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +256,7 @@ def _said_in(node: Node, terms: Terms, body: Body) -> Iterator[Node]:
         try:
             form(site)
         except Refused:
-            if not _reads_unknown(site):
+            if not _reads_unknown(site) or _is_changed(node, terms):
                 raise
             yield _fitted(site, there, newest)
             return
@@ -294,7 +296,18 @@ def _form(node: Node, terms: Terms) -> Form | None:
         return terms.own[node.op]
     if there is not None and newest is not None and there.since == newest.since:
         return None
-    return next((d.form for d in terms.older.get(node.op, ()) if d.lowest <= terms.opset < d.below), None)
+    older = _downgrade(node, terms)
+    return None if older is None else older.form
+
+
+def _downgrade(node: Node, terms: Terms) -> Downgrade | None:
+    return next((d for d in terms.older.get(node.op, ()) if d.lowest <= terms.opset < d.below), None)
+
+
+def _is_changed(node: Node, terms: Terms) -> bool:
+    """True for a node that the opset would take, and read in another way."""
+    older = _downgrade(node, terms)
+    return older is not None and older.changed
 
 
 def _wider(site: Site, there: Signature | None) -> DType | None:
