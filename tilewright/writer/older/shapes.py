@@ -119,6 +119,13 @@ def power(s: Site) -> None:
         raise s.refusal(f"{s.dtype(base)} to the power of {s.dtype(exponent)}")
 
 
+def modulo(s: Site) -> None:
+    """Until 27: of floats with the sign of the first operand only."""
+    if s.is_float(s.input(0)) and not s.is_unknown(s.input(0)) and not s.node.attr("fmod"):
+        raise s.refusal("the remainder of floats with the sign of the divisor")
+    s.raw(*s.node.inputs)
+
+
 def batch_norm(s: Site) -> None:
     """Until 13: training was told by the number of outputs."""
     if s.node.attr("training_mode") or any(s.node.outputs[1:]):
