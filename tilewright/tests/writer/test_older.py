@@ -145,6 +145,7 @@ FORMS: tuple[tuple[str, Build, int, str | None], ...] = (
                                        b.input("u", "float32", (2, 1)), axis=-1), 10, "Scatter"),
     ("Pow", lambda b: b.op("Pow", b.input("x", "float32", NM), np.int64(3)), 11, "Cast Pow"),
     ("Pow", one("Pow", NM, np.float32(2)), 7, "Pow"),
+    ("OptionalGetElement", one("OptionalGetElement", NM), 15, "Identity"),
     ("Mod", two("Mod", NM, NM, fmod=1), 10, "Mod"),
     ("BatchNormalization", one("BatchNormalization", ("n", 3, 4), f32(3), f32(3), f32(3), np.abs(f32(3))), 9,
      "BatchNormalization"),

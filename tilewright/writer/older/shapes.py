@@ -6,7 +6,7 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, as_var
-from tilewright.graph_ir.ir import Constant
+from tilewright.graph_ir.ir import Constant, OptionalType, UnknownType
 from tilewright.writer.forms import Site
 
 _TO_END = np.iinfo(np.int64).max
@@ -117,6 +117,14 @@ def power(s: Site) -> None:
         s.instead("Pow", base, s.op("Cast", exponent, to=s.dtype(base)))
     else:
         raise s.refusal(f"{s.dtype(base)} to the power of {s.dtype(exponent)}")
+
+
+def element_of_optional(s: Site) -> None:
+    """Until 17: of an optional value only."""
+    if isinstance(s.value(s.input(0)).type, OptionalType | UnknownType):
+        s.raw(s.input(0))
+    else:
+        s.instead("Identity", s.input(0))
 
 
 def modulo(s: Site) -> None:

@@ -52,6 +52,7 @@ OLDER: Mapping[str, tuple[Downgrade, ...]] = {
     "Trilu": (Downgrade(14, shapes.trilu),),
     "Gemm": (Downgrade(11, shapes.gemm),),
     "ScatterElements": (Downgrade(11, shapes.scatter, 9),),
+    "OptionalGetElement": (Downgrade(18, shapes.element_of_optional, 15),),
     "Mod": (Downgrade(28, shapes.modulo, 10),),
     "Pow": (Downgrade(12, shapes.power),),
     "BatchNormalization": (Downgrade(14, shapes.batch_norm),),
