@@ -15,8 +15,28 @@ from typing import TYPE_CHECKING
 from tilewright.core.collector import paused_collector
 
 if TYPE_CHECKING:
+    from tilewright.api.io_binding import IOBinding
+    from tilewright.api.model_metadata import ModelMetadata, NodeArg
+    from tilewright.api.ort_value import OrtDevice, OrtValue
+    from tilewright.api.process import (
+        disable_telemetry_events,
+        enable_telemetry_events,
+        get_all_providers,
+        get_available_providers,
+        get_device,
+        get_version_string,
+        set_default_logger_severity,
+        set_default_logger_verbosity,
+    )
     from tilewright.api.schedule import Schedule
-    from tilewright.api.session import InferenceSession, SessionOptions
+    from tilewright.api.session import InferenceSession
+    from tilewright.api.session_options import (
+        ExecutionMode,
+        ExecutionOrder,
+        GraphOptimizationLevel,
+        RunOptions,
+        SessionOptions,
+    )
     from tilewright.autotune.network.options import TuneOptions
     from tilewright.autotune.network.tune_network import tune
     from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase, UnionDatabase
@@ -70,7 +90,24 @@ _HOMES = {
     "MemoryDatabase": "tilewright.autotune.records.database",
     "UnionDatabase": "tilewright.autotune.records.database",
     "InferenceSession": "tilewright.api.session",
-    "SessionOptions": "tilewright.api.session",
+    "SessionOptions": "tilewright.api.session_options",
+    "RunOptions": "tilewright.api.session_options",
+    "GraphOptimizationLevel": "tilewright.api.session_options",
+    "ExecutionMode": "tilewright.api.session_options",
+    "ExecutionOrder": "tilewright.api.session_options",
+    "OrtValue": "tilewright.api.ort_value",
+    "OrtDevice": "tilewright.api.ort_value",
+    "IOBinding": "tilewright.api.io_binding",
+    "ModelMetadata": "tilewright.api.model_metadata",
+    "NodeArg": "tilewright.api.model_metadata",
+    "get_available_providers": "tilewright.api.process",
+    "get_all_providers": "tilewright.api.process",
+    "get_device": "tilewright.api.process",
+    "get_version_string": "tilewright.api.process",
+    "set_default_logger_severity": "tilewright.api.process",
+    "set_default_logger_verbosity": "tilewright.api.process",
+    "disable_telemetry_events": "tilewright.api.process",
+    "enable_telemetry_events": "tilewright.api.process",
     "CompiledModel": "tilewright.runtime.model",
     "ModelGraph": "tilewright.edit.model_graph",
     "load_graph": "tilewright.edit.loading",
@@ -96,12 +133,15 @@ _HOMES = {
 }
 
 __all__ = [
-    "CompileOptions", "CompiledModel", "CoverageError", "Implementation", "InferenceSession", "InputError",
-    "JSONDatabase", "MeasurementError", "MemoryDatabase", "MismatchError", "ModelError", "ModelGraph",
-    "QuantizeOptions", "ResourceError", "RuleError", "Schedule", "ScheduleError", "SessionOptions", "SimplifyOptions",
-    "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions", "UnionDatabase", "UnsupportedError",
-    "__version__", "compile", "export_loader", "export_package", "from_ir", "get_include", "load", "load_graph",
-    "merge_graphs", "new_graph", "quantize", "simplify", "to_ir", "tune",
+    "CompileOptions", "CompiledModel", "CoverageError", "ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel",
+    "IOBinding", "Implementation", "InferenceSession", "InputError", "JSONDatabase", "MeasurementError",
+    "MemoryDatabase", "MismatchError", "ModelError", "ModelGraph", "ModelMetadata", "NodeArg", "OrtDevice", "OrtValue",
+    "QuantizeOptions", "ResourceError", "RuleError", "RunOptions", "Schedule", "ScheduleError", "SessionOptions",
+    "SimplifyOptions", "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions", "UnionDatabase",
+    "UnsupportedError", "__version__", "compile", "disable_telemetry_events", "enable_telemetry_events",
+    "export_loader", "export_package", "from_ir", "get_all_providers", "get_available_providers", "get_device",
+    "get_include", "get_version_string", "load", "load_graph", "merge_graphs", "new_graph", "quantize",
+    "set_default_logger_severity", "set_default_logger_verbosity", "simplify", "to_ir", "tune",
 ]  # fmt: skip
 
 

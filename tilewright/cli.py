@@ -1,21 +1,26 @@
 """The command line. Finds the command, loads its module and nothing else, turns errors into one line.
 
 Exit status: 0 done, 1 a check failed (``verify``, ``demo``, ``simplify``) or models differ (``graph diff``), 2 the
-model, the inputs or the arguments are wrong.
+model, the inputs or the arguments are wrong, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from tilewright import __version__
 from tilewright.core.errors import TilewrightError
+from tilewright.core.suggestions import did_you_mean
+
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as shells have it."""
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("tilewright.commands.run", "run a model once, on given or seeded random inputs"),
@@ -49,23 +54,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or words[0] not in COMMANDS:
         _overview().parse_args(words or ["--help"])
     module = import_module(COMMANDS[words[0]][0])
-    parser = argparse.ArgumentParser(prog=f"tilewright {words[0]}", description=COMMANDS[words[0]][1])
+    parser = Parser(prog=f"tilewright {words[0]}", description=COMMANDS[words[0]][1])
     module.add_arguments(parser)
     return _guarded(module.run, parser.parse_args(words[1:]))
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; for unknown words with the nearest known ones."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}{self._near(message)}; see {self.prog} --help\n")
+
+    def _near(self, message: str) -> str:
+        if unknown := re.search(r"unrecognized arguments: (--[\w-]+)", message):
+            return did_you_mean(unknown[1], [o for a in self._actions for o in a.option_strings if o.startswith("--")])
+        if choice := re.search(r"invalid choice: '?([\w-]+)'? \(choose from (.*)\)", message):
+            return did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
+        return ""
 
 
 def _overview() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS))
     rows = "\n".join(f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tilewright",
         description="ONNX models to tuned CPU machine code.",
         epilog=f"commands (each has --help):\n{rows}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tilewright {__version__}")
-    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
+    parser.add_argument("command", type=_command, metavar="COMMAND")
     return parser
+
+
+def _command(word: str) -> str:
+    raise argparse.ArgumentTypeError(f"expected a command, got {word!r}{did_you_mean(word, COMMANDS)}")
 
 
 def _guarded(command: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
@@ -76,6 +99,9 @@ def _guarded(command: Callable[[argparse.Namespace], int], args: argparse.Namesp
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        print("tilewright: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except TilewrightError as e:
         print(f"tilewright: {type(e).__name__}: {e}", file=sys.stderr)
         return 2

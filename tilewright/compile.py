@@ -38,6 +38,7 @@ from tilewright.frontend import from_onnx
 from tilewright.frontend.keep import OnnxModel, import_model
 from tilewright.graph_ir.inference import with_broadcasts
 from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.onnx_types import types_of_others
 from tilewright.graph_ir.passes.base import Level
 from tilewright.graph_ir.pipeline import PASSES, PassReport, fuse_graph, run_passes
 from tilewright.graph_ir.rules.users import user_pass
@@ -213,6 +214,7 @@ def compile(  # noqa: A001
         _stages(graph, optimized, fused, report + fusion, plan, kernels, target),
         tuple(clock.laps),
         _folded_inputs(graph),
+        types_of_others(graph),
         graph.outputs,
         lambda n: measure_peaks(target, n),
         tuned.tuning,

@@ -5,7 +5,9 @@
 """
 
 from tilewright.graph_ir.passes.base import Exactness
-from tilewright.graph_ir.rules.base import NOT_HERE, Build, C, Guard, Match, Operand, P, Rule
+from tilewright.graph_ir.rules.base import NOT_HERE, Build, C, Either, Guard, Match, Operand, P, Past, Rule
 from tilewright.graph_ir.rules.users import apply_rules
 
-__all__ = ["NOT_HERE", "Build", "C", "Exactness", "Guard", "Match", "Operand", "P", "Rule", "apply_rules"]
+__all__ = [
+    "NOT_HERE", "Build", "C", "Either", "Exactness", "Guard", "Match", "Operand", "P", "Past", "Rule", "apply_rules",
+]  # fmt: skip

@@ -2,6 +2,7 @@
 
 Takes: a model, or a function of loops.
 Gives: ``InferenceSession`` in ONNX Runtime's shape; ``Schedule``, which runs, times and shows what it describes.
-May import: compile, autotune.base, autotune.measure, schedule, codegen, runtime, tensor_ir, machine, core.
+May import: compile, autotune.base, autotune.measure, autotune.records, frontend, schedule, codegen, runtime, tensor_ir,
+machine, core.
 Never: a decision about a model (they are taken below); a name that ``tilewright/__init__.py`` does not give.
 """

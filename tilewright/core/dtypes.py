@@ -40,6 +40,11 @@ class DType:
         return _NUMPY[self.name]
 
     @property
+    def onnx_text(self) -> str:
+        """The type of a tensor of such elements in ONNX's words: ``tensor(float)``."""
+        return f"tensor({_ONNX_NAMES.get(self.name, self.name)})"
+
+    @property
     def is_float(self) -> bool:
         return self.kind == "f"
 
@@ -52,6 +57,8 @@ class DType:
         """True for floats below 32 bits: stored as they are, computed in float32."""
         return self.kind == "f" and self.bits < 32
 
+
+_ONNX_NAMES = {"float32": "float", "float64": "double"}
 
 # the number is onnx.TensorProto.DataType
 float32 = DType("float32", "f", 32, 4, 1)

@@ -11,7 +11,7 @@ from tilewright.edit.views import NodeView, Seen, ValueView
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.passes.base import PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
-from tilewright.graph_ir.rules.base import P, Rule, matches
+from tilewright.graph_ir.rules.base import Either, P, Rule, matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Found:
         return self.values[key]
 
 
-def find_pattern(owner: Seen, pattern: P, graph: Graph) -> list[Found]:
+def find_pattern(owner: Seen, pattern: P | Either, graph: Graph) -> list[Found]:
     """Every node that is the root of ``pattern``, each in the first way in which it fits."""
-    if not isinstance(pattern, P):
+    if not isinstance(pattern, P | Either):
         raise InputError(f"match: expected a pattern P(...), got {type(pattern).__name__}")
     rule = Rule("match", "", pattern, lambda m: None)
     editor = GraphEditor(graph, PassContext.for_graph(graph))

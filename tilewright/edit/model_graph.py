@@ -108,7 +108,7 @@ class ModelGraph(GraphReading):
 
     def set_constant(self, name: ValueLike, array: object) -> None:
         """Other elements for a constant, perhaps of another type and shape."""
-        constant = array if isinstance(array, Constant) else Constant(nodes.as_array(array, f"constant '{name}'"))
+        constant = array if isinstance(array, Constant) else Constant(nodes.as_array(array, "set_constant"))
         self._set(nodes.set_constant(self._model, value_name(name), constant))
 
     def set_outputs(self, *values: ValueLike) -> None:
@@ -223,11 +223,8 @@ class ModelGraph(GraphReading):
     def remove(self, *what: NodeLike | Sequence[NodeLike], through: int | None = None, reconnect: bool = True) -> None:
         """Remove nodes; who read a result reads input number ``through`` of the node (default: its only one that is no
         constant). Not ``reconnect``: only nodes whose results nothing reads. Constants that only they read go too."""
-        names = [node_name(n) for given in what for n in listed(given)]
-        with self.batch():
-            for name in names:
-                found = require_node(self.raw, name, "remove")
-                self._model = rewiring.remove_node(self._model, found, through, reconnect)
+        found = [self._require(n, "remove") for given in what for n in listed(given)]
+        self._set(rewiring.without(self._model, found, through, reconnect))
 
     # -- names ---------------------------------------------------------------------------------------------------
     def rename(self, values: Mapping[str, str]) -> None:
@@ -258,8 +255,12 @@ class ModelGraph(GraphReading):
         self._set(shapes.set_dim(self._model, name, size))
 
     def free_batch(self, name: str = "batch", inputs: Sequence[ValueLike] | None = None) -> None:
-        """A model of one batch size becomes one of any: axis 0 of ``inputs`` (default: all) is the dimension ``name``,
-        and shapes that Reshape and Expand have as constants follow. Raises InputError if an output does not."""
+        """A model of one batch size becomes one of any: axis 0 of ``inputs`` (default: all) is the dimension ``name``.
+
+        Shapes that Reshape and Expand have as constants follow, and operands that are there once are repeated for all:
+        a token in front of the others, the first state of a recurrent layer. Raises InputError for a node that takes
+        the batch to be a number in another way, and for an output that would not follow.
+        """
         given = list(self.raw.inputs) if inputs is None else [value_name(i) for i in inputs]
         for i in given:
             require_one_of(i, self.raw.inputs, "an input", "free_batch")
@@ -310,10 +311,11 @@ class ModelGraph(GraphReading):
         are (default: one to one in order). See :func:`merge_graphs`."""
         self._set(merge.merge(self.model, other.model, connections, prefix, ()))
 
-    def prepend(self, other: GraphReading, connections: Pairs = None, prefix: str = "second_") -> None:
+    def prepend(self, other: GraphReading, connections: Pairs = None, prefix: str = "first_") -> None:
         """``other`` before this graph, as pre-processing: outputs of ``other`` to the inputs of this one that they are
-        (default: one to one in order). Names of this graph that ``other`` has too get ``prefix``."""
-        self._set(merge.merge(other.model, self.model, connections, prefix, ()))
+        (default: one to one in order). Names of ``other`` that this graph has too get ``prefix``; those of inputs that
+        are connected are free."""
+        self._set(merge.merge(other.model, self.model, connections, prefix, (), of_first=True))
 
     # -- whole graphs --------------------------------------------------------------------------------------------
     def cleanup(self, unused_inputs: bool = False) -> None:
@@ -343,7 +345,7 @@ class ModelGraph(GraphReading):
         Raises RuleError, with its name, for a rule that does not end.
         """
         graph, report = apply_rules(self.graph, rules)
-        self._set(self._model.with_graph(graph))
+        self._set(nodes.declared_domains(self._model.with_graph(graph)))
         return report
 
     # -- inside --------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from tilewright.edit.operations.shapes import dims_of
 from tilewright.edit.views import NodeView, ValueView, Views, name_fits
 from tilewright.frontend.keep import OnnxModel
 from tilewright.graph_ir.ir import Graph, Node, node_reads
-from tilewright.graph_ir.rules.base import P
+from tilewright.graph_ir.rules.base import Either, P
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.writer import save_onnx, to_onnx
@@ -142,7 +142,7 @@ class GraphReading:
         """Values by name (``*`` stands for any text), by a function."""
         return [v for v in self.values if name_fits(v.name, name) and (where is None or where(v))]
 
-    def match(self, pattern: P) -> list[Found]:
+    def match(self, pattern: P | Either) -> list[Found]:
         """Where a pattern of :mod:`tilewright.rules` is in the graph, in the order of its roots."""
         return find_pattern(self, pattern, self.graph)
 

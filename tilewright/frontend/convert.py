@@ -240,11 +240,16 @@ class GraphConverter:
             build.emit_to(op, inputs, outputs, call.attrs)
 
     def _is_unknown(self, op: str, version: int) -> bool:
-        """True for an operator of ONNX's that others are made of instead, and for a form that nothing here reads."""
+        """True for an operator of ONNX's that others are made of instead, a form that nothing here reads, and what the
+        standard does not have: plugins are often written like that."""
         if find_rule(op, "", version) is None and old_form(op, version):
             return True
-        sig = None if self._native(op) else signature(op, "", NEWEST_OPSET)
-        return sig is not None and not sig.deprecated and op != "Constant"
+        if self._native(op) or op == "Constant":
+            return False
+        sig = signature(op, "", NEWEST_OPSET)
+        if sig is None:
+            return signature(op, "", version) is None and find_rule(op, "", version) is None
+        return not sig.deprecated
 
     def _read(self, bound: Mapping[str, BoundAttr], who: str, opsets: Opsets) -> dict[str, Attribute]:
         def subgraph(proto: onnx.GraphProto, b: BoundAttr) -> Graph:

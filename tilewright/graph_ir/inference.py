@@ -180,6 +180,8 @@ def _infer(
             for v in done.outputs:
                 if isinstance(v.type, UnknownType):
                     v = graph.values.get(v.name, v)
+                if since is not None and v == since.graph.values.get(v.name):
+                    v = since.graph.values[v.name]  # what reads it holds, too
                 scope[v.name] = v
                 if outer:
                     local[v.name] = v

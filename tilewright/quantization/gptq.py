@@ -9,10 +9,9 @@ that of its weights as they are when its turn comes.
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cholesky
-from scipy.linalg.lapack import dtrtri
 
-from tilewright.core.errors import ModelError
+from tilewright.core.errors import InputError, ModelError
+from tilewright.core.extras import optional_package
 from tilewright.quantization.integers import LARGEST, IntegerWeight, block_scale
 
 _DAMPING = 0.01
@@ -46,14 +45,18 @@ def inverse_factor(name: str, hessian: np.ndarray) -> np.ndarray:
     """Upper triangular ``U``, float32 [inputs, inputs], with ``U^T U`` the inverse of the damped ``hessian``.
 
     With rows and columns in reverse order the lower factor of Cholesky is an upper one, ``H = R R^T``, and U = R^-1.
-    Raises ModelError for a Hessian that is not positive definite even when it is damped.
+    Raises ModelError for a Hessian that is not positive definite even when it is damped, InputError without scipy.
     """
+    try:
+        linalg, lapack = (optional_package(f"scipy.linalg{part}", "quantize") for part in ("", ".lapack"))
+    except ModuleNotFoundError as e:
+        raise InputError(f"gptq: {e}") from e
     h = hessian.astype(np.float64)
     idle = np.diag(h) == 0
     h[idle, idle] = 1.0
     h[np.diag_indices_from(h)] += _DAMPING * np.diag(h).mean()
     try:
-        factor = cholesky(h[::-1, ::-1], lower=True, overwrite_a=True)[::-1, ::-1]
+        factor = linalg.cholesky(h[::-1, ::-1], lower=True, overwrite_a=True)[::-1, ::-1]
     except np.linalg.LinAlgError as e:
         raise ModelError(f"{name}: expected inputs with a positive definite Hessian: {e}") from e
-    return np.asarray(np.triu(dtrtri(factor)[0]), np.float32)
+    return np.asarray(np.triu(lapack.dtrtri(factor)[0]), np.float32)

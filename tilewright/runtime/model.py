@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, overload
 
@@ -13,14 +13,15 @@ import numpy as np
 from tilewright.core.errors import BroadcastError, InputError, ResourceError, TilewrightError
 from tilewright.core.io.files import TEXT, marked, require_replaceable, write_file
 from tilewright.core.options import require_names, require_path, require_whole
-from tilewright.core.plan import KernelStep, Plan, Segment, segments
+from tilewright.core.plan import KernelStep, Plan, Segment, Step, segments
 from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage
 from tilewright.runtime.executor import Executor, PlanCode, Seen
 from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.general import GeneralVersion, may_broadcast
 from tilewright.runtime.outputs import GivenOutputs, OutputChecker
-from tilewright.runtime.profile import KernelTime, Peaks, Profile
+from tilewright.runtime.profile import KernelSpan, KernelTime, Peaks, Profile
 from tilewright.runtime.resources.thread_pool import PoolHandle
+from tilewright.runtime.resources.turns import Turns
 from tilewright.runtime.signature import InputChecker, TensorSpec, spec_of
 
 Out: TypeAlias = "Mapping[str, object] | None"
@@ -38,12 +39,14 @@ class Exporter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BuildInfo:
-    """What the build says of itself. ``stages``: name of a dump file -> a function that makes its text."""
+    """What the build says of itself. ``stages``: name of a dump file -> a function that makes its text. ``types``:
+    those of inputs and outputs that are no tensors, in ONNX's words."""
 
     explanation: Callable[[], str]
     stages: Mapping[str, Callable[[], str]]
     timings: tuple[tuple[str, float], ...] = ()
     folded_inputs: tuple[str, ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
     output_names: tuple[str, ...] = ()
     measure_peaks: Callable[[int], Peaks] | None = None
     tuning: Mapping[str, KernelTuning] = field(default_factory=dict)
@@ -53,7 +56,8 @@ class BuildInfo:
 class CompiledModel:
     """Machine code and constants of one model.
 
-    ``run`` may be called from several Python threads at once; calls take turns, each using all threads of the model.
+    ``run`` may be called from several Python threads at once; calls take turns in the order in which they came, each
+    using all threads of the model.
     Results do not depend on how many threads there are.
     """
 
@@ -72,7 +76,7 @@ class CompiledModel:
         self._plan = plan
         self._executor = code if isinstance(code, Foreign) else Executor(plan, code, pool)
         self._checker = InputChecker(plan, info.folded_inputs)
-        self._lock = threading.Lock()
+        self._turns = Turns()
         self._pool = pool
         self._info = info
         self._keep_alive = keep_alive
@@ -83,13 +87,15 @@ class CompiledModel:
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Names, element types and shapes of the inputs."""
-        return tuple(spec_of(self._plan, n) for n in self._plan.inputs)
+        return tuple(self._spec(n, n) for n in self._plan.inputs)
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Names, element types and shapes of the outputs."""
-        specs = (spec_of(self._plan, n) for n in self._plan.outputs)
-        return tuple(TensorSpec(n, s.dtype, s.shape) for n, s in zip(self.output_names, specs, strict=True))
+        return tuple(self._spec(o, n) for o, n in zip(self._plan.outputs, self.output_names, strict=True))
+
+    def _spec(self, slot: str, name: str) -> TensorSpec:
+        return replace(spec_of(self._plan, slot), name=name, type_text=self._info.types.get(name, ""))
 
     @property
     def threads(self) -> int:
@@ -152,7 +158,7 @@ class CompiledModel:
             if given is not None:
                 self._outputs.require_apart(given, arrays)
             try:
-                with self._lock:
+                with self._turns:
                     return self._executor.run(arrays, times, given=given), self
             except MemoryError as e:
                 raise ResourceError(f"{self._plan.name}: out of memory: {e or 'an array is too large'}") from e
@@ -169,7 +175,7 @@ class CompiledModel:
 
     def watch(self, feed: Mapping[str, object], seen: Seen) -> None:
         """Run, and let ``seen`` look at the slots after each step; in a ``stepwise`` plan that is each kernel."""
-        with self._lock:
+        with self._turns:
             self._executor.run(self._checker.arrays(feed), None, seen)
 
     def profile(self, feed: Mapping[str, object], runs: int = 10) -> Profile:
@@ -187,7 +193,7 @@ class CompiledModel:
             self._run(feed, times)
             samples.append([float(d) for t in times for d in np.diff(t)])
         medians = np.median(np.array(samples), axis=0) if samples[0] else np.zeros(0)
-        steps = [s for w in segments(self._plan) if isinstance(w, Segment) for s in self._plan.steps[w.start : w.stop]]
+        steps = self._timed_steps()
         env = self._executor.symbols(self._checker.arrays(feed))
         kernels = tuple(
             KernelTime(
@@ -201,6 +207,26 @@ class CompiledModel:
         )  # fmt: skip
         peaks = self._info.measure_peaks(self._pool.threads) if self._info.measure_peaks is not None else None
         return Profile(kernels, peaks)
+
+    def _timed_steps(self) -> list[Step]:
+        """The steps between whose ends clocks are read, in the order of a run."""
+        found = (w for w in segments(self._plan) if isinstance(w, Segment))
+        return [s for w in found for s in self._plan.steps[w.start : w.stop]]
+
+    def run_timed(
+        self, feed: Mapping[str, object], *, out: Out = None
+    ) -> tuple[dict[str, np.ndarray], tuple[KernelSpan, ...]]:
+        """:meth:`run`, and when each kernel ran, in seconds of ``time.monotonic``."""
+        times: list[np.ndarray] = []
+        arrays = self._checker.arrays(feed)
+        results, version = self._run_arrays(arrays, times, None if out is None else self._outputs.given(out))
+        ends = [pair for t in times for pair in pairwise(map(float, t))]
+        spans = tuple(
+            KernelSpan(s.kernel, s.nodes, start, stop - start, s.parallel)
+            for s, (start, stop) in zip(version._timed_steps(), ends, strict=False)
+            if isinstance(s, KernelStep)
+        )
+        return dict(zip(self.output_names, results, strict=True)), spans  # type: ignore[arg-type]
 
     def _version_for(self, feed: Mapping[str, object]) -> CompiledModel:
         """The version that runs these inputs; they are run once."""

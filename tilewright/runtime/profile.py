@@ -50,6 +50,17 @@ class KernelTime:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelSpan:
+    """One kernel call of one run: when it began, in seconds of ``time.monotonic``, and how long it took."""
+
+    kernel: str
+    nodes: tuple[str, ...]
+    start: float
+    seconds: float
+    parallel: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """All kernel calls of one inference, in order. ``str()`` is the table."""
 

@@ -17,23 +17,22 @@ from tilewright.core.plan import Plan, Slot
 _MAX_AGREED = 64
 """Combinations of input shapes that are remembered as having passed."""
 
-_ORT_NAMES = {"float32": "float", "float64": "double"}
-
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
     """An input or output. ``shape``: integers, or the text of a symbolic dimension; None if the rank is unknown.
 
-    ``type`` is spelled as ONNX Runtime does: ``tensor(float)``.
+    ``type`` is spelled as ONNX Runtime does: ``tensor(float)``. ``type_text``: that of what is no tensor.
     """
 
     name: str
     dtype: DType
     shape: tuple[int | str, ...] | None
+    type_text: str = ""
 
     @property
     def type(self) -> str:
-        return f"tensor({_ORT_NAMES.get(self.dtype.name, self.dtype.name)})"
+        return self.type_text or self.dtype.onnx_text
 
     def __str__(self) -> str:
         dims = "?" if self.shape is None else ", ".join(map(str, self.shape))

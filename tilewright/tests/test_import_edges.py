@@ -62,8 +62,8 @@ ALLOWED: dict[str, set[str]] = {
         "machine", "options", "runtime", "runtime.resources",
     },
     "api": {
-        "autotune.base", "autotune.measure", "codegen", "compile", "core", "machine", "runtime", "schedule",
-        "tensor_ir",
+        "autotune.base", "autotune.measure", "autotune.records", "codegen", "compile", "core", "frontend",
+        "machine", "runtime", "schedule", "tensor_ir",
     },
     "quantization": {"autotune.measure", "compile", "core", "graph_ir", "inspect"},
     "simplification": {"compile", "core", "frontend", "graph_ir", "inspect", "writer"},

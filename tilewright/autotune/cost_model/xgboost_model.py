@@ -7,7 +7,6 @@ AutoTVM (Chen et al., 2018). xgboost is imported when a model is first trained o
 
 from __future__ import annotations
 
-import importlib
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 from tilewright.autotune.cost_model.cost_model import CostModel, HeuristicModel, require_rows
 from tilewright.autotune.cost_model.features import COLUMNS, CYCLES_COLUMN, SCHEMA
 from tilewright.core.errors import InputError
+from tilewright.core.extras import optional_package
 from tilewright.core.io.files import begins_with, write_file
 
 _TIE = 0.02
@@ -116,7 +116,7 @@ class XGBoostModel:
 
     def _train(self, rows: np.ndarray, labels: np.ndarray, ids: np.ndarray) -> Any:
         c = self.config
-        xgboost = importlib.import_module("xgboost")
+        xgboost = optional_package("xgboost", "tuning")
         margin = self._prior(rows)
         for g in np.unique(ids):  # only the order within a task counts
             margin[ids == g] -= margin[ids == g].mean()
@@ -161,7 +161,7 @@ class XGBoostModel:
                 f"{path}: expected a model for features of {ours}, got one for {theirs}; train it again from a log"
             )
         out = XGBoostModel(XGBoostConfig(**data["config"]))
-        xgboost = importlib.import_module("xgboost")
+        xgboost = optional_package("xgboost", "tuning")
         booster = xgboost.Booster()
         booster.load_model(bytearray(json.dumps(data["trees"]).encode()))
         booster.set_param({"nthread": out.config.threads})

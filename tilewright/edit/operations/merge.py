@@ -26,13 +26,15 @@ def merge(
     connections: Mapping[str, str | Sequence[str]] | None,
     prefix: str,
     keep: Collection[str],
+    of_first: bool = False,
 ) -> OnnxModel:
     """The model that computes ``first`` and then ``second``.
 
     ``connections``: values of the first to the inputs of the second that they are. Outputs of the first that are
     connected are none of the result's, but for those in ``keep``; all other inputs and outputs are the result's.
-    Names of the second that the first has too get ``prefix``. Dimensions of the same name are the same size, and those
-    of connected inputs are what they are connected to.
+    Names of the second that the first has too get ``prefix``, or the other way round if ``of_first``; connected inputs
+    have no name any more. Dimensions of the same name are the same size, and those of connected inputs are what they
+    are connected to.
 
     Raises InputError for names that are none, for types and shapes that do not fit, for operators or functions of one
     domain in two versions.
@@ -43,13 +45,19 @@ def merge(
     for target, source in pairs.items():
         require_value(first.graph, source, "merge: first model")
         require_one_of(target, second.graph.inputs, "an input of the second model", "merge")
-    second, names = _apart(first, second, prefix)
-    wires = {names.get(t, t): s for t, s in pairs.items()}
+    second = dataclasses.replace(second, shell=_without(second.shell, pairs))
+    if of_first:
+        first, names = _apart(second, first, prefix, pairs)
+        wires = {t: names.get(s, s) for t, s in pairs.items()}
+        keep = [names.get(o, o) for o in keep]
+    else:
+        second, names = _apart(first, second, prefix, ())
+        wires = {names.get(t, t): s for t, s in pairs.items()}
     known = _connected(first.graph, second.graph, wires)
     called = {second.dims.get(s, s): text_of(first, d) for s, d in known.items()}
     second = dataclasses.replace(second, shell=with_dim_texts(second.shell, called))
     wired = everywhere(_without_inputs(graph_with(second.graph, known), wires), wires, {})
-    kept = tuple(o for o in first.graph.outputs if o in keep or o not in pairs.values())
+    kept = tuple(o for o in first.graph.outputs if o in keep or o not in wires.values())
     a = first.graph
     merged = a.replace(
         inputs=(*a.inputs, *wired.inputs),
@@ -83,10 +91,11 @@ def _pairs(first: Graph, second: Graph, connections: object) -> dict[str, str]:
     return pairs
 
 
-def _apart(first: OnnxModel, second: OnnxModel, prefix: str) -> tuple[OnnxModel, dict[str, str]]:
-    """The second model with names that the first does not have, and the new names of its values."""
+def _apart(first: OnnxModel, second: OnnxModel, prefix: str, free: Collection[str]) -> tuple[OnnxModel, dict[str, str]]:
+    """The second model with names that the first does not have, and the new names of its values. ``free``: values of
+    the first whose names it may have."""
     a, b = [*walk_graphs(first.graph)], [*walk_graphs(second.graph)]
-    taken = {v for g in a for v in own_values(g)}
+    taken = {v for g in a for v in own_values(g)} - {*free}
     supply = NameSupply(second.graph)
     values = {v: _prefixed(v, prefix, taken, supply) for g in b for v in sorted(own_values(g) & taken)}
     labels = {n.name for g in a for n in g.nodes}
@@ -152,6 +161,15 @@ def _without_inputs(g: Graph, inputs: Collection[str]) -> Graph:
     return g.replace(inputs=tuple(i for i in g.inputs if i not in inputs), values=values)
 
 
+def _without(shell: onnx.ModelProto, inputs: Collection[str]) -> onnx.ModelProto:
+    """What the file says, but for what it says of some inputs."""
+    new = onnx.ModelProto()
+    new.CopyFrom(shell)
+    del new.graph.input[:]
+    new.graph.input.extend(v for v in shell.graph.input if v.name not in inputs)
+    return new
+
+
 def _shells(first: OnnxModel, second: OnnxModel) -> onnx.ModelProto:
     """What the files say: that of the first counts, with the operators and functions of both."""
     shell = onnx.ModelProto()
@@ -191,7 +209,7 @@ def _require_same_standard(model: OnnxModel, opset: int) -> None:
         for n in g.nodes:
             if n.domain == "ai.onnx":
                 old, new = signature(n.op, "", model.opset), signature(n.op, "", opset)
-                if old is None or new is None or old.since != new.since:
+                if (old is None) != (new is None) or (old is not None and new is not None and old.since != new.since):
                     versions = f"opsets {model.opset} and {opset}"
                     raise InputError(f"node {node_text(n)}: expected an operator that is the same in {versions}")
 

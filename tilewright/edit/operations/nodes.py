@@ -14,11 +14,13 @@ from tilewright.core.errors import InputError
 from tilewright.core.options import shown
 from tilewright.core.suggestions import did_you_mean
 from tilewright.edit.operations.lookup import node_text, require_new, require_node, require_one_of, require_value
+from tilewright.edit.operations.rename import everywhere, own_values
 from tilewright.frontend.build import ELEMENT_TYPE_ATTRS
 from tilewright.frontend.keep import OnnxModel
 from tilewright.frontend.schemas import NEWEST_OPSET, Signature, signature
 from tilewright.graph_ir.inference import constant_value
-from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, TensorType, Value, make_attrs
+from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, TensorType, Value, make_attrs, walk_graphs
+from tilewright.graph_ir.names import NameSupply
 from tilewright.graph_ir.ops import OPS
 
 _FLOAT, _FLOATS = onnx.AttributeProto.FLOAT, onnx.AttributeProto.FLOATS
@@ -45,7 +47,7 @@ def new_node(
             require_new(graph, o, who)
     domain = known_domain(model, op, domain, who)
     made = attributes(op, domain, attrs, who)
-    node = Node(op, trimmed(inputs), tuple(outputs), make_attrs(made), name, domain)
+    node = Node(op, trimmed(inputs), tuple(outputs), make_attrs(apart(graph, made)), name, domain)
     return declared_domain(model.with_graph(graph.replace(nodes=(*graph.nodes, node))), domain)
 
 
@@ -79,6 +81,25 @@ def declared_domain(model: OnnxModel, domain: str, version: int = 1) -> OnnxMode
     shell.CopyFrom(model.shell)
     shell.opset_import.add(domain=domain, version=version)
     return dataclasses.replace(model, shell=shell)
+
+
+def declared_domains(model: OnnxModel) -> OnnxModel:
+    """The model with an import of each domain that its nodes have."""
+    for domain in dict.fromkeys(n.domain for g in walk_graphs(model.graph) for n in g.nodes):
+        model = declared_domain(model, domain)
+    return model
+
+
+def apart(graph: Graph, attrs: Mapping[str, Attribute]) -> dict[str, Attribute]:
+    """Attributes whose graphs have no name that ``graph`` has: those of their own values and nodes get numbers."""
+    names = NameSupply(graph)
+    out = dict(attrs)
+    for key, body in attrs.items():
+        if isinstance(body, Graph):
+            values = {v: names.fresh(v) for g in walk_graphs(body) for v in sorted(own_values(g))}
+            labels = {n.name: names.fresh(n.name) for g in walk_graphs(body) for n in g.nodes}
+            out[key] = everywhere(body, values, labels)
+    return out
 
 
 def attributes(op: str, domain: str, attrs: Mapping[str, object], who: str) -> dict[str, Attribute]:
@@ -141,9 +162,11 @@ def set_attributes(model: OnnxModel, node: Node, changes: Mapping[str, object]) 
     """Some attributes of a node set; those given as None are dropped."""
     who = f"node {node_text(node)}"
     kept = {k: v for k, v in node.attrs if k not in changes}
-    merged: dict[str, object] = {**kept, **changes}
-    new = dataclasses.replace(node, attrs=make_attrs(attributes(node.op, node.domain, merged, who)))
-    return replace_in_place(model, node, new)
+    merged = attributes(node.op, node.domain, {**kept, **changes}, who)
+    bare = dataclasses.replace(node, attrs=make_attrs(kept))
+    rest = replace_in_place(model, node, bare).graph
+    made = apart(rest, {k: v for k, v in merged.items() if k in changes})
+    return replace_in_place(model, node, dataclasses.replace(node, attrs=make_attrs({**merged, **made})))
 
 
 def replace_in_place(model: OnnxModel, old: Node, new: Node) -> OnnxModel:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.core.errors import InputError
-from tilewright.edit.operations.lookup import node_text, readers_text, reading, require_value, with_nodes
+from tilewright.edit.operations.lookup import defined, node_text, readers_text, reading, require_value, with_nodes
 from tilewright.frontend.keep import OnnxModel
 from tilewright.graph_ir.ir import Graph, Node, node_reads
 from tilewright.graph_ir.names import NameSupply
@@ -81,27 +81,59 @@ def readers_of(graph: Graph, value: str) -> list[Node]:
 
 
 # -- away ----------------------------------------------------------------------------------------------------------
-def remove_node(model: OnnxModel, node: Node, through: int | None, reconnect: bool) -> OnnxModel:
-    """The model without a node. Who read its result reads its input number ``through`` instead.
+def without(model: OnnxModel, nodes: Sequence[Node], through: int | None, reconnect: bool) -> OnnxModel:
+    """The model without some nodes. Who read a result of one reads its input number ``through`` instead.
 
-    Without ``through`` the input is the only one that is no constant. Constants that only the node read go too. Raises
-    InputError where that does not say which, where several results are read, and, without ``reconnect``, where one is.
+    Without ``through`` the input is the only one that is no constant. Constants that only these nodes read go too.
+    Raises InputError where that does not say which, where several results of a node are read, and, without
+    ``reconnect``, where one is.
     """
     graph = model.graph
-    who = f"remove {node_text(node)}"
-    readers = {o: readers_of(graph, o) for o in node.outputs if o}
-    used = [o for o, r in readers.items() if r or o in graph.outputs]
-    if used and not reconnect:
-        shown = readers_text(n for r in readers.values() for n in r) or "the outputs of the model"
-        raise InputError(f"{who}: expected results that nothing reads, got '{used[0]}', read by {shown}")
-    if len(used) > 1:
-        raise InputError(f"{who}: expected one result that is read, got {', '.join(used)}: replace the node instead")
-    if used:
-        model = redirect(model, used[0], _operand(graph, node, through, who))
-    nodes = [n for n in model.graph.nodes if n.name != node.name]
-    read = {i for n in nodes for i in node_reads(n)} | {*model.graph.outputs}
-    gone = {i for i in node_reads(node) if i not in read}
-    return with_nodes(model, nodes, constants={k: c for k, c in model.graph.constants.items() if k not in gone})
+    readers: dict[str, list[Node]] = {}
+    for n in graph.nodes:
+        for i in dict.fromkeys(node_reads(n)):
+            readers.setdefault(i, []).append(n)
+    gone: set[str] = set()
+    instead: dict[str, str] = {}
+    for node in nodes:
+        who = f"remove {node_text(node)}"
+        left = {o: [r for r in readers.get(o, ()) if r.name not in gone] for o in node.outputs if o}
+        used = [o for o, r in left.items() if r or o in graph.outputs or o in instead.values()]
+        if used and not reconnect:
+            shown = readers_text(r for some in left.values() for r in some) or "the outputs of the model"
+            raise InputError(f"{who}: expected results that nothing reads, got '{used[0]}', read by {shown}")
+        if len(used) > 1:
+            raise InputError(
+                f"{who}: expected one result that is read, got {', '.join(used)}: replace the node instead"
+            )
+        if used:
+            instead[used[0]] = _operand(graph, node, through, who)
+        gone.add(node.name)
+    model = _reconnected(model, instead)
+    kept = [n for n in model.graph.nodes if n.name not in gone]
+    read = {i for n in kept for i in node_reads(n)} | {*model.graph.outputs}
+    unread = {i for n in model.graph.nodes if n.name in gone for i in node_reads(n) if i not in read}
+    return with_nodes(model, kept, constants={k: c for k, c in model.graph.constants.items() if k not in unread})
+
+
+def _reconnected(model: OnnxModel, instead: Mapping[str, str]) -> OnnxModel:
+    """Who reads a value reads what stands instead of it, or instead of that; outputs keep their names."""
+
+    def last(name: str) -> str:
+        while name in instead:
+            name = instead[name]
+        return name
+
+    outputs = [o for o in model.graph.outputs if o in instead]
+    inner = {o: last(o) for o in instead if o not in outputs}
+    model = with_nodes(model, [reading(n, inner) for n in model.graph.nodes])
+    called: dict[str, str] = {}
+    for o in outputs:
+        new = called.get(last(o), last(o))
+        model = redirect(model, o, new)
+        if new not in defined(model.graph):
+            called[last(o)] = o
+    return model
 
 
 def _operand(graph: Graph, node: Node, through: int | None, who: str) -> str:

@@ -17,6 +17,8 @@ from tilewright.graph_ir.symbols import graph_with, type_sizes
 
 def share_symbols(graph: Graph, ctx: PassContext) -> Graph:
     """The graph with one symbol for each size of inputs that has to be one."""
+    if ctx.outer_values:
+        return graph  # the symbols of a body are those of the graph around it, too
     for a in graph.assumptions:
         if a.ones in (Ones.RIGHT, Ones.EITHER):
             ctx.log.refuse("share_symbols", a.node, f"{a.left} or {a.right} may be 1 and repeat")

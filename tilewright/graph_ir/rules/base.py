@@ -11,6 +11,7 @@ Grammar of patterns::
                                       of it as their first input: a Cast
     P(..., at="n")                    the node is called n in the match;  attrs={"k": v} must be equal
     P(..., rest=True)                 further inputs may follow
+    P(..., domain="com.acme")         the node is a foreign one, of that domain
 
 A rule's pattern is a ``P`` or an ``Either`` of them. Operands of a commutative operator with two inputs match in
 either order. The outermost ``P`` is the root: its outputs are what the rule replaces. Which of the alternatives
@@ -56,6 +57,7 @@ class P:
     at: str
     attrs: tuple[tuple[str, Attribute], ...]
     rest: bool
+    domain: str
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class P:
         at: str = "",
         attrs: Mapping[str, Attribute] | None = None,
         rest: bool = False,
+        domain: str = "",
     ) -> None:
         set_ = object.__setattr__
         set_(self, "ops", (op,) if isinstance(op, str) else op)
@@ -71,6 +74,7 @@ class P:
         set_(self, "at", at)
         set_(self, "attrs", tuple(sorted((attrs or {}).items())))
         set_(self, "rest", rest)
+        set_(self, "domain", domain)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -155,9 +159,13 @@ class Match:
         """A new node with one output; its name."""
         return self.editor.add(op, inputs, attrs, hint=self.output, stands_for=self._predecessor(op))[0]
 
+    def foreign(self, domain: str, op: str, *inputs: str, **attrs: Attribute) -> str:
+        """A new node of another domain with one output; its name."""
+        return self.editor.add(op, inputs, attrs, hint=self.output, domain=domain)[0]
+
     def _predecessor(self, op: str) -> Node | None:
         """The matched node in whose place one of ``op`` stands: of the same operator, or both products."""
-        product = OPS[op].kind is PatternKind.OUT_FUSABLE
+        product = op in OPS and OPS[op].kind is PatternKind.OUT_FUSABLE
         return next(
             (n for n in (self.root, *self.inner)
              if n.op == op or (product and op_def(n).kind is PatternKind.OUT_FUSABLE)), None,
@@ -224,7 +232,7 @@ _State: TypeAlias = "tuple[dict[str, str], dict[str, Node], tuple[Node, ...]]"
 def _match_node(
     p: P, node: Node, ed: GraphEditor, names: dict[str, str], nodes: dict[str, Node], inner: tuple[Node, ...]
 ) -> Iterator[_State]:
-    if node.op not in p.ops or node.domain:
+    if node.op not in p.ops or node.domain != p.domain:
         return
     if any(node.attr(k) != v for k, v in p.attrs):
         return
@@ -237,7 +245,7 @@ def _match_node(
     if p.at:
         nodes = {**nodes, p.at: node}
     orders = [inputs[:n]]
-    if n == 2 and OPS[node.op].commutative and len(node.inputs) == 2:
+    if n == 2 and op_def(node).commutative and len(node.inputs) == 2:
         orders.append((inputs[1], inputs[0]))
     for order in orders:
         yield from _match_operands(p.operands, order, ed, names, nodes, inner)

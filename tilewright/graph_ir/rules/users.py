@@ -30,10 +30,10 @@ PASS = "user_rules"
 def apply_rules(graph: Graph, rules: Iterable[Rule]) -> tuple[Graph, PassReport]:
     """The graph after no rule of ``rules`` fires any more, and what fired and what was refused.
 
-    Who gives a rule wants it: approximate ones fire too. Raises InputError for what is no rule, RuleError for a rule
-    that does not end, with its name.
+    Who gives a rule wants it: approximate ones fire too. Rules may make foreign nodes. Raises InputError for what is
+    no rule, RuleError for a rule that does not end, with its name.
     """
-    return run_passes(graph, Level.NONE, passes=(user_pass(rules),))
+    return run_passes(graph, Level.NONE, passes=(user_pass(rules, foreign=True),))
 
 
 def require_rules(rules: object) -> tuple[Rule, ...]:
@@ -52,10 +52,10 @@ def require_rules(rules: object) -> tuple[Rule, ...]:
     return out
 
 
-def user_pass(rules: Iterable[Rule]) -> Pass:
-    """The pass that runs rules of a user, at every level."""
+def user_pass(rules: Iterable[Rule], foreign: bool = False) -> Pass:
+    """The pass that runs rules of a user, at every level. ``foreign``: they may make nodes of other domains."""
     own = require_rules(rules)
-    held = tuple(_held(r) for r in own)
+    held = tuple(_held(r, foreign) for r in own)
     wanted = frozenset(r.name for r in own)
     order = list(Exactness)
     worst = max((r.exactness for r in own), key=order.index, default=Exactness.BIT_EXACT)
@@ -69,10 +69,10 @@ def user_pass(rules: Iterable[Rule]) -> Pass:
     return Pass(PASS, Level.NONE, worst, run, rules=tuple(r.name for r in own))
 
 
-def _held(rule: Rule) -> Rule:
+def _held(rule: Rule, foreign: bool) -> Rule:
     """The rule, which is watched."""
     guard = None if rule.guard is None else partial(_guard, rule)
-    return dataclasses.replace(rule, build=partial(_build, rule), guard=guard)
+    return dataclasses.replace(rule, build=partial(_build, rule, foreign), guard=guard)
 
 
 def _guard(rule: Rule, m: Match) -> str | None:
@@ -83,7 +83,7 @@ def _guard(rule: Rule, m: Match) -> str | None:
     return answer
 
 
-def _build(rule: Rule, m: Match) -> str | tuple[str, ...] | Node | None:
+def _build(rule: Rule, foreign: bool, m: Match) -> str | tuple[str, ...] | Node | None:
     editor = m.editor
     before = len(editor.nodes)
     try:
@@ -94,6 +94,9 @@ def _build(rule: Rule, m: Match) -> str | tuple[str, ...] | Node | None:
     if new is None:
         return None
     made = [*islice(editor.nodes.values(), before, None)]
+    for n in (*made, *((new,) if isinstance(new, Node) else ())):
+        if n.domain and not foreign:
+            raise RuleError(f"{_who(rule, m.root)}: expected operators that a build knows, got {n.domain}::{n.op}")
     reason = _mismatch(rule, m, new) or _circle(m, made, new)
     if reason is None:
         return new

@@ -48,23 +48,17 @@ def _scalable(ed: GraphEditor, name: str, columns: int, depth: int = _DEPTH) -> 
             return NOT_HERE
         if columns > 1 and (at == 0 or len(weight.shape) < 2 or weight.shape[-1] != columns):
             return "the factor is not one number a column of the product"
-        found: _Scaled | str = _Scaled((node.inputs[at],), 1)
-    elif not _only_use(ed, name):
+        return _Scaled((node.inputs[at],), 1) if _only_use(ed, name) else f"'{name}' is also used elsewhere"
+    if not _only_use(ed, name):
         return NOT_HERE
-    elif node.op in ("Add", "Sub"):
-        parts = [_scalable(ed, i, columns, depth - 1) for i in node.inputs]
-        reasons = [p for p in parts if isinstance(p, str)]
-        if reasons:
-            return reasons[0]
-        good = [p for p in parts if isinstance(p, _Scaled)]
-        found = _Scaled(tuple(w for p in good for w in p.weights), sum(p.products for p in good))
-    elif node.op in _VIEWS and columns == 1:
-        found = _scalable(ed, node.inputs[0], columns, depth - 1)
-    else:
+    if node.op in _VIEWS and columns == 1:
+        return _scalable(ed, node.inputs[0], columns, depth - 1)
+    if node.op not in ("Add", "Sub"):
         return NOT_HERE
-    if isinstance(found, _Scaled) and found.products and not _only_use(ed, name):
-        return f"'{name}' is also used elsewhere"
-    return found
+    parts = [_scalable(ed, i, columns, depth - 1) for i in node.inputs]
+    good = [p for p in parts if isinstance(p, _Scaled)]
+    reasons = [p for p in parts if isinstance(p, str)]
+    return reasons[0] if reasons else _Scaled(tuple(w for p in good for w in p.weights), sum(p.products for p in good))
 
 
 def _factor(m: Match) -> np.ndarray | None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.api.session import InferenceSession, SessionOptions
+from tilewright.api.session import InferenceSession
+from tilewright.api.session_options import SessionOptions
 from tilewright.cli import main
 from tilewright.core.errors import InputError
 from tilewright.frontend import from_onnx

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.api.session import InferenceSession, SessionOptions
+from tilewright.api.session import InferenceSession
+from tilewright.api.session_options import SessionOptions
 from tilewright.autotune.network.options import TuneKeywords, TuneOptions
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from enum import Enum
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import onnx
 import pytest
 
 import tilewright
-from tilewright.api.session import InferenceSession, SessionOptions
+from tilewright.api.session import InferenceSession
+from tilewright.api.session_options import SessionOptions
 from tilewright.core.errors import InputError
 from tilewright.tests.api.models import perceptron, perceptron_by_hand, saved
 
@@ -28,8 +28,8 @@ def test_run(tmp_path: Path) -> None:
 
 def test_signature() -> None:
     session = tilewright.InferenceSession(perceptron())
-    assert [(i.name, i.shape, i.type) for i in session.get_inputs()] == [("x", ("batch", 32), "tensor(float)")]
-    assert [(o.name, o.shape, o.type) for o in session.get_outputs()] == [("y", ("batch", 10), "tensor(float)")]
+    assert [(i.name, i.shape, i.type) for i in session.get_inputs()] == [("x", ["batch", 32], "tensor(float)")]
+    assert [(o.name, o.shape, o.type) for o in session.get_outputs()] == [("y", ["batch", 10], "tensor(float)")]
     assert session.get_providers() == ["CPUExecutionProvider"]
 
 
@@ -37,7 +37,7 @@ def test_free_dimension_override() -> None:
     options = SessionOptions()
     options.add_free_dimension_override_by_name("batch", 3)
     session = InferenceSession(perceptron(), options)
-    assert list(session.get_inputs()[0].shape or ()) == [3, 32]
+    assert session.get_inputs()[0].shape == [3, 32]
 
 
 def test_optimized_model_is_written(tmp_path: Path) -> None:
@@ -47,17 +47,6 @@ def test_optimized_model_is_written(tmp_path: Path) -> None:
     assert "MatMul" in [n.op_type for n in onnx.load(tmp_path / "optimized.onnx").graph.node]
     (want,), (got,) = (s.run(None, {"x": X}) for s in (session, again))
     assert np.array_equal(want, got)
-
-
-def test_profiling(tmp_path: Path) -> None:
-    options = SessionOptions(enable_profiling=True, profile_file_prefix=str(tmp_path / "profile"))
-    session = InferenceSession(perceptron(), options)
-    with pytest.raises(InputError, match="at least one run"):
-        session.end_profiling()
-    session.run(None, {"x": X})
-    rows = json.loads(Path(session.end_profiling()).read_text())
-    assert [r["nodes"] for r in rows] == [["hidden", "bias", "relu"], ["readout"]]
-    assert all(r["dur_us"] > 0 for r in rows)
 
 
 class _Level(Enum):
@@ -71,7 +60,7 @@ def test_levels(level: object, name: str) -> None:
     assert SessionOptions(graph_optimization_level=level).level() == name
 
 
-@pytest.mark.parametrize("level", [3, "best", None])
+@pytest.mark.parametrize("level", [4, "best", None])
 def test_unknown_level(level: object) -> None:
     with pytest.raises(InputError, match="graph_optimization_level: expected one of"):
         InferenceSession(perceptron(), SessionOptions(graph_optimization_level=level))

@@ -108,6 +108,9 @@ WRITERS: Mapping[str, Writer] = {
     "quantize": Writer(
         "small.onnx", lambda d: _command("quantize", d / "model.onnx", "--weight-only", "int8", "-o", d / "small.onnx")
     ),
+    "simplify": Writer(
+        "simple.onnx", lambda d: _command("simplify", d / "model.onnx", "--no-check", "-o", d / "simple.onnx")
+    ),
     "explain": Writer("dump/2_passes.txt", lambda d: _command("explain", d / "model.onnx", "--dump", d / "dump")),
     "session": Writer("optimized.onnx", _session),
     "external data": Writer("large.onnx.data", _external_data),

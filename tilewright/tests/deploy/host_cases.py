@@ -234,9 +234,9 @@ def arithmetic(kind: str) -> str:
     return _any_rank(kind, f"{kind}[q] u, {kind} low, {kind} high", outs)
 
 
-def conversion(kind: str, to: str) -> str:
-    """Cast."""
-    return _any_rank(kind, "", {"y": f"Cast<to = {NUMBERS[to]}>(t)"})
+def conversions(kind: str, to: Sequence[str]) -> str:
+    """Cast, to several types."""
+    return _any_rank(kind, "", {f"to_{t}": f"Cast<to = {NUMBERS[t]}>(t)" for t in to})
 
 
 TRUTH = _any_rank("bool", "bool[q] u", {"a": "And(t, u)", "b": "Or(t, u)", "c": "Not(t)", "d": "Equal(t, u)"})
@@ -281,6 +281,6 @@ def texts() -> Iterator[str]:
     yield from map(of_any_rank, OF_ANY_RANK)
     yield from map(made_from_numbers, GENERATED)
     yield from map(sized, SIZED)
-    yield from (types_of_elements("float"), conversion("float", "int64"))
+    yield from (types_of_elements("float"), conversions("float", ["int64"]))
     yield from map(arithmetic, ("float", "int64"))
     yield from (TRUTH, POWERS, BOXES, INDICES, LOOP, RANDOM, SOUND, grams("TF"))

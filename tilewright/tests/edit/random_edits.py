@@ -73,7 +73,7 @@ def through_a_file(g: ModelGraph, rng: np.random.Generator) -> ModelGraph:
 
 
 def cut_and_join(g: ModelGraph, rng: np.random.Generator) -> ModelGraph | None:
-    """Every path through the cut: what the second part reads of the first is all that the first gives it."""
+    """A value is computed by a part of its own, in front of the rest, which has it as an input."""
     middle = _result(g, rng)
     if middle in g.outputs.names:
         return None

@@ -173,6 +173,54 @@ def test_any_batch(reshape: list[int], size: int, shape: tuple[int, ...]) -> Non
     assert str(g.outputs["z"].type) == "float32[n, 3, 6, 5]"
 
 
+def test_a_batch_that_is_flattened_with_others_and_comes_back() -> None:
+    g = new_graph()
+    x = g.add_input("x", "float32", (1, 6, 4))
+    rows = g.add("MatMul", g.add("Reshape", x, [-1, 4]), np.ones((4, 5), np.float32))
+    g.add_output(g.add("Reshape", rows, [1, -1, 5], name="back"), "y")
+    g.free_batch("n")
+    assert str(g.outputs["y"].type) == "float32[n, 6, 5]"
+    three = np.random.default_rng(0).standard_normal((3, 6, 4)).astype(np.float32)
+    np.testing.assert_allclose(numbers(g, {"x": three})["y"], (three @ np.ones((4, 5), np.float32)), rtol=1e-5)
+
+
+def test_what_is_there_once_is_repeated_for_all() -> None:
+    """A token in front of all others, and the first state of a recurrent layer: constants for one element."""
+    rng = np.random.default_rng(0)
+    g = new_graph()
+    x, token = g.add_input("x", "float32", (1, 4, 3)), rng.standard_normal((1, 1, 3)).astype(np.float32)
+    g.add_output(g.add("Concat", token, x, axis=1), "tokens")
+    w, r = (rng.standard_normal((1, 10, k)).astype(np.float32) for k in (3, 10))
+    turned = g.add("Transpose", x, perm=[1, 0, 2])
+    state = g.add_constant(rng.standard_normal((1, 1, 10)).astype(np.float32), "state")
+    layer = g.add_node("RNN", turned, w, r, None, None, state, hidden_size=10, outputs=["all", "last"])
+    g.add_output("last")
+    assert layer.op == "RNN"
+    once = g.copy()
+    g.free_batch("n")
+    assert [str(v.type) for v in g.outputs] == ["float32[n, 5, 3]", "float32[1, n, 10]"]
+    three = rng.standard_normal((3, 4, 3)).astype(np.float32)
+    got = numbers(g, {"x": three})
+    for k in range(3):
+        want = once.run({"x": three[k : k + 1]})
+        np.testing.assert_allclose(got["tokens"][k : k + 1], want["tokens"], rtol=1e-6)
+        np.testing.assert_allclose(got["last"][:, k : k + 1], want["last"], rtol=1e-5, atol=1e-6)
+
+
+def test_a_node_that_takes_the_batch_for_a_number() -> None:
+    g = new_graph()
+    x = g.add_input("x", "float32", (2, 4))
+    g.add_output(g.add("Add", x, np.ones((2, 4), np.float32), name="sum"), "y")
+    with refused(
+        g, r"free_batch: node 'sum' \(Add\) takes the batch to be 2, got float32\[batch, 4\], float32\[2, 4\]"
+    ):
+        g.free_batch()
+    h = new_graph()
+    h.add_output(h.add("Reshape", h.add_input("x", "float32", (2, 3, 4)), [3, 8], name="mixed"), "y")
+    with refused(h, r"free_batch: node 'mixed' \(Reshape\) takes the batch to be 2, got float32\[batch, 3, 4\], int64"):
+        h.free_batch()
+
+
 def test_a_batch_that_does_not_come_through() -> None:
     g = load_graph(perceptron(), {"batch": 1})
     g.insert_after("y", "ReduceSum", [0], keepdims=1)

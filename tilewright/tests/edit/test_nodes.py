@@ -109,6 +109,22 @@ def test_a_body() -> None:
     np.testing.assert_array_equal(g.run({"x": feed, "flag": np.array(False)})["y"], [0, 2])
 
 
+def test_names_in_bodies_are_apart() -> None:
+    b = GraphBuilder("body")
+    (out,) = b.ops("Neg", "x", outputs=["t"])
+    body = b.build(out, infer=False)
+    g = new_graph()
+    flag = g.add_input("flag", "bool", ())
+    g.add_input("x", "float32", ("n",))
+    g.add_output(g.add("If", flag, then_branch=body, else_branch=body, name="choice"), "y")
+    feed = {"x": np.array([1.0], np.float32), "flag": np.array(True)}
+    np.testing.assert_array_equal(numbers(g, feed)["y"], [-1])
+    b = GraphBuilder("body")
+    (out,) = b.ops("Exp", "x", outputs=["t"])
+    g.set_attrs("choice", then_branch=b.build(out, infer=False))
+    np.testing.assert_allclose(numbers(g, feed)["y"], [np.e], rtol=1e-6)
+
+
 # -- constants, inputs, outputs ------------------------------------------------------------------------------------
 def test_constants() -> None:
     g = small()

@@ -1,4 +1,4 @@
-"""The page about work on graphs: what it says that commands print is what they print."""
+"""The pages about work on graphs: what they say that commands print is what they print."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from tilewright.tests.api.models import perceptron, saved
 from tilewright.tests.docs.pages import blocks
 from tilewright.tests.sources import ROOT
 
-PAGE = "docs/graph-work.md"
-pytestmark = pytest.mark.skipif(not (ROOT / PAGE).is_file(), reason="needs the source tree")
+PAGES = {"docs/graph-work.md": 2, "docs/editing-graphs.md": 5}
+"""Pages, and how many commands they show at least."""
+pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="needs the source tree")
 
 
+@pytest.mark.parametrize("page", PAGES)
 def test_commands_print_what_the_page_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved(perceptron(), tmp_path)
     monkeypatch.chdir(tmp_path)
-    exec(compile("\n".join(blocks(PAGE, "python")), PAGE, "exec"), {})
+    exec(compile("\n".join(blocks(page, "python")), page, "exec"), {})
     capsys.readouterr()
-    examples = blocks(PAGE, "console")
-    assert len(examples) >= 2
+    examples = blocks(page, "console")
+    assert len(examples) >= PAGES[page]
     for example in examples:
         command, _, said = example.partition("\n")
         assert main(shlex.split(command)[2:]) in (0, 1)

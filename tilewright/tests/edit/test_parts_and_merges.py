@@ -104,6 +104,24 @@ def test_append_and_prepend() -> None:
     np.testing.assert_allclose(numbers(g, {"x": 2 * feed["x"]})["p"], head().run({"scores": y})["p"], rtol=1e-5)
 
 
+def test_what_is_put_before_gets_the_prefix() -> None:
+    g = small()
+    model = g.model
+    before = new_graph("before")
+    x = before.add_input("x", "float32", ("n", 32))
+    before.add_output(before.add("Relu", x, name="relu", outputs="h"))
+    g.prepend(before)
+    assert [(n.name, n.outputs[0].name if n.outputs[0] else "") for n in g.nodes][:2] == [
+        ("first_relu", "first_h"),
+        ("hidden", "h"),
+    ]
+    assert (g.inputs.names, g.outputs.names, g.dims) == (("x",), ("y",), ("n",))
+    feed = fed(g)
+    want = load_graph(perceptron()).run({"x": np.maximum(feed["x"], 0)})["y"]
+    np.testing.assert_array_equal(numbers(g, feed)["y"], want)
+    assert model.graph.inputs == ("x",)
+
+
 def test_names_that_both_have_get_the_prefix() -> None:
     a, b = small(), load_graph(perceptron(seed=1))
     with b.batch():

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import tilewright
+from tilewright.autotune.network.options import TuneOptions
 from tilewright.core.errors import InputError, RuleError
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph, Node
-from tilewright.rules import NOT_HERE, C, Exactness, Match, P, Rule, apply_rules
+from tilewright.rules import NOT_HERE, C, Either, Exactness, Match, P, Rule, apply_rules
 from tilewright.tests.api.models import perceptron
 from tilewright.tests.edit.by_numbers import fed, numbers, refused, small
 
@@ -67,11 +68,51 @@ def test_in_a_build() -> None:
     assert not np.allclose(plain.run(feed)["y"], want, atol=1e-2)
 
 
+def test_in_what_is_tuned() -> None:
+    keywords = TuneOptions(rules=[LEAKY]).build_keywords()
+    graph = tilewright.compile(perceptron(), stop_after="passes", **keywords)
+    assert "LeakyRelu" in [n.op for n in graph.nodes]
+
+
 def test_a_refusal_is_in_the_account_of_a_build() -> None:
     never = Rule("never", "Relu(x) --> x", P("Relu", "x"), lambda m: m["x"], lambda m: "not today")
     assert "refused never at relu: not today" in tilewright.compile(perceptron(), rules=[never]).explain()
     silent = Rule("never", "Relu(x) --> x", P("Relu", "x"), lambda m: m["x"], lambda m: NOT_HERE)
     assert "never" not in tilewright.compile(perceptron(), rules=[silent]).explain()
+
+
+def test_alternatives() -> None:
+    either = Rule("flat", "Relu(x) or Tanh(x) --> x", Either(P("Relu", "x"), P("Tanh", "x")), lambda m: m["x"])
+    g = small()
+    g.insert_after("y", "Tanh")
+    assert [f.root.op for f in g.match(either.pattern)] == ["Relu", "Tanh"]
+    assert g.apply_rules([either]).fired("flat") == 2
+    assert [n.op for n in g.nodes] == ["MatMul", "Add", "MatMul"]
+
+
+def test_foreign_nodes_come_and_go() -> None:
+    g = small()
+    want = numbers(g)["y"]
+    there = Rule("plug", "Relu(x) --> com.acme::Rectify(x)", P("Relu", "x"),
+                 lambda m: m.foreign("com.acme", "Rectify", m["x"], level=2))  # fmt: skip
+    assert g.apply_rules([there]).fired("plug") == 1
+    (found,) = g.match(P("Rectify", "x", domain="com.acme", attrs={"level": 2}))
+    assert str(found.root.output.type) == "float32[batch, 64]"
+    assert {o.domain for o in g.to_onnx().opset_import} == {"", "com.acme"}
+    back = Rule("unplug", "com.acme::Rectify(x) --> Relu(x)", P("Rectify", "x", domain="com.acme"),
+                lambda m: m.op("Relu", m["x"]))  # fmt: skip
+    assert g.apply_rules([back]).fired("unplug") == 1
+    np.testing.assert_array_equal(g.run(fed(g))["y"], want)
+    with pytest.raises(
+        RuleError, match=r"rule 'plug' at node 'relu' \(Relu\): expected operators that a build knows, got"
+    ):
+        tilewright.compile(perceptron(), rules=[there])
+
+
+def test_an_unknown_operator() -> None:
+    rule = Rule("typo", "", P("Relu", "x"), lambda m: m.op("Rellu", m["x"]))
+    with pytest.raises(RuleError, match=r"^rule 'typo' at node 'relu' .*expected a known operator"):
+        small().apply_rules([rule])
 
 
 # -- what a rule may not do ----------------------------------------------------------------------------------------

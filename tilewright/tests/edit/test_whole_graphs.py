@@ -177,6 +177,22 @@ def test_a_foreign_node_of_unknown_type() -> None:
         g.add("Relu", x, types=("float32", (2,)))
 
 
+def test_a_plugin_in_the_domain_of_onnx() -> None:
+    nodes = [helper.make_node("PluginNMS", ["x"], ["n", "boxes"], "nms", score=0.5),
+             helper.make_node("Neg", ["boxes"], ["y"], "negate")]  # fmt: skip
+    g = load_graph(model_of(nodes, {"x": ["n", 4]}, ["y"], 13))
+    assert (g.nodes["nms"].domain, str(g.values["boxes"].type)) == ("ai.onnx", "unknown")
+    g.set_type("boxes", "float32", ("n", 4))
+    assert str(g.outputs["y"].type) == "float32[n, 4]"
+    g.insert_after("x", "Abs")
+    for opset in (13, 21):
+        message = g.to_onnx(opset)
+        assert [(n.op_type, n.domain) for n in message.graph.node] == [("Abs", ""), ("PluginNMS", ""), ("Neg", "")]
+        assert message.opset_import[0].version == opset
+    with pytest.raises(UnsupportedError, match="PluginNMS"):
+        tilewright.compile(message)
+
+
 def test_an_operator_that_onnx_makes_of_others() -> None:
     g = new_graph(opset=18)
     x = g.add_input("x", "float32", ("n",))

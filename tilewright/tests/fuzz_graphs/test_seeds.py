@@ -10,7 +10,7 @@ import pytest
 from tilewright.tests.sources import ROOT
 
 SEEDS = 25
-COUNT = 150
+COUNT = 125
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, SEEDS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ from tilewright.core.arith.expr import const
 from tilewright.core.errors import ModelError
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.inference import infer_graph
-from tilewright.graph_ir.ir import Constant, Graph, TensorType
+from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value
 
 
 def i64(*xs: int) -> np.ndarray:
@@ -288,3 +289,53 @@ def test_a_size_by_a_step_near_the_end_of_64_bits_is_found_when_it_runs() -> Non
 
     assert "n + 3" in _type(lambda b: made(b, 4))
     assert _type(lambda b: made(b, 1 << 62)) == "int64[u0]"
+
+
+def _chain() -> Graph:
+    b = GraphBuilder("g")
+    x = b.op("Relu", b.op("Add", b.input("x", "float32", ("n", 3)), np.ones(3, np.float32)))
+    found = b.op("NonZero", x)
+    return b.build(b.op("Transpose", found), b.op("Exp", x))
+
+
+def test_what_a_graph_was_made_from_is_not_inferred_again() -> None:
+    old = _chain()
+    relu, exp = old.nodes[1], old.nodes[-1]
+    shape = dataclasses.replace(exp, op="Shape")
+    new = infer_graph(old.replace(nodes=tuple(shape if n is exp else n for n in old.nodes)), old)
+    held = [k for k, v in new.values.items() if v is old.values[k]]
+    assert set(held) == {*old.values} - set(exp.outputs)
+    assert str(new.values[exp.outputs[0]].type) == "int64[2]"
+    other = infer_graph(old.replace(nodes=tuple(dataclasses.replace(n) if n is relu else n for n in old.nodes)), old)
+    assert all(v is old.values[k] for k, v in other.values.items())
+
+
+def test_what_follows_from_a_change_is_inferred() -> None:
+    old = _chain()
+    values = {**old.values, "x": Value("x", TensorType(dtypes.float64, old.values["x"].shape))}
+    constants = {k: Constant(c.array.astype(np.float64)) for k, c in old.constants.items()}
+    new = infer_graph(old.replace(values=values, constants=constants), old)
+    assert str(new.values[old.outputs[1]].type) == "float64[n, 3]"
+    with pytest.raises(ModelError, match=r"node 'n_Add_0' \(Add\)"):
+        infer_graph(old.replace(values=values), old)
+
+
+def test_sizes_that_the_data_tell_keep_their_names_where_nothing_changes() -> None:
+    old = _chain()
+    exp = old.nodes[-1]
+    more = Node("NonZero", (exp.outputs[0],), ("more",), (), "more")
+    new = infer_graph(old.replace(nodes=(*old.nodes, more), outputs=(*old.outputs, "more")), old)
+    before = str(old.values[old.outputs[0]].type)
+    assert str(new.values[old.outputs[0]].type) == before
+    assert str(new.values["more"].type) not in (before, "int64[2, u0]")
+
+
+def test_assumptions_of_nodes_that_changed_go() -> None:
+    b = GraphBuilder("g")
+    old = b.build(b.op("Add", b.input("x", "float32", ("n",)), b.input("y", "float32", ("m",))))
+    assert len(old.assumptions) == 1
+    (add,) = old.nodes
+    same = infer_graph(old.replace(nodes=(add,)), old)
+    assert same.assumptions == old.assumptions
+    values = {**old.values, "y": Value("y", old.values["x"].type)}
+    assert infer_graph(old.replace(values=values, assumptions=()), old).assumptions == ()

@@ -22,6 +22,7 @@ TRAITS = {
 LISTS = {
     "core/plan.py": "the type of a step: the operators with bodies",
     "deploy/source/host_calls.py": "the C functions that there are, and which of them read numbers",
+    "edit/operations/batch.py": "recurrent layers, and which of their operands are first states",
     "graph_ir/rules/files/defaults.py": "patterns: recurrent layers, what makes other shapes of zeros",
     "graph_ir/rules/activations.py": "a pattern: comparisons that choose x where it is positive",
     "graph_ir/rules/algebra.py": "a pattern: the four operations of a chain with constants",

@@ -6,14 +6,15 @@ from tilewright.writer.forms import NEGATIVE_AXES, Site
 
 
 def along_the_last_axis(s: Site) -> None:
-    """Rows of the last axis are the same; another one is moved to the end and back."""
+    """Rows of the last axis with more than one element are the same; another one is moved to the end and back."""
     x = s.input(0)
     if s.number("axis", -1) == -1 and s.opset >= NEGATIVE_AXES:
         s.raw(x, axis=-1)
         return
     rank = s.rank(x)
     axis = int(s.number("axis", -1)) % max(rank, 1)
-    if axis == rank - 1 or rank == 0:
+    behind = s.value(x).shape[axis + 1 :]
+    if all(d.value() == 1 for d in behind):
         s.raw(x, axis=axis)
         return
     perm = (*(a for a in range(rank) if a != axis), axis)

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.graph_ir.ir import Constant, Node, make_attrs
 from tilewright.graph_ir.passes.base import with_inputs
 from tilewright.graph_ir.passes.editor import GraphEditor
-from tilewright.graph_ir.rules.base import NOT_HERE, Match, P, Rule, ints_attr
+from tilewright.graph_ir.rules.base import NOT_HERE, Match, P, Rule, int_attr, ints_attr
 
 _STATES = (5, 6)
 """Operands of recurrent layers that are their first state."""
@@ -67,6 +67,21 @@ def _scale_all_axes(m: Match) -> Node:
     return replace(m.root, inputs=(m["x"], "", scales), attrs=attrs)
 
 
+def _row_axis(m: Match) -> int | None:
+    """The axis of ``x`` that rows of its Flatten run along, if it is one only."""
+    shape, axis = m.shape("x"), int_attr(m.node("flat"), "axis", 1)
+    if shape is None or not shape:
+        return None
+    long = [k for k, d in enumerate(shape) if k >= axis % len(shape) and d.value() != 1]
+    return long[0] if len(long) == 1 else len(shape) - 1 if not long else None
+
+
+def _is_row_of_one_axis(m: Match) -> str | None:
+    if int_attr(m.node("rows"), "axis", -1) not in (-1, 1) or m.shape("x") != m.out_shape:
+        return NOT_HERE
+    return None if _row_axis(m) is not None else NOT_HERE
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "zero_state",
@@ -74,6 +89,14 @@ RULES: tuple[Rule, ...] = (
         P(("LSTM", "GRU", "RNN"), "x", "w", "r", rest=True),
         _without_states,
         _has_zero_state,
+    ),
+    Rule(
+        "softmax_of_rows",
+        "Reshape(Softmax(Flatten(x)), shape of x) --> Softmax(x) where the rows are one axis of x, as until opset 12",
+        P("Reshape", P(("Softmax", "LogSoftmax", "Hardmax"), P("Flatten", "x", at="flat"), at="rows"), rest=True),
+        lambda m: m.op(m.node("rows").op, m["x"], axis=_row_axis(m)),
+        _is_row_of_one_axis,
+        exclusive=True,
     ),
     Rule(
         "scales_of_all_axes",

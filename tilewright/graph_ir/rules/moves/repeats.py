@@ -37,7 +37,7 @@ _DROPPED = ""
 
 @dataclass(frozen=True, slots=True)
 class _Repeat:
-    """A Tile or Expand: of what, how often by axis of the result (None: not known), and by which operand."""
+    """A Tile or Expand of ``source``; its shapes before and behind, and the operand that says how much."""
 
     node: Node
     source: str
@@ -204,22 +204,12 @@ def _reduced(ed: GraphEditor, node: Node, repeat: _Repeat) -> _Sunk | str:
     inputs = (repeat.source, *node.inputs[1:])
     if not left:
         return _Sunk(inputs)
-    if int_attr(node, "keepdims", 1):
-        if not seen and repeat.node.op == "Tile" and all(_once(ed, repeat, k) for k in axes):
-            return _Sunk(inputs, "Tile", repeat.amount)
-        places = range(rank)
-    else:
-        places = [k for k in range(rank) if k not in axes]  # type: ignore[assignment]
     amount = known_ints(ed, repeat.amount)
     if amount is None:
         return "how often it is repeated is known at run time only"
     amount = _aligned_amount(amount, rank)
+    places = [k for k in range(rank) if int_attr(node, "keepdims", 1) or k not in axes]
     return _Sunk(inputs, repeat.node.op, tuple(amount[k] if k in left else 1 for k in places))
-
-
-def _once(ed: GraphEditor, repeat: _Repeat, axis: int) -> bool:
-    amount = known_ints(ed, repeat.amount)
-    return amount is not None and amount[axis] == 1
 
 
 def _positive(ed: GraphEditor, repeat: _Repeat, axis: int) -> bool:

@@ -31,6 +31,13 @@ def zeros(b: GraphBuilder, value: float = 0.0) -> str:
     return b.op("Slice", both, np.array([0]), np.array([1]), np.array([0]))
 
 
+def softmax(b: GraphBuilder, shape: tuple[int | str, ...], axis: int) -> str:
+    """A Softmax of the old kind: of all elements from ``axis`` on."""
+    x = b.input("x", "float32", shape)
+    rows = b.op("Softmax", b.op("Flatten", x, axis=axis), axis=-1)
+    return b.op("Reshape", rows, np.array([0 if isinstance(d, str) else d for d in shape]))
+
+
 def resized(b: GraphBuilder, *axes: int, mode: str = "half_pixel") -> str:
     """An image made larger by one factor for some axes; only a run knows it."""
     side = b.op("Cast", b.op("Shape", b.input("like", "float32", ("n",))), to=dtypes.float32)
@@ -45,6 +52,9 @@ FIRES: list[tuple[str, Build, list[str]]] = [
     ("zero_state", lambda b: layer(b, "GRU", 3, zeros(b)), ["GRU"]),
     ("zero_state", lambda b: layer(b, "LSTM", 4, z := zeros(b), z), ["LSTM"]),
     ("zero_state", lambda b: layer(b, "LSTM", 4, zeros(b), b.input("c", "float32", (1, "n", 5))), ["LSTM"]),
+    ("softmax_of_rows", lambda b: softmax(b, ("n", 5, 1, 1), 1), ["Softmax"]),
+    ("softmax_of_rows", lambda b: softmax(b, (2, 3, 4), 2), ["Softmax"]),
+    ("softmax_of_rows", lambda b: softmax(b, (2, 1, 1), 1), ["Softmax"]),
     ("scales_of_all_axes", lambda b: resized(b, 2, 3), RESIZE),
 ]
 
@@ -71,6 +81,7 @@ def test_zeros_of_a_fixed_batch() -> None:
         lambda b: layer(b, "GRU", 3, b.input("h", "float32", (1, "n", 5))),
         lambda b: layer(b, "GRU", 3, b.op("Neg", zeros(b))),
         lambda b: layer(b, "GRU", 3),
+        lambda b: softmax(b, (2, 3, 4), 1),
         lambda b: resized(b, 3, 2),
         lambda b: resized(b, 1, 2),
         lambda b: resized(b, 0, 1, 2, 3),
@@ -78,7 +89,7 @@ def test_zeros_of_a_fixed_batch() -> None:
 )
 def test_stays(build: Build) -> None:
     graph = built(build)
-    assert apply(graph, "zero_state", "scales_of_all_axes")[0] is graph
+    assert apply(graph, "zero_state", "scales_of_all_axes", "softmax_of_rows")[0] is graph
 
 
 def test_the_scales_of_all_axes() -> None:

@@ -1,0 +1,213 @@
+"""Options of a session and of a run, under ONNX Runtime's names.
+
+What an option of ONNX Runtime does here is in :data:`EFFECTS`: those with a counterpart are followed, the others are
+accepted, as scripts set them, and logged once with the reason why they change nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from tilewright.core.errors import InputError, UnsupportedError
+from tilewright.core.index_ranges import OutOfRange
+from tilewright.core.options import as_whole, require_choice, require_flag, require_mapping, require_whole, shown
+from tilewright.core.suggestions import did_you_mean
+
+LOGGER = logging.getLogger("tilewright")
+
+_LEVELS = {0: "none", 1: "basic", 2: "extended", 3: "all", 99: "all"}
+
+
+class GraphOptimizationLevel(IntEnum):
+    """The levels of the graph passes: ``none``, ``basic``, ``extended``, ``all`` in our words."""
+
+    ORT_DISABLE_ALL = 0
+    ORT_ENABLE_BASIC = 1
+    ORT_ENABLE_EXTENDED = 2
+    ORT_ENABLE_LAYOUT = 3
+    ORT_ENABLE_ALL = 99
+
+
+class ExecutionMode(IntEnum):
+    """How operators follow each other: here always one after the other, each on all threads."""
+
+    ORT_SEQUENTIAL = 0
+    ORT_PARALLEL = 1
+
+
+class ExecutionOrder(IntEnum):
+    """The order of operators: here that of the plan."""
+
+    DEFAULT = 0
+    PRIORITY_BASED = 1
+    MEMORY_EFFICIENT = 2
+
+
+_ONE_STREAM = "a run goes through one kernel after the other, each on all threads"
+_ARENA = "temporaries always lie in one arena, whose places are planned when the model is built"
+
+EFFECTS: Mapping[str, str] = {
+    "graph_optimization_level": "the level of the graph passes",
+    "intra_op_num_threads": "the number of threads; 0 is the default",
+    "optimized_model_filepath": "the graph after the passes, as ONNX",
+    "enable_profiling": "each run adds its kernels to a trace",
+    "profile_file_prefix": "how the file of that trace begins",
+    "log_severity_level": "the level of the logger `tilewright`",
+    "add_free_dimension_override_by_name": "a symbolic dimension becomes a number",
+    "add_session_config_entry": "see the entries below",
+    "inter_op_num_threads": f"none: {_ONE_STREAM}",
+    "execution_mode": f"none: {_ONE_STREAM}",
+    "execution_order": f"none: {_ONE_STREAM}",
+    "enable_cpu_mem_arena": f"none: {_ARENA}",
+    "enable_mem_pattern": f"none: {_ARENA}",
+    "enable_mem_reuse": f"none: {_ARENA}",
+    "use_deterministic_compute": "none: results are the same in every run and for any number of threads",
+    "use_per_session_threads": "none: a session has threads of its own",
+    "log_verbosity_level": "none: there is one level of messages",
+    "logid": "none: messages have the name of the model",
+}
+"""Attributes and methods of ``SessionOptions``, and what they do here."""
+
+CONFIG_ENTRIES: Mapping[str, str] = {
+    "session.disable_prepacking": "none: weights are packed once, when the model is built",
+    "session.use_env_allocators": f"none: {_ARENA}",
+    "session.load_model_format": "none: models are ONNX files, artifacts are loaded with tilewright.load",
+    "session.save_model_format": "none: see CompiledModel.export",
+    "session.set_denormal_as_zero": "none: denormal numbers are computed with as they are",
+    "session.disable_quant_qdq": "none: see the pass integer_products and disabled_pass",
+    "session.disable_double_qdq_remover": "none: each quantization is computed",
+    "session.enable_quant_qdq_cleanup": "none: each quantization is computed",
+    "session.qdqisint8allowed": "none: signed and unsigned bytes are followed as they are",
+    "session.inter_op.allow_spinning": f"none: {_ONE_STREAM}",
+    "session.intra_op.allow_spinning": "none: see the environment variable TILEWRIGHT_SPIN_MS",
+    "session.intra_op_thread_affinities": "none: threads are not pinned",
+    "session.dynamic_block_base": "none: the schedule of a kernel says how threads share it",
+    "session.use_ort_model_bytes_directly": "none: models are ONNX",
+    "session.use_ort_model_bytes_for_initializers": "none: models are ONNX",
+    "session.force_spinning_stop": "none: see the environment variable TILEWRIGHT_SPIN_MS",
+    "session.strict_shape_type_inference": "none: inference is always strict",
+    "session.model_external_initializers_file_folder_path": "none: external data lies where the model says",
+    "session.use_device_allocator_for_initializers": f"none: {_ARENA}",
+    "optimization.enable_gelu_approximation": "none: no approximate rule is on by an option of a session",
+    "optimization.minimal_build_optimizations": "none: there is one build",
+    "optimization.disable_specified_optimizers": "none: see disabled_optimizers of InferenceSession, with our names",
+    "mlas.enable_gemm_fastmath_arm64_bfloat16": 'none: see tilewright.compile(precision="bf16")',
+}
+"""Configuration entries of ONNX Runtime and what they do here."""
+
+
+@dataclass(slots=True)
+class SessionOptions:
+    """Options of a session: those of ONNX Runtime, and ours.
+
+    :data:`EFFECTS` says what each does here. ``graph_optimization_level``: 0, 1, 2, 3, 99 as in ONNX Runtime's enum (or
+    the enum itself), or a level's name. ``intra_op_num_threads``: 0 for the default. ``optimized_model_filepath``:
+    where to write the model as it is after the passes of that level, as ONNX. ``free_dimensions``: sizes by the name of
+    a dimension. ``out_of_range`` (ours): ``error`` or ``clamp``, as for :func:`tilewright.compile`.
+    """
+
+    graph_optimization_level: object = "all"
+    intra_op_num_threads: int = 0
+    optimized_model_filepath: str = ""
+    enable_profiling: bool = False
+    profile_file_prefix: str = "tilewright_profile"
+    free_dimensions: dict[str, int] = field(default_factory=dict)
+    out_of_range: OutOfRange = "error"
+    log_severity_level: int = -1
+    inter_op_num_threads: int = 0
+    execution_mode: object = ExecutionMode.ORT_SEQUENTIAL
+    execution_order: object = ExecutionOrder.DEFAULT
+    enable_cpu_mem_arena: bool = True
+    enable_mem_pattern: bool = True
+    enable_mem_reuse: bool = True
+    use_deterministic_compute: bool = False
+    use_per_session_threads: bool = True
+    log_verbosity_level: int = 0
+    logid: str = ""
+    config_entries: dict[str, str] = field(default_factory=dict)
+
+    def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
+        """Give the symbolic dimension ``name`` a fixed size."""
+        self.free_dimensions[name] = value
+
+    def add_free_dimension_override_by_denotation(self, denotation: str, value: int) -> None:
+        """Raises UnsupportedError: dimensions are known by their names."""
+        raise UnsupportedError(
+            f"add_free_dimension_override_by_denotation({denotation!r}): expected a dimension by its name; "
+            "see add_free_dimension_override_by_name"
+        )
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Set a configuration entry. One without a counterpart here changes nothing and is logged with the reason, one
+        that ONNX Runtime does not have either with the nearest that it has. Raises InputError for what is no text."""
+        for what, text in (("key", key), ("value", value)):
+            if not isinstance(text, str):
+                raise InputError(f"add_session_config_entry: expected text as {what}, got {shown(text)}")
+        if key in CONFIG_ENTRIES:
+            LOGGER.info("session configuration %s=%s: effect %s", key, value, CONFIG_ENTRIES[key])
+        else:
+            near = did_you_mean(key, CONFIG_ENTRIES)
+            LOGGER.warning("session configuration %s=%s: unknown, without effect%s", key, value, near)
+        self.config_entries[key] = value
+
+    def get_session_config_entry(self, key: str) -> str:
+        """What was set. Raises InputError for a key that was not."""
+        if key not in self.config_entries:
+            raise InputError(f"get_session_config_entry: expected one of {sorted(self.config_entries)}, got {key!r}")
+        return self.config_entries[key]
+
+    def register_custom_ops_library(self, path: str) -> None:
+        """Raises UnsupportedError: kernels of another runtime's libraries cannot be called."""
+        raise UnsupportedError(
+            f"register_custom_ops_library({path!r}): operators of such libraries are not known here; "
+            "expected a model function or operators of ONNX"
+        )
+
+    def level(self) -> str:
+        """The name of the optimization level. Raises InputError for an unknown one."""
+        value = getattr(self.graph_optimization_level, "value", self.graph_optimization_level)
+        number = as_whole(value)
+        if number is None and isinstance(value, str):
+            return require_choice("graph_optimization_level", value, dict.fromkeys(_LEVELS.values()))
+        if number not in _LEVELS:
+            raise InputError(f"graph_optimization_level: expected one of {sorted(_LEVELS)}, got {shown(value)}")
+        return _LEVELS[number]
+
+    def threads(self) -> int | None:
+        """The number of threads, None for the default. Raises InputError."""
+        return require_whole("intra_op_num_threads", self.intra_op_num_threads, 0) or None
+
+    def sizes(self) -> dict[str, int]:
+        """Sizes of symbolic dimensions by name. Raises InputError."""
+        dims = require_mapping("free_dimensions", self.free_dimensions)
+        return {name: require_whole(f"free_dimensions[{name!r}]", size, 0) for name, size in dims.items()}
+
+    def profiles(self) -> bool:
+        """True if runs are traced. Raises InputError for what is no flag."""
+        return require_flag("enable_profiling", self.enable_profiling)
+
+
+@dataclass(slots=True)
+class RunOptions:
+    """Options of one run. ``terminate``: True refuses runs that have not begun; the others change nothing here."""
+
+    terminate: bool = False
+    only_execute_path_to_fetches: bool = False
+    log_severity_level: int = -1
+    log_verbosity_level: int = 0
+    logid: str = ""
+    config_entries: dict[str, str] = field(default_factory=dict)
+
+    def add_run_config_entry(self, key: str, value: str) -> None:
+        """Keep a configuration entry; none has an effect on runs here."""
+        LOGGER.info("run configuration %s=%s: without effect", key, value)
+        self.config_entries[key] = value
+
+    def get_run_config_entry(self, key: str) -> str:
+        """What was set. Raises InputError for a key that was not."""
+        if key not in self.config_entries:
+            raise InputError(f"get_run_config_entry: expected one of {sorted(self.config_entries)}, got {key!r}")
+        return self.config_entries[key]
