@@ -7,7 +7,7 @@ classes ending in ``Keywords`` say the same to type checkers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypedDict, cast, get_args
 
@@ -15,8 +15,7 @@ from tilewright.autotune.lookup.apply_best import NearMisses
 from tilewright.autotune.records.database import DatabaseLike, Policy
 from tilewright.core.errors import InputError
 from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
-from tilewright.core.options import require_choice, require_flag, require_names, require_number, shown
-from tilewright.core.suggestions import did_you_mean
+from tilewright.core.options import require_choice, require_flag, require_names, require_number, shown, with_keywords
 from tilewright.graph_ir.pipeline import Instrument
 from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.users import require_rules
@@ -86,15 +85,7 @@ class BuildOptions:
     @classmethod
     def of(cls, who: str, options: Self | None, more: Mapping[str, Any]) -> Self:
         """``options`` (by default those of the class) with ``more`` in their places. Raises InputError."""
-        if options is not None and not isinstance(options, cls):
-            raise InputError(f"{who}: expected {cls.__name__}, got {type(options).__name__}")
-        known = [f.name for f in fields(cls)]
-        for name in more:
-            if name not in known:
-                raise InputError(
-                    f"{who}: unknown option {name}; expected {', '.join(known)}{did_you_mean(name, known)}"
-                )
-        return replace(options, **more) if options is not None else cls(**more)
+        return with_keywords(cls, who, options, more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

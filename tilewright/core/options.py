@@ -5,12 +5,13 @@ What stands for the plain value is taken as such: numpy's numbers and flags, one
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -101,6 +102,18 @@ def require_path(option: str, value: object) -> Path:
     if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
         raise InputError(f"{option}: expected a path, got {shown(value)}")
     return Path(value)
+
+
+def with_keywords(cls: type[T], who: str, options: T | None, more: Mapping[str, Any]) -> T:
+    """``options``, a frozen dataclass ``cls``, by default as it is made, with ``more`` in their places."""
+    if options is not None and not isinstance(options, cls):
+        raise InputError(f"{who}: expected {cls.__name__}, got {type(options).__name__}")
+    known = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    for name in more:
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise InputError(f"{who}: unknown option {name}; expected {', '.join(known)}{near}")
+    return cls(**more) if options is None else dataclasses.replace(options, **more)  # type: ignore[type-var]
 
 
 def shown(value: object) -> str:

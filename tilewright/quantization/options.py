@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from tilewright.core.errors import InputError
-from tilewright.core.options import require_choice, require_flag, require_names, require_number, require_whole
-from tilewright.core.suggestions import did_you_mean
+from tilewright.core.options import (
+    require_choice,
+    require_flag,
+    require_names,
+    require_number,
+    require_whole,
+    with_keywords,
+)
 
 Calibrator: TypeAlias = Literal["minmax", "percentile", "entropy", "mse"]
 WeightOnly: TypeAlias = Literal["int8", "int4"]
@@ -96,14 +102,7 @@ class QuantizeOptions:
     @classmethod
     def of(cls, who: str, options: QuantizeOptions | None, more: Mapping[str, Any]) -> QuantizeOptions:
         """``options`` (by default those of the class) with ``more`` in their places. Raises InputError."""
-        if options is not None and not isinstance(options, cls):
-            raise InputError(f"{who}: expected {cls.__name__}, got {type(options).__name__}")
-        known = [f.name for f in fields(cls)]
-        for name in more:
-            if name not in known:
-                near = did_you_mean(name, known)
-                raise InputError(f"{who}: unknown option {name}; expected {', '.join(known)}{near}")
-        return cls(**more) if options is None else replace(options, **more)
+        return with_keywords(cls, who, options, more)
 
 
 class QuantizeKeywords(TypedDict, total=False):

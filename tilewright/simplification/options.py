@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 import numpy as np
@@ -17,8 +17,8 @@ from tilewright.core.options import (
     require_number,
     require_whole,
     shown,
+    with_keywords,
 )
-from tilewright.core.suggestions import did_you_mean
 
 Level: TypeAlias = Literal["basic", "extended"]
 Shapes: TypeAlias = "Mapping[str, Sequence[int | str] | int]"
@@ -99,14 +99,7 @@ class SimplifyOptions:
     @classmethod
     def of(cls, who: str, options: SimplifyOptions | None, more: Mapping[str, Any]) -> SimplifyOptions:
         """``options`` (by default those of the class) with ``more`` in their places. Raises InputError."""
-        if options is not None and not isinstance(options, cls):
-            raise InputError(f"{who}: expected {cls.__name__}, got {type(options).__name__}")
-        known = [f.name for f in fields(cls)]
-        for name in more:
-            if name not in known:
-                near = did_you_mean(name, known)
-                raise InputError(f"{who}: unknown option {name}; expected {', '.join(known)}{near}")
-        return cls(**more) if options is None else replace(options, **more)
+        return with_keywords(cls, who, options, more)
 
 
 class SimplifyKeywords(TypedDict, total=False):
