@@ -19,6 +19,8 @@ from tilewright.graph_ir.ir import (
     Constant,
     Graph,
     Node,
+    OptionalType,
+    SequenceType,
     TensorType,
     UnknownType,
     Value,
@@ -197,11 +199,13 @@ class Refused(UnsupportedError):
 
 @dataclass(frozen=True, slots=True)
 class Downgrade:
-    """The form of an operator in opsets before ``below``. ``lowest``: the first that has it."""
+    """The form of an operator in opsets before ``below``. ``lowest``: the first that has it. ``changed``: the newest
+    form says something else there."""
 
     below: int
     form: Form
     lowest: int = 1
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +258,7 @@ def _said_in(node: Node, terms: Terms, body: Body) -> Iterator[Node]:
         try:
             form(site)
         except Refused:
-            if not _reads_unknown(site):
+            if not _reads_unknown(site) or _is_changed(node, terms):
                 raise
             yield _fitted(site, there, newest)
             return
@@ -297,7 +301,18 @@ def _form(node: Node, terms: Terms) -> Form | None:
         return terms.own[node.op]
     if there is not None and newest is not None and there.since == newest.since:
         return None
-    return next((d.form for d in terms.older.get(node.op, ()) if d.lowest <= terms.opset < d.below), None)
+    older = _downgrade(node, terms)
+    return None if older is None else older.form
+
+
+def _downgrade(node: Node, terms: Terms) -> Downgrade | None:
+    return next((d for d in terms.older.get(node.op, ()) if d.lowest <= terms.opset < d.below), None)
+
+
+def _is_changed(node: Node, terms: Terms) -> bool:
+    """True for a node that the opset would take, and read in another way."""
+    older = _downgrade(node, terms)
+    return older is not None and older.changed
 
 
 def _wider(site: Site, there: Signature | None) -> DType | None:
@@ -340,6 +355,27 @@ def _wrong_types(site: Site, there: Signature, instead: Mapping[DType, DType] | 
     return None
 
 
+def _wrong_results(site: Site, there: Signature) -> str | None:
+    """Why results have none of the signature's types: an element type that an attribute names, or no tensor."""
+    for k, o in enumerate(site.node.outputs):
+        t = site.body.values[o].type if o in site.body.values else None
+        allowed = there.allowed.get(there.outputs[min(k, len(there.outputs) - 1)]) if there.outputs else None
+        if isinstance(t, TensorType) and allowed and t.dtype not in allowed:
+            return f"output {k}: expected a tensor of {', '.join(sorted(map(str, allowed)))}, got {t.dtype}"
+    sequences, optionals = _KINDS.get(site.node.op, (0, 0))
+    for name in (*site.node.inputs, *site.node.outputs):
+        t = site.body.values[name].type if name in site.body.values else None
+        if (isinstance(t, SequenceType) and site.opset < sequences) or (
+            isinstance(t, OptionalType) and site.opset < optionals
+        ):
+            return f"'{name}' is {t}"
+    return None
+
+
+_KINDS: Mapping[str, tuple[int, int]] = {"If": (13, 16), "Loop": (13, 16), "Identity": (14, 16)}
+"""The first opsets in which operators of tensors take sequences, and optional values."""
+
+
 def _fitted(site: Site, there: Signature | None, newest: Signature | None) -> Node:
     """The node in the operator's form with this signature. Raises Refused if it has none."""
     node = site.node
@@ -360,7 +396,7 @@ def _fitted(site: Site, there: Signature | None, newest: Signature | None) -> No
             attrs[key] = _axis_there(site, key, value, there, newest)
         elif newest is None or not _says_nothing(key, value, newest):
             raise site.refusal(f"it knows no attribute {key}")
-    if (wrong := _wrong_types(site, there)) is not None:
+    if (wrong := _wrong_types(site, there) or _wrong_results(site, there)) is not None:
         raise site.refusal(wrong)
     made = make_attrs(attrs)
     return node if made == node.attrs else replace(node, attrs=made)

@@ -42,8 +42,12 @@ def begins_with(what: str, *starts: bytes) -> Kind:
 
 def ends_with(what: str, end: bytes) -> Kind:
     """The kind of files that end with ``end``."""
-    return Kind(what, lambda f: f.seek(0, os.SEEK_END) >= len(end) and f.seek(-len(end), os.SEEK_END) >= 0
-                and f.read() == end)  # fmt: skip
+
+    def is_ours(f: IO[bytes]) -> bool:
+        f.seek(max(0, f.seek(0, os.SEEK_END) - len(end)))
+        return f.read() == end
+
+    return Kind(what, is_ours)
 
 
 TEXT = begins_with("a text that tilewright wrote", f"# {MARK}\n".encode(), f"; {MARK}\n".encode())

@@ -16,7 +16,7 @@ from tilewright.frontend.build import ELEMENT_TYPE_ATTRS
 from tilewright.frontend.keep import OnnxModel
 from tilewright.frontend.schemas import NEWEST_OPSET, signature
 from tilewright.graph_ir.inference import constant_value, infer_node
-from tilewright.graph_ir.ir import Attribute, Constant, Node, TensorType, Value, node_reads
+from tilewright.graph_ir.ir import Attribute, Constant, Node, TensorType, UnknownType, Value, node_reads
 from tilewright.graph_ir.names import NameSupply
 
 
@@ -24,8 +24,8 @@ def convert(model: OnnxModel, old: DType, new: DType, interface: bool, skip: Col
     """Constants and values of type ``old`` in type ``new``.
 
     ``interface``: inputs and outputs too, else they stay as they are behind Casts. ``skip``: names of nodes that stay
-    in ``old``. So do nodes with subgraphs, foreign nodes, and operands for which the standard does not allow ``new``.
-    Raises InputError for types that are no floats.
+    in ``old``. So do nodes with subgraphs, foreign nodes, what reads values of unknown type, and operands for which the
+    standard does not allow ``new``. Raises InputError for types that are no floats.
     """
     for t in (old, new):
         if not t.is_float:
@@ -47,7 +47,8 @@ def convert(model: OnnxModel, old: DType, new: DType, interface: bool, skip: Col
         work.values[name] = constant_value(name, c)
     outputs = {o for o in graph.outputs if _is(graph.values[o], old)}
     for n in graph.nodes:
-        work.node(n, n.name in skip or bool(n.domain) or any(True for _ in n.subgraphs()))
+        unknown = any(isinstance(work.values[i].type, UnknownType) for i in n.inputs if i)
+        work.node(n, unknown or n.name in skip or bool(n.domain) or any(True for _ in n.subgraphs()))
     nodes = _with_outputs(work, [*graph.outputs], set() if interface else outputs)
     used = {i for n in nodes for i in node_reads(n)} | {*graph.outputs}
     return model.with_graph(

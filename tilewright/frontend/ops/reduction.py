@@ -19,7 +19,8 @@ def _reduce(call: Call, build: GraphBuilder) -> None:
 def _keeping_dims(call: Call, build: GraphBuilder) -> None:
     """Axes that only the run knows: the dimensions are kept and squeezed afterwards, so that the rank stays known."""
     axes = call.input(1) if len(call.inputs) > 1 else ""
-    if not axes or call.int_attr("keepdims", 1) or build.constant_value(axes) is not None:
+    known = axes and (build.constant_value(axes) is not None or build.fixed_size(axes, 0) == 0)
+    if not axes or call.int_attr("keepdims", 1) or known:
         build.emit_to(call.op, call.inputs, call.outputs, call.attrs)
         return
     axes = axes if call.int_attr("noop_with_empty_axes", 0) else _all_if_empty(build, call.input(0), axes)

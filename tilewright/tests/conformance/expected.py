@@ -11,7 +11,7 @@ from tilewright.tests.conformance.runner import STATUSES
 
 EXPECTED = Path(__file__).with_name("expected.json")
 EXPORTED = Path(__file__).with_name("expected_exported.json")
-WRITTEN = {level: Path(__file__).with_name(f"expected_written_{level}.json") for level in ("none",)}
+WRITTEN = {level: Path(__file__).with_name(f"expected_written_{level}.json") for level in ("none", "basic", "extended")}
 """By the passes before the model was written."""
 UPDATE = "python -m tilewright.tests.conformance --update"
 

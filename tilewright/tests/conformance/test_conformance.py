@@ -46,7 +46,7 @@ def test_some_cases_through_artifacts(tmp_path: Path) -> None:
     assert not better, f"better than expected, run {UPDATE} --exported:\n" + "\n".join(better)
 
 
-@pytest.mark.parametrize(("level", "part"), [("none", 0)])
+@pytest.mark.parametrize(("level", "part"), [("none", 0), ("extended", 1)])
 def test_some_cases_written(level: str, part: int, tmp_path: Path) -> None:
     """All of them are ``python -m tilewright.tests.conformance --written none``, and ``basic``, and ``extended``."""
     pytest.importorskip("onnxruntime")

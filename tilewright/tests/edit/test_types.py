@@ -141,6 +141,17 @@ def test_bodies_and_foreign_nodes_stay() -> None:
     assert [n.op for n in own.nodes] == ["Twist", "Cast", "Neg", "Cast"]
 
 
+def test_what_reads_values_of_unknown_type_stays() -> None:
+    nodes = [helper.make_node("Quantize", ["x"], ["q"], "quantize", domain="com.acme"),
+             helper.make_node("DequantizeLinear", ["q", "scale"], ["y"], "dequantize")]  # fmt: skip
+    scale = np.array(0.5, np.float32)
+    g = load_graph(model_of(nodes, {"x": [2]}, ["y"], constants={"scale": scale}, domains={"com.acme": 1}))
+    g.convert("float16")
+    read = g.nodes["dequantize"].inputs[1]
+    assert read is not None
+    assert (str(g.values["q"].type), read.dtype.name, g.outputs["y"].dtype.name) == ("unknown", "float32", "float32")
+
+
 def test_onnxruntime_takes_what_was_converted() -> None:
     ort = pytest.importorskip("onnxruntime")
     g = load_graph(convolution())

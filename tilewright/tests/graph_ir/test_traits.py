@@ -38,6 +38,9 @@ LISTS = {
     "quantization/operators.py": "ONNX's operators as the quantizer treats them; the room edits ONNX, not our graph",
     "reference/evaluate.py": "what a definition does with narrow floats; the room may not see the operator table",
     "reference/recurrent.py": "default activations of a cell",
+    "writer/forms.py": "what older opsets say of an operator: first versions for sequences, axes from the end",
+    "writer/older/norms.py": "the operators of two statistics of a norm",
+    "writer/older/table.py": "the first opset of each operator that others define",
 }
 """Where names of operators are listed all the same, and why."""
 

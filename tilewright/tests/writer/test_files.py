@@ -230,3 +230,14 @@ def test_opsets_that_there_are() -> None:
         with pytest.raises(InputError, match="opset: expected a version from 7 to"):
             to_onnx(graph, opset)  # type: ignore[arg-type]
     assert to_onnx(graph, 7).opset_import[0].version == 7
+
+
+def test_what_reads_an_unknown_type_is_not_said_in_words_that_changed() -> None:
+    model = parser.parse_model("""<ir_version: 10, opset_import: ["" : 13, "com.acme" : 1]>
+        g (float[4] x) => (float[n, m, k] y) { h = com.acme.Mystery (x)  y = Softmax <axis = 1> (h) }""")
+    kept = read_model(model)
+    checked(to_onnx(kept, 20))
+    with pytest.raises(
+        UnsupportedError, match=r"Softmax.*the rank of 'h' is not known; the lowest opset that can is 13"
+    ):
+        to_onnx(kept, 11)

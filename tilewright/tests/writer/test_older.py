@@ -145,6 +145,8 @@ FORMS: tuple[tuple[str, Build, int, str | None], ...] = (
                                        b.input("u", "float32", (2, 1)), axis=-1), 10, "Scatter"),
     ("Pow", lambda b: b.op("Pow", b.input("x", "float32", NM), np.int64(3)), 11, "Cast Pow"),
     ("Pow", one("Pow", NM, np.float32(2)), 7, "Pow"),
+    ("OptionalGetElement", one("OptionalGetElement", NM), 15, "Identity"),
+    ("Mod", two("Mod", NM, NM, fmod=1), 10, "Mod"),
     ("BatchNormalization", one("BatchNormalization", ("n", 3, 4), f32(3), f32(3), f32(3), np.abs(f32(3))), 9,
      "BatchNormalization"),
     *((op, lambda b, op=op, gates=gates: b.ops(
@@ -284,6 +286,8 @@ REFUSALS: tuple[tuple[Build, int, str], ...] = (
      r"a normalization of training; .* 14"),
     (one("QuantizeLinear", NM, np.float32(1), output_dtype=dtypes.int4), 20, r"numbers of int4; .* 21"),
     (one("AveragePool", (1, 1, 8), kernel_shape=(2,), dilations=(2,)), 18, r"it knows no attribute dilations; .* 19"),
+    (one("Mod", NM, np.float32(2)), 27, r"remainder of floats with the sign of the divisor; .* 28"),
+    (one("Cast", NM, to=dtypes.int4), 20, r"output 0: expected a tensor of .*, got int4; .* 21"),
     (one("BitwiseNot", NM, dtype="int32"), 17, r"it has no such operator; .* 18"),
     (one("Abs", NM, dtype="bfloat16"), 12, r"its Cast: input 0: expected a tensor of .*, got bfloat16; .* 13"),
 )  # fmt: skip

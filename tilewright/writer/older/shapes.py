@@ -6,7 +6,7 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, as_var
-from tilewright.graph_ir.ir import Constant
+from tilewright.graph_ir.ir import Constant, OptionalType, UnknownType
 from tilewright.writer.forms import Site
 
 _TO_END = np.iinfo(np.int64).max
@@ -37,7 +37,7 @@ def _require_no_zero(s: Site) -> None:
     sizes, known = s.value(s.input(1)).data, s.ints(s.input(1))
     if known is not None and 0 not in known:
         return
-    old = s.value(s.input(0)).shape
+    old = s.value(s.input(0)).shape if s.is_ranked(s.input(0)) else ()
     for k, d in enumerate(sizes or ()):
         if not (_is_positive(d) or (k < len(old) and _is_zero_with(old[k], d))):
             raise s.refusal(f"a size that may be 0: {d}")
@@ -117,6 +117,21 @@ def power(s: Site) -> None:
         s.instead("Pow", base, s.op("Cast", exponent, to=s.dtype(base)))
     else:
         raise s.refusal(f"{s.dtype(base)} to the power of {s.dtype(exponent)}")
+
+
+def element_of_optional(s: Site) -> None:
+    """Until 17: of an optional value only."""
+    if isinstance(s.value(s.input(0)).type, OptionalType | UnknownType):
+        s.raw(s.input(0))
+    else:
+        s.instead("Identity", s.input(0))
+
+
+def modulo(s: Site) -> None:
+    """Until 27: of floats with the sign of the first operand only."""
+    if s.is_float(s.input(0)) and not s.is_unknown(s.input(0)) and not s.node.attr("fmod"):
+        raise s.refusal("the remainder of floats with the sign of the divisor")
+    s.raw(*s.node.inputs)
 
 
 def batch_norm(s: Site) -> None:
