@@ -105,14 +105,16 @@ class Judge:
         if o.check_inputs is not None:
             return [Case("the inputs given", o.check_inputs, run(o.check_inputs))]
         cases: list[Case] = []
+        failed: list[str] = []
         for env in given or likely_sizes(model.graph):
             try:
                 feed = random_inputs(model.graph, env, o.seed + len(cases))
                 cases.append(Case(_shown(env), feed, run(feed)))
             except TilewrightError as e:
-                self.notes += (f"not run for {_shown(env) or 'random inputs'}: {str(e).splitlines()[0][:200]}",)
+                failed.append(f"not run for {_shown(env) or 'random inputs'}: {str(e).splitlines()[0][:200]}")
             if not given and len(cases) == WANTED:
-                break
+                return cases  # what did not run were guesses
+        self.notes += tuple(failed)
         return cases
 
     def mismatch(self, model: OnnxModel) -> Mismatch | None:

@@ -23,6 +23,7 @@ Env: TypeAlias = "dict[str, int]"
 _TRIED = ((2, 7, 2), (1, 16, 8), (3, 64, 32), (1, 224, 32), (1, 1, 0), (2, 512, 64))
 """Sizes that are tried: of dimensions that are first everywhere; of the first of the others, and how much larger each
 next one is, so that two that are mixed up do not go unnoticed."""
+_WANTED = 2
 
 
 def input_symbols(graph: Graph) -> tuple[str, ...]:
@@ -66,14 +67,19 @@ def _bind(env: Env, symbol: str, size: int, who: str) -> None:
 
 
 def likely_sizes(graph: Graph) -> Iterator[Env]:
-    """Bindings that the model may take, none twice; the empty one where no size is open."""
+    """Bindings that the model may take, none twice; the empty one where no size is open. After those of the table, each
+    of three sizes or more is tried as the sum of the others, as that of a mask for past and present."""
     symbols = input_symbols(graph)
     known = _solved(graph, symbols)
     free = [s for s in symbols if s not in known]
     others = [s for s in free if not _is_leading(graph, s)]
     seen: set[tuple[int, ...]] = set()
-    for leading, first, step in _TRIED if symbols else _TRIED[:1]:
+    tried = [(row, "") for row in (_TRIED if symbols else _TRIED[:1])]
+    tried += [(row, s) for s in others for row in _TRIED[:_WANTED]] if len(others) > _WANTED else []
+    for (leading, first, step), whole in tried:
         env = {s: first + step * others.index(s) if s in others else leading for s in free}
+        if whole:
+            env[whole] = sum(n for s, n in env.items() if s in others and s != whole)
         sizes = {s: known[s].substitute(env).value() if s in known else env[s] for s in symbols}
         found = {s: n for s, n in sizes.items() if n is not None and n >= 0}
         if len(found) == len(symbols) and tuple(found.values()) not in seen:

@@ -16,7 +16,7 @@ a limit of their own (``OpDef.fold_limit``).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from functools import partial
 from typing import TypeAlias
 
@@ -56,10 +56,11 @@ Stays: TypeAlias = Callable[[GraphEditor, Node], bool]
 
 
 def fold_constants(
-    graph: Graph, ctx: PassContext, stays: Stays | None = None, growth_bytes: int | None = None
+    graph: Graph, ctx: PassContext, stays: Stays | None = None, growth_bytes: int | None = None, copies: bool = False
 ) -> Graph:
     """The graph with every foldable value a constant. ``stays``: which nodes do not fold. ``growth_bytes``: by how much
-    a value may be larger than what it replaces; None for GROWTH_BYTES."""
+    a value may be larger than what it replaces; None for GROWTH_BYTES. ``copies``: views of constants are stored anew.
+    """
     ed = GraphEditor(graph, ctx)
     _fold_known_elements(ed, ctx)
     known: dict[str, Constant] = {}
@@ -77,7 +78,7 @@ def fold_constants(
         if name in tried or producer is None:
             continue
         tried.add(name)
-        growth = _growth(ed, name, known)
+        growth = _growth(ed, name, known, copies)
         if growth > (GROWTH_BYTES if growth_bytes is None else growth_bytes):
             ctx.log.refuse("fold_constants", producer.name, f"the result is {growth} bytes larger than its operands")
             todo.extend(i for i in producer.inputs if i in known)
@@ -200,16 +201,17 @@ def _is_read_outside(ed: GraphEditor, name: str, known: dict[str, Constant]) -> 
     return any(not all(o in known for o in u.outputs if o) for u in ed.users(name))
 
 
-def _growth(ed: GraphEditor, name: str, known: dict[str, Constant]) -> int:
+def _growth(ed: GraphEditor, name: str, known: dict[str, Constant], copies: bool) -> int:
     """Bytes that the value needs beyond those of the constants that it frees; 0 for quantized weights."""
     constant = known[name]
     producer = ed.producer(name)
     is_view = isinstance(constant.content, StoredArray) or constant.content.base is not None
-    if producer is None or (is_view and _is_view(producer)):
+    if producer is None or (is_view and not copies and _is_view(producer)):
         return 0
     cone: set[str] = set()
+    nodes = {producer.name}
     todo = [producer]
-    freed = 0
+    constants: dict[str, Constant] = {}
     while todo:
         for i in node_reads(todo.pop()):
             if i in cone:
@@ -218,11 +220,17 @@ def _growth(ed: GraphEditor, name: str, known: dict[str, Constant]) -> int:
             inner = ed.producer(i)
             if inner is not None:
                 todo.append(inner)
+                nodes.add(inner.name)
             elif (stored := ed.constant(i)) is not None:
                 if stored.size >= constant.size and _is_quantized(stored):
                     return 0
-                freed += stored.nbytes if i in ed.constants and ed.use_count(i) == 1 else 0
-    return constant.nbytes - freed
+                constants[i] = stored
+    freed = (c.nbytes for i, c in constants.items() if i in ed.constants and _is_read_only_by(ed, i, nodes))
+    return constant.nbytes - sum(freed)
+
+
+def _is_read_only_by(ed: GraphEditor, name: str, nodes: Set[str]) -> bool:
+    return not ed.is_output(name) and all(n.name in nodes for n in ed.users(name))
 
 
 def _transient_bytes(ed: GraphEditor) -> int:
@@ -255,5 +263,5 @@ def _dequantizes(ed: GraphEditor, node: Node) -> bool:
 
 def fold_for_file(growth_bytes: int) -> Pass:
     """Folding for a file: what is quantized stays so, as runtimes look for DequantizeLinear in front of operators."""
-    run = partial(fold_constants, stays=_dequantizes, growth_bytes=growth_bytes)
+    run = partial(fold_constants, stays=_dequantizes, growth_bytes=growth_bytes, copies=True)
     return Pass("fold_constants", Level.BASIC, Exactness.BIT_EXACT, run)

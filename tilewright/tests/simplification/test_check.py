@@ -25,7 +25,7 @@ from tilewright.simplification.passes import Rewriting
 from tilewright.simplification.simplify import simplify_model
 from tilewright.simplification.sizes import likely_sizes
 from tilewright.tests.quantization.models import model_of
-from tilewright.tests.simplification.models import classifier, past_and_mask
+from tilewright.tests.simplification.models import classifier, integers, past_and_mask
 
 WRONG = Rule("relu_as_abs", "Relu(x) --> Abs(x)", P("Relu", "x"), lambda m: m.op("Abs", m["x"]))
 RIGHT = Rule("identity_away", "Identity(x) --> x", P("Identity", "x"), lambda m: m["x"])
@@ -143,6 +143,26 @@ def test_likely_sizes() -> None:
     open_ = [*likely_sizes(read_model(classifier()).graph)]
     assert len(open_) == len({tuple(e.values()) for e in open_}) == 6
     assert all(e["height"] != e["width"] for e in open_[:4])
+
+
+def test_a_size_that_is_the_sum_of_others_is_found() -> None:
+    """No assumption says so: the mask is cut, and read at its last place."""
+    nodes = [
+        helper.make_node("Concat", ["past", "new"], ["all"], axis=0),
+        helper.make_node("Shape", ["all"], ["length"]),
+        helper.make_node("Sub", ["length", "one"], ["last"]),
+        helper.make_node("Gather", ["mask", "last"], ["kept"]),
+        helper.make_node("Shape", ["mask"], ["places"]),
+        helper.make_node("Gather", ["all", "places_less"], ["other"]),
+        helper.make_node("Sub", ["places", "one"], ["places_less"]),
+        helper.make_node("Add", ["kept", "other"], ["y"]),
+    ]
+    model = model_of(nodes, {"past": ("p",), "new": ("q",), "mask": ("t",)}, ["y"], {})
+    model.graph.initializer.extend(integers({"one": [1]}))
+    done = simplify_model(model, SimplifyOptions())
+    assert done.checked is not None
+    assert "p=7, q=9, t=16" in done.checked.cases
+    assert not done.checked.notes
 
 
 def test_a_model_that_no_random_input_fits_is_not_checked() -> None:

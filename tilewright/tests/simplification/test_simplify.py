@@ -175,6 +175,19 @@ def test_a_constant_is_folded_where_the_file_does_not_grow() -> None:
     assert ops(simplified(model, disabled_pass=["simplify"], growth_bytes=1 << 14)) == "Add"
 
 
+def test_a_view_of_a_constant_that_stays_is_not_stored_twice() -> None:
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["rows"]),
+        helper.make_node("Transpose", ["table"], ["turned"]),
+        helper.make_node("MatMul", ["rows", "turned"], ["y"]),
+    ]
+    model = model_of(nodes, {}, ["y"], {"table": normal(1, 64, 48)})
+    model.graph.input.add(name="ids", type=helper.make_tensor_type_proto(TensorProto.INT64, ["n"]))
+    done = simplified(model)
+    assert ops(done) == "Gather Transpose MatMul"
+    assert done.bytes[1] < 1.1 * done.bytes[0]
+
+
 def test_names_and_metadata_stay() -> None:
     model = classifier()
     model.metadata_props.add(key="author", value="somebody")
