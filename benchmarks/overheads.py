@@ -202,7 +202,7 @@ def _source(given: str):
 def _ours(args: argparse.Namespace) -> dict[str, float]:
     start = time.perf_counter()
     import tilewright
-    from tilewright.codegen import jit
+    from tilewright.codegen.llvm import jit
     from tilewright.lowering.context import PackedConstant
 
     compile_model = tilewright.compile

@@ -14,21 +14,30 @@ class Turns:
     sixteen, some would wait for many times as long as others.
     """
 
-    __slots__ = ("_guard", "_is_held", "_waiting")
+    __slots__ = ("_guard", "_lock", "_waiting")
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._guard = Lock()
-        self._is_held = False
         self._waiting: deque[Lock] = deque()
 
     def __enter__(self) -> None:
+        if self._waiting or not self._lock.acquire(False):
+            self._wait()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._lock.release()
+        if self._waiting:  # who comes after this finds the lock free: it queues first and tries then
+            self._next()
+
+    def _wait(self) -> None:
+        ticket = Lock()
+        ticket.acquire()
         with self._guard:
-            if not self._is_held:
-                self._is_held = True
-                return
-            ticket = Lock()
-            ticket.acquire()
             self._waiting.append(ticket)
+        self._next()
         try:
             ticket.acquire()
         except BaseException:  # an interrupt: give up the place, or the turn if it came just now
@@ -37,17 +46,11 @@ class Turns:
                 if is_waiting:
                     self._waiting.remove(ticket)
             if not is_waiting:
-                self._next()
+                self.__exit__(None, None, None)
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self._next()
-
     def _next(self) -> None:
+        """Hand the lock to the first in the queue, if it is free."""
         with self._guard:
-            if self._waiting:
+            if self._waiting and self._lock.acquire(False):
                 self._waiting.popleft().release()
-            else:
-                self._is_held = False

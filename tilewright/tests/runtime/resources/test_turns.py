@@ -65,7 +65,6 @@ def test_an_error_gives_the_turn_away() -> None:
 @pytest.mark.parametrize("has_come", [False, True])
 def test_an_interrupt_while_waiting(has_come: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns()
-    holder = turns.__enter__
 
     class Ticket:
         """A lock whose second acquisition is interrupted, before or just after the turn has come."""
@@ -77,13 +76,13 @@ def test_an_interrupt_while_waiting(has_come: bool, monkeypatch: pytest.MonkeyPa
             self.count += 1
             if self.count == 2:
                 if has_come:
-                    turns._next()
+                    turns.__exit__(None, None, None)
                 raise KeyboardInterrupt
 
         def release(self) -> None:
             pass
 
-    holder()
+    turns.__enter__()
     monkeypatch.setattr(module, "Lock", Ticket)
     with pytest.raises(KeyboardInterrupt), turns:
         pass
