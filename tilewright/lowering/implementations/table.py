@@ -72,7 +72,7 @@ IMPLEMENTATIONS: Table = {
         shorts.SHORTS,
         dot_product.LOOPS,
     ),
-    "MatMulDequantized": (weight_only.PACKED, weight_only.BY_ROWS, weight_only.PANELS),
+    "MatMulDequantized": (weight_only.BY_ROWS, weight_only.PACKED, weight_only.PANELS),
     "Einsum": (
         as_product.BATCHED_GEMM,
         as_product.UNPACKED_GEMM,

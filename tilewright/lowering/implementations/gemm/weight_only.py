@@ -28,8 +28,8 @@ from tilewright.lowering.geometry.product import (
     product_result,
     product_sizes,
 )
-from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.gemm.cost import cost_by_row
+from tilewright.lowering.implementations.base import Implementation, assumed
+from tilewright.lowering.implementations.gemm.cost import MANY, cost_by_row
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, index_value, op, select, sum_over
 
 _MANTISSA = 19
@@ -151,7 +151,9 @@ def _applies(facts: NodeFacts) -> str | None:
 
 
 def _cost(facts: NodeFacts, per_row: float, per_weight: float) -> float:
-    return cost_by_row(facts, per_row, per_weight, _OF_BYTES)
+    """Of a number of rows that only a call tells, one counts: language models give a token after the other."""
+    rows = 1 if product_sizes(facts).rows.value() is not None else 1 / MANY
+    return cost_by_row(facts, per_row * rows, per_weight, _OF_BYTES)
 
 
 def _cost_in_registers(facts: NodeFacts) -> float:
@@ -163,9 +165,12 @@ def _cost_in_panels(facts: NodeFacts) -> float:
 
 
 def _cost_by_rows(facts: NodeFacts) -> float:
-    """That of the faster one; where it is known which one is, there is nothing to choose at a call."""
-    most = max if product_sizes(facts).rows.value() is not None else min
-    return most(_cost_in_registers(facts), _cost_in_panels(facts))
+    """That of the faster one. That of the slower one where it is known which one is faster, so that there is nothing to
+    choose at a call, and where panels fit in no cache: they would be written to memory, which takes that much more."""
+    p = product_sizes(facts)
+    panels = assumed((p.k, p.n), MANY) * dtypes.float32.itemsize
+    chooses = p.rows.value() is None and panels <= facts.target.largest_cache
+    return (min if chooses else max)(_cost_in_registers(facts), _cost_in_panels(facts))
 
 
 PACKED = Implementation("MatMulDequantized", "packed", _in_registers, _cost_in_registers, _applies, spreads=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import ml_dtypes
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core.errors import TilewrightError
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
@@ -106,6 +108,12 @@ def test_many_rows_are_multiplied_with_float32(rows: Dim, want: str) -> None:
     assert isinstance(graph, Graph)
     (node,) = (n for n in graph.nodes if n.op == "MatMulDequantized")
     assert node.attr("implementation") == want
+
+
+def test_panels_that_fit_in_no_cache_are_not_made_for_rows_of_a_call() -> None:
+    small = dataclasses.replace(detect_host(), l2_bytes=1 << 14, l3_bytes=0)
+    graph = tilewright.compile(product("uint4"), target=small, stop_after="passes", progress=False)
+    assert [n.attr("implementation") for n in graph.nodes if n.op == "MatMulDequantized"] == ["packed"]
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint4"])
