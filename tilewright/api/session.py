@@ -18,7 +18,7 @@ from tilewright.api.process import PROVIDER, level_of
 from tilewright.api.session_options import LOGGER, RunOptions, SessionOptions
 from tilewright.autotune.records.database import DatabaseLike
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
-from tilewright.core.errors import InputError
+from tilewright.core.errors import InputError, TilewrightError
 from tilewright.core.options import require_names, shown
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class InferenceSession:
         def work() -> None:
             try:
                 results, message = self.run(output_names, input_feed, run_options), ""
-            except (InputError, RuntimeError, ValueError, TypeError) as e:
+            except (TilewrightError, RuntimeError, ValueError, TypeError) as e:
                 results, message = [], str(e)
             callback(results, user_data, message)
 

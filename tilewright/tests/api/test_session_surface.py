@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 import tilewright
 from tilewright.api.session_options import CONFIG_ENTRIES, EFFECTS
-from tilewright.core.errors import InputError, UnsupportedError
+from tilewright.core.errors import InputError, ResourceError, UnsupportedError
 from tilewright.tests.api.models import perceptron, perceptron_by_hand, saved
 
 X = np.random.default_rng(0).standard_normal((3, 32)).astype(np.float32)
@@ -151,6 +151,22 @@ def test_a_run_in_another_thread(session: tilewright.InferenceSession, wanted: n
     session.run_async(None, {"z": X}, completed, None)
     assert done.wait(60)
     assert "unknown 'z'" in got[1][2]
+
+
+def test_whatever_error_a_run_ends_with_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, done, got = tilewright.InferenceSession(perceptron()), threading.Event(), []
+
+    def fails(*given: object, **named: object) -> object:
+        raise ResourceError("out of memory")
+
+    def completed(results: list[object], data: object, error: str) -> None:
+        got.append((results, error))
+        done.set()
+
+    monkeypatch.setattr(session.model, "run", fails)
+    session.run_async(None, {"x": X}, completed, None)
+    assert done.wait(60)
+    assert got == [([], "out of memory")]
 
 
 def test_a_terminated_run_does_not_begin(session: tilewright.InferenceSession) -> None:
