@@ -62,11 +62,13 @@ if TYPE_CHECKING:
     from tilewright.edit.loading import load_graph, merge_graphs, new_graph
     from tilewright.edit.model_graph import ModelGraph
     from tilewright.lowering.implementations.base import Implementation
+    from tilewright.lowering.operator import Operator
     from tilewright.machine.target import Target
     from tilewright.options import CompileOptions
     from tilewright.quantization.options import QuantizeOptions
     from tilewright.quantization.quantize import quantize
     from tilewright.runtime.model import CompiledModel
+    from tilewright.schedule.rules.base import ScheduleRule
     from tilewright.schedule.trace import Trace
     from tilewright.simplification.options import SimplifyOptions
     from tilewright.simplification.simplify import simplify
@@ -118,6 +120,8 @@ _HOMES = {
     "Schedule": "tilewright.api.schedule",
     "Trace": "tilewright.schedule.trace",
     "Implementation": "tilewright.lowering.implementations.base",
+    "Operator": "tilewright.lowering.operator",
+    "ScheduleRule": "tilewright.schedule.rules.base",
     "Target": "tilewright.machine.target",
     "TilewrightError": "tilewright.core.errors",
     "ModelError": "tilewright.core.errors",
@@ -135,13 +139,14 @@ _HOMES = {
 __all__ = [
     "CompileOptions", "CompiledModel", "CoverageError", "ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel",
     "IOBinding", "Implementation", "InferenceSession", "InputError", "JSONDatabase", "MeasurementError",
-    "MemoryDatabase", "MismatchError", "ModelError", "ModelGraph", "ModelMetadata", "NodeArg", "OrtDevice", "OrtValue",
-    "QuantizeOptions", "ResourceError", "RuleError", "RunOptions", "Schedule", "ScheduleError", "SessionOptions",
-    "SimplifyOptions", "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions", "UnionDatabase",
-    "UnsupportedError", "__version__", "compile", "disable_telemetry_events", "enable_telemetry_events",
-    "export_loader", "export_package", "from_ir", "get_all_providers", "get_available_providers", "get_device",
-    "get_include", "get_version_string", "load", "load_graph", "merge_graphs", "new_graph", "quantize",
-    "set_default_logger_severity", "set_default_logger_verbosity", "simplify", "to_ir", "tune",
+    "MemoryDatabase", "MismatchError", "ModelError", "ModelGraph", "ModelMetadata", "NodeArg", "Operator",
+    "OrtDevice", "OrtValue", "QuantizeOptions", "ResourceError", "RuleError", "RunOptions", "Schedule",
+    "ScheduleError", "ScheduleRule", "SessionOptions", "SimplifyOptions", "Target", "TargetError", "TilewrightError",
+    "Trace", "TuneOptions", "UnionDatabase", "UnsupportedError", "__version__", "compile", "disable_telemetry_events",
+    "enable_telemetry_events", "export_loader", "export_package", "from_ir", "get_all_providers",
+    "get_available_providers", "get_device", "get_include", "get_version_string", "load", "load_graph",
+    "merge_graphs", "new_graph", "quantize", "set_default_logger_severity", "set_default_logger_verbosity",
+    "simplify", "to_ir", "tune",
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from tilewright.graph_ir.text import print_graph
 from tilewright.lowering.plan import LoweredModel
 from tilewright.lowering.workspaces import Scheduled, with_scheduled
 from tilewright.machine.target import Target
-from tilewright.schedule.default import default_trace, explained_default
+from tilewright.schedule.default import explained_default
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import print_func
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     target = with_threads(parse_target(args.target), args.threads)
     tuned = choose_schedules(lowered, target, records_of(args))
     names = list(lowered.funcs) if args.stage == "plan" else _chosen(lowered, args.kernel)
-    traces = {n: tuned.traces.get(n) or default_trace(tuned.funcs[n], target) for n in names}
+    traces = {n: tuned.trace_of(n, target) for n in names}
     if args.stage == "plan":
         print(_plan(lowered, {n: prepare(t.apply(tuned.funcs[n]), target) for n, t in traces.items()}, target))
         return 0

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from tilewright.autotune.lookup.apply_best import ChosenSchedules
 from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan, Step
 from tilewright.graph_ir.pipeline import PassReport
 from tilewright.kernels.build import Kernel
 from tilewright.machine.target import Target
+from tilewright.schedule.default import explained_default
+from tilewright.schedule.rules.base import ScheduleRule
 
 _OUT_OF_RANGE = {"error": "an error of the run", "clamp": "the nearest element is taken"}
 
@@ -64,3 +67,19 @@ def _all_steps(plan: Plan) -> Iterator[Step]:
 
 def _indent(text: str) -> list[str]:
     return [f"  {line}" for line in text.splitlines()]
+
+
+def explain_schedule_rules(chosen: ChosenSchedules, target: Target, rules: Sequence[ScheduleRule]) -> str:
+    """Which nests of which kernels the rules of a user scheduled; "" without such rules."""
+    if not rules:
+        return ""
+    names = {r.name for r in rules}
+    lines = []
+    for kernel, func in chosen.funcs.items():
+        if kernel in chosen.traces:
+            lines.append(f"  {kernel}: by a record")
+            continue
+        taken = explained_default(func, target, chosen.rules)[1]
+        found = [f"{rule} ({block})" for block, rule in taken.items() if rule in names]
+        lines.append(f"  {kernel}: {', '.join(found) or 'none of them'}")
+    return "\n".join(["\n\nschedule rules of yours:", *lines])
