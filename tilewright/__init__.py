@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         RunOptions,
         SessionOptions,
     )
+    from tilewright.api.target import Target
     from tilewright.autotune.network.options import TuneOptions
     from tilewright.autotune.network.tune_network import tune
     from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase, UnionDatabase
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from tilewright.edit.model_graph import ModelGraph
     from tilewright.lowering.implementations.base import Implementation
     from tilewright.lowering.operator import Operator
-    from tilewright.machine.target import Target
     from tilewright.options import CompileOptions
     from tilewright.quantization.options import QuantizeOptions
     from tilewright.quantization.quantize import quantize
@@ -122,7 +122,7 @@ _HOMES = {
     "Implementation": "tilewright.lowering.implementations.base",
     "Operator": "tilewright.lowering.operator",
     "ScheduleRule": "tilewright.schedule.rules.base",
-    "Target": "tilewright.machine.target",
+    "Target": "tilewright.api.target",
     "TilewrightError": "tilewright.core.errors",
     "ModelError": "tilewright.core.errors",
     "UnsupportedError": "tilewright.core.errors",

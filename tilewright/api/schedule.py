@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.api.aliases import Aliases
 from tilewright.autotune.base.measure_result import Failed, Ok
 from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.base.task import Task
@@ -28,19 +29,12 @@ from tilewright.codegen.detect_cpu import parse_target, require_runs_here
 from tilewright.codegen.kernel import CallableKernel, build
 from tilewright.core.errors import MeasurementError
 from tilewright.machine.target import Target
-from tilewright.schedule import schedule
-from tilewright.tensor_ir.ir import Func
 
 _DEFAULTS = EvaluatorConfig()
 
 
-class Schedule(schedule.Schedule):
+class Schedule(Aliases):
     """A function under transformation, to look at, run and time."""
-
-    @property
-    def mod(self) -> Func:
-        """The function in its present form, under the name that TVM's users know; the same as ``func``."""
-        return self.func
 
     def build(self, target: str | Target | None = None) -> CallableKernel:
         """Machine code for the function in its present form, callable on numpy arrays."""

@@ -72,7 +72,7 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     # for types; see DYNAMIC
     "__init__": {
-        "api", "autotune.network", "autotune.records", "compile", "core", "deploy", "edit", "lowering", "machine",
+        "api", "autotune.network", "autotune.records", "compile", "core", "deploy", "edit", "lowering",
         "options", "quantization", "runtime", "schedule", "simplification",
     },
 }  # fmt: skip
