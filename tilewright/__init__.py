@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tilewright.core.collector import paused_collector
 
 if TYPE_CHECKING:
+    from tilewright.api.ablation import ablate
     from tilewright.api.io_binding import IOBinding
     from tilewright.api.model_metadata import ModelMetadata, NodeArg
     from tilewright.api.ort_value import OrtDevice, OrtValue
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         set_default_logger_severity,
         set_default_logger_verbosity,
     )
+    from tilewright.api.replay import Replay
     from tilewright.api.schedule import Schedule
     from tilewright.api.session import InferenceSession
     from tilewright.api.session_options import (
@@ -118,6 +120,8 @@ _HOMES = {
     "from_ir": "tilewright.edit.exchange",
     "to_ir": "tilewright.edit.exchange",
     "Schedule": "tilewright.api.schedule",
+    "Replay": "tilewright.api.replay",
+    "ablate": "tilewright.api.ablation",
     "Trace": "tilewright.schedule.trace",
     "Implementation": "tilewright.lowering.implementations.base",
     "Operator": "tilewright.lowering.operator",
@@ -140,13 +144,13 @@ __all__ = [
     "CompileOptions", "CompiledModel", "CoverageError", "ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel",
     "IOBinding", "Implementation", "InferenceSession", "InputError", "JSONDatabase", "MeasurementError",
     "MemoryDatabase", "MismatchError", "ModelError", "ModelGraph", "ModelMetadata", "NodeArg", "Operator",
-    "OrtDevice", "OrtValue", "QuantizeOptions", "ResourceError", "RuleError", "RunOptions", "Schedule",
+    "OrtDevice", "OrtValue", "QuantizeOptions", "Replay", "ResourceError", "RuleError", "RunOptions", "Schedule",
     "ScheduleError", "ScheduleRule", "SessionOptions", "SimplifyOptions", "Target", "TargetError", "TilewrightError",
-    "Trace", "TuneOptions", "UnionDatabase", "UnsupportedError", "__version__", "compile", "disable_telemetry_events",
-    "enable_telemetry_events", "export_loader", "export_package", "from_ir", "get_all_providers",
-    "get_available_providers", "get_device", "get_include", "get_version_string", "load", "load_graph",
-    "merge_graphs", "new_graph", "quantize", "set_default_logger_severity", "set_default_logger_verbosity",
-    "simplify", "to_ir", "tune",
+    "Trace", "TuneOptions", "UnionDatabase", "UnsupportedError", "__version__", "ablate", "compile",
+    "disable_telemetry_events", "enable_telemetry_events", "export_loader", "export_package", "from_ir",
+    "get_all_providers", "get_available_providers", "get_device", "get_include", "get_version_string", "load",
+    "load_graph", "merge_graphs", "new_graph", "quantize", "set_default_logger_severity",
+    "set_default_logger_verbosity", "simplify", "to_ir", "tune",
 ]  # fmt: skip
 
 

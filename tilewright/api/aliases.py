@@ -80,8 +80,7 @@ def _nest(stmt: Stmt, depth: int) -> Iterator[str]:
         for s in stmt.stmts:
             yield from _nest(s, depth)
     elif isinstance(stmt, Loop):
-        kind = "" if stmt.kind == "serial" else f"{stmt.kind} "
-        yield f"{indent}{kind}for {stmt.var} in range({stmt.extent}):"
+        yield f"{indent}for {stmt.var} in {'range' if stmt.kind == 'serial' else stmt.kind}({stmt.extent}):"
         yield from _nest(stmt.body, depth + 1)
     elif isinstance(stmt, Alloc | Guard):
         yield from _nest(stmt.body, depth)

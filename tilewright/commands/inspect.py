@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
+from tilewright.api.replay import Replay
 from tilewright.autotune.lookup.apply_best import choose_schedules
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
@@ -36,6 +37,10 @@ def _trace(name: str, func: Func, trace: Trace, target: Target) -> str:
     return f"# {name}: scheduled by {by}\n{trace.to_text()}"
 
 
+def _steps(name: str, func: Func, trace: Trace, target: Target) -> str:
+    return f"# {name}\n{Replay(func, trace, target)}\n"
+
+
 def _scheduled(name: str, func: Func, trace: Trace, target: Target) -> str:
     return print_func(trace.apply(func))
 
@@ -53,7 +58,7 @@ def _asm(name: str, func: Func, trace: Trace, target: Target) -> str:
 
 
 KERNEL_STAGES: Mapping[str, KernelText] = {
-    "function": _function, "trace": _trace, "scheduled": _scheduled, "prepared": _prepared,
+    "function": _function, "trace": _trace, "steps": _steps, "scheduled": _scheduled, "prepared": _prepared,
     "llvm": _llvm, "asm": _asm,
 }  # fmt: skip
 STAGES = ("import", "passes", "fuse", "plan", *KERNEL_STAGES)

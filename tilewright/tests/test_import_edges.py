@@ -63,8 +63,8 @@ ALLOWED: dict[str, set[str]] = {
         "machine", "options", "runtime", "runtime.resources", "schedule",
     },
     "api": {
-        "autotune.base", "autotune.measure", "autotune.records", "codegen", "compile", "core", "frontend",
-        "machine", "runtime", "schedule", "tensor_ir",
+        "autotune.base", "autotune.cost_model", "autotune.measure", "autotune.records", "codegen", "compile", "core",
+        "frontend", "machine", "runtime", "schedule", "tensor_ir",
     },
     "quantization": {"autotune.measure", "compile", "core", "graph_ir", "inspect"},
     "simplification": {"compile", "core", "frontend", "graph_ir", "inspect", "writer"},

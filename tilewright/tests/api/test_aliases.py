@@ -63,12 +63,12 @@ def test_the_loop_nest(capsys: pytest.CaptureFixture[str]) -> None:
     s.vectorize(s.split("C_j", (None, 4))[1])
     s.print_loop_nest()
     assert capsys.readouterr().out == (
-        "parallel for B_i in range(8):\n"
+        "for B_i in parallel(8):\n"
         "    for B_j in range(12):\n"
         "        B -> B\n"
         "for C_i in range(8):\n"
         "    for C_j_0 in range(3):\n"
-        "        vectorized for C_j_1 in range(4):\n"
+        "        for C_j_1 in vectorized(4):\n"
         "            C -> C\n"
         "for D_i in range(8):\n"
         "    for k in range(12):\n"
