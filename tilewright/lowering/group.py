@@ -98,7 +98,7 @@ def _operands(
 
 
 def _function_name(nodes: Sequence[Node]) -> str:
-    names = [n.op.rpartition("::")[2].lower() for n in nodes]
+    names = [n.op.lower() for n in nodes]
     return identifier("_".join(names if len(names) <= 4 else [*names[:2], f"{len(names) - 3}_more", names[-1]]))
 
 
