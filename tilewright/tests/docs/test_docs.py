@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +16,6 @@ from tilewright.inspect.ort import is_installed
 from tilewright.tests.api.models import perceptron, saved
 from tilewright.tests.deploy.exported import has_compiler
 from tilewright.tests.docs.pages import blocks, prose
-from tilewright.tests.graph_ir.rewriting import RULES
 from tilewright.tests.sources import ROOT
 from tilewright.tests.test_import_edges import ALLOWED
 
@@ -82,29 +79,6 @@ def test_the_table_of_rooms_is_the_tested_one() -> None:
     assert len(rows) >= 10
     for room, imports in rows:
         assert set(re.findall(r"`([\w.]+)`", imports)) == ALLOWED[room], room
-
-
-def maker(name: str) -> Any:
-    """The script of docs that writes a page."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize("name", ["make_pipeline", "make_rewrites"])
-def test_a_written_page_is_what_the_code_says(name: str) -> None:
-    assert maker(name).out_of_date() is None
-
-
-def test_the_page_on_rewrites_knows_every_rule_and_no_other() -> None:
-    module = maker("make_rewrites")
-    assert set(module.rules()) == set(RULES)
-    assert module.unknown_names() == []
-    rows = re.findall(r"^\| `(\w+)` \|", module.render(), re.MULTILINE)
-    assert sorted(rows) == sorted(RULES)
 
 
 def test_the_page_on_quantized_models_names_every_converter_of_the_domain() -> None:
