@@ -17,9 +17,9 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def prose(page: str) -> str:
-    """A page without its blocks of code."""
+    """A page without its blocks of code and its comments."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^```.*?^```$|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 @cache
