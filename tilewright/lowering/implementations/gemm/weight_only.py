@@ -189,9 +189,9 @@ def _cost_by_rows(facts: NodeFacts) -> float:
 
 
 def _fits(facts: NodeFacts, panels: int) -> bool:
-    """Whether one panel fits in the second-level cache, several in the largest one."""
+    """Whether a panel stays in the second-level cache beside rows of the other operand, or several in the largest."""
     k, width = product_sizes(facts).k.value(), panel_columns(facts)
-    room = facts.target.l2_bytes if panels == 1 else facts.target.largest_cache
+    room = facts.target.beside_bytes if panels == 1 else facts.target.largest_cache
     return k is not None and panels * k * width * dtypes.float32.itemsize <= room
 
 

@@ -79,7 +79,7 @@ def place_stages(s: Schedule, stages: Sequence[str], around: Sequence[str], targ
 
 def _near(s: Schedule, stage: str, around: Sequence[str], target: Target) -> str:
     """Where a stage is computed by default. One that makes elements of another type, as of a weight of few bits, at the
-    outermost loop, if each is made once there and those of a step fit in the second-level cache: so they are never in
+    outermost loop, if each is made once there and those of a step stay in the second-level cache: so they are never in
     memory. Any other at the root."""
     block = find_block(s.func, stage)
     made = find_buffer(s.func, block.buffer).dtype
@@ -90,4 +90,4 @@ def _near(s: Schedule, stage: str, around: Sequence[str], target: Target) -> str
         return ROOT
     once = product(x.extent for x in loops_of(near.func, stage)) == product(a.extent for a in block.axes)
     size = buffer_bytes(find_buffer(near.func, block.buffer))
-    return around[0] if once and size is not None and size <= target.l2_bytes else ROOT
+    return around[0] if once and size is not None and size <= target.beside_bytes else ROOT
