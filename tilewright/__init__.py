@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from tilewright.edit.loading import load_graph, merge_graphs, new_graph
     from tilewright.edit.model_graph import ModelGraph
     from tilewright.lowering.implementations.base import Implementation
-    from tilewright.lowering.operator import Operator
+    from tilewright.lowering.implementations.operator import Operator
     from tilewright.options import CompileOptions
     from tilewright.quantization.options import QuantizeOptions
     from tilewright.quantization.quantize import quantize
@@ -124,7 +124,7 @@ _HOMES = {
     "ablate": "tilewright.api.ablation",
     "Trace": "tilewright.schedule.trace",
     "Implementation": "tilewright.lowering.implementations.base",
-    "Operator": "tilewright.lowering.operator",
+    "Operator": "tilewright.lowering.implementations.operator",
     "ScheduleRule": "tilewright.schedule.rules.base",
     "Target": "tilewright.api.target",
     "TilewrightError": "tilewright.core.errors",

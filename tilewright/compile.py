@@ -53,7 +53,7 @@ from tilewright.lowering.backend import NativeBackend, is_taken
 from tilewright.lowering.choose_implementation import PASS as CHOOSE
 from tilewright.lowering.choose_implementation import Wanted, choose_implementation, with_implementations
 from tilewright.lowering.choose_precision import Reduction, choose_precision
-from tilewright.lowering.operator import definitions
+from tilewright.lowering.implementations.operator import definitions
 from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import share_of_products
@@ -103,6 +103,13 @@ def compile(  # noqa: A001
 
     Raises UnsupportedError (with everything that is missing), ModelError, InputError, TargetError, CoverageError, and
     ResourceError where the model asks for more than a machine has.
+
+    >>> model = tilewright.compile("model.onnx", threads=1)
+    >>> model.run({"x": np.ones((4, 32), np.float32)})["y"].shape
+    (4, 10)
+    >>> graph = tilewright.compile("model.onnx", stop_after="fuse")
+    >>> [node.op for node in graph.nodes]
+    ['MatMul', 'Add', 'Relu', 'MatMul']
     """
     require_choice("stop_after", stop_after, (None, *get_args(Stage)))
     o = CompileOptions.of("compile", options, more)

@@ -15,7 +15,7 @@ from tilewright.graph_ir.ops.elementwise import same
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.formulas.elementwise import axis_names, elementwise
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.operator import Operator
+from tilewright.lowering.implementations.operator import Operator
 from tilewright.tensor_ir.compute import (
     compute,
     constant,

@@ -84,6 +84,21 @@ def ablate(
 
     ``measurer``: default, one of worker processes of this machine, which this call ends. Raises MeasurementError if the
     candidate itself has no time, TargetError if the target's code does not run here.
+
+    >>> import tilewright
+    >>> from tilewright.autotune.base.space import Space
+    >>> from tilewright.autotune.base.task import Task
+    >>> from tilewright.core import dtypes
+    >>> from tilewright.tensor_ir.compute import build_func, compute, placeholder
+    >>> A = placeholder("A", (64, 64), dtypes.float32)
+    >>> double = build_func("double", [A], [compute("B", (64, 64), lambda i, j: A[i, j] + A[i, j])])
+    >>> task = Task(double, tilewright.Target())
+    >>> def program(s, target):
+    ...     s.split(s.loops("B")[1], (None, s.sample_categorical("width", (4, 8, 16), 4)))
+    >>> space = Space(double, task.target, program)
+    >>> print(tilewright.ablate(task, space.with_decisions({"width": 16}), space))
+    double: ... us, by default ... us
+      width: 4 instead of 16: ... times the time
     """
     space = Space(task.func, task.target) if space is None else space
     default, chosen = space.default().values(), candidate.values()

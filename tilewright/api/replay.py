@@ -1,20 +1,4 @@
-"""A trace step by step: the function after each step, what the step changed, what it is predicted and measured to take.
-
-Example::
-
-    >>> import tilewright
-    >>> from tilewright.core import dtypes
-    >>> from tilewright.tensor_ir.compute import build_func, compute, placeholder
-    >>> A = placeholder("A", (20,), dtypes.float32)
-    >>> s = tilewright.Schedule(build_func("double", [A], [compute("B", (20,), lambda i: A[i] + A[i])]))
-    >>> s.vectorize(s.split("B_i", (None, 8))[1])
-    >>> replay = s.replay()
-    >>> [state.text for state in replay]
-    ['as declared', 'split("B_i", factors=(None, 8))', 'vectorize("B_i_1")']
-    >>> print("\\n".join(replay[2].changes()))
-    -         for B_i_1 in range(min(-B_i_0*8 + 20, 8)):
-    +         for B_i_1 in vectorized(min(-B_i_0*8 + 20, 8)):
-"""
+"""A trace step by step: the function after each step, what the step changed, its prediction and its time."""
 
 from __future__ import annotations
 
@@ -82,6 +66,19 @@ class Replay:
 
     ``target``: a CPU or its description (default: this machine). ``dims``: sizes of the function's dims, to predict
     and to measure with. Raises ScheduleError, with the number of the step, for a trace that does not replay.
+
+    >>> import tilewright
+    >>> from tilewright.core import dtypes
+    >>> from tilewright.tensor_ir.compute import build_func, compute, placeholder
+    >>> A = placeholder("A", (20,), dtypes.float32)
+    >>> s = tilewright.Schedule(build_func("double", [A], [compute("B", (20,), lambda i: A[i] + A[i])]))
+    >>> s.vectorize(s.split("B_i", (None, 8))[1])
+    >>> replay = s.replay()
+    >>> [state.text for state in replay]
+    ['as declared', 'split("B_i", factors=(None, 8))', 'vectorize("B_i_1")']
+    >>> print("\\n".join(replay[2].changes()))
+    -         for B_i_1 in range(min(-B_i_0*8 + 20, 8)):
+    +         for B_i_1 in vectorized(min(-B_i_0*8 + 20, 8)):
     """
 
     def __init__(

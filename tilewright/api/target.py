@@ -20,6 +20,11 @@ class Target(target.Target, metaclass=_Described):
     the text alone does as well. With keywords, ``Target(triple=..., cpu=..., ...)``, a machine of these facts.
 
     Raises TargetError for a description that says something unknown.
+
+    >>> import tilewright
+    >>> target = tilewright.Target("llvm -mcpu=x86-64-v3 -num-threads=4")
+    >>> target.vector_bits, target.threads
+    (256, 4)
     """
 
     def __new__(cls, description: str | target.Target | None = None, **facts: Any) -> target.Target:  # type: ignore[misc]

@@ -51,8 +51,8 @@ class Missing:
 @dataclass(slots=True)
 class _Search:
     native: Callable[[str], bool]
-    operators: Operators
     functions: dict[FunctionKey, onnx.FunctionProto]
+    operators: Operators = field(default_factory=dict)
     found: dict[tuple[str, str, int, tuple[str, ...], str], list[str]] = field(default_factory=dict)
     seen: set[FunctionKey] = field(default_factory=set)
     bodies: dict[tuple[str, int], bool] = field(default_factory=dict)
@@ -93,13 +93,18 @@ def find_unsupported(
 ) -> tuple[Missing, ...]:
     """What the model's graph, its subgraphs and the functions that they call need and lack."""
     functions = {function_key(f.domain, f.name, f.overload): f for f in model.functions}
-    search = _Search(native, operators, functions)
+    search = _Search(native, functions, operators)
     opsets = {normal_domain(o.domain): o.version for o in model.opset_import}
     _graph(model.graph, opsets, {}, search, 0)
     return tuple(
         Missing(op, domain, version, types, tuple(names[:_SHOWN]), len(names), reason)
         for (domain, op, version, types, reason), names in sorted(search.found.items())
     )
+
+
+def refusal(op: str, domain: str, version: int, native: Callable[[str], bool]) -> str:
+    """Why an operator cannot be imported at an opset version, "" if it can; ``native``: what a plan can hold."""
+    return _reason(op, domain, version, _Search(native, {}))
 
 
 def _unsupported_types(graph: onnx.GraphProto) -> Iterator[str]:

@@ -21,7 +21,7 @@ from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, wal
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.implementations.base import ATTRIBUTE, Implementation, Table, standard
-from tilewright.lowering.operator import Operator
+from tilewright.lowering.implementations.operator import Operator
 from tilewright.lowering.table import TABLE
 from tilewright.machine.target import Target
 

@@ -175,7 +175,7 @@ class _Judge:
 
     def __init__(
         self, own: Variant, target: Target, database: Database, clock: Callable[[], float],
-        rules: Sequence[ScheduleRule],
+        rules: Sequence[ScheduleRule] = DEFAULT_RULES,
     ) -> None:  # fmt: skip
         self.own, self.target, self.database, self.clock, self.rules = own, target, database, clock, rules
         self.network = networks_of(own.lowered)

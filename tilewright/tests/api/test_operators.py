@@ -20,7 +20,7 @@ from tilewright.core.errors import InputError, UnsupportedError
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.text import parse_graph, print_graph
 from tilewright.inspect.verify import verify_layers
-from tilewright.lowering.operator import require_operators
+from tilewright.lowering.implementations.operator import require_operators
 from tilewright.operators import (
     Implementation,
     PatternKind,

@@ -46,6 +46,21 @@ class Operator:
     :class:`tilewright.graph_ir.ops.base.OpDef`, as ``{"commutative": True}``.
 
     Raises InputError for what is none of these.
+
+    >>> from tilewright.operators import Operator, PatternKind, elementwise, same
+    >>> cube = Operator(
+    ...     "com.example", "Cube", infer=same, reference=lambda x: x**3, kind=PatternKind.BROADCAST,
+    ...     lower=lambda c: elementwise(c, lambda x: x * x * x),
+    ... )
+    >>> from onnx import TensorProto, helper
+    >>> x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy")
+    >>> graph = helper.make_graph([helper.make_node("Cube", ["x"], ["y"], domain="com.example")], "g", [x], [y])
+    >>> opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.example", 1)]
+    >>> import tilewright
+    >>> model = tilewright.compile(helper.make_model(graph, opset_imports=opsets, ir_version=9), operators=[cube])
+    >>> import numpy as np
+    >>> model.run({"x": np.array([1, 2, 3], np.float32)})["y"]
+    array([ 1.,  8., 27.], dtype=float32)
     """
 
     domain: str
