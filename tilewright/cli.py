@@ -10,13 +10,13 @@ import argparse
 import os
 import re
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from tilewright import __version__
 from tilewright.core.errors import TilewrightError
+from tilewright.core.messages import shown_messages
 from tilewright.core.suggestions import did_you_mean
 
 INTERRUPTED = 130
@@ -56,7 +56,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     module = import_module(COMMANDS[words[0]][0])
     parser = Parser(prog=f"tilewright {words[0]}", description=COMMANDS[words[0]][1])
     module.add_arguments(parser)
+    _add_message_options(parser)
     return _guarded(module.run, parser.parse_args(words[1:]))
+
+
+def _add_message_options(parser: argparse.ArgumentParser) -> None:
+    """What is said on standard error, for every command and each of its actions."""
+    actions = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    for inner in dict.fromkeys(p for a in actions for p in a.choices.values()):
+        _add_message_options(inner)
+    if not actions:
+        group = parser.add_argument_group("messages")
+        group.add_argument("-q", "--quiet", action="store_true", help="errors alone: no warnings, no progress")
+        group.add_argument("-v", "--verbose", action="count", default=0, help="what is done; twice: in which steps")
 
 
 class Parser(argparse.ArgumentParser):
@@ -93,8 +105,7 @@ def _command(word: str) -> str:
 
 def _guarded(command: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+        with shown_messages(args.quiet, args.verbose):
             return command(args)
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -108,11 +119,3 @@ def _guarded(command: Callable[[argparse.Namespace], int], args: argparse.Namesp
     except OSError as e:
         print(f"tilewright: {e.strerror or e}: {e.filename or ''}".rstrip(": "), file=sys.stderr)
         return 2
-
-
-def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
-    line: str | None = None,
-) -> None:  # fmt: skip
-    """In a line of its own; where in our code it was said helps nobody."""
-    print(f"tilewright: {category.__name__}: {message}", file=sys.stderr)

@@ -8,6 +8,7 @@ function scheduled, by its trace), ``codegen`` (a kernel each, with its machine 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args, ove
 
 from tilewright.autotune.lookup.apply_best import choose_schedules, require_tuned_share
 from tilewright.autotune.lookup.implementations import find_tunable, recorded_implementations
-from tilewright.autotune.lookup.precision import account, precision_of, recorded_choice
+from tilewright.autotune.lookup.precision import account as precision_account
+from tilewright.autotune.lookup.precision import precision_of, recorded_choice
 from tilewright.autotune.lookup.workloads import networks_of, workloads_of
 from tilewright.autotune.measure.peaks import measure_peaks
 from tilewright.autotune.records.database import database_of_build
@@ -44,8 +46,8 @@ from tilewright.graph_ir.pipeline import PASSES, PassReport, fuse_graph, run_pas
 from tilewright.graph_ir.rules.users import user_pass
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
-from tilewright.inspect.explain import explain_build
-from tilewright.inspect.implementations import chosen_implementations, explain_implementations
+from tilewright.inspect.account import BuildAccount
+from tilewright.inspect.implementations import choices_of, chosen_implementations
 from tilewright.kernels.build import Kernel, build_kernels
 from tilewright.kernels.link import finished_plan, link_plan, plan_objects
 from tilewright.lowering.backend import NativeBackend, is_taken
@@ -70,6 +72,8 @@ if TYPE_CHECKING:
 
 ModelLike: TypeAlias = "str | Path | bytes | onnx.ModelProto | Graph | OnnxModel"
 Stage = Literal["import", "passes", "fuse", "lower", "schedule", "codegen"]
+
+LOGGER = logging.getLogger("tilewright")
 
 _LARGE_MODEL = 32 << 20
 """Bytes of constants from which on the compiler's own memory is given back after the build."""
@@ -204,13 +208,16 @@ def compile(  # noqa: A001
         lambda: print_graph(graph.replace(constants={})),
         lambda: chosen_implementations(optimized, target, wanted), tuned.tuning,
     )  # fmt: skip
+    account = BuildAccount(
+        target, report, fusion, plan, kernels, tuple(clock.laps),
+        lambda: choices_of(optimized, target, wanted, replaced),
+        lambda: [
+            *([] if choice is None else [precision_account(choice)]),
+            *([] if records is None else [f"tuning records:\n{estimated_coverage(plan, tuned.tuning)}"]),
+        ],
+    )  # fmt: skip
     info = BuildInfo(
-        lambda: (
-            explain_build(target, report, fusion, plan, kernels, clock.laps)
-            + f"\n\n{explain_implementations(optimized, target, wanted, replaced)}"
-            + ("" if choice is None else f"\n\n{account(choice)}")
-            + ("" if records is None else f"\n\ntuning records:\n{estimated_coverage(plan, tuned.tuning)}")
-        ),
+        account.text,
         _stages(graph, optimized, fused, report + fusion, plan, kernels, target),
         tuple(clock.laps),
         _folded_inputs(graph),
@@ -219,6 +226,7 @@ def compile(  # noqa: A001
         lambda n: measure_peaks(target, n),
         tuned.tuning,
         Build(plan, lambda: plan_objects(plan, kernels, target, objects), target, origin, objects),
+        account.to_json,
     )
     pool = PoolHandle(target.threads, thread_pool_code(objects))
     if sum(a.nbytes for a in plan.constants.values()) >= _LARGE_MODEL:
@@ -230,6 +238,10 @@ def compile(  # noqa: A001
     )  # fmt: skip
     general = None if o.broadcasting == "refuse" else partial(compile, graph, again)
     compiled = CompiledModel(plan, code, pool, info, library, general)
+    LOGGER.info(
+        "compile: %s built in %.2f s, %d kernels, %d of them from the object cache",
+        plan.name, sum(s for _, s in clock.laps), len(kernels), sum(k.cached for k in kernels.values()),
+    )  # fmt: skip
     if o.broadcasting == "ahead":
         compiled.build_general()
     return compiled
@@ -268,6 +280,7 @@ class _Clock:
     def lap(self, name: str) -> None:
         now = time.perf_counter()
         self.laps.append((name, now - self._last))
+        LOGGER.debug("compile: %s took %.3f s", *self.laps[-1])
         self._last = now
 
 

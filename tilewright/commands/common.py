@@ -165,6 +165,7 @@ def compile_with(
         broadcasting=getattr(args, "broadcasting", "lazy") if broadcasting is None else broadcasting,
         database=getattr(args, "records", None),
         save_optimized=getattr(args, "save_optimized", None),
+        progress=False if args.quiet else None,
         **build_keywords(args),
     )
 

@@ -42,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_sample_options(parser, "with --precision auto: more inputs to compare results on")
     parser.add_argument("--no-check", action="store_true", help="do not time the whole network at the end")
-    parser.add_argument("--quiet", action="store_true", help="only the summary")
     add_input_options(parser)
     add_build_options(parser)
 

@@ -40,7 +40,7 @@ class Exporter(Protocol):
 @dataclass(frozen=True, slots=True)
 class BuildInfo:
     """What the build says of itself. ``stages``: name of a dump file -> a function that makes its text. ``types``:
-    those of inputs and outputs that are no tensors, in ONNX's words."""
+    those of inputs and outputs that are no tensors, in ONNX's words. ``account``: the explanation as what JSON has."""
 
     explanation: Callable[[], str]
     stages: Mapping[str, Callable[[], str]]
@@ -51,6 +51,7 @@ class BuildInfo:
     measure_peaks: Callable[[int], Peaks] | None = None
     tuning: Mapping[str, KernelTuning] = field(default_factory=dict)
     exporter: Exporter | None = None
+    account: Callable[[], dict[str, Any]] = dict
 
 
 class CompiledModel:
@@ -295,6 +296,11 @@ class CompiledModel:
         if (general := self._general.model) is not None:
             lines += ["", "the version that broadcasts:", *(f"  {line}" for line in general.explain().splitlines())]
         return "\n".join((text, "", *lines))
+
+    def account(self) -> dict[str, Any]:
+        """What :meth:`explain` says of the build as objects, lists, text and numbers, in seconds, bytes and counts; the
+        keys are those of ``build`` in docs/json-output.md."""
+        return self._info.account()
 
     def dump(self, directory: str | Path) -> list[Path]:
         """Write every stage of the build as text files into ``directory``; returns their paths.

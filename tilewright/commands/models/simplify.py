@@ -49,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("--external-data", action="store_true", help="weights in a file beside Y.onnx, Y.onnx.data")
     group.add_argument("--json", action="store_true", help="print what was done as JSON")
-    group.add_argument("-v", "--verbose", action="store_true", help="print each pass, what it did and refused")
 
 
 def run(args: argparse.Namespace) -> int:

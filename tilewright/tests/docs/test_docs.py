@@ -94,7 +94,7 @@ def maker(name: str) -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", ["make_pipeline", "make_rewrites"])
+@pytest.mark.parametrize("name", ["make_pipeline", "make_rewrites", "make_json_output"])
 def test_a_written_page_is_what_the_code_says(name: str) -> None:
     assert maker(name).out_of_date() is None
 
