@@ -1,7 +1,7 @@
 """The command line. Finds the command, loads its module and nothing else, turns errors into one line.
 
-Exit status: 0 done, 1 a check failed (``verify``, ``demo``, ``simplify``) or models differ (``graph diff``), 2 the
-model, the inputs or the arguments are wrong, 130 interrupted.
+Exit status: 0 done, 1 a check failed (``verify``, ``demo``, ``simplify``, ``--require-tuned``) or models differ
+(``graph diff``), 2 the model, the inputs or the arguments are wrong, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from tilewright import __version__
-from tilewright.core.errors import TilewrightError
+from tilewright.core.errors import CoverageError, TilewrightError
 from tilewright.core.messages import shown_messages
 from tilewright.core.suggestions import did_you_mean
 
@@ -24,6 +24,7 @@ INTERRUPTED = 130
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("tilewright.commands.run", "run a model once, on given or seeded random inputs"),
+    "compile": ("tilewright.commands.builds.compile", "build a model, fill the object cache, and say what was built"),
     "build": ("tilewright.commands.build", "write an artifact that runs without Python: a library or a package"),
     "inspect": (
         "tilewright.commands.inspect",
@@ -42,6 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "db": ("tilewright.commands.db", "show, merge, prune and explain tuning logs"),
     "report": ("tilewright.commands.report", "what a tuning log says, as one HTML page"),
     "explain": ("tilewright.commands.explain", "what the build did, what it refused, and why"),
+    "coverage": ("tilewright.commands.builds.coverage", "which kernels of a model a tuning log covers, and why not"),
     "doctor": ("tilewright.commands.doctor", "the CPU, caches, threads and why, measured peaks, versions"),
     "demo": ("tilewright.commands.demo", "compile, tune, verify and time a network of the onnx package"),
 }
@@ -113,6 +115,9 @@ def _guarded(command: Callable[[argparse.Namespace], int], args: argparse.Namesp
     except KeyboardInterrupt:
         print("tilewright: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except CoverageError as e:
+        print(f"tilewright: {type(e).__name__}: {e}", file=sys.stderr)
+        return 1
     except TilewrightError as e:
         print(f"tilewright: {type(e).__name__}: {e}", file=sys.stderr)
         return 2

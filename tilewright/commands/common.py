@@ -50,6 +50,13 @@ def amount(text: str) -> float:
     return number
 
 
+def percent(text: str) -> float:
+    """The type of an option that is a share, in percent; the share."""
+    if (number := amount(text)) > 100:
+        raise argparse.ArgumentTypeError(f"expected a number of percent, 0 to 100, got {text!r}")
+    return number / 100
+
+
 def add_build_options(parser: argparse.ArgumentParser, several_targets: bool = False) -> None:
     """The options of a build that every command has. ``several_targets``: a list of them, empty by default."""
     group = parser.add_argument_group("build")
@@ -86,8 +93,13 @@ def add_model_options(parser: argparse.ArgumentParser, several_targets: bool = F
         "--save-optimized", metavar="OUT.onnx", help="write the model as it is after the passes of --opt-level, as ONNX"
     )
     parser.add_argument(
-        "--log", "--database", dest="records", metavar="FILE", help="a tuning log to build with (default: untuned)"
-    )
+        "--log", "--database", "--tuning-records", dest="records", metavar="FILE",
+        help="a tuning log to build with (default: untuned)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--require-tuned", type=percent, metavar="PERCENT",
+        help="exit status 1 where less of the run time is in kernels with a record of their own",
+    )  # fmt: skip
 
 
 def records_of(args: argparse.Namespace) -> Database | None:
@@ -165,6 +177,7 @@ def compile_with(
         broadcasting=getattr(args, "broadcasting", "lazy") if broadcasting is None else broadcasting,
         database=getattr(args, "records", None),
         save_optimized=getattr(args, "save_optimized", None),
+        require_tuned=getattr(args, "require_tuned", None),
         progress=False if args.quiet else None,
         **build_keywords(args),
     )

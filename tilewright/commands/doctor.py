@@ -14,7 +14,7 @@ from tilewright.autotune.measure.peaks import measure_costs, measure_dot_product
 from tilewright.codegen.detect_cpu import detect_host, tiles_refusal
 from tilewright.commands.output.json_output import add_json_option, print_json
 from tilewright.core.config import from_environment
-from tilewright.core.console import table
+from tilewright.core.console import bytes_text, table
 from tilewright.kernels.check_tiles import wrong_tile_products
 from tilewright.machine.cpus import CPUS
 from tilewright.machine.target import Target
@@ -146,7 +146,7 @@ def _cpu(found: Mapping[str, Any]) -> list[str]:
         *_tile_lines(c["matrix_tiles"]),
         f"vectors: {c['vector_registers']} registers of {c['vector_bits']} bits, fused multiply-add "
         f"{c['fused_multiply_add']}",
-        f"caches: L1d {_size(c['l1d_bytes'])}, L2 {_size(c['l2_bytes'])}, L3 {_size(c['l3_bytes'])}",
+        f"caches: L1d {bytes_text(c['l1d_bytes'])}, L2 {bytes_text(c['l2_bytes'])}, L3 {bytes_text(c['l3_bytes'])}",
         f"{s['name']} {s['release']}, Python {s['python']}",
     ]
 
@@ -187,12 +187,4 @@ def _number(value: float | None) -> str:
 def _cache(c: Mapping[str, Any]) -> list[str]:
     if c["directory"] is None:
         return ["off (TILEWRIGHT_CACHE)"]
-    return [f"{c['directory']}: {c['files']} files, {_size(c['bytes'])} of at most {_size(c['limit_bytes'])}"]
-
-
-def _size(n: int) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if n < 1024:
-            return f"{n:.4g} {unit}"
-        n //= 1024
-    return f"{n} GiB"
+    return [f"{c['directory']}: {c['files']} files, {bytes_text(c['bytes'])} of at most {bytes_text(c['limit_bytes'])}"]

@@ -25,7 +25,8 @@ def run(args: argparse.Namespace) -> int:
     model = compile_with(args)
     if args.json:
         coverage = of_coverage(model.coverage())
-        print_json("explain", {**of_model(args.model, model), "build": model.account(), "coverage": coverage})
+        found = {"build": model.account(), "coverage": coverage, "memory": model.memory().to_json()}
+        print_json("explain", {**of_model(args.model, model), **found})
     else:
         print(model.explain())
     if args.dump:

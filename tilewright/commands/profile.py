@@ -21,10 +21,10 @@ def run(args: argparse.Namespace) -> int:
     model = compile_with(args)
     feed = feed_for_model(args, model)
     found = model.profile(feed, args.runs)
+    memory = model.memory(feed)
     if args.json:
-        print_json(
-            "profile", {**of_model(args.model, model), "inputs": of_inputs(feed), **of_profile(found, args.runs)}
-        )
+        head = {**of_model(args.model, model), "inputs": of_inputs(feed)}
+        print_json("profile", {**head, **of_profile(found, args.runs), "memory": memory.to_json()})
     else:
-        print(found)
+        print(f"{found}\n\n{memory}")
     return 0

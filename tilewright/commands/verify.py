@@ -53,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     records = records_of(args)
 
     def verify(broadcasting: Broadcasting | None = None) -> Verification:
+        if args.require_tuned is not None:
+            compile_with(args, stop_after="schedule", broadcasting=broadcasting)
         imported = compile_with(args, stop_after="import", broadcasting=broadcasting)
         lowered = compile_with(args, stop_after="lower", broadcasting=broadcasting)
         feed = feed_for_graph(args, imported)

@@ -174,6 +174,7 @@ class _PlanBuilder:
         self.shared = shared_with_outputs(graph)
         self.copies = copies_in_place(graph)
         self.in_place: list[tuple[str, str]] = []
+        self.made: list[str] = []
 
     # -- slots -------------------------------------------------------------------------------------------------
     def _type(self, name: str) -> tuple[DType, tuple[IntExpr, ...] | None]:
@@ -221,7 +222,7 @@ class _PlanBuilder:
         plan = Plan(
             graph.name, graph.inputs, graph.outputs, self.slots, tuple(self.steps), self.constants,
             tuple(self._bindings()), self.captures, graph.assumptions, graph.broadcasts, (), tuple(self.requirements),
-            self.kernels.out_of_range, in_place=tuple(self.in_place),
+            self.kernels.out_of_range, in_place=tuple(self.in_place), packed=tuple(self.made),
         )  # fmt: skip
         missing = needed_symbols(plan) - {b.symbol for b in plan.bindings}
         return dataclasses.replace(plan, symbols=tuple(sorted(missing & symbols_in(self.outer))))
@@ -460,6 +461,7 @@ class _PlanBuilder:
         buffer = lowered.func.params[len(lowered.inputs) + i]
         self.slots[name] = Slot(name, buffer.dtype, buffer.shape, "constant")
         self.constants[name] = array
+        self.made.append(name)
         return name
 
     def _bindings(self) -> list[Binding]:

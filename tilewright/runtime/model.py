@@ -18,6 +18,7 @@ from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_covera
 from tilewright.runtime.executor import Executor, PlanCode, Seen
 from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.general import GeneralVersion, may_broadcast
+from tilewright.runtime.memory_report import MemoryReport, memory_report
 from tilewright.runtime.outputs import GivenOutputs, OutputChecker
 from tilewright.runtime.profile import KernelSpan, KernelTime, Peaks, Profile
 from tilewright.runtime.resources.thread_pool import PoolHandle
@@ -285,10 +286,18 @@ class CompiledModel:
             seconds[k.kernel] = seconds.get(k.kernel, 0.0) + k.seconds
         return measured_coverage(self._plan, self._info.tuning, seconds)
 
+    def memory(self, feed: Mapping[str, object] | None = None) -> MemoryReport:
+        """Bytes of weights, and of the arena from step to step: for the sizes of ``feed``, or, without one, as far as
+        they are known beforehand. Raises InputError for a feed that does not fit."""
+        if feed is None:
+            return memory_report(self._plan, {})
+        version = self._general.known_for(self._checker.arrays(feed)) or self
+        return memory_report(version._plan, version.symbols(feed))
+
     def explain(self) -> str:
         """What the build did and refused: passes, fusions, kernels with their traces, host operators and why; and of
         the version for sizes that broadcast."""
-        text = self._info.explanation()
+        text = f"{self._info.explanation()}\n\n{self.memory()}"
         if not self._assumed:
             return text
         pairs = [f"  {a.node}: {a.left} with {a.right}" for a in self._assumed]

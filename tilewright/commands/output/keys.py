@@ -65,6 +65,28 @@ _BUILD: Mapping[str, str] = {
     "build.implementations[].refused[].name": "what could not",
     "build.implementations[].refused[].reason": "why, in words",
 }
+_MEMORY: Mapping[str, str] = {
+    "memory.weight_bytes": "constants as the model has them",
+    "memory.packed_bytes": "constants that were rearranged for kernels",
+    "memory.arena_bytes": "where the temporaries of a call lie; null: it depends on sizes that are not known",
+    "memory.output_bytes": "new arrays of a call; null as above",
+    "memory.body_bytes": "arenas of the bodies of loops and branches; null as above",
+    "memory.total_bytes": "the sum of what is known",
+    "memory.peak_live_bytes": "the most that is in use of the arena; null: there is no step, or as above",
+    "memory.missing[]": "dimensions whose sizes are not known",
+    "memory.steps[].step": "kernel or operator, in the order of the run",
+    "memory.steps[].nodes[]": "its nodes",
+    "memory.steps[].live_bytes": "what is in use of the arena then",
+}
+_SPEC: Mapping[str, str] = {
+    f"values.{what}[].{key}": f"of each of the {what}: {text}"
+    for what in ("inputs", "outputs")
+    for key, text in {
+        "name": "its name",
+        "type": "its element type",
+        "shape[]": "its sizes, numbers or names of dimensions; null: the rank is not known",
+    }.items()
+}
 _PROCESS: Mapping[str, str] = {
     "first_results.{contender}.median_seconds": "from the start of a process to its first result",
     "first_results.{contender}.least_seconds": "the least of them",
@@ -103,6 +125,7 @@ KEYS: Mapping[str, Mapping[str, str]] = {
         "peaks.operations_per_second": "measured on these threads in float32; `peaks` is null for a foreign target",
         "peaks.bytes_per_second": "measured on these threads, from memory",
         "peaks.products.{product}": "operations in a second of products of words, by scalar operation",
+        **_MEMORY,
     },
     "verify": {
         "model": _MODEL["model"], "threads": _MODEL["threads"],
@@ -120,7 +143,22 @@ KEYS: Mapping[str, Mapping[str, str]] = {
         "suspect": "which part of the compiler that accuses, in words; null: none",
         "notes[]": "a reference that could not be used, and why",
     },
-    "explain": {**_MODEL, **_BUILD, **_COVERAGE},
+    "compile": {
+        **_MODEL, **_SPEC,
+        "seconds": "the build took",
+        "target": "the CPU as a target, with the features that count",
+        "kernels": "how many",
+        "cached_kernels": "those whose code came from the object cache",
+        "code_bytes": "size of their object code",
+        "host_operators[].operator": "an operator that runs in Python",
+        "host_operators[].node": "its node",
+        "host_operators[].reason": "why it has no kernel",
+        **_MEMORY, **_COVERAGE,
+        "written[].path": "a file that was written",
+        "written[].bytes": "its size",
+    },
+    "coverage": {**_MODEL, **_COVERAGE},
+    "explain": {**_MODEL, **_BUILD, **_COVERAGE, **_MEMORY},
     "doctor": {
         "cpu.name": "as the system calls it",
         "cpu.llvm_name": "as LLVM does",
