@@ -34,9 +34,10 @@ class BuildOptions:
 
     ``target``: None for this machine, or a string like ``"llvm -mcpu=znver4"``; a model for a CPU that has what this
     one lacks can be looked at, and raises TargetError when run. ``threads``: None for what the machine allows.
-    ``input_shapes``: shapes by input name and sizes by symbolic dimension. ``opt_level``: ``none``, ``basic``,
-    ``extended`` or ``all``. ``disabled_pass``, ``enabled_pass``: names of passes or rules. ``cache``: use the object
-    cache on disk.
+    ``input_shapes``: shapes by input name, and by symbolic dimension sizes or ranges of them: ``{"h": (8, 64)}`` has
+    the least and the greatest size that calls may bring; others are refused, the build uses what follows from it.
+    ``opt_level``: ``none``, ``basic``, ``extended`` or ``all``. ``disabled_pass``, ``enabled_pass``: names of passes or
+    rules. ``cache``: use the object cache on disk.
 
     ``out_of_range``: what an index outside of what it points into leads to: ``error``, a ModelError of the build if it
     is constant, else an InputError of the run, which names node, index and range; or ``clamp``, the nearest element.

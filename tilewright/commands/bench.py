@@ -19,6 +19,7 @@ from tilewright.commands.common import (
     amount,
     compile_with,
     count,
+    fed_sizes,
     feed_for_model,
     milliseconds,
 )
@@ -74,7 +75,7 @@ def _first_results(args: argparse.Namespace) -> int:
     """From the start of a process to its first result, the contenders in turns; further runs; and the memory of ten
     processes."""
     artifact = Path(args.model)
-    sizes = [n for value in args.shapes.values() for n in ([value] if isinstance(value, int) else value)]
+    sizes = [n for value in fed_sizes(args.shapes).values() for n in ([value] if isinstance(value, int) else value)]
     threads = args.threads or 0
     with Workshop(find_toolchain(detect_host())) as shop:
         contenders = {"C": c_program(shop, artifact), "Python": python_program(artifact)}

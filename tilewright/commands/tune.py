@@ -19,6 +19,7 @@ from tilewright.commands.common import (
     add_sample_options,
     amount,
     build_keywords,
+    fed_sizes,
     natural,
     read_arrays,
 )
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     options = TuneOptions(
-        sizes={k: v for k, v in args.shapes.items() if isinstance(v, int)},
+        sizes={k: v for k, v in fed_sizes(args.shapes).items() if isinstance(v, int)},
         feed=read_arrays(args.inputs) if args.inputs else None,
         samples=_samples(args) if args.calibration else (),
         max_error=args.max_error,

@@ -93,7 +93,7 @@ def _choice(c: Alternatives, wanted: Wanted, replaced: Mapping[str, str]) -> Cho
         notes = ["spreads infinities and NaN"] if i.spreads else []
         notes += ["only by a record or a user"] if i.measured else []
         error = None if i.error is None else c.error(i)
-        can.append(Candidate(i.name, i.cost(c.facts), error, c.limit, tuple(notes)))
+        can.append(Candidate(i.name, i.cost(c.facts.priced), error, c.limit, tuple(notes)))
     by = "user" if name in wanted.names else "record" if name in replaced else "estimate"
     return Choice(
         name, c.node.op, chosen(c.ways, c.facts).name, by, replaced.get(name, "") if by == "record" else "",

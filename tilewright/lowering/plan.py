@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr, as_var, const
+from tilewright.core.arith.expr import IntExpr, as_var, const, var
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, ModelError
 from tilewright.core.index_ranges import OutOfRange
@@ -219,13 +219,27 @@ class _PlanBuilder:
                 self._lower_control(group.nodes[0])
             elif group.runs_as is RunsAs.KERNEL:
                 self._lower_kernel(group)
+        ranges = graph.bounds()
+        assumptions = tuple(a for x in graph.assumptions if (a := x.narrowed(ranges)) is not None)
         plan = Plan(
             graph.name, graph.inputs, graph.outputs, self.slots, tuple(self.steps), self.constants,
-            tuple(self._bindings()), self.captures, graph.assumptions, graph.broadcasts, (), tuple(self.requirements),
+            tuple(self._bindings()), self.captures, assumptions, graph.broadcasts, (), tuple(self.requirements),
             self.kernels.out_of_range, in_place=tuple(self.in_place), packed=tuple(self.made),
+            limits=tuple(self._limits()),
         )  # fmt: skip
         missing = needed_symbols(plan) - {b.symbol for b in plan.bindings}
         return dataclasses.replace(plan, symbols=tuple(sorted(missing & symbols_in(self.outer))))
+
+    def _limits(self) -> Iterator[Requirement]:
+        """That the sizes of inputs are in their ranges, each where it is read first."""
+        places: dict[str, str] = {}
+        for name in self.graph.inputs:
+            for axis, d in enumerate(self._type(name)[1] or ()):
+                if (symbol := as_var(d)) is not None:
+                    places.setdefault(symbol, f"input {name!r} axis {axis}")
+        for symbol, low, high in self.graph.ranges:
+            if symbol in places:
+                yield Requirement(var(symbol), const(low), const(high), const(1), places[symbol], symbol)
 
     def _define(self, name: str) -> str:
         if name not in self.slots:
@@ -295,7 +309,7 @@ class _PlanBuilder:
         """Note what the indices of ``node`` ask of sizes. Raises ModelError where that never holds."""
         for use in index_uses(node, self.values):
             known = known_indices(use, self.values, self.graph.constants)
-            for r in requirements(use, known, self.kernels.out_of_range):
+            for r in requirements(use, known, self.kernels.out_of_range, self.graph.bounds()):
                 if not self.is_body and not r.free_vars() and (message := r.violation({})) is not None:
                     raise ModelError(message)
                 self.requirements[r] = None

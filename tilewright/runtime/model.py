@@ -116,6 +116,11 @@ class CompiledModel:
         return {names[o]: i for o, i in self._plan.in_place}
 
     @property
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """The least and the greatest size that a call may bring, by symbolic dimension, of those with a range."""
+        return {r.what: (r.low.const, r.high.const) for r in self._plan.limits}
+
+    @property
     def timings(self) -> tuple[tuple[str, float], ...]:
         """Seconds the build spent in each stage."""
         return self._info.timings
@@ -288,9 +293,9 @@ class CompiledModel:
 
     def memory(self, feed: Mapping[str, object] | None = None) -> MemoryReport:
         """Bytes of weights, and of the arena from step to step: for the sizes of ``feed``, or, without one, as far as
-        they are known beforehand. Raises InputError for a feed that does not fit."""
+        they are known beforehand, with the greatest of each range. Raises InputError for a feed that does not fit."""
         if feed is None:
-            return memory_report(self._plan, {})
+            return memory_report(self._plan, {symbol: high for symbol, (_, high) in self.ranges.items()})
         version = self._general.known_for(self._checker.arrays(feed)) or self
         return memory_report(version._plan, version.symbols(feed))
 

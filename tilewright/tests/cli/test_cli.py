@@ -226,4 +226,4 @@ def test_errors_are_one_line(dynamic: str, tmp_path: Path, capsys: pytest.Captur
 def test_malformed_shapes(dynamic: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["run", dynamic, "--shapes", "batch"])
-    assert "expected name=4 or name=1x3x224x224, got 'batch'" in capsys.readouterr().err
+    assert "expected name=4, name=8..64 or name=1x3x224x224, got 'batch'" in capsys.readouterr().err
