@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from tilewright import __version__
 from tilewright.core.errors import CoverageError, TilewrightError
-from tilewright.core.messages import shown_messages
+from tilewright.core.io.messages import shown_messages
 from tilewright.core.suggestions import did_you_mean
 
 INTERRUPTED = 130

@@ -26,6 +26,7 @@ from tilewright.autotune.measure.peaks import measure_peaks
 from tilewright.autotune.records.database import database_of_build
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, why_foreign, with_threads
+from tilewright.codegen.native.float_control import require_flushing
 from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.core.collector import paused_collector
 from tilewright.core.errors import InputError, ResourceError
@@ -113,7 +114,9 @@ def compile(  # noqa: A001
     if wanted.names and CHOOSE in o.disabled_pass:
         raise InputError(f"implementations: the pass {CHOOSE} is among those of disabled_pass")
     clock = _Clock()
-    target = with_threads(parse_target(o.target), o.threads)
+    target = with_threads(parse_target(o.target), o.thread_count())
+    if o.denormals == "flush":
+        require_flushing(target)
     records = None if stop_after in ("import", "passes", "fuse") else database_of_build(o.database)
     with Progress(o.progress) as bar, paused_collector(), forgotten_after(), _told_limits():
         bar.say("import")
@@ -199,7 +202,7 @@ def compile(  # noqa: A001
             return kernels
 
         bar.say("linking")
-        plan = finished_plan(lowered.plan, kernels)
+        plan = finished_plan(replace(lowered.plan, flushes=o.denormals == "flush"), kernels)
         foreign = why_foreign(target)
         code, library = (Foreign(foreign), None) if foreign else link_plan(plan, kernels, target, objects)
         clock.lap("link")
@@ -227,17 +230,19 @@ def compile(  # noqa: A001
         tuned.tuning,
         Build(plan, lambda: plan_objects(plan, kernels, target, objects), target, origin, objects),
         account.to_json,
+        None if foreign else partial(_stepwise, plan, kernels, target, objects),
     )
-    pool = PoolHandle(target.threads, thread_pool_code(objects))
+    pool = PoolHandle(target.threads, thread_pool_code(objects), affinity=o.workers())
     if sum(a.nbytes for a in plan.constants.values()) >= _LARGE_MODEL:
         trim_heap()
         release_code("libllvmlite")
     again = replace(
-        o, target=target, threads=None, input_shapes=None, instruments=(), database=records, require_tuned=None,
+        o, target=target, threads=target.threads, input_shapes=None, instruments=(), database=records,
+        require_tuned=None,
         broadcasting="only", save_optimized=None,
     )  # fmt: skip
     general = None if o.broadcasting == "refuse" else partial(compile, graph, again)
-    compiled = CompiledModel(plan, code, pool, info, library, general)
+    compiled = CompiledModel(plan, code, pool, info, library, general, o.streams)
     LOGGER.info(
         "compile: %s built in %.2f s, %d kernels, %d of them from the object cache",
         plan.name, sum(s for _, s in clock.laps), len(kernels), sum(k.cached for k in kernels.values()),
@@ -245,6 +250,16 @@ def compile(  # noqa: A001
     if o.broadcasting == "ahead":
         compiled.build_general()
     return compiled
+
+
+def _stepwise(
+    plan: Plan, kernels: Mapping[str, Kernel], target: Target, objects: ObjectCache | None
+) -> CompiledModel:  # fmt: skip
+    """The same model, such that each value can be looked at when it is made."""
+    steps = replace(plan, stepwise=True)
+    code, library = link_plan(steps, kernels, target, objects)
+    info = BuildInfo(lambda: "", {}, output_names=plan.outputs)
+    return CompiledModel(steps, code, PoolHandle(target.threads, thread_pool_code(objects)), info, library)
 
 
 @contextmanager

@@ -62,6 +62,7 @@ class InferenceSession:
             path_or_bytes, opt_level=level, threads=threads, input_shapes=dict(sizes) or None,
             out_of_range=options.out_of_range, save_optimized=options.optimized_model_filepath or None,
             disabled_pass=tuple(require_names("disabled_optimizers", disabled_optimizers)), database=database,
+            streams=options.streams(), cpus=options.cpus(), denormals=options.denormals(),
         )  # fmt: skip
         if self._trace is not None:
             self._trace.add("Session", "session_initialization", start, time.monotonic() - start)

@@ -20,7 +20,7 @@ from tilewright.core.plan import Plan
 from tilewright.core.random_arrays import random_array
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.choose_precision import Precision
-from tilewright.options import Broadcasting, BuildKeywords
+from tilewright.options import Broadcasting, BuildKeywords, Denormals
 from tilewright.runtime.model import CompiledModel
 
 Sizes = Mapping[str, Sequence[int] | int]
@@ -95,6 +95,10 @@ def add_model_options(parser: argparse.ArgumentParser, several_targets: bool = F
     parser.add_argument(
         "--broadcasting", choices=get_args(Broadcasting), default="lazy",
         help="the version of the model for sizes of 1 where others were expected (default: built when needed)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--denormals", choices=get_args(Denormals), default="keep",
+        help="flush: kernels take numbers that are nearly zero for zero, which many CPUs do faster (default: keep)",
     )  # fmt: skip
     parser.add_argument(
         "--save-optimized", metavar="OUT.onnx", help="write the model as it is after the passes of --opt-level, as ONNX"
@@ -203,6 +207,7 @@ def compile_with(
         broadcasting=getattr(args, "broadcasting", "lazy") if broadcasting is None else broadcasting,
         database=getattr(args, "records", None),
         save_optimized=getattr(args, "save_optimized", None),
+        denormals=getattr(args, "denormals", "keep"),
         require_tuned=getattr(args, "require_tuned", None),
         progress=False if args.quiet else None,
         **build_keywords(args),

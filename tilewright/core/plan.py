@@ -173,7 +173,8 @@ class Plan:
     native step is a segment, so that what it wrote can be looked at before the next one runs. ``in_place``: pairs of an
     output and an input that may be the same memory: the output is then the input with some elements replaced.
     ``packed``: constants that were made from others, for kernels to read. ``limits``: what the user says of the sizes
-    of inputs, checked before anything else.
+    of inputs, checked before anything else. ``flushes``: native steps, those of its bodies too, take denormal numbers
+    for zero.
     """
 
     name: str
@@ -193,6 +194,7 @@ class Plan:
     in_place: tuple[tuple[str, str], ...] = ()
     packed: tuple[str, ...] = ()
     limits: tuple[Requirement, ...] = ()
+    flushes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

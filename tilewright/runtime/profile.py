@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tilewright.core.console import table
+from tilewright.runtime.denormals import DenormalCount
+
+_SHOWN = 4
+"""Places of denormal numbers that the table has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +66,12 @@ class KernelSpan:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """All kernel calls of one inference, in order. ``str()`` is the table."""
+    """All kernel calls of one inference, in order. ``denormals``: where numbers are nearly zero, the most first.
+    ``str()`` is the table."""
 
     kernels: tuple[KernelTime, ...]
     peaks: Peaks | None
+    denormals: tuple[DenormalCount, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -81,6 +87,8 @@ class Profile:
             used = {k.product for k in self.kernels}
             more = [f"{rate / 1e9:.0f} Gop/s in {p}" for p, rate in self.peaks.products.items() if p in used]
             lines.append(f"measured peaks: {', '.join([f'{flops:.1f} GFLOP/s', *more, f'{moved:.1f} GB/s'])}")
+        if self.denormals:
+            lines.append(f"denormal numbers, slow on many CPUs: {'; '.join(map(str, self.denormals[:_SHOWN]))}")
         return "\n".join(lines)
 
     def _row(self, k: KernelTime) -> tuple[str, ...]:

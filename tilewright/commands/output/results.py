@@ -42,6 +42,10 @@ def of_profile(profile: Profile, runs: int) -> dict[str, Any]:
         "runs": runs,
         "kernels": [_kernel(k, profile) for k in profile.kernels],
         "peaks": None if peaks is None else _peaks(peaks),
+        "denormals": [
+            {"kernel": d.kernel, "nodes": list(d.nodes), "count": d.count, "elements": d.elements}
+            for d in profile.denormals
+        ],
     }
 
 

@@ -16,7 +16,7 @@ import pytest
 from tilewright.cli import main
 from tilewright.commands.output.json_output import SCHEMA, print_json
 from tilewright.commands.output.keys import HEAD, KEYS
-from tilewright.core.messages import LOGGER, shown_messages
+from tilewright.core.io.messages import LOGGER, shown_messages
 from tilewright.inspect.ort import is_installed
 from tilewright.tests.api.models import convolution, perceptron, saved
 from tilewright.tests.deploy.exported import has_compiler
