@@ -6,7 +6,7 @@ classes ending in ``Keywords`` say the same to type checkers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypedDict, cast, get_args
@@ -125,8 +125,8 @@ class CompileOptions(BuildOptions):
     several, for each thread of a run, on which it stays; but the first is that of the thread that calls, which stays
     where its owner has put it. Default: anywhere.
 
-    ``denormals``: ``keep`` computes with numbers that are nearly zero as IEEE 754 says; ``flush`` takes them for zero in
-    kernels, on all threads of a call, which many CPUs do a hundred times as fast.
+    ``denormals``: ``keep`` computes with numbers that are nearly zero as IEEE 754 says; ``flush`` takes them for zero
+    in kernels, on all threads of a call, which many CPUs do a hundred times as fast.
     """
 
     instruments: Sequence[Instrument] = ()
@@ -138,7 +138,7 @@ class CompileOptions(BuildOptions):
     broadcasting: Broadcasting = "lazy"
     save_optimized: str | Path | None = None
     streams: int | None = None
-    cpus: Sequence[int | Sequence[int]] = ()
+    cpus: Sequence[int | Collection[int]] = ()
     denormals: Denormals = "keep"
 
     def _plain(self) -> dict[str, object]:
@@ -194,5 +194,5 @@ class CompileKeywords(BuildKeywords, total=False):
     broadcasting: Broadcasting
     save_optimized: str | Path | None
     streams: int | None
-    cpus: Sequence[int | Sequence[int]]
+    cpus: Sequence[int | Collection[int]]
     denormals: Denormals

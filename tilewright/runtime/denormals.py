@@ -52,5 +52,5 @@ def made_by_steps(plan: Plan) -> dict[int, tuple[str, ...]]:
 
 def counts_of(values: Mapping[str, object]) -> list[DenormalCount]:
     """Of inputs or constants, by name; those without denormal numbers are left out."""
-    found = [(name, count_denormals(v), int(np.size(v))) for name, v in values.items()]  # type: ignore[arg-type]
+    found = [(name, count_denormals(v), np.asarray(v).size) for name, v in values.items()]
     return [DenormalCount("", (name,), count, size) for name, count, size in found if count]

@@ -264,9 +264,9 @@ class CompiledModel:
         def seen(step: Step, read: Callable[[str], object]) -> None:
             if isinstance(step, KernelStep):
                 values = [read(n) for n in made[places[id(step)]]]
-                count = sum(map(count_denormals, values))
+                count = sum(count_denormals(v) for v in values)
                 if count:
-                    size = sum(int(np.size(v)) for v in values)  # type: ignore[arg-type]
+                    size = sum(np.asarray(v).size for v in values)
                     found.append(DenormalCount(step.kernel, step.nodes, count, size))
 
         self._info.stepwise().watch(feed, seen)

@@ -18,9 +18,9 @@ loop. So a job is in the line that idle workers watch, and a thread reports what
 to take, instead of chunk by chunk.
 
 Layout of a pool's memory (bytes): 0 ``parallel_for``, 8 chunks per job, 48 threads, 56 nanoseconds that an idle worker
-spins; 64 epoch, 72 chunk function, 80 its args, 88 its dims, 96 the caller's control word of floating-point numbers
-(:mod:`tilewright.codegen.native.float_control`), under which every thread runs its chunks; 128 chunks done; 192 sleepers, 200 stop, 208 caller waits;
-256 semaphore of workers, 320 of the caller, 512 + 64*t the share of thread t.
+spins; 64 epoch, 72 chunk function, 80 its args, 88 its dims, 96 the control word of floating-point numbers of the
+caller (:mod:`tilewright.codegen.native.float_control`), under which every thread runs its chunks; 128 chunks done; 192
+sleepers, 200 stop, 208 caller waits; 256 semaphore of workers, 320 of the caller, 512 + 64*t the share of thread t.
 """
 
 from __future__ import annotations

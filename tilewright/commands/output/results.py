@@ -16,7 +16,7 @@ from tilewright.runtime.profile import KernelTime, Peaks, Profile
 
 def of_inputs(feed: Mapping[str, object]) -> dict[str, list[int]]:
     """The shapes of what was fed."""
-    return {name: list(np.shape(value)) for name, value in feed.items()}  # type: ignore[arg-type]
+    return {name: list(np.asarray(value).shape) for name, value in feed.items()}
 
 
 def of_model(path: str, model: CompiledModel) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def test_arenas_are_apart() -> None:
         ({"streams": 0}, "streams: expected a whole number of at least 1, got 0"),
         ({"streams": "two"}, "streams: expected a whole number of at least 1, got 'two'"),
         ({"cpus": "0"}, "cpus: expected numbers of CPUs, or lists of them, got '0'"),
-        ({"cpus": [[]]}, r"cpus: expected a CPU at least for each thread, got \[\[\]\]"),
+        ({"cpus": [[]]}, r"cpus: expected a CPU at least for each thread, got list \[\[\]\]"),
         ({"cpus": [-1]}, "cpus: expected a whole number of at least 0, got -1"),
         ({"cpus": [1 << 20]}, "cpus: expected CPUs among .*, got 1048576"),
     ],

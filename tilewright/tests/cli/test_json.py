@@ -100,13 +100,12 @@ def test_profile(dynamic: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["peaks"]["operations_per_second"] > 0
 
 
-def test_verify(dynamic: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("verify", dynamic, "--shapes", "batch=3")
-    found = said(capsys, *words)
+def test_verify(dynamic: str, static: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = said(capsys, "verify", dynamic, "--shapes", "batch=3")
     assert found["agrees"]
     assert found["first_bad"] is None
     assert len(found["layers"]) == found["compared"]["lowered"]
-    found = said(capsys, *words, "--tolerance", "0", "--against", "imported", status=1)
+    found = said(capsys, "verify", static, "--tolerance", "0", "--against", "lowered", status=1)
     assert not found["agrees"]
     assert found["first_bad"] in {x["value"] for x in found["layers"] if x["is_bad"]}
     assert found["suspect"]
