@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tilewright.core.arith.bounds import Ranges, is_nonneg
-from tilewright.core.arith.expr import IntExpr, const, product
+from tilewright.core.arith.expr import IntExpr, as_var, const, product, var
 from tilewright.core.index_ranges import IndexRange, OutOfRange, has_indices, index_ranges
 from tilewright.core.plan import CheckStep, Requirement
 from tilewright.graph_ir.fused.shape_program import SIZES
-from tilewright.graph_ir.ir import Constant, Node, TensorType, Value
+from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +101,16 @@ def requirements(
     for value in values:
         if (r := use.requirement(value, ranges)) is not None:
             yield r
+
+
+def limits(graph: Graph) -> Iterator[Requirement]:
+    """That the sizes of inputs are in their ranges, each where it is read first."""
+    places: dict[str, str] = {}
+    for name in graph.inputs:
+        of_type = graph.values[name].type
+        for axis, d in enumerate((of_type.shape or ()) if isinstance(of_type, TensorType) else ()):
+            if (symbol := as_var(d)) is not None:
+                places.setdefault(symbol, f"input {name!r} axis {axis}")
+    for symbol, low, high in graph.ranges:
+        if symbol in places:
+            yield Requirement(var(symbol), const(low), const(high), const(1), places[symbol], symbol)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr, as_var, const, var
+from tilewright.core.arith.expr import IntExpr, as_var, const
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError, ModelError
 from tilewright.core.index_ranges import OutOfRange
@@ -47,7 +47,7 @@ from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.pipeline import fuse_graph
 from tilewright.graph_ir.symbols import symbols_in
 from tilewright.lowering.backend import NativeBackend
-from tilewright.lowering.checks import index_uses, known_indices, requirements, unproved_indices
+from tilewright.lowering.checks import index_uses, known_indices, limits, requirements, unproved_indices
 from tilewright.lowering.data_dependent_slices import with_sums
 from tilewright.lowering.flops import func_flops, func_product, func_traffic
 from tilewright.lowering.geometry.packing import flatten
@@ -225,21 +225,10 @@ class _PlanBuilder:
             graph.name, graph.inputs, graph.outputs, self.slots, tuple(self.steps), self.constants,
             tuple(self._bindings()), self.captures, assumptions, graph.broadcasts, (), tuple(self.requirements),
             self.kernels.out_of_range, in_place=tuple(self.in_place), packed=tuple(self.made),
-            limits=tuple(self._limits()),
+            limits=tuple(limits(graph)),
         )  # fmt: skip
         missing = needed_symbols(plan) - {b.symbol for b in plan.bindings}
         return dataclasses.replace(plan, symbols=tuple(sorted(missing & symbols_in(self.outer))))
-
-    def _limits(self) -> Iterator[Requirement]:
-        """That the sizes of inputs are in their ranges, each where it is read first."""
-        places: dict[str, str] = {}
-        for name in self.graph.inputs:
-            for axis, d in enumerate(self._type(name)[1] or ()):
-                if (symbol := as_var(d)) is not None:
-                    places.setdefault(symbol, f"input {name!r} axis {axis}")
-        for symbol, low, high in self.graph.ranges:
-            if symbol in places:
-                yield Requirement(var(symbol), const(low), const(high), const(1), places[symbol], symbol)
 
     def _define(self, name: str) -> str:
         if name not in self.slots:

@@ -13,7 +13,7 @@ from tilewright.core.plan import CheckStep, ControlStep, KernelStep, Plan, Step
 from tilewright.runtime.resources.arena import Placement, Values, lifetimes, nbytes, require_sizes, size_of
 
 _SHOWN = 8
-"""Steps that the text has: those with the most bytes in use."""
+"""Steps that the text has: those that hold the most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,6 @@
 
 Takes: parsed arguments.
 Gives: text or JSON on standard output, an artifact, and an exit status.
-May import: commands, deploy, runtime, autotune.records, compile, core.
+May import: commands, deploy, runtime, core.
 Never: a run of the model, but where shares are to be measured.
 """
