@@ -36,6 +36,7 @@ from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
 from tilewright.core.io.stored import Content, StoredArray, cast_elements, content_of, loaded
+from tilewright.graph_ir.graph_table import graph_html
 from tilewright.graph_ir.kinds import RunsAs
 
 Shape: TypeAlias = tuple[IntExpr, ...]
@@ -254,6 +255,9 @@ class Graph:
     def bounds(self) -> Ranges:
         """The ranges as analyses of expressions take them."""
         return {name: (const(low), const(high)) for name, low, high in self.ranges}
+
+    def _repr_html_(self) -> str:
+        return graph_html(self)
 
     def producers(self) -> dict[str, Node]:
         """Value name -> the node that defines it."""

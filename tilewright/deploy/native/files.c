@@ -15,9 +15,12 @@ static uint64_t word_at(const unsigned char *at) {
   return word;
 }
 
-void tw_digest(const void *bytes, uint64_t size, uint64_t digest[2]) {
-  const unsigned char *at = bytes, *end = at + size / 32 * 32;
-  uint64_t a = 0, b = 0, c = 0, d = 0, sum = 0, factor = 0;
+void tw_digest(const void *bytes, uint64_t size, uint64_t digest[2]) { tw_digest_part(bytes, 0, size, digest); }
+
+void tw_digest_part(const void *bytes, uint64_t start, uint64_t stop, uint64_t digest[2]) {
+  uint64_t size = stop - start;
+  const unsigned char *at = (const unsigned char *)bytes + start, *end = at + size / 32 * 32;
+  uint64_t a = 0, b = 0, c = 0, d = 0, sum = 0, factor = start / 8 * STEP;
   for (; at < end; at += 32, factor += 4 * STEP) { /* four chains: a multiplication takes as long as three steps */
     uint64_t v = word_at(at), w = word_at(at + 8), x = word_at(at + 16), y = word_at(at + 24);
     a += v * (factor | 1);

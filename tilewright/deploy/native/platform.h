@@ -17,6 +17,9 @@ const char *tw_lacking_feature(const char *const *features);
  * word goes unseen (Wegman and Carter's multilinear hash, 1981), and their plain sum. */
 void tw_digest(const void *bytes, uint64_t size, uint64_t digest[2]);
 
+/* What the bytes from `start`, a multiple of 8, to `end` add to the digest of the block that they are in. */
+void tw_digest_part(const void *bytes, uint64_t start, uint64_t end, uint64_t digest[2]);
+
 tw_status tw_map_file(const char *path, tw_mapping *mapping);
 void tw_unmap(tw_mapping mapping);
 
@@ -31,6 +34,11 @@ int32_t tw_sem_post(void *semaphore);
 int32_t tw_sem_wait(void *semaphore);
 int32_t tw_sched_yield(void);
 void tw_sem_destroy(void *semaphore); /* on every system; of memory that tw_sem_init has seen */
+
+/* Calls the body with 0 to parts - 1, each in a thread of its own if the system starts it, and waits for all. */
+#define TW_MOST_PARTS 4
+typedef void (*tw_part)(void *context, int64_t part);
+void tw_in_parallel(tw_part body, void *context, int32_t parts);
 
 /* Threads that help a session, as generated code takes them. */
 tw_status tw_pool_create(int32_t threads, const tw_options *options, void **pool);

@@ -10,12 +10,27 @@
 TW_API int32_t tw_version(void) { return TW_VERSION; }
 
 /* -- models */
+#define PART_BYTES ((uint64_t)16 << 20) /* of weights, for which another thread is worth its start */
+
+typedef struct block {
+  const void *bytes;
+  uint64_t size, parts, digests[TW_MOST_PARTS][2];
+} block;
+
+static void digest_part(void *context, int64_t part) {
+  block *b = context;
+  uint64_t each = b->size / b->parts / 8 * 8, start = each * (uint64_t)part;
+  tw_digest_part(b->bytes, start, (uint64_t)part + 1 == b->parts ? b->size : start + each, b->digests[part]);
+}
+
 static tw_status check_weights(const tw_program *program, const void *weights, uint64_t bytes) {
-  uint64_t digest[2];
   if (bytes != program->weights_bytes)
     return tw_fail(TW_INVALID_ARTIFACT, "expected weights of %" PRIu64 " bytes, got %" PRIu64, program->weights_bytes,
                    bytes);
-  tw_digest(weights, bytes, digest);
+  uint64_t parts = bytes / PART_BYTES + 1, digest[2] = {0, 0};
+  block b = {weights, bytes, parts < TW_MOST_PARTS ? parts : TW_MOST_PARTS, {{0}}};
+  tw_in_parallel(digest_part, &b, (int32_t)b.parts);
+  for (uint64_t k = 0; k < b.parts; k++) digest[0] += b.digests[k][0], digest[1] += b.digests[k][1];
   if (memcmp(digest, program->weights_digest, sizeof digest) != 0)
     return tw_fail(TW_INVALID_ARTIFACT, "the weights are damaged: their digest is not the one they were built with");
   return TW_OK;

@@ -74,13 +74,14 @@ static void share_with_callers(void *memory, chunk_function function, void *args
   p->parallel_for(p->context, run_chunk, &j, m->chunks);
 }
 
-/* -- threads of the session's own */
+/* -- threads of our own */
 typedef struct start {
-  void *memory;
+  tw_part body;
+  void *context;
   int64_t self;
 } start;
 
-#if defined(__wasm__) /* sessions have one thread there */
+#if defined(__wasm__) /* programs have one thread there */
 static int launch(thread *t, start *s) {
   (void)t, (void)s;
   return 0;
@@ -90,7 +91,7 @@ static void join(thread t) { (void)t; }
 static DWORD WINAPI live(LPVOID argument) {
   start s = *(start *)argument;
   free(argument);
-  pool_worker(s.memory, s.self);
+  s.body(s.context, s.self);
   return 0;
 }
 static int launch(thread *t, start *s) {
@@ -105,7 +106,7 @@ static void join(thread t) {
 static void *live(void *argument) {
   start s = *(start *)argument;
   free(argument);
-  pool_worker(s.memory, s.self);
+  s.body(s.context, s.self);
   return NULL;
 }
 static int launch(thread *t, start *s) {
@@ -118,17 +119,29 @@ static int launch(thread *t, start *s) {
 static void join(thread t) { pthread_join(t, NULL); }
 #endif
 
+static int start_thread(thread *t, tw_part body, void *context, int64_t self) {
+  start *s = malloc(sizeof *s);
+  if (s == NULL) return 0;
+  *s = (start){body, context, self};
+  int started = launch(t, s);
+  if (!started) free(s);
+  return started;
+}
+
+void tw_in_parallel(tw_part body, void *context, int32_t parts) {
+  thread threads[TW_MOST_PARTS];
+  int started[TW_MOST_PARTS] = {0};
+  for (int32_t k = 1; k < parts; k++) started[k] = start_thread(&threads[k], body, context, k);
+  for (int32_t k = 0; k < parts; k++)
+    if (!started[k]) body(context, k);
+  for (int32_t k = 1; k < parts; k++)
+    if (started[k]) join(threads[k]);
+}
+
 static tw_status start_workers(pool *p, int32_t threads) {
-  for (int32_t k = 1; k < threads; k++) {
-    start *s = malloc(sizeof *s);
-    if (s == NULL) return tw_fail(TW_OUT_OF_MEMORY, "no memory for a thread");
-    *s = (start){p->memory, k};
-    if (!launch(&p->threads[p->workers], s)) {
-      free(s);
+  for (int32_t k = 1; k < threads; k++, p->workers++)
+    if (!start_thread(&p->threads[p->workers], pool_worker, p->memory, k))
       return tw_fail(TW_SYSTEM, "the system starts no more than %lld threads here", (long long)p->workers);
-    }
-    p->workers++;
-  }
   return TW_OK;
 }
 
