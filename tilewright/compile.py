@@ -9,6 +9,7 @@ function scheduled, by its trace), ``codegen`` (a kernel each, with its machine 
 from __future__ import annotations
 
 import logging
+import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from tilewright.autotune.lookup.precision import account as precision_account
 from tilewright.autotune.lookup.precision import precision_of, recorded_choice
 from tilewright.autotune.lookup.workloads import networks_of, workloads_of
 from tilewright.autotune.measure.peaks import measure_peaks
-from tilewright.autotune.records.database import database_of_build
+from tilewright.autotune.records.database import database_of_build, places_of
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, why_foreign, with_threads
 from tilewright.codegen.native.float_control import require_flushing
@@ -231,6 +232,7 @@ def compile(  # noqa: A001
         Build(plan, lambda: plan_objects(plan, kernels, target, objects), target, origin, objects),
         account.to_json,
         None if foreign else partial(_stepwise, plan, kernels, target, objects),
+        partial(_recipe, _kept(model), replace(o, database=places_of(o.database if records is None else records))),
     )
     pool = PoolHandle(target.threads, thread_pool_code(objects), affinity=o.workers())
     if sum(a.nbytes for a in plan.constants.values()) >= _LARGE_MODEL:
@@ -250,6 +252,28 @@ def compile(  # noqa: A001
     if o.broadcasting == "ahead":
         compiled.build_general()
     return compiled
+
+
+def _kept(model: ModelLike) -> Path | bytes | onnx.ModelProto | None:
+    """What a copy of the compiled model is built from; None for what is too large to be kept for that, and for graphs,
+    which no longer know what they were read from."""
+    if isinstance(model, str | Path):
+        return Path(model).absolute()
+    if isinstance(model, Graph | OnnxModel):
+        return None
+    size = len(model) if isinstance(model, bytes) else model.ByteSize()
+    return model if size < _LARGE_MODEL else None
+
+
+def _recipe(source: Path | bytes | onnx.ModelProto | None, options: CompileOptions) -> tuple[object, ...]:
+    """What pickles and copies of a model consist of. Raises PicklingError."""
+    if source is None:
+        raise pickle.PicklingError(
+            f"a compiled model is copied if it was compiled from a path, or from less than {_LARGE_MODEL >> 20} MiB in "
+            "bytes or a message; this one was compiled from more, or from a graph"
+        )
+    data = source if isinstance(source, Path | bytes) else source.SerializeToString()
+    return compile, (data, replace(options, instruments=(), progress=False, save_optimized=None))
 
 
 def _stepwise(

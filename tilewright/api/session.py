@@ -54,6 +54,8 @@ class InferenceSession:
         if options.log_severity_level != -1:
             LOGGER.setLevel(level_of(options.log_severity_level))
         self._told_providers(providers)
+        if isinstance(path_or_bytes, str | Path):
+            path_or_bytes = Path(path_or_bytes).absolute()  # for copies in processes that run elsewhere
         self._given = (path_or_bytes, options, providers, provider_options, tuple(disabled_optimizers), database)
         level, threads, sizes = options.level(), options.threads(), options.sizes()
         self._trace = ChromeTrace() if options.profiles() else None

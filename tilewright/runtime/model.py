@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -46,7 +47,8 @@ class Exporter(Protocol):
 class BuildInfo:
     """What the build says of itself. ``stages``: name of a dump file -> a function that makes its text. ``types``:
     those of inputs and outputs that are no tensors, in ONNX's words. ``account``: the explanation as what JSON has.
-    ``stepwise`` makes the same model such that each value can be looked at when it is made."""
+    ``stepwise`` makes the same model such that each value can be looked at when it is made; ``recipe`` gives a function
+    and its arguments that build the model again, for copies of it."""
 
     explanation: Callable[[], str]
     stages: Mapping[str, Callable[[], str]]
@@ -59,6 +61,7 @@ class BuildInfo:
     exporter: Exporter | None = None
     account: Callable[[], dict[str, Any]] = dict
     stepwise: Callable[[], CompiledModel] | None = None
+    recipe: Callable[[], tuple[object, ...]] | None = None
 
 
 class CompiledModel:
@@ -92,6 +95,12 @@ class CompiledModel:
         self._general = GeneralVersion(general if self._assumed else None)
         self.output_names = info.output_names or plan.outputs
         self._outputs = OutputChecker(plan, self.output_names)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """A pickled or copied model is built again, from the same file or bytes and with the same options."""
+        if self._info.recipe is None:
+            raise pickle.PicklingError("a compiled model is copied if `compile` built it, this one was built otherwise")
+        return self._info.recipe()
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
