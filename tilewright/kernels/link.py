@@ -71,7 +71,7 @@ def link_plan(
     if any(isinstance(s, ControlStep) and s.op != "If" for s in _control_steps(plan)):
         objects[_LOOP_DRIVER] = cached_object(loop_driver_text(_LOOP_DRIVER, target), target, 1, cache)
         exports.add(_LOOP_DRIVER)
-    library = Library(objects.values(), exports, entry_imports() | check_imports(linked.checked, cache))
+    library = Library(objects.values(), exports, entry_imports(target) | check_imports(linked.checked, cache))
     addresses = {k: library.addresses[s] for k, s in linked.entries.items()}
     return _code(plan, "m", addresses, library.addresses.get(_LOOP_DRIVER, 0)), library
 

@@ -10,12 +10,11 @@ word of the thread back at its end. The result is 0, or one more than the number
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.native.float_control import float_control_text
-from tilewright.codegen.native.system import with_system
+from tilewright.codegen.native.system import system_imports, with_system
 from tilewright.machine.target import Target
 
 _STEPS = 1000
@@ -45,11 +44,9 @@ def emit_entry(name: str, steps: Sequence[EntryStep], target: Target, flushes: b
     return with_system("\n".join(out), target)
 
 
-def entry_imports() -> dict[str, int]:
+def entry_imports(target: Target) -> dict[str, int]:
     """The addresses of the outside functions that entry code calls."""
-    process = ctypes.CDLL(None)
-    clock = ctypes.cast(process.clock_gettime, ctypes.c_void_p).value
-    return {"clock_gettime": int(clock or 0)}
+    return system_imports(("clock_gettime",), target)
 
 
 _CLOCK = """define internal void @stamp(ptr %times, i64 %index) noinline {

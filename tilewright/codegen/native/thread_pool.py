@@ -25,7 +25,6 @@ sleepers, 200 stop, 208 caller waits; 256 semaphore of workers, 320 of the calle
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.llvm.jit import Library, cached_object
 from tilewright.codegen.native.float_control import float_control_text
-from tilewright.codegen.native.system import with_system
+from tilewright.codegen.native.system import system_imports, with_system
 from tilewright.machine.target import Target
 
 _POLLS = 512
@@ -70,8 +69,7 @@ def thread_pool_code(cache: ObjectCache | None = None) -> ThreadPoolCode:
 
 def _load(cache: ObjectCache | None) -> ThreadPoolCode:
     host = detect_host()
-    process = ctypes.CDLL(None)
-    imports = {n: ctypes.cast(getattr(process, n), ctypes.c_void_p).value or 0 for n in _IMPORTS}
+    imports = system_imports(_IMPORTS, host)
     names = ("pool_parallel_for", "pool_worker", "pool_initialize", "pool_stop")
     library = Library([cached_object(thread_pool_text(host), host, 2, cache)], names, imports)
     parallel_for, worker, initialize, stop = (library.addresses[n] for n in names)
