@@ -189,7 +189,7 @@ class CompiledModel:
         try:
             return lane.run(arrays, times, given=given, threads=threads)
         finally:
-            self._lanes.leave(place, lane, threads)
+            self._lanes.leave(place, threads)
 
     def _run_arrays(
         self, arrays: Sequence[object], times: list[np.ndarray] | None = None, given: GivenOutputs | None = None,
@@ -222,7 +222,7 @@ class CompiledModel:
         try:
             lane.run(arrays, None, seen, threads=threads)
         finally:
-            self._lanes.leave(place, lane, threads)
+            self._lanes.leave(place, threads)
 
     def profile(self, feed: Mapping[str, object], runs: int = 10) -> Profile:
         """Time every kernel over ``runs`` inferences: medians, GFLOP/s, GB/s, percent of the measured peaks.

@@ -6,9 +6,8 @@ import argparse
 import json
 import math
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
-
-from tilewright import __version__
 
 SCHEMA = 1
 """Of the objects. A key may be added under the same number; one that goes or means something else raises it."""
@@ -21,7 +20,7 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 def print_json(command: str, found: Mapping[str, Any]) -> None:
     """The object of a command: what it found, after its name, the schema and the version."""
-    head = {"command": command, "schema": SCHEMA, "tilewright": __version__}
+    head = {"command": command, "schema": SCHEMA, "tilewright": version("tilewright")}
     print(json.dumps(_plain({**head, **found}), indent=2, allow_nan=False))
 
 

@@ -17,14 +17,13 @@ L = TypeVar("L")
 
 
 class _Ticket(Generic[L]):
-    """Of a call that waits: the lock is released when it is admitted, with its place and its threads."""
+    """Of a call that waits: the lock is released when it is admitted, with its place and its threads (0: not yet)."""
 
-    __slots__ = ("admitted", "lane", "lock", "threads", "whole")
+    __slots__ = ("lock", "place", "threads", "whole")
 
     def __init__(self, whole: bool) -> None:
-        self.whole, self.admitted = whole, False
-        self.threads = 0
-        self.lane: tuple[int, L | None] = (0, None)
+        self.whole = whole
+        self.place = self.threads = 0
         self.lock = Lock()
         self.lock.acquire()
 
@@ -41,11 +40,14 @@ class Lanes(Generic[L]):
         self.streams = threads if streams is None else min(streams, threads)
         self._fixed = 0 if streams is None else threads // self.streams
         self._another = another
-        self._idle: list[tuple[int, L]] = [(0, first)]
-        self._made = 1
+        self._made: list[L | None] = [first, *[None] * (self.streams - 1)]
+        self._busy = [False] * self.streams
         self._free = threads
         self._running = 0
         self._crowd = 1
+        self._alone = 0, first, threads
+        self._lone_has_all = self._fixed in (0, threads)
+        self._quiet = self._lone_has_all  # nobody runs or waits, and who left last did so alone
         self._guard = Lock()
         self._waiting: deque[_Ticket[L]] = deque()
 
@@ -53,36 +55,47 @@ class Lanes(Generic[L]):
         """Wait for a lane: its number, the lane, and the threads that the call gets. ``whole``: it runs by itself, on
         all of them. Every call of this is followed by one of :meth:`leave`."""
         with self._guard:
+            if self._quiet:  # most calls come alone
+                self._quiet = False
+                self._running, self._free = 1, 0
+                self._busy[0] = True
+                return self._alone
             threads = 0 if self._waiting else self._share(0, whole)
             if threads:
-                place, lane = self._take(threads)
+                place = self._take(threads)
             else:
                 ticket: _Ticket[L] = _Ticket(whole)
                 self._waiting.append(ticket)
         if not threads:
             self._wait(ticket)
-            threads, (place, lane) = ticket.threads, ticket.lane
+            place, threads = ticket.place, ticket.threads
+        lane = self._made[place]
         if lane is None:
             try:
-                lane = self._another(place)
+                lane = self._made[place] = self._another(place)
             except BaseException:
-                with self._guard:
-                    self._made -= 1
-                    self._give_back(threads)
+                self.leave(place, threads)
                 raise
         return place, lane, threads
 
-    def leave(self, place: int, lane: L, threads: int) -> None:
-        """Give back what :meth:`enter` gave."""
+    def leave(self, place: int, threads: int) -> None:
+        """Give back lane ``place`` and the threads, as :meth:`enter` gave them.
+
+        Who leaves while others run or wait will probably be back: the next call counts with it.
+        """
         with self._guard:
-            self._idle.append((place, lane))
-            self._give_back(threads)
+            if self._waiting or self._running > 1:
+                self._crowd = self._running + len(self._waiting)
+            else:
+                self._crowd, self._quiet = 1, self._lone_has_all
+            self._running -= 1
+            self._free += threads
+            self._busy[place] = False
+            if self._waiting:
+                self._admit()
 
     def _share(self, others: int, whole: bool) -> int:
-        """The threads of the call that is next, with ``others`` behind it; 0: it has to wait.
-
-        Who has just left while others waited will probably be back: it counts for one more call.
-        """
+        """The threads of the call that is next, with ``others`` behind it; 0: it has to wait."""
         if self._running == self.streams or not self._free:
             return 0
         if whole or self.streams == 1:
@@ -92,22 +105,13 @@ class Lanes(Generic[L]):
         calls = max(self._running + others + 1, self._crowd)
         return min(self._free, self.threads // min(calls, self.threads))
 
-    def _take(self, threads: int) -> tuple[int, L | None]:
-        """The lane of the lowest number that is idle, or a number for one that is to be made."""
+    def _take(self, threads: int) -> int:
+        """The number of the first lane that is idle, which is taken."""
+        place = self._busy.index(False)
         self._running += 1
         self._free -= threads
-        if self._idle:
-            found = min(self._idle, key=_place)
-            self._idle.remove(found)
-            return found
-        self._made += 1
-        return self._made - 1, None
-
-    def _give_back(self, threads: int) -> None:
-        self._crowd = self._running + len(self._waiting)
-        self._running -= 1
-        self._free += threads
-        self._admit()
+        self._busy[place], self._quiet = True, False
+        return place
 
     def _admit(self) -> None:
         """Let in who can run now, the first in the queue first."""
@@ -117,7 +121,7 @@ class Lanes(Generic[L]):
             if not threads:
                 return
             self._waiting.popleft()
-            ticket.threads, ticket.lane, ticket.admitted = threads, self._take(threads), True
+            ticket.threads, ticket.place = threads, self._take(threads)
             ticket.lock.release()
 
     def _wait(self, ticket: _Ticket[L]) -> None:
@@ -125,18 +129,10 @@ class Lanes(Generic[L]):
             ticket.lock.acquire()
         except BaseException:  # an interrupt: give up the place in the queue, or the lane if it came just now
             with self._guard:
-                if not ticket.admitted:
+                is_waiting = not ticket.threads
+                if is_waiting:
                     self._waiting.remove(ticket)
                     self._admit()
-                else:
-                    place, lane = ticket.lane
-                    if lane is None:
-                        self._made -= 1
-                    else:
-                        self._idle.append((place, lane))
-                    self._give_back(ticket.threads)
+            if not is_waiting:
+                self.leave(ticket.place, ticket.threads)
             raise
-
-
-def _place(lane: tuple[int, object]) -> int:
-    return lane[0]

@@ -22,7 +22,7 @@ def _inside(lanes: Lanes[str], whole: bool = False) -> Iterator[tuple[str, int]]
     try:
         yield lane, threads
     finally:
-        lanes.leave(place, lane, threads)
+        lanes.leave(place, threads)
 
 
 def _wait_until(holds: Callable[[], bool]) -> None:
@@ -123,7 +123,7 @@ def test_the_threads_in_use_are_never_more_than_there_are() -> None:
     for t in workers:
         t.join()
     assert 1 <= most[0] <= 3
-    assert len(lanes._idle) == lanes._made <= 3
+    assert not any(lanes._busy)
     assert (lanes._running, lanes._free, len(lanes._waiting)) == (0, 3, 0)
 
 
@@ -174,7 +174,7 @@ def test_a_lane_that_cannot_be_made() -> None:
     with _inside(lanes):
         with pytest.raises(MemoryError, match="lane 1"):
             lanes.enter()
-        assert (lanes._running, lanes._free, lanes._made) == (1, 1, 1)
+        assert (lanes._running, lanes._free, lanes._made, lanes._busy) == (1, 1, ["lane 0", None], [True, False])
 
 
 @pytest.mark.parametrize("has_come", [False, True])
@@ -191,7 +191,7 @@ def test_an_interrupt_while_waiting(has_come: bool, monkeypatch: pytest.MonkeyPa
             self.count += 1
             if self.count == 2:
                 if has_come:
-                    lanes.leave(*first)
+                    lanes.leave(first[0], first[2])
                 raise KeyboardInterrupt
 
         def release(self) -> None:
@@ -204,5 +204,5 @@ def test_an_interrupt_while_waiting(has_come: bool, monkeypatch: pytest.MonkeyPa
     monkeypatch.undo()
     assert not lanes._waiting
     if not has_come:
-        lanes.leave(*first)
-    assert (lanes._running, lanes._free, len(lanes._idle)) == (0, 2, lanes._made)
+        lanes.leave(first[0], first[2])
+    assert (lanes._running, lanes._free, lanes._busy) == (0, 2, [False, False])
