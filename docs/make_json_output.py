@@ -7,19 +7,17 @@ python docs/make_json_output.py --check    exit status 1 if the page is out of d
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+
+from generated import GeneratedPage, note
 
 from tilewright.commands.output.json_output import SCHEMA
 from tilewright.commands.output.keys import HEAD, KEYS
 
-PAGE = Path(__file__).parent / "json-output.md"
-
 INTRO = f"""# JSON from the command line
 
-<!-- Written by docs/make_json_output.py from tilewright/commands/output/keys.py; a test compares both. Do not edit. -->
+{note(__file__)}
 
 With `--json` a command prints one JSON object on standard output, and nothing else there:
 
@@ -58,24 +56,7 @@ def _table(keys: Mapping[str, str]) -> str:
     return f"| key | meaning |\n|---|---|\n{rows}\n"
 
 
-def out_of_date() -> str | None:
-    """Why the page must be written anew, or None."""
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == render():
-        return None
-    return "docs/json-output.md is out of date: run python docs/make_json_output.py"
-
-
-def main() -> int:
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--check", action="store_true")
-    if p.parse_args().check:
-        reason = out_of_date()
-        if reason:
-            print(reason, file=sys.stderr)
-        return 1 if reason else 0
-    PAGE.write_text(render(), encoding="utf-8")
-    return 0
-
+PAGE = GeneratedPage(__file__, "json-output.md", render)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PAGE.main())

@@ -121,12 +121,21 @@ class CompileOptions(BuildOptions):
 
     ``streams``: how many calls run at once, each on an equal share of the threads: 1 for the least time of a call that
     comes alone or waits its turn, as many as threads (more count as that) for the most calls a second. None: a call
-    that comes alone has all threads, calls that come together share them. ``cpus``: a CPU, or
-    several, for each thread of a run, on which it stays; but the first is that of the thread that calls, which stays
-    where its owner has put it. Default: anywhere.
+    that comes alone has all threads, calls that come together share them. ``cpus``: a CPU, or several, for each
+    thread of a run, on which it stays; but the first is that of the thread that calls, which stays where its owner has
+    put it. Default: anywhere.
 
     ``denormals``: ``keep`` computes with numbers that are nearly zero as IEEE 754 says; ``flush`` takes them for zero
     in kernels, on all threads of a call, which many CPUs do a hundred times as fast.
+
+    >>> options = tilewright.CompileOptions(threads=1, input_shapes={"batch": 4})
+    >>> model = tilewright.compile("model.onnx", options, opt_level="basic")
+    >>> print(model.inputs)
+    (x: float32[4, 32],)
+    >>> tilewright.CompileOptions(policy="nearest")
+    Traceback (most recent call last):
+        ...
+    tilewright.core.errors.InputError: policy: expected one of exact, compatible, any, got 'nearest'
     """
 
     instruments: Sequence[Instrument] = ()

@@ -70,6 +70,16 @@ class CompiledModel:
     ``run`` may be called from several Python threads at once. A call that comes alone uses all threads of the model;
     calls that come together run side by side on a share of them each, with an arena each, and wait in the order in
     which they came. Results do not depend on how many threads there are.
+
+    >>> model = tilewright.compile("model.onnx")
+    >>> print(model.inputs, model.outputs)
+    (x: float32[batch, 32],) (y: float32[batch, 10],)
+    >>> x = np.ones((2, 32), np.float32)
+    >>> y = np.empty((2, 10), np.float32)
+    >>> model.run({"x": x}, out={"y": y})["y"] is y
+    True
+    >>> [k.kernel for k in model.profile({"x": x}, runs=3).kernels]
+    ['k0_matmul_add_relu', 'k1_matmul']
     """
 
     def __init__(
