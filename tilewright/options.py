@@ -126,7 +126,7 @@ class CompileOptions(BuildOptions):
     put it. Default: anywhere.
 
     ``denormals``: ``keep`` computes with numbers that are nearly zero as IEEE 754 says; ``flush`` takes them for zero
-    in kernels, on all threads of a call, which many CPUs do a hundred times as fast.
+    in kernels, on all threads of a call, which some CPUs do a hundred times as fast.
 
     >>> options = tilewright.CompileOptions(threads=1, input_shapes={"batch": 4})
     >>> model = tilewright.compile("model.onnx", options, opt_level="basic")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewright.autotune.measure.peaks import measure_costs, measure_dot_products, measure_peaks
+from tilewright.autotune.measure.peaks import measure_costs, measure_denormals, measure_dot_products, measure_peaks
 from tilewright.codegen.detect_cpu import detect_host, tiles_refusal
 from tilewright.commands.output.json_output import add_json_option, print_json
 from tilewright.core.config import from_environment
@@ -78,6 +78,7 @@ def _found(host: Target, measured: bool) -> dict[str, Any]:
             {"name": d.name, "elements": d.elements, "bits": d.bits, "operations_per_second": rate}
             for d, rate in (measure_dot_products(host) if measured else ())
         ],
+        "denormal_slowdown": measure_denormals() if measured else None,
         "costs": {"cpu": host.cpu if host.cpu in CPUS else "generic", "rows": _cost_rows(host, measured)},
         "cache": _cache_use(),
         "packages": {name: _version(name) for name in _PACKAGES},
@@ -164,6 +165,8 @@ def _peaks(found: Mapping[str, Any]) -> list[str]:
         f"{p['bytes_per_second'] / 1e9:.1f} GB/s read"
         for p in found["peaks"]
     ]
+    if (slowdown := found["denormal_slowdown"]) is not None:
+        lines.append(f"multiplications with denormal results take {slowdown:.1f} times as long (profile counts them)")
     return lines + [
         f"1 thread(s): {d['operations_per_second'] / 1e9:.1f} Gop/s ({d['elements']}, {d['name']} of {d['bits']} bits)"
         for d in found["dot_products"]

@@ -1,4 +1,4 @@
-"""Which kernels give numbers that are nearly zero, for which many CPUs take a hundred times as long."""
+"""Which kernels give numbers that are nearly zero, for which some CPUs take a hundred times as long."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Profile:
         """A line of the measured peaks, and one of denormal numbers, if there are any."""
         lines = self._measured_peaks()
         if self.denormals:
-            lines.append(f"denormal numbers, slow on many CPUs: {'; '.join(map(str, self.denormals[:_SHOWN]))}")
+            lines.append(f"denormal numbers, slow on some CPUs: {'; '.join(map(str, self.denormals[:_SHOWN]))}")
         return lines
 
     def _measured_peaks(self) -> list[str]:

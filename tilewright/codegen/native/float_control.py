@@ -1,6 +1,6 @@
 """The control word of a thread's floating-point unit: what becomes of denormal numbers.
 
-A denormal number is one so small that it has fewer digits than others. Many CPUs take a hundred times as long for one.
+A denormal number is one so small that it has fewer digits than others. Some CPUs take a hundred times as long for one.
 Where they are flushed, a denormal operand counts as zero and a denormal result becomes zero. The control word belongs
 to a thread, so code that flushes sets it and puts it back, and the threads that help take that of the caller.
 """

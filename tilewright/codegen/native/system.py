@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from tilewright.machine.target import Target
 
@@ -69,7 +70,7 @@ def _sched_yield() -> int:
     return 0
 
 
-def _callback(function: Callable[..., int], *arguments: type) -> object:
+def _callback(function: Callable[..., int], *arguments: type) -> Any:
     return ctypes.CFUNCTYPE(ctypes.c_int32, *arguments)(function)
 
 

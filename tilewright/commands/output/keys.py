@@ -191,6 +191,7 @@ KEYS: Mapping[str, Mapping[str, str]] = {
         "dot_products[].elements": "types of its elements",
         "dot_products[].bits": "of its vectors",
         "dot_products[].operations_per_second": "measured",
+        "denormal_slowdown": "how many times as long multiplications take with denormal results; null: not measured",
         "costs.cpu": "whose row of the table of CPUs the estimates use",
         "costs.rows[].cost": "what it is the cost of",
         "costs.rows[].unit": "its unit",

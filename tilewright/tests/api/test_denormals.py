@@ -155,7 +155,7 @@ def test_a_profile_names_the_kernel(caplog: pytest.LogCaptureFixture) -> None:
     (row,) = found.denormals
     assert row.count == 12
     assert row.kernel in {k.kernel for k in found.kernels}
-    assert f"denormal numbers, slow on many CPUs: 12 of {row.elements} in {row.kernel}" in str(found)
+    assert f"denormal numbers, slow on some CPUs: 12 of {row.elements} in {row.kernel}" in str(found)
     assert 'denormals="flush"' in caplog.text
     flushed = tilewright.compile(two_results(), denormals="flush").profile({"x": x}, 1)
     assert flushed.denormals == ()
