@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -14,3 +15,8 @@ def optional_package(name: str, extra: str) -> Any:
         raise ModuleNotFoundError(
             f"{name.partition('.')[0]} is not installed: pip install 'tilewright[{extra}]'", name=name
         ) from e
+
+
+def dataframe(rows: Sequence[Mapping[str, object]]) -> Any:
+    """The rows as a ``pandas.DataFrame``, a column for each key. Raises ModuleNotFoundError without pandas."""
+    return optional_package("pandas", "plots").DataFrame(list(rows))

@@ -20,6 +20,7 @@ from tilewright.edit.operations.settle import settled
 from tilewright.edit.operations.shapes import dims_of
 from tilewright.edit.views import NodeView, ValueView, Views, name_fits
 from tilewright.frontend.keep import OnnxModel
+from tilewright.graph_ir.graph_table import graph_html
 from tilewright.graph_ir.ir import Graph, Node, node_reads
 from tilewright.graph_ir.rules.base import Either, P
 from tilewright.graph_ir.text import print_graph
@@ -71,6 +72,9 @@ class GraphReading:
         g = self.raw
         counts = f"{len(g.nodes)} nodes, {len(g.inputs)} inputs, {len(g.outputs)} outputs"
         return f"<{type(self).__name__} '{g.name}': {counts}>"
+
+    def _repr_html_(self) -> str:
+        return graph_html(self.raw)
 
     # -- views ---------------------------------------------------------------------------------------------------
     @property

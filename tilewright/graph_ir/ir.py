@@ -35,6 +35,7 @@ from tilewright.core.arith.expr import IntExpr
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
 from tilewright.core.io.stored import Content, StoredArray, cast_elements, content_of, loaded
+from tilewright.graph_ir.graph_table import graph_html
 from tilewright.graph_ir.kinds import RunsAs
 
 Shape: TypeAlias = tuple[IntExpr, ...]
@@ -247,6 +248,9 @@ class Graph:
     def replace(self, **changes: object) -> Graph:
         """A copy with some fields replaced."""
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+    def _repr_html_(self) -> str:
+        return graph_html(self)
 
     def producers(self) -> dict[str, Node]:
         """Value name -> the node that defines it."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.console import table
+from tilewright.core.extras import dataframe
+from tilewright.core.html.pieces import Bar, Cell, fragment, remark, title
+from tilewright.core.html.pieces import table as html_table
 from tilewright.core.plan import ControlStep, KernelStep, Plan
 from tilewright.machine.costs import GENERIC
 
+_HEAD = ("kernel", " %time", " calls", "status", "reason")
 _UNKNOWN_SIZE = 32
 """What a symbolic dimension counts for in an estimate."""
 
@@ -65,10 +70,35 @@ class Coverage:
         return sum(r.status is status for r in self.rows)
 
     def __str__(self) -> str:
-        rows = [(r.kernel, f"{100 * r.share:.1f}", str(r.calls), r.status, r.reason) for r in self.rows]
+        return f"{table(_HEAD, [_cells(r) for r in self.rows])}\n{self._summary()}"
+
+    def to_dicts(self) -> list[dict[str, object]]:
+        """A row for each kernel: its name, ``calls``, ``status``, ``reason`` and ``share`` of the run time."""
+        return [{**asdict(r), "status": str(r.status)} for r in self.rows]
+
+    def to_dataframe(self) -> Any:
+        """:meth:`to_dicts` as a pandas.DataFrame (the extra ``plots``)."""
+        return dataframe(self.to_dicts())
+
+    def _repr_html_(self) -> str:
+        return fragment(*self.pieces())
+
+    def pieces(self) -> list[str]:
+        """What a page shows of it: a row for each kernel."""
+        rows: list[tuple[Cell, ...]] = []
+        for r in self.rows:
+            kernel, share, *rest = _cells(r)
+            rows.append((kernel, share, Bar(r.share, r.status is Status.MISS), *rest))
+        made = html_table((*_HEAD[:2], "", *_HEAD[2:]), rows)
+        return [title("coverage", f"{100 * self.tuned:.1f} % tuned"), made, remark(self._summary())]
+
+    def _summary(self) -> str:
         parts = (f"{_counted(s, self.count(s))} ({100 * self.share(s):.1f} % of run time)" for s in Status)
-        foot = f"{len(self.rows)} kernels: {', '.join(parts)}; run time {self.source}"
-        return f"{table(('kernel', ' %time', ' calls', 'status', 'reason'), rows)}\n{foot}"
+        return f"{len(self.rows)} kernels: {', '.join(parts)}; run time {self.source}"
+
+
+def _cells(r: CoverageRow) -> tuple[str, ...]:
+    return (r.kernel, f"{100 * r.share:.1f}", str(r.calls), str(r.status), r.reason)
 
 
 def _counted(status: Status, count: int) -> str:

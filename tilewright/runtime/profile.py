@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from tilewright.core.console import table
+from tilewright.core.extras import dataframe
+from tilewright.core.html.pieces import Bar, Cell, fragment, remark, title
+from tilewright.core.html.pieces import table as html_table
+
+_HEAD = ("kernel", " us", " %time", " GFLOP/s", " GB/s", " %peak", " thr", "nodes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +79,52 @@ class Profile:
         return sum(k.seconds for k in self.kernels)
 
     def __str__(self) -> str:
-        rows = [self._row(k) for k in sorted(self.kernels, key=lambda k: -k.seconds)]
-        head = ("kernel", " us", " %time", " GFLOP/s", " GB/s", " %peak", " thr", "nodes")
-        lines = [table(head, [*rows, ("total", f"{self.seconds * 1e6:.1f}")])]
-        if self.peaks is not None:
-            flops, moved = self.peaks.flops_per_second / 1e9, self.peaks.bytes_per_second / 1e9
-            used = {k.product for k in self.kernels}
-            more = [f"{rate / 1e9:.0f} Gop/s in {p}" for p, rate in self.peaks.products.items() if p in used]
-            lines.append(f"measured peaks: {', '.join([f'{flops:.1f} GFLOP/s', *more, f'{moved:.1f} GB/s'])}")
-        return "\n".join(lines)
+        rows = [self._row(k) for k in self._by_time()]
+        return "\n".join([table(_HEAD, [*rows, ("total", f"{self.seconds * 1e6:.1f}")]), *self._measured_peaks()])
+
+    def to_dicts(self) -> list[dict[str, object]]:
+        """A row for each kernel call, in order: ``kernel``, ``nodes``, ``seconds``, ``flops``, ``bytes``, ``parallel``,
+        ``gflops`` and ``gbytes`` per second, and ``share_of_peak``, what the roofline allows as a share of the time
+        that was taken; None where it is not known."""
+        rows: list[dict[str, object]] = []
+        for k in self.kernels:
+            share = self._share_of_peak(k)
+            more = {"gflops": k.gflops, "gbytes": k.gbytes, "share_of_peak": share}
+            rows.append({**asdict(k), "nodes": ", ".join(k.nodes), **more})
+        return rows
+
+    def to_dataframe(self) -> Any:
+        """:meth:`to_dicts` as a pandas.DataFrame (the extra ``plots``)."""
+        return dataframe(self.to_dicts())
+
+    def _repr_html_(self) -> str:
+        head = (*_HEAD[:3], "", *_HEAD[3:])
+        rows: list[tuple[Cell, ...]] = []
+        for k in self._by_time():
+            row = self._row(k)
+            rows.append((*row[:3], Bar(k.seconds / (self.seconds or 1.0)), *row[3:]))
+        total = title("profile", f"{len(self.kernels)} kernel calls, {self.seconds * 1e6:.1f} us")
+        return fragment(total, html_table(head, rows), *map(remark, self._measured_peaks()))
+
+    def _share_of_peak(self, k: KernelTime) -> float | None:
+        limit = None if self.peaks is None else k.limit_seconds(self.peaks)
+        return None if limit is None or k.seconds <= 0 else limit / k.seconds
+
+    def _by_time(self) -> list[KernelTime]:
+        return sorted(self.kernels, key=lambda k: -k.seconds)
+
+    def _measured_peaks(self) -> list[str]:
+        """A line, if they were measured."""
+        if self.peaks is None:
+            return []
+        flops, moved = self.peaks.flops_per_second / 1e9, self.peaks.bytes_per_second / 1e9
+        used = {k.product for k in self.kernels}
+        more = [f"{rate / 1e9:.0f} Gop/s in {p}" for p, rate in self.peaks.products.items() if p in used]
+        return [f"measured peaks: {', '.join([f'{flops:.1f} GFLOP/s', *more, f'{moved:.1f} GB/s'])}"]
 
     def _row(self, k: KernelTime) -> tuple[str, ...]:
-        limit = None if self.peaks is None else k.limit_seconds(self.peaks)
-        share = "" if limit is None or k.seconds <= 0 else f"{100 * limit / k.seconds:.0f}"
+        reached = self._share_of_peak(k)
+        share = "" if reached is None else f"{100 * reached:.0f}"
         times = f"{k.seconds * 1e6:.1f}", f"{100 * k.seconds / (self.seconds or 1.0):.1f}"
         threads = "all" if k.parallel else "1"
         return (k.kernel, *times, _number(k.gflops), _number(k.gbytes), share, threads, ", ".join(k.nodes)[:60])

@@ -1,27 +1,22 @@
-"""Colours for the text of functions and traces."""
+"""Colours for the text of functions and traces on a terminal."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from tilewright.core.html.code import tokens
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-_TOKENS = re.compile(
-    r"(?P<green>\"[^\"\n]*\")"
-    r"|(?P<yellow>\b(?:parallel|vectorized|unrolled|local|shared|guard|init)\b)"
-    r"|(?P<magenta>\b(?:def|for|in|with|if|as|range|block|spatial|reduce|ordered|out|dim)\b)"
-    r"|(?P<blue>\b(?:bfloat|float|uint|int|bool|complex)\d*\b)"
-    r"|(?P<cyan>(?<![\w.])\d[\w.+-]*)"
-)
-"""Texts, what a schedule changes (loop kinds, scopes), words, types, numbers: by the colours they have."""
+_COLOURS: Mapping[str, str] = {
+    "text": "green", "kind": "yellow", "word": "magenta", "type": "blue", "number": "cyan",
+}  # fmt: skip
 
 
 def coloured(text: str) -> Text:
     """``text`` with colours, for a console."""
     from rich.text import Text
 
-    shown = Text(text)
-    shown.highlight_regex(_TOKENS)
-    return shown
+    return Text.assemble(*((part, _COLOURS.get(kind, "")) for part, kind in tokens(text)))

@@ -24,6 +24,7 @@ from typing import cast
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.console import console
 from tilewright.core.errors import ScheduleError
+from tilewright.core.html.pieces import code, details, fragment, title
 from tilewright.schedule.arguments import require_count
 from tilewright.schedule.base import Primitive
 from tilewright.schedule.colour import coloured
@@ -111,6 +112,10 @@ class Schedule:
 
     def __str__(self) -> str:
         return print_func(self.func)
+
+    def _repr_html_(self) -> str:
+        steps = f"{len(self.trace)} steps"
+        return fragment(title(self.func.name, steps), code(str(self)), details("trace", code(self.trace.to_text())))
 
     # -- look around -----------------------------------------------------------------------------------------------
     def loops(self, block: str) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.core.errors import ParseError, ScheduleError
+from tilewright.core.html.pieces import code, fragment, title
 from tilewright.schedule.base import Primitive
 from tilewright.schedule.memory import StepMemory
 from tilewright.schedule.primitives import PRIMITIVES
@@ -46,6 +47,9 @@ class Trace:
 
     def __str__(self) -> str:
         return self.to_text()
+
+    def _repr_html_(self) -> str:
+        return fragment(title("trace", f"{len(self)} steps"), code(self.to_text()))
 
     def to_text(self) -> str:
         """One call a line; ``from_text(to_text())`` is the same trace."""

@@ -38,7 +38,8 @@ class SimplifyOptions:
     constants, at least 1 KB. Shape arithmetic always folds.
     ``input_shapes``: shapes by input, and sizes by dimension, that the model is made for. ``outputs``: names of those
     to keep, by default all. ``drop_outputs``: names of those to leave out. ``drop_inputs``: leave out inputs that
-    nothing reads.
+    nothing reads. ``value_infos``: whether the result says the types of values between nodes; None: if the file does.
+    Runtimes find them by themselves, and take some decisions by those that are said.
 
     ``check``: run both models on random inputs and compare. ``check_sizes``: sizes of dimensions, or shapes of inputs,
     to do that with, once for each; by default two bindings that the model takes are looked for. ``check_inputs``:
@@ -56,6 +57,7 @@ class SimplifyOptions:
     outputs: str | Sequence[str] | None = None
     drop_outputs: str | Sequence[str] = ()
     drop_inputs: bool = False
+    value_infos: bool | None = None
     check: bool = True
     check_sizes: Sequence[Sizes] = ()
     check_inputs: Mapping[str, np.ndarray] | None = None
@@ -74,6 +76,8 @@ class SimplifyOptions:
             "seed": require_whole("seed", self.seed, 0),
             "check_sizes": self._sizes(),
         }
+        if self.value_infos is not None:
+            plain["value_infos"] = require_flag("value_infos", self.value_infos)
         if self.growth_bytes is not None:
             plain["growth_bytes"] = require_whole("growth_bytes", self.growth_bytes, 0)
         if self.outputs is not None:
@@ -114,6 +118,7 @@ class SimplifyKeywords(TypedDict, total=False):
     outputs: str | Sequence[str] | None
     drop_outputs: str | Sequence[str]
     drop_inputs: bool
+    value_infos: bool | None
     check: bool
     check_sizes: Sequence[Sizes]
     check_inputs: Mapping[str, np.ndarray] | None

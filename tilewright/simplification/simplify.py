@@ -34,10 +34,12 @@ Operators: TypeAlias = "Mapping[str, int]"
 class Simplified:
     """What was made, and of what. ``before``, ``after``: nodes by operator, those of subgraphs too. ``bytes``: of the
     file, before and after. ``report``: what each pass did and refused. ``checked``: None if it was not asked for.
-    ``unread``: inputs that nothing reads, which are gone if that was asked for."""
+    ``unread``: inputs that nothing reads, which are gone if that was asked for. ``value_infos``: whether the file says
+    the types of values between nodes."""
 
     model: OnnxModel
     opset: int
+    value_infos: bool
     before: Operators
     after: Operators
     bytes: tuple[int, int]
@@ -48,14 +50,14 @@ class Simplified:
 
     def to_onnx(self) -> onnx.ModelProto:
         """The model as a message, which may be too large to be serialized."""
-        return to_onnx(self.model, self.opset)
+        return to_onnx(self.model, self.opset, self.value_infos)
 
     def save(self, path: str | Path, external_data: bool | None = None) -> None:
         """Write the model. ``external_data``: weights in a file beside it; None: where one file cannot hold them.
 
         Raises InputError where something else than a model is at ``path``.
         """
-        save_onnx(self.model, path, self.opset, external_data)
+        save_onnx(self.model, path, self.opset, external_data, self.value_infos)
 
     def refusals(self) -> tuple[Refused, ...]:
         """What was not done, and why: each once."""
@@ -87,7 +89,8 @@ def simplify_model(model: ModelLike, options: SimplifyOptions) -> Simplified:
     if options.drop_inputs:
         graph = without_inputs(graph, unread)
     last = first.with_graph(graph)
-    header = write(last, options.opset, True, tensor_header)
+    value_infos = bool(source.model.graph.value_info) if options.value_infos is None else options.value_infos
+    header = write(last, options.opset, value_infos, tensor_header)
     checked = None
     if options.check:
         judge = Judge.of(_runnable(model, source.model), first, options)
@@ -95,9 +98,10 @@ def simplify_model(model: ModelLike, options: SimplifyOptions) -> Simplified:
             raise MismatchError(f"{wrong}; {find_blame(first, steps, rewriting, judge)}")
         checked = judge.checked()
     return Simplified(
-        last, next(o.version for o in header.opset_import if not o.domain), operators(source.model.graph),
-        operators(header.graph), (_size(model, source.model, first), header.ByteSize() + _weights(last)), report,
-        checked, unread, time.perf_counter() - start,
+        last, next(o.version for o in header.opset_import if not o.domain), value_infos,
+        operators(source.model.graph), operators(header.graph),
+        (_size(model, source.model, first), header.ByteSize() + _weights(last)), report, checked, unread,
+        time.perf_counter() - start,
     )  # fmt: skip
 
 

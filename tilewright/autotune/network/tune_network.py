@@ -55,6 +55,7 @@ from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, require_runs_here, with_threads
 from tilewright.compile import ModelLike, compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import BroadcastError
+from tilewright.core.html.pieces import code, fragment
 from tilewright.core.options import require_path
 from tilewright.core.plan import Plan
 from tilewright.graph_ir.ir import Graph
@@ -112,6 +113,9 @@ class ModelTuning:
     def summary(self) -> str:
         """:meth:`account`, and which kernel uses which record and how much of the run time is tuned."""
         return f"{self.account()}\n\n{self.coverage}"
+
+    def _repr_html_(self) -> str:
+        return fragment(*self.result.pieces(), code(self.account()), *self.coverage.pieces())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,14 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilewright.autotune.base.measure_result import Failed, MeasureResult, Ok
 from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.search.strategies.base import seconds_of
+from tilewright.core.extras import dataframe
+from tilewright.core.html.pieces import Bar, code, details, facts, fragment, table, title
+from tilewright.tensor_ir.text import print_func
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +133,53 @@ class TaskResult:
         if self.best is None or self.default_seconds is None:
             return 1.0
         return self.default_seconds / self.best.seconds
+
+    def to_dicts(self) -> list[dict[str, object]]:
+        """A row for each trial in order: ``seconds`` (None if it failed), ``best`` so far, ``predicted`` (the model's
+        score), ``failure``, ``elapsed``, ``batch``, ``recorded``, ``is_best``, and each decision by its label."""
+        rows: list[dict[str, object]] = []
+        best: float | None = None
+        for t in self.trials:
+            seconds = t.seconds if math.isfinite(t.seconds) else None
+            best = min((s for s in (best, seconds) if s is not None), default=None)
+            rows.append({
+                "task": self.name, "number": t.number, "seconds": seconds, "best": best, "predicted": t.predicted,
+                "failure": str(t.result.kind) if isinstance(t.result, Failed) else None, "elapsed": t.elapsed,
+                "batch": t.batch, "recorded": t.recorded,
+                "is_best": self.best is not None and t.number == self.best.number, **t.candidate.values(),
+            })  # fmt: skip
+        return rows
+
+    def to_dataframe(self) -> Any:
+        """:meth:`to_dicts` as a pandas.DataFrame (the extra ``plots``)."""
+        return dataframe(self.to_dicts())
+
+    def _repr_html_(self) -> str:
+        said = {
+            "trials": str(len(self.trials)), "best": microseconds(None if self.best is None else self.best.seconds),
+            "default": microseconds(self.default_seconds), "gain": f"{self.speedup:.2f} times",
+            "expected to gain": f"{100 * self.remaining_gain:.1f} %", "stopped": self.stopped,
+            **{f"failed: {kind}": str(n) for kind, n in self.failures.items()},
+        }  # fmt: skip
+        shortest = 0.0 if self.best is None else self.best.seconds
+        rows = [
+            (str(t.number), microseconds(t.seconds), Bar(shortest / t.seconds), f"{t.predicted:.2f}",
+             ", ".join(f"{k}={v}" for k, v in t.candidate.values().items()))
+            for t in sorted(self.trials, key=lambda t: t.seconds)
+        ]  # fmt: skip
+        trials = table((" trial", " time", "speed", " predicted", "decisions"), rows)
+        parts = [title(self.name), facts(said), details("trials", trials)]
+        if self.best is not None:
+            c = self.best.candidate
+            parts += [
+                details("best trace", code(c.trace.to_text())),
+                details("best loop nest", code(print_func(c.func))),
+            ]
+        return fragment(*parts)
+
+
+def microseconds(seconds: float | None) -> str:
+    """``12.3 us``, for a table; in words for a failure and for what is not known."""
+    if seconds is None:
+        return "not known"
+    return f"{seconds * 1e6:,.1f} us" if math.isfinite(seconds) else "failed"

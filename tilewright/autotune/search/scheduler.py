@@ -12,9 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from tilewright.autotune.search.history import TaskResult
+from tilewright.autotune.search.history import TaskResult, microseconds
 from tilewright.autotune.search.tuner import TaskTuner
+from tilewright.core.extras import dataframe
+from tilewright.core.html.pieces import Bar, fragment, table, title
 from tilewright.core.options import require_choice, require_number, require_whole
 
 BATCH = 8
@@ -78,6 +81,33 @@ class TuneResult:
     elapsed: float
     speedup: float
     remaining_gain: float
+
+    def to_dicts(self) -> list[dict[str, object]]:
+        """The rows of all tasks (:meth:`TaskResult.to_dicts`), task after task."""
+        return [row for t in self.tasks for row in t.to_dicts()]
+
+    def to_dataframe(self) -> Any:
+        """:meth:`to_dicts` as a pandas.DataFrame (the extra ``plots``)."""
+        return dataframe(self.to_dicts())
+
+    def _repr_html_(self) -> str:
+        return fragment(*self.pieces())
+
+    def pieces(self) -> list[str]:
+        """What a page shows of it: a row for each task."""
+        said = (
+            f"{self.trials} trials in {self.elapsed:.1f} s, {self.speedup:.2f} times as fast; stopped: {self.stopped}"
+        )
+        rows = [
+            (t.name, microseconds(t.default_seconds), microseconds(None if t.best is None else t.best.seconds),
+             f"{t.speedup:.2f}", Bar(1.0 - 1.0 / max(t.speedup, 1.0)), str(len(t.trials)),
+             str(sum(t.failures.values())))
+            for t in self.tasks
+        ]  # fmt: skip
+        return [
+            title("tuning", said),
+            table(("task", " default", " best", " gain", "saved", " trials", " failed"), rows),
+        ]
 
 
 class TaskScheduler:

@@ -48,6 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--threads", type=count, help="threads of the runs (default: what the machine allows)")
     group = parser.add_argument_group("output")
     group.add_argument("--external-data", action="store_true", help="weights in a file beside Y.onnx, Y.onnx.data")
+    group.add_argument(
+        "--value-infos", action=argparse.BooleanOptionalAction,
+        help="whether Y.onnx says the types of values between nodes (default: if the model does)",
+    )  # fmt: skip
     group.add_argument("--json", action="store_true", help="print what was done as JSON")
     group.add_argument("-v", "--verbose", action="store_true", help="print each pass, what it did and refused")
 
@@ -57,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
     options = SimplifyOptions(
         level=args.level, opset=args.opset, disabled_pass=args.disable_pass, enabled_pass=args.enable_pass,
         growth_bytes=args.growth, input_shapes=args.overwrite_input_shape or None, outputs=args.outputs,
-        drop_outputs=args.drop_output, drop_inputs=args.drop_unused_inputs, check=not args.no_check,
+        drop_outputs=args.drop_output, drop_inputs=args.drop_unused_inputs,
+        value_infos=args.value_infos, check=not args.no_check,
         check_sizes=args.check_sizes, check_inputs=read_arrays(args.inputs) if args.inputs else None, seed=args.seed,
         tolerance=args.tolerance, threads=args.threads,
     )  # fmt: skip

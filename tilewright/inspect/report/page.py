@@ -14,6 +14,8 @@ from tilewright.autotune.lookup.precision import account
 from tilewright.autotune.records.pruning import recorded_default
 from tilewright.autotune.records.record import Machine, machine_of
 from tilewright.core.errors import TilewrightError
+from tilewright.core.html.code import highlighted
+from tilewright.core.html.style import page_style
 from tilewright.core.io.files import begins_with
 from tilewright.inspect.report import words
 from tilewright.inspect.report.charts import Work, best_curve, correlation_curve, network_curve, roofline
@@ -40,6 +42,7 @@ _BEGIN = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Tu
 PAGE = begins_with("a report page", _BEGIN.encode())
 """What :func:`report` makes, as a file."""
 _FILTERS = (
+    highlighted,
     words.choice,
     words.counted,
     words.duration,
@@ -67,7 +70,8 @@ def report(path: str | Path, here: Target | None = None, measure_peaks: MeasureP
     schedules = [schedules_of(log, *found[i]) for i in order]
     peaks, why_no_peaks = _peaks(tasks, here, measure_peaks)
     return _template().render(
-        begin=_BEGIN, log=log, tasks=tasks, shares=shares, schedules=schedules, facts=_facts(log, tasks),
+        begin=_BEGIN, style=page_style(), log=log, tasks=tasks, shares=shares, schedules=schedules,
+        facts=_facts(log, tasks),
         days=dict.fromkeys(time.strftime("%Y-%m-%d", time.gmtime(f(r.time for r in log.rows))) for f in (min, max)),
         speedup=total_speedup(tasks, shares), saved=saved_shares(tasks, shares), network=network_curve(tasks, shares),
         faster=sum(t.speedup is not None and t.speedup > 1.01 for t in tasks),

@@ -8,7 +8,6 @@ import re
 import warnings
 from collections.abc import Iterator
 from html import escape
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -35,58 +34,9 @@ from tilewright.inspect.report.rows import Row
 from tilewright.inspect.report.words import duration, short_time
 from tilewright.runtime.profile import Peaks
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, record, verdict, with_threads, wrong
+from tilewright.tests.html_checker import checked
 
 EVIL = "<script>alert(1)</script>&\"'"
-VOID = {"meta"}
-SELF_CLOSED = {"path", "use", "g"}
-
-
-class Checker(HTMLParser):
-    """Tags are closed in order, and nothing is fetched or run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.text: list[str] = []
-        self.ids: set[str] = set()
-        self.links: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag not in ("script", "link", "img", "iframe", "object")
-        self.look_at(attrs)
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def look_at(self, attrs: list[tuple[str, str | None]]) -> None:
-        for name, value in attrs:
-            assert not name.startswith("on")
-            assert name != "src"
-            if name in ("href", "xlink:href"):
-                assert (value or "").startswith("#")
-                self.links.add((value or "")[1:])
-            if name == "id":
-                self.ids.add(value or "")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in SELF_CLOSED
-        self.look_at(attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-
-def checked(page: str) -> str:
-    """The text of a well-formed page."""
-    c = Checker()
-    c.feed(page)
-    assert c.open == []
-    assert c.links <= c.ids
-    for needle in ("http://", "https://", "url(", "@import"):
-        assert needle not in page.replace("https://no-color.org", "")
-    return "".join(c.text)
 
 
 def _records(**extra: object) -> Iterator[Record]:

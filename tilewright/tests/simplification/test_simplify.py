@@ -197,6 +197,19 @@ def test_names_and_metadata_stay() -> None:
     assert result.graph.output[0].name == "y"
 
 
+def test_types_between_nodes_are_written_if_the_model_has_them(tmp_path: Path) -> None:
+    bare = classifier()
+    del bare.graph.value_info[:]
+    said = onnx.shape_inference.infer_shapes(bare)
+    assert said.graph.value_info
+    assert not simplified(bare).to_onnx().graph.value_info
+    (first, *_) = simplified(said).to_onnx().graph.value_info
+    assert [d.dim_param for d in first.type.tensor_type.shape.dim][2:] == ["height", "width"]
+    assert simplified(bare, value_infos=True).to_onnx().graph.value_info
+    simplified(said, value_infos=False).save(tmp_path / "bare.onnx")
+    assert not onnx.load(tmp_path / "bare.onnx").graph.value_info
+
+
 def test_a_large_model_is_written_beside(tmp_path: Path) -> None:
     done = simplified(classifier())
     done.save(tmp_path / "y.onnx", external_data=True)
