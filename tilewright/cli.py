@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "tune": ("tilewright.commands.tune", "tune a model's kernels and keep the records in a log"),
     "simplify": ("tilewright.commands.models.simplify", "make a model of fewer nodes that gives the same results"),
     "quantize": ("tilewright.commands.models.quantize", "make a model of integers from one of float32"),
-    "db": ("tilewright.commands.db", "show, merge, prune and explain tuning logs"),
+    "db": ("tilewright.commands.db.command", "show, merge, prune and explain tuning logs"),
     "report": ("tilewright.commands.report", "what a tuning log says, as one HTML page"),
     "explain": ("tilewright.commands.explain", "what the build did, what it refused, and why"),
     "doctor": ("tilewright.commands.doctor", "the CPU, caches, threads and why, measured peaks, versions"),

@@ -66,7 +66,8 @@ def workload_of(func: Func) -> Workload:
 def described(func: Func) -> Workload:
     """The workload of a function that has canonical names."""
     text = print_func(func)
-    return Workload(**digests_of(text), text=text)
+    found = digests_of(text)
+    return Workload(found["hash"], found["structure"], text)
 
 
 def digests_of(text: str) -> dict[str, str]:

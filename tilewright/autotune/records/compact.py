@@ -41,12 +41,14 @@ class CompactLine:
     def object(self, fields: _Json, like: Sequence[str] = ()) -> str:
         """The id of an object with these fields."""
         text = _dumped({**_like(like), **fields})
-        return self.objects.setdefault(name := id_of(text), text) and name
+        self.objects[name := id_of(text)] = text
+        return name
 
     def list_of_steps(self, items: Sequence[Any]) -> str:
         """The id of a list of steps."""
         text = _dumped(items)
-        return self.steps.setdefault(name := id_of(text), text) and name
+        self.steps[name := id_of(text)] = text
+        return name
 
 
 def compact_line(line: Line) -> CompactLine:

@@ -197,15 +197,15 @@ class _Base:
                 have.add(name)
                 new.append(x)
         self._append_all(new)
-        if isinstance(self, JSONDatabase):
-            for d in other.databases if isinstance(other, UnionDatabase) else (other,):
-                if isinstance(d, JSONDatabase):
-                    self._take_loose(d)
+        self._take_loose(other)
         return len(new)
 
     def _append_all(self, lines: Sequence[Line]) -> None:
         for x in lines:
             self.append(x)
+
+    def _take_loose(self, other: Database) -> None:
+        """What ``other`` has that means nothing without another file, if it can be kept."""
 
     def _of_workload(self, workload: Workload | str) -> list[Record]:
         """The records of a workload; those of what it was formerly as records of what it is."""
@@ -280,12 +280,10 @@ class JSONDatabase(_Base):
         return tuple(f"line {n}: {text}" for n, text in sorted(self._lines.skipped.items()))
 
     def share(self, definitions: Definitions) -> None:
-        """Let the log be read with what others define, and they with what it does."""
-        self._lines.definitions = definitions
-        self._lines.forget()
-
-    def share_all(self) -> None:
-        """Read what it defines, before others are read."""
+        """Let the log be read with what others define, and they with what it does, which is read now."""
+        if self._lines.definitions is not definitions:
+            self._lines.definitions = definitions
+            self._lines.forget()
         self._lines.index(no_workload, is_all=False)
 
     def append(self, line: Line) -> None:
@@ -323,16 +321,16 @@ class JSONDatabase(_Base):
         for start in range(0, len(lines), _AT_ONCE):
             self._writer.append(lines[start : start + _AT_ONCE])
 
-    def _take_loose(self, other: JSONDatabase) -> None:
-        """What ``other`` has that needs another file to mean something: a log may come in parts, one after the
-        other."""
-        waiting, definitions = other._lines.loose()
-        if waiting or definitions:
-            here, _ = self._lines.loose()
-            made = [CompactLine(x) for x in dict.fromkeys(waiting) if x not in here]
-            steps = {k: v for k, v in definitions.items() if v.startswith(b"[")}
-            objects = {k: v for k, v in definitions.items() if k not in steps}
-            self._writer.append_compact([CompactLine(objects=objects, steps=steps), *made])
+    def _take_loose(self, other: Database) -> None:
+        """A log may come in parts, one after the other: a record in one, what it needs in another."""
+        for d in other.databases if isinstance(other, UnionDatabase) else (other,):
+            waiting, definitions = d._lines.loose() if isinstance(d, JSONDatabase) else ([], {})
+            if waiting or definitions:
+                here, _ = self._lines.loose()
+                made = [CompactLine(x) for x in dict.fromkeys(waiting) if x not in here]
+                steps = {k: v for k, v in definitions.items() if v.startswith(b"[")}
+                objects = {k: v for k, v in definitions.items() if k not in steps}
+                self._writer.append_compact([CompactLine(objects=objects, steps=steps), *made])
 
 
 class UnionDatabase(_Base):
@@ -341,9 +339,7 @@ class UnionDatabase(_Base):
 
     def __init__(self, first: Database, *others: Database) -> None:
         self.databases = (first, *others)
-        definitions = Definitions()
-        for d in self._logs():
-            d.share(definitions)
+        self._definitions = Definitions()
 
     def _logs(self) -> list[JSONDatabase]:
         return [d for d in self.databases if isinstance(d, JSONDatabase)]
@@ -359,7 +355,7 @@ class UnionDatabase(_Base):
     def _index(self, wanted: Wanted) -> Index:
         index = Index()
         for log in self._logs():
-            log.share_all()
+            log.share(self._definitions)
         for d in self.databases:
             for x in d._index(wanted).select(wanted) if isinstance(d, _Base) else d.lines():
                 index.add(x)

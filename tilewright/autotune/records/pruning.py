@@ -77,7 +77,7 @@ def lines_to_keep(lines: Iterable[bytes], choose: Callable[[Sequence[Line]], Seq
             if reader.define(raw):
                 defining[number] = raw
                 return
-            line = reader.read(raw.decode(errors="replace"))
+            line = reader.read(text := raw.decode(errors="replace"))
         except TornLine:
             torn += 1
             return
@@ -90,7 +90,8 @@ def lines_to_keep(lines: Iterable[bytes], choose: Callable[[Sequence[Line]], Seq
             foreign[number] = raw
         else:
             read[number] = line
-            references[number] = references_of(raw) if is_compact(raw) else set()
+            short = text.encode()
+            references[number] = references_of(short) if is_compact(short) else set()
 
     for number, raw in enumerate(lines):
         look_at(number, raw, waiting)

@@ -24,7 +24,7 @@ class Session:
     started: float = 0.0
     commit: str = ""
     host: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def label(self) -> str:

@@ -98,7 +98,7 @@ def test_check(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "split(nowhere): expected the name of a loop of f, got 'nowhere'" in rows[2]
     assert rows[2].endswith(" 2")
     assert "teleport" in rows[3]
-    assert rows[-3].startswith("line 9: not JSON")
+    assert rows[-3].startswith(f"line {len(Path(log).read_text().splitlines())}: not JSON")
     assert rows[-1] == "3 of 6 measurements replay"
 
 
@@ -137,11 +137,12 @@ def test_tune_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.filterwarnings("default::tilewright.autotune.records.record.RecordWarning")
 def test_damaged_lines_are_counted(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    first = len(Path(log).read_text().splitlines()) + 1
     with Path(log).open("a") as f:
         f.write('{"schema":1,"kind":"measurement"}\n{"torn\n')
     assert main(["db", "show", log]) == 0
     said = capsys.readouterr()
     assert said.out.endswith("; 2 damaged lines skipped\n")
-    assert said.err.startswith(f"tilewright: RecordWarning: {log}: line 6: record: missing or malformed field: ")
+    assert said.err.startswith(f"tilewright: RecordWarning: {log}: line {first}: record: missing or malformed field: ")
     assert "missing required field `workload`" in said.err
     assert said.err.count("\n") == 1
