@@ -190,9 +190,9 @@ class _Base:
 
     def merge(self, other: Database) -> int:
         """Append the lines of ``other`` that are not here yet; how many there were."""
-        have = {_identity(x) for x in self.lines()}
+        have = {_identity(x) for x in self._whole_lines()}
         new: list[Line] = []
-        for x in other.lines():
+        for x in other._whole_lines() if isinstance(other, _Base) else other.lines():
             if (name := _identity(x)) not in have:
                 have.add(name)
                 new.append(x)
@@ -203,6 +203,10 @@ class _Base:
     def _append_all(self, lines: Sequence[Line]) -> None:
         for x in lines:
             self.append(x)
+
+    def _whole_lines(self) -> list[Line]:
+        """All lines but those that :meth:`_take_loose` is about."""
+        return list(self.lines())
 
     def _take_loose(self, other: Database) -> None:
         """What ``other`` has that means nothing without another file, if it can be kept."""
@@ -320,6 +324,9 @@ class JSONDatabase(_Base):
     def _append_all(self, lines: Sequence[Line]) -> None:
         for start in range(0, len(lines), _AT_ONCE):
             self._writer.append(lines[start : start + _AT_ONCE])
+
+    def _whole_lines(self) -> list[Line]:
+        return self._lines.index(every_workload, is_all=False).lines()
 
     def _take_loose(self, other: Database) -> None:
         """A log may come in parts, one after the other: a record in one, what it needs in another."""

@@ -84,8 +84,7 @@ class LogLines:
                     self._give_up(tail)
                 self._position = tail.end
                 interrupted.pop_all()
-            if is_all:
-                self._report(tail)
+            self._report(tail)
             return self._index
 
     def loose(self) -> tuple[list[bytes], dict[str, bytes]]:

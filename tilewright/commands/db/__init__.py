@@ -2,7 +2,7 @@
 
 Takes: parsed arguments; tuning logs.
 Gives: text on standard output and an exit status; logs, where an action writes one.
-May import: everything; it does autotune.base, autotune.lookup, autotune.records, codegen, commands.common, core,
-lowering.
+May import: everything; it does autotune.base, autotune.exchange, autotune.lookup, autotune.measure, autotune.records,
+autotune.review, codegen, commands.common, core, lowering.
 Never: a measurement or an arithmetic of its own (those are the rooms').
 """

@@ -27,7 +27,8 @@ from tilewright.autotune.records.database import POLICIES, JSONDatabase, MemoryD
 from tilewright.autotune.records.definitions import MissingDefinition
 from tilewright.autotune.records.reading import LineReader, from_line
 from tilewright.autotune.records.record import Choice, Line, Record, RecordWarning, result_of, to_line
-from tilewright.commands.db.command import show, top
+from tilewright.commands.db.show import show
+from tilewright.commands.db.top import top
 from tilewright.core.errors import TilewrightError
 from tilewright.inspect.report.page import report
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, record, verdict, with_threads, wrong
@@ -204,8 +205,8 @@ def _use(database: JSONDatabase, path: Path) -> None:
             result_of(r)
             r.choices()
     database.to_arrays()
-    show(database)
-    for call in (lambda: top(database, 2, None, True), lambda: report(path).encode()):
+    show(list(database.lines()))
+    for call in (lambda: top(list(database.lines()), 2, True), lambda: report(path).encode()):
         try:
             call()
         except TilewrightError:
