@@ -5,6 +5,7 @@
     python benchmarks/networks.py --light [NAME ...]
     python benchmarks/networks.py --models DIR --tune 60 --logs DIR     # tuned for a minute each
     python benchmarks/networks.py --models DIR --precision bf16 --openvino
+    python benchmarks/plot.py OUT.json -o docs/speed.svg                # the rows of --json as a picture
 
 Networks are kept as NAME.structure.onnx (see accuracy.py). Speed is onnxruntime's median over ours: above 1 we are
 faster; with --openvino a second column says the same of OpenVINO, in the precision that it takes by default. The
@@ -51,7 +52,8 @@ def main() -> int:
             rows.append(row)
             print(_line(row), flush=True)
             if args.json:
-                text = json.dumps({"machine": _machine(), "rows": rows}, indent=1)
+                kept = {"machine": _machine(), "precision": args.precision, "tuned": bool(args.logs), "rows": rows}
+                text = json.dumps(kept, indent=1)
                 write_file(args.json, ROWS, text.encode())
     for key, other in (("speed", "onnxruntime"), ("to_openvino", "OpenVINO")):
         speeds = [r[key] for r in rows if key in r]

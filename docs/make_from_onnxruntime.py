@@ -7,14 +7,12 @@ python docs/make_from_onnxruntime.py --check    exit status 1 if the page is out
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+
+from generated import GeneratedPage
 
 from tilewright.api.session_options import CONFIG_ENTRIES, EFFECTS
-
-PAGE = Path(__file__).parent / "from-onnxruntime.md"
 
 SAME = "the same"
 HOST = "devices other than the CPU are not there"
@@ -125,14 +123,7 @@ def render() -> str:
     return "\n".join(parts) + "\n"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true")
-    if not parser.parse_args().check:
-        PAGE.write_text(render(), encoding="utf-8")
-        return 0
-    return 0 if PAGE.read_text(encoding="utf-8") == render() else 1
-
+PAGE = GeneratedPage(__file__, "from-onnxruntime.md", render)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PAGE.main())

@@ -9,15 +9,14 @@ The target is fixed, so the page is the same on every machine; the assembly also
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import re
 import sys
 import textwrap
-from pathlib import Path
 
 import numpy as np
 import onnx
+from generated import GeneratedPage
 from llvmlite import binding
 from onnx import helper, numpy_helper
 
@@ -34,7 +33,6 @@ from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.text import print_func
 
-PAGE = Path(__file__).parent / "pipeline.md"
 ASSEMBLY = "## 9. Assembly"
 
 HEAD = """\
@@ -47,28 +45,11 @@ compiler prints. For the same of your own model: `tilewright inspect MODEL --sta
 The function that runs all of this is `compile` in `tilewright/compile.py`."""
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true")
-    if not parser.parse_args().check:
-        PAGE.write_text(render(), encoding="utf-8")
-        return 0
-    reason = out_of_date()
-    if reason:
-        print(reason, file=sys.stderr)
-    return 1 if reason else 0
-
-
-def out_of_date() -> str | None:
-    """Why the page must be written anew, or None. The assembly counts only for the LLVM that the page was made with."""
-    have, want = PAGE.read_text(encoding="utf-8"), render()
+def comparable(have: str, want: str) -> tuple[str, str]:
+    """The assembly counts only for the LLVM that the page was made with."""
     if f"LLVM {_llvm_version()}" not in have:
-        have, want = have.split(ASSEMBLY)[0], want.split(ASSEMBLY)[0]
-    if have == want:
-        return None
-    pairs = zip([*have.splitlines(), ""], [*want.splitlines(), ""], strict=False)
-    line = next((n for n, (a, b) in enumerate(pairs, 1) if a != b), 0)
-    return f"docs/pipeline.md is out of date from line {line}: run python docs/make_pipeline.py"
+        return have.split(ASSEMBLY)[0], want.split(ASSEMBLY)[0]
+    return have, want
 
 
 def layer() -> onnx.ModelProto:
@@ -192,5 +173,7 @@ def inner_loop(assembly: str) -> str:
     return "\n".join(x.expandtabs(8) for x in lines[start : end + 1])
 
 
+PAGE = GeneratedPage(__file__, "pipeline.md", render, comparable)
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PAGE.main())

@@ -7,10 +7,11 @@ python docs/make_rewrites.py --check    exit status 1 if the page is out of date
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+
+from docstrings import first_sentence, inline
+from generated import GeneratedPage
 
 from tilewright.graph_ir.passes.base import Exactness, Pass
 from tilewright.graph_ir.pipeline import FILE_PASSES, FUSED_PASSES, PASSES
@@ -32,7 +33,6 @@ from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 
-PAGE = Path(__file__).parent / "rewrites.md"
 MODULES = (
     activations, algebra, attention, convolutions, defaults, gemm, integer_products, logic, noops, norms, products,
     quantization, repeats, row_views, scales, slices, views, weights,
@@ -173,25 +173,6 @@ of `graph_ir/rules`.
 """
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true")
-    if not parser.parse_args().check:
-        PAGE.write_text(render(), encoding="utf-8")
-        return 0
-    reason = out_of_date()
-    if reason:
-        print(reason, file=sys.stderr)
-    return 1 if reason else 0
-
-
-def out_of_date() -> str | None:
-    """Why the page must be written anew, or None."""
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == render():
-        return None
-    return "docs/rewrites.md is out of date: run python docs/make_rewrites.py"
-
-
 def rules() -> dict[str, Rule]:
     """Every rule by name."""
     tuples = (v for m in MODULES for v in vars(m).values() if isinstance(v, tuple))
@@ -206,7 +187,7 @@ def passes() -> list[Pass]:
 def render() -> str:
     """The whole page."""
     known, shown = rules(), set[str]()
-    lines = [HEAD]
+    lines = [HEAD, *_overview()]
     for p in passes():
         own = [known[r] for r in p.rules if r in known and r not in shown]
         shown |= {r.name for r in own}
@@ -214,6 +195,23 @@ def render() -> str:
     lines += ["## What other tools have and this one has not", "", "| there | why not here |", "|---|---|"]
     lines += [f"| {name} | {reason} |" for name, reason in sorted(MISSING.items())]
     return "\n".join(lines) + "\n"
+
+
+def _overview() -> Iterator[str]:
+    """The passes in the order in which they run, those that run twice twice."""
+    yield "## The passes in their order"
+    yield ""
+    yield "A build runs the first two groups. The third is for graphs that become files (`simplify`)."
+    for title, group in (
+        ("Graph to graph", PASSES), ("Nodes to groups, values to places", FUSED_PASSES), ("To files", FILE_PASSES)
+    ):  # fmt: skip
+        yield from ("", f"| {title} | level | rules | exactness | |", "|---|---|---|---|---|")
+        for p in group:
+            level = p.level.name.lower() if p.level and p not in FUSED_PASSES else "every"
+            notes = ["off unless enabled"] * p.optional + ["cannot be disabled"] * p.required
+            cells = (f"[`{p.name}`](#{p.name})", level, str(len(p.rules) or ""), p.exactness.value, ", ".join(notes))
+            yield f"| {' | '.join(cells)} |"
+    yield ""
 
 
 def _section(p: Pass, own: list[Rule]) -> Iterator[str]:
@@ -245,7 +243,7 @@ def _sentence(p: Pass) -> str:
     if p not in FUSED_PASSES and p.rules:
         return f"{len(p.rules)} rules; those of passes above are not listed again."
     text = (getattr(p.run, "func", p.run).__doc__ or p.name).split("\n\n")[0]
-    return " ".join(text.split()).split(";")[0].rstrip(".").replace("``", "`") + "."
+    return first_sentence(inline(text)).split(";")[0].rstrip(".") + "."
 
 
 def unknown_names() -> list[str]:
@@ -253,5 +251,7 @@ def unknown_names() -> list[str]:
     return sorted(set(ELSEWHERE) - set(rules()) - {p.name for p in passes()})
 
 
+PAGE = GeneratedPage(__file__, "rewrites.md", render)
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PAGE.main())

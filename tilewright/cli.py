@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "report": ("tilewright.commands.report", "what a tuning log says, as one HTML page"),
     "explain": ("tilewright.commands.explain", "what the build did, what it refused, and why"),
     "doctor": ("tilewright.commands.doctor", "the CPU, caches, threads and why, measured peaks, versions"),
+    "completion": ("tilewright.commands.shell.completion", "print a script that teaches a shell these commands"),
     "demo": ("tilewright.commands.demo", "compile, tune, verify and time a network of the onnx package"),
 }
 """Command name -> its module (``add_arguments``, ``run``) and one line of help."""
@@ -53,10 +54,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] not in COMMANDS:
         _overview().parse_args(words or ["--help"])
-    module = import_module(COMMANDS[words[0]][0])
-    parser = Parser(prog=f"tilewright {words[0]}", description=COMMANDS[words[0]][1])
+    run, parser = load_command(words[0])
+    return _guarded(run, parser.parse_args(words[1:]))
+
+
+def load_command(name: str) -> tuple[Callable[[argparse.Namespace], int], argparse.ArgumentParser]:
+    """What runs a command, and the parser of its arguments. Loads the command's module."""
+    home, text = COMMANDS[name]
+    module = import_module(home)
+    parser = Parser(prog=f"tilewright {name}", description=text)
     module.add_arguments(parser)
-    return _guarded(module.run, parser.parse_args(words[1:]))
+    return module.run, parser
 
 
 class Parser(argparse.ArgumentParser):

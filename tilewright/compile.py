@@ -101,6 +101,13 @@ def compile(  # noqa: A001
 
     Raises UnsupportedError (with everything that is missing), ModelError, InputError, TargetError, CoverageError, and
     ResourceError where the model asks for more than a machine has.
+
+    >>> model = tilewright.compile("model.onnx", threads=1)
+    >>> model.run({"x": np.ones((4, 32), np.float32)})["y"].shape
+    (4, 10)
+    >>> graph = tilewright.compile("model.onnx", stop_after="fuse")
+    >>> [node.op for node in graph.nodes]
+    ['MatMul', 'Add', 'Relu', 'MatMul']
     """
     require_choice("stop_after", stop_after, (None, *get_args(Stage)))
     o = CompileOptions.of("compile", options, more)

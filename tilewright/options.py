@@ -107,6 +107,15 @@ class CompileOptions(BuildOptions):
     ``broadcasting``: sizes that only a call tells are taken to be equal where an operator broadcasts them; for calls in
     which one of them is 1 there is a second version of the model. ``lazy`` builds it at the first such call, ``ahead``
     now; ``refuse`` builds none and refuses such calls; ``only`` builds that version alone.
+
+    >>> options = tilewright.CompileOptions(threads=1, input_shapes={"batch": 4})
+    >>> model = tilewright.compile("model.onnx", options, opt_level="basic")
+    >>> print(model.inputs)
+    (x: float32[4, 32],)
+    >>> tilewright.CompileOptions(policy="nearest")
+    Traceback (most recent call last):
+        ...
+    tilewright.core.errors.InputError: policy: expected one of exact, compatible, any, got 'nearest'
     """
 
     instruments: Sequence[Instrument] = ()

@@ -31,6 +31,14 @@ class IOBinding:
 
     An output that is bound to memory is written there by the kernels, without a copy; one that is bound to a device
     alone gets a new array in each run. Outputs that are not bound are not given.
+
+    >>> session = tilewright.InferenceSession("model.onnx")
+    >>> binding = session.io_binding()
+    >>> binding.bind_cpu_input("x", np.ones((4, 32), np.float32))
+    >>> binding.bind_output("y")
+    >>> session.run_with_iobinding(binding)
+    >>> binding.copy_outputs_to_cpu()[0].shape
+    (4, 10)
     """
 
     def __init__(self, model: Runs) -> None:
@@ -79,9 +87,11 @@ class IOBinding:
         self._outputs[name] = array
 
     def clear_binding_inputs(self) -> None:
+        """Unbind all inputs."""
         self._inputs.clear()
 
     def clear_binding_outputs(self) -> None:
+        """Unbind all outputs, and forget what the last run gave."""
         self._outputs.clear()
         self._results.clear()
 

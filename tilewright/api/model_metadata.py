@@ -10,7 +10,12 @@ from tilewright.runtime.signature import TensorSpec
 
 @dataclass(frozen=True, slots=True)
 class ModelMetadata:
-    """``version``: of the model; ``custom_metadata_map``: its metadata properties."""
+    """``version``: of the model; ``custom_metadata_map``: its metadata properties.
+
+    >>> meta = tilewright.InferenceSession("model.onnx").get_modelmeta()
+    >>> meta.version, meta.custom_metadata_map
+    (0, {})
+    """
 
     producer_name: str = ""
     graph_name: str = ""
@@ -33,7 +38,12 @@ def metadata_of(model: ModelLike) -> ModelMetadata:
 @dataclass(frozen=True, slots=True)
 class NodeArg:
     """An input or output. ``type``: ``tensor(float)``; ``shape``: numbers, and names of symbolic sizes or their
-    formulas."""
+    formulas.
+
+    >>> (y,) = tilewright.InferenceSession("model.onnx").get_outputs()
+    >>> y.name, y.shape, y.type
+    ('y', ['batch', 10], 'tensor(float)')
+    """
 
     name: str
     type: str
@@ -41,6 +51,7 @@ class NodeArg:
 
     @staticmethod
     def of(spec: TensorSpec) -> NodeArg:
+        """That of an input or output of a compiled model."""
         return NodeArg(spec.name, spec.type, list(spec.shape or ()))
 
     def __str__(self) -> str:

@@ -19,7 +19,15 @@ CPU = "cpu"
 
 @dataclass(frozen=True, slots=True)
 class OrtDevice:
-    """Where a value lies: here always the CPU."""
+    """Where a value lies: here always the CPU.
+
+    >>> tilewright.OrtDevice.make("cpu", 0).device_type()
+    'cpu'
+    >>> tilewright.OrtDevice.make("cuda", 0)
+    Traceback (most recent call last):
+        ...
+    tilewright.core.errors.InputError: OrtDevice.make: expected the device 'cpu', got 'cuda'
+    """
 
     kind: str = CPU
     index: int = 0
@@ -31,14 +39,25 @@ class OrtDevice:
         return OrtDevice(CPU, device_id)
 
     def device_type(self) -> str:
+        """``cpu``."""
         return self.kind
 
     def device_id(self) -> int:
+        """0."""
         return self.index
 
 
 class OrtValue:
-    """A tensor (``numpy()`` is the very array, not a copy), or a sequence of tensors."""
+    """A tensor (``numpy()`` is the very array, not a copy), or a sequence of tensors.
+
+    >>> value = tilewright.OrtValue.ortvalue_from_numpy(np.ones((4, 32), np.float32))
+    >>> value.shape(), value.data_type()
+    ([4, 32], 'tensor(float)')
+    >>> session = tilewright.InferenceSession("model.onnx")
+    >>> (y,) = session.run_with_ort_values(None, {"x": value})
+    >>> y.numpy().shape
+    (4, 10)
+    """
 
     __slots__ = ("_value",)
 
@@ -85,18 +104,23 @@ class OrtValue:
         return self._value
 
     def is_tensor(self) -> bool:
+        """True for a tensor."""
         return isinstance(self._value, np.ndarray)
 
     def is_tensor_sequence(self) -> bool:
+        """True for a sequence of tensors."""
         return not self.is_tensor()
 
     def is_sparse_tensor(self) -> bool:
+        """False: no value here is sparse."""
         return False
 
     def has_value(self) -> bool:
+        """False for an optional value that is none."""
         return self._value is not None
 
     def shape(self) -> list[int]:
+        """The sizes of a tensor, the outermost dimension first."""
         return list(self._tensor().shape)
 
     def data_type(self) -> str:
@@ -111,6 +135,7 @@ class OrtValue:
         return element_type(self._tensor().dtype).onnx
 
     def device_name(self) -> str:
+        """``cpu``."""
         return CPU
 
     def data_ptr(self) -> int:
@@ -118,6 +143,7 @@ class OrtValue:
         return int(self._tensor().ctypes.data)
 
     def tensor_size_in_bytes(self) -> int:
+        """The bytes of the elements of a tensor."""
         return int(self._tensor().nbytes)
 
     def update_inplace(self, np_arr: np.ndarray) -> None:

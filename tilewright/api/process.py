@@ -13,32 +13,54 @@ _SEVERITIES = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logg
 
 
 def get_available_providers() -> list[str]:
-    """The one provider, the CPU."""
+    """The one provider, the CPU.
+
+    >>> tilewright.get_available_providers()
+    ['CPUExecutionProvider']
+    """
     return [PROVIDER]
 
 
 def get_all_providers() -> list[str]:
-    """The same as :func:`get_available_providers`."""
+    """The same as :func:`get_available_providers`.
+
+    >>> tilewright.get_all_providers()
+    ['CPUExecutionProvider']
+    """
     return [PROVIDER]
 
 
 def get_device() -> str:
-    """``CPU``."""
+    """``CPU``.
+
+    >>> tilewright.get_device()
+    'CPU'
+    """
     return "CPU"
 
 
 def get_version_string() -> str:
-    """The version of tilewright."""
+    """The version of tilewright.
+
+    >>> tilewright.get_version_string() == tilewright.__version__
+    True
+    """
     return version("tilewright")
 
 
 def set_default_logger_severity(severity: int) -> None:
-    """What the logger ``tilewright`` lets through: from 0 (everything) to 4 (fatal errors). Raises InputError."""
+    """What the logger ``tilewright`` lets through: from 0 (everything) to 4 (fatal errors). Raises InputError.
+
+    >>> tilewright.set_default_logger_severity(2)
+    """
     LOGGER.setLevel(level_of(severity))
 
 
 def set_default_logger_verbosity(verbosity: int) -> None:
-    """Without effect: there is one level of messages for debugging."""
+    """Without effect: there is one level of messages for debugging.
+
+    >>> tilewright.set_default_logger_verbosity(0)
+    """
     require_whole("verbosity", verbosity, 0)
 
 
@@ -49,8 +71,14 @@ def level_of(severity: int) -> int:
 
 
 def disable_telemetry_events() -> None:
-    """Without effect: nothing is sent anywhere."""
+    """Without effect: nothing is sent anywhere.
+
+    >>> tilewright.disable_telemetry_events()
+    """
 
 
 def enable_telemetry_events() -> None:
-    """Without effect: nothing is sent anywhere."""
+    """Without effect: nothing is sent anywhere.
+
+    >>> tilewright.enable_telemetry_events()
+    """

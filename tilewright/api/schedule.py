@@ -1,19 +1,4 @@
-"""A user's schedule: :class:`tilewright.schedule.schedule.Schedule`, with what it compiles to and what it costs.
-
-Example::
-
-    >>> import tilewright
-    >>> from tilewright.core import dtypes
-    >>> from tilewright.tensor_ir.compute import build_func, compute, placeholder
-    >>> A = placeholder("A", (20,), dtypes.float32)
-    >>> s = tilewright.Schedule(build_func("double", [A], [compute("B", (20,), lambda i: A[i] + A[i])]))
-    >>> s.vectorize(s.split("B_i", (None, 8))[1])
-    >>> import numpy as np
-    >>> s.build()([np.arange(20, dtype=np.float32)])[0][-1]
-    np.float32(38.0)
-    >>> s.time().seconds  # doctest: +SKIP
-    2.1e-08
-"""
+"""A user's schedule: :class:`tilewright.schedule.schedule.Schedule`, with what it compiles to and what it costs."""
 
 from __future__ import annotations
 
@@ -35,7 +20,21 @@ _DEFAULTS = EvaluatorConfig()
 
 
 class Schedule(schedule.Schedule):
-    """A function under transformation, to look at, run and time."""
+    """A function under transformation, to look at, run and time. Each step is a method that checks first, raises
+    ScheduleError where it cannot prove that the function stays what it is, and returns the names that it made.
+
+    >>> import tilewright
+    >>> from tilewright.core import dtypes
+    >>> from tilewright.tensor_ir.compute import build_func, compute, placeholder
+    >>> A = placeholder("A", (20,), dtypes.float32)
+    >>> s = tilewright.Schedule(build_func("double", [A], [compute("B", (20,), lambda i: A[i] + A[i])]))
+    >>> s.vectorize(s.split("B_i", (None, 8))[1])
+    >>> import numpy as np
+    >>> s.build()([np.arange(20, dtype=np.float32)])[0][-1]
+    np.float32(38.0)
+    >>> s.time().seconds  # doctest: +SKIP
+    2.1e-08
+    """
 
     @property
     def mod(self) -> Func:

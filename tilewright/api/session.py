@@ -30,7 +30,15 @@ Completed = Callable[[list[Any], object, str], object]
 
 class InferenceSession:
     """``InferenceSession(path).run(output_names, feed)``. Can be pickled and copied: the copy compiles the model again,
-    from the same path or bytes."""
+    from the same path or bytes.
+
+    >>> session = tilewright.InferenceSession("model.onnx")
+    >>> [(i.name, i.shape, i.type) for i in session.get_inputs()]
+    [('x', ['batch', 32], 'tensor(float)')]
+    >>> (y,) = session.run(["y"], {"x": np.ones((4, 32), np.float32)})
+    >>> y.shape
+    (4, 10)
+    """
 
     def __init__(
         self,
@@ -154,12 +162,15 @@ class InferenceSession:
         return metadata_of(self._given[0])
 
     def get_session_options(self) -> SessionOptions:
+        """The options that the session was made with."""
         return self._given[1]
 
     def get_providers(self) -> list[str]:
+        """The one provider, the CPU."""
         return [PROVIDER]
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """The provider, which has no options."""
         return {PROVIDER: {}}
 
     def set_providers(self, providers: Sequence[object] | None = None, provider_options: object = None) -> None:

@@ -22,7 +22,13 @@ _LEVELS = {0: "none", 1: "basic", 2: "extended", 3: "all", 99: "all"}
 
 
 class GraphOptimizationLevel(IntEnum):
-    """The levels of the graph passes: ``none``, ``basic``, ``extended``, ``all`` in our words."""
+    """The levels of the graph passes: ``none``, ``basic``, ``extended``, ``all`` in our words.
+
+    >>> options = tilewright.SessionOptions()
+    >>> options.graph_optimization_level = tilewright.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    >>> options.level()
+    'basic'
+    """
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -32,14 +38,22 @@ class GraphOptimizationLevel(IntEnum):
 
 
 class ExecutionMode(IntEnum):
-    """How operators follow each other: here always one after the other, each on all threads."""
+    """How operators follow each other: here always one after the other, each on all threads.
+
+    >>> options = tilewright.SessionOptions()
+    >>> options.execution_mode = tilewright.ExecutionMode.ORT_SEQUENTIAL
+    """
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
 class ExecutionOrder(IntEnum):
-    """The order of operators: here that of the plan."""
+    """The order of operators: here that of the plan.
+
+    >>> options = tilewright.SessionOptions()
+    >>> options.execution_order = tilewright.ExecutionOrder.PRIORITY_BASED
+    """
 
     DEFAULT = 0
     PRIORITY_BASED = 1
@@ -107,6 +121,13 @@ class SessionOptions:
     the enum itself), or a level's name. ``intra_op_num_threads``: 0 for the default. ``optimized_model_filepath``:
     where to write the model as it is after the passes of that level, as ONNX. ``free_dimensions``: sizes by the name of
     a dimension. ``out_of_range`` (ours): ``error`` or ``clamp``, as for :func:`tilewright.compile`.
+
+    >>> options = tilewright.SessionOptions()
+    >>> options.intra_op_num_threads = 1
+    >>> options.add_free_dimension_override_by_name("batch", 4)
+    >>> session = tilewright.InferenceSession("model.onnx", options)
+    >>> session.get_inputs()[0].shape
+    [4, 32]
     """
 
     graph_optimization_level: object = "all"
@@ -192,7 +213,16 @@ class SessionOptions:
 
 @dataclass(slots=True)
 class RunOptions:
-    """Options of one run. ``terminate``: True refuses runs that have not begun; the others change nothing here."""
+    """Options of one run. ``terminate``: True refuses runs that have not begun; the others change nothing here.
+
+    >>> options = tilewright.RunOptions()
+    >>> options.terminate = True
+    >>> session = tilewright.InferenceSession("model.onnx")
+    >>> session.run(None, {"x": np.ones((4, 32), np.float32)}, options)
+    Traceback (most recent call last):
+        ...
+    tilewright.core.errors.InputError: run: expected run options that let it begin, got terminate=True
+    """
 
     terminate: bool = False
     only_execute_path_to_fetches: bool = False

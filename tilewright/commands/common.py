@@ -57,7 +57,10 @@ def add_build_options(parser: argparse.ArgumentParser, several_targets: bool = F
         "--target", action="append" if several_targets else "store",
         help='a CPU, like "llvm -mcpu=znver4" (default: this machine)' + "; several of them" * several_targets,
     )  # fmt: skip
-    group.add_argument("--opt-level", choices=("none", "basic", "extended", "all"), default="all")
+    group.add_argument(
+        "--opt-level", choices=("none", "basic", "extended", "all"), default="all",
+        help="which graph passes run (default: all)",
+    )  # fmt: skip
     group.add_argument(
         "--precision", choices=get_args(Precision), default="fp32",
         help="bf16: products that are faster so take operands rounded to bfloat16; auto: as a log says (default: fp32)",

@@ -61,7 +61,7 @@ STAGES = ("import", "passes", "fuse", "plan", *KERNEL_STAGES)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx file; or an artifact, to list what it says of itself")
-    parser.add_argument("--stage", choices=STAGES, default="passes")
+    parser.add_argument("--stage", choices=STAGES, default="passes", help="what to print (default: passes)")
     parser.add_argument("--kernel", metavar="NAME", help="one kernel by its name or number (k3); default: all")
     add_shape_options(parser)
     add_model_options(parser)

@@ -33,8 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log", required=True, metavar="FILE", help="the tuning log, read and appended to")
     parser.add_argument("--time", type=amount, default=60.0, metavar="SECONDS", help="time budget (default: 60)")
     parser.add_argument("--trials", type=natural, metavar="N", help="measure at most so many candidates")
-    parser.add_argument("--effort", choices=tuple(EFFORTS), default="normal")
-    parser.add_argument("--strategy", choices=tuple(STRATEGIES), default="annealing")
+    parser.add_argument(
+        "--effort", choices=tuple(EFFORTS), default="normal",
+        help="how many candidates of a kernel it takes at most, and how little expected gain ends it (default: normal)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--strategy", choices=tuple(STRATEGIES), default="annealing",
+        help="what proposes candidates (default: annealing)",
+    )  # fmt: skip
     parser.add_argument(
         "--max-error", type=amount, default=1e-2, metavar="SHARE",
         help="with --precision auto: how far results may be off, as a share of their root mean square; products for "

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.core.config import child_environment
 from tilewright.core.errors import MeasurementError
 from tilewright.deploy.include import get_include
 from tilewright.deploy.toolchain import Workshop
@@ -86,7 +87,7 @@ def microseconds_of_runs(program: Program, threads: int, sizes: Sequence[int], b
     that of C. Raises MeasurementError if it fails."""
     words = [*program.words, program.model, str(threads), *map(str, sizes)]
     done = subprocess.run(
-        words, capture_output=True, text=True, check=False, env={**os.environ, "TW_RUNS": str(batches)}
+        words, capture_output=True, text=True, check=False, env=child_environment({"TW_RUNS": str(batches)})
     )
     if done.returncode:
         raise MeasurementError(f"{program.model}: {done.stderr.strip()[-500:]}")
@@ -99,7 +100,7 @@ def memory_of_processes(program: Program, threads: int, sizes: Sequence[int], co
     proportional shares (pages that several have count once), and of what each would have alone. Linux only."""
     words = [*program.words, program.model, str(threads), *map(str, sizes)]
     running = [
-        subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, "TW_WAIT": "1"}) for _ in range(count)
+        subprocess.Popen(words, stdout=subprocess.PIPE, env=child_environment({"TW_WAIT": "1"})) for _ in range(count)
     ]
     try:
         for p in running:

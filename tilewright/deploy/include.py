@@ -7,5 +7,10 @@ from pathlib import Path
 
 
 def get_include() -> str:
-    """The directory with ``tilewright.h``, for a C compiler's ``-I``."""
+    """The directory with ``tilewright.h``, for a C compiler's ``-I``.
+
+    >>> import os
+    >>> sorted(os.listdir(tilewright.get_include()))[-2:]
+    ['tilewright.h', 'tilewright_dl.h']
+    """
     return os.fspath(Path(__file__).parent / "native")

@@ -266,7 +266,13 @@ def _freed(library: ctypes.CDLL, model: ctypes.c_void_p, session: ctypes.c_void_
 
 def load(path: str | os.PathLike[str], threads: int = 0) -> Artifact:
     """The artifact at ``path``, which is machine code: load only what you trust. ``threads``: 0 for as many as it was
-    built for. Raises ArtifactError."""
+    built for. Raises ArtifactError.
+
+    >>> paths = tilewright.compile("model.onnx").export("model.so")
+    >>> artifact = tilewright.load("model.so", threads=1)
+    >>> artifact.run({"x": np.ones((4, 32), np.float32)})["y"].shape
+    (4, 10)
+    """
     return Artifact(path, threads)
 
 

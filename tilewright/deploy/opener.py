@@ -19,7 +19,11 @@ LOADER = Kind("a libtilewright that tilewright wrote", lambda f: _MARK in f.read
 
 def export_loader(path: str | Path) -> Path:
     """Write the library, which has the interface of ``tilewright.h`` and takes artifacts of any format. Raises
-    InputError where another kind of file is at ``path``, TargetError for what the C compiler refuses."""
+    InputError where another kind of file is at ``path``, TargetError for what the C compiler refuses.
+
+    >>> tilewright.export_loader("libtilewright.so").name
+    'libtilewright.so'
+    """
     place = require_replaceable(require_path("path", path), LOADER)
     native = Path(get_include())
     with Workshop(find_toolchain(detect_host())) as shop:

@@ -25,7 +25,14 @@ _PYTHON_NAMES = {"windows": "win32", "macosx": "darwin", "macos": "darwin"}
 
 def export_package(path: str | Path, models: Sequence[CompiledModel]) -> Path:
     """Write builds of one model for several targets to a package: ``tilewright.load`` and ``tilewright.h`` take the
-    first that the CPU can run, of those with more features first. Raises what their export raises."""
+    first that the CPU can run, of those with more features first. Raises what their export raises.
+
+    >>> targets = ("llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v4")
+    >>> models = [tilewright.compile("model.onnx", target=t) for t in targets]
+    >>> path = tilewright.export_package("model.twa", models)
+    >>> path.name
+    'model.twa'
+    """
     place = require_replaceable(require_path("path", path), PACKAGE)
     if not models:
         raise InputError(f"{path}: expected at least one model to put into a package")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import shlex
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import detect_host
+from tilewright.core.config import compiler_words
 from tilewright.core.errors import TargetError
 from tilewright.deploy.systems import parts, zig_target
 from tilewright.machine.target import Target
@@ -104,8 +104,7 @@ def find_toolchain(target: Target) -> Toolchain:
     arch, system, environment = parts(target.triple)
     is_ours = (arch, system, environment) == parts(detect_host().triple)
     if is_ours:
-        named = shlex.split(os.environ.get("CC", ""))
-        for words in (named, *([w] for w in _SYSTEM)):
+        for words in (compiler_words(), *([w] for w in _SYSTEM)):
             if words and (found := shutil.which(words[0])) and (archiver := shutil.which("ar")):
                 return Toolchain((found, *words[1:]), (archiver,), " ".join(words))
     cross = f"{arch}-{system}-{environment}-"

@@ -13,7 +13,12 @@ from tilewright.edit.reading import GraphReading
 
 
 def from_ir(model: Any) -> ModelGraph:
-    """The graph of an ``onnx_ir.Model``. Raises InputError for anything else, or if the package is missing."""
+    """The graph of an ``onnx_ir.Model``. Raises InputError for anything else, or if the package is missing.
+
+    >>> graph = tilewright.from_ir(tilewright.to_ir(tilewright.load_graph("model.onnx")))
+    >>> len(graph.nodes)
+    4
+    """
     ir = _package()
     if not isinstance(model, ir.Model):
         raise InputError(f"from_ir: expected an onnx_ir.Model, got {type(model).__name__}")
@@ -22,7 +27,12 @@ def from_ir(model: Any) -> ModelGraph:
 
 def to_ir(graph: GraphReading, opset: int | None = None) -> Any:
     """The ``onnx_ir.Model`` of a graph, in ``opset`` (default: that of its file). Raises InputError if the package is
-    missing, and what writing raises."""
+    missing, and what writing raises.
+
+    >>> model = tilewright.to_ir(tilewright.load_graph("model.onnx"), opset=19)
+    >>> model.opset_imports
+    {'': 19}
+    """
     return _package().from_proto(graph.to_onnx(opset))
 
 

@@ -22,6 +22,12 @@ def load_graph(
     """A model to be edited: a path, bytes, a message, or a graph of the graph IR.
 
     ``input_shapes``: as :func:`tilewright.compile` takes them. Raises ModelError for a malformed model.
+
+    >>> graph = tilewright.load_graph("model.onnx", {"batch": 4})
+    >>> print(graph.inputs[0])
+    x: float32[4, 32]
+    >>> graph.rename({"x": "features"})
+    >>> graph.save("renamed.onnx")
     """
     if isinstance(model, Graph):
         return ModelGraph(_alone(model, None))
@@ -29,7 +35,14 @@ def load_graph(
 
 
 def new_graph(name: str = "graph", opset: int | None = None) -> ModelGraph:
-    """An empty graph, to be written in ``opset`` (default: 17, or the lowest above it that can)."""
+    """An empty graph, to be written in ``opset`` (default: 17, or the lowest above it that can).
+
+    >>> graph = tilewright.new_graph("twice", opset=18)
+    >>> x = graph.add_input("x", "float32", ["n", 4])
+    >>> graph.set_outputs([graph.add("Add", x, x, outputs=["y"])])
+    >>> graph.run({"x": np.ones((2, 4), np.float32)})["y"][0]
+    array([2., 2., 2., 2.], dtype=float32)
+    """
     return ModelGraph(_alone(Graph(name, (), (), (), {}), opset))
 
 
@@ -50,5 +63,13 @@ def merge_graphs(
     Names of the second that the first has too get ``prefix``. Dimensions of one name are one size, and those of
     connected inputs are what they are connected to. The opset is the higher one. Raises InputError for what does not
     fit: who, expected and got.
+
+    >>> net = tilewright.load_graph("model.onnx")
+    >>> softmax = tilewright.new_graph("softmax")
+    >>> scores = softmax.add_input("scores", "float32", ["batch", 10])
+    >>> softmax.set_outputs([softmax.add("Softmax", scores, axis=-1, outputs=["p"])])
+    >>> whole = tilewright.merge_graphs(net, softmax, {"y": "scores"})
+    >>> whole.run({"x": np.ones((4, 32), np.float32)})["p"].shape
+    (4, 10)
     """
     return ModelGraph(settled(merge(first.model, second.model, connections, prefix, keep)))

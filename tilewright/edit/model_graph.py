@@ -39,6 +39,15 @@ class ModelGraph(GraphReading):
 
     Every edit raises InputError for names that are none, with the nearest that are, and ModelError, which names the
     node, where types do not fit any more; the graph is what it was before then. ``batch`` makes several edits one.
+
+    >>> graph = tilewright.load_graph("model.onnx")
+    >>> [node.name for node in graph.nodes]
+    ['hidden', 'bias', 'relu', 'readout']
+    >>> view = graph.add_output("r")
+    >>> graph.set_attrs("relu", slope=0.5)
+    Traceback (most recent call last):
+        ...
+    tilewright.core.errors.InputError: node 'relu' (Relu): expected attributes of Relu (none), got slope
     """
 
     # -- new nodes and values ------------------------------------------------------------------------------------

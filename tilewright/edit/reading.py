@@ -79,6 +79,7 @@ class GraphReading:
     # -- views ---------------------------------------------------------------------------------------------------
     @property
     def name(self) -> str:
+        """The name of the graph."""
         return self.raw.name
 
     @property
@@ -88,14 +89,17 @@ class GraphReading:
 
     @property
     def inputs(self) -> Views[ValueView]:
+        """The inputs in order: by name, by number, or one after the other."""
         return self._values(self.raw.inputs, "an input")
 
     @property
     def outputs(self) -> Views[ValueView]:
+        """The outputs in order, as :attr:`inputs`."""
         return self._values(self.raw.outputs, "an output")
 
     @property
     def constants(self) -> Views[ValueView]:
+        """The constants, as :attr:`inputs`; ``.array`` of one has its elements."""
         return self._values(self.raw.constants, "the name of a constant")
 
     @property
@@ -105,6 +109,7 @@ class GraphReading:
 
     @property
     def nodes(self) -> Views[NodeView]:
+        """The nodes, each behind those that make what it reads: by name, by number, or one after the other."""
         names = tuple(n.name for n in self.raw.nodes)
         return Views(names, self._node, lambda k: require_node(self.raw, k, "nodes"))
 
@@ -151,9 +156,11 @@ class GraphReading:
         return find_pattern(self, pattern, self.graph)
 
     def producer_of(self, value: str) -> Node | None:
+        """The node that makes a value; None for an input or a constant."""
         return self._indexed().producers.get(value)
 
     def readers_of(self, value: str) -> list[Node]:
+        """The nodes that read a value, those whose subgraphs read it among them."""
         return self._indexed().readers.get(value, [])
 
     def _indexed(self) -> _Index:

@@ -96,6 +96,11 @@ def find_unsupported(model: onnx.ModelProto, native: Callable[[str], bool]) -> t
     )
 
 
+def refusal(op: str, domain: str, version: int, native: Callable[[str], bool]) -> str:
+    """Why an operator cannot be imported at an opset version, "" if it can; ``native``: what a plan can hold."""
+    return _reason(op, domain, version, _Search(native, {}))
+
+
 def _unsupported_types(graph: onnx.GraphProto) -> Iterator[str]:
     for i in (*graph.input, *graph.output):
         kind = i.type.WhichOneof("value")

@@ -21,6 +21,13 @@ class Target:
     ``threads``: how many threads a model built for this target uses by default.
     ``features``: LLVM feature string (``"+avx2,+fma"``).
     ``own_costs``: costs to decide by instead of those that the table of CPUs has.
+
+    >>> from tilewright.codegen.detect_cpu import parse_target
+    >>> target = parse_target("llvm -mtriple=x86_64-linux-gnu -mcpu=znver4")
+    >>> target.cpu, target.vector_bits, target.lanes(4)
+    ('znver4', 512, 16)
+    >>> tilewright.compile("model.onnx", target="llvm -mcpu=znver4", threads=2).threads
+    2
     """
 
     triple: str

@@ -45,6 +45,9 @@ class QuantizeOptions:
 
     ``runtime``: what runs the model; None for onnxruntime if it is installed, else this compiler. ``threads``: of these
     runs; None for what the machine allows.
+
+    >>> options = tilewright.QuantizeOptions(weight_only="int8", block=32)
+    >>> small = tilewright.quantize("model.onnx", options=options)
     """
 
     calibrator: Calibrator = "minmax"

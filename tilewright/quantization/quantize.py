@@ -71,6 +71,12 @@ def quantize(
 
     Raises ModelError for a model that is malformed, quantized already, or not finite; InputError for calibration data
     that the model does not take and for options; UnsupportedError for a model that this compiler cannot run.
+
+    >>> rng = np.random.default_rng(0)
+    >>> samples = {"x": rng.standard_normal((8, 32)).astype(np.float32)}
+    >>> small = tilewright.quantize("model.onnx", samples, per_tensor=True)
+    >>> sorted({node.op_type for node in small.graph.node})
+    ['Add', 'DequantizeLinear', 'MatMul', 'QuantizeLinear', 'Relu']
     """
     return quantize_model(model, calibration, QuantizeOptions.of("quantize", options, more)).model
 

@@ -63,7 +63,7 @@ class Coverage:
 
     def share(self, status: Status) -> float:
         """The share of run time in kernels of this status."""
-        return sum(r.share for r in self.rows if r.status is status)
+        return sum((r.share for r in self.rows if r.status is status), 0.0)
 
     def count(self, status: Status) -> int:
         """The number of kernels of this status."""

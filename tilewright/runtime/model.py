@@ -59,6 +59,16 @@ class CompiledModel:
     ``run`` may be called from several Python threads at once; calls take turns in the order in which they came, each
     using all threads of the model.
     Results do not depend on how many threads there are.
+
+    >>> model = tilewright.compile("model.onnx")
+    >>> print(model.inputs, model.outputs)
+    (x: float32[batch, 32],) (y: float32[batch, 10],)
+    >>> x = np.ones((2, 32), np.float32)
+    >>> y = np.empty((2, 10), np.float32)
+    >>> model.run({"x": x}, out={"y": y})["y"] is y
+    True
+    >>> [k.kernel for k in model.profile({"x": x}, runs=3).kernels]
+    ['k0_matmul_add_relu', 'k1_matmul']
     """
 
     def __init__(

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.core.arith.expr import IntExpr, as_var
 from tilewright.core.dtypes import DType
-from tilewright.core.errors import InputError
+from tilewright.core.errors import InputError, ResourceError
 from tilewright.core.options import shown
 from tilewright.core.plan import Plan, Slot
 
@@ -38,6 +38,8 @@ class TensorSpec:
         dims = "?" if self.shape is None else ", ".join(map(str, self.shape))
         return f"{self.name}: {self.dtype}[{dims}]"
 
+    __repr__ = __str__
+
 
 def spec_of(plan: Plan, name: str) -> TensorSpec:
     """The signature entry of a slot."""
@@ -58,6 +60,13 @@ def _expected(slot: Slot) -> _Expected:
     return (
         (slot.name, dtype, sizes, None) if len(sizes) == len(slot.shape) else (slot.name, dtype, None, len(slot.shape))
     )
+
+
+def _contiguous(name: str, array: np.ndarray) -> np.ndarray:
+    try:
+        return np.ascontiguousarray(array)
+    except MemoryError as e:
+        raise ResourceError(f"input {name!r}: out of memory for a contiguous copy: {e}") from e
 
 
 class InputChecker:
@@ -96,7 +105,7 @@ class InputChecker:
                 symbolic = True
                 if array.ndim != rank:
                     raise InputError(f"input {name!r}: expected {self._specs[name]}, got shape {list(array.shape)}")
-            out.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
+            out.append(array if array.flags.c_contiguous else _contiguous(name, array))
         if symbolic:
             shapes = tuple([a.shape if isinstance(a, np.ndarray) else () for a in out])
             if shapes not in self._agreed:
@@ -149,7 +158,7 @@ class InputChecker:
                 expected = d.evaluate(values)
                 if size != expected:
                     where = "; ".join(f"{s}={v} from {w}" for s, (v, w) in env.items() if s in d.free_vars())
+                    meant = str(expected) if d.is_const else f"{d} = {expected}"
                     raise InputError(
-                        f"input {name!r} axis {axis}: expected {d} = {expected}{f' ({where})' if where else ''}, "
-                        f"got {size}"
+                        f"input {name!r} axis {axis}: expected {meant}{f' ({where})' if where else ''}, got {size}"
                     )

@@ -24,7 +24,15 @@ from tilewright.tensor_ir.ir import Func
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Schedule steps, in order."""
+    r"""Schedule steps, in order.
+
+    >>> from tilewright import Trace
+    >>> trace = Trace.from_text('split("i", factors=(None, 8))\nvectorize("i_1")')
+    >>> len(trace.steps)
+    2
+    >>> Trace.from_json(trace.to_json()) == trace
+    True
+    """
 
     steps: tuple[Primitive, ...] = ()
 

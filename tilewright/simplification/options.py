@@ -46,6 +46,10 @@ class SimplifyOptions:
     arrays by input to compare with instead. ``seed``: of the random inputs. ``tolerance``: the largest difference, as a
     share of the root mean square of an output; None: one for each element type. ``threads``: of these runs; None for
     what the machine allows.
+
+    >>> options = tilewright.SimplifyOptions(level="basic", check_sizes=[{"batch": 3}])
+    >>> len(tilewright.simplify("model.onnx", options).graph.node)
+    4
     """
 
     level: Level = "extended"

@@ -72,6 +72,10 @@ def simplify(
     :class:`tilewright.SimplifyOptions` says what the options mean. Raises ModelError for what is no model; InputError
     for options that do not fit it; UnsupportedError for a node that the opset asked for cannot say; MismatchError,
     naming the pass to blame, if the result does not give what the original gives.
+
+    >>> small = tilewright.simplify("model.onnx", input_shapes={"batch": 4})
+    >>> [node.op_type for node in small.graph.node]
+    ['Gemm', 'Relu', 'MatMul']
     """
     return simplify_model(model, SimplifyOptions.of("simplify", options, more)).to_onnx()
 

@@ -34,6 +34,14 @@ class TuneOptions(BuildOptions):
     with ``precision="auto"``, as a share of their root mean square; ``samples``: more inputs to compare results on,
     every other one only in the end. ``on_trial``, ``on_progress``: called as results arrive; ``on_stage``: as each part
     of the work begins.
+
+    >>> options = tilewright.TuneOptions(time_budget_s=60, sizes={"batch": 4}, effort="quick")
+    >>> options.time_budget_s
+    60.0
+    >>> tilewright.TuneOptions(effort="heroic")
+    Traceback (most recent call last):
+        ...
+    tilewright.core.errors.InputError: effort: expected one of quick, normal, thorough, got 'heroic'
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)

@@ -167,6 +167,14 @@ def tune(
     (``time_budget_s``, ``max_trials``, ``effort``, ...) are single ones of them.
 
     Raises TargetError if the target's code does not run here, InputError for sizes that are missing.
+
+    >>> options = tilewright.TuneOptions(sizes={"batch": 4}, max_trials=2, time_budget_s=None)
+    >>> log = tilewright.tune("model.onnx", options, database="model.jsonl")
+    >>> len(log.records()) >= 2
+    True
+    >>> model = tilewright.compile("model.onnx", database="model.jsonl", input_shapes={"batch": 4})
+    >>> [row.calls for row in model.coverage().rows]
+    [1, 1]
     """
     return tune_model(model, database, work_dir, measurer, TuneOptions.of("tune", options, more)).database
 

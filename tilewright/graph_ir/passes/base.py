@@ -32,7 +32,12 @@ class Level(IntEnum):
 
 
 class Exactness(Enum):
-    """How close a rewritten graph's results are to the original's."""
+    """How close a rewritten graph's results are to the original's.
+
+    >>> from tilewright.rules import Exactness
+    >>> [e.value for e in Exactness]
+    ['bit-exact', 'reassociating', 'approximate']
+    """
 
     BIT_EXACT = "bit-exact"
     REASSOCIATING = "reassociating"  # equal in real arithmetic; rounding differs

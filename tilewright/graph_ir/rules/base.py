@@ -41,7 +41,12 @@ NOT_HERE = ""
 
 @dataclass(frozen=True, slots=True)
 class C:
-    """A constant operand; with ``value``, one whose every element is (nearly) that number."""
+    """A constant operand; with ``value``, one whose every element is (nearly) that number.
+
+    >>> from tilewright.rules import C, P
+    >>> half = P("Mul", "x", C("half", 0.5))
+    >>> any_constant = P("Add", "x", C("c"))
+    """
 
     name: str
     value: float | None = None
@@ -50,7 +55,13 @@ class C:
 
 @dataclass(frozen=True, slots=True, init=False)
 class P:
-    """A node pattern (see the module docstring)."""
+    """A node pattern (see the module docstring).
+
+    >>> from tilewright.rules import C, P
+    >>> pattern = P("Relu", P(("Add", "Sub"), "x", C("bias"), at="sum"))
+    >>> pattern.operands[0].ops
+    ('Add', 'Sub')
+    """
 
     ops: tuple[str, ...]
     operands: tuple[Operand, ...]
@@ -79,7 +90,13 @@ class P:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Either:
-    """Alternatives (see the module docstring)."""
+    """Alternatives (see the module docstring).
+
+    >>> from tilewright.rules import Either, P
+    >>> pattern = Either(P("Relu", "x"), P("Clip", "x", None, None))
+    >>> len(pattern.options)
+    2
+    """
 
     options: tuple[Operand, ...]
 
@@ -89,7 +106,11 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """An operand, perhaps behind nodes of ``ops`` (see the module docstring)."""
+    """An operand, perhaps behind nodes of ``ops`` (see the module docstring).
+
+    >>> from tilewright.rules import P, Past
+    >>> pattern = P("Relu", Past(("Cast",), "x"))
+    """
 
     ops: tuple[str, ...]
     operand: Operand
@@ -104,7 +125,17 @@ _COMPARED = 1 << 14
 
 @dataclass(slots=True)
 class Match:
-    """What a pattern found: values and nodes by name, and the means to build the replacement."""
+    """What a pattern found: values and nodes by name, and the means to build the replacement.
+
+    >>> from tilewright.rules import P, Rule
+    >>> def halved(m):
+    ...     return m.op("Mul", m["x"], m.const(np.float32(0.5)))
+    >>> rule = Rule("half", "Relu(x) --> x * 0.5", P("Relu", "x"), halved)
+    >>> graph = tilewright.load_graph("model.onnx")
+    >>> report = graph.apply_rules([rule])
+    >>> report.fired("half"), [node.op for node in graph.nodes]
+    (1, ['MatMul', 'Add', 'Mul', 'MatMul'])
+    """
 
     editor: GraphEditor
     root: Node
@@ -119,15 +150,19 @@ class Match:
 
     @property
     def output(self) -> str:
+        """The name of the first result of the root."""
         return self.root.outputs[0]
 
     def node(self, key: str) -> Node:
+        """The node that the pattern calls ``key`` (``P(..., at=key)``)."""
         return self.nodes[key]
 
     def value(self, key: str) -> Value:
+        """The type, and what else is known, of the value bound to ``key``."""
         return self.editor.value(self.names[key])
 
     def dtype(self, key: str) -> DType:
+        """The element type of the value bound to ``key``."""
         return self.value(key).dtype
 
     def shape(self, key: str) -> Shape | None:
@@ -136,6 +171,7 @@ class Match:
 
     @property
     def out_shape(self) -> Shape | None:
+        """The shape of the root's first result; None if its rank is unknown."""
         return tensor_shape(self.editor.value(self.output))
 
     def constant(self, key: str) -> Constant:
@@ -192,6 +228,11 @@ class Rule:
     ``guard`` gives None to go ahead, a reason to refuse (recorded) or NOT_HERE. ``build`` gives the value that replaces
     the root's first output, one value per output, or a Node that takes the root's place. ``exclusive``: refuse if a
     matched node below the root has readers outside the match.
+
+    >>> from tilewright.rules import C, P, Rule
+    >>> pattern = P("Mul", "x", C("two", 2.0))
+    >>> twice = Rule("twice", "x * 2 --> x + x", pattern, lambda m: m.op("Add", m["x"], m["x"]))
+    >>> model = tilewright.compile("model.onnx", rules=[twice])
     """
 
     name: str

@@ -32,6 +32,13 @@ def apply_rules(graph: Graph, rules: Iterable[Rule]) -> tuple[Graph, PassReport]
 
     Who gives a rule wants it: approximate ones fire too. Rules may make foreign nodes. Raises InputError for what is
     no rule, RuleError for a rule that does not end, with its name.
+
+    >>> from tilewright.rules import P, Rule, apply_rules
+    >>> rule = Rule("sigmoid", "Relu(x) --> Sigmoid(x)", P("Relu", "x"), lambda m: m.op("Sigmoid", m["x"]))
+    >>> graph = tilewright.compile("model.onnx", stop_after="import")
+    >>> new, report = apply_rules(graph, [rule])
+    >>> report.fired("sigmoid"), [node.op for node in new.nodes]
+    (1, ['MatMul', 'Add', 'Sigmoid', 'MatMul'])
     """
     return run_passes(graph, Level.NONE, passes=(user_pass(rules, foreign=True),))
 

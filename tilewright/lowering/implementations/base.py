@@ -34,6 +34,11 @@ class Implementation:
     does, else the estimated error of float32 results, in units of a channel's root mean square. ``family``: a name
     under which several are disabled. ``measured``: an estimate alone never chooses it, a record or the user may.
     ``spreads``: of an infinity or NaN in the input there come others than those of the definition.
+
+    >>> from tilewright.lowering.table import TABLE
+    >>> [way.name for way in TABLE["MaxPool"]]
+    ['direct', 'separable']
+    >>> model = tilewright.compile("model.onnx", implementations={"hidden": "unpacked_gemm"})
     """
 
     op: str
