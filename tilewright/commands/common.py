@@ -101,7 +101,7 @@ def add_model_options(parser: argparse.ArgumentParser, several_targets: bool = F
     )  # fmt: skip
     parser.add_argument(
         "--denormals", choices=get_args(Denormals), default="keep",
-        help="flush: kernels take numbers that are nearly zero for zero, which some CPUs do much faster (default: keep)",
+        help="flush: kernels take numbers that are nearly zero for zero, much faster on some CPUs (default: keep)",
     )  # fmt: skip
     parser.add_argument(
         "--save-optimized", metavar="OUT.onnx", help="write the model as it is after the passes of --opt-level, as ONNX"
