@@ -32,10 +32,10 @@ class TuneOptions(BuildOptions):
     ``sizes``: of the symbolic dimensions, when ``feed`` (arrays by input name) is not given. ``effort``: ``quick``,
     ``normal`` or ``thorough``. ``strategy``: a name or a maker of your own. ``cost_model``: one of your own
     (:class:`~tilewright.autotune.cost_model.cost_model.CostModel`), which all tasks share; None: XGBoost's, or without
-    that package the roofline of the features. ``check_network``: time the whole network
-    at the end. ``max_error``: how far results may be off with ``precision="auto"``, as a share of their root mean
-    square; ``samples``: more inputs to compare results on, every other one only in the end. ``on_trial``,
-    ``on_progress``: called as results arrive; ``on_stage``: as each part of the work begins.
+    that package the roofline of the features. ``check_network``: time the whole network at the end. ``record_host``:
+    have the name of this machine in the log. ``max_error``: how far results may be off with ``precision="auto"``, as a
+    share of their root mean square; ``samples``: more inputs to compare results on, every other one only in the end.
+    ``on_trial``, ``on_progress``: called as results arrive; ``on_stage``: as each part of the work begins.
 
     >>> options = tilewright.TuneOptions(time_budget_s=60, sizes={"batch": 4}, effort="quick")
     >>> options.time_budget_s
@@ -56,6 +56,7 @@ class TuneOptions(BuildOptions):
     strategy_params: Mapping[str, object] = field(default_factory=dict)
     cost_model: CostModel | None = None
     check_network: bool = True
+    record_host: bool = False
     max_error: float = 1e-2
     samples: Sequence[Mapping[str, np.ndarray]] = ()
     on_trial: Sequence[Callback] = ()
@@ -76,6 +77,7 @@ class TuneOptions(BuildOptions):
             "max_error": require_number("max_error", self.max_error),
             "samples": _feeds(self.samples),
             "check_network": require_flag("check_network", self.check_network),
+            "record_host": require_flag("record_host", self.record_host),
             "on_trial": require_calls("on_trial", self.on_trial),
         }
         if self.time_budget_s is not None:
@@ -106,6 +108,7 @@ class TuneKeywords(BuildKeywords, total=False):
     strategy_params: Mapping[str, object]
     cost_model: CostModel | None
     check_network: bool
+    record_host: bool
     max_error: float
     samples: Sequence[Mapping[str, np.ndarray]]
     on_trial: Sequence[Callback]
