@@ -116,6 +116,10 @@ class Requirement:
 SIZES_DOMAIN = "sizes"
 
 
+Once: TypeAlias = "tuple[tuple[IntExpr, ...] | None, ...] | None"
+"""See :class:`HostStep`."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostStep:
     """An operator that runs on the host, by name, and why. ``attrs`` values are plain Python and numpy objects.
@@ -135,7 +139,7 @@ class HostStep:
     outputs: tuple[str, ...]
     node: str
     reason: str
-    once: tuple[tuple[IntExpr, ...] | None, ...] | None = None
+    once: Once = None
     definition: Callable[[Mapping[str, object], Sequence[object], int], list[object]] | None = None
 
 

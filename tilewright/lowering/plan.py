@@ -28,6 +28,7 @@ from tilewright.core.plan import (
     HostStep,
     KernelStep,
     Offsets,
+    Once,
     Plan,
     Requirement,
     Slot,
@@ -322,8 +323,7 @@ class _PlanBuilder:
             if o:
                 self._slot(o, "host")
         inputs = tuple(self._use(i) if i else "" for i in node.inputs)
-        reason = str(node.attr(HOST, UNTYPED))
-        self.steps.append(_host_step(node, inputs, reason))
+        self.steps.append(_host_step(node, inputs, str(node.attr(HOST, UNTYPED))))
 
     def _lower_control(self, node: Node) -> None:
         bodies: list[Plan] = []
@@ -491,11 +491,9 @@ class _PlanBuilder:
         return out
 
 
-def _host_step(
-    node: Node, inputs: tuple[str, ...], reason: str, once: tuple[tuple[IntExpr, ...] | None, ...] | None = None
-) -> HostStep:
-    attrs, own = _plain_attrs(node), op_def(node).evaluate
-    return HostStep(node.op, node.domain, attrs, inputs, node.outputs, node.name, reason, once, own)
+def _host_step(node: Node, inputs: tuple[str, ...], reason: str, once: Once = None) -> HostStep:
+    own = op_def(node).evaluate
+    return HostStep(node.op, node.domain, _plain_attrs(node), inputs, node.outputs, node.name, reason, once, own)
 
 
 def _plain_attrs(node: Node) -> tuple[tuple[str, Any], ...]:
