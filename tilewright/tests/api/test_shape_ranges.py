@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 import tilewright
+from tilewright.autotune.network.feeds import random_feed
 from tilewright.cli import main
 from tilewright.core.arith.expr import const, var
 from tilewright.core.assumptions import Assumption, Ones
@@ -62,6 +63,25 @@ def test_a_session_and_a_graph_take_ranges(model: tilewright.CompiledModel) -> N
     graph = tilewright.compile(perceptron(), input_shapes={"batch": (8, 64)}, stop_after="import")
     again = tilewright.compile(graph)
     assert again.ranges == model.ranges
+
+
+def test_sessions_take_ranges() -> None:
+    options = tilewright.SessionOptions(free_dimensions={"batch": (8, 64)})
+    session = tilewright.InferenceSession(perceptron().SerializeToString(), options)
+    assert session.model.ranges == {"batch": (8, 64)}
+    with pytest.raises(InputError, match=r"expected batch in \[8, 64\], got 3"):
+        session.run(None, _x(3))
+    options = tilewright.SessionOptions(free_dimensions={"batch": (8, "64")})  # type: ignore[dict-item]
+    with pytest.raises(
+        InputError, match=r"free_dimensions\['batch'\]: expected a whole number of at least 0, got '64'"
+    ):
+        options.sizes()
+
+
+def test_the_tuner_takes_the_greatest_size() -> None:
+    plan = tilewright.compile(perceptron(), input_shapes={"batch": (8, 64)}).plan
+    assert random_feed(plan, {}, 0)["x"].shape == (64, 32)
+    assert random_feed(plan, {"batch": 9}, 0)["x"].shape == (9, 32)
 
 
 # -- what is no range --------------------------------------------------------------------------------------------------
