@@ -172,6 +172,22 @@ def test_costs_are_those_of_a_size_in_the_range() -> None:
     assert costs((8, 32)) != costs((64, 256))
 
 
+def test_shares_of_time_are_those_of_a_size_in_the_range() -> None:
+    """Of two products with a batch one grows with its square: its share is that of the size in the middle."""
+    proto = _parsed(
+        "(float[n,8] x, float[n,8] y) => (float[n,n] a, float[n,64] b) "
+        "{ t = Transpose<perm=[1,0]>(y) a = MatMul(x, t) b = MatMul(x, w) }"
+    )
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((8, 64), np.float32), "w"))
+
+    def shares(n: object) -> list[float]:
+        found = tilewright.compile(proto, input_shapes={"n": n}).coverage()  # type: ignore[dict-item]
+        return [r.share for r in sorted(found.rows, key=lambda r: r.kernel)]
+
+    assert shares((64, 256)) == pytest.approx(shares(128), abs=0.01)
+    assert shares((64, 256)) != pytest.approx(shares((1, 4)), abs=0.1)
+
+
 # -- texts and files -----------------------------------------------------------------------------------------------
 def test_the_text_parses_back() -> None:
     graph = tilewright.compile(perceptron(), input_shapes={"batch": (8, 64)}, stop_after="passes")
