@@ -17,7 +17,7 @@ from tilewright.core.errors import InputError
 from tilewright.deploy.loader import ArtifactInputError
 from tilewright.edit.loading import load_graph
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
-from tilewright.tests.api.broadcast_patterns import PATTERNS
+from tilewright.tests.api.broadcast_patterns import PATTERNS, feed_for
 from tilewright.tests.api.models import perceptron, saved
 from tilewright.tests.deploy.exported import exported, needs_compiler
 
@@ -49,6 +49,30 @@ def test_sizes_outside_are_refused(model: tilewright.CompiledModel, batch: int) 
             model.run(_x(batch))
     with pytest.raises(InputError, match="expected batch in"):
         model.profile(_x(batch), 1)
+
+
+@pytest.mark.parametrize("name", ["strings", "chain", "attention", "scan_that_grows", "branches"])
+def test_patterns_in_ranges(name: str) -> None:
+    """Every choice of sizes that operators broadcast: what is outside is refused, the rest is as without ranges."""
+    pattern = PATTERNS[name]
+    proto, rng = pattern.model(), np.random.default_rng(0)
+    first, second, *_ = pattern.sizes
+    ranges = {first: (2, 64), second: (1, 64)}
+    free, ranged = tilewright.compile(proto), tilewright.compile(proto, input_shapes=ranges)
+    for sizes in pattern.choices():
+        feed = feed_for(proto, sizes, rng)
+        if sizes[first] < 2:
+            with pytest.raises(InputError, match=rf"expected {first} in \[2, 64\], got 1"):
+                ranged.run(feed)
+            continue
+        try:
+            want = free.run(feed)
+        except InputError:
+            with pytest.raises(InputError):
+                ranged.run(feed)
+            continue
+        for output, got in ranged.run(feed).items():
+            np.testing.assert_array_equal(got, want[output], err_msg=str(sizes))
 
 
 def test_what_the_model_says_of_itself(model: tilewright.CompiledModel) -> None:
