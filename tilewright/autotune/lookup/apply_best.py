@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from tilewright.autotune.base.workload import Workload, canonical
@@ -46,7 +46,8 @@ class ChosenSchedules:
 
     def trace_of(self, name: str, target: Target) -> Trace:
         """The schedule of a kernel."""
-        return self.traces.get(name) or default_trace(self.funcs[name], target, self.rules)
+        found = self.traces.get(name)
+        return default_trace(self.funcs[name], target, self.rules) if found is None else found
 
     def given(self, target: Target) -> Mapping[str, Trace]:
         """The schedules that a build cannot find by itself: all of them with rules that it does not have."""
@@ -127,10 +128,10 @@ def _tried(func: Func, match: Match, target: Target, near_misses: NearMisses, ru
     """A near miss after its trial against the default schedule."""
 
     def keep(note: str) -> Match:
-        return Match(match.status, f"{match.reason}; {note}", match.func, match.trace, match.record)
+        return replace(match, reason=f"{match.reason}; {note}")
 
     def drop(note: str) -> Match:
-        return Match(match.status, f"{match.reason}; {note}", func, None, match.record)
+        return replace(match, reason=f"{match.reason}; {note}", func=func, trace=None)
 
     if near_misses == "ignore":
         return drop("near misses are ignored: default kept")
@@ -155,7 +156,7 @@ def _tried(func: Func, match: Match, target: Target, near_misses: NearMisses, ru
 
 def _dims(match: Match) -> dict[str, int] | None:
     """Sizes for the symbolic dims of a function: those that the record was measured with."""
-    recorded = {} if match.record is None else dict(match.record.dims)
+    recorded = dict(match.dims or ({} if match.record is None else match.record.dims))
     if not match.func.dims:
         return {}
     return {d: recorded[d] for d in match.func.dims} if set(match.func.dims) <= set(recorded) else None
