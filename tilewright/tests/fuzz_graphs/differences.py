@@ -96,7 +96,8 @@ class Difference:
 
 
 def _is_same_padded(c: Case) -> bool:
-    return c.attr("auto_pad", b"") in (b"SAME_UPPER", b"SAME_LOWER") and "shape" in c.wrong
+    dilated = any(d > 1 for d in c.ints("dilations"))
+    return c.attr("auto_pad", b"") in (b"SAME_UPPER", b"SAME_LOWER") and (dilated or "shape" in c.wrong)
 
 
 def _is_dilated_beyond_images(c: Case) -> bool:
