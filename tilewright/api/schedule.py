@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.api.aliases import Aliases
+from tilewright.api.replay import Replay
 from tilewright.autotune.base.measure_result import Failed, Ok
 from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.measure.measurer import LocalMeasurer
 from tilewright.autotune.measure.time_evaluator import EvaluatorConfig
+from tilewright.codegen.assembly_loops import AssemblyLoops, assembly_loops
 from tilewright.codegen.detect_cpu import parse_target, require_runs_here
+from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import CallableKernel, build
-from tilewright.core.errors import MeasurementError
+from tilewright.codegen.llvm.jit import assembly_text
+from tilewright.codegen.prepare.steps import prepare
+from tilewright.core.errors import InputError, MeasurementError, TargetError
+from tilewright.core.options import as_whole, shown
 from tilewright.machine.target import Target
-from tilewright.schedule import schedule
-from tilewright.tensor_ir.ir import Func
+from tilewright.schedule.trace import Trace
 
 _DEFAULTS = EvaluatorConfig()
 
 
-class Schedule(schedule.Schedule):
+class Schedule(Aliases):
     """A function under transformation, to look at, run and time. Each step is a method that checks first, raises
     ScheduleError where it cannot prove that the function stays what it is, and returns the names that it made.
 
@@ -36,14 +42,34 @@ class Schedule(schedule.Schedule):
     2.1e-08
     """
 
-    @property
-    def mod(self) -> Func:
-        """The function in its present form, under the name that TVM's users know; the same as ``func``."""
-        return self.func
+    def undo(self, count: int = 1) -> None:
+        """Take back the last ``count`` steps. Raises InputError if there are not so many."""
+        number = as_whole(count)
+        if number is None or not 0 <= number <= len(self.trace):
+            raise InputError(f"undo: expected a number of steps, 0 to {len(self.trace)}, got {shown(count)}")
+        kept = Trace(self.trace.steps[: len(self.trace) - number])
+        self.func, self.trace = kept.apply(self.original), kept
+
+    def replay(self, dims: Mapping[str, int] | None = None, *, target: str | Target | None = None) -> Replay:
+        """The steps one by one, with the function after each of them."""
+        return Replay(self.original, self.trace, target, dims)
 
     def build(self, target: str | Target | None = None) -> CallableKernel:
         """Machine code for the function in its present form, callable on numpy arrays."""
         return build(self.func, target)
+
+    def assembly(self, target: str | Target | None = None) -> str:
+        """The machine code of the function in its present form, as text."""
+        where = parse_target(target)
+        return assembly_text(emit_kernel(prepare(self.func, where), where, self.func.name), where)
+
+    def inner_loops(self, target: str | Target | None = None) -> AssemblyLoops:
+        """The innermost loops of :meth:`assembly`, and what kinds of instructions an iteration has. Raises TargetError
+        for another architecture than x86-64."""
+        where = parse_target(target)
+        if not where.triple.startswith("x86_64"):
+            raise TargetError(f"inner_loops({self.func.name}): expected x86-64, got {where.triple}")
+        return assembly_loops(self.assembly(where))
 
     def time(
         self, dims: Mapping[str, int] | None = None, *, target: str | Target | None = None,
