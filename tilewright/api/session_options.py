@@ -117,10 +117,11 @@ CONFIG_ENTRIES: Mapping[str, str] = {
 class SessionOptions:
     """Options of a session: those of ONNX Runtime, and ours.
 
-    :data:`EFFECTS` says what each does here. ``graph_optimization_level``: 0, 1, 2, 3, 99 as in ONNX Runtime's enum (or
-    the enum itself), or a level's name. ``intra_op_num_threads``: 0 for the default. ``optimized_model_filepath``:
-    where to write the model as it is after the passes of that level, as ONNX. ``free_dimensions``: sizes by the name of
-    a dimension. ``out_of_range`` (ours): ``error`` or ``clamp``, as for :func:`tilewright.compile`.
+    ``config_entries``: what ``add_session_config_entry`` set. ``graph_optimization_level``: 0, 1, 2, 3, 99 as in ONNX
+    Runtime's enum (or the enum itself), or a level's name. ``intra_op_num_threads``: 0 for the default.
+    ``optimized_model_filepath``: where to write the model as it is after the passes of that level, as ONNX.
+    ``free_dimensions``: sizes by the name of a dimension. ``out_of_range`` (ours): ``error`` or ``clamp``, as for
+    :func:`tilewright.compile`.
 
     >>> options = tilewright.SessionOptions()
     >>> options.intra_op_num_threads = 1
@@ -213,7 +214,11 @@ class SessionOptions:
 
 @dataclass(slots=True)
 class RunOptions:
-    """Options of one run. ``terminate``: True refuses runs that have not begun; the others change nothing here.
+    """Options of one run.
+
+    ``terminate``: True refuses runs that have not begun. ``only_execute_path_to_fetches``, ``log_severity_level``,
+    ``log_verbosity_level``, ``logid``: accepted, without effect. ``config_entries``: what ``add_run_config_entry`` set,
+    without effect.
 
     >>> options = tilewright.RunOptions()
     >>> options.terminate = True
