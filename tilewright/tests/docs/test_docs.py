@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -109,6 +110,12 @@ def anchors(page: str) -> frozenset[str]:
     titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", t.lower()).strip() for t in titles)
     return frozenset(re.sub(r"\s", "-", t) for t in plain)
+
+
+def test_the_page_on_installing_has_every_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    rows = [line.split("|")[1] for line in prose("docs/install.md").splitlines() if line.startswith("| `")]
+    assert set(extras) == {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
 
 def test_every_page_is_on_the_site() -> None:
