@@ -70,9 +70,7 @@ class FewBits:
 def few_bits(ctx: LowerContext, divisor: Callable[[int], int] = lambda per: 1) -> FewBits:
     """The constant weight of a MatMulDequantized. Its scales are multiplied by what ``divisor``, a power of 2, says of
     the elements of a word."""
-    p = product_sizes(ctx)
-    lanes = ctx.target.lanes(dtypes.float32.itemsize)
-    width = min(panel_width(p.rows, p.n, ctx.target, dtypes.float32.itemsize), _MOST_VECTORS * lanes)
+    p, width = product_sizes(ctx), panel_columns(ctx)
     per, moved, block = _storage(ctx)
     dtype = dtypes.int32 if per > 1 else dtypes.int8
 
@@ -85,6 +83,17 @@ def few_bits(ctx: LowerContext, divisor: Callable[[int], int] = lambda per: 1) -
     factor = divisor(per)
     scale = _of_blocks(ctx, 2, width, dtypes.float32, lambda s: s * np.float32(factor), f"{factor}")
     return FewBits(packed, per, moved, block, width, scale, factor, _zero(ctx, per, moved, width))
+
+
+def panel_columns(facts: NodeFacts) -> int:
+    """Columns of a panel."""
+    p, itemsize = product_sizes(facts), dtypes.float32.itemsize
+    return min(panel_width(p.rows, p.n, facts.target, itemsize), _MOST_VECTORS * facts.target.lanes(itemsize))
+
+
+def elements_of_word(facts: NodeFacts) -> int:
+    """Elements of the weight in one of what it is kept in: 8 in an int32, or 1 in a byte."""
+    return _storage(facts)[0]
 
 
 def _words(q: np.ndarray) -> np.ndarray:

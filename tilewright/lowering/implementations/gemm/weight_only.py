@@ -3,8 +3,8 @@
 For few rows, elements are unpacked where they are multiplied: ``acc[row, no, ni] += (sum over j of A[row, each * step +
 j] * (q_j - zero)) * scale``. A step takes several elements of one block, so that the scale costs one multiply-add for
 all of them; a step of a register tile unpacks vectors of them in registers, for all its rows. For many rows, panels of
-float32 are made while the model runs, and multiplied like any others. Where only a call tells the number of rows, there
-are both, and the loops of one of them are empty.
+float32 are made, each just before its columns are multiplied as any others are. Where only a call tells the number of
+rows, there are both, and the loops of one of them are empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const
 from tilewright.core.arith.minmax import minimum
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.few_bits import NIBBLE, NIBBLES, SIXTEEN, FewBits, few_bits
+from tilewright.lowering.geometry.few_bits import (
+    NIBBLE,
+    NIBBLES,
+    SIXTEEN,
+    FewBits,
+    elements_of_word,
+    few_bits,
+    panel_columns,
+)
 from tilewright.lowering.geometry.product import (
     from_panels,
     left_operand,
@@ -28,7 +36,7 @@ from tilewright.lowering.geometry.product import (
     product_result,
     product_sizes,
 )
-from tilewright.lowering.implementations.base import Implementation, assumed
+from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import MANY, cost_by_row
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, index_value, op, select, sum_over
 
@@ -38,18 +46,20 @@ _MANTISSA = 19
 _ONE = 0x3F800000
 """The pattern of 1 in float32."""
 
-_PER_ROW, _PER_WEIGHT = 1.8, 0.7
-"""Multiply-adds for each element and row where a tile of a few rows unpacks it, and for each element once."""
+_PER_NIBBLE, _PER_BYTE = 1.55, 1.25
+"""Multiply-adds for each element and row where a tile of a few rows unpacks it."""
 
-_PER_REAL = 8.0
-"""The time to make a float32 of an element, in memory, in multiply-adds."""
+_PER_WEIGHT = 0.5
+"""And for each element once."""
+
+_PER_REAL = 4.0
+"""The time to make a float32 of an element, in multiply-adds: in a cache, just before it is used."""
+
+_IN_MEMORY = 4.0
+"""And to write it to memory and read it again."""
 
 _OF_BYTES = 0.25
 """The share of a float32 that an element takes at most."""
-
-
-_ENOUGH = math.ceil((_PER_REAL - _PER_WEIGHT) / (_PER_ROW - 1.0))
-"""Rows from which on panels are faster."""
 
 
 def _in_registers(ctx: LowerContext) -> tuple[Tensor, ...]:
@@ -63,9 +73,9 @@ def _in_panels(ctx: LowerContext) -> tuple[Tensor, ...]:
 
 
 def _by_rows(ctx: LowerContext) -> tuple[Tensor, ...]:
-    """Panels from :data:`_ENOUGH` rows on, registers below."""
+    """Panels where they are faster, registers for fewer rows."""
     p, w = product_sizes(ctx), _scaled_for_registers(ctx)
-    many = minimum(p.rows // _ENOUGH, 1)
+    many = minimum(p.rows // math.ceil((_PER_REAL - _PER_WEIGHT) / (_per_row(ctx) - 1.0)), 1)
     rows = p.rows * many
     in_panels = panel_sums(ctx, w.width, dtypes.float32, _sum_in_panels(ctx, w, many), rows)
     few = (p.rows - rows, ceildiv(p.n, w.width), as_expr(w.width))
@@ -150,6 +160,10 @@ def _applies(facts: NodeFacts) -> str | None:
     return "a weight, scale or zero point that is not constant"
 
 
+def _per_row(facts: NodeFacts) -> float:
+    return _PER_NIBBLE if elements_of_word(facts) > 1 else _PER_BYTE
+
+
 def _cost(facts: NodeFacts, per_row: float, per_weight: float) -> float:
     """Of a number of rows that only a call tells, one counts: language models give a token after the other."""
     rows = 1 if product_sizes(facts).rows.value() is not None else 1 / MANY
@@ -157,20 +171,28 @@ def _cost(facts: NodeFacts, per_row: float, per_weight: float) -> float:
 
 
 def _cost_in_registers(facts: NodeFacts) -> float:
-    return _cost(facts, _PER_ROW, _PER_WEIGHT)
+    return _cost(facts, _per_row(facts), _PER_WEIGHT)
 
 
 def _cost_in_panels(facts: NodeFacts) -> float:
-    return _cost(facts, 1.0, _PER_REAL)
+    return _cost(facts, 1.0, _PER_REAL if _fits(facts, 1) else _PER_REAL + _IN_MEMORY)
 
 
 def _cost_by_rows(facts: NodeFacts) -> float:
     """That of the faster one. That of the slower one where it is known which one is faster, so that there is nothing to
-    choose at a call, and where panels fit in no cache: they would be written to memory, which takes that much more."""
-    p = product_sizes(facts)
-    panels = assumed((p.k, p.n), MANY) * dtypes.float32.itemsize
-    chooses = p.rows.value() is None and panels <= facts.target.largest_cache
+    choose at a call, and where neither a panel fits in the second-level cache nor all panels in any: they would be
+    written to memory, which takes more."""
+    panels = ceildiv(product_sizes(facts).n, panel_columns(facts)).value()
+    fits = _fits(facts, 1) or (panels is not None and _fits(facts, panels))
+    chooses = product_sizes(facts).rows.value() is None and fits
     return (min if chooses else max)(_cost_in_registers(facts), _cost_in_panels(facts))
+
+
+def _fits(facts: NodeFacts, panels: int) -> bool:
+    """Whether a panel stays in the second-level cache beside rows of the other operand, or several in the largest."""
+    k, width = product_sizes(facts).k.value(), panel_columns(facts)
+    room = facts.target.beside_bytes if panels == 1 else facts.target.largest_cache
+    return k is not None and panels * k * width * dtypes.float32.itemsize <= room
 
 
 PACKED = Implementation("MatMulDequantized", "packed", _in_registers, _cost_in_registers, _applies, spreads=True)

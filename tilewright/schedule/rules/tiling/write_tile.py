@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from tilewright.core.arith.expr import product
 from tilewright.machine.target import Target
 from tilewright.schedule.primitives.sampling.sample_compute_location import INLINE, ROOT
 from tilewright.schedule.rules.elementwise import vectorize_inner
-from tilewright.schedule.rules.facts import all_blocks, is_spatial, loops_of, reduce_loops
+from tilewright.schedule.rules.facts import all_blocks, buffer_bytes, is_spatial, loops_of, reduce_loops
 from tilewright.schedule.rules.sampling import choose_number, divisors
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import consumers, find_block
+from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer
 from tilewright.tensor_ir.ir import Block, loads
 
 _UNROLLS = (1, 2, 3, 4, 8)
@@ -68,9 +69,25 @@ def place_stages(s: Schedule, stages: Sequence[str], around: Sequence[str], targ
             options.append(INLINE)
         if not options:
             continue
-        where = s.sample_compute_location(stage, options)
+        where = s.sample_compute_location(stage, options, _near(s, stage, around, target))
         if where == INLINE:
             s.compute_inline(stage)
         elif where != ROOT:
             s.compute_at(stage, where)
             vectorize_inner(s, stage, around.index(where) + 1, target)
+
+
+def _near(s: Schedule, stage: str, around: Sequence[str], target: Target) -> str:
+    """Where a stage is computed by default. One that makes elements of another type, as of a weight of few bits, at the
+    outermost loop, if each is made once there and those of a step stay in the second-level cache: so they are never in
+    memory. Any other at the root."""
+    block = find_block(s.func, stage)
+    made = find_buffer(s.func, block.buffer).dtype
+    if not around or all(find_buffer(s.func, x.buffer).dtype == made for x in loads(block.value)):
+        return ROOT
+    near = s.copy()
+    if not near.attempt(lambda a: a.compute_at(stage, around[0])):
+        return ROOT
+    once = product(x.extent for x in loops_of(near.func, stage)) == product(a.extent for a in block.axes)
+    size = buffer_bytes(find_buffer(near.func, block.buffer))
+    return around[0] if once and size is not None and size <= target.beside_bytes else ROOT

@@ -16,6 +16,9 @@ from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.plan import LoweredModel
+from tilewright.schedule.default import default_trace
+from tilewright.schedule.primitives.sampling.sample_compute_location import SampleComputeLocation
+from tilewright.tensor_ir.analysis.scopes import find_buffer
 from tilewright.tensor_ir.ir import Alloc, walk
 from tilewright.tests.graph_ir.rewriting import apply, built, ops
 from tilewright.tests.lowering.lowered import require_twin
@@ -77,7 +80,7 @@ def test_results(implementation: str, case: str, dtype: str) -> None:
     assert isinstance(passed, Graph)
     (node,) = (n.name for n in passed.nodes if n.op == "MatMulDequantized")
     model = tilewright.compile(graph, implementations={node: implementation}, progress=False)
-    for n in (1, 7, 10, 23):
+    for n in (1, 6, 14, 23):
         dims = tuple(d if isinstance(d, int) else n for d in CASES[case].get("rows", ("n",)))
         feed = feed_of(dims)
         (want,) = interpret(graph, feed).values()
@@ -86,14 +89,14 @@ def test_results(implementation: str, case: str, dtype: str) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
 
 
-@pytest.mark.parametrize("rows", [0, 1, 9, 10, 11, 40])
+@pytest.mark.parametrize("rows", [0, 1, 6, 7, 8, 40])
 def test_a_call_of_few_rows_makes_no_panels(rows: int) -> None:
     lowered = tilewright.compile(product("uint4"), stop_after="lower", progress=False)
     assert isinstance(lowered, LoweredModel)
     (func,) = lowered.funcs.values()
     sizes = {b.name: b.shape for a in walk(func.body) if isinstance(a, Alloc) for b in (a.buffer,)}
     made, few = sizes["real"][1].evaluate({"n": rows}), sizes["few"][0].evaluate({"n": rows})
-    assert (made, few) == ((128, 0) if rows >= 10 else (0, rows))
+    assert (made, few) == ((128, 0) if rows >= 7 else (0, rows))
 
 
 @pytest.mark.parametrize(
@@ -108,6 +111,19 @@ def test_many_rows_are_multiplied_with_float32(rows: Dim, want: str) -> None:
     assert isinstance(graph, Graph)
     (node,) = (n for n in graph.nodes if n.op == "MatMulDequantized")
     assert node.attr("implementation") == want
+
+
+@pytest.mark.parametrize(("l2_bytes", "where"), [(1 << 20, "o0_n_0"), (1 << 12, "root")])
+def test_a_panel_is_made_where_it_is_used_if_a_cache_holds_it(l2_bytes: int, where: str) -> None:
+    target = dataclasses.replace(detect_host(), l2_bytes=l2_bytes)
+    lowered = tilewright.compile(product("uint4", rows=(40,)), target=target, stop_after="lower", progress=False)
+    assert isinstance(lowered, LoweredModel)
+    (func,) = lowered.funcs.values()
+    trace = default_trace(func, target)
+    (placed,) = (x for x in trace.steps if isinstance(x, SampleComputeLocation))
+    assert (placed.block, placed.decision) == ("real", where)
+    panels = find_buffer(trace.apply(func), "real").shape[0].value()
+    assert panels == (1 if where != "root" else find_buffer(func, "real").shape[0].value())
 
 
 def test_panels_that_fit_in_no_cache_are_not_made_for_rows_of_a_call() -> None:
