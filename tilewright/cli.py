@@ -1,7 +1,7 @@
 """The command line. Finds the command, loads its module and nothing else, turns errors into one line.
 
-Exit status: 0 done, 1 a check failed (``verify``, ``demo``, ``simplify``) or models differ (``graph diff``), 2 the
-model, the inputs or the arguments are wrong, 130 interrupted.
+Exit status: 0 done, 1 a check failed (``verify``, ``demo``, ``simplify``, ``db verify``), models differ (``graph
+diff``) or kernels became slower (``db diff``), 2 the model, the inputs or the arguments are wrong, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "tune": ("tilewright.commands.tune", "tune a model's kernels and keep the records in a log"),
     "simplify": ("tilewright.commands.models.simplify", "make a model of fewer nodes that gives the same results"),
     "quantize": ("tilewright.commands.models.quantize", "make a model of integers from one of float32"),
-    "db": ("tilewright.commands.db", "show, merge, prune and explain tuning logs"),
+    "db": ("tilewright.commands.db.command", "show, compare, verify, merge, prune and explain tuning logs"),
     "report": ("tilewright.commands.report", "what a tuning log says, as one HTML page"),
     "explain": ("tilewright.commands.explain", "what the build did, what it refused, and why"),
     "doctor": ("tilewright.commands.doctor", "the CPU, caches, threads and why, measured peaks, versions"),

@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_sample_options(parser, "with --precision auto: more inputs to compare results on")
     parser.add_argument("--no-check", action="store_true", help="do not time the whole network at the end")
+    parser.add_argument("--record-host", action="store_true", help="keep the name of this machine in the log")
     parser.add_argument("--quiet", action="store_true", help="only the summary")
     add_input_options(parser)
     add_build_options(parser)
@@ -65,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         strategy=args.strategy,
         check_network=not args.no_check,
+        record_host=args.record_host,
         **build_keywords(args),
     )
     shown = None if args.quiet else view(sys.stdout, args.time)

@@ -44,6 +44,10 @@ ALLOWED: dict[str, set[str]] = {
         "autotune.base", "autotune.cost_model", "autotune.measure", "autotune.records", "core", "machine",
         "schedule", "tensor_ir",
     },
+    "autotune.review": {
+        "autotune.base", "autotune.measure", "autotune.records", "core", "machine", "schedule",
+    },
+    "autotune.exchange": {"autotune.records", "core"},
     "inspect": {
         "autotune.base", "autotune.cost_model", "autotune.lookup", "autotune.records", "codegen", "core",
         "graph_ir", "kernels", "lowering", "machine", "runtime", "runtime.resources", "schedule", "tensor_ir",

@@ -66,7 +66,13 @@ def workload_of(func: Func) -> Workload:
 def described(func: Func) -> Workload:
     """The workload of a function that has canonical names."""
     text = print_func(func)
-    return Workload(_digest(text), _digest(_NUMBER.sub("#", text)), text)
+    found = digests_of(text)
+    return Workload(found["hash"], found["structure"], text)
+
+
+def digests_of(text: str) -> dict[str, str]:
+    """``hash`` and ``structure`` of a workload with this text."""
+    return {"hash": _digest(text), "structure": _digest(_NUMBER.sub("#", text))}
 
 
 def differences(old: str, new: str, limit: int = 4) -> tuple[str, ...]:

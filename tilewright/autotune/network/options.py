@@ -35,6 +35,7 @@ class TuneOptions(BuildOptions):
     ``max_trials``: how many candidates may be measured, of all kernels together; None for no limit. ``effort``:
     ``quick``, ``normal`` or ``thorough``: how many candidates of one kernel it takes at most (32, 192, 1000), and how
     little expected gain ends it. ``check_network``: time the whole network at the end, with the records and without.
+    ``record_host``: have the name of this machine in the log.
 
     ``strategy``: what proposes candidates: the name of a strategy, or a maker of your own (docs/tuning.md).
     ``strategy_params``: its parameters, by name. ``seed``: of everything that is random.
@@ -64,6 +65,7 @@ class TuneOptions(BuildOptions):
     strategy: str | Maker = "annealing"
     strategy_params: Mapping[str, object] = field(default_factory=dict)
     check_network: bool = True
+    record_host: bool = False
     max_error: float = 1e-2
     samples: Sequence[Mapping[str, np.ndarray]] = ()
     on_trial: Sequence[Callback] = ()
@@ -83,6 +85,7 @@ class TuneOptions(BuildOptions):
             "max_error": require_number("max_error", self.max_error),
             "samples": _feeds(self.samples),
             "check_network": require_flag("check_network", self.check_network),
+            "record_host": require_flag("record_host", self.record_host),
             "on_trial": require_calls("on_trial", self.on_trial),
         }
         if self.time_budget_s is not None:
@@ -112,6 +115,7 @@ class TuneKeywords(BuildKeywords, total=False):
     strategy: str | Maker
     strategy_params: Mapping[str, object]
     check_network: bool
+    record_host: bool
     max_error: float
     samples: Sequence[Mapping[str, np.ndarray]]
     on_trial: Sequence[Callback]

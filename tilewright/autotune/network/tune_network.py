@@ -40,6 +40,7 @@ from tilewright.autotune.network.end_to_end import NetworkCheck, Variant, assemb
 from tilewright.autotune.network.feeds import random_feed
 from tilewright.autotune.network.options import TuneKeywords, TuneOptions
 from tilewright.autotune.network.precision import Chosen, choose_precision, confirm_precision
+from tilewright.autotune.network.provenance import session_of
 from tilewright.autotune.records.database import (
     Database,
     DatabaseLike,
@@ -48,6 +49,7 @@ from tilewright.autotune.records.database import (
     active_database,
     open_database,
 )
+from tilewright.autotune.records.session import Session
 from tilewright.autotune.search.scheduler import TaskScheduler, TuneResult
 from tilewright.autotune.search.tuner import TaskTuner, TunerConfig
 from tilewright.autotune.search.warm_start import warm_start
@@ -183,6 +185,7 @@ def tune(
 def tune_model(
     model: ModelLike, database: DatabaseLike | None = None, work_dir: str | Path | None = None,
     measurer: Measurer | None = None, options: TuneOptions | None = None, clock: Callable[[], float] = time.monotonic,
+    wall_clock: Callable[[], float] = time.time,
 ) -> ModelTuning:  # fmt: skip
     """:func:`tune` with the whole account of it."""
     o = options or TuneOptions()
@@ -196,8 +199,9 @@ def tune_model(
         o = dataclasses.replace(o, precision=chosen.precision)
     _say(o, "compiling and profiling the untuned network", ())
     prepared = prepare(model, o)
+    session = session_of(model, o, wall_clock())
     with nullcontext(measurer) if measurer is not None else LocalMeasurer(EvaluatorConfig()) as used:
-        done = _tuned(prepared, records, used, o, clock)
+        done = _tuned(prepared, records, used, o, clock, session)
     if chosen is None or chosen.precision == "fp32":
         return dataclasses.replace(done, precision=chosen)
     _say(o, "timing the tuned network against float32", ())
@@ -329,8 +333,9 @@ def make_tasks(
 
 
 def _tuned(
-    p: PreparedModel, records: Database, measurer: Measurer, o: TuneOptions, clock: Callable[[], float]
-) -> ModelTuning:
+    p: PreparedModel, records: Database, measurer: Measurer, o: TuneOptions, clock: Callable[[], float],
+    session: Session,
+) -> ModelTuning:  # fmt: skip
     begin = clock()
     training_set = TrainingSet(default_model(o.seed))
     warm_start(training_set, records, p.target, {h for t in p.tasks for h in t.described.hashes()})
@@ -338,7 +343,7 @@ def _tuned(
     tuners = [
         TaskTuner(
             t, Space(t.func, t.target), measurer, training_set=training_set, database=records, config=config,
-            seed=o.seed, clock=clock, callbacks=o.on_trial,
+            seed=o.seed, clock=clock, callbacks=o.on_trial, session=session,
         )
         for t in p.tasks
     ]  # fmt: skip

@@ -9,9 +9,10 @@ that was merged, copied or written by several processes gives the same builds.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
@@ -19,21 +20,24 @@ from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias, overload, runtime_checkable
 
 from tilewright.autotune.base.workload import Workload
+from tilewright.autotune.records.compact import CompactLine
 from tilewright.autotune.records.dataset import Dataset, dataset_of
+from tilewright.autotune.records.definitions import Definitions
 from tilewright.autotune.records.index import Index, Wanted, every_workload, no_workload, rank, usable
-from tilewright.autotune.records.logfile import append_lines, require_log, rewrite_lines
+from tilewright.autotune.records.logfile import require_log, rewrite_lines
 from tilewright.autotune.records.loglines import LogLines
-from tilewright.autotune.records.pruning import lines_to_keep, to_keep
+from tilewright.autotune.records.pruning import Kept, lines_to_keep, to_keep
 from tilewright.autotune.records.record import (
     Choice,
     Line,
     Record,
     RecordWarning,
     Verdict,
+    line_json,
     sort_key,
     target_differences,
-    to_line,
 )
+from tilewright.autotune.records.writing import LogWriter
 from tilewright.core.errors import InputError
 from tilewright.machine.target import Target
 
@@ -186,18 +190,26 @@ class _Base:
 
     def merge(self, other: Database) -> int:
         """Append the lines of ``other`` that are not here yet; how many there were."""
-        have = {_identity(x) for x in self.lines()}
+        have = {_identity(x) for x in self._whole_lines()}
         new: list[Line] = []
-        for x in other.lines():
+        for x in other._whole_lines() if isinstance(other, _Base) else other.lines():
             if (name := _identity(x)) not in have:
                 have.add(name)
                 new.append(x)
         self._append_all(new)
+        self._take_loose(other)
         return len(new)
 
     def _append_all(self, lines: Sequence[Line]) -> None:
         for x in lines:
             self.append(x)
+
+    def _whole_lines(self) -> list[Line]:
+        """All lines but those that :meth:`_take_loose` is about."""
+        return list(self.lines())
+
+    def _take_loose(self, other: Database) -> None:
+        """What ``other`` has that means nothing without another file, if it can be kept."""
 
     def _of_workload(self, workload: Workload | str) -> list[Record]:
         """The records of a workload; those of what it was formerly as records of what it is."""
@@ -274,6 +286,7 @@ class JSONDatabase(_Base):
         self.path = given / LOG_NAME if given.is_dir() else given
         require_log(self.path)
         self._lines = LogLines(self.path)
+        self._writer = LogWriter(self.path)
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -281,9 +294,16 @@ class JSONDatabase(_Base):
         self._index(every_workload)
         return tuple(f"line {n}: {text}" for n, text in sorted(self._lines.skipped.items()))
 
+    def share(self, definitions: Definitions) -> None:
+        """Let the log be read with what others define, and they with what it does, which is read now."""
+        if self._lines.definitions is not definitions:
+            self._lines.definitions = definitions
+            self._lines.forget()
+        self._lines.index(no_workload, is_all=False)
+
     def append(self, line: Line) -> None:
         """Write one more line to the log, under its lock."""
-        append_lines(self.path, [to_line(line).encode()])
+        self._writer.append([line])
 
     def prune(self, k: int = 1, failures: bool = False) -> int:
         """Keep the best ``k`` candidates of each workload and machine, the default's, those proved in a network, and
@@ -292,18 +312,48 @@ class JSONDatabase(_Base):
         Lines this version does not understand stay, byte for byte; so do, with ``failures``, records of failures.
         Records of wrong results stay too, so that such a candidate never comes back. Torn lines go.
         """
-        return rewrite_lines(self.path, lambda lines: lines_to_keep(lines, k, failures))
+        return self.rewrite(lambda lines: to_keep(lines, k, failures)).removed
+
+    def rewrite(
+        self, choose: Callable[[Sequence[Line]], Sequence[Line]], output: Path | None = None, dry_run: bool = False
+    ) -> Kept:
+        """Keep the lines that ``choose`` takes of those that are understood, and all others but torn ones. ``output``:
+        write what is kept there, and leave this log as it is; ``dry_run``: only say what would stay."""
+        kept = Kept({})
+
+        def chosen(lines: Iterable[bytes]) -> Mapping[int, bytes | None]:
+            nonlocal kept
+            kept = lines_to_keep(lines, choose)
+            return kept.texts
+
+        rewrite_lines(self.path, chosen, output, dry_run)
+        return kept
 
     def _index(self, wanted: Wanted) -> Index:
         return self._lines.index(wanted)
 
     def _append_all(self, lines: Sequence[Line]) -> None:
         for start in range(0, len(lines), _AT_ONCE):
-            append_lines(self.path, [to_line(x).encode() for x in lines[start : start + _AT_ONCE]])
+            self._writer.append(lines[start : start + _AT_ONCE])
+
+    def _whole_lines(self) -> list[Line]:
+        return self._lines.index(every_workload, is_all=False).lines()
+
+    def _take_loose(self, other: Database) -> None:
+        """A log may come in parts, one after the other: a record in one, what it needs in another."""
+        for d in other.databases if isinstance(other, UnionDatabase) else (other,):
+            waiting, definitions = d._lines.loose() if isinstance(d, JSONDatabase) else ([], {})
+            if waiting or definitions:
+                here, _ = self._lines.loose()
+                made = [CompactLine(x) for x in dict.fromkeys(waiting) if x not in here]
+                steps = {k: v for k, v in definitions.items() if v.startswith(b"[")}
+                objects = {k: v for k, v in definitions.items() if k not in steps}
+                self._writer.append_compact([CompactLine(objects=objects, steps=steps), *made])
 
 
 class UnionDatabase(_Base):
-    """Several databases as one: look-ups see all, the first takes what is appended.
+    """Several databases as one: look-ups see all, the first takes what is appended. Lines of one log may need what
+    another one defines.
 
     >>> mine, shared = tilewright.MemoryDatabase(), tilewright.MemoryDatabase()
     >>> both = tilewright.UnionDatabase(mine, shared)
@@ -313,6 +363,10 @@ class UnionDatabase(_Base):
 
     def __init__(self, first: Database, *others: Database) -> None:
         self.databases = (first, *others)
+        self._definitions = Definitions()
+
+    def _logs(self) -> list[JSONDatabase]:
+        return [d for d in self.databases if isinstance(d, JSONDatabase)]
 
     def append(self, line: Line) -> None:
         """Append to the first database."""
@@ -324,6 +378,8 @@ class UnionDatabase(_Base):
 
     def _index(self, wanted: Wanted) -> Index:
         index = Index()
+        for log in self._logs():
+            log.share(self._definitions)
         for d in self.databases:
             for x in d._index(wanted).select(wanted) if isinstance(d, _Base) else d.lines():
                 index.add(x)
@@ -397,4 +453,4 @@ def _as_of(workload: Workload | str, record: Record) -> Record:
 
 def _identity(line: Line) -> bytes:
     """Equal for the same line of two logs."""
-    return hashlib.sha256(to_line(line).encode()).digest()
+    return hashlib.sha256(json.dumps(line_json(line), sort_keys=True).encode()).digest()

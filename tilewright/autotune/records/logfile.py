@@ -17,7 +17,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -73,19 +73,27 @@ class Tail:
 def append_lines(path: Path, lines: Sequence[bytes]) -> None:
     """Append lines (without their newlines) under the lock, in one write: all of them or, if that fails, none. Raises
     InputError if there is a file that is not a log."""
+    append_made(path, START, lambda tail: lines)
+
+
+def append_made(path: Path, start: Position, make: Callable[[Tail], Sequence[bytes]]) -> Position:
+    """:func:`append_lines` with what ``make`` makes of the lines that came after ``start``, while nobody else writes.
+    Where the next reading begins."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path) as f:
-        size = os.fstat(f.fileno()).st_size
-        closing = b""
-        if size:
-            f.seek(size - 1)
-            closing = b"" if f.read(1) == b"\n" else b"\n"
+        facts = os.fstat(f.fileno())
+        size = facts.st_size
+        tail = _tail(path, f, start, facts)
+        lines = make(tail)
+        closing = b"\n" if tail.torn else b""
         try:
             _write_all(f.fileno(), closing + b"".join(x + b"\n" for x in lines))
         except OSError as e:
             with contextlib.suppress(OSError):
                 os.ftruncate(f.fileno(), size)
             raise OSError(e.errno, e.strerror, str(path)) from e
+        end = os.fstat(f.fileno()).st_size
+        return Position(end, facts.st_ino, _before(f, end))
 
 
 @contextlib.contextmanager
@@ -101,39 +109,57 @@ def reading(path: Path, start: Position = START) -> Iterator[Tail]:
         facts = os.fstat(f.fileno())
         with contextlib.suppress(OSError):  # what comes after this size is not read, so that writers need not wait
             unlock(f)
-        goes_on = facts.st_ino == start.file and facts.st_size >= start.at and _before(f, start.at) == start.mark
-        begin = start.at if goes_on else 0
-        if not goes_on:
-            _require_lines(path, f)
-        end = _last_end(f, begin, facts.st_size)
-        f.seek(end)
-        torn = f.read(facts.st_size - end)
-        position = Position(end, facts.st_ino, _before(f, end))
-        yield Tail(_lines(f, begin, end), not goes_on, position, torn, f)
+        yield _tail(path, f, start, facts)
 
 
-def rewrite_lines(path: Path, choose: Callable[[Iterable[bytes]], Collection[int]]) -> int:
-    """Keep the lines whose numbers (from 0, empty ones not counted) ``choose`` gives for all of them; how many went.
+def _tail(path: Path, f: FileIO, start: Position, facts: os.stat_result) -> Tail:
+    goes_on = facts.st_ino == start.file and facts.st_size >= start.at and _before(f, start.at) == start.mark
+    begin = start.at if goes_on else 0
+    if not goes_on:
+        _require_lines(path, f)
+    end = _last_end(f, begin, facts.st_size)
+    f.seek(end)
+    torn = f.read(facts.st_size - end) or b""
+    position = Position(end, facts.st_ino, _before(f, end))
+    return Tail(_lines(f, begin, end), not goes_on, position, torn, f)
 
-    A reader sees the old file or the new one. Raises InputError if the file is not a log.
+
+def rewrite_lines(
+    path: Path, choose: Callable[[Iterable[bytes]], Mapping[int, bytes | None]], output: Path | None = None,
+    dry_run: bool = False,
+) -> None:  # fmt: skip
+    """Keep the lines whose numbers (from 0, empty ones not counted) ``choose`` gives for all of them, each as it is or
+    as the text there. ``output``: a new file for them, instead of this one. ``dry_run``: only ``choose``.
+
+    A reader sees the old file or the new one. Raises InputError if the file is not a log, or if there is one at
+    ``output``.
     """
     if not _is_there(path):
-        return 0
+        choose(())
+        return
+    if output is not None:
+        _require_free(output)
     with _locked(path) as f:
         place = Path(os.path.realpath(path))
         with place.open("rb", buffering=_BUFFER) as old:
             kept = choose(x.rstrip(b"\r\n") for x in old if x.strip())
+            if dry_run:
+                return
             old.seek(0)
-            with beside(place) as new:
-                count = 0
-                for line in filter(bytes.strip, old):
-                    if count in kept:
-                        new.write(line if line.endswith(b"\n") else line + b"\n")
-                    count += 1
+            with beside(place if output is None else Path(os.path.realpath(output))) as new:
+                for number, line in enumerate(filter(bytes.strip, old)):
+                    if number in kept:
+                        text = kept[number]
+                        new.write(line if text is None else text)
+                        new.write(b"" if text is None and line.endswith(b"\n") else b"\n")
                 if not HAS_LOCKS:  # a file that is open cannot be replaced there
                     f.close()
                     old.close()
-    return count - len(kept)
+
+
+def _require_free(path: Path) -> None:
+    if _is_there(path) and path.stat().st_size:
+        raise InputError(f"{path}: expected no file or an empty one, found one; it stays as it is")
 
 
 def require_log(path: Path) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from tilewright.autotune.records.definitions import MissingDefinition, is_compact, references_of
 from tilewright.autotune.records.index import usable
 from tilewright.autotune.records.reading import LineReader, TornLine
 from tilewright.autotune.records.record import Line, Machine, Record, Verdict, machine_of, sort_key
 from tilewright.core.errors import InputError, ParseError
+
+_NAMES = re.compile(rb'"([\w-]{10})"')
+"""What may be the id of a definition in a line of a kind that this version does not know."""
 
 
 class Measured(Protocol):
@@ -36,25 +42,74 @@ def recorded_default(measured: Iterable[Measured]) -> str | None:
     return ordered[0].candidate if ordered and ordered[0].is_of_first_batch else None
 
 
-def lines_to_keep(lines: Iterable[bytes], k: int, failures: bool) -> set[int]:
-    """The numbers of the lines of a log that a prune keeps: also of those that this version does not understand, but
-    not of torn ones."""
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What stays of the lines of a log. ``texts``: by number of the line, None where it stays as it is. ``before``,
+    ``after``: the lines that were understood. ``foreign``: how many were not, which stay; ``torn``: how many are no
+    JSON, which go."""
+
+    texts: Mapping[int, bytes | None]
+    before: tuple[Line, ...] = ()
+    after: tuple[Line, ...] = ()
+    foreign: int = 0
+    torn: int = 0
+
+    @property
+    def removed(self) -> int:
+        """How many lines go, without definitions."""
+        return len(self.before) - len(self.after) + self.torn
+
+
+def lines_to_keep(lines: Iterable[bytes], choose: Callable[[Sequence[Line]], Sequence[Line]]) -> Kept:
+    """What stays of a log if ``choose`` says which of the understood lines do: also those that this version does not
+    understand, but not torn ones; and of the definitions those that are needed, once."""
     reader = LineReader()
-    kept: set[int] = set()
-    read: list[tuple[int, Line]] = []
-    for number, raw in enumerate(lines):
+    defining: dict[int, bytes] = {}
+    foreign: dict[int, bytes] = {}
+    waiting: dict[int, bytes] = {}
+    read: dict[int, Line] = {}
+    references: dict[int, set[str]] = {}
+    torn = 0
+
+    def look_at(number: int, raw: bytes, later: dict[int, bytes]) -> None:
+        nonlocal torn
         try:
-            line = reader.read(raw.decode(errors="replace"))
+            if reader.define(raw):
+                defining[number] = raw
+                return
+            line = reader.read(text := raw.decode(errors="replace"))
         except TornLine:
-            continue
+            torn += 1
+            return
+        except MissingDefinition:
+            later[number] = raw
+            return
         except ParseError:
             line = None
         if line is None:
-            kept.add(number)
+            foreign[number] = raw
         else:
-            read.append((number, line))
-    chosen = set(map(id, to_keep([x for _, x in read], k, failures)))
-    return kept | {number for number, x in read if id(x) in chosen}
+            read[number] = line
+            short = text.encode()
+            references[number] = references_of(short) if is_compact(short) else set()
+
+    for number, raw in enumerate(lines):
+        look_at(number, raw, waiting)
+    for number, raw in waiting.items():
+        look_at(number, raw, foreign)
+    before = [read[n] for n in sorted(read)]
+    after = choose(before)
+    chosen = set(map(id, after))
+    texts: dict[int, bytes | None] = dict.fromkeys((*foreign, *(n for n, x in read.items() if id(x) in chosen)))
+    named = set[str]().union(*(references[n] for n in texts if n in references))
+    named |= {name.decode() for raw in foreign.values() for name in _NAMES.findall(raw)}
+    needed = reader.definitions.used_by(named)
+    for number, raw in defining.items():
+        text, defined = reader.definitions.trimmed(raw, needed)
+        needed -= defined
+        if text is not None:
+            texts[number] = None if text == raw else text
+    return Kept(texts, tuple(before), tuple(after), len(foreign), torn)
 
 
 def to_keep(lines: Sequence[Line], k: int, failures: bool) -> list[Line]:

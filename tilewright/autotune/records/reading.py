@@ -1,8 +1,9 @@
 """Lines of a tuning log as records: what they must have, what is wrong with a damaged one, and how to read many fast.
 
-A log of 50,000 measurements is 400 MB of text in which almost everything comes again and again: the workload and the
-target stand in every record of a kernel, and its traces are made of the same steps. So a :class:`LineReader` remembers
-these parts by their text, and what it makes of equal parts is one object.
+A log of 50,000 measurements of schema 1 is 400 MB of text in which almost everything comes again and again: the
+workload and the target stand in every record of a kernel, and its traces are made of the same steps. So a
+:class:`LineReader` remembers these parts by their text, and what it makes of equal parts is one object. Lines of schema
+2 are read as those of schema 1 that they stand for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec.json import Decoder, decode
 
 from tilewright.autotune.base.space import candidate_key
 from tilewright.autotune.base.workload import Workload
+from tilewright.autotune.records.definitions import COMPACT_SCHEMA, Definitions, is_definition
 from tilewright.autotune.records.record import (
     SCHEMA_VERSION,
     STANDARD,
@@ -24,9 +26,11 @@ from tilewright.autotune.records.record import (
     NodeChoice,
     Record,
     Verdict,
+    decisions_of,
     head_json,
     known_json,
 )
+from tilewright.autotune.records.session import Session
 from tilewright.core.errors import ParseError, ScheduleError
 from tilewright.machine.target import Target
 from tilewright.schedule.primitives import PRIMITIVES
@@ -36,6 +40,10 @@ _Json: TypeAlias = dict[str, Any]
 _T = TypeVar("_T")
 
 _TRACE = b',"trace":['
+_NO_VALUE = b"null"
+_NULL = Raw(_NO_VALUE)
+_SHORT = b'{"schema":2,"like":"'
+_KINDS = ("measurement", "verdict", "choice")
 _OPEN = ("dims", "versions", "decisions")
 _DEEPEST = 64
 """Levels of lists and objects inside a field."""
@@ -89,6 +97,25 @@ class _Front(Struct):
     kind: str = "measurement"
 
 
+class _Compact(Struct):
+    """What stands in front of a measurement of schema 2."""
+
+    schema: int
+    like: str
+    kind: str = "measurement"
+    workload: Raw = _NULL
+    target: Raw = _NULL
+
+
+class _Session(Struct):
+    id: str
+    model: str = ""
+    digest: str = ""
+    started: _Time = 0.0
+    commit: str = ""
+    host: str = ""
+
+
 class _Head(Struct):
     workload: _Workload
     target: _Target
@@ -113,6 +140,7 @@ class _Measurement(Struct):
     tuner: str | None = None
     seed: int | None = None
     task: str | None = None
+    session: Raw = _NULL
 
     def __post_init__(self) -> None:
         if (self.seconds is None) == (self.failure is None):
@@ -155,62 +183,94 @@ class _Choice(Struct):
 
 
 _FIELDS, _FRONT, _MEASUREMENT = Decoder(dict[str, Raw]), Decoder(_Front), Decoder(_Measurement)
-_VERDICT, _CHOICE = Decoder(_Verdict), Decoder(_Choice)
+_VERDICT, _CHOICE, _COMPACT, _SESSION = Decoder(_Verdict), Decoder(_Choice), Decoder(_Compact), Decoder(_Session)
 _KNOWN: Final = frozenset(("schema", "kind", *_Measurement.__struct_fields__))
 
 
 # -- lines ---------------------------------------------------------------------------------------------------------
 class LineReader:
-    """Reads the lines of logs; equal parts of what it read are one object."""
+    """Reads the lines of logs; equal parts of what it read are one object. ``definitions``: what ``define`` took."""
 
-    def __init__(self) -> None:
+    def __init__(self, definitions: Definitions | None = None) -> None:
+        self.definitions = Definitions() if definitions is None else definitions
         self._heads: dict[tuple[bytes, bytes], tuple[Workload, Target, bool]] = {}
         self._front: tuple[bytes, tuple[Workload, Target]] | None = None
+        self._fronts: dict[str, tuple[Workload, Target]] = {}
         self._steps: dict[bytes, Mapping[str, Any]] = {}
         self._versions: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._sessions: dict[bytes, Session] = {}
         self._parts: dict[Any, Any] = {}
+
+    def define(self, raw: bytes) -> bool:
+        """Take the definitions of a line; False for a line of another kind. Raises ParseError if some are damaged,
+        after it took the others."""
+        if not is_definition(raw):
+            return False
+        self.definitions.add(raw)
+        return True
 
     def read(self, text: str) -> Line | None:
         """The line that ``text`` holds; None for a kind of line, or a schema, that this version does not know.
 
-        Raises TornLine if it is not JSON, another ParseError if it lacks what version 1 requires.
+        Raises TornLine if it is not JSON, MissingDefinition if it needs one that the reader was not given, another
+        ParseError if it lacks what version 1 requires.
         """
         fields, schema, kind = _front_of(text)
-        if schema != SCHEMA_VERSION:
-            return None
+        if schema == COMPACT_SCHEMA and kind in _KINDS:
+            expanded = self.definitions.expand(text.encode()).decode()
+            line = self._read(expanded, _front_of(expanded)[0], kind)
+            if isinstance(line, Record) and not line.decisions and '"decisions":' not in expanded:
+                return dataclasses.replace(line, decisions=decisions_of(line.steps))
+            return line
+        return self._read(text, fields, kind) if schema == SCHEMA_VERSION and kind in _KINDS else None
+
+    def _read(self, text: str, fields: Mapping[str, Raw], kind: object) -> Line:
         line: Line
         try:
             match kind:
-                case "measurement":
-                    line, is_plain = self._record(_MEASUREMENT.decode(text))
-                    if is_plain:
-                        extra = {k: decode(v) for k, v in fields.items() if k not in _KNOWN}
-                        return dataclasses.replace(line, extra=_require_shallow(extra)) if extra else line
                 case "verdict":
                     line = self._verdict(_VERDICT.decode(text))
                 case "choice":
                     line = self._choice(_CHOICE.decode(text))
                 case _:
-                    return None
+                    line, is_plain = self._record(_MEASUREMENT.decode(text))
+                    if is_plain:
+                        extra = {k: decode(v) for k, v in fields.items() if k not in _KNOWN}
+                        return dataclasses.replace(line, extra=_require_shallow(extra)) if extra else line
             extra = _unknown(decode(text), known_json(line))
             return dataclasses.replace(line, extra=_require_shallow(extra)) if extra else line
         except (ValueError, RecursionError) as e:
             raise ParseError(f"record: missing or malformed field: {e}") from e
 
     def peek(self, raw: bytes) -> tuple[Workload, Target] | None:
-        """What a line is about that looks like a whole measurement; None for others."""
+        """What a line is about that looks like a whole measurement; None for others, and for those that need a
+        definition which is not here."""
         if self._front is not None and raw.startswith(self._front[0]) and raw.endswith(b"}"):
             return self._front[1]  # lines of one kernel mostly follow each other
         try:
+            if raw.startswith(_SHORT):
+                return self._peek_short(raw)
             front = _FRONT.decode(raw)
             if front.schema != SCHEMA_VERSION or front.kind != "measurement":
                 return None
             workload, target, _ = self._head(front.workload, front.target)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, ParseError):
             return None
         start, _, _ = raw.partition(_TRACE)
         self._front = (start + _TRACE, (workload, target)) if start.endswith(bytes(front.target)) else None
         return workload, target
+
+    def _peek_short(self, raw: bytes) -> tuple[Workload, Target] | None:
+        front = _COMPACT.decode(raw)
+        if front.kind != "measurement" or bytes(front.workload) + bytes(front.target) != 2 * _NO_VALUE:
+            return None
+        if front.like not in self._fronts:
+            fields = self.definitions.shared(front.like)
+            if not fields.keys() >= {"workload", "target"}:
+                return None
+            workload, target, _ = self._head(Raw(fields["workload"]), Raw(fields["target"]))
+            self._fronts[front.like] = workload, target
+        return self._fronts[front.like]
 
     def _record(self, m: _Measurement) -> tuple[Record, bool]:
         """The record, and whether its workload and target have no fields but those of this version."""
@@ -221,7 +281,7 @@ class LineReader:
             workload, target, steps, m.candidate or candidate_key(Trace.from_json(list(steps))), m.seconds,
             tuple(m.samples or ()), m.error, m.failure, m.message or "", m.compile_seconds, m.decisions or {},
             self._one(m.function or ""), m.dims or {}, self._versions.setdefault(versions, dict(versions)), m.time,
-            self._one(m.tuner or ""), m.seed, self._one(m.task or ""),
+            self._one(m.tuner or ""), m.seed, self._one(m.task or ""), {}, self._session(m.session),
         )  # fmt: skip
         return record, is_plain
 
@@ -246,6 +306,17 @@ class LineReader:
             c.workload.hash, c.network, self._target(c.target), name(chosen), seconds, c.time, errors=c.errors or {},
             nodes=nodes,
         )  # fmt: skip
+
+    def _session(self, raw: Raw) -> Session | None:
+        if (text := bytes(raw)) == _NO_VALUE:
+            return None
+        if text not in self._sessions:
+            s = _SESSION.decode(text)
+            more = {k: v for k, v in decode(text).items() if k not in _Session.__struct_fields__}
+            self._sessions[text] = Session(
+                s.id, s.model, s.digest, s.started, s.commit, s.host, _require_shallow(more)
+            )  # fmt: skip
+        return self._sessions[text]
 
     # -- parts ---------------------------------------------------------------------------------------------------------
     def _one(self, part: _T) -> _T:

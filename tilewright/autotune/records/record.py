@@ -1,9 +1,9 @@
 """One line of a tuning log: a measurement, a verdict on a record in its network, or a choice of implementation.
 Version 1.
 
-``docs/log-format.md`` is the written form of this file and of ``reading.py``, with the promise that logs of version 1
-stay readable. Fields that this version does not know are kept: they are part of the record and are written again with
-it.
+``docs/log-format.md`` is the written form of this file, of ``reading.py`` and of ``definitions.py``, with the promise
+that logs of version 1 stay readable. Fields that this version does not know are kept: they are part of the record and
+are written again with it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tilewright.autotune.base.measure_result import Failed, FailureKind, Measure
 from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.base.workload import Workload
+from tilewright.autotune.records.session import Session
 from tilewright.machine.target import Target
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
@@ -51,8 +52,8 @@ class Record:
     step. ``candidate``: digest of the trace's text.
     ``seconds``: median of ``samples``, or of the fastest visit's samples; None if ``failure`` says why there is none.
     ``error``: the largest deviation from the naive schedule's result, in units of its scale. ``dims``: sizes of the
-    symbolic dimensions when measured. ``time``: seconds since the epoch. ``task``: a name for people. ``extra``:
-    unknown fields.
+    symbolic dimensions when measured. ``time``: seconds since the epoch. ``task``: a name for people. ``session``:
+    which tuning of which model measured it; None in older logs. ``extra``: unknown fields.
     """
 
     workload: Workload
@@ -74,6 +75,7 @@ class Record:
     seed: int | None = None
     task: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    session: Session | None = None
 
     @property
     def trace(self) -> Trace:
@@ -91,7 +93,7 @@ class Record:
 
     def choices(self) -> dict[str, Any]:
         """What was decided, by label, lists as tuples; from the trace's own steps if ``decisions`` is empty."""
-        given = self.decisions or _decisions_of(self.steps)
+        given = self.decisions or decisions_of(self.steps)
         return {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
 
     @property
@@ -178,8 +180,9 @@ def time_after(before: Verdict | Choice | None, now: float) -> float:
 
 
 def make_record(
-    task: Task, candidate: Candidate, result: MeasureResult, tuner: str = "", seed: int | None = None, time: float = 0.0
-) -> Record:
+    task: Task, candidate: Candidate, result: MeasureResult, tuner: str = "", seed: int | None = None,
+    time: float = 0.0, session: Session | None = None,
+) -> Record:  # fmt: skip
     """The record of one measurement. ``task.func`` need not have canonical names."""
     common = Record(
         workload=task.described,
@@ -195,6 +198,7 @@ def make_record(
         tuner=tuner,
         seed=seed,
         task=task.name,
+        session=session,
     )
     if isinstance(result, Failed):
         return dataclasses.replace(common, failure=str(result.kind), message=result.message)
@@ -256,8 +260,13 @@ def tuner_versions() -> Mapping[str, str]:
 
 # -- text ----------------------------------------------------------------------------------------------------------
 def to_line(line: Line) -> str:
-    """The JSON text of a line, without the newline."""
-    return json.dumps(_merged(line.extra, known_json(line)), separators=(",", ":"), allow_nan=False)
+    """A line by itself: its JSON text in schema 1, without the newline. Logs have it shorter, see ``compact.py``."""
+    return json.dumps(line_json(line), separators=(",", ":"), allow_nan=False)
+
+
+def line_json(line: Line) -> _Json:
+    """The fields of a line in schema 1, also those that this version does not know."""
+    return _merged(line.extra, known_json(line))
 
 
 def known_json(line: Line) -> _Json:
@@ -300,6 +309,7 @@ def _record_json(r: Record) -> _Json:
         "tuner": r.tuner,
         "seed": r.seed,
         "task": r.task,
+        **({} if r.session is None else {"session": r.session.to_json()}),
     }
 
 
@@ -355,7 +365,7 @@ def _merged(extra: Mapping[str, Any], known: Mapping[str, Any]) -> _Json:
     return out
 
 
-def _decisions_of(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def decisions_of(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Labels and answers of the steps that sample."""
     out: dict[str, Any] = {}
     for s in steps:

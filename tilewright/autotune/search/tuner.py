@@ -23,6 +23,7 @@ from tilewright.autotune.cost_model.xgboost_model import default_model
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.records.database import Database
 from tilewright.autotune.records.record import Record, make_record, result_of
+from tilewright.autotune.records.session import Session
 from tilewright.autotune.search.gain_estimate import expected_gain
 from tilewright.autotune.search.history import History, TaskResult, Trial
 from tilewright.autotune.search.strategies import STRATEGIES
@@ -65,7 +66,8 @@ class TunerConfig:
 
 
 class TaskTuner:
-    """The state of tuning one task. ``training_set`` may be shared by the tuners of several tasks."""
+    """The state of tuning one task. ``training_set`` may be shared by the tuners of several tasks. ``session``: where
+    its records are from."""
 
     def __init__(
         self,
@@ -80,6 +82,7 @@ class TaskTuner:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         callbacks: Iterable[Callback] = (),
+        session: Session | None = None,
     ) -> None:
         if space.func != task.func:
             raise InputError(f"{task.name}: expected a space over the task's function, got one over {space.func.name}")
@@ -95,6 +98,7 @@ class TaskTuner:
         self._clock = clock
         self._wall_clock = wall_clock
         self._callbacks = tuple(callbacks)
+        self._session = session
         self._training_set = TrainingSet(default_model(seed)) if training_set is None else training_set
         if training_set is None and database is not None:
             warm_start(self._training_set, database, task.target, task.described.hashes())
@@ -224,7 +228,7 @@ class TaskTuner:
     # -- records ---------------------------------------------------------------------------------------------------
     def _record(self, t: Trial) -> Record:
         name = self.config.strategy if isinstance(self.config.strategy, str) else "own strategy"
-        made = make_record(self.task, t.candidate, t.result, name, self._seed, self._wall_clock())
+        made = make_record(self.task, t.candidate, t.result, name, self._seed, self._wall_clock(), self._session)
         facts = {
             "predicted": round(t.predicted, 6), "batch": t.batch, "elapsed": round(t.elapsed, 3),
             "weight": round(self.task.weight, 6), **({"default": True} if self._is_default(t.candidate) else {}),
@@ -280,13 +284,14 @@ def tune_task(
     seed: int = 0,
     clock: Callable[[], float] = time.monotonic,
     callbacks: Iterable[Callback] = (),
+    session: Session | None = None,
 ) -> TaskResult:
     """Tune one task until the budget or the space ends. Interrupt it (Ctrl-C) any time: what was found is returned."""
     budget = Budget() if budget is None else budget
     begin = clock()
     tuner = TaskTuner(
         task, space, measurer, training_set=training_set, database=database, config=TunerConfig(strategy, params or {}),
-        seed=seed, clock=clock, callbacks=callbacks,
+        seed=seed, clock=clock, callbacks=callbacks, session=session,
     )  # fmt: skip
     try:
         while True:

@@ -6,6 +6,7 @@ records that the page shows in full are read again.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,7 +48,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The rows of a log, in the order of the file. ``skipped``: lines that were not understood."""
+    """The rows of a log, in the order of the file. ``skipped``: lines that were not understood. ``reader``: has the
+    definitions that lines name."""
 
     path: Path
     rows: tuple[Row, ...]
@@ -56,13 +58,14 @@ class Log:
     versions: dict[str, str]
     tuners: tuple[str, ...]
     skipped: int
+    reader: LineReader
 
     def record(self, row: Row) -> Record:
         """All of a measurement. Raises InputError if the log was rewritten meanwhile."""
         with self.path.open("rb") as f:
             f.seek(row.place)
             try:
-                line = LineReader().read(f.readline().decode(errors="replace"))
+                line = self.reader.read(f.readline().decode(errors="replace"))
             except ParseError:
                 line = None
         if not isinstance(line, Record) or line.candidate != row.candidate:
@@ -82,8 +85,13 @@ def read_log(path: str | Path) -> Log:
     skipped = 0
     latest = -1.0
 
+    for _, raw in _lines(found):
+        with contextlib.suppress(ParseError):  # counted below
+            reader.define(raw)
     for place, raw in _lines(found):
         try:
+            if reader.define(raw):
+                continue
             line = reader.read(raw.decode(errors="replace"))
         except ParseError:
             line = None
@@ -102,7 +110,8 @@ def read_log(path: str | Path) -> Log:
         raise InputError(f"{path}: expected a log with measurements, found none")
     if skipped:
         warnings.warn(f"{found}: {skipped} lines were not understood; skipped", RecordWarning, stacklevel=2)
-    return Log(found, tuple(rows), tuple(verdicts), tuple(choices), versions, tuple(t for t in tuners if t), skipped)
+    used = tuple(t for t in tuners if t)
+    return Log(found, tuple(rows), tuple(verdicts), tuple(choices), versions, used, skipped, reader)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import warnings
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import tilewright
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.autotune.records.database import JSONDatabase
 from tilewright.autotune.records.record import RecordWarning
+from tilewright.autotune.records.session import make_session
 from tilewright.cli import main
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, mlp_model, record, verdict, wrong
 
 
@@ -53,8 +56,23 @@ def test_top(log: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_merge_and_prune(log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     both = str(tmp_path / "both.jsonl")
-    assert _said(capsys, "merge", log, log, "-o", both) == f"5 lines added; {both} has 5\n"
-    assert _said(capsys, "prune", both) == "1 lines removed, 4 left\n"
+    out = _said(capsys, "merge", log, log, "-o", both, "--dry-run")
+    assert out.startswith(f"5 lines would be added; {both} would have 5\n")
+    assert not Path(both).exists()
+    out = _said(capsys, "merge", log, log, "-o", both)
+    assert out.startswith(f"5 lines added; {both} has 5, in ")
+    assert "better than before, or new:" in out
+    assert _said(capsys, "merge", log, "-o", both).startswith(f"0 lines added; {both} has 5")
+    before = Path(both).read_bytes()
+    expected = "1 of 4 measurements, 0 of 1 verdicts, 0 of 0 choices\n1 of 1 workloads have 3 measurements left"
+    assert _said(capsys, "prune", both, "--dry-run") == f"would remove {expected}\n"
+    small = str(tmp_path / "small.jsonl")
+    assert _said(capsys, "prune", both, "-o", small).startswith(f"removed {expected}\n{small}: ")
+    assert Path(both).read_bytes() == before
+    assert main(["db", "prune", both, "-o", small]) == 2
+    assert "expected no file or an empty one, found one; it stays as it is" in capsys.readouterr().err
+    assert _said(capsys, "prune", both).startswith(f"removed {expected}\n{both}: ")
+    assert len(JSONDatabase(both)) == len(JSONDatabase(small)) == 4
 
 
 def test_a_missing_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +116,7 @@ def test_check(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "split(nowhere): expected the name of a loop of f, got 'nowhere'" in rows[2]
     assert rows[2].endswith(" 2")
     assert "teleport" in rows[3]
-    assert rows[-3].startswith("line 9: not JSON")
+    assert rows[-3].startswith(f"line {len(Path(log).read_text().splitlines())}: not JSON")
     assert rows[-1] == "3 of 6 measurements replay"
 
 
@@ -137,11 +155,114 @@ def test_tune_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.filterwarnings("default::tilewright.autotune.records.record.RecordWarning")
 def test_damaged_lines_are_counted(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    first = len(Path(log).read_text().splitlines()) + 1
     with Path(log).open("a") as f:
         f.write('{"schema":1,"kind":"measurement"}\n{"torn\n')
     assert main(["db", "show", log]) == 0
     said = capsys.readouterr()
     assert said.out.endswith("; 2 damaged lines skipped\n")
-    assert said.err.startswith(f"tilewright: RecordWarning: {log}: line 6: record: missing or malformed field: ")
+    assert said.err.startswith(f"tilewright: RecordWarning: {log}: line {first}: record: missing or malformed field: ")
     assert "missing required field `workload`" in said.err
     assert said.err.count("\n") == 1
+
+
+# -- several logs --------------------------------------------------------------------------------------------------
+def _timed(path: Path, typical: float, model: str = "a.onnx", version: str = "") -> str:
+    """A log of one kernel with 9 samples."""
+    r = record(dense(), candidates(dense(), HERE, 1)[0], typical)
+    samples = tuple(typical * (1.0 + 0.001 * n) for n in range(-4, 5))
+    session = make_session(model, "ab" * 32, 5.0, commit=version)
+    JSONDatabase(path).append(dataclasses.replace(r, samples=samples, session=session, time=typical))
+    return str(path)
+
+
+def test_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = _timed(tmp_path / "old", 1e-3), _timed(tmp_path / "new", 1.5e-3)
+    assert main(["db", "diff", old, new]) == 1
+    out = capsys.readouterr().out
+    assert "1.500" in out
+    assert "slower, same schedule" in out
+    assert out.endswith("1 kernels: 1 slower; geometric mean of new/old 1.500\n")
+    assert main(["db", "diff", new, old]) == 0
+    assert "1 faster" in capsys.readouterr().out
+    assert main(["db", "diff", old, old]) == 0
+    assert capsys.readouterr().out == "1 kernels: 1 no difference; geometric mean of new/old 1.000\n"
+    assert main(["db", "diff", old, new, "--threshold", "0.6"]) == 0
+    capsys.readouterr()
+    assert main(["db", "diff", old, new, "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert data["counts"]["slower"] == 1
+    assert "Mann and Whitney" in data["test"]
+    assert main(["db", "diff", old]) == 2
+    assert "expected two logs, or one and --versions X Y" in capsys.readouterr().err
+
+
+def test_diff_of_versions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = _timed(tmp_path / "log", 1e-3, version="aaaa")
+    _timed(tmp_path / "log", 2e-3, version="bbbb")
+    assert main(["db", "diff", both, "--versions", "aaaa", "bbbb"]) == 1
+    assert main(["db", "diff", both, "--versions", "bbbb", "aaaa"]) == 0
+    capsys.readouterr()
+    assert main(["db", "diff", both, "--versions", "cccc", "aaaa"]) == 2
+    assert "--versions: expected a version or a commit that measured something, got 'cccc'" in capsys.readouterr().err
+
+
+def test_filters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = _timed(tmp_path / "log", 1e-3, "resnet18.onnx")
+    _timed(tmp_path / "log", 2e-3, "vgg16.onnx")
+    assert "vgg16.onnx abababab" in _said(capsys, "show", log)
+    assert "2000.0" in _said(capsys, "show", log, "--model", "vgg*")
+    assert json.loads(_said(capsys, "show", log, "--model", "vgg*", "--json"))["workloads"][0]["records"] == 1
+    assert main(["db", "show", log, "--model", "bert*"]) == 2
+    assert "none of its measurements is of what was asked for; 2 of 2 lines say which" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["db", "show", log, "--since", "soon"])
+    assert "expected a date like 2026-11-24" in capsys.readouterr().err
+    some = str(tmp_path / "some")
+    assert _said(capsys, "merge", log, "-o", some, "--model", "vgg*").startswith("1 lines added")
+    _timed(Path(some), 3e-3, "vgg16.onnx")
+    assert _said(capsys, "prune", some, "--cpu", "skylake*").startswith("removed 0 of 2 measurements")
+
+
+def test_answers_for_programs(log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = json.loads(_said(capsys, "show", log, "--json"))
+    assert shown["workloads"][0]["failures"] == {"wrong_result": 1}
+    top = json.loads(_said(capsys, "top", log, "-k", "2", "--trace", "--json"))
+    assert [c["seconds"] for c in top[0]["candidates"]] == [1e-3, 2e-3]
+    assert any(line.startswith("split(") for line in top[0]["candidates"][0]["trace"])
+    assert json.loads(_said(capsys, "check", log, "--json")) == {"measurements": 3, "do_not_replay": [], "skipped": []}
+    merged = json.loads(_said(capsys, "merge", log, "-o", str(tmp_path / "m"), "--json"))
+    assert (merged["added"], merged["dry_run"], len(merged["better"])) == (5, False, 1)
+    pruned = json.loads(_said(capsys, "prune", log, "--json"))
+    assert pruned["removed"] == 1
+    assert pruned["bytes_after"] < pruned["bytes_before"]
+
+
+def test_export_and_what_it_does_not_replace(log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, document = tmp_path / "t.csv", tmp_path / "d.json"
+    for place in (table, document):
+        for _ in range(2):
+            assert _said(capsys, "export", log, "-o", str(place)).startswith(f"{place}: 5 lines of {log} as ")
+    assert table.read_text().count("\n") == 5
+    assert len(json.loads(document.read_text())["lines"]) == 5
+    assert json.loads(_said(capsys, "export", log)) == json.loads(document.read_text())
+    assert main(["db", "export", log, "-o", log]) == 2
+    assert "expected an exported log or no file, found another kind of file" in capsys.readouterr().err
+
+
+def test_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The default of a kernel for this machine, and a record that does not replay."""
+    here = detect_host().with_threads(1)
+    good = record(dense(8, 16, 8), candidates(dense(8, 16, 8), here, 1)[0], 1e-6, target=here)
+    log = JSONDatabase(tmp_path / "log")
+    log.append(good)
+    log.append(record(dense(), candidates(dense(), HERE, 1)[0], 1e-3, target=dataclasses.replace(here, cpu="other")))
+    out = _said(capsys, "verify", str(log.path), "--dry-run")
+    assert "not checked: for other; this is" in out
+    assert out.endswith("2 winners: 2 not checked\n")
+    assert _said(capsys, "verify", str(log.path), "--rounds", "2").endswith("1 not checked, 1 holds\n")
+    steps = ({"primitive": "split", "args": {"loop": "nowhere", "factors": [None, 4]}},)
+    log.append(dataclasses.replace(good, steps=steps, candidate="broken", seconds=1e-9))
+    assert main(["db", "verify", str(log.path), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"] == {"not checked": 1, "does not replay": 1}

@@ -77,7 +77,7 @@ def test_commands_parse(page: str) -> None:
     """Every command of tilewright on a page has arguments that its parser takes."""
     for block in blocks(page, "console"):
         for _, line, _ in commands(block):
-            words = shlex.split(line.partition(" | ")[0], comments=True)
+            words = shlex.split(re.split(r" (?:\||\|\||&&|>) ", line)[0], comments=True)
             if words[0] == "tilewright" and not words[-1].startswith("--help"):
                 load_command(words[1])[1].parse_args(words[2:])
 

@@ -169,7 +169,7 @@ def test_builds_follow_the_log(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.touch()
     chosen = mixed(JSONDatabase(path))
-    (line,) = (json.loads(x) for x in path.read_text("utf-8").splitlines())
+    _, line = (json.loads(x) for x in path.read_text("utf-8").splitlines())
     assert line["implementation"] == MIXED
     assert line["seconds"] == {"fp32": 3, "bf16": 1, "mixed": 2}
     assert line["errors"]["mixed"] <= 4e-3 < line["errors"]["bf16"]

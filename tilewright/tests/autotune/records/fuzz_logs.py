@@ -6,7 +6,8 @@ Whatever is wrong with a line, the lines beside it are found, and nothing is rai
 from __future__ import annotations
 
 import argparse
-import copy
+import contextlib
+import copy as copies
 import dataclasses
 import functools
 import json
@@ -21,10 +22,13 @@ from typing import Any
 
 from tilewright.autotune.base.workload import workload_of
 from tilewright.autotune.lookup.lookup import best_traces, look_up
+from tilewright.autotune.records.compact import compact_line, lines_with_definitions
 from tilewright.autotune.records.database import POLICIES, JSONDatabase, MemoryDatabase
-from tilewright.autotune.records.reading import from_line
-from tilewright.autotune.records.record import Choice, Record, RecordWarning, result_of, to_line
-from tilewright.commands.db import show, top
+from tilewright.autotune.records.definitions import MissingDefinition
+from tilewright.autotune.records.reading import LineReader, from_line
+from tilewright.autotune.records.record import Choice, Line, Record, RecordWarning, result_of, to_line
+from tilewright.commands.db.show import show
+from tilewright.commands.db.top import top
 from tilewright.core.errors import TilewrightError
 from tilewright.inspect.report.page import report
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, record, verdict, with_threads, wrong
@@ -48,6 +52,20 @@ def sample() -> tuple[str, ...]:
     bad = wrong(dense(), candidates(dense(), HERE, 5)[4])
     lines = [*found, extra, named, with_threads(found[0], 8), verdict(found[1], NETWORK, True, 7.0), choice, bad]
     return tuple(to_line(x) for x in lines)
+
+
+@functools.cache
+def short_sample() -> tuple[str, ...]:
+    """The same log in schema 2: definitions in lines of their own."""
+    out: list[bytes] = []
+    known: set[str] = set()
+    for text in sample():
+        line = from_line(text)
+        assert line is not None
+        made, new = lines_with_definitions([compact_line(line)], known, known)
+        known |= new
+        out += made
+    return tuple(x.decode() for x in out)
 
 
 # -- damage --------------------------------------------------------------------------------------------------------
@@ -101,11 +119,11 @@ def _change(rng: random.Random, data: Any) -> None:
             case 0 if isinstance(data, dict):
                 del data[key]
             case 1 if isinstance(data, dict):
-                data[rng.choice(("mood", "seconds", "args", "x"))] = copy.deepcopy(rng.choice(JUNK))
+                data[rng.choice(("mood", "seconds", "args", "x"))] = copies.deepcopy(rng.choice(JUNK))
             case 2:
-                data[key] = copy.deepcopy(data[rng.choice(keys)])
+                data[key] = copies.deepcopy(data[rng.choice(keys)])
             case _:
-                data[key] = copy.deepcopy(rng.choice(JUNK))
+                data[key] = copies.deepcopy(rng.choice(JUNK))
         return
 
 
@@ -115,16 +133,29 @@ DAMAGES: tuple[Callable[[random.Random, bytes], bytes], ...] = (
 
 
 def damaged(seed: int) -> tuple[bytes, list[str]]:
-    """A log, and the lines in it that are as they were."""
+    """A log, and the lines that are in it as they were, with their definitions. Every other one is of schema 2."""
     rng = random.Random(seed)
-    lines = [x.encode() for x in sample()]
+    texts = short_sample() if seed % 2 else sample()
+    lines = [x.encode() for x in texts]
     whole = [rng.random() < 0.6 for _ in lines]
     whole[0] = True  # what is a log is another test
     out = [x if w else rng.choice(DAMAGES)(rng, x).replace(b"\n", b" ") for x, w in zip(lines, whole, strict=True)]
     end = rng.random() < 0.8
     if not end:
         whole[-1] = False
-    return b"\n".join(out) + b"\n" * end, [x for x, w in zip(sample(), whole, strict=True) if w]
+    return b"\n".join(out) + b"\n" * end, _readable([x for x, w in zip(lines, whole, strict=True) if w])
+
+
+def _readable(lines: list[bytes]) -> list[str]:
+    """The lines among these that need nothing else, each by itself."""
+    reader = LineReader()
+    out = []
+    for raw in [x for x in lines if not reader.define(x)]:
+        with contextlib.suppress(MissingDefinition):
+            line = reader.read(raw.decode())
+            assert line is not None
+            out.append(to_line(line))
+    return out
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
@@ -140,6 +171,7 @@ def check(seed: int, folder: Path) -> None:
         written = [to_line(x) for x in lines]
         assert set(good) <= set(written), "lines that were whole are lost"
         assert [from_line(x) for x in written] == lines
+        _copy(database, folder / f"{seed}-copy.jsonl", lines)
         _use(database, path)
         copied = MemoryDatabase()
         assert copied.merge(database) == len(set(written))
@@ -148,6 +180,16 @@ def check(seed: int, folder: Path) -> None:
         assert JSONDatabase(path).prune() >= 0
         assert before <= {to_line(x) for x in database.lines()}
         assert len(database.skipped) <= count + 1, "a last line without its end may be complete now"
+
+
+def _copy(database: JSONDatabase, path: Path, lines: list[Line]) -> None:
+    """A log of what was read has the same, and no damage."""
+    copy = JSONDatabase(path)
+    copy.merge(database)
+    again = [x for x in copy.lines() if x in lines]
+    assert len(again) >= len({to_line(x) for x in lines}), "lines that are lost when they are written again"
+    copy.prune()
+    assert all("definition" in x for x in copy.skipped), copy.skipped
 
 
 def _use(database: JSONDatabase, path: Path) -> None:
@@ -163,8 +205,8 @@ def _use(database: JSONDatabase, path: Path) -> None:
             result_of(r)
             r.choices()
     database.to_arrays()
-    show(database)
-    for call in (lambda: top(database, 2, None, True), lambda: report(path).encode()):
+    show(list(database.lines()))
+    for call in (lambda: top(list(database.lines()), 2, True), lambda: report(path).encode()):
         try:
             call()
         except TilewrightError:

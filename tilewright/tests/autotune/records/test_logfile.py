@@ -31,7 +31,7 @@ FOREIGN = {
 OURS = {
     "empty": b"",
     "blank": b"\n \n",
-    "a newer version": b'{"schema":2,"x":1}\n',
+    "a newer version": b'{"schema":3,"x":1}\n',
     "other order": b'{"kind": "weather", "schema": 1}\n',
     "byte order mark": b"\xef\xbb\xbf" + FIRST + b"\n",
     "carriage returns": FIRST + b"\r\n" + SECOND + b"\r\n",
@@ -48,7 +48,7 @@ def test_another_file_is_left_alone(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="file: expected a tuning log, found another kind of file; it stays as it is"):
         append_lines(path, [FIRST])
     with pytest.raises(InputError, match="expected a tuning log"):
-        rewrite_lines(path, lambda lines: ())
+        rewrite_lines(path, lambda lines: {})
     with pytest.raises(InputError, match="expected a tuning log"), reading(path):
         pass
     with pytest.raises(InputError, match="expected a tuning log"):
@@ -79,7 +79,12 @@ def test_utf_16_is_named(tmp_path: Path) -> None:
 def test_a_pipe_is_no_log(tmp_path: Path) -> None:
     """And nobody waits for what comes out of it."""
     os.mkfifo(tmp_path / "pipe")
-    for use in (JSONDatabase, require_log, lambda p: append_lines(p, [FIRST]), lambda p: rewrite_lines(p, set)):
+    for use in (
+        JSONDatabase,
+        require_log,
+        lambda p: append_lines(p, [FIRST]),
+        lambda p: rewrite_lines(p, lambda lines: {}),
+    ):
         with pytest.raises(InputError, match="expected a tuning log, found a pipe or a device"):
             use(tmp_path / "pipe")
 
@@ -119,20 +124,28 @@ def test_an_append_that_fails_is_taken_back(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_rewrite_keeps_what_was_chosen(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    lines = [f'{{"schema":2,"n":{n}}}'.encode() for n in range(5)]
+    lines = [f'{{"schema":3,"n":{n}}}'.encode() for n in range(5)]
     path.write_bytes(b"\n\n" + b"\n".join(lines))
     seen: list[bytes] = []
 
     def choose(found):  # type: ignore[no-untyped-def]
         seen.extend(found)
-        return {0, 3, 4}
+        return {0: None, 3: b"changed", 4: None}
 
     link = tmp_path / "link"
     link.symlink_to(path)
-    assert rewrite_lines(link, choose) == 2
+    before = path.read_bytes()
+    rewrite_lines(link, choose, dry_run=True)
+    rewrite_lines(link, choose, tmp_path / "other")
+    assert path.read_bytes() == before
+    seen.clear()
+    rewrite_lines(link, choose)
     assert seen == lines
-    assert path.read_bytes() == b"\n".join([lines[0], *lines[3:]]) + b"\n"
+    assert path.read_bytes() == b"\n".join([lines[0], b"changed", lines[4]]) + b"\n"
+    assert (tmp_path / "other").read_bytes() == path.read_bytes()
     assert link.is_symlink()
+    with pytest.raises(InputError, match="other: expected no file or an empty one, found one; it stays as it is"):
+        rewrite_lines(link, choose, tmp_path / "other")
 
 
 def test_a_missing_log_is_not_made_by_a_prune(tmp_path: Path) -> None:
@@ -176,7 +189,22 @@ def test_warnings_are_one_and_say_which_lines(tmp_path: Path) -> None:
     with pytest.warns(RecordWarning) as warned:
         assert len(database) == 2
     (one,) = warned
-    assert "line 2: not JSON" in str(one.message)
-    assert "line 3: expected an object with an integer 'schema'; skipped; line 5" in str(one.message)
-    assert str(one.message).endswith("; and 3 lines more")
+    parts = str(one.message).removeprefix(f"{path}: ").split("; ")
+    assert parts[0].startswith("lines 5, 6: not JSON")
+    assert parts[1] == "skipped"
+    assert parts[2].startswith("line 2: not JSON")
+    assert parts[4].startswith("line 3: expected an object with an integer 'schema'")
+    assert parts[6].startswith("line 7: record: missing or malformed field")
+    assert parts[-2:] == ["the last line is cut off in the middle", "skipped"]
     assert [x.split(":")[0] for x in database.skipped] == ["line 2", "line 3", "line 5", "line 6", "line 7"]
+
+
+def test_thousands_of_damaged_lines_are_one_short_warning(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(FIRST + b"\n" + b"".join(b'{"schema":1,"n":%d}\n{%d\n[%d]\n' % (n, n, n) for n in range(1000)))
+    with pytest.warns(RecordWarning) as warned:
+        assert len(JSONDatabase(path)) == 1
+    (one,) = warned
+    assert "lines 2, 5, 8 and 997 more: record: missing or malformed field" in str(one.message)
+    assert "lines 3, 6, 9 and 997 more: not JSON" in str(one.message)
+    assert len(str(one.message)) < 600

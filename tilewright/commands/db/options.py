@@ -1,0 +1,130 @@
+"""What the actions of ``db`` share: their log, filters, JSON, and the account of a log that was rewritten."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewright.autotune.records.database import JSONDatabase, open_database
+from tilewright.autotune.records.record import Choice, Line, Record, Verdict
+from tilewright.autotune.review.selection import Selection, parse_time
+from tilewright.core.errors import InputError
+
+_UNITS = ("bytes", "kB", "MB", "GB")
+
+
+def add_log(parser: argparse.ArgumentParser, name: str = "log", text: str = "a tuning log") -> None:
+    """The log that an action is about."""
+    parser.add_argument(name, metavar=name.upper(), help=text)
+
+
+def add_filters(parser: argparse.ArgumentParser, what: str) -> None:
+    """Which lines of it. ``what``: what becomes of these (``shown``)."""
+    group = parser.add_argument_group(f"only these are {what}")
+    group.add_argument("--model", metavar="NAME", help="of a model file's name (* and ? match), or digest's beginning")
+    group.add_argument("--cpu", metavar="CPU", help="LLVM's name (* and ? match)")
+    group.add_argument("--since", type=_time, metavar="DATE", help="2026-11-24 or 2026-11-24T09:30, in UTC")
+    group.add_argument("--until", type=_time, metavar="DATE", help="the same, that moment left out")
+
+
+def selection_of(args: argparse.Namespace, version: str | None = None) -> Selection:
+    """What :func:`add_filters` read."""
+    return Selection(args.model, args.cpu, args.since, args.until, version)
+
+
+def selected(database: JSONDatabase, args: argparse.Namespace) -> list[Line]:
+    """The lines of a log that the filters take. Raises InputError if they take none of some."""
+    lines = list(database.lines())
+    wanted = selection_of(args)
+    found = wanted.of(lines)
+    if lines and wanted and not any(isinstance(x, Record) for x in found):
+        named = sum(isinstance(x, Record) and x.session is not None for x in lines)
+        hint = f"; {named} of {len(lines)} lines say which model they are of" if args.model is not None else ""
+        raise InputError(f"{database.path}: none of its measurements is of what was asked for{hint}")
+    return found
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The same answer for programs."""
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    """For actions that write a log."""
+    parser.add_argument("--dry-run", action="store_true", help="write nothing, say what would be written")
+
+
+def answer(args: argparse.Namespace, data: Any, text: str) -> None:
+    """Print one of the two."""
+    print(json.dumps(data, indent=2, allow_nan=False) if args.json else text)
+
+
+def open_log(path: str) -> JSONDatabase:
+    """The log at a path. Raises InputError if there is none."""
+    return open_database(path)
+
+
+def counts(lines: Iterable[Line]) -> dict[str, int]:
+    """How many there are of each kind."""
+    found = list(lines)
+    records = [x for x in found if isinstance(x, Record)]
+    return {
+        "measurements": len(records),
+        "failures": sum(r.failure is not None for r in records),
+        "workloads": len({r.workload.hash for r in records}),
+        "verdicts": sum(isinstance(x, Verdict) for x in found),
+        "choices": sum(isinstance(x, Choice) for x in found),
+    }
+
+
+def size_of(path: str | Path) -> int:
+    """Bytes of a file; 0 if it is not there."""
+    place = Path(path)
+    return place.stat().st_size if place.is_file() else 0
+
+
+def shown_size(count: int) -> str:
+    """``1.2 MB``."""
+    size, unit = float(count), 0
+    while size >= 1000.0 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000.0, unit + 1
+    return f"{size:.3g} {_UNITS[unit]}"
+
+
+def of_all(gone: int, all_of_them: int, what: str) -> str:
+    """``3 of 7 verdicts``."""
+    return f"{gone} of {all_of_them} {what}"
+
+
+def micros(seconds: float | None) -> str:
+    """Microseconds for a table; empty if unknown."""
+    return "" if seconds is None else f"{seconds * 1e6:.1f}"
+
+
+def machine(r: Record) -> str:
+    """``znver4, 2 threads``."""
+    return f"{r.target.cpu}, {r.target.threads} thread{'s' if r.target.threads != 1 else ''}"
+
+
+def of_workload(lines: Sequence[Line], start: str | None) -> list[Line]:
+    """The lines of workloads whose hash begins so, or of the task of that name. Raises InputError if there are none."""
+    if start is None:
+        return list(lines)
+    named = {
+        x.workload.hash
+        for x in lines
+        if isinstance(x, Record) and (x.task == start or x.workload.hash.startswith(start))
+    }
+    if not named:
+        raise InputError(f"--workload: expected the start of a hash or a task's name in the log, got {start!r}")
+    return [x for x in lines if (x.workload.hash if isinstance(x, Record) else x.workload) in named]
+
+
+def _time(text: str) -> float:
+    try:
+        return parse_time(text)
+    except InputError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e

@@ -1,0 +1,72 @@
+"""``db top LOG``: the best candidates of each workload."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.autotune.records.database import MemoryDatabase
+from tilewright.autotune.records.record import Line, Record
+from tilewright.commands.common import count
+from tilewright.commands.db.options import add_filters, add_json, add_log, answer, of_workload, open_log, selected
+from tilewright.core.errors import InputError, ParseError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_log(parser)
+    parser.add_argument("-k", type=count, default=3, help="how many (default: 3)")
+    parser.add_argument("--workload", metavar="HASH", help="only this one, by the start of its hash or its task's name")
+    parser.add_argument("--trace", action="store_true", help="with their traces")
+    add_filters(parser, "shown")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    lines = of_workload(selected(open_log(args.log), args), args.workload)
+    found = best(lines, args.k)
+    answer(args, [_json(name, records, args.trace) for name, records in found.items()], top(lines, args.k, args.trace))
+    return 0
+
+
+def best(lines: Sequence[Line], k: int) -> dict[str, list[Record]]:
+    """The best candidates by workload, in the order of the log."""
+    if k < 1:
+        raise InputError(f"-k: expected at least 1, got {k}")
+    database = MemoryDatabase(lines)
+    return {name: database.top_k(name, k) for name in dict.fromkeys(r.workload.hash for r in database.records())}
+
+
+def top(lines: Sequence[Line], k: int, with_traces: bool) -> str:
+    """The best candidates, workload by workload."""
+    tasks: dict[str, set[str]] = {}
+    for r in lines:
+        if isinstance(r, Record):
+            tasks.setdefault(r.workload.hash, set()).add(r.task)
+    parts = []
+    for name, records in best(lines, k).items():
+        parts.append(f"{name[:12]} {', '.join(sorted(tasks[name]))}")
+        for i, r in enumerate(records, 1):
+            values = ", ".join(f"{label}={value}" for label, value in r.choices().items())
+            error = "" if r.error is None else f", error {r.error:.1e}"
+            parts.append(f"  {i}. {(r.seconds or 0.0) * 1e6:.1f} us ({len(r.samples)} samples{error}) {values}")
+            if with_traces:
+                parts += [f"       {line}" for line in r.trace.to_text().splitlines()]
+    return "\n".join(parts)
+
+
+def _json(name: str, records: Sequence[Record], with_traces: bool) -> dict[str, Any]:
+    return {"workload": name, "candidates": [_candidate(r, with_traces) for r in records]}
+
+
+def _candidate(r: Record, with_traces: bool) -> dict[str, Any]:
+    out = {
+        "candidate": r.candidate, "task": r.task, "cpu": r.target.cpu, "threads": r.target.threads,
+        "seconds": r.seconds, "samples": list(r.samples), "error": r.error, "decisions": r.choices(),
+    }  # fmt: skip
+    if with_traces:
+        try:
+            out["trace"] = r.trace.to_text().splitlines()
+        except ParseError as e:
+            out["trace"], out["trace_error"] = None, str(e)
+    return out
