@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What do several callers of one session get? Against one caller, and against onnxruntime, in turns.
 
-    python benchmarks/callers.py [--callers 16] [--threads 2] [--model MODEL.onnx] [--rounds 10]
+    python benchmarks/callers.py [--callers 16] [--threads 2] [--streams N] [--model MODEL.onnx] [--rounds 10]
 
 Each round has as many runs by one caller as by all of them together (each a thread that calls in a loop). Printed are
 the medians of runs a second, and of the round's slowest call beside its median call: with fair turns that is little
@@ -29,6 +29,7 @@ def main() -> int:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--callers", type=int, default=16)
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--streams", type=int, default=0, help="calls at once (default: as they come)")
     p.add_argument("--model", default="")
     p.add_argument("--rounds", type=int, default=10)
     args = p.parse_args()
@@ -37,6 +38,8 @@ def main() -> int:
 
     source: Any = args.model or _light()
     options = tilewright.SessionOptions(intra_op_num_threads=args.threads)
+    if args.streams:
+        options.add_session_config_entry("NUM_STREAMS", str(args.streams))
     ours = tilewright.InferenceSession(source, options)
     theirs = open_session(source, args.threads)
     rng = np.random.default_rng(0)

@@ -14,6 +14,7 @@ import make_api
 import make_cli
 import make_environment
 import make_from_onnxruntime
+import make_json_output
 import make_operators
 import make_pipeline
 import make_primitives
@@ -22,8 +23,8 @@ import make_rewrites
 PAGES = tuple(
     m.PAGE
     for m in (
-        make_api, make_cli, make_environment, make_from_onnxruntime, make_operators, make_pipeline, make_primitives,
-        make_rewrites,
+        make_api, make_cli, make_environment, make_from_onnxruntime, make_json_output, make_operators, make_pipeline,
+        make_primitives, make_rewrites,
     )
 )  # fmt: skip
 

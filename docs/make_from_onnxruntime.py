@@ -104,7 +104,8 @@ assert np.array_equal(result.numpy(), y)
 
 `session.model` is the compiled model, with all that ONNX Runtime has no names for: `explain`, `profile`, `coverage`,
 `export`. A session can be pickled and copied; the copy compiles its model again, mostly from the cache. Several threads
-may run one session: they take turns, in the order in which they came, and each run uses all threads of the session.
+may run one session at once: a call that comes alone uses all threads, calls that come together share them; see
+[serving.md](serving.md).
 
 Options and configuration entries without a counterpart are accepted and change nothing. The logger `tilewright` says so
 for configuration entries (`logging.basicConfig(level=logging.INFO)` shows it), and warns of unknown ones.

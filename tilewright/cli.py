@@ -1,7 +1,8 @@
 """The command line. Finds the command, loads its module and nothing else, turns errors into one line.
 
-Exit status: 0 done, 1 a check failed (``verify``, ``demo``, ``simplify``, ``db verify``), models differ (``graph
-diff``) or kernels became slower (``db diff``), 2 the model, the inputs or the arguments are wrong, 130 interrupted.
+Exit status: 0 done, 1 a check failed (``verify``, ``demo``, ``simplify``, ``db verify``, ``--require-tuned``), models
+differ (``graph diff``) or kernels became slower (``db diff``), 2 the model, the inputs or the arguments are wrong, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import argparse
 import os
 import re
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from tilewright import __version__
-from tilewright.core.errors import TilewrightError
+from tilewright.core.errors import CoverageError, TilewrightError
+from tilewright.core.io.messages import shown_messages
 from tilewright.core.suggestions import did_you_mean
 
 INTERRUPTED = 130
@@ -24,6 +25,7 @@ INTERRUPTED = 130
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("tilewright.commands.run", "run a model once, on given or seeded random inputs"),
+    "compile": ("tilewright.commands.builds.compile", "build a model, fill the object cache, and say what was built"),
     "build": ("tilewright.commands.build", "write an artifact that runs without Python: a library or a package"),
     "inspect": (
         "tilewright.commands.inspect",
@@ -42,6 +44,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "db": ("tilewright.commands.db.command", "show, compare, verify, merge, prune and explain tuning logs"),
     "report": ("tilewright.commands.report", "what a tuning log says, as one HTML page"),
     "explain": ("tilewright.commands.explain", "what the build did, what it refused, and why"),
+    "coverage": ("tilewright.commands.builds.coverage", "which kernels of a model a tuning log covers, and why not"),
     "doctor": ("tilewright.commands.doctor", "the CPU, caches, threads and why, measured peaks, versions"),
     "completion": ("tilewright.commands.shell.completion", "print a script that teaches a shell these commands"),
     "demo": ("tilewright.commands.demo", "compile, tune, verify and time a network of the onnx package"),
@@ -64,7 +67,19 @@ def load_command(name: str) -> tuple[Callable[[argparse.Namespace], int], argpar
     module = import_module(home)
     parser = Parser(prog=f"tilewright {name}", description=text)
     module.add_arguments(parser)
+    _add_message_options(parser)
     return module.run, parser
+
+
+def _add_message_options(parser: argparse.ArgumentParser) -> None:
+    """What is said on standard error, for every command and each of its actions."""
+    actions = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    for inner in dict.fromkeys(p for a in actions for p in a.choices.values()):
+        _add_message_options(inner)
+    if not actions:
+        group = parser.add_argument_group("messages")
+        group.add_argument("-q", "--quiet", action="store_true", help="errors alone: no warnings, no progress")
+        group.add_argument("-v", "--verbose", action="count", default=0, help="what is done; twice: in which steps")
 
 
 class Parser(argparse.ArgumentParser):
@@ -101,8 +116,7 @@ def _command(word: str) -> str:
 
 def _guarded(command: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+        with shown_messages(args.quiet, args.verbose):
             return command(args)
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -110,17 +124,12 @@ def _guarded(command: Callable[[argparse.Namespace], int], args: argparse.Namesp
     except KeyboardInterrupt:
         print("tilewright: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except CoverageError as e:
+        print(f"tilewright: {type(e).__name__}: {e}", file=sys.stderr)
+        return 1
     except TilewrightError as e:
         print(f"tilewright: {type(e).__name__}: {e}", file=sys.stderr)
         return 2
     except OSError as e:
         print(f"tilewright: {e.strerror or e}: {e.filename or ''}".rstrip(": "), file=sys.stderr)
         return 2
-
-
-def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
-    line: str | None = None,
-) -> None:  # fmt: skip
-    """In a line of its own; where in our code it was said helps nobody."""
-    print(f"tilewright: {category.__name__}: {message}", file=sys.stderr)

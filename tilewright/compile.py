@@ -8,6 +8,8 @@ function scheduled, by its trace), ``codegen`` (a kernel each, with its machine 
 
 from __future__ import annotations
 
+import logging
+import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,12 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args, ove
 
 from tilewright.autotune.lookup.apply_best import choose_schedules, require_tuned_share
 from tilewright.autotune.lookup.implementations import find_tunable, recorded_implementations
-from tilewright.autotune.lookup.precision import account, precision_of, recorded_choice
+from tilewright.autotune.lookup.precision import account as precision_account
+from tilewright.autotune.lookup.precision import precision_of, recorded_choice
 from tilewright.autotune.lookup.workloads import networks_of, workloads_of
 from tilewright.autotune.measure.peaks import measure_peaks
-from tilewright.autotune.records.database import database_of_build
+from tilewright.autotune.records.database import database_of_build, places_of
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, why_foreign, with_threads
+from tilewright.codegen.native.float_control import require_flushing
 from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.core.collector import paused_collector
 from tilewright.core.errors import InputError, ResourceError
@@ -44,8 +48,8 @@ from tilewright.graph_ir.pipeline import PASSES, PassReport, fuse_graph, run_pas
 from tilewright.graph_ir.rules.users import user_pass
 from tilewright.graph_ir.text import print_graph
 from tilewright.graph_ir.verifier import verify_graph
-from tilewright.inspect.explain import explain_build
-from tilewright.inspect.implementations import chosen_implementations, explain_implementations
+from tilewright.inspect.account import BuildAccount
+from tilewright.inspect.implementations import choices_of, chosen_implementations
 from tilewright.kernels.build import Kernel, build_kernels
 from tilewright.kernels.link import finished_plan, link_plan, plan_objects
 from tilewright.lowering.backend import NativeBackend, is_taken
@@ -70,6 +74,8 @@ if TYPE_CHECKING:
 
 ModelLike: TypeAlias = "str | Path | bytes | onnx.ModelProto | Graph | OnnxModel"
 Stage = Literal["import", "passes", "fuse", "lower", "schedule", "codegen"]
+
+LOGGER = logging.getLogger("tilewright")
 
 _LARGE_MODEL = 32 << 20
 """Bytes of constants from which on the compiler's own memory is given back after the build."""
@@ -118,7 +124,9 @@ def compile(  # noqa: A001
     if wanted.names and CHOOSE in o.disabled_pass:
         raise InputError(f"implementations: the pass {CHOOSE} is among those of disabled_pass")
     clock = _Clock()
-    target = with_threads(parse_target(o.target), o.threads)
+    target = with_threads(parse_target(o.target), o.thread_count())
+    if o.denormals == "flush":
+        require_flushing(target)
     records = None if stop_after in ("import", "passes", "fuse") else database_of_build(o.database)
     with Progress(o.progress) as bar, paused_collector(), forgotten_after(), _told_limits():
         bar.say("import")
@@ -204,7 +212,7 @@ def compile(  # noqa: A001
             return kernels
 
         bar.say("linking")
-        plan = finished_plan(lowered.plan, kernels)
+        plan = finished_plan(replace(lowered.plan, flushes=o.denormals == "flush"), kernels)
         foreign = why_foreign(target)
         code, library = (Foreign(foreign), None) if foreign else link_plan(plan, kernels, target, objects)
         clock.lap("link")
@@ -213,13 +221,16 @@ def compile(  # noqa: A001
         lambda: print_graph(graph.replace(constants={})),
         lambda: chosen_implementations(optimized, target, wanted), tuned.tuning,
     )  # fmt: skip
+    account = BuildAccount(
+        target, report, fusion, plan, kernels, tuple(clock.laps),
+        lambda: choices_of(optimized, target, wanted, replaced),
+        lambda: [
+            *([] if choice is None else [precision_account(choice)]),
+            *([] if records is None else [f"tuning records:\n{estimated_coverage(plan, tuned.tuning)}"]),
+        ],
+    )  # fmt: skip
     info = BuildInfo(
-        lambda: (
-            explain_build(target, report, fusion, plan, kernels, clock.laps)
-            + f"\n\n{explain_implementations(optimized, target, wanted, replaced)}"
-            + ("" if choice is None else f"\n\n{account(choice)}")
-            + ("" if records is None else f"\n\ntuning records:\n{estimated_coverage(plan, tuned.tuning)}")
-        ),
+        account.text,
         _stages(graph, optimized, fused, report + fusion, plan, kernels, target),
         tuple(clock.laps),
         _folded_inputs(graph),
@@ -228,20 +239,60 @@ def compile(  # noqa: A001
         lambda n: measure_peaks(target, n),
         tuned.tuning,
         Build(plan, lambda: plan_objects(plan, kernels, target, objects), target, origin, objects),
+        account.to_json,
+        None if foreign else partial(_stepwise, plan, kernels, target, objects),
+        partial(_recipe, _kept(model), replace(o, database=places_of(o.database if records is None else records))),
     )
-    pool = PoolHandle(target.threads, thread_pool_code(objects))
+    pool = PoolHandle(target.threads, thread_pool_code(objects), affinity=o.workers())
     if sum(a.nbytes for a in plan.constants.values()) >= _LARGE_MODEL:
         trim_heap()
         release_code("libllvmlite")
     again = replace(
-        o, target=target, threads=None, input_shapes=None, instruments=(), database=records, require_tuned=None,
+        o, target=target, threads=target.threads, input_shapes=None, instruments=(), database=records,
+        require_tuned=None,
         broadcasting="only", save_optimized=None,
     )  # fmt: skip
     general = None if o.broadcasting == "refuse" else partial(compile, graph, again)
-    compiled = CompiledModel(plan, code, pool, info, library, general)
+    compiled = CompiledModel(plan, code, pool, info, library, general, o.streams)
+    LOGGER.info(
+        "compile: %s built in %.2f s, %d kernels, %d of them from the object cache",
+        plan.name, sum(s for _, s in clock.laps), len(kernels), sum(k.cached for k in kernels.values()),
+    )  # fmt: skip
     if o.broadcasting == "ahead":
         compiled.build_general()
     return compiled
+
+
+def _kept(model: ModelLike) -> Path | bytes | onnx.ModelProto | None:
+    """What a copy of the compiled model is built from; None for what is too large to be kept for that, and for graphs,
+    which no longer know what they were read from."""
+    if isinstance(model, str | Path):
+        return Path(model).absolute()
+    if isinstance(model, Graph | OnnxModel):
+        return None
+    size = len(model) if isinstance(model, bytes) else model.ByteSize()
+    return model if size < _LARGE_MODEL else None
+
+
+def _recipe(source: Path | bytes | onnx.ModelProto | None, options: CompileOptions) -> tuple[object, ...]:
+    """What pickles and copies of a model consist of. Raises PicklingError."""
+    if source is None:
+        raise pickle.PicklingError(
+            f"a compiled model is copied if it was compiled from a path, or from less than {_LARGE_MODEL >> 20} MiB in "
+            "bytes or a message; this one was compiled from more, or from a graph"
+        )
+    data = source if isinstance(source, Path | bytes) else source.SerializeToString()
+    return compile, (data, replace(options, instruments=(), progress=False, save_optimized=None))
+
+
+def _stepwise(
+    plan: Plan, kernels: Mapping[str, Kernel], target: Target, objects: ObjectCache | None
+) -> CompiledModel:  # fmt: skip
+    """The same model, such that each value can be looked at when it is made."""
+    steps = replace(plan, stepwise=True)
+    code, library = link_plan(steps, kernels, target, objects)
+    info = BuildInfo(lambda: "", {}, output_names=plan.outputs)
+    return CompiledModel(steps, code, PoolHandle(target.threads, thread_pool_code(objects)), info, library)
 
 
 @contextmanager
@@ -277,6 +328,7 @@ class _Clock:
     def lap(self, name: str) -> None:
         now = time.perf_counter()
         self.laps.append((name, now - self._last))
+        LOGGER.debug("compile: %s took %.3f s", *self.laps[-1])
         self._last = now
 
 

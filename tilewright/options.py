@@ -6,7 +6,7 @@ classes ending in ``Keywords`` say the same to type checkers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypedDict, cast, get_args
@@ -15,7 +15,16 @@ from tilewright.autotune.lookup.apply_best import NearMisses
 from tilewright.autotune.records.database import DatabaseLike, Policy
 from tilewright.core.errors import InputError
 from tilewright.core.index_ranges import OUT_OF_RANGE, OutOfRange
-from tilewright.core.options import require_choice, require_flag, require_names, require_number, shown, with_keywords
+from tilewright.core.options import (
+    require_choice,
+    require_cpus,
+    require_flag,
+    require_names,
+    require_number,
+    require_whole,
+    shown,
+    with_keywords,
+)
 from tilewright.graph_ir.pipeline import Instrument
 from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.users import require_rules
@@ -23,6 +32,7 @@ from tilewright.lowering.choose_precision import Precisions, require_precision
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.machine.target import Target
 
+Denormals: TypeAlias = Literal["keep", "flush"]
 Broadcasting: TypeAlias = Literal["lazy", "ahead", "refuse", "only"]
 Shapes: TypeAlias = Mapping[str, Sequence[int | str] | int]
 Pins: TypeAlias = Mapping[str, str | Implementation]
@@ -33,20 +43,22 @@ class BuildOptions:
     """What every build of a model takes.
 
     ``target``: None for this machine, or a string like ``"llvm -mcpu=znver4"``; a model for a CPU that has what this
-    one lacks can be looked at, and raises TargetError when run. ``threads``: None for what the machine allows.
-    ``input_shapes``: shapes by input name and sizes by symbolic dimension. ``opt_level``: ``none``, ``basic``,
-    ``extended`` or ``all``. ``disabled_pass``, ``enabled_pass``: names of passes or rules. ``cache``: use the object
-    cache on disk.
+    one lacks can be looked at, and raises TargetError when run. ``threads``: how many a run uses at most; None for what
+    the machine allows.
+    ``input_shapes``: shapes by input name, and by symbolic dimension sizes or ranges of them: ``{"h": (8, 64)}`` has
+    the least and the greatest size that calls may bring; others are refused, the build uses what follows from it.
+    ``opt_level``: ``none``, ``basic``, ``extended`` or ``all``. ``disabled_pass``, ``enabled_pass``: names of passes or
+    rules. ``cache``: use the object cache on disk.
 
-    ``out_of_range``: what an index outside of what it points into leads to: ``error``, a ModelError of the build if it
-    is constant, else an InputError of the run, which names node, index and range; or ``clamp``, the nearest element.
-    ``implementations``: what computes nodes, by their names after the graph passes, which ``explain`` lists: the name
-    of one of the implementations of the operator, or an Implementation of your own.
+    ``out_of_range``: what happens to an index outside of what it points into. ``error``: a ModelError of the build if
+    the index is constant, else an InputError of the run, which names node, index and range. ``clamp``: the nearest
+    element is taken. ``implementations``: what computes which node, by the node's name after the graph passes, which
+    ``explain`` lists: the name of one of the operator's implementations, or an Implementation of your own.
 
-    ``precision``: ``fp32`` computes as the model says; ``bf16`` gives products that are faster so operands rounded to
-    bfloat16 (8 bits of precision), adds in float32, and stores between kernels what they read in 16 bits; ``auto`` is
-    what tuning with ``auto`` found faster and exact enough on this machine, by the log, and ``fp32`` without one. A
-    mapping has ``fp32`` or ``bf16`` by node, named as after the graph passes; the others are ``fp32``.
+    ``precision``: ``fp32`` computes as the model says. ``bf16`` rounds the operands of products to bfloat16 (8 bits of
+    precision) where that is faster, adds in float32, and stores what such products read in 16 bits. ``auto`` does what
+    tuning with ``auto`` found faster and exact enough on this machine, by the log; without a log it is ``fp32``. A
+    mapping says ``fp32`` or ``bf16`` for single nodes, named as after the graph passes; the others are ``fp32``.
 
     ``rules``: rewrites of your own (:mod:`tilewright.rules`), which run before all passes, at every level.
     """
@@ -108,6 +120,15 @@ class CompileOptions(BuildOptions):
     which one of them is 1 there is a second version of the model. ``lazy`` builds it at the first such call, ``ahead``
     now; ``refuse`` builds none and refuses such calls; ``only`` builds that version alone.
 
+    ``streams``: how many calls run at once, each on an equal share of the threads: 1 for the least time of a call that
+    comes alone or waits its turn, as many as threads (more count as that) for the most calls a second. None: a call
+    that comes alone has all threads, calls that come together share them. ``cpus``: a CPU, or several, for each
+    thread of a run, on which it stays; but the first is that of the thread that calls, which stays where its owner has
+    put it. Default: anywhere.
+
+    ``denormals``: ``keep`` computes with numbers that are nearly zero as IEEE 754 says; ``flush`` takes them for zero
+    in kernels, on all threads of a call, which some CPUs do a hundred times as fast.
+
     >>> options = tilewright.CompileOptions(threads=1, input_shapes={"batch": 4})
     >>> model = tilewright.compile("model.onnx", options, opt_level="basic")
     >>> print(model.inputs)
@@ -126,10 +147,14 @@ class CompileOptions(BuildOptions):
     require_tuned: float | None = None
     broadcasting: Broadcasting = "lazy"
     save_optimized: str | Path | None = None
+    streams: int | None = None
+    cpus: Sequence[int | Collection[int]] = ()
+    denormals: Denormals = "keep"
 
     def _plain(self) -> dict[str, object]:
         require_choice("policy", self.policy, get_args(Policy))
         require_choice("near_misses", self.near_misses, get_args(NearMisses))
+        require_choice("denormals", self.denormals, get_args(Denormals))
         require_choice("broadcasting", self.broadcasting, get_args(Broadcasting))
         if self.progress is not None:
             require_flag("progress", self.progress)
@@ -137,7 +162,18 @@ class CompileOptions(BuildOptions):
             raise InputError(f"save_optimized: expected a path, got {shown(self.save_optimized)}")
         if self.require_tuned is not None:
             require_number("require_tuned", self.require_tuned, most=1.0)
-        return BuildOptions._plain(self)
+        if self.streams is not None:
+            require_whole("streams", self.streams)
+        return {**BuildOptions._plain(self), "cpus": require_cpus("cpus", self.cpus)}
+
+    def thread_count(self) -> int | None:
+        """How many threads are asked for; None: what the machine allows. With ``cpus`` one for each."""
+        return self.threads if self.threads is not None or not self.cpus else len(self.cpus)
+
+    def workers(self) -> tuple[frozenset[int], ...]:
+        """The CPUs of the threads that help, which are those behind the first."""
+        cpus = cast("tuple[frozenset[int], ...]", self.cpus)
+        return cpus[1:] or cpus
 
 
 class BuildKeywords(TypedDict, total=False):
@@ -167,3 +203,6 @@ class CompileKeywords(BuildKeywords, total=False):
     require_tuned: float | None
     broadcasting: Broadcasting
     save_optimized: str | Path | None
+    streams: int | None
+    cpus: Sequence[int | Collection[int]]
+    denormals: Denormals

@@ -65,6 +65,8 @@ class InferenceSession:
         if options.log_severity_level != -1:
             LOGGER.setLevel(level_of(options.log_severity_level))
         self._told_providers(providers)
+        if isinstance(path_or_bytes, str | Path):
+            path_or_bytes = Path(path_or_bytes).absolute()  # for copies in processes that run elsewhere
         self._given = (path_or_bytes, options, providers, provider_options, tuple(disabled_optimizers), database)
         level, threads, sizes = options.level(), options.threads(), options.sizes()
         self._trace = ChromeTrace() if options.profiles() else None
@@ -73,6 +75,7 @@ class InferenceSession:
             path_or_bytes, opt_level=level, threads=threads, input_shapes=dict(sizes) or None,
             out_of_range=options.out_of_range, save_optimized=options.optimized_model_filepath or None,
             disabled_pass=tuple(require_names("disabled_optimizers", disabled_optimizers)), database=database,
+            streams=options.streams(), cpus=options.cpus(), denormals=options.denormals(),
         )  # fmt: skip
         if self._trace is not None:
             self._trace.add("Session", "session_initialization", start, time.monotonic() - start)

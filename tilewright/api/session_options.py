@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Literal
 
 from tilewright.core.errors import InputError, UnsupportedError
 from tilewright.core.index_ranges import OutOfRange
@@ -90,14 +91,14 @@ CONFIG_ENTRIES: Mapping[str, str] = {
     "session.use_env_allocators": f"none: {_ARENA}",
     "session.load_model_format": "none: models are ONNX files, artifacts are loaded with tilewright.load",
     "session.save_model_format": "none: see CompiledModel.export",
-    "session.set_denormal_as_zero": "none: denormal numbers are computed with as they are",
+    "session.set_denormal_as_zero": "`1`: kernels take denormal numbers for zero",
     "session.disable_quant_qdq": "none: see the pass integer_products and disabled_pass",
     "session.disable_double_qdq_remover": "none: each quantization is computed",
     "session.enable_quant_qdq_cleanup": "none: each quantization is computed",
     "session.qdqisint8allowed": "none: signed and unsigned bytes are followed as they are",
     "session.inter_op.allow_spinning": f"none: {_ONE_STREAM}",
     "session.intra_op.allow_spinning": "none: see the environment variable TILEWRIGHT_SPIN_MS",
-    "session.intra_op_thread_affinities": "none: threads are not pinned",
+    "session.intra_op_thread_affinities": "the CPUs on which the threads that help stay, numbered from 1: `1,2;3-4`",
     "session.dynamic_block_base": "none: the schedule of a kernel says how threads share it",
     "session.use_ort_model_bytes_directly": "none: models are ONNX",
     "session.use_ort_model_bytes_for_initializers": "none: models are ONNX",
@@ -108,6 +109,8 @@ CONFIG_ENTRIES: Mapping[str, str] = {
     "optimization.enable_gelu_approximation": "none: no approximate rule is on by an option of a session",
     "optimization.minimal_build_optimizations": "none: there is one build",
     "optimization.disable_specified_optimizers": "none: see disabled_optimizers of InferenceSession, with our names",
+    "PERFORMANCE_HINT": "OpenVINO's: `LATENCY` lets calls take turns on all threads, `THROUGHPUT` runs one on each",
+    "NUM_STREAMS": "OpenVINO's: how many calls run at once, each on a share of the threads",
     "mlas.enable_gemm_fastmath_arm64_bfloat16": 'none: see tilewright.compile(precision="bf16")',
 }
 """Configuration entries of ONNX Runtime and what they do here."""
@@ -202,6 +205,32 @@ class SessionOptions:
         """The number of threads, None for the default. Raises InputError."""
         return require_whole("intra_op_num_threads", self.intra_op_num_threads, 0) or None
 
+    def streams(self) -> int | None:
+        """How many calls run at once, None: as they come. Raises InputError for entries that say no number of them."""
+        hint, count = self.config_entries.get("PERFORMANCE_HINT"), self.config_entries.get("NUM_STREAMS")
+        if count is not None:
+            return require_whole("NUM_STREAMS", int(count) if count.isdigit() else count)
+        if hint is None:
+            return None
+        return _HINTS[require_choice("PERFORMANCE_HINT", hint, _HINTS)]
+
+    def denormals(self) -> Literal["keep", "flush"]:
+        """What becomes of numbers that are nearly zero. Raises InputError."""
+        entry = "session.set_denormal_as_zero"
+        return "flush" if require_choice(entry, self.config_entries.get(entry, "0"), ("0", "1")) == "1" else "keep"
+
+    def cpus(self) -> tuple[frozenset[int], ...]:
+        """The CPUs of each thread, as :func:`tilewright.compile` takes them. Raises InputError."""
+        entry = "session.intra_op_thread_affinities"
+        text = self.config_entries.get(entry)
+        if not text:
+            return ()
+        groups = [_processors(entry, group) for group in text.split(";")]
+        threads = self.threads()
+        if threads is not None and len(groups) != threads - 1:
+            raise InputError(f"{entry}: expected {threads - 1} groups for {threads} threads, got {text!r}")
+        return groups[0], *groups
+
     def sizes(self) -> dict[str, int]:
         """Sizes of symbolic dimensions by name. Raises InputError."""
         dims = require_mapping("free_dimensions", self.free_dimensions)
@@ -210,6 +239,21 @@ class SessionOptions:
     def profiles(self) -> bool:
         """True if runs are traced. Raises InputError for what is no flag."""
         return require_flag("enable_profiling", self.enable_profiling)
+
+
+_HINTS: Mapping[str, int] = {"LATENCY": 1, "THROUGHPUT": 1 << 16}
+"""How many calls run at once; more than there are threads count as that."""
+
+
+def _processors(entry: str, group: str) -> frozenset[int]:
+    """``1,3-4``, numbered from 1, as numbers from 0. Raises InputError."""
+    out: set[int] = set()
+    for part in group.split(","):
+        low, dash, high = part.strip().partition("-")
+        if not low.isdigit() or (dash and not high.isdigit()) or int(low) < 1 or int(high or low) < int(low):
+            raise InputError(f"{entry}: expected processors from 1 on, like 1,2;3-4, got {group!r}")
+        out.update(range(int(low) - 1, int(high or low)))
+    return frozenset(out)
 
 
 @dataclass(slots=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +19,12 @@ from tilewright.commands.common import (
     amount,
     compile_with,
     count,
+    fed_sizes,
     feed_for_model,
     milliseconds,
 )
+from tilewright.commands.output.json_output import add_json_option, print_json
+from tilewright.commands.output.results import of_inputs, of_model, of_samples
 from tilewright.core.console import table
 from tilewright.deploy.first_result import (
     c_program,
@@ -33,6 +38,7 @@ from tilewright.deploy.pack import is_artifact
 from tilewright.deploy.toolchain import Workshop, find_toolchain
 from tilewright.inspect.ort import OnnxRuntimeError, is_installed, open_session
 
+LOGGER = logging.getLogger("tilewright")
 _PROCESSES = 10
 
 
@@ -42,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=amount, default=4.0, help="for all contenders together")
     parser.add_argument("--runs", type=count, help="inferences of each contender, instead of --seconds")
     parser.add_argument("--alone", action="store_true", help="without onnxruntime")
+    add_json_option(parser)
     add_input_options(parser)
     add_model_options(parser)
 
@@ -52,10 +59,15 @@ def run(args: argparse.Namespace) -> int:
     model = compile_with(args)
     feed = feed_for_model(args, model)
     contenders: dict[str, Callable[[], object]] = {"tilewright": lambda: model.run(None, feed)}
+    notes: list[str] = []
     if not args.alone:
-        contenders |= _rival(args.model, model.threads, feed)
+        contenders |= _rival(args.model, model.threads, feed, notes)
     samples = interleave(contenders, args.seconds, args.runs, noise=noise_monitor_of(model.threads))
-    print(report(samples, feed, model.threads))
+    if args.json:
+        head = {**of_model(args.model, model), "inputs": of_inputs(feed)}
+        print_json("bench", {**head, **of_samples(samples), "notes": notes})
+    else:
+        print(report(samples, feed, model.threads))
     return 0
 
 
@@ -63,7 +75,7 @@ def _first_results(args: argparse.Namespace) -> int:
     """From the start of a process to its first result, the contenders in turns; further runs; and the memory of ten
     processes."""
     artifact = Path(args.model)
-    sizes = [n for value in args.shapes.values() for n in ([value] if isinstance(value, int) else value)]
+    sizes = [n for value in fed_sizes(args.shapes).values() for n in ([value] if isinstance(value, int) else value)]
     threads = args.threads or 0
     with Workshop(find_toolchain(detect_host())) as shop:
         contenders = {"C": c_program(shop, artifact), "Python": python_program(artifact)}
@@ -73,28 +85,59 @@ def _first_results(args: argparse.Namespace) -> int:
         for _ in range(args.runs or _PROCESSES):
             for name, program in contenders.items():
                 found[name].append(seconds_to_first_result(program, threads, sizes))
-        rows = [
-            (name, milliseconds(float(np.median(s))), milliseconds(min(s)), str(len(s))) for name, s in found.items()
-        ]
-        print(table(("process start to first result", " median ms", " least", " runs"), rows))
         run, kernels = microseconds_of_runs(contenders["C"], threads, sizes, args.runs or _PROCESSES)
-        print(f"\na run in C when everything is warm: {run:,.2f} us, its kernels {kernels:,.2f} us")
         memory = memory_of_processes(contenders["C"], threads, sizes, _PROCESSES)
-    shared = f"{memory['Pss'] / 1e6:.0f} MB together, {memory['Rss'] / _PROCESSES / 1e6:.0f} MB each if it were alone"
-    print(f"\n{_PROCESSES} processes in C at once: {shared}; the file has {artifact.stat().st_size / 1e6:.0f} MB")
+    results = {
+        "model": args.model,
+        "first_results": {
+            name: {"median_seconds": float(np.median(s)), "least_seconds": min(s), "runs": len(s)}
+            for name, s in found.items()
+        },
+        "run_seconds": run / 1e6,
+        "kernel_seconds": kernels / 1e6,
+        "processes": _PROCESSES,
+        "memory_bytes": {"together": memory["Pss"], "each": memory["Rss"] / _PROCESSES},
+        "file_bytes": artifact.stat().st_size,
+    }
+    if args.json:
+        print_json("bench", results)
+    else:
+        print(_process_report(results))
     return 0
 
 
-def _rival(model: str, threads: int, feed: Mapping[str, np.ndarray]) -> dict[str, Callable[[], object]]:
+def _process_report(r: Mapping[str, Any]) -> str:
+    rows = [
+        (name, milliseconds(x["median_seconds"]), milliseconds(x["least_seconds"]), str(x["runs"]))
+        for name, x in r["first_results"].items()
+    ]
+    memory = r["memory_bytes"]
+    shared = f"{memory['together'] / 1e6:.0f} MB together, {memory['each'] / 1e6:.0f} MB each if it were alone"
+    return "\n\n".join(
+        [
+            table(("process start to first result", " median ms", " least", " runs"), rows),
+            f"a run in C when everything is warm: {1e6 * r['run_seconds']:,.2f} us, its kernels "
+            f"{1e6 * r['kernel_seconds']:,.2f} us",
+            f"{r['processes']} processes in C at once: {shared}; the file has {r['file_bytes'] / 1e6:.0f} MB",
+        ]
+    )
+
+
+def _rival(
+    model: str, threads: int, feed: Mapping[str, np.ndarray], notes: list[str]
+) -> dict[str, Callable[[], object]]:
+    """onnxruntime's run; nothing, and a note, where it cannot."""
     if not is_installed():
-        print("onnxruntime is not installed: timing tilewright alone\n")
-        return {}
-    try:
-        session = open_session(model, threads)
-    except OnnxRuntimeError as e:
-        print(f"timing tilewright alone: {e}\n")
-        return {}
-    return {} if session is None else {"onnxruntime": lambda: session.run(None, dict(feed))}
+        notes.append("onnxruntime is not installed: timing tilewright alone")
+    else:
+        try:
+            session = open_session(model, threads)
+        except OnnxRuntimeError as e:
+            notes.append(f"timing tilewright alone: {e}")
+        else:
+            return {} if session is None else {"onnxruntime": lambda: session.run(None, dict(feed))}
+    LOGGER.warning("%s", notes[-1])
+    return {}
 
 
 def report(samples: Mapping[str, Samples], feed: Mapping[str, np.ndarray], threads: int) -> str:

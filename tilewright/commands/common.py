@@ -6,7 +6,7 @@ import argparse
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -20,10 +20,17 @@ from tilewright.core.plan import Plan
 from tilewright.core.random_arrays import random_array
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.choose_precision import Precision
-from tilewright.options import Broadcasting, BuildKeywords
+from tilewright.options import Broadcasting, BuildKeywords, Denormals
 from tilewright.runtime.model import CompiledModel
 
 Sizes = Mapping[str, Sequence[int] | int]
+
+
+class SizeRange(NamedTuple):
+    """The least and the greatest size of a dimension."""
+
+    low: int
+    high: int
 
 
 # -- options -------------------------------------------------------------------------------------------------------
@@ -48,6 +55,13 @@ def amount(text: str) -> float:
     if not 0.0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a finite number of at least 0, got {text!r}")
     return number
+
+
+def percent(text: str) -> float:
+    """The type of an option that is a share, in percent; the share."""
+    if (number := amount(text)) > 100:
+        raise argparse.ArgumentTypeError(f"expected a number of percent, 0 to 100, got {text!r}")
+    return number / 100
 
 
 def add_build_options(parser: argparse.ArgumentParser, several_targets: bool = False) -> None:
@@ -86,11 +100,20 @@ def add_model_options(parser: argparse.ArgumentParser, several_targets: bool = F
         help="the version of the model for sizes of 1 where others were expected (default: built when needed)",
     )  # fmt: skip
     parser.add_argument(
+        "--denormals", choices=get_args(Denormals), default="keep",
+        help="flush: kernels take numbers that are nearly zero for zero, much faster on some CPUs (default: keep)",
+    )  # fmt: skip
+    parser.add_argument(
         "--save-optimized", metavar="OUT.onnx", help="write the model as it is after the passes of --opt-level, as ONNX"
     )
     parser.add_argument(
-        "--log", "--database", dest="records", metavar="FILE", help="a tuning log to build with (default: untuned)"
-    )
+        "--log", "--database", "--tuning-records", dest="records", metavar="FILE",
+        help="a tuning log to build with (default: untuned)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--require-tuned", type=percent, metavar="PERCENT",
+        help="exit status 1 where less of the run time is in kernels with a record of their own",
+    )  # fmt: skip
 
 
 def records_of(args: argparse.Namespace) -> Database | None:
@@ -117,20 +140,27 @@ def add_sample_options(parser: argparse.ArgumentParser, what: str) -> None:
 def add_shape_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """Sizes of symbolic dimensions."""
     parser.add_argument(
-        "--shapes", type=parse_shapes, default={}, metavar="batch=1,x=1x3x8x8",
-        help="sizes of symbolic dimensions, or shapes of inputs, of the inputs fed",
+        "--shapes", type=parse_shapes, default={}, metavar="batch=1,x=1x3x8x8,h=8..64",
+        help="sizes of symbolic dimensions, or shapes of inputs, of the inputs fed; a range is compiled for, and the "
+        "inputs have its greatest size",
     )  # fmt: skip
     parser.add_argument("--specialize", action="store_true", help="compile for exactly the sizes in --shapes")
 
 
 def parse_shapes(text: str) -> Sizes:
-    """``batch=1,seq=16,image=1x3x224x224``: sizes by dimension name, shapes by input name."""
+    """``batch=1,seq=8..64,image=1x3x224x224``: sizes and ranges by dimension name, shapes by input name."""
     out: dict[str, Sequence[int] | int] = {}
     for part in filter(None, text.split(",")):
         name, equals, value = part.rpartition("=")
+        low, dots, high = value.partition("..")
+        if equals and name and dots and low.isdigit() and high.isdigit():
+            if int(low) > int(high):
+                raise argparse.ArgumentTypeError(f"expected the least size and then the greatest one, got {part!r}")
+            out[name] = SizeRange(int(low), int(high))
+            continue
         dims = value.split("x")
         if not equals or not name or not all(d.isdigit() for d in dims):
-            raise argparse.ArgumentTypeError(f"expected name=4 or name=1x3x224x224, got {part!r}")
+            raise argparse.ArgumentTypeError(f"expected name=4, name=8..64 or name=1x3x224x224, got {part!r}")
         out[name] = int(value) if len(dims) == 1 else tuple(map(int, dims))
     return out
 
@@ -148,7 +178,7 @@ def build_keywords(args: argparse.Namespace) -> BuildKeywords:
         "target": args.target,
         "opt_level": args.opt_level,
         "threads": args.threads,
-        "input_shapes": (args.shapes or None) if getattr(args, "specialize", False) else None,
+        "input_shapes": _compiled_for(args) or None,
         "disabled_pass": args.disable_pass,
         "enabled_pass": args.enable_pass,
         "cache": not args.no_cache,
@@ -156,6 +186,18 @@ def build_keywords(args: argparse.Namespace) -> BuildKeywords:
         "implementations": dict(args.implementation) or None,
         "precision": args.precision,
     }
+
+
+def _compiled_for(args: argparse.Namespace) -> Sizes:
+    """What of --shapes the build knows: all of it, or the ranges alone."""
+    if getattr(args, "specialize", False):
+        return args.shapes  # type: ignore[no-any-return]
+    return {k: v for k, v in args.shapes.items() if isinstance(v, SizeRange)}
+
+
+def fed_sizes(sizes: Sizes) -> dict[str, Sequence[int] | int]:
+    """Sizes and shapes of inputs that are made up: of a range the greatest size."""
+    return {k: v.high if isinstance(v, SizeRange) else v for k, v in sizes.items()}
 
 
 def compile_with(
@@ -168,6 +210,9 @@ def compile_with(
         broadcasting=getattr(args, "broadcasting", "lazy") if broadcasting is None else broadcasting,
         database=getattr(args, "records", None),
         save_optimized=getattr(args, "save_optimized", None),
+        denormals=getattr(args, "denormals", "keep"),
+        require_tuned=getattr(args, "require_tuned", None),
+        progress=False if args.quiet else None,
         **build_keywords(args),
     )
 
@@ -213,6 +258,7 @@ def random_feed(
 
 
 def _environment(inputs: Mapping[str, tuple[DType, tuple[IntExpr, ...]]], sizes: Sizes) -> dict[str, int]:
+    sizes = fed_sizes(sizes)
     env = {k: v for k, v in sizes.items() if isinstance(v, int)}
     for name, given in sizes.items():
         if isinstance(given, int) or name not in inputs:

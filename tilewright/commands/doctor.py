@@ -6,12 +6,15 @@ import argparse
 import dataclasses
 import importlib.metadata
 import platform
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from tilewright.autotune.measure.peaks import measure_costs, measure_dot_products, measure_peaks
+from tilewright.autotune.measure.peaks import measure_costs, measure_denormals, measure_dot_products, measure_peaks
 from tilewright.codegen.detect_cpu import detect_host, tiles_refusal
+from tilewright.commands.output.json_output import add_json_option, print_json
 from tilewright.core.config import from_environment
-from tilewright.core.console import table
+from tilewright.core.console import bytes_text, table
 from tilewright.kernels.check_tiles import wrong_tile_products
 from tilewright.machine.cpus import CPUS
 from tilewright.machine.target import Target
@@ -26,43 +29,67 @@ _TELLING = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-peaks", action="store_true", help="do not measure (takes about three seconds)")
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     host = detect_host()
+    found = _found(host, measured=not args.no_peaks)
+    if args.json:
+        print_json("doctor", found)
+        return 0
     for title, lines in (
-        ("CPU", _cpu(host)),
-        ("threads", _threads()),
-        ("measured peaks", [] if args.no_peaks else _peaks(host)),
-        ("costs", _costs(host, measured=not args.no_peaks)),
-        ("object cache", _cache()),
-        ("packages", _packages()),
+        ("CPU", _cpu(found)),
+        ("threads", [f"{count_threads().reasons}; the least counts"]),
+        ("measured peaks", _peaks(found)),
+        ("costs", _costs(host, found)),
+        ("object cache", _cache(found["cache"])),
+        ("packages", [f"{name:<12} {version or 'not installed'}" for name, version in found["packages"].items()]),
     ):
         if lines:
             print(f"{title}:", *(f"  {line}" for line in lines), sep="\n")
     return 0
 
 
-def _cpu(host: Target) -> list[str]:
-    return [
-        f"{_model_name()} (LLVM: {host.cpu}), {host.triple}",
-        f"features: {' '.join(f for f in _TELLING if f in host.enabled)}",
-        *_matrix_tiles(host),
-        f"vectors: {host.vector_registers} registers of {host.vector_bits} bits, fused multiply-add {host.has_fma}",
-        f"caches: L1d {_size(host.l1_bytes)}, L2 {_size(host.l2_bytes)}, L3 {_size(host.l3_bytes)}",
-        f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
-    ]
+# -- what there is -------------------------------------------------------------------------------------------------
+def _found(host: Target, measured: bool) -> dict[str, Any]:
+    """Under the keys of :mod:`tilewright.commands.output.keys`."""
+    threads = count_threads()
+    peaks = [(n, measure_peaks(host, n)) for n in sorted({1, host.threads})] if measured else []
+    return {
+        "cpu": {
+            "name": _model_name(), "llvm_name": host.cpu, "triple": host.triple,
+            "features": [f for f in _TELLING if f in host.enabled], "vector_registers": host.vector_registers,
+            "vector_bits": host.vector_bits, "fused_multiply_add": host.has_fma, "l1d_bytes": host.l1_bytes,
+            "l2_bytes": host.l2_bytes, "l3_bytes": host.l3_bytes, "matrix_tiles": _matrix_tiles(host),
+        },
+        "system": {
+            "name": platform.system(), "release": platform.release(), "python": platform.python_version(),
+        },
+        "threads": {
+            "count": threads.count, "affinity": threads.affinity, "quota": threads.quota,
+            "physical_cores": threads.physical,
+        },
+        "peaks": [
+            {"threads": n, "operations_per_second": p.flops_per_second, "bytes_per_second": p.bytes_per_second}
+            for n, p in peaks
+        ],
+        "dot_products": [
+            {"name": d.name, "elements": d.elements, "bits": d.bits, "operations_per_second": rate}
+            for d, rate in (measure_dot_products(host) if measured else ())
+        ],
+        "denormal_slowdown": measure_denormals() if measured else None,
+        "costs": {"cpu": host.cpu if host.cpu in CPUS else "generic", "rows": _cost_rows(host, measured)},
+        "cache": _cache_use(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+    }  # fmt: skip
 
 
-def _matrix_tiles(host: Target) -> list[str]:
-    """A line if the CPU has matrix tiles: what they are used for and whether they compute it, or why they are not."""
+def _matrix_tiles(host: Target) -> dict[str, Any]:
+    """What they are used for and whether they compute it, or why they are not."""
     uses = [what for what, product in (("bfloat16", "dot2"), ("bytes", "dot4")) if has_matrix_tiles(host, product)]
-    if uses:
-        wrong = wrong_tile_products(host)
-        checked = f"WRONG here: {', '.join(wrong)}" if wrong else "checked here"
-        return [f"matrix tiles: used for products of {' and '.join(uses)}; {checked}"]
-    reason = tiles_refusal()
-    return [f"matrix tiles: not used, {reason}"] if reason else []
+    wrong = list(wrong_tile_products(host)) if uses else []
+    return {"used_for": uses, "wrong": wrong, "refusal": "" if uses else tiles_refusal()}
 
 
 def _model_name() -> str:
@@ -74,30 +101,9 @@ def _model_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _threads() -> list[str]:
-    return [f"{count_threads().reasons}; the least counts"]
-
-
-def _peaks(host: Target) -> list[str]:
-    lines = []
-    for n in sorted({1, host.threads}):
-        p = measure_peaks(host, n)
-        lines.append(f"{n} thread(s): {p.flops_per_second / 1e9:.1f} GFLOP/s (float32), "
-                     f"{p.bytes_per_second / 1e9:.1f} GB/s read")  # fmt: skip
-    return lines + [
-        f"1 thread(s): {rate / 1e9:.1f} Gop/s ({d.elements}, {d.name} of {d.bits} bits)"
-        for d, rate in measure_dot_products(host)
-    ]
-
-
-def _costs(host: Target, measured: bool) -> list[str]:
+def _cost_rows(host: Target, measured: bool) -> list[dict[str, Any]]:
     """What estimates assume, and beside it what is measured here on one thread."""
     c, seen = host.costs, dataclasses.asdict(measure_costs(host)) if measured else {}
-    named = host.cpu if host.cpu in CPUS else "generic"
-    lines = [f"of {named} in the table of CPUs; builds follow what is assumed there, not what is measured here"]
-    if c.core is not None:
-        lines.append(f"core, by its manual: begins {c.core.fma_ports} multiply-adds of vectors in a cycle, each takes "
-                     f"{c.core.fma_latency}; loads {c.core.load_bytes} bytes in a cycle")  # fmt: skip
     rows: tuple[tuple[str, str, float | None, str], ...] = (
         ("multiply-adds", "operations/ns", c.multiply_add_rate, "multiply_adds"),
         ("other arithmetic", "operations/ns", c.operation_rate, "operations"),
@@ -109,8 +115,71 @@ def _costs(host: Target, measured: bool) -> list[str]:
         ("start of a parallel loop", "ns", None, "parallel_start"),
         ("least work that threads share", "ns", c.parallel_ns, ""),
     )
-    known = [(what, assumed, seen.get(name), unit) for what, unit, assumed, name in rows]
-    cells = [(what, _number(a), _number(b), unit) for what, a, b, unit in known if a is not None or b is not None]
+    found = [
+        {"cost": what, "unit": unit, "assumed": assumed, "measured": seen.get(name)}
+        for what, unit, assumed, name in rows
+    ]
+    return [r for r in found if r["assumed"] is not None or r["measured"] is not None]
+
+
+def _cache_use() -> dict[str, Any]:
+    config = from_environment()
+    if config.cache_dir is None:
+        return {"directory": None, "files": 0, "bytes": 0, "limit_bytes": config.cache_bytes}
+    files = [p for p in config.cache_dir.rglob("*") if p.is_file()] if config.cache_dir.is_dir() else []
+    used = sum(p.stat().st_size for p in files)
+    return {"directory": str(config.cache_dir), "files": len(files), "bytes": used, "limit_bytes": config.cache_bytes}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+# -- as text -------------------------------------------------------------------------------------------------------
+def _cpu(found: Mapping[str, Any]) -> list[str]:
+    c, s = found["cpu"], found["system"]
+    return [
+        f"{c['name']} (LLVM: {c['llvm_name']}), {c['triple']}",
+        f"features: {' '.join(c['features'])}",
+        *_tile_lines(c["matrix_tiles"]),
+        f"vectors: {c['vector_registers']} registers of {c['vector_bits']} bits, fused multiply-add "
+        f"{c['fused_multiply_add']}",
+        f"caches: L1d {bytes_text(c['l1d_bytes'])}, L2 {bytes_text(c['l2_bytes'])}, L3 {bytes_text(c['l3_bytes'])}",
+        f"{s['name']} {s['release']}, Python {s['python']}",
+    ]
+
+
+def _tile_lines(tiles: Mapping[str, Any]) -> list[str]:
+    if tiles["used_for"]:
+        checked = f"WRONG here: {', '.join(tiles['wrong'])}" if tiles["wrong"] else "checked here"
+        return [f"matrix tiles: used for products of {' and '.join(tiles['used_for'])}; {checked}"]
+    return [f"matrix tiles: not used, {tiles['refusal']}"] if tiles["refusal"] else []
+
+
+def _peaks(found: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"{p['threads']} thread(s): {p['operations_per_second'] / 1e9:.1f} GFLOP/s (float32), "
+        f"{p['bytes_per_second'] / 1e9:.1f} GB/s read"
+        for p in found["peaks"]
+    ]
+    if (slowdown := found["denormal_slowdown"]) is not None:
+        lines.append(f"multiplications with denormal results take {slowdown:.1f} times as long (profile counts them)")
+    return lines + [
+        f"1 thread(s): {d['operations_per_second'] / 1e9:.1f} Gop/s ({d['elements']}, {d['name']} of {d['bits']} bits)"
+        for d in found["dot_products"]
+    ]
+
+
+def _costs(host: Target, found: Mapping[str, Any]) -> list[str]:
+    costs, core = found["costs"], host.costs.core
+    lines = [f"of {costs['cpu']} in the table of CPUs; builds follow what is assumed there, not what is measured here"]
+    if core is not None:
+        lines.append(f"core, by its manual: begins {core.fma_ports} multiply-adds of vectors in a cycle, each takes "
+                     f"{core.fma_latency}; loads {core.load_bytes} bytes in a cycle")  # fmt: skip
+    cells = [(r["cost"], _number(r["assumed"]), _number(r["measured"]), r["unit"]) for r in costs["rows"]]
     return [*lines, *table(("cost", " assumed", " measured", "unit"), cells).splitlines()]
 
 
@@ -118,29 +187,7 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-def _cache() -> list[str]:
-    config = from_environment()
-    if config.cache_dir is None:
+def _cache(c: Mapping[str, Any]) -> list[str]:
+    if c["directory"] is None:
         return ["off (TILEWRIGHT_CACHE)"]
-    files = [p for p in config.cache_dir.rglob("*") if p.is_file()] if config.cache_dir.is_dir() else []
-    used = sum(p.stat().st_size for p in files)
-    return [f"{config.cache_dir}: {len(files)} files, {_size(used)} of at most {_size(config.cache_bytes)}"]
-
-
-def _packages() -> list[str]:
-    return [f"{name:<12} {_version(name)}" for name in _PACKAGES]
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _size(n: int) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if n < 1024:
-            return f"{n:.4g} {unit}"
-        n //= 1024
-    return f"{n} GiB"
+    return [f"{c['directory']}: {c['files']} files, {bytes_text(c['bytes'])} of at most {bytes_text(c['limit_bytes'])}"]

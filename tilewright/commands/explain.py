@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import logging
 
 from tilewright.commands.common import add_model_options, add_shape_options, compile_with
+from tilewright.commands.output.json_output import add_json_option, print_json
+from tilewright.commands.output.results import of_coverage, of_model
+
+LOGGER = logging.getLogger("tilewright")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx file")
     parser.add_argument("--dump", metavar="DIR", help="also write every stage as text files there")
+    add_json_option(parser)
     add_shape_options(parser)
     add_model_options(parser)
 
@@ -17,7 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     args.specialize = args.specialize or bool(args.shapes)
     model = compile_with(args)
-    print(model.explain())
+    if args.json:
+        coverage = of_coverage(model.coverage())
+        found = {"build": model.account(), "coverage": coverage, "memory": model.memory().to_json()}
+        print_json("explain", {**of_model(args.model, model), **found})
+    else:
+        print(model.explain())
     if args.dump:
-        print(f"\n{len(model.dump(args.dump))} files written to {args.dump}")
+        LOGGER.warning("%d files written to %s", len(model.dump(args.dump)), args.dump)
     return 0

@@ -72,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
         print("\n\n".join("\n".join(described(said)) for said in read_manifests(args.model)))
         return 0
     args.specialize = args.specialize or bool(args.shapes)
+    if args.require_tuned is not None:
+        compile_with(args, stop_after="schedule")
     if args.stage in ("import", "passes", "fuse"):
         print(print_graph(compile_with(args, stop_after=args.stage)))
         return 0

@@ -19,6 +19,7 @@ from tilewright.commands.common import (
     add_sample_options,
     amount,
     build_keywords,
+    fed_sizes,
     natural,
     read_arrays,
 )
@@ -49,14 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sample_options(parser, "with --precision auto: more inputs to compare results on")
     parser.add_argument("--no-check", action="store_true", help="do not time the whole network at the end")
     parser.add_argument("--record-host", action="store_true", help="keep the name of this machine in the log")
-    parser.add_argument("--quiet", action="store_true", help="only the summary")
     add_input_options(parser)
     add_build_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     options = TuneOptions(
-        sizes={k: v for k, v in args.shapes.items() if isinstance(v, int)},
+        sizes={k: v for k, v in fed_sizes(args.shapes).items() if isinstance(v, int)},
         feed=read_arrays(args.inputs) if args.inputs else None,
         samples=_samples(args) if args.calibration else (),
         max_error=args.max_error,

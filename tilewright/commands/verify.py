@@ -7,6 +7,7 @@ With ``--opt-level none`` every value keeps its name and is compared with all th
 from __future__ import annotations
 
 import argparse
+import logging
 
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import parse_target, with_threads
@@ -18,11 +19,15 @@ from tilewright.commands.common import (
     feed_for_graph,
     records_of,
 )
+from tilewright.commands.output.json_output import add_json_option, print_json
+from tilewright.commands.output.results import of_verification
 from tilewright.core.console import table
 from tilewright.core.errors import BroadcastError
 from tilewright.inspect.ort import is_installed
 from tilewright.inspect.verify import REFERENCES, Layer, Verification, verify_layers
 from tilewright.options import Broadcasting
+
+LOGGER = logging.getLogger("tilewright")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--against", action="append", choices=REFERENCES, metavar="|".join(REFERENCES), help="default: all of them"
     )
     parser.add_argument("--all", action="store_true", help="show every layer, not only the worst and the bad ones")
+    add_json_option(parser)
     add_input_options(parser)
     add_model_options(parser)
 
@@ -42,11 +48,13 @@ def run(args: argparse.Namespace) -> int:
     references = tuple(args.against or REFERENCES)
     if "onnxruntime" in references and not is_installed():
         references = tuple(r for r in references if r != "onnxruntime")
-        print("onnxruntime is not installed: the interpreter alone decides")
+        LOGGER.warning("onnxruntime is not installed: the interpreter alone decides")
     cache = None if args.no_cache else ObjectCache.open()
     records = records_of(args)
 
     def verify(broadcasting: Broadcasting | None = None) -> Verification:
+        if args.require_tuned is not None:
+            compile_with(args, stop_after="schedule", broadcasting=broadcasting)
         imported = compile_with(args, stop_after="import", broadcasting=broadcasting)
         lowered = compile_with(args, stop_after="lower", broadcasting=broadcasting)
         feed = feed_for_graph(args, imported)
@@ -57,9 +65,13 @@ def run(args: argparse.Namespace) -> int:
     except BroadcastError:
         if args.broadcasting == "refuse":
             raise
-        print("sizes broadcast: verifying the version of the model for that")
+        LOGGER.warning("sizes broadcast: verifying the version of the model for that")
         found = verify("only")
-    print(report(found, references, args.all))
+    if args.json:
+        head = {"model": args.model, "threads": target.threads}
+        print_json("verify", {**head, **of_verification(found, references)})
+    else:
+        print(report(found, references, args.all))
     return 0 if found.first_bad is None else 1
 
 

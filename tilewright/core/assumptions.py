@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from tilewright.core.arith.bounds import Ranges, interval
 from tilewright.core.arith.expr import IntExpr
 
 
@@ -54,6 +55,18 @@ class Assumption:
         repeated = (b == 1 and self.ones is not Ones.NEITHER) or (a == 1 and self.ones is Ones.EITHER)
         return Sizes.BROADCAST if repeated else Sizes.UNFIT
 
+    def narrowed(self, ranges: Ranges) -> Assumption | None:
+        """The same where sizes have ranges: what is never 1 is not expected to be. None: it holds in all calls."""
+        left, right = (_may_be_one(e, ranges) for e in (self.left, self.right))
+        if self.ones is Ones.APART:
+            return self if left else None
+        if self.ones is Ones.EITHER and left and not right:
+            return replace(self, left=self.right, right=self.left, ones=Ones.RIGHT)
+        if self.ones is Ones.EITHER and right and not left:
+            return replace(self, ones=Ones.RIGHT)
+        may = right or (left and self.ones is Ones.EITHER)
+        return self if may else replace(self, ones=Ones.NEITHER)
+
     def refusal(self, env: Mapping[str, int]) -> str:
         """The message for a call whose sizes do not fit."""
         values = ", ".join(f"{s}={env[s]}" for s in sorted(self.symbols()))
@@ -63,6 +76,11 @@ class Assumption:
             f"node {self.node!r}: expected dimensions that agree, got {self.left} = {_value(self.left, env)} and "
             f"{self.right} = {_value(self.right, env)} ({values})"
         )
+
+
+def _may_be_one(size: IntExpr, ranges: Ranges) -> bool:
+    low, high = interval(size, ranges)
+    return (low is None or low <= 1) and (high is None or high >= 1)
 
 
 def _value(size: IntExpr, env: Mapping[str, int]) -> int | None:

@@ -22,6 +22,15 @@ def console(out: TextIO, draws: bool | None = None) -> Console:
     return Console(file=out, force_terminal=draws, markup=False, emoji=False, highlight=False)
 
 
+def bytes_text(n: float) -> str:
+    """A number of bytes in the unit that suits it: ``4 KiB``, ``12.5 MiB``."""
+    for unit in ("B", "KiB", "MiB"):
+        if n < 1024:
+            return f"{n:.4g} {unit}"
+        n /= 1024
+    return f"{n:.4g} GiB"
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns under headings, as wide as they need to be. A heading that starts with a space is of a column aligned to
     the right; a row may be shorter than the head."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tilewright.core.errors import InputError
+from tilewright.core.errors import InputError, UnsupportedError
 from tilewright.core.suggestions import did_you_mean
 
 T = TypeVar("T")
@@ -54,6 +54,23 @@ def require_whole(option: str, value: object, least: int = 1) -> int:
     if number is None or number < least:
         raise InputError(f"{option}: expected a whole number of at least {least}, got {shown(value)}")
     return number
+
+
+def require_cpus(option: str, value: object) -> tuple[frozenset[int], ...]:
+    """CPUs by their numbers, one or several for each thread, of those that this process may use. Raises
+    UnsupportedError where the system cannot keep threads on a CPU."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InputError(f"{option}: expected numbers of CPUs, or lists of them, got {shown(value)}")
+    groups = [x if isinstance(x, Iterable) and not isinstance(x, str) else (x,) for x in value]
+    cpus = tuple(frozenset(require_whole(option, n, 0) for n in group) for group in groups)
+    if not all(cpus):
+        raise InputError(f"{option}: expected a CPU at least for each thread, got {shown(value)}")
+    if cpus and not hasattr(os, "sched_getaffinity"):
+        raise UnsupportedError(f"{option}: this system does not keep threads on a CPU")
+    if cpus and (others := frozenset().union(*cpus) - os.sched_getaffinity(0)):
+        allowed = ", ".join(map(str, sorted(os.sched_getaffinity(0))))
+        raise InputError(f"{option}: expected CPUs among {allowed}, got {min(others)}")
+    return cpus
 
 
 def require_number(option: str, value: object, least: float = 0.0, most: float = math.inf) -> float:

@@ -172,6 +172,9 @@ class Plan:
     that are known beforehand. ``out_of_range``: what other indices outside their range lead to. ``stepwise``: every
     native step is a segment, so that what it wrote can be looked at before the next one runs. ``in_place``: pairs of an
     output and an input that may be the same memory: the output is then the input with some elements replaced.
+    ``packed``: constants that were made from others, for kernels to read. ``limits``: what the user says of the sizes
+    of inputs, checked before anything else. ``flushes``: native steps, those of its bodies too, take denormal numbers
+    for zero.
     """
 
     name: str
@@ -189,6 +192,9 @@ class Plan:
     out_of_range: OutOfRange = "error"
     stepwise: bool = False
     in_place: tuple[tuple[str, str], ...] = ()
+    packed: tuple[str, ...] = ()
+    limits: tuple[Requirement, ...] = ()
+    flushes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

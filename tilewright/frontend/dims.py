@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import onnx
 
@@ -31,8 +32,12 @@ def identifier(text: str) -> str:
 class Dims:
     """Names for the dims of one model. The same text is the same symbol everywhere; other texts get other names."""
 
-    def __init__(self, fixed: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, fixed: Mapping[str, int] | None = None, ranges: Mapping[str, tuple[int, int]] | None = None
+    ) -> None:
+        """``fixed``: sizes, and ``ranges``: least and greatest sizes, by what the model calls a dim."""
         self._fixed = dict(fixed or {})
+        self._ranges = dict(ranges or {})
         self._by_text: dict[str, IntExpr] = {}
         self._taken: set[str] = set()
 
@@ -46,6 +51,11 @@ class Dims:
     def anonymous(self, owner: str, axis: int) -> IntExpr:
         """A fresh symbol for a dim that has no name."""
         return var(self._unique(f"{owner}_d{axis}"))
+
+    def ranges(self) -> tuple[tuple[str, int, int], ...]:
+        """Symbol, least and greatest size of the dims that have a range."""
+        found = ((as_var(self._by_text[text]), r) for text, r in self._ranges.items() if text in self._by_text)
+        return tuple((symbol, *r) for symbol, r in found if symbol is not None)
 
     def texts(self) -> dict[str, str]:
         """Symbol -> what the model calls that dim; "" for one without a name."""
@@ -129,12 +139,24 @@ def _check_known(shape: Sequence[IntExpr], who: str) -> None:
     check_dims(tuple(v for d in shape if (v := d.value())), who)
 
 
-def split_overrides(
-    overrides: Mapping[str, Sequence[int | str] | int] | None, model: onnx.GraphProto
-) -> tuple[dict[str, Sequence[int | str]], dict[str, int]]:
-    """The user's ``input_shapes`` as shapes by input name and sizes by dim name. Raises InputError."""
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What the user says of inputs: ``shapes`` by the name of an input, ``sizes`` and ``ranges`` by that of a dim."""
+
+    shapes: Mapping[str, Sequence[int | str]]
+    sizes: Mapping[str, int]
+    ranges: Mapping[str, tuple[int, int]]
+
+    def dims(self) -> Dims:
+        """Names for the dims of the model."""
+        return Dims(self.sizes, self.ranges)
+
+
+def split_overrides(overrides: Mapping[str, Sequence[int | str] | int] | None, model: onnx.GraphProto) -> Overrides:
+    """The user's ``input_shapes``. A range of one size is that size. Raises InputError."""
     shapes: dict[str, Sequence[int | str]] = {}
     sizes: dict[str, int] = {}
+    ranges: dict[str, tuple[int, int]] = {}
     inputs = {i.name for i in model.input} - {t.name for t in model.initializer}
     params = dict.fromkeys(
         d.dim_param for i in model.input if i.type.HasField("tensor_type") for d in i.type.tensor_type.shape.dim
@@ -143,16 +165,32 @@ def split_overrides(
     for name, value in require_mapping("input_shapes", overrides or {}).items():
         if isinstance(value, str | bytes):
             raise InputError(f"input_shapes[{name!r}]: expected a shape or a size, got {value!r}")
-        if isinstance(value, Sequence):
+        raw = [p for p in params if name in (p, identifier(p))]
+        if isinstance(value, Sequence) and (name in inputs or not raw):
             if name not in inputs:
                 near = did_you_mean(name, inputs)
                 raise InputError(f"input_shapes: no input {name!r}, inputs are {sorted(inputs)[:20]}{near}")
             shapes[name] = value
             continue
+        if isinstance(value, Sequence):
+            low, high = _require_range(f"input_shapes[{name!r}]", value)
+            if low < high:
+                ranges.update(dict.fromkeys(raw, (low, high)))
+                continue
+            value = low
         size = require_size(f"input_shapes[{name!r}]", value)
-        raw = [p for p in params if name in (p, identifier(p))]
         if not raw:
             near = did_you_mean(name, params)
             raise InputError(f"input_shapes: no dimension {name!r}, dimensions are {list(params)[:20]}{near}")
         sizes.update(dict.fromkeys(raw, size))
-    return shapes, sizes
+    return Overrides(shapes, sizes, ranges)
+
+
+def _require_range(who: str, value: Sequence[object]) -> tuple[int, int]:
+    """The least and the greatest size of a dim. Raises InputError."""
+    if len(value) != 2:
+        raise InputError(f"{who}: expected a size, or the least and the greatest one, got {shown(value)}")
+    low, high = (require_size(who, x) for x in value)
+    if low > high:
+        raise InputError(f"{who}: expected the least size and then the greatest one, got {shown(value)}")
+    return low, high

@@ -37,7 +37,8 @@ def from_onnx(
 ) -> Graph:
     """Read an ONNX model (opset 7 to the newest of the installed onnx) into a typed graph.
 
-    ``input_shapes``: shapes by input name, and sizes by dimension name: ``{"x": (1, 3, "h", "w"), "batch": 4}``.
+    ``input_shapes``: shapes by input name, and sizes by dimension name, or the least and the greatest:
+    ``{"x": (1, 3, "h", "w"), "batch": 4, "w": (8, 64)}``.
     ``native``: which operators may stay as they are; others are expanded if the standard defines them as functions.
     An initializer that is also an input is a constant of the graph and not an input of it.
 
@@ -56,9 +57,10 @@ def import_source(
         require_known_opsets(source.model)
         require_expandable(source.model)
         require_supported(source.model, native)
-        shapes, sizes = split_overrides(input_shapes, source.model.graph)
-        dims = Dims(sizes)
-        graph = infer_graph(GraphConverter(source, native, dims, shapes).convert())
+        given = split_overrides(input_shapes, source.model.graph)
+        dims = given.dims()
+        graph = infer_graph(GraphConverter(source, native, dims, given.shapes).convert())
+        graph = graph.replace(ranges=dims.ranges())
         _require_declared_types(source.model.graph, graph)
         verify_graph(graph)
     return graph, dims

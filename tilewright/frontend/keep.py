@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import onnx
 
+from tilewright.core.errors import InputError
 from tilewright.frontend.convert import GraphConverter
-from tilewright.frontend.dims import Dims, split_overrides
+from tilewright.frontend.dims import split_overrides
 from tilewright.frontend.importer import has_operator, import_source, told_as_model_errors
 from tilewright.frontend.model_file.source import ModelLike, open_source
 from tilewright.frontend.model_file.texts import require_text
@@ -65,8 +66,12 @@ def read_model(
     with told_as_model_errors():
         require_text(source.model)
         require_known_opsets(source.model)
-        shapes, sizes = split_overrides(input_shapes, source.model.graph)
-        converter = GraphConverter(source, has_operator, dims := Dims(sizes), shapes, keeps=True)
+        sized = split_overrides(input_shapes, source.model.graph)
+        if sized.ranges:
+            raise InputError(
+                f"input_shapes: expected sizes, got ranges of {sorted(sized.ranges)}, which no file can say"
+            )
+        converter = GraphConverter(source, has_operator, dims := sized.dims(), sized.shapes, keeps=True)
         graph = infer_graph(_without_leftovers(converter.convert(), source.model.graph))
         verify_graph(graph, foreign=True)
         proto = source.model.graph

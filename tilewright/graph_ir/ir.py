@@ -31,7 +31,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tilewright.core.arith.expr import IntExpr
+from tilewright.core.arith.bounds import Ranges
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.assumptions import Assumption
 from tilewright.core.dtypes import DType
 from tilewright.core.io.stored import Content, StoredArray, cast_elements, content_of, loaded
@@ -217,7 +218,8 @@ class Graph:
 
     ``assumptions``: what the graph's own nodes need of dimension symbols; the runtime checks it at each call.
     ``broadcasts``: dims of unknown relation broadcast, and operands that have a dim which may be 1 go through
-    ``BroadcastTo``; False: such dims are taken to be equal.
+    ``BroadcastTo``; False: such dims are taken to be equal. ``ranges``: dimension symbols of inputs with the least and
+    the greatest size that a call may bring, both included, as the user says.
     """
 
     name: str
@@ -229,6 +231,7 @@ class Graph:
     assumptions: tuple[Assumption, ...] = ()
     broadcasts: bool = False
     groups: tuple[Group, ...] | None = None
+    ranges: tuple[tuple[str, int, int], ...] = ()
 
     def with_groups(self, groups: Iterable[Group], **changes: object) -> Graph:
         """The fused graph with ``groups``, its nodes in the form that these have, and other fields replaced."""
@@ -248,6 +251,10 @@ class Graph:
     def replace(self, **changes: object) -> Graph:
         """A copy with some fields replaced."""
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+    def bounds(self) -> Ranges:
+        """The ranges as analyses of expressions take them."""
+        return {name: (const(low), const(high)) for name, low, high in self.ranges}
 
     def _repr_html_(self) -> str:
         return graph_html(self)

@@ -7,6 +7,7 @@ Grammar::
     input   ::= NAME: type
     line    ::= const NAME: type = array
               | assume NODE-NAME: expression AGREE expression;
+              | range SYMBOL: INT .. INT;
               | group NAME: RUNS-AS (NAME, ...) -> (NAME, ...) = NODE-NAME, ...;
               | value, ... = OP(NAME, ...) {KEY: attr, ...} NODE-NAME
     AGREE   ::= ==  |  <-  |  <>                      equal; or the right one is 1; or either is 1
@@ -115,6 +116,7 @@ def _graph_lines(g: Graph, pad: str) -> list[str]:
         lines.extend(_node_lines(n, g.values, pad + "  "))
     lines.extend(_group_line(x, pad + "  ") for x in g.groups or ())
     lines.extend(f"{pad}  assume {_name(a.node)}: {a.left} {a.ones.value} {a.right};" for a in g.assumptions)
+    lines.extend(f"{pad}  range {symbol}: {low} .. {high};" for symbol, low, high in g.ranges)
     return [*lines, f"{pad}}}"]
 
 
@@ -409,6 +411,7 @@ class _Reader:
         nodes: list[Node] = []
         assumptions: list[Assumption] = []
         groups: list[Group] = []
+        ranges: list[tuple[str, int, int]] = []
         while not self.take("}"):
             if self.word("const"):
                 name = self.name()
@@ -417,6 +420,8 @@ class _Reader:
                 values[name] = constant_value(name, constants[name])
             elif self.word("assume"):
                 assumptions.append(self.assumption())
+            elif self.word("range"):
+                ranges.append(self.range())
             elif self.word("group"):
                 groups.append(self.group({n.name: n for n in nodes}))
             else:
@@ -426,7 +431,7 @@ class _Reader:
                 values[o] = outer[o]
         return Graph(
             title, tuple(inputs), outputs, tuple(nodes), values, constants, tuple(assumptions), broadcasts,
-            tuple(groups) or None,
+            tuple(groups) or None, tuple(ranges),
         )  # fmt: skip
 
     def group(self, nodes: Mapping[str, Node]) -> Group:
@@ -445,6 +450,15 @@ class _Reader:
         if unknown := [m for m in members if m not in nodes]:
             self.fail(f"the name of a node before it, not {unknown[0]}")
         return Group(name, tuple(nodes[m] for m in members), inputs, outputs, RunsAs(runs_as))
+
+    def range(self) -> tuple[str, int, int]:
+        symbol = self.name()
+        self.expect(":")
+        low = self.number()
+        self.expect("..")
+        high = self.number()
+        self.expect(";")
+        return symbol, int(low), int(high)
 
     def assumption(self) -> Assumption:
         node = self.name()

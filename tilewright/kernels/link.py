@@ -45,7 +45,7 @@ def plan_objects(
 ) -> PlanObjects:  # fmt: skip
     """Code of the kernels of a plan, and of an entry function for each segment."""
     parts = list(_segments(plan, "m"))
-    entries = {key: _entry(inside, steps, kernels, target) for key, inside, steps in parts}
+    entries = {key: _entry(inside, steps, kernels, target, plan.flushes) for key, inside, steps in parts}
     objects: dict[str, bytes] = {k.symbol: k.code for k in kernels.values()} if entries else {}
     for text, symbol in entries.values():
         if symbol not in objects:
@@ -71,7 +71,7 @@ def link_plan(
     if any(isinstance(s, ControlStep) and s.op != "If" for s in _control_steps(plan)):
         objects[_LOOP_DRIVER] = cached_object(loop_driver_text(_LOOP_DRIVER, target), target, 1, cache)
         exports.add(_LOOP_DRIVER)
-    library = Library(objects.values(), exports, entry_imports() | check_imports(linked.checked, cache))
+    library = Library(objects.values(), exports, entry_imports(target) | check_imports(linked.checked, cache))
     addresses = {k: library.addresses[s] for k, s in linked.entries.items()}
     return _code(plan, "m", addresses, library.addresses.get(_LOOP_DRIVER, 0)), library
 
@@ -108,7 +108,9 @@ def _code(plan: Plan, path: str, addresses: Mapping[str, int], loop_driver: int)
     return PlanCode(own, bodies, loop_driver)
 
 
-def _entry(plan: Plan, steps: tuple[NativeStep, ...], kernels: Mapping[str, Kernel], target: Target) -> tuple[str, str]:
+def _entry(
+    plan: Plan, steps: tuple[NativeStep, ...], kernels: Mapping[str, Kernel], target: Target, flushes: bool
+) -> tuple[str, str]:
     """Text and symbol of a segment's entry function."""
     calls = [
         EntryStep(kernels[s.kernel].symbol, len(s.args), len(s.dims), same=s.same) if isinstance(s, KernelStep)
@@ -116,5 +118,5 @@ def _entry(plan: Plan, steps: tuple[NativeStep, ...], kernels: Mapping[str, Kern
         for s in steps
     ]  # fmt: skip
     digest = hashlib.sha256(repr((calls, target.legality_key())).encode()).hexdigest()[:24]
-    symbol = f"entry_{digest}"
-    return emit_entry(symbol, calls, target), symbol
+    symbol = f"flushing_{digest}" if flushes else f"entry_{digest}"
+    return emit_entry(symbol, calls, target, flushes), symbol

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tilewright.core.arith.bounds import is_nonneg
-from tilewright.core.arith.expr import IntExpr, const, product
+from tilewright.core.arith.bounds import Ranges, is_nonneg
+from tilewright.core.arith.expr import IntExpr, as_var, const, product, var
 from tilewright.core.index_ranges import IndexRange, OutOfRange, has_indices, index_ranges
 from tilewright.core.plan import CheckStep, Requirement
 from tilewright.graph_ir.fused.shape_program import SIZES
-from tilewright.graph_ir.ir import Constant, Node, TensorType, Value
+from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,12 @@ class IndexUse:
     def count(self) -> IntExpr:
         return product(self.shape if self.allowed.column is None else self.shape[:-1])
 
-    def requirement(self, value: IntExpr | None) -> Requirement | None:
-        """That ``value`` is in range (None: that the range is not empty), unless that is certain."""
+    def requirement(self, value: IntExpr | None, ranges: Ranges) -> Requirement | None:
+        """That ``value`` is in range (None: that the range is not empty), unless that is certain for sizes in
+        ``ranges``."""
         r = self.allowed
         pairs = ((r.low, r.high),) if value is None else ((r.low, value), (value, r.high))
-        if all(is_nonneg(b - a, {}) for a, b in pairs):
+        if all(is_nonneg(b - a, ranges) for a, b in pairs):
             return None
         return Requirement(value, r.low, r.high, self.count, self.where, r.what)
 
@@ -90,10 +91,26 @@ def unproved_indices(
                 yield use
 
 
-def requirements(use: IndexUse, known: tuple[IntExpr, ...] | None, mode: OutOfRange) -> Iterator[Requirement]:
-    """What must hold of sizes: that known indices are in range, or that there is something to clamp to."""
+def requirements(
+    use: IndexUse, known: tuple[IntExpr, ...] | None, mode: OutOfRange, ranges: Ranges
+) -> Iterator[Requirement]:
+    """What must hold of sizes in ``ranges``: that known indices are in range, or that there is something to clamp
+    to."""
     is_clamped = mode == "clamp" and use.allowed.clamps
     values: tuple[IntExpr | None, ...] = (None,) if is_clamped else (known or ())
     for value in values:
-        if (r := use.requirement(value)) is not None:
+        if (r := use.requirement(value, ranges)) is not None:
             yield r
+
+
+def limits(graph: Graph) -> Iterator[Requirement]:
+    """That the sizes of inputs are in their ranges, each where it is read first."""
+    places: dict[str, str] = {}
+    for name in graph.inputs:
+        of_type = graph.values[name].type
+        for axis, d in enumerate((of_type.shape or ()) if isinstance(of_type, TensorType) else ()):
+            if (symbol := as_var(d)) is not None:
+                places.setdefault(symbol, f"input {name!r} axis {axis}")
+    for symbol, low, high in graph.ranges:
+        if symbol in places:
+            yield Requirement(var(symbol), const(low), const(high), const(1), places[symbol], symbol)

@@ -7,6 +7,7 @@ definition does are looked at. A node that has the attribute ``implementation`` 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -113,13 +114,13 @@ class Alternatives:
     def by_cost(self, disabled: Collection[str] = ()) -> list[Implementation]:
         """Those that apply and are not disabled, the fastest first."""
         usable = [i for i in self.ways if not i.is_disabled(disabled) and i.refusal(self.facts) is None]
-        return sorted(usable, key=lambda i: i.cost(self.facts))
+        return sorted(usable, key=lambda i: i.cost(self.facts.priced))
 
     def hopeful(self, disabled: Collection[str] = ()) -> tuple[str, ...]:
         """What a tuner should measure: the standard, and what is exact enough and estimated not much slower."""
         own = self.standard()
-        most = _HOPEFUL * own.cost(self.facts)
-        others = [i for i in self.by_cost(disabled) if i is not own and i.cost(self.facts) <= most]
+        most = _HOPEFUL * own.cost(self.facts.priced)
+        others = [i for i in self.by_cost(disabled) if i is not own and i.cost(self.facts.priced) <= most]
         return (own.name, *(i.name for i in others if self.error(i) <= self.limit))
 
 
@@ -128,14 +129,15 @@ def alternatives_of(
 ) -> Iterator[Alternatives]:
     """The nodes of ``graph`` (without those of subgraphs) that can be computed, and in several ways.
 
-    ``outer``: values of the graphs around it.
+    ``outer``: values of the graphs around it. Of a size in a range the geometric mean of its ends counts in estimates.
     """
     values = {**(outer or {}), **graph.values}
     errors: dict[tuple[str, ...], float] = {}
+    sizes = {symbol: math.isqrt(max(low, 1) * max(high, 1)) for symbol, low, high in graph.ranges}
     for node in graph.nodes:
         ways = table.get(node.op, ()) if node.domain in ("", "ai.onnx") else ()
         if len(ways) > 1 and all(_is_ranked(values[x]) for x in (*node.inputs, *node.outputs) if x):
-            found = Alternatives(_facts(node, target, values, graph.constants), ways, errors)
+            found = Alternatives(_facts(node, target, values, graph.constants, sizes), ways, errors)
             if _is_computable(found):
                 yield found
 
@@ -208,13 +210,16 @@ def best_of(c: Alternatives, ctx: PassContext, inexact: bool) -> Implementation 
     return None
 
 
-def _facts(node: Node, target: Target, values: Mapping[str, Value], constants: Mapping[str, Constant]) -> NodeFacts:
+def _facts(
+    node: Node, target: Target, values: Mapping[str, Value], constants: Mapping[str, Constant], sizes: Mapping[str, int]
+) -> NodeFacts:
     return NodeFacts(
         node,
         target,
         tuple(values[i] if i else None for i in node.inputs),
         tuple(constants.get(i) for i in node.inputs),
         tuple(values[o] if o else None for o in node.outputs),
+        sizes=sizes,
     )
 
 

@@ -214,7 +214,7 @@ def _is_reduced(c: Alternatives, ctx: PassContext, inexact: bool, asked: Mapping
     if given is not None:
         ctx.log.note(f"{name}: {given.why}")
         return True
-    if own is None or (cost := best.cost(narrow)) < (before := own.cost(c.facts)):
+    if own is None or (cost := best.cost(narrow.priced)) < (before := own.cost(c.facts.priced)):
         return True
     ctx.log.refuse("bfloat16", name, f"estimated to take {cost / before:.2f} times as long")
     return False

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 
+from tilewright.core.arith.expr import const
 from tilewright.core.errors import UnsupportedError
 from tilewright.graph_ir.ir import Attribute, Constant, Node, Shape, Value
+from tilewright.graph_ir.symbols import value_with
 from tilewright.machine.target import Target
 
 T = TypeVar("T")
@@ -18,7 +20,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeFacts:
     """One node. ``constants``: what constant inputs stand for. ``input_values``, ``output_values``: None where absent.
-    ``memo``: what was found out about the node, by key."""
+    ``memo``: what was found out about the node, by key. ``sizes``: what symbols count for in estimates."""
 
     node: Node
     target: Target
@@ -26,6 +28,20 @@ class NodeFacts:
     constants: tuple[Constant | None, ...]
     output_values: tuple[Value | None, ...]
     memo: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def priced(self) -> NodeFacts:
+        """The node as costs are estimated: symbols that have a size in :attr:`sizes` are that number."""
+        return self.once("priced", self._priced) if self.sizes else self
+
+    def _priced(self) -> NodeFacts:
+        known = {s: const(n) for s, n in self.sizes.items()}
+        inputs, outputs = (
+            tuple(None if v is None else value_with(v, known) for v in values)
+            for values in (self.input_values, self.output_values)
+        )
+        return NodeFacts(self.node, self.target, inputs, self.constants, outputs)
 
     def once(self, key: str, find: Callable[[], T]) -> T:
         """What ``find`` gives, found once."""

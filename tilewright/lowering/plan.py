@@ -47,7 +47,7 @@ from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.pipeline import fuse_graph
 from tilewright.graph_ir.symbols import symbols_in
 from tilewright.lowering.backend import NativeBackend
-from tilewright.lowering.checks import index_uses, known_indices, requirements, unproved_indices
+from tilewright.lowering.checks import index_uses, known_indices, limits, requirements, unproved_indices
 from tilewright.lowering.data_dependent_slices import with_sums
 from tilewright.lowering.flops import func_flops, func_product, func_traffic
 from tilewright.lowering.geometry.packing import flatten
@@ -174,6 +174,7 @@ class _PlanBuilder:
         self.shared = shared_with_outputs(graph)
         self.copies = copies_in_place(graph)
         self.in_place: list[tuple[str, str]] = []
+        self.made: list[str] = []
 
     # -- slots -------------------------------------------------------------------------------------------------
     def _type(self, name: str) -> tuple[DType, tuple[IntExpr, ...] | None]:
@@ -218,10 +219,13 @@ class _PlanBuilder:
                 self._lower_control(group.nodes[0])
             elif group.runs_as is RunsAs.KERNEL:
                 self._lower_kernel(group)
+        ranges = graph.bounds()
+        assumptions = tuple(a for x in graph.assumptions if (a := x.narrowed(ranges)) is not None)
         plan = Plan(
             graph.name, graph.inputs, graph.outputs, self.slots, tuple(self.steps), self.constants,
-            tuple(self._bindings()), self.captures, graph.assumptions, graph.broadcasts, (), tuple(self.requirements),
-            self.kernels.out_of_range, in_place=tuple(self.in_place),
+            tuple(self._bindings()), self.captures, assumptions, graph.broadcasts, (), tuple(self.requirements),
+            self.kernels.out_of_range, in_place=tuple(self.in_place), packed=tuple(self.made),
+            limits=tuple(limits(graph)),
         )  # fmt: skip
         missing = needed_symbols(plan) - {b.symbol for b in plan.bindings}
         return dataclasses.replace(plan, symbols=tuple(sorted(missing & symbols_in(self.outer))))
@@ -294,7 +298,7 @@ class _PlanBuilder:
         """Note what the indices of ``node`` ask of sizes. Raises ModelError where that never holds."""
         for use in index_uses(node, self.values):
             known = known_indices(use, self.values, self.graph.constants)
-            for r in requirements(use, known, self.kernels.out_of_range):
+            for r in requirements(use, known, self.kernels.out_of_range, self.graph.bounds()):
                 if not self.is_body and not r.free_vars() and (message := r.violation({})) is not None:
                     raise ModelError(message)
                 self.requirements[r] = None
@@ -460,6 +464,7 @@ class _PlanBuilder:
         buffer = lowered.func.params[len(lowered.inputs) + i]
         self.slots[name] = Slot(name, buffer.dtype, buffer.shape, "constant")
         self.constants[name] = array
+        self.made.append(name)
         return name
 
     def _bindings(self) -> list[Binding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -89,7 +90,7 @@ class _Layout:
 
 
 class Executor:
-    """Executes one plan. Not reentrant: the owner holds a lock while it runs.
+    """Executes one plan. Not reentrant: of calls at once each has a :meth:`twin`.
 
     ``times``: when given to :meth:`run`, a list that receives for each segment an array of clock readings.
     """
@@ -136,6 +137,18 @@ class Executor:
             if isinstance(w, Segment)
         }
 
+    def twin(self, pool: PoolHandle) -> Executor:
+        """One that runs beside this one: the same code and constants, an arena and tables of its own."""
+        other = copy.copy(self)
+        other._pool = pool
+        other._bodies = {i: tuple(b.twin(pool) for b in bodies) for i, bodies in self._bodies.items()}
+        other._placement = Placement(self.plan)
+        other._layouts = OrderedDict()
+        other._arena = aligned_empty(0)
+        other._makers = {}
+        other._symbols = Symbols(self.plan, self._constants)
+        return other
+
     def _has_one_call(self) -> bool:
         """True if every run is one native call whose outputs are arrays of their own."""
         own = {n: self.plan.slots[n] for n in self.plan.outputs}
@@ -162,11 +175,14 @@ class Executor:
     # -- a run -----------------------------------------------------------------------------------------------------
     def run(
         self, inputs: Sequence[object], times: list[np.ndarray] | None = None, seen: Seen | None = None,
-        given: GivenOutputs | None = None,
+        given: GivenOutputs | None = None, threads: int = 0,
     ) -> list[object]:  # fmt: skip
         """Outputs for ``inputs`` (already checked), in plan order. ``seen`` is called after each segment or step.
-        ``given``: arrays for some outputs, apart from each other and from inputs but where the plan allows it."""
+        ``given``: arrays for some outputs, apart from each other and from inputs but where the plan allows it.
+        ``threads``: of this run, 0: as the last one."""
         plan = self.plan
+        if threads:
+            self._pool.threads = threads
         env, layout = self._prepared(inputs)
         if layout.violation is not None:
             raise InputError(layout.violation)

@@ -16,7 +16,12 @@ class Foreign:
     reason: str
 
     def run(
-        self, inputs: Sequence[object], times: object = None, seen: object = None, given: object = None
+        self,
+        inputs: Sequence[object],
+        times: object = None,
+        seen: object = None,
+        given: object = None,
+        threads: int = 0,
     ) -> NoReturn:
         """Raises TargetError."""
         raise TargetError(self.reason)

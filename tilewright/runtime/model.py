@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -12,18 +14,22 @@ import numpy as np
 
 from tilewright.core.errors import BroadcastError, InputError, ResourceError, TilewrightError
 from tilewright.core.io.files import TEXT, marked, require_replaceable, write_file
+from tilewright.core.io.stored import loaded
 from tilewright.core.options import require_names, require_path, require_whole
 from tilewright.core.plan import KernelStep, Plan, Segment, Step, segments
 from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage
+from tilewright.runtime.denormals import DenormalCount, count_denormals, counts_of, made_by_steps
 from tilewright.runtime.executor import Executor, PlanCode, Seen
 from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.general import GeneralVersion, may_broadcast
+from tilewright.runtime.memory_report import MemoryReport, memory_report
 from tilewright.runtime.outputs import GivenOutputs, OutputChecker
 from tilewright.runtime.profile import KernelSpan, KernelTime, Peaks, Profile
+from tilewright.runtime.resources.lanes import Lanes
 from tilewright.runtime.resources.thread_pool import PoolHandle
-from tilewright.runtime.resources.turns import Turns
 from tilewright.runtime.signature import InputChecker, TensorSpec, spec_of
 
+LOGGER = logging.getLogger("tilewright")
 Out: TypeAlias = "Mapping[str, object] | None"
 """Arrays of the caller for outputs, by name."""
 
@@ -40,7 +46,9 @@ class Exporter(Protocol):
 @dataclass(frozen=True, slots=True)
 class BuildInfo:
     """What the build says of itself. ``stages``: name of a dump file -> a function that makes its text. ``types``:
-    those of inputs and outputs that are no tensors, in ONNX's words."""
+    those of inputs and outputs that are no tensors, in ONNX's words. ``account``: the explanation as what JSON has.
+    ``stepwise`` makes the same model such that each value can be looked at when it is made; ``recipe`` gives a function
+    and its arguments that build the model again, for copies of it."""
 
     explanation: Callable[[], str]
     stages: Mapping[str, Callable[[], str]]
@@ -51,14 +59,17 @@ class BuildInfo:
     measure_peaks: Callable[[int], Peaks] | None = None
     tuning: Mapping[str, KernelTuning] = field(default_factory=dict)
     exporter: Exporter | None = None
+    account: Callable[[], dict[str, Any]] = dict
+    stepwise: Callable[[], CompiledModel] | None = None
+    recipe: Callable[[], tuple[object, ...]] | None = None
 
 
 class CompiledModel:
-    """Machine code and constants of one model.
+    """A model that was compiled: machine code, constants, and an account of the build.
 
-    ``run`` may be called from several Python threads at once; calls take turns in the order in which they came, each
-    using all threads of the model.
-    Results do not depend on how many threads there are.
+    ``run`` may be called from several Python threads at once. A call that comes alone uses all threads of the model;
+    calls that come together run side by side on a share of them each, with an arena each, and wait in the order in
+    which they came. Results do not depend on how many threads there are.
 
     >>> model = tilewright.compile("model.onnx")
     >>> print(model.inputs, model.outputs)
@@ -73,9 +84,10 @@ class CompiledModel:
 
     def __init__(
         self, plan: Plan, code: PlanCode | Foreign, pool: PoolHandle, info: BuildInfo, keep_alive: object,
-        general: Callable[[], CompiledModel] | None = None,
+        general: Callable[[], CompiledModel] | None = None, streams: int | None = None,
     ) -> None:  # fmt: skip
-        """``code`` is Foreign for another machine's: the model can be looked at and not run.
+        """``code`` is Foreign for another machine's: the model can be looked at and not run. ``streams``: how many
+        calls run at once at most, each on a fixed share of the threads; None: as they come.
 
         ``general`` builds the version for calls whose sizes broadcast where this one takes them to be equal."""
         self._assumed = may_broadcast(plan)
@@ -85,8 +97,8 @@ class CompiledModel:
             plan = replace(plan, in_place=())
         self._plan = plan
         self._executor = code if isinstance(code, Foreign) else Executor(plan, code, pool)
+        self._lanes: Lanes[Executor | Foreign] = Lanes(pool.threads, streams, self._executor, self._another)
         self._checker = InputChecker(plan, info.folded_inputs)
-        self._turns = Turns()
         self._pool = pool
         self._info = info
         self._keep_alive = keep_alive
@@ -94,14 +106,21 @@ class CompiledModel:
         self.output_names = info.output_names or plan.outputs
         self._outputs = OutputChecker(plan, self.output_names)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """A pickled or copied model is built again, from the same file or bytes and with the same options."""
+        if self._info.recipe is None:
+            raise pickle.PicklingError("a compiled model is copied if `compile` built it, this one was built otherwise")
+        return self._info.recipe()
+
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """Names, element types and shapes of the inputs."""
+        """The inputs in order, each with ``name``, ``dtype`` and ``shape``: numbers, and names or formulas of open
+        sizes."""
         return tuple(self._spec(n, n) for n in self._plan.inputs)
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """Names, element types and shapes of the outputs."""
+        """The outputs in order, as :attr:`inputs`."""
         return tuple(self._spec(o, n) for o, n in zip(self._plan.outputs, self.output_names, strict=True))
 
     def _spec(self, slot: str, name: str) -> TensorSpec:
@@ -110,11 +129,21 @@ class CompiledModel:
     @property
     def threads(self) -> int:
         """How many threads a run uses at most."""
-        return self._pool.threads
+        return self._lanes.threads
+
+    @property
+    def streams(self) -> int:
+        """How many calls run at once at most; further ones wait."""
+        return self._lanes.streams
+
+    def _another(self, lane: int) -> Executor | Foreign:
+        """What a call uses that runs beside others."""
+        mine = self._executor
+        return mine if isinstance(mine, Foreign) else mine.twin(replace(self._pool, lane=lane))
 
     @property
     def plan(self) -> Plan:
-        """The call plan: every step, native and host, by name."""
+        """The call plan: where every value lies, and the steps of a run, native ones and those on the host."""
         return self._plan
 
     @property
@@ -124,8 +153,13 @@ class CompiledModel:
         return {names[o]: i for o, i in self._plan.in_place}
 
     @property
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """The least and the greatest size that a call may bring, by symbolic dimension, of those with a range."""
+        return {r.what: (r.low.const, r.high.const) for r in self._plan.limits}
+
+    @property
     def timings(self) -> tuple[tuple[str, float], ...]:
-        """Seconds the build spent in each stage."""
+        """The stages of the build, each with the seconds that it took."""
         return self._info.timings
 
     @overload
@@ -136,15 +170,19 @@ class CompiledModel:
     ) -> list[np.ndarray]: ...
 
     def run(self, first, second=None, /, *, out=None):  # type: ignore[no-untyped-def]
-        """``run(feed)`` gives a dict of all outputs; ``run(output_names, feed)`` a list, as in ONNX Runtime: of all for
+        """Run the model once. ``run(feed)`` takes a dict of arrays by input name and gives a dict of arrays by output
+        name. ``run(output_names, feed)`` gives a list in the order of the names, as in ONNX Runtime; of all outputs for
         None and for no names.
 
-        ``out``: arrays, by name, that outputs are written into instead of new ones; they are what is returned. Such an
-        array is C-contiguous and shares no memory with an input or another output. But where an output updates an input
-        (``in_place``), it may be the very array of that input, and only what is new is written: a cache of keys that a
-        language model adds a row to. After an error the contents of these arrays are undefined.
+        ``feed``: arrays with the element types and shapes of :attr:`inputs`, or what ``numpy.asarray`` makes such
+        arrays of. One that is not C-contiguous is copied. ``out``: arrays, by output name, that results are written
+        into instead of new ones; they are what is returned. Such an array is C-contiguous and shares no memory with an
+        input or another output. But where an output updates an input (``in_place``), it may be the very array of that
+        input, and only what is new is written: a cache of keys that a language model adds a row to. After an error the
+        contents of these arrays are undefined.
 
-        Raises InputError for wrong names, element types or shapes.
+        Raises InputError for wrong names, element types or shapes, and for indices outside of what they point into;
+        ResourceError where memory does not suffice.
         """
         if second is None:
             return dict(zip(self.output_names, self._run(first, out=out), strict=True))
@@ -159,17 +197,26 @@ class CompiledModel:
         arrays = self._checker.arrays(feed)
         return self._run_arrays(arrays, times, None if out is None else self._outputs.given(out))[0]
 
+    def _run_in_lane(
+        self, arrays: Sequence[object], times: list[np.ndarray] | None, given: GivenOutputs | None, whole: bool
+    ) -> list[object]:
+        place, lane, threads = self._lanes.enter(whole)
+        try:
+            return lane.run(arrays, times, given=given, threads=threads)
+        finally:
+            self._lanes.leave(place, threads)
+
     def _run_arrays(
-        self, arrays: Sequence[object], times: list[np.ndarray] | None = None, given: GivenOutputs | None = None
-    ) -> tuple[list[object], CompiledModel]:
-        """The outputs, and the version of the model that gave them."""
+        self, arrays: Sequence[object], times: list[np.ndarray] | None = None, given: GivenOutputs | None = None,
+        whole: bool = False,
+    ) -> tuple[list[object], CompiledModel]:  # fmt: skip
+        """The outputs, and the version of the model that gave them. ``whole``: by itself, on all threads."""
         general = self._general.known_for(arrays)
         if general is None:
             if given is not None:
                 self._outputs.require_apart(given, arrays)
             try:
-                with self._turns:
-                    return self._executor.run(arrays, times, given=given), self
+                return self._run_in_lane(arrays, times, given, whole), self
             except MemoryError as e:
                 raise ResourceError(f"{self._plan.name}: out of memory: {e or 'an array is too large'}") from e
             except BroadcastError as e:
@@ -181,15 +228,20 @@ class CompiledModel:
             general = self._general.serve(arrays, error)
         if times is not None:
             times.clear()
-        return general._run_arrays(arrays, times, given)
+        return general._run_arrays(arrays, times, given, whole)
 
     def watch(self, feed: Mapping[str, object], seen: Seen) -> None:
         """Run, and let ``seen`` look at the slots after each step; in a ``stepwise`` plan that is each kernel."""
-        with self._turns:
-            self._executor.run(self._checker.arrays(feed), None, seen)
+        arrays = self._checker.arrays(feed)
+        place, lane, threads = self._lanes.enter(whole=True)
+        try:
+            lane.run(arrays, None, seen, threads=threads)
+        finally:
+            self._lanes.leave(place, threads)
 
     def profile(self, feed: Mapping[str, object], runs: int = 10) -> Profile:
-        """Time every kernel over ``runs`` inferences: medians, GFLOP/s, GB/s, percent of the measured peaks.
+        """Time every kernel over ``runs`` inferences of ``feed``. Gives a profile, which prints as a table: median
+        time, GFLOP/s, GB/s, and percent of the measured peaks of this machine. Raises InputError as :meth:`run` does.
 
         For sizes that broadcast, those of the version that runs then.
         """
@@ -200,7 +252,7 @@ class CompiledModel:
         samples: list[list[float]] = []
         for _ in range(runs):
             times: list[np.ndarray] = []
-            self._run(feed, times)
+            self._run_arrays(self._checker.arrays(feed), times, whole=True)
             samples.append([float(d) for t in times for d in np.diff(t)])
         medians = np.median(np.array(samples), axis=0) if samples[0] else np.zeros(0)
         steps = self._timed_steps()
@@ -215,8 +267,35 @@ class CompiledModel:
             for s, seconds in zip(steps, medians, strict=False)
             if isinstance(s, KernelStep)
         )  # fmt: skip
-        peaks = self._info.measure_peaks(self._pool.threads) if self._info.measure_peaks is not None else None
-        return Profile(kernels, peaks)
+        peaks = self._info.measure_peaks(self.threads) if self._info.measure_peaks is not None else None
+        denormals = self.denormals(feed)
+        if denormals:
+            LOGGER.warning('profile: denormal numbers, %s; see denormals="flush"', denormals[0])
+        return Profile(kernels, peaks, denormals)
+
+    def denormals(self, feed: Mapping[str, object]) -> tuple[DenormalCount, ...]:
+        """Where a run meets numbers of float32 and float64 that are nearly zero: inputs, constants, and what kernels
+        give, the most first."""
+        if self._info.stepwise is None:
+            return ()
+        version = self._version_for(feed)
+        if version is not self:
+            return version.denormals(feed)
+        made, plan = made_by_steps(self._plan), self._plan
+        places = {id(s): i for i, s in enumerate(plan.steps)}
+        constants = {n: loaded(c) for n, c in plan.constants.items()}
+        found = counts_of({**dict(zip(plan.inputs, self._checker.arrays(feed), strict=True)), **constants})
+
+        def seen(step: Step, read: Callable[[str], object]) -> None:
+            if isinstance(step, KernelStep):
+                values = [read(n) for n in made[places[id(step)]]]
+                count = sum(count_denormals(v) for v in values)
+                if count:
+                    size = sum(np.asarray(v).size for v in values)
+                    found.append(DenormalCount(step.kernel, step.nodes, count, size))
+
+        self._info.stepwise().watch(feed, seen)
+        return tuple(sorted(found, key=lambda d: -d.count))
 
     def _timed_steps(self) -> list[Step]:
         """The steps between whose ends clocks are read, in the order of a run."""
@@ -226,7 +305,8 @@ class CompiledModel:
     def run_timed(
         self, feed: Mapping[str, object], *, out: Out = None
     ) -> tuple[dict[str, np.ndarray], tuple[KernelSpan, ...]]:
-        """:meth:`run`, and when each kernel ran, in seconds of ``time.monotonic``."""
+        """Run once, and tell when each kernel began and ended, in seconds of ``time.monotonic``. Gives the outputs by
+        name, and the spans."""
         times: list[np.ndarray] = []
         arrays = self._checker.arrays(feed)
         results, version = self._run_arrays(arrays, times, None if out is None else self._outputs.given(out))
@@ -250,14 +330,14 @@ class CompiledModel:
         self, path: str | Path, *, weights: Literal["inside", "beside"] = "inside",
         format: Literal["shared", "so", "dll", "dylib", "wasm", "a"] | None = None,  # noqa: A002 - the word for it
     ) -> list[Path]:  # fmt: skip
-        """Write the model to a library that runs without Python, with the interface of ``tilewright.h``
-        (in :func:`tilewright.get_include`); the paths of what was written.
+        """Write the model to a library that runs without Python (docs/deploy.md). Its interface is ``tilewright.h``, in
+        the directory :func:`tilewright.get_include`. Gives the paths of what was written.
 
-        ``weights``: in the library, or in a file beside it, which it finds there and maps. ``format``: what the
-        extension of ``path`` says otherwise; ``shared`` is that of the target's shared libraries (for Linux, Windows or
-        macOS, or a WebAssembly module), ``a`` a static library, of which a program can have one, with a header beside
-        it. Needs a C compiler for the model's target: the system's, or the one of ``pip install tilewright[deploy]``,
-        which has all.
+        ``path``: where to, with the extension of a format. ``weights``: ``inside`` the library, or in a file
+        ``beside`` it, which it finds there and maps. ``format``: instead of the extension; ``shared`` is that of the
+        target's shared libraries (for Linux, Windows or macOS, or a WebAssembly module), ``a`` a static library, of
+        which a program can have one, with a header beside it. Needs a C compiler for the model's target: the system's,
+        or the one of ``pip install tilewright[deploy]``, which has all.
 
         Raises UnsupportedError, with all of them, for operators that need Python, InputError where another kind of file
         is at ``path`` or the target has none of this format, TargetError for what the compiler refuses; nothing is
@@ -276,11 +356,12 @@ class CompiledModel:
         )
 
     def symbols(self, feed: Mapping[str, object]) -> dict[str, int]:
-        """The sizes of the symbolic dimensions that these inputs determine."""
+        """The sizes of the symbolic dimensions by name, as the shapes of the arrays in ``feed`` determine them."""
         return self._executor.symbols(self._checker.arrays(feed))
 
     def coverage(self, feed: Mapping[str, object] | None = None, runs: int = 5) -> Coverage:
-        """Every kernel with hit, near miss or miss in the tuning database, the reason, and its share of the run time.
+        """What is tuned: a row for each kernel with hit, near miss or miss in the tuning database, the reason, and its
+        share of the run time (0 to 1). ``str()`` of it is a table.
 
         With a ``feed`` the shares are measured; without, they are estimated from the records and the arithmetic.
         """
@@ -294,10 +375,19 @@ class CompiledModel:
             seconds[k.kernel] = seconds.get(k.kernel, 0.0) + k.seconds
         return measured_coverage(self._plan, self._info.tuning, seconds)
 
+    def memory(self, feed: Mapping[str, object] | None = None) -> MemoryReport:
+        """Bytes of weights, and of the arena from step to step: for the sizes of ``feed``, or, without one, as far as
+        they are known beforehand, with the greatest of each range. Raises InputError for a feed that does not fit."""
+        if feed is None:
+            return memory_report(self._plan, {symbol: high for symbol, (_, high) in self.ranges.items()})
+        version = self._general.known_for(self._checker.arrays(feed)) or self
+        return memory_report(version._plan, version.symbols(feed))
+
     def explain(self) -> str:
-        """What the build did and refused: passes, fusions, kernels with their traces, host operators and why; and of
-        the version for sizes that broadcast."""
-        text = self._info.explanation()
+        """The account of the build as text (docs/explain.md): the target, what passes and fusion did and refused, and
+        why; operators on the host; each kernel with its nodes and where its schedule is from; what else could have
+        computed each node. The version for sizes that broadcast, if it is built, follows."""
+        text = f"{self._info.explanation()}\n\n{self.memory()}"
         if not self._assumed:
             return text
         pairs = [f"  {a.node}: {a.left} with {a.right}" for a in self._assumed]
@@ -305,6 +395,11 @@ class CompiledModel:
         if (general := self._general.model) is not None:
             lines += ["", "the version that broadcasts:", *(f"  {line}" for line in general.explain().splitlines())]
         return "\n".join((text, "", *lines))
+
+    def account(self) -> dict[str, Any]:
+        """What :meth:`explain` says of the build as objects, lists, text and numbers, in seconds, bytes and counts; the
+        keys are those of ``build`` in docs/json-output.md."""
+        return self._info.account()
 
     def dump(self, directory: str | Path) -> list[Path]:
         """Write every stage of the build as text files into ``directory``; returns their paths.

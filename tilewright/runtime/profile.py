@@ -10,8 +10,11 @@ from tilewright.core.console import table
 from tilewright.core.extras import dataframe
 from tilewright.core.html.pieces import Bar, Cell, fragment, remark, title
 from tilewright.core.html.pieces import table as html_table
+from tilewright.runtime.denormals import DenormalCount
 
 _HEAD = ("kernel", " us", " %time", " GFLOP/s", " GB/s", " %peak", " thr", "nodes")
+_SHOWN = 4
+"""Places of denormal numbers that the table has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +71,12 @@ class KernelSpan:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """All kernel calls of one inference, in order. ``str()`` is the table."""
+    """All kernel calls of one inference, in order. ``denormals``: where numbers are nearly zero, the most first.
+    ``str()`` is the table."""
 
     kernels: tuple[KernelTime, ...]
     peaks: Peaks | None
+    denormals: tuple[DenormalCount, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -80,7 +85,7 @@ class Profile:
 
     def __str__(self) -> str:
         rows = [self._row(k) for k in self._by_time()]
-        return "\n".join([table(_HEAD, [*rows, ("total", f"{self.seconds * 1e6:.1f}")]), *self._measured_peaks()])
+        return "\n".join([table(_HEAD, [*rows, ("total", f"{self.seconds * 1e6:.1f}")]), *self._remarks()])
 
     def to_dicts(self) -> list[dict[str, object]]:
         """A row for each kernel call, in order: ``kernel``, ``nodes``, ``seconds``, ``flops``, ``bytes``, ``parallel``,
@@ -104,7 +109,7 @@ class Profile:
             row = self._row(k)
             rows.append((*row[:3], Bar(k.seconds / (self.seconds or 1.0)), *row[3:]))
         total = title("profile", f"{len(self.kernels)} kernel calls, {self.seconds * 1e6:.1f} us")
-        return fragment(total, html_table(head, rows), *map(remark, self._measured_peaks()))
+        return fragment(total, html_table(head, rows), *map(remark, self._remarks()))
 
     def _share_of_peak(self, k: KernelTime) -> float | None:
         limit = None if self.peaks is None else k.limit_seconds(self.peaks)
@@ -113,8 +118,14 @@ class Profile:
     def _by_time(self) -> list[KernelTime]:
         return sorted(self.kernels, key=lambda k: -k.seconds)
 
+    def _remarks(self) -> list[str]:
+        """A line of the measured peaks, and one of denormal numbers, if there are any."""
+        lines = self._measured_peaks()
+        if self.denormals:
+            lines.append(f"denormal numbers, slow on some CPUs: {'; '.join(map(str, self.denormals[:_SHOWN]))}")
+        return lines
+
     def _measured_peaks(self) -> list[str]:
-        """A line, if they were measured."""
         if self.peaks is None:
             return []
         flops, moved = self.peaks.flops_per_second / 1e9, self.peaks.bytes_per_second / 1e9

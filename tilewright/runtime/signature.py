@@ -79,6 +79,7 @@ class InputChecker:
         self._shapes = [(n, plan.slots[n].shape) for n in plan.inputs]
         self._expected = [_expected(plan.slots[n]) for n in plan.inputs]
         self._specs = {n: spec_of(plan, n) for n in plan.inputs}
+        self._limits = plan.limits
         self._agreed: set[tuple[tuple[int, ...], ...]] = set()
 
     def arrays(self, feed: Mapping[str, object]) -> list[object]:
@@ -149,6 +150,9 @@ class InputChecker:
             if shape is not None and isinstance(array, np.ndarray):
                 self._collect(name, array.shape, shape, env)
         values = {k: v for k, (v, _) in env.items()}
+        for r in self._limits:
+            if r.free_vars() <= values.keys() and (message := r.violation(values)) is not None:
+                raise InputError(message)
         for (name, shape), array in zip(self._shapes, arrays, strict=True):
             if shape is None or not isinstance(array, np.ndarray):
                 continue

@@ -86,7 +86,7 @@ MODULES = {
     "scheduling": "api.schedule",
     "build": "kernels.build",
     "link": "kernels.link",
-    "explain": "inspect.explain",
+    "explain": "inspect.account",
     "verify": "inspect.verify",
     "report": "inspect.report",
     "ort": "inspect.ort",

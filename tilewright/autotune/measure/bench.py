@@ -80,7 +80,7 @@ class LoadedKernel:
         self._pointers = np.array(rows, np.uint64)
         self._dims = np.array([dims[d] for d in func.dims] * BURST, np.int64)
         once, burst = entries.get(len(rows[0]), len(func.dims))
-        self._library = Library([built.code, once, burst], ["once", "burst"], entry_imports())
+        self._library = Library([built.code, once, burst], ["once", "burst"], entry_imports(target))
         self._once = _ENTRY(self._library.addresses["once"])
         self._burst = _ENTRY(self._library.addresses["burst"])
         self._parallel = built.parallel

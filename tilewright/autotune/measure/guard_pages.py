@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def locked_copy(array: np.ndarray) -> np.ndarray:
         return array
     out = fresh_pages(array.nbytes)
     out[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    protect = getattr(ctypes.CDLL(None), "mprotect", None)
+    protect = None if os.name == "nt" else getattr(ctypes.CDLL(None), "mprotect", None)
     if protect is not None:
         protect(ctypes.c_void_p(address(out)), ctypes.c_size_t(whole_pages(array.nbytes)), ctypes.c_int(mmap.PROT_READ))
     out.flags.writeable = False

@@ -36,6 +36,8 @@ _READ_BYTES = 128 << 20
 _STEPS = 64
 _ELEMENTS = 1 << 18
 _TURNS = 20_000
+_FEW = 1 << 14
+_MANY_RUNS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,13 @@ def _rows(size: int, repeats: int = 1) -> Func:
     a = placeholder("A", (const(count), const(length)), dtypes.float32)
     k = reduce_axis(length, "k")
     return build_func("rows", [a], [compute("out", (repeats, count), lambda t, i: sum_over(a[i, k], k))])
+
+
+def measure_denormals() -> float:
+    """How many times as long multiplications take here whose results are denormal numbers, a millisecond in all."""
+    out, small = np.empty(_FEW, np.float32), np.full(_FEW, 2.0**-10, np.float32)
+    plain = _best_of(lambda: np.multiply(np.float32(1), small, out=out), _MANY_RUNS)
+    return _best_of(lambda: np.multiply(np.float32(2.0**-120), small, out=out), _MANY_RUNS) / plain
 
 
 def _best_seconds(func: Func, target: Target, trace: Trace | None = None, runs: int = 8) -> float:

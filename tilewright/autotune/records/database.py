@@ -419,6 +419,15 @@ def database_of_build(source: DatabaseLike | None) -> Database | None:
     return found
 
 
+def places_of(source: DatabaseLike | None) -> DatabaseLike | None:
+    """``source`` for another process: logs by their absolute paths, other databases as they are."""
+    if isinstance(source, JSONDatabase):
+        return str(source.path.absolute())
+    if isinstance(source, UnionDatabase) and all(isinstance(d, JSONDatabase) for d in source.databases):
+        return [str(d.path.absolute()) for d in source.databases if isinstance(d, JSONDatabase)]
+    return source
+
+
 def _existing(path: str | os.PathLike[str]) -> JSONDatabase:
     """The log at a path. Raises InputError, with names that look like it, if there is none."""
     database = JSONDatabase(path)

@@ -3,17 +3,18 @@
 ``i64 entry(ptr table, ptr dims, ptr pool, ptr times)``. ``table`` holds the argument pointers of every step one after
 the other, ``dims`` their integers. ``pool``: null, or the threads that help with parallel kernels. ``times``: null, or
 one more float64 than there are steps, filled with a monotonic clock in seconds before the first step and after each.
-A copy between equal pointers is left out. The result is 0, or one more than the number of the check
+A copy between equal pointers is left out. One that ``flushes`` takes denormal numbers for zero, and puts the control
+word of the thread back at its end. The result is 0, or one more than the number of the check
 (:mod:`tilewright.codegen.native.checks`) that failed; no step after that one runs.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.codegen.native.system import with_system
+from tilewright.codegen.native.float_control import float_control_text
+from tilewright.codegen.native.system import system_imports, with_system
 from tilewright.machine.target import Target
 
 _STEPS = 1000
@@ -32,19 +33,20 @@ class EntryStep:
     same: tuple[int, int] | None = None
 
 
-def emit_entry(name: str, steps: Sequence[EntryStep], target: Target) -> str:
+def emit_entry(name: str, steps: Sequence[EntryStep], target: Target, flushes: bool = False) -> str:
     """The LLVM IR module of an entry function."""
     symbols = sorted({(s.symbol, "i1" if s.is_check else "void") for s in steps})
     out = [f'target triple = "{target.triple}"', "declare i32 @clock_gettime(i32, ptr)"]
     out += [f"declare {result} @{s}(ptr, ptr, ptr)" for s, result in symbols]
-    return with_system("\n".join([*out, _CLOCK, _entry(name, steps, target.pointer_bytes)]), target)
+    out += [_CLOCK, _entry("internal i64 @run" if flushes else f"i64 @{name}", steps, target.pointer_bytes)]
+    if flushes:
+        out += [float_control_text(target), _FLUSHING.replace("$NAME", name)]
+    return with_system("\n".join(out), target)
 
 
-def entry_imports() -> dict[str, int]:
+def entry_imports(target: Target) -> dict[str, int]:
     """The addresses of the outside functions that entry code calls."""
-    process = ctypes.CDLL(None)
-    clock = ctypes.cast(process.clock_gettime, ctypes.c_void_p).value
-    return {"clock_gettime": int(clock or 0)}
+    return system_imports(("clock_gettime",), target)
 
 
 _CLOCK = """define internal void @stamp(ptr %times, i64 %index) noinline {
@@ -69,7 +71,18 @@ done:
 }"""
 
 
-def _entry(name: str, steps: Sequence[EntryStep], pointer_bytes: int) -> str:
+_FLUSHING = """
+define i64 @$NAME(ptr %table, ptr %dims, ptr %pool, ptr %times) {
+  %before = call i64 @get_control()
+  %flushing = call i64 @flushing(i64 %before)
+  call void @set_control(i64 %flushing)
+  %status = call i64 @run(ptr %table, ptr %dims, ptr %pool, ptr %times)
+  call void @set_control(i64 %before)
+  ret i64 %status
+}"""
+
+
+def _entry(head: str, steps: Sequence[EntryStep], pointer_bytes: int) -> str:
     """The entry function; long ones call parts, because LLVM's time grows faster than the length of a function."""
     calls: list[str] = []
     arg = dim = 0
@@ -91,7 +104,7 @@ def _entry(name: str, steps: Sequence[EntryStep], pointer_bytes: int) -> str:
     if len(parts) > 1:
         functions = [_function(f"internal i64 @part{k}", lines, " noinline") for k, lines in enumerate(parts)]
         calls = [_call_part(k) for k in range(len(parts))]
-    return "\n".join([*functions, _function(f"i64 @{name}", ["  call void @stamp(ptr %times, i64 0)", *calls])])
+    return "\n".join([*functions, _function(head, ["  call void @stamp(ptr %times, i64 0)", *calls])])
 
 
 def _unless_same(i: int, positions: tuple[int, int], call: str, pointer_bytes: int) -> list[str]:

@@ -18,13 +18,13 @@ loop. So a job is in the line that idle workers watch, and a thread reports what
 to take, instead of chunk by chunk.
 
 Layout of a pool's memory (bytes): 0 ``parallel_for``, 8 chunks per job, 48 threads, 56 nanoseconds that an idle worker
-spins; 64 epoch, 72 chunk function, 80 its args, 88 its dims; 128 chunks done; 192 sleepers, 200 stop, 208 caller waits;
-256 semaphore of workers, 320 of the caller, 512 + 64*t the share of thread t.
+spins; 64 epoch, 72 chunk function, 80 its args, 88 its dims, 96 the control word of floating-point numbers of the
+caller (:mod:`tilewright.codegen.native.float_control`), under which every thread runs its chunks; 128 chunks done; 192
+sleepers, 200 stop, 208 caller waits; 256 semaphore of workers, 320 of the caller, 512 + 64*t the share of thread t.
 """
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,8 @@ from dataclasses import dataclass
 from tilewright.codegen.cache import ObjectCache
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.llvm.jit import Library, cached_object
-from tilewright.codegen.native.system import with_system
+from tilewright.codegen.native.float_control import float_control_text
+from tilewright.codegen.native.system import system_imports, with_system
 from tilewright.machine.target import Target
 
 _POLLS = 512
@@ -68,8 +69,7 @@ def thread_pool_code(cache: ObjectCache | None = None) -> ThreadPoolCode:
 
 def _load(cache: ObjectCache | None) -> ThreadPoolCode:
     host = detect_host()
-    process = ctypes.CDLL(None)
-    imports = {n: ctypes.cast(getattr(process, n), ctypes.c_void_p).value or 0 for n in _IMPORTS}
+    imports = system_imports(_IMPORTS, host)
     names = ("pool_parallel_for", "pool_worker", "pool_initialize", "pool_stop")
     library = Library([cached_object(thread_pool_text(host), host, 2, cache)], names, imports)
     parallel_for, worker, initialize, stop = (library.addresses[n] for n in names)
@@ -78,7 +78,9 @@ def _load(cache: ObjectCache | None) -> ThreadPoolCode:
 
 def thread_pool_text(target: Target) -> str:
     """The LLVM IR module."""
-    return fill_in(_TEXT, target, {"$POLLS": _POLLS, "$WAIT": _SPIN_WAIT, "$SLICE": _SLICE})
+    return fill_in(
+        float_control_text(target) + _TEXT, target, {"$POLLS": _POLLS, "$WAIT": _SPIN_WAIT, "$SLICE": _SLICE}
+    )
 
 
 def fill_in(text: str, target: Target, numbers: Mapping[str, int]) -> str:
@@ -102,6 +104,23 @@ declare i32 @sem_post(ptr)
 declare i32 @sem_wait(ptr)
 declare i32 @sched_yield()
 declare i32 @clock_gettime(i32, ptr)
+
+define i64 @pool_get_control() {
+  %control = call i64 @get_control()
+  ret i64 %control
+}
+
+; a control word is changed only if it is another: to set it takes longer than to read it
+define void @pool_set_control(i64 %control) {
+  %now = call i64 @get_control()
+  %same = icmp eq i64 %now, %control
+  br i1 %same, label %out, label %change
+change:
+  call void @set_control(i64 %control)
+  br label %out
+out:
+  ret void
+}
 
 define void @pool_initialize(ptr %pool, i64 %threads, i64 %chunks, i64 %spin) {
   %spin.at = getelementptr i8, ptr %pool, i64 56
@@ -218,6 +237,9 @@ run:
   %dims = load ptr, ptr %dims.at, align 8
   %chunks.at = getelementptr i8, ptr %pool, i64 8
   %chunks = load i64, ptr %chunks.at, align 8
+  %control.at = getelementptr i8, ptr %pool, i64 96
+  %control = load i64, ptr %control.at, align 8
+  call void @pool_set_control(i64 %control)
   call void %f(ptr %args, ptr %dims, i64 %next, i64 %chunks)
   %count.next = add i64 %count, 1
   br label %look
@@ -239,6 +261,9 @@ entry:
   store ptr %args, ptr %args.at, align 8
   %dims.at = getelementptr i8, ptr %pool, i64 88
   store ptr %dims, ptr %dims.at, align 8
+  %control = call i64 @pool_get_control()
+  %control.at = getelementptr i8, ptr %pool, i64 96
+  store i64 %control, ptr %control.at, align 8
   %done = getelementptr i8, ptr %pool, i64 128
   store atomic i64 0, ptr %done monotonic, align 8
   %chunks.at = getelementptr i8, ptr %pool, i64 8

@@ -53,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whether Y.onnx says the types of values between nodes (default: if the model does)",
     )  # fmt: skip
     group.add_argument("--json", action="store_true", help="print what was done as JSON")
-    group.add_argument("-v", "--verbose", action="store_true", help="print each pass, what it did and refused")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,6 +16,8 @@
 void pool_initialize(void *pool, int64_t threads, int64_t chunks, int64_t spin);
 void pool_worker(void *pool, int64_t self);
 void pool_stop(void *pool, int64_t workers);
+int64_t pool_get_control(void);
+void pool_set_control(int64_t control);
 
 typedef void (*chunk_function)(void *args, void *dims, int64_t chunk, int64_t chunks);
 typedef void (*share_function)(void *pool, chunk_function function, void *args, void *dims);
@@ -53,18 +55,22 @@ static pool **owner(pool_memory *memory, int32_t threads) {
 typedef struct job {
   chunk_function function;
   void *args, *dims;
+  int64_t control; /* of floating-point numbers, of the thread that runs the model */
 } job;
 
 static void run_chunk(void *argument, int64_t chunk, int64_t chunks) {
   job *j = argument;
+  int64_t before = pool_get_control();
+  pool_set_control(j->control);
   j->function(j->args, j->dims, chunk, chunks);
+  pool_set_control(before);
 }
 
 static void share_with_callers(void *memory, chunk_function function, void *args, void *dims) {
   pool_memory *m = memory;
   pool *p;
   memcpy(&p, m->rest, sizeof p);
-  job j = {function, args, dims};
+  job j = {function, args, dims, pool_get_control()};
   p->parallel_for(p->context, run_chunk, &j, m->chunks);
 }
 

@@ -202,6 +202,9 @@ class _Writer:
             if d.free_vars() <= found.keys():
                 where = f"{quoted(name)}, {axis}, {quoted(str(d))}"
                 own.add(f"TRY(tw_require_size({where}, {own.of(d)}, v[{k}].shape[{axis}]));")
+        for r in self.plan.limits if not self.around else ():
+            if r.free_vars() <= found.keys():
+                self._require(r, own)
         if own.lines:
             c.embed(own)
 

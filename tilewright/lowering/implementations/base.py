@@ -76,7 +76,7 @@ def standard(ways: Sequence[Implementation], facts: NodeFacts) -> Implementation
     usable = [i for i in exact if i.applies(facts) is None]
     if not usable:
         raise facts.unsupported("; ".join(f"{i.name}: {i.applies(facts)}" for i in exact))
-    return min(usable, key=lambda i: i.cost(facts))
+    return min(usable, key=lambda i: i.cost(facts.priced))
 
 
 def chosen(ways: Sequence[Implementation], facts: NodeFacts) -> Implementation:

@@ -7,7 +7,7 @@ import os
 import threading
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from tilewright.core.config import from_environment
 from tilewright.machine.memory import LINE_BYTES
@@ -43,10 +43,15 @@ class ThreadPoolCode(Protocol):
     def stop(self) -> int: ...
 
 
+Affinity: TypeAlias = "tuple[frozenset[int], ...]"
+"""For each worker, the CPUs on which it stays; the first again for more workers than entries, none: where the system
+likes."""
+
+
 class ThreadPool:
     """``threads - 1`` workers. ``address`` is what native code takes as its pool."""
 
-    def __init__(self, code: ThreadPoolCode, threads: int) -> None:
+    def __init__(self, code: ThreadPoolCode, threads: int, affinity: Affinity = ()) -> None:
         self.threads = threads
         self.lock = threading.Lock()
         self._code = code
@@ -57,9 +62,14 @@ class ThreadPool:
             self.address, threads, CHUNKS_PER_THREAD * threads, int(1e9 * spin_seconds())
         )
         worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.worker)
+
+        def live(k: int) -> None:
+            if affinity:
+                os.sched_setaffinity(0, affinity[(k - 1) % len(affinity)])
+            worker(self.address, k)
+
         self._workers = [
-            threading.Thread(target=worker, args=(self.address, k), daemon=True, name=f"tilewright-{k}")
-            for k in range(1, threads)
+            threading.Thread(target=live, args=(k,), daemon=True, name=f"tilewright-{k}") for k in range(1, threads)
         ]
         for w in self._workers:
             w.start()
@@ -91,11 +101,15 @@ class _Borrowed:
             self._pool.lock.release()
 
 
+_Key: TypeAlias = "tuple[int, int, Affinity]"
+
+
 class ThreadPools:
-    """The pools of this process, by size. A forked child starts with none: its parent's workers do not exist there."""
+    """The pools of this process, by size, lane and affinity. A forked child starts with none: its parent's workers do
+    not exist there."""
 
     def __init__(self) -> None:
-        self._pools: dict[int, ThreadPool] = {}
+        self._pools: dict[_Key, ThreadPool] = {}
         self._lock = threading.Lock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
@@ -104,31 +118,37 @@ class ThreadPools:
         self._pools = {}
         self._lock = threading.Lock()
 
-    def get(self, code: ThreadPoolCode, threads: int) -> ThreadPool:
-        """The pool of that size."""
+    def get(self, code: ThreadPoolCode, threads: int, lane: int = 0, affinity: Affinity = ()) -> ThreadPool:
+        """The pool of that size. ``lane``: of calls that run at once, each has its own."""
+        key = threads, lane, affinity
         with self._lock:
-            pool = self._pools.get(threads)
+            pool = self._pools.get(key)
             if pool is None:
-                pool = self._pools[threads] = ThreadPool(code, threads)
+                pool = self._pools[key] = ThreadPool(code, threads, affinity)
             return pool
 
-    def borrowed(self, code: ThreadPoolCode | None, threads: int) -> AbstractContextManager[int | None]:
+    def borrowed(
+        self, code: ThreadPoolCode | None, threads: int, lane: int = 0, affinity: Affinity = ()
+    ) -> AbstractContextManager[int | None]:
         """The address of a pool for the duration of a native call; None (work alone) for one thread or a busy pool."""
         if code is None or threads <= 1:
             return _ALONE
-        return _Borrowed(self._pools.get(threads) or self.get(code, threads))
+        return _Borrowed(self._pools.get((threads, lane, affinity)) or self.get(code, threads, lane, affinity))
 
 
 THREAD_POOLS = ThreadPools()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PoolHandle:
-    """How many threads a model runs on, and the native code they need (None: one thread)."""
+    """How many threads a call runs on, and the native code they need (None: one thread). ``threads`` may be set before
+    each call. ``lane``: of calls that run at once, each has its own."""
 
     threads: int
     code: ThreadPoolCode | None = None
+    lane: int = 0
+    affinity: Affinity = ()
 
     def borrowed(self, parallel: bool) -> AbstractContextManager[int | None]:
         """The pool's address for one native call, if there is shared work in it."""
-        return THREAD_POOLS.borrowed(self.code if parallel else None, self.threads)
+        return THREAD_POOLS.borrowed(self.code if parallel else None, self.threads, self.lane, self.affinity)

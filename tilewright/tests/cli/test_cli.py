@@ -61,9 +61,9 @@ def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_verify_follows_sizes_that_broadcast(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(PATTERNS["chain"].model(), tmp_path, "chain")
     assert main(["verify", path, "--shapes", "a=1,b=5,c=3,d=5"]) == 0
-    out = capsys.readouterr().out
-    assert "sizes broadcast: verifying the version of the model for that" in out
-    assert "all layers agree" in out
+    said = capsys.readouterr()
+    assert "sizes broadcast: verifying the version of the model for that" in said.err
+    assert "all layers agree" in said.out
     message = _error(capsys, "verify", path, "--shapes", "a=1,b=5,c=3,d=5", "--broadcasting", "refuse")
     assert "expected dimensions that agree, got a = 1 and c = 3" in message
 
@@ -199,9 +199,9 @@ def test_doctor_tells_of_matrix_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(doctor, "has_matrix_tiles", lambda target, product, has=has: has)
         monkeypatch.setattr(doctor, "wrong_tile_products", lambda target, wrong=wrong: wrong)
         monkeypatch.setattr(doctor, "tiles_refusal", lambda refusal=refusal: refusal)
-        assert doctor._matrix_tiles(host) == [f"matrix tiles: {line}"]
+        assert doctor._tile_lines(doctor._matrix_tiles(host)) == [f"matrix tiles: {line}"]
     monkeypatch.setattr(doctor, "tiles_refusal", lambda: "")
-    assert doctor._matrix_tiles(host) == []
+    assert doctor._tile_lines(doctor._matrix_tiles(host)) == []
 
 
 def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,4 +226,4 @@ def test_errors_are_one_line(dynamic: str, tmp_path: Path, capsys: pytest.Captur
 def test_malformed_shapes(dynamic: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["run", dynamic, "--shapes", "batch"])
-    assert "expected name=4 or name=1x3x224x224, got 'batch'" in capsys.readouterr().err
+    assert "expected name=4, name=8..64 or name=1x3x224x224, got 'batch'" in capsys.readouterr().err

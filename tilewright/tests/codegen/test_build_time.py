@@ -67,7 +67,7 @@ def test_a_long_entry_is_in_parts(count: int) -> None:
     assert max(functions) <= 1000
     assert sum(functions) == count
     kernel = emitted(step("f", "serial"), host, "f")
-    library = Library(compile_objects([(kernel, host), (text, host)]), ["entry"], entry_imports())
+    library = Library(compile_objects([(kernel, host), (text, host)]), ["entry"], entry_imports(host))
     chain = np.zeros((count + 1, 3), np.float32)
     pointers = [chain[i + d].ctypes.data for i in range(count) for d in (0, 1)]
     table, dims = (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * count)(*[3] * count)

@@ -40,7 +40,7 @@ def entry_library() -> Library:
     texts = [emitted(step("f", "parallel"), host, "f"), emitted(step("g", "serial"), host, "g")]
     steps = [EntryStep(s, 2, 1) for s in ("f", "g", "f", "f")]
     texts.append(emit_entry("entry", steps, host))
-    return Library(compile_objects([(t, host) for t in texts]), ["entry"], entry_imports())
+    return Library(compile_objects([(t, host) for t in texts]), ["entry"], entry_imports(host))
 
 
 def run(library: Library, threads: int, repeat: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -75,7 +75,7 @@ def test_a_step_is_left_out_where_two_pointers_are_equal(same: tuple[int, int]) 
     steps = [EntryStep("f", 2, 1), EntryStep("g", 2, 1, same=same), EntryStep("f", 2, 1)]
     texts = [emitted(step("f", "serial"), host, "f"), emitted(step("g", "serial"), host, "g")]
     library = Library(
-        compile_objects([(t, host) for t in (*texts, emit_entry("entry", steps, host))]), ["entry"], entry_imports()
+        compile_objects([(t, host) for t in (*texts, emit_entry("entry", steps, host))]), ["entry"], entry_imports(host)
     )
     dims, times = (ctypes.c_int64 * 3)(*[N] * 3), np.zeros(4)
     for is_same, wanted in ((True, 7), (False, 15)):
