@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "tune": ("tilewright.commands.tune", "tune a model's kernels and keep the records in a log"),
     "simplify": ("tilewright.commands.models.simplify", "make a model of fewer nodes that gives the same results"),
     "quantize": ("tilewright.commands.models.quantize", "make a model of integers from one of float32"),
+    "worker": ("tilewright.commands.worker", "measure candidates here for a tuning on another machine"),
     "db": ("tilewright.commands.db.command", "show, compare, verify, merge, prune and explain tuning logs"),
     "report": ("tilewright.commands.report", "what a tuning log says, as one HTML page"),
     "explain": ("tilewright.commands.explain", "what the build did, what it refused, and why"),

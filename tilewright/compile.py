@@ -70,6 +70,7 @@ from tilewright.tensor_ir.text import print_func
 from tilewright.writer.file import ONNX_FILE, save_onnx
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx
 
 ModelLike: TypeAlias = "str | Path | bytes | onnx.ModelProto | Graph | OnnxModel"
@@ -286,10 +287,11 @@ def _recipe(source: Path | bytes | onnx.ModelProto | None, options: CompileOptio
 
 
 def _stepwise(
-    plan: Plan, kernels: Mapping[str, Kernel], target: Target, objects: ObjectCache | None
+    plan: Plan, kernels: Mapping[str, Kernel], target: Target, objects: ObjectCache | None,
+    constants: Mapping[str, np.ndarray],
 ) -> CompiledModel:  # fmt: skip
-    """The same model, such that each value can be looked at when it is made."""
-    steps = replace(plan, stepwise=True)
+    """The same model, such that each value can be looked at when it is made. ``constants``: where they lie by now."""
+    steps = replace(plan, stepwise=True, constants=constants)
     code, library = link_plan(steps, kernels, target, objects)
     info = BuildInfo(lambda: "", {}, output_names=plan.outputs)
     return CompiledModel(steps, code, PoolHandle(target.threads, thread_pool_code(objects)), info, library)

@@ -123,8 +123,8 @@ class SessionOptions:
     ``config_entries``: what ``add_session_config_entry`` set. ``graph_optimization_level``: 0, 1, 2, 3, 99 as in ONNX
     Runtime's enum (or the enum itself), or a level's name. ``intra_op_num_threads``: 0 for the default.
     ``optimized_model_filepath``: where to write the model as it is after the passes of that level, as ONNX.
-    ``free_dimensions``: sizes by the name of a dimension. ``out_of_range`` (ours): ``error`` or ``clamp``, as for
-    :func:`tilewright.compile`.
+    ``free_dimensions``: sizes by the name of a dimension, or ranges of them, ``(8, 64)``, which ONNX Runtime has not.
+    ``out_of_range`` (ours): ``error`` or ``clamp``, as for :func:`tilewright.compile`.
 
     >>> options = tilewright.SessionOptions()
     >>> options.intra_op_num_threads = 1
@@ -139,7 +139,7 @@ class SessionOptions:
     optimized_model_filepath: str = ""
     enable_profiling: bool = False
     profile_file_prefix: str = "tilewright_profile"
-    free_dimensions: dict[str, int] = field(default_factory=dict)
+    free_dimensions: dict[str, int | tuple[int, int]] = field(default_factory=dict)
     out_of_range: OutOfRange = "error"
     log_severity_level: int = -1
     inter_op_num_threads: int = 0
@@ -231,14 +231,20 @@ class SessionOptions:
             raise InputError(f"{entry}: expected {threads - 1} groups for {threads} threads, got {text!r}")
         return groups[0], *groups
 
-    def sizes(self) -> dict[str, int]:
-        """Sizes of symbolic dimensions by name. Raises InputError."""
+    def sizes(self) -> dict[str, int | tuple[int, int]]:
+        """Sizes of symbolic dimensions by name, or the least and the greatest. Raises InputError."""
         dims = require_mapping("free_dimensions", self.free_dimensions)
-        return {name: require_whole(f"free_dimensions[{name!r}]", size, 0) for name, size in dims.items()}
+        return {name: _size(f"free_dimensions[{name!r}]", size) for name, size in dims.items()}
 
     def profiles(self) -> bool:
         """True if runs are traced. Raises InputError for what is no flag."""
         return require_flag("enable_profiling", self.enable_profiling)
+
+
+def _size(option: str, size: object) -> int | tuple[int, int]:
+    if isinstance(size, tuple | list) and len(size) == 2:
+        return require_whole(option, size[0], 0), require_whole(option, size[1], 0)
+    return require_whole(option, size, 0)
 
 
 _HINTS: Mapping[str, int] = {"LATENCY": 1, "THROUGHPUT": 1 << 16}

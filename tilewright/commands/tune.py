@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import onnx
 
+from tilewright.autotune.measure.measurer import LocalMeasurer
 from tilewright.autotune.network.options import TuneOptions
 from tilewright.autotune.network.tune_network import tune_model
 from tilewright.autotune.search.scheduler import EFFORTS
@@ -25,6 +28,8 @@ from tilewright.commands.common import (
 )
 from tilewright.commands.live import view
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
+from tilewright.core.errors import InputError
+from tilewright.core.extras import optional_package
 from tilewright.quantization.calibration.data import read_samples
 
 
@@ -49,6 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_sample_options(parser, "with --precision auto: more inputs to compare results on")
     parser.add_argument("--no-check", action="store_true", help="do not time the whole network at the end")
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS",
+        help="measure on the workers of the Dask scheduler there (tilewright worker --join ADDRESS), which should have "
+        "this machine's CPU and number of threads",
+    )  # fmt: skip
     parser.add_argument("--record-host", action="store_true", help="keep the name of this machine in the log")
     add_input_options(parser)
     add_build_options(parser)
@@ -73,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
     if shown is not None:
         options = replace(options, on_trial=(shown.on_trial,), on_progress=shown.on_progress, on_stage=shown.on_stage)
     try:
-        done = tune_model(args.model, args.log, options=options)
+        with _cluster(args.cluster) as measurer:
+            done = tune_model(args.model, args.log, measurer=measurer, options=options)
     except KeyboardInterrupt:
         print(f"interrupted; what was measured is in {args.log}")
         return 130
@@ -82,6 +93,21 @@ def run(args: argparse.Namespace) -> int:
             shown.close()
     print(done.summary())
     return 0
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[LocalMeasurer | None]:
+    """What measures on the workers of a scheduler. Raises InputError if there is none."""
+    if address is None:
+        yield None
+        return
+    distributed = optional_package("distributed", "distributed")
+    try:
+        client = distributed.Client(address)
+    except (OSError, ValueError) as e:
+        raise InputError(f"--cluster: expected a Dask scheduler at {address}, found none: {e}") from e
+    with client, LocalMeasurer(executor=client.get_executor()) as measurer:
+        yield measurer
 
 
 def _samples(args: argparse.Namespace) -> list[dict[str, np.ndarray]]:

@@ -7,7 +7,6 @@ definition does are looked at. A node that has the attribute ``implementation`` 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.bounds import middle
 from tilewright.core.errors import InputError, UnsupportedError
 from tilewright.core.options import shown
 from tilewright.core.suggestions import did_you_mean
@@ -133,7 +133,7 @@ def alternatives_of(
     """
     values = {**(outer or {}), **graph.values}
     errors: dict[tuple[str, ...], float] = {}
-    sizes = {symbol: math.isqrt(max(low, 1) * max(high, 1)) for symbol, low, high in graph.ranges}
+    sizes = {symbol: middle(low, high) for symbol, low, high in graph.ranges}
     for node in graph.nodes:
         ways = table.get(node.op, ()) if node.domain in ("", "ai.onnx") else ()
         if len(ways) > 1 and all(_is_ranked(values[x]) for x in (*node.inputs, *node.outputs) if x):

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from tilewright.core.arith.bounds import middle
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.console import table
 from tilewright.core.extras import dataframe
@@ -18,7 +19,7 @@ from tilewright.machine.costs import GENERIC
 
 _HEAD = ("kernel", " %time", " calls", "status", "reason")
 _UNKNOWN_SIZE = 32
-"""What a symbolic dimension counts for in an estimate."""
+"""What a symbolic dimension without a range counts for in an estimate."""
 
 
 class Status(StrEnum):
@@ -109,7 +110,8 @@ def _counted(status: Status, count: int) -> str:
 def estimated_coverage(plan: Plan, tuning: Mapping[str, KernelTuning]) -> Coverage:
     """Shares from what the records say a call takes; where there is no record, from arithmetic and traffic."""
     calls = _calls(plan)
-    work = {name: sum(map(_work, steps)) for name, steps in calls.items()}
+    sizes = {r.what: middle(r.low.const, r.high.const) for r in plan.limits}
+    work = {name: sum(_work(s, sizes) for s in steps) for name, steps in calls.items()}
     known = {
         name: t.seconds * len(calls[name]) for name, t in tuning.items() if t.seconds is not None and name in calls
     }
@@ -153,11 +155,11 @@ def _steps(plan: Plan) -> Iterator[KernelStep]:
                 yield from _steps(body)
 
 
-def _work(step: KernelStep) -> float:
-    return _size(step.flops) + GENERIC.operations_per_byte * _size(step.bytes)
+def _work(step: KernelStep, sizes: Mapping[str, int]) -> float:
+    return _size(step.flops, sizes) + GENERIC.operations_per_byte * _size(step.bytes, sizes)
 
 
-def _size(e: IntExpr | None) -> float:
+def _size(e: IntExpr | None, sizes: Mapping[str, int]) -> float:
     if e is None:
         return 0.0
-    return max(0.0, float(e.evaluate(dict.fromkeys(e.free_vars(), _UNKNOWN_SIZE))))
+    return max(0.0, float(e.evaluate({**dict.fromkeys(e.free_vars(), _UNKNOWN_SIZE), **sizes})))

@@ -90,7 +90,7 @@ class _Layout:
 
 
 class Executor:
-    """Executes one plan. Not reentrant: of calls at once each has a :meth:`twin`.
+    """Executes one plan. Not reentrant: of calls at once each has a :meth:`twin`. ``constants``: by slot, as they lie.
 
     ``times``: when given to :meth:`run`, a list that receives for each segment an array of clock readings.
     """
@@ -113,12 +113,12 @@ class Executor:
         self._placement = Placement(plan)
         outputs = [plan.slots[n] for n in plan.outputs]
         self._output_sizes = [size_of(s) for s in outputs if s.kind == "output" and s.shape is not None]
-        self._constants = {n: np.asarray(loaded(c), order="C") for n, c in plan.constants.items()}
-        self._constant_addresses = {n: address(a) for n, a in self._constants.items()}
+        self.constants = {n: np.asarray(loaded(c), order="C") for n, c in plan.constants.items()}
+        self._constant_addresses = {n: address(a) for n, a in self.constants.items()}
         self._layouts: OrderedDict[tuple[int, ...], _Layout] = OrderedDict()
         self._arena = aligned_empty(0)
         self._makers: dict[Segment, TableMaker] = {}
-        self._symbols = Symbols(plan, self._constants)
+        self._symbols = Symbols(plan, self.constants)
         late: dict[str, list[int]] = {}
         for i, b in enumerate(plan.bindings):
             if plan.slots[b.slot].kind not in ("input", "constant"):
@@ -146,7 +146,7 @@ class Executor:
         other._layouts = OrderedDict()
         other._arena = aligned_empty(0)
         other._makers = {}
-        other._symbols = Symbols(self.plan, self._constants)
+        other._symbols = Symbols(self.plan, self.constants)
         return other
 
     def _has_one_call(self) -> bool:
@@ -467,8 +467,8 @@ class Executor:
             if not isinstance(base, np.ndarray):
                 return base
             return base if name == root or slot.shape is None else _seen_as(base, slot, env)
-        if root in self._constants:
-            array = self._constants[root]
+        if root in self.constants:
+            array = self.constants[root]
             return array if name == root or slot.shape is None else _seen_as(array, slot, env)
         if layout is not None and root in layout.offsets:
             seen = layout.views.get(name)

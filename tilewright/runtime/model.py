@@ -14,7 +14,6 @@ import numpy as np
 
 from tilewright.core.errors import BroadcastError, InputError, ResourceError, TilewrightError
 from tilewright.core.io.files import TEXT, marked, require_replaceable, write_file
-from tilewright.core.io.stored import loaded
 from tilewright.core.options import require_names, require_path, require_whole
 from tilewright.core.plan import KernelStep, Plan, Segment, Step, segments
 from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage
@@ -47,8 +46,8 @@ class Exporter(Protocol):
 class BuildInfo:
     """What the build says of itself. ``stages``: name of a dump file -> a function that makes its text. ``types``:
     those of inputs and outputs that are no tensors, in ONNX's words. ``account``: the explanation as what JSON has.
-    ``stepwise`` makes the same model such that each value can be looked at when it is made; ``recipe`` gives a function
-    and its arguments that build the model again, for copies of it."""
+    ``stepwise`` makes the same model, of constants that are loaded, such that each value can be looked at; ``recipe``
+    gives a function and its arguments that build the model again, for copies of it."""
 
     explanation: Callable[[], str]
     stages: Mapping[str, Callable[[], str]]
@@ -60,7 +59,7 @@ class BuildInfo:
     tuning: Mapping[str, KernelTuning] = field(default_factory=dict)
     exporter: Exporter | None = None
     account: Callable[[], dict[str, Any]] = dict
-    stepwise: Callable[[], CompiledModel] | None = None
+    stepwise: Callable[[Mapping[str, np.ndarray]], CompiledModel] | None = None
     recipe: Callable[[], tuple[object, ...]] | None = None
 
 
@@ -276,14 +275,14 @@ class CompiledModel:
     def denormals(self, feed: Mapping[str, object]) -> tuple[DenormalCount, ...]:
         """Where a run meets numbers of float32 and float64 that are nearly zero: inputs, constants, and what kernels
         give, the most first."""
-        if self._info.stepwise is None:
+        if self._info.stepwise is None or isinstance(self._executor, Foreign):
             return ()
         version = self._version_for(feed)
         if version is not self:
             return version.denormals(feed)
         made, plan = made_by_steps(self._plan), self._plan
         places = {id(s): i for i, s in enumerate(plan.steps)}
-        constants = {n: loaded(c) for n, c in plan.constants.items()}
+        constants = self._executor.constants
         found = counts_of({**dict(zip(plan.inputs, self._checker.arrays(feed), strict=True)), **constants})
 
         def seen(step: Step, read: Callable[[str], object]) -> None:
@@ -294,7 +293,7 @@ class CompiledModel:
                     size = sum(np.asarray(v).size for v in values)
                     found.append(DenormalCount(step.kernel, step.nodes, count, size))
 
-        self._info.stepwise().watch(feed, seen)
+        self._info.stepwise(constants).watch(feed, seen)
         return tuple(sorted(found, key=lambda d: -d.count))
 
     def _timed_steps(self) -> list[Step]:

@@ -93,10 +93,13 @@ class InputChecker:
         symbolic = False
         for name, dtype, static, rank in self._expected:
             value = feed[name]
-            if dtype is None or dtype.hasobject:
-                out.append(value if dtype is None else np.asarray(value, dtype=object))
+            if dtype is None:
+                out.append(value)
                 continue
-            array = value if type(value) is np.ndarray else self._as_array(name, value)
+            if dtype.hasobject:
+                array = np.asarray(value, dtype=object)
+            else:
+                array = value if type(value) is np.ndarray else self._as_array(name, value)
             if array.dtype is not dtype and array.dtype != dtype:
                 raise InputError(f"input {name!r}: expected {self._specs[name]}, got element type {array.dtype}")
             if static is not None:

@@ -343,9 +343,10 @@ def _widened(site: Site, wide: DType) -> None:
 
 
 def _wrong_types(site: Site, there: Signature, instead: Mapping[DType, DType] | None = None) -> str | None:
-    """Why the operands have none of the signature's element types, with some types ``instead`` of others."""
+    """Why the operands have none of the signature's element types, with some types ``instead`` of others. Operands that
+    the signature has no place for are attributes there."""
     types = []
-    for i in site.node.inputs:
+    for i in site.node.inputs[: there.max_inputs]:
         t = site.body.values[i].type if i in site.body.values else None
         types.append((instead or {}).get(t.dtype, t.dtype) if isinstance(t, TensorType) else None)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from tilewright.autotune.base.workload import Workload, canonical
@@ -110,10 +110,10 @@ def _tried(func: Func, match: Match, target: Target, near_misses: NearMisses) ->
     """A near miss after its trial against the default schedule."""
 
     def keep(note: str) -> Match:
-        return Match(match.status, f"{match.reason}; {note}", match.func, match.trace, match.record)
+        return replace(match, reason=f"{match.reason}; {note}")
 
     def drop(note: str) -> Match:
-        return Match(match.status, f"{match.reason}; {note}", func, None, match.record)
+        return replace(match, reason=f"{match.reason}; {note}", func=func, trace=None)
 
     if near_misses == "ignore":
         return drop("near misses are ignored: default kept")
@@ -138,7 +138,7 @@ def _tried(func: Func, match: Match, target: Target, near_misses: NearMisses) ->
 
 def _dims(match: Match) -> dict[str, int] | None:
     """Sizes for the symbolic dims of a function: those that the record was measured with."""
-    recorded = {} if match.record is None else dict(match.record.dims)
+    recorded = dict(match.dims or ({} if match.record is None else match.record.dims))
     if not match.func.dims:
         return {}
     return {d: recorded[d] for d in match.func.dims} if set(match.func.dims) <= set(recorded) else None

@@ -2,16 +2,18 @@
 
 A *hit* is a record of the same workload on the same machine, or the finding that the default schedule is the better one
 there. A *near miss* is a record of the same workload on another machine with the same vector unit, or of other sizes of
-the same structure; its decisions are tried on this function. Everything else is a *miss*. Every answer has its reason.
+the same structure, or of symbolic sizes where this function has fixed ones, or the other way round; its decisions are
+tried on this function. Everything else is a *miss*. Every answer has its reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tilewright.autotune.base.space import Space
 from tilewright.autotune.base.workload import Workload, canonical, differences, workload_of
+from tilewright.autotune.lookup.symbolic_sizes import OfFamily, is_kin, nearest_of_family
 from tilewright.autotune.records.database import Database, Networks, Policy
 from tilewright.autotune.records.record import Record, isa_class, target_differences
 from tilewright.core.errors import ParseError, ScheduleError
@@ -29,13 +31,15 @@ _CLOSE = 1.03
 @dataclass(frozen=True, slots=True)
 class Match:
     """What a database has for a function. ``trace`` None: the default schedule; otherwise a trace of ``func``, which is
-    the function under the names that the trace uses. ``record``: where it is from."""
+    the function under the names that the trace uses. ``record``: where it is from. ``dims``: sizes of the symbolic
+    dimensions of ``func`` at which the record means most, if its own are not those."""
 
     status: Status
     reason: str
     func: Func
     trace: Trace | None = None
     record: Record | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
 
 
 def look_up(
@@ -70,9 +74,13 @@ def _found(
     if policy == "any":
         for r in database.top_k(workload, _TRIES, target, "any"):
             if isa_class(r.target) == isa_class(target) and r.workload.hash != workload.hash:
-                match = _adapt(func, workload, r, target, refused)
+                match = _adapt(func, _other_sizes(workload, r), r, target, refused)
                 if match is not None:
                     return match
+        for kin in nearest_of_family(canonical(func), workload, target, database, _TRIES):
+            match = _adapt(func, _symbolic(func, kin), kin.record, target, refused)
+            if match is not None:
+                return replace(match, dims=kin.sizes if func.dims else {})
     return Match(Status.MISS, _why(workload, target, database, policy, refused), func)
 
 
@@ -145,11 +153,26 @@ def _replay(
     return Match(Status.NEAR_MISS if near else Status.HIT, f"{near}; {took}" if near else took, named, trace, record)
 
 
-def _adapt(func: Func, workload: Workload, record: Record, target: Target, refused: list[str]) -> Match | None:
-    """The record's decisions on other sizes of the same structure."""
+def _other_sizes(workload: Workload, record: Record) -> str:
     sizes = ", ".join(differences(record.workload.text, workload.as_in(record.workload).text))
+    return f"tuned for other sizes ({sizes})"
+
+
+def _symbolic(func: Func, kin: OfFamily) -> str:
+    """What distinguishes a kernel of symbolic sizes from one of fixed sizes."""
+    if func.dims:
+        return f"tuned for the fixed sizes {_named(kin.sizes)}"
+    return f"tuned for symbolic sizes, at {_named(kin.record.dims)}, here {_named(kin.sizes)}"
+
+
+def _named(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {n}" for name, n in sizes.items())
+
+
+def _adapt(func: Func, why: str, record: Record, target: Target, refused: list[str]) -> Match | None:
+    """The record's decisions on a kernel that has other sizes; ``why``: which."""
     machine = ", ".join(target_differences(record.target, target))
-    near = f"tuned for other sizes ({sizes}){f' on another machine ({machine})' if machine else ''}"
+    near = f"{why}{f' on another machine ({machine})' if machine else ''}"
     named = canonical(func)
     trace: Trace | None = None
     if not record.function:
@@ -174,6 +197,8 @@ def _why(workload: Workload, target: Target, database: Database, policy: Policy,
     related = [r for s in structures for r in database.relatives(s)]
     same = [r for r in related if r.workload.hash in workload.hashes()]
     pool = same or related
+    if not pool and policy != "any":
+        pool = database.related(lambda w: is_kin(w, workload))
     if pool:
         foreign = sorted({isa_class(r.target) for r in pool})
         if isa_class(target) not in foreign:

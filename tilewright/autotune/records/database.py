@@ -82,6 +82,9 @@ class Database(Protocol):
     def relatives(self, structure: str) -> list[Record]:
         """The usable records of all workloads of a structure, on any target."""
 
+    def related(self, wanted: Wanted) -> list[Record]:
+        """The usable records of the workloads that ``wanted`` takes, on any target."""
+
     def targets(self) -> list[Target]:
         """The machines that there are measurements of."""
 
@@ -179,6 +182,10 @@ class _Base:
     def relatives(self, structure: str) -> list[Record]:
         """The usable records of all workloads of a structure, on any target."""
         return sorted(usable(self._of_structures({structure})), key=sort_key)
+
+    def related(self, wanted: Wanted) -> list[Record]:
+        """The usable records of the workloads that ``wanted`` takes, on any target."""
+        return sorted(usable(self._index(wanted).matching(wanted)), key=sort_key)
 
     def targets(self) -> list[Target]:
         """The machines that there are measurements of."""

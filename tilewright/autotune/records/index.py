@@ -67,6 +67,9 @@ class Index:
     def of_structure(self, name: str) -> list[Record]:
         return [r for w in self._by_structure.get(name, ()) for r in self._by_workload[w]]
 
+    def matching(self, wanted: Wanted) -> list[Record]:
+        return [r for found in self._by_workload.values() if wanted(found[0].workload) for r in found]
+
     def verdicts(self, name: str) -> list[Verdict]:
         return list(self._verdicts.get(name, ()))
 

@@ -18,7 +18,7 @@ from tilewright.autotune.records.logfile import START, Tail, append_made
 from tilewright.autotune.records.record import Line
 from tilewright.core.errors import ParseError
 
-_FAR = 1 << 20
+_FAR = 4 << 20
 """Bytes of a log after which definitions that many lines need are written again."""
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from types import ModuleType
 
-from tilewright.commands.db import check, diff, explain, export, merge, prune, show, top, verify
+from tilewright.commands.db import check, diff, explain, export, import_records, merge, prune, show, top, verify
 
 ACTIONS: Mapping[str, tuple[ModuleType, str]] = {
     "show": (show, "what the log holds, a row per workload and machine"),
@@ -18,6 +18,7 @@ ACTIONS: Mapping[str, tuple[ModuleType, str]] = {
     "merge": (merge, "put logs together"),
     "prune": (prune, "keep the best candidates only"),
     "export": (export, "write a log as JSON or CSV"),
+    "import": (import_records, "add what was exported to a log; say what other programs' records are"),
 }
 """Action -> its module (``add_arguments``, ``run``) and one line of help."""
 

@@ -7,6 +7,7 @@ All answers are sound and incomplete: ``False`` means "not proved".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
@@ -40,6 +41,11 @@ _GOALS = 256
 def loop_range(extent: IntLike) -> tuple[IntExpr, IntExpr]:
     """The interval of a loop variable that runs from 0 to ``extent`` exclusive."""
     return ZERO, as_expr(extent) - 1
+
+
+def middle(low: int, high: int) -> int:
+    """What a size between two counts for in estimates: their geometric mean."""
+    return math.isqrt(max(low, 1) * max(high, 1))
 
 
 def interval(e: IntExpr, ranges: Ranges) -> Interval:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+import subprocess
 import threading
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import onnx
@@ -13,7 +17,9 @@ import pytest
 import tilewright
 from tilewright.cli import main
 from tilewright.core.errors import InputError, TargetError
+from tilewright.core.plan import KernelStep
 from tilewright.runtime.denormals import count_denormals, made_by_steps
+from tilewright.tests import deploy
 from tilewright.tests.api.models import saved
 from tilewright.tests.cli.test_json import said
 from tilewright.tests.deploy.exported import exported, needs_compiler
@@ -110,6 +116,30 @@ def test_artifacts(threads: int) -> None:
         artifact = exported(model, threads=threads)
         assert (artifact.run(_feed())["z"] == want).all()
     assert (np.full(64, TINY) * np.float32(2.0**-10) > 0).all()
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("cc") is None or os.name == "nt", reason="needs cc and pthreads")
+@pytest.mark.parametrize("denormals", ["keep", "flush"])
+def test_artifacts_on_threads_of_the_caller(denormals: Literal["keep", "flush"], tmp_path: Path) -> None:
+    model = tilewright.compile(product(), threads=2, denormals=denormals)
+    assert any(s.parallel for s in model.plan.steps if isinstance(s, KernelStep))
+    model.export(tmp_path / "libmodel.so")
+    source = Path(deploy.__file__).with_name("denormals.c")
+    places = [f"-I{tilewright.get_include()}", f"-Wl,-rpath,{tmp_path}"]
+    words = [
+        "cc",
+        "-std=c11",
+        "-pthread",
+        str(source),
+        str(tmp_path / "libmodel.so"),
+        *places,
+        "-o",
+        str(tmp_path / "program"),
+    ]
+    subprocess.run(words, check=True)
+    run = subprocess.run([tmp_path / "program", str(SIZE)], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == [str(SIZE if denormals == "flush" else 0), "0", "0", "1"]
 
 
 def test_options() -> None:

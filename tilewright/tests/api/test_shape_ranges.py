@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 import tilewright
+from tilewright.autotune.network.feeds import random_feed
 from tilewright.cli import main
 from tilewright.core.arith.expr import const, var
 from tilewright.core.assumptions import Assumption, Ones
@@ -16,7 +17,7 @@ from tilewright.core.errors import InputError
 from tilewright.deploy.loader import ArtifactInputError
 from tilewright.edit.loading import load_graph
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
-from tilewright.tests.api.broadcast_patterns import PATTERNS
+from tilewright.tests.api.broadcast_patterns import PATTERNS, feed_for
 from tilewright.tests.api.models import perceptron, saved
 from tilewright.tests.deploy.exported import exported, needs_compiler
 
@@ -50,6 +51,30 @@ def test_sizes_outside_are_refused(model: tilewright.CompiledModel, batch: int) 
         model.profile(_x(batch), 1)
 
 
+@pytest.mark.parametrize("name", ["strings", "chain", "attention", "scan_that_grows", "branches"])
+def test_patterns_in_ranges(name: str) -> None:
+    """Every choice of sizes that operators broadcast: what is outside is refused, the rest is as without ranges."""
+    pattern = PATTERNS[name]
+    proto, rng = pattern.model(), np.random.default_rng(0)
+    first, second, *_ = pattern.sizes
+    ranges = {first: (2, 64), second: (1, 64)}
+    free, ranged = tilewright.compile(proto), tilewright.compile(proto, input_shapes=ranges)
+    for sizes in pattern.choices():
+        feed = feed_for(proto, sizes, rng)
+        if sizes[first] < 2:
+            with pytest.raises(InputError, match=rf"expected {first} in \[2, 64\], got 1"):
+                ranged.run(feed)
+            continue
+        try:
+            want = free.run(feed)
+        except InputError:
+            with pytest.raises(InputError):
+                ranged.run(feed)
+            continue
+        for output, got in ranged.run(feed).items():
+            np.testing.assert_array_equal(got, want[output], err_msg=str(sizes))
+
+
 def test_what_the_model_says_of_itself(model: tilewright.CompiledModel) -> None:
     assert model.ranges == {"batch": (8, 64)}
     assert tilewright.compile(perceptron()).ranges == {}
@@ -62,6 +87,25 @@ def test_a_session_and_a_graph_take_ranges(model: tilewright.CompiledModel) -> N
     graph = tilewright.compile(perceptron(), input_shapes={"batch": (8, 64)}, stop_after="import")
     again = tilewright.compile(graph)
     assert again.ranges == model.ranges
+
+
+def test_sessions_take_ranges() -> None:
+    options = tilewright.SessionOptions(free_dimensions={"batch": (8, 64)})
+    session = tilewright.InferenceSession(perceptron().SerializeToString(), options)
+    assert session.model.ranges == {"batch": (8, 64)}
+    with pytest.raises(InputError, match=r"expected batch in \[8, 64\], got 3"):
+        session.run(None, _x(3))
+    options = tilewright.SessionOptions(free_dimensions={"batch": (8, "64")})  # type: ignore[dict-item]
+    with pytest.raises(
+        InputError, match=r"free_dimensions\['batch'\]: expected a whole number of at least 0, got '64'"
+    ):
+        options.sizes()
+
+
+def test_the_tuner_takes_the_greatest_size() -> None:
+    plan = tilewright.compile(perceptron(), input_shapes={"batch": (8, 64)}).plan
+    assert random_feed(plan, {}, 0)["x"].shape == (64, 32)
+    assert random_feed(plan, {"batch": 9}, 0)["x"].shape == (9, 32)
 
 
 # -- what is no range --------------------------------------------------------------------------------------------------
@@ -150,6 +194,22 @@ def test_costs_are_those_of_a_size_in_the_range() -> None:
 
     assert costs((8, 32)) == costs(16)
     assert costs((8, 32)) != costs((64, 256))
+
+
+def test_shares_of_time_are_those_of_a_size_in_the_range() -> None:
+    """Of two products with a batch one grows with its square: its share is that of the size in the middle."""
+    proto = _parsed(
+        "(float[n,8] x, float[n,8] y) => (float[n,n] a, float[n,64] b) "
+        "{ t = Transpose<perm=[1,0]>(y) a = MatMul(x, t) b = MatMul(x, w) }"
+    )
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((8, 64), np.float32), "w"))
+
+    def shares(n: object) -> list[float]:
+        found = tilewright.compile(proto, input_shapes={"n": n}).coverage()  # type: ignore[dict-item]
+        return [r.share for r in sorted(found.rows, key=lambda r: r.kernel)]
+
+    assert shares((64, 256)) == pytest.approx(shares(128), abs=0.01)
+    assert shares((64, 256)) != pytest.approx(shares((1, 4)), abs=0.1)
 
 
 # -- texts and files -----------------------------------------------------------------------------------------------

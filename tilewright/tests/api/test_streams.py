@@ -100,7 +100,7 @@ def test_arenas_are_apart() -> None:
     a, b = first.run(feed), second.run(feed)  # type: ignore[arg-type]
     np.testing.assert_array_equal(a[0], b[0])  # type: ignore[arg-type]
     assert first._arena is not second._arena  # type: ignore[union-attr]
-    assert first._constants is second._constants  # type: ignore[union-attr]
+    assert first.constants is second.constants  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

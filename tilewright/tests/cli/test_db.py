@@ -11,12 +11,14 @@ import onnx
 import pytest
 
 import tilewright
+from tilewright.autotune.exchange.tvm import FAILED, NO_TIME, NO_TRACE
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.autotune.records.database import JSONDatabase
-from tilewright.autotune.records.record import RecordWarning
+from tilewright.autotune.records.record import RecordWarning, to_line
 from tilewright.autotune.records.session import make_session
 from tilewright.cli import main
 from tilewright.codegen.detect_cpu import detect_host
+from tilewright.tests.autotune.exchange.test_tvm import autotvm, metaschedule
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, mlp_model, record, verdict, wrong
 
 
@@ -266,3 +268,33 @@ def test_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["db", "verify", str(log.path), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["counts"] == {"not checked": 1, "does not replay": 1}
+
+
+def test_import_of_what_was_exported(log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document, back = str(tmp_path / "d.json"), str(tmp_path / "back.jsonl")
+    _said(capsys, "export", log, "-o", document)
+    assert (
+        _said(capsys, "import", document, "-o", back, "--dry-run")
+        == f"5 lines would be added to {back}; 0 were there\n"
+    )
+    assert not Path(back).exists()
+    assert _said(capsys, "import", document, "-o", back) == f"5 lines added to {back}; 0 were there\n"
+    assert _said(capsys, "import", document, "-o", back) == f"0 lines added to {back}; 5 were there\n"
+    assert list(map(to_line, JSONDatabase(back).lines())) == list(map(to_line, JSONDatabase(log).lines()))
+    assert main(["db", "import", log, "-o", back]) == 2
+    assert "import: expected" in capsys.readouterr().err
+
+
+def test_import_of_records_of_tvm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is taken, and it says why, by how often."""
+    log = tmp_path / "autotvm.log"
+    log.write_text(autotvm() + "\n")
+    out = tmp_path / "out.jsonl"
+    assert main(["db", "import", str(metaschedule(tmp_path)), str(log), "-o", str(out)]) == 1
+    said = capsys.readouterr().out
+    assert f"none of these 4 records was taken:\n  4: {NO_TRACE}\n  3: {NO_TIME}\n  1: {FAILED}\n" in said
+    assert "conv2d_NCHWc.x86" in said
+    assert not out.exists()
+    assert main(["db", "import", str(log), "-o", str(out), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["foreign"][0]["records"] == 1
+    assert main(["db", "import", str(tmp_path / "empty"), "-o", str(out)]) == 2

@@ -52,7 +52,7 @@ def _run_emulated(case: Case, target: str) -> str:
     model, sets = case.load()
     compiled = tilewright.compile(model, target=target, threads=1, progress=False)
     with tempfile.TemporaryDirectory() as folder:
-        program = build_program(compiled, target, Path(folder))
+        program = build_program(compiled, target, Path(folder), is_random=is_random(model))
         for feed, wanted in _tensors(model, compiled, sets):
             got = list(program.run(feed).values())
             require_similar(got, wanted, math.inf if is_random(model) else case.rtol, max(case.atol, _ATOL))

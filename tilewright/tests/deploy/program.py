@@ -82,9 +82,11 @@ def dtype_of(name: str) -> np.dtype:
     return np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
 
 
-def build_program(model: CompiledModel, target: str, folder: Path, is_linked: bool = True) -> Program:
-    """The driver in ``folder`` with a model that is compiled for ``target``, linked in or as a library to load. Raises
-    what exports raise."""
+def build_program(
+    model: CompiledModel, target: str, folder: Path, is_linked: bool = True, is_random: bool = False
+) -> Program:
+    """The driver in ``folder`` with a model that is compiled for ``target``, linked in or as a library to load.
+    ``is_random``: a second run may give other results. Raises what exports raise."""
     machine = parse_target(target)
     system = system_of(machine).shared
     library = model.export(folder / f"model.{'a' if is_linked else system}")[0]
@@ -92,7 +94,7 @@ def build_program(model: CompiledModel, target: str, folder: Path, is_linked: bo
     more = ["-DLINKED", str(library), *_STATIC.get(system, ["-static"])] if is_linked else []
     command = [
         *find_toolchain(machine).compiler, "-Os", "-Wall", "-Wextra", "-Werror", "-I", get_include(), "-o",
-        str(program), str(DRIVER), *more, "-lm",
+        str(program), str(DRIVER), *more, "-lm", *(["-DRANDOM"] if is_random else []),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

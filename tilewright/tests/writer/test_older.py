@@ -226,6 +226,14 @@ def test_older_forms(form: tuple[str, Build, int, str | None]) -> None:
     assert_written(g, opset, ops, **({"n": 2} if op == "Split" else {}))
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint32"])
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin", "Squeeze", "Unsqueeze", "Slice"])
+def test_what_became_an_operand_widens_nothing(op: str, dtype: str) -> None:
+    operands = [i64(0), i64(1), i64(1)] if op == "Slice" else [i64(1)]
+    written = to_onnx(graph(one(op, (2, 1, 3), *operands, dtype=dtype)), 9)
+    assert [n.op_type for n in written.graph.node] == [op]
+
+
 def test_every_older_form_is_tested() -> None:
     assert {f[0] for f in FORMS} >= OLDER.keys() - _WITHOUT_NUMBERS
 
