@@ -38,7 +38,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Models without Python": ("load", "export_package", "export_loader", "get_include"),
     "Edit graphs": ("load_graph", "new_graph", "merge_graphs", "ModelGraph", "from_ir", "to_ir"),
     "Make other models": ("simplify", "SimplifyOptions", "quantize", "QuantizeOptions"),
-    "Write kernels": ("Schedule", "Trace", "Implementation"),
+    "Write kernels": ("Schedule", "Replay", "ablate", "Trace", "ScheduleRule", "Implementation", "Operator"),
     "ONNX Runtime's names": (
         "InferenceSession", "SessionOptions", "RunOptions", "GraphOptimizationLevel", "ExecutionMode", "ExecutionOrder",
         "OrtValue", "OrtDevice", "IOBinding", "NodeArg", "ModelMetadata", "get_available_providers",

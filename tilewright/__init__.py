@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tilewright.core.collector import paused_collector
 
 if TYPE_CHECKING:
+    from tilewright.api.ablation import ablate
     from tilewright.api.io_binding import IOBinding
     from tilewright.api.model_metadata import ModelMetadata, NodeArg
     from tilewright.api.ort_value import OrtDevice, OrtValue
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         set_default_logger_severity,
         set_default_logger_verbosity,
     )
+    from tilewright.api.replay import Replay
     from tilewright.api.schedule import Schedule
     from tilewright.api.session import InferenceSession
     from tilewright.api.session_options import (
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         RunOptions,
         SessionOptions,
     )
+    from tilewright.api.target import Target
     from tilewright.autotune.network.options import TuneOptions
     from tilewright.autotune.network.tune_network import tune
     from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase, UnionDatabase
@@ -62,11 +65,12 @@ if TYPE_CHECKING:
     from tilewright.edit.loading import load_graph, merge_graphs, new_graph
     from tilewright.edit.model_graph import ModelGraph
     from tilewright.lowering.implementations.base import Implementation
-    from tilewright.machine.target import Target
+    from tilewright.lowering.implementations.operator import Operator
     from tilewright.options import CompileOptions
     from tilewright.quantization.options import QuantizeOptions
     from tilewright.quantization.quantize import quantize
     from tilewright.runtime.model import CompiledModel
+    from tilewright.schedule.rules.base import ScheduleRule
     from tilewright.schedule.trace import Trace
     from tilewright.simplification.options import SimplifyOptions
     from tilewright.simplification.simplify import simplify
@@ -116,9 +120,13 @@ _HOMES = {
     "from_ir": "tilewright.edit.exchange",
     "to_ir": "tilewright.edit.exchange",
     "Schedule": "tilewright.api.schedule",
+    "Replay": "tilewright.api.replay",
+    "ablate": "tilewright.api.ablation",
     "Trace": "tilewright.schedule.trace",
     "Implementation": "tilewright.lowering.implementations.base",
-    "Target": "tilewright.machine.target",
+    "Operator": "tilewright.lowering.implementations.operator",
+    "ScheduleRule": "tilewright.schedule.rules.base",
+    "Target": "tilewright.api.target",
     "TilewrightError": "tilewright.core.errors",
     "ModelError": "tilewright.core.errors",
     "UnsupportedError": "tilewright.core.errors",
@@ -135,13 +143,14 @@ _HOMES = {
 __all__ = [
     "CompileOptions", "CompiledModel", "CoverageError", "ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel",
     "IOBinding", "Implementation", "InferenceSession", "InputError", "JSONDatabase", "MeasurementError",
-    "MemoryDatabase", "MismatchError", "ModelError", "ModelGraph", "ModelMetadata", "NodeArg", "OrtDevice", "OrtValue",
-    "QuantizeOptions", "ResourceError", "RuleError", "RunOptions", "Schedule", "ScheduleError", "SessionOptions",
-    "SimplifyOptions", "Target", "TargetError", "TilewrightError", "Trace", "TuneOptions", "UnionDatabase",
-    "UnsupportedError", "__version__", "compile", "disable_telemetry_events", "enable_telemetry_events",
-    "export_loader", "export_package", "from_ir", "get_all_providers", "get_available_providers", "get_device",
-    "get_include", "get_version_string", "load", "load_graph", "merge_graphs", "new_graph", "quantize",
-    "set_default_logger_severity", "set_default_logger_verbosity", "simplify", "to_ir", "tune",
+    "MemoryDatabase", "MismatchError", "ModelError", "ModelGraph", "ModelMetadata", "NodeArg", "Operator",
+    "OrtDevice", "OrtValue", "QuantizeOptions", "Replay", "ResourceError", "RuleError", "RunOptions", "Schedule",
+    "ScheduleError", "ScheduleRule", "SessionOptions", "SimplifyOptions", "Target", "TargetError", "TilewrightError",
+    "Trace", "TuneOptions", "UnionDatabase", "UnsupportedError", "__version__", "ablate", "compile",
+    "disable_telemetry_events", "enable_telemetry_events", "export_loader", "export_package", "from_ir",
+    "get_all_providers", "get_available_providers", "get_device", "get_include", "get_version_string", "load",
+    "load_graph", "merge_graphs", "new_graph", "quantize", "set_default_logger_severity",
+    "set_default_logger_verbosity", "simplify", "to_ir", "tune",
 ]  # fmt: skip
 
 

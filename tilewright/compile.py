@@ -40,22 +40,25 @@ from tilewright.deploy.export import Build
 from tilewright.deploy.manifest import Origin
 from tilewright.frontend import from_onnx
 from tilewright.frontend.keep import OnnxModel, import_model
-from tilewright.graph_ir.inference import with_broadcasts
+from tilewright.graph_ir.inference import infer_graph, with_broadcasts
 from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.onnx_types import types_of_others
 from tilewright.graph_ir.passes.base import Level
 from tilewright.graph_ir.pipeline import PASSES, PassReport, fuse_graph, run_passes
 from tilewright.graph_ir.rules.users import user_pass
 from tilewright.graph_ir.text import print_graph
+from tilewright.graph_ir.user_operators import with_operators, without_operators
 from tilewright.graph_ir.verifier import verify_graph
 from tilewright.inspect.account import BuildAccount
 from tilewright.inspect.implementations import choices_of, chosen_implementations
+from tilewright.inspect.schedule_rules import explain_schedule_rules
 from tilewright.kernels.build import Kernel, build_kernels
 from tilewright.kernels.link import finished_plan, link_plan, plan_objects
 from tilewright.lowering.backend import NativeBackend, is_taken
 from tilewright.lowering.choose_implementation import PASS as CHOOSE
 from tilewright.lowering.choose_implementation import Wanted, choose_implementation, with_implementations
 from tilewright.lowering.choose_precision import Reduction, choose_precision
+from tilewright.lowering.implementations.operator import definitions
 from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import share_of_products
@@ -65,7 +68,7 @@ from tilewright.runtime.coverage import estimated_coverage
 from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.resources.thread_pool import PoolHandle
-from tilewright.schedule.default import default_trace
+from tilewright.schedule.default import before_default
 from tilewright.tensor_ir.text import print_func
 from tilewright.writer.file import ONNX_FILE, save_onnx
 
@@ -120,7 +123,7 @@ def compile(  # noqa: A001
     """
     require_choice("stop_after", stop_after, (None, *get_args(Stage)))
     o = CompileOptions.of("compile", options, more)
-    wanted = Wanted.of(o.implementations, strict=o.broadcasting != "only")
+    wanted = Wanted.of(o.implementations, o.broadcasting != "only", o.operators)
     reduction = Reduction.of(o.precision, strict=o.broadcasting != "only")
     if wanted.names and CHOOSE in o.disabled_pass:
         raise InputError(f"implementations: the pass {CHOOSE} is among those of disabled_pass")
@@ -155,7 +158,8 @@ def compile(  # noqa: A001
             reduction.require_nodes(optimized)
         verify_graph(optimized)
         if o.save_optimized is not None:
-            save_onnx(optimized if file is None else file.with_graph(optimized), o.save_optimized)
+            said = without_operators(optimized)
+            save_onnx(said if file is None else file.with_graph(said), o.save_optimized)
         clock.lap("passes")
         if stop_after == "passes":
             return optimized
@@ -198,16 +202,18 @@ def compile(  # noqa: A001
         if stop_after == "lower":
             return lowered
         lowered = replace(lowered, variants={})  # a model does not keep what it was made from
-        tuned = choose_schedules(lowered, target, records, o.policy, o.near_misses, workloads)
+        rules = before_default(o.schedule_rules)
+        tuned = choose_schedules(lowered, target, records, o.policy, o.near_misses, workloads, rules)
         if o.require_tuned is not None:
             require_tuned_share(lowered.plan, tuned.tuning, o.require_tuned)
         if records is not None:
             clock.lap("look up")
         if stop_after == "schedule":
-            return {n: (tuned.traces.get(n) or default_trace(f, target)).apply(f) for n, f in tuned.funcs.items()}
+            return {n: tuned.trace_of(n, target).apply(f) for n, f in tuned.funcs.items()}
 
         objects = ObjectCache.open() if o.cache else None
-        kernels = build_kernels(tuned.funcs, target, objects, tuned.traces, lambda i, n: bar.say("kernels", i, n))
+        given = tuned.given(target)
+        kernels = build_kernels(tuned.funcs, target, objects, given, lambda i, n: bar.say("kernels", i, n))
         clock.lap("kernels")
         if stop_after == "codegen":
             return kernels
@@ -226,6 +232,7 @@ def compile(  # noqa: A001
         target, report, fusion, plan, kernels, tuple(clock.laps),
         lambda: choices_of(optimized, target, wanted, replaced),
         lambda: [
+            *([explain_schedule_rules(tuned, target, o.schedule_rules)] if o.schedule_rules else []),
             *([] if choice is None else [precision_account(choice)]),
             *([] if records is None else [f"tuning records:\n{estimated_coverage(plan, tuned.tuning)}"]),
         ],
@@ -311,13 +318,21 @@ def _told_limits() -> Iterator[None]:
 def _with_file(model: str | Path | bytes | onnx.ModelProto | OnnxModel, o: CompileOptions) -> OnnxModel:
     """The model with what its file says beside the graph. Raises InputError where it could not be written later."""
     require_replaceable(str(o.save_optimized), ONNX_FILE)
-    return model if isinstance(model, OnnxModel) else import_model(model, o.input_shapes, is_taken)
+    if isinstance(model, OnnxModel):
+        return model.with_graph(_known(model.graph, o))
+    return import_model(model, o.input_shapes, is_taken, definitions(o.operators))
 
 
 def _graph_of(model: ModelLike, o: CompileOptions) -> Graph:
     if isinstance(model, Graph | OnnxModel):
-        return model if isinstance(model, Graph) else model.graph
-    return from_onnx(model, o.input_shapes, is_taken)
+        return _known(model if isinstance(model, Graph) else model.graph, o)
+    return from_onnx(model, o.input_shapes, is_taken, definitions(o.operators))
+
+
+def _known(graph: Graph, o: CompileOptions) -> Graph:
+    """The graph with the operators of the user known."""
+    known = with_operators(graph, definitions(o.operators))
+    return graph if known is graph else infer_graph(known)
 
 
 class _Clock:

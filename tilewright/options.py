@@ -30,7 +30,10 @@ from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.users import require_rules
 from tilewright.lowering.choose_precision import Precisions, require_precision
 from tilewright.lowering.implementations.base import Implementation
+from tilewright.lowering.implementations.operator import Operator, require_operators
 from tilewright.machine.target import Target
+from tilewright.schedule.default import require_schedule_rules
+from tilewright.schedule.rules.base import ScheduleRule
 
 Denormals: TypeAlias = Literal["keep", "flush"]
 Broadcasting: TypeAlias = Literal["lazy", "ahead", "refuse", "only"]
@@ -61,6 +64,8 @@ class BuildOptions:
     mapping says ``fp32`` or ``bf16`` for single nodes, named as after the graph passes; the others are ``fp32``.
 
     ``rules``: rewrites of your own (:mod:`tilewright.rules`), which run before all passes, at every level.
+    ``operators``: operators of your own domains (:mod:`tilewright.operators`). ``schedule_rules``: of your own, tried
+    on each nest before the compiler's; tuning searches the decisions that they ask for, too.
     """
 
     target: str | Target | None = None
@@ -74,6 +79,8 @@ class BuildOptions:
     implementations: Pins | None = None
     precision: Precisions = "fp32"
     rules: Sequence[Rule] = ()
+    operators: Sequence[Operator] = ()
+    schedule_rules: Sequence[ScheduleRule] = ()
 
     def __post_init__(self) -> None:
         for name, value in self._plain().items():
@@ -88,6 +95,8 @@ class BuildOptions:
             "precision": require_precision(self.precision),
             "out_of_range": require_choice("out_of_range", self.out_of_range, OUT_OF_RANGE),
             "rules": require_rules(self.rules),
+            "operators": require_operators(self.operators),
+            "schedule_rules": require_schedule_rules(self.schedule_rules),
         }
 
     def build_keywords(self) -> BuildKeywords:
@@ -190,6 +199,8 @@ class BuildKeywords(TypedDict, total=False):
     implementations: Pins | None
     precision: Precisions
     rules: Sequence[Rule]
+    operators: Sequence[Operator]
+    schedule_rules: Sequence[ScheduleRule]
 
 
 class CompileKeywords(BuildKeywords, total=False):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.api.aliases import Aliases
+from tilewright.api.replay import Replay
 from tilewright.autotune.base.measure_result import Failed, Ok
 from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.base.task import Task
@@ -11,15 +13,15 @@ from tilewright.autotune.measure.measurer import LocalMeasurer
 from tilewright.autotune.measure.time_evaluator import EvaluatorConfig
 from tilewright.codegen.detect_cpu import parse_target, require_runs_here
 from tilewright.codegen.kernel import CallableKernel, build
-from tilewright.core.errors import MeasurementError
+from tilewright.core.errors import InputError, MeasurementError
+from tilewright.core.options import as_whole, shown
 from tilewright.machine.target import Target
-from tilewright.schedule import schedule
-from tilewright.tensor_ir.ir import Func
+from tilewright.schedule.trace import Trace
 
 _DEFAULTS = EvaluatorConfig()
 
 
-class Schedule(schedule.Schedule):
+class Schedule(Aliases):
     """A function under transformation, to look at, run and time. Each step is a method that checks first, raises
     ScheduleError where it cannot prove that the function stays what it is, and returns the names that it made.
 
@@ -36,10 +38,17 @@ class Schedule(schedule.Schedule):
     2.1e-08
     """
 
-    @property
-    def mod(self) -> Func:
-        """The function in its present form, under the name that TVM's users know; the same as ``func``."""
-        return self.func
+    def undo(self, count: int = 1) -> None:
+        """Take back the last ``count`` steps. Raises InputError if there are not so many."""
+        number = as_whole(count)
+        if number is None or not 0 <= number <= len(self.trace):
+            raise InputError(f"undo: expected a number of steps, 0 to {len(self.trace)}, got {shown(count)}")
+        kept = Trace(self.trace.steps[: len(self.trace) - number])
+        self.func, self.trace = kept.apply(self.original), kept
+
+    def replay(self, dims: Mapping[str, int] | None = None, *, target: str | Target | None = None) -> Replay:
+        """The steps one by one, with the function after each of them."""
+        return Replay(self.original, self.trace, target, dims)
 
     def build(self, target: str | Target | None = None) -> CallableKernel:
         """Machine code for the function in its present form, callable on numpy arrays."""

@@ -204,7 +204,7 @@ def compile_with(
     args: argparse.Namespace, model: Any = None, stop_after: Any = None, broadcasting: Broadcasting | None = None
 ) -> Any:
     """The model built as the options say; a Graph, LoweredModel, ... with ``stop_after``."""
-    return compile(
+    built = compile(
         args.model if model is None else model,
         stop_after=stop_after,
         broadcasting=getattr(args, "broadcasting", "lazy") if broadcasting is None else broadcasting,
@@ -215,6 +215,17 @@ def compile_with(
         progress=False if args.quiet else None,
         **build_keywords(args),
     )
+    if isinstance(built, CompiledModel):
+        _require_dimensions(args.shapes if hasattr(args, "shapes") else {}, built)
+    return built
+
+
+def _require_dimensions(sizes: Sizes, model: CompiledModel) -> None:
+    """Raises InputError for a range under the name of an input, which would be taken for a shape."""
+    for name, size in sizes.items():
+        if isinstance(size, SizeRange) and name not in model.ranges and name in model.plan.inputs:
+            low, high = size
+            raise InputError(f"--shapes: {name!r} is an input: expected a shape like {low}x{high}, got {low}..{high}")
 
 
 # -- inputs --------------------------------------------------------------------------------------------------------

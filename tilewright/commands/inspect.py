@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
+from tilewright.api.replay import Replay
 from tilewright.autotune.lookup.apply_best import choose_schedules
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
@@ -18,7 +19,7 @@ from tilewright.graph_ir.text import print_graph
 from tilewright.lowering.plan import LoweredModel
 from tilewright.lowering.workspaces import Scheduled, with_scheduled
 from tilewright.machine.target import Target
-from tilewright.schedule.default import default_trace, explained_default
+from tilewright.schedule.default import explained_default
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 from tilewright.tensor_ir.text import print_func
@@ -34,6 +35,10 @@ def _trace(name: str, func: Func, trace: Trace, target: Target) -> str:
     own, taken = explained_default(func, target)
     by = ", ".join(f"{rule} ({block})" for block, rule in taken.items()) if trace == own else "a record"
     return f"# {name}: scheduled by {by}\n{trace.to_text()}"
+
+
+def _steps(name: str, func: Func, trace: Trace, target: Target) -> str:
+    return f"# {name}\n{Replay(func, trace, target)}\n"
 
 
 def _scheduled(name: str, func: Func, trace: Trace, target: Target) -> str:
@@ -53,7 +58,7 @@ def _asm(name: str, func: Func, trace: Trace, target: Target) -> str:
 
 
 KERNEL_STAGES: Mapping[str, KernelText] = {
-    "function": _function, "trace": _trace, "scheduled": _scheduled, "prepared": _prepared,
+    "function": _function, "trace": _trace, "steps": _steps, "scheduled": _scheduled, "prepared": _prepared,
     "llvm": _llvm, "asm": _asm,
 }  # fmt: skip
 STAGES = ("import", "passes", "fuse", "plan", *KERNEL_STAGES)
@@ -81,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     target = with_threads(parse_target(args.target), args.threads)
     tuned = choose_schedules(lowered, target, records_of(args))
     names = list(lowered.funcs) if args.stage == "plan" else _chosen(lowered, args.kernel)
-    traces = {n: tuned.traces.get(n) or default_trace(tuned.funcs[n], target) for n in names}
+    traces = {n: tuned.trace_of(n, target) for n in names}
     if args.stage == "plan":
         print(_plan(lowered, {n: prepare(t.apply(tuned.funcs[n]), target) for n, t in traces.items()}, target))
         return 0

@@ -6,7 +6,7 @@ runs them all, so a plan without host steps is one native call. Nothing here ref
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -116,6 +116,10 @@ class Requirement:
 SIZES_DOMAIN = "sizes"
 
 
+Once: TypeAlias = "tuple[tuple[IntExpr, ...] | None, ...] | None"
+"""See :class:`HostStep`."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostStep:
     """An operator that runs on the host, by name, and why. ``attrs`` values are plain Python and numpy objects.
@@ -123,7 +127,10 @@ class HostStep:
     results but their shapes, as int64 vectors.
 
     ``once``: set for a step that depends on the sizes of the plan's inputs alone and runs once for each set of them,
-    before everything else: for each operand its shape if only that is read, else None."""
+    before everything else: for each operand its shape if only that is read, else None.
+
+    ``definition``: what the operator means, of one that a user brought along: attributes, operands and the number of
+    results, to the results."""
 
     op: str
     domain: str
@@ -132,7 +139,8 @@ class HostStep:
     outputs: tuple[str, ...]
     node: str
     reason: str
-    once: tuple[tuple[IntExpr, ...] | None, ...] | None = None
+    once: Once = None
+    definition: Callable[[Mapping[str, object], Sequence[object], int], list[object]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

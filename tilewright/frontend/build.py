@@ -20,6 +20,7 @@ from tilewright.frontend.lookahead import Lookahead
 from tilewright.frontend.schemas import NEWEST_OPSET, output_dtypes, signature
 from tilewright.graph_ir.inference import constant_value
 from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, TensorType, Type, Value, make_attrs
+from tilewright.graph_ir.ops.base import OpDef
 
 # attributes that name an element type; 0 (and an absent attribute) means the default
 ELEMENT_TYPE_ATTRS = frozenset(
@@ -250,9 +251,13 @@ class GraphBuilder:
         """Add a node that is kept as it is in the file."""
         self._add(replace(call, domain=call.domain or "ai.onnx"))
 
-    def _add(self, call: Call) -> None:
+    def emit_own(self, definition: OpDef, call: Call) -> None:
+        """Add a node of an operator that the user brought along."""
+        self._add(call, definition)
+
+    def _add(self, call: Call, definition: OpDef | None = None) -> None:
         name = self.state.node_name(call.name)
-        node = Node(call.op, call.inputs, call.outputs, make_attrs(call.attrs), name, call.domain)
+        node = Node(call.op, call.inputs, call.outputs, make_attrs(call.attrs), name, call.domain, definition)
         self.nodes.append(node)
         self.state.lookahead.producers.update((o, node) for o in call.outputs if o)
 

@@ -36,6 +36,7 @@ from tilewright.frontend.schemas import (
 from tilewright.frontend.scope import Scope, in_order
 from tilewright.frontend.table import find_rule
 from tilewright.graph_ir.ir import Attribute, Constant, Graph, Node, TensorType, Type, Value
+from tilewright.graph_ir.user_operators import NO_OPERATORS, Operators, qualified
 
 MAX_DEPTH = 32
 
@@ -50,16 +51,19 @@ def opset_versions(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]
 
 class GraphConverter:
     """Converts one model. ``native``: which operators of the newest opset the graph may contain. ``keeps``: others, and
-    calls of functions, stay as they are as foreign nodes, with the types that the file declares for their results."""
+    calls of functions, stay as they are as foreign nodes, with the types that the file declares for their results.
+    ``operators``: of the user's own."""
 
     def __init__(
-        self, source: Source, native: Native, dims: Dims, shapes: Mapping[str, Sequence[int | str]], keeps: bool = False
-    ) -> None:
+        self, source: Source, native: Native, dims: Dims, shapes: Mapping[str, Sequence[int | str]],
+        keeps: bool = False, operators: Operators = NO_OPERATORS,
+    ) -> None:  # fmt: skip
         self._source = source
         self._native = native
         self._dims = dims
         self._shapes = shapes
         self._keeps = keeps
+        self._operators = operators
         self._state = ImportState()
         self._functions = {function_key(f.domain, f.name, f.overload): f for f in source.model.functions}
         self._active: list[FunctionKey] = []
@@ -207,6 +211,10 @@ class GraphConverter:
         bound: dict[str, BoundAttr], build: GraphBuilder, opsets: Opsets,
     ) -> None:  # fmt: skip
         domain, op = normal_domain(node.domain), node.op_type
+        own = self._operators.get(qualified(domain, op))
+        if own is not None:
+            build.emit_own(own, Call(own.name, "", 1, hint, inputs, outputs, self._read(bound, who, opsets)))
+            return
         key = function_key(domain, op, node.overload)
         if self._keeps and (domain or key in self._functions or self._is_unknown(op, opsets.get(domain, 1))):
             attrs = self._read({k: b for k, b in bound.items() if not is_without_form(b.proto)}, who, opsets)

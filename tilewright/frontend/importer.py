@@ -19,6 +19,7 @@ from tilewright.frontend.report import require_known_opsets, require_supported
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, TensorType
 from tilewright.graph_ir.ops import OPS
+from tilewright.graph_ir.user_operators import NO_OPERATORS, Operators
 from tilewright.graph_ir.verifier import verify_graph
 
 BROKEN_ASSUMPTION = "model breaks an assumption of the importer"
@@ -34,32 +35,35 @@ def from_onnx(
     model: str | Path | bytes | onnx.ModelProto,
     input_shapes: Mapping[str, Sequence[int | str] | int] | None = None,
     native: Callable[[str], bool] = has_operator,
+    operators: Operators = NO_OPERATORS,
 ) -> Graph:
     """Read an ONNX model (opset 7 to the newest of the installed onnx) into a typed graph.
 
     ``input_shapes``: shapes by input name, and sizes by dimension name, or the least and the greatest:
     ``{"x": (1, 3, "h", "w"), "batch": 4, "w": (8, 64)}``.
     ``native``: which operators may stay as they are; others are expanded if the standard defines them as functions.
+    ``operators``: of domains of the user's own; they come before functions of the model and what is built in.
     An initializer that is also an input is a constant of the graph and not an input of it.
 
     Raises UnsupportedError with the list of all that is not supported, ModelError for a malformed model, InputError
     for an override that does not fit.
     """
-    return import_source(open_source(model), input_shapes, native)[0]
+    return import_source(open_source(model), input_shapes, native, operators)[0]
 
 
 def import_source(
-    source: Source, input_shapes: Mapping[str, Sequence[int | str] | int] | None, native: Callable[[str], bool]
-) -> tuple[Graph, Dims]:
+    source: Source, input_shapes: Mapping[str, Sequence[int | str] | int] | None, native: Callable[[str], bool],
+    operators: Operators = NO_OPERATORS,
+) -> tuple[Graph, Dims]:  # fmt: skip
     """:func:`from_onnx` of a parsed model: the graph, and its names for sizes."""
     with told_as_model_errors():
         require_text(source.model)
         require_known_opsets(source.model)
         require_expandable(source.model)
-        require_supported(source.model, native)
+        require_supported(source.model, native, operators)
         given = split_overrides(input_shapes, source.model.graph)
         dims = given.dims()
-        graph = infer_graph(GraphConverter(source, native, dims, given.shapes).convert())
+        graph = infer_graph(GraphConverter(source, native, dims, given.shapes, operators=operators).convert())
         graph = graph.replace(ranges=dims.ranges())
         _require_declared_types(source.model.graph, graph)
         verify_graph(graph)

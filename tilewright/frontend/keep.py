@@ -22,6 +22,7 @@ from tilewright.frontend.report import require_known_opsets
 from tilewright.frontend.schemas import normal_domain
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.ir import Graph, node_reads
+from tilewright.graph_ir.user_operators import NO_OPERATORS, Operators
 from tilewright.graph_ir.verifier import verify_graph
 
 
@@ -86,10 +87,11 @@ def import_model(
     model: ModelLike,
     input_shapes: Mapping[str, Sequence[int | str] | int] | None = None,
     native: Callable[[str], bool] = has_operator,
+    operators: Operators = NO_OPERATORS,
 ) -> OnnxModel:
     """:func:`from_onnx` with what the file says beside the graph. Constants that were inputs as well are constants."""
     source = open_source(model)
-    graph, dims = import_source(source, input_shapes, native)
+    graph, dims = import_source(source, input_shapes, native, operators)
     shell = _shell(source.model)
     shell.ClearField("functions")
     own = [o for o in shell.opset_import if not normal_domain(o.domain)]

@@ -20,6 +20,7 @@ from tilewright.frontend.schemas import (
     signature,
 )
 from tilewright.frontend.table import find_rule
+from tilewright.graph_ir.user_operators import NO_OPERATORS, Operators, qualified
 
 _SHOWN = 5
 _FIRST_OPSET = 7  # older models work where the form of their operators is the same or has a converter
@@ -51,14 +52,17 @@ class Missing:
 class _Search:
     native: Callable[[str], bool]
     functions: dict[FunctionKey, onnx.FunctionProto]
+    operators: Operators = field(default_factory=dict)
     found: dict[tuple[str, str, int, tuple[str, ...], str], list[str]] = field(default_factory=dict)
     seen: set[FunctionKey] = field(default_factory=set)
     bodies: dict[tuple[str, int], bool] = field(default_factory=dict)
 
 
-def require_supported(model: onnx.ModelProto, native: Callable[[str], bool]) -> None:
+def require_supported(
+    model: onnx.ModelProto, native: Callable[[str], bool], operators: Operators = NO_OPERATORS
+) -> None:
     """Raises UnsupportedError with the whole list if the model needs anything that is not there."""
-    missing = find_unsupported(model, native)
+    missing = find_unsupported(model, native, operators)
     notes = list(_unsupported_types(model.graph))
     if missing or notes:
         total = len(missing) + len(notes)
@@ -84,10 +88,12 @@ def require_known_opsets(model: onnx.ModelProto) -> None:
             raise ModelError(f"model: expected an ONNX opset of 7 to {NEWEST_OPSET}, got {version}")
 
 
-def find_unsupported(model: onnx.ModelProto, native: Callable[[str], bool]) -> tuple[Missing, ...]:
+def find_unsupported(
+    model: onnx.ModelProto, native: Callable[[str], bool], operators: Operators = NO_OPERATORS
+) -> tuple[Missing, ...]:
     """What the model's graph, its subgraphs and the functions that they call need and lack."""
     functions = {function_key(f.domain, f.name, f.overload): f for f in model.functions}
-    search = _Search(native, functions)
+    search = _Search(native, functions, operators)
     opsets = {normal_domain(o.domain): o.version for o in model.opset_import}
     _graph(model.graph, opsets, {}, search, 0)
     return tuple(
@@ -151,6 +157,8 @@ def _nodes(
 def _node(
     node: onnx.NodeProto, domain: str, version: int, known: dict[str, DType], search: _Search, depth: int, prefix: str
 ) -> None:
+    if qualified(domain, node.op_type) in search.operators:
+        return
     key = function_key(domain, node.op_type, node.overload)
     if key in search.functions:
         if key not in search.seen:

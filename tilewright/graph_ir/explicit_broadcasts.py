@@ -13,6 +13,7 @@ repetition itself is fused with what reads it, as a stride that is zero where th
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
@@ -37,4 +38,4 @@ def repeat_operands(node: Node, repeated: Repeated, ranks: Mapping[int, int], na
         sizes, inputs[i] = names.fresh(f"{node.inputs[i]}.sizes"), names.fresh(f"{node.inputs[i]}.repeated")
         yield Node("CommonSizes", read, (sizes,), make_attrs(attrs), names.fresh(f"{sizes}.node"))
         yield Node("BroadcastTo", (node.inputs[i], sizes), (inputs[i],), (), names.fresh(f"{inputs[i]}.node"))
-    yield Node(node.op, tuple(inputs), node.outputs, node.attrs, node.name, node.domain)
+    yield dataclasses.replace(node, inputs=tuple(inputs))

@@ -24,7 +24,7 @@ from tilewright.core.limits import MAX_ELEMENTS
 from tilewright.graph_ir.explicit_broadcasts import Repeated, repeat_operands
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Type, UnknownType, Value, node_reads, walk_graphs
 from tilewright.graph_ir.names import NameSupply
-from tilewright.graph_ir.ops import OPS, op_def
+from tilewright.graph_ir.ops import is_known, op_def
 from tilewright.graph_ir.ops.base import MAX_DATA, Data, FreshSymbols, InferContext, Inferred, UnknownRank
 from tilewright.graph_ir.symbols import symbols_in_all, type_symbols, value_symbols
 
@@ -219,7 +219,7 @@ def _infer_explicit(node: Node, scope: dict[str, Value], constants: Mapping[str,
 
 def _infer_node(node: Node, scope: Mapping[str, Value], constants: Mapping[str, Constant], run: _Run) -> _Node:
     op = op_def(node)
-    if not node.domain and node.op not in OPS:
+    if not node.domain and not is_known(node):
         raise ModelError(f"node '{node.name}' ({node.op}): expected a known operator, got ai.onnx")
     _require_count(node, "inputs", len(node.inputs), op.min_inputs, op.max_inputs)
     _require_count(node, "outputs", len(node.outputs), op.min_outputs, op.max_outputs)

@@ -10,6 +10,7 @@ from tilewright import reference
 from tilewright.core.errors import InputError, ModelError
 from tilewright.core.index_ranges import OutOfRange, checked_operands
 from tilewright.graph_ir.ir import Graph, Node, TensorType, node_reads
+from tilewright.graph_ir.ops import op_def
 
 _FAILURES = (ValueError, TypeError, LookupError, RuntimeError, AttributeError, ArithmeticError)
 
@@ -84,7 +85,9 @@ def evaluate_node(node: Node, scope: Mapping[str, object], mode: OutOfRange = "e
             return _CONTROL[node.op](node, inputs, scope, mode)
         where = f"node {node.name!r} ({node.op})"
         inputs = [*checked_operands(where, mode, node.op, node.domain, dict(node.attrs), inputs)]
-        out = reference.evaluate(node.op, node.domain, dict(node.attrs), inputs, len(node.outputs))
+        out = reference.evaluate(
+            node.op, node.domain, dict(node.attrs), inputs, len(node.outputs), op_def(node).evaluate
+        )
     except _FAILURES as e:
         shown = ", ".join(_describe(x) for x in inputs)
         raise ModelError(f"node '{node.name}' ({node.op}): failed on ({shown}): {e}") from e

@@ -27,7 +27,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from tilewright.core.dtypes import DType
 from tilewright.core.io.stored import Content, StoredArray, cast_elements, content_of, loaded
 from tilewright.graph_ir.graph_table import graph_html
 from tilewright.graph_ir.kinds import RunsAs
+
+if TYPE_CHECKING:
+    from tilewright.graph_ir.ops.base import OpDef
 
 Shape: TypeAlias = tuple[IntExpr, ...]
 
@@ -172,6 +175,8 @@ class Node:
     """``outputs = op(inputs)``. ``name`` is unique in the graph and is what messages show.
 
     ``attrs`` is sorted by key. ``domain`` is "" for ONNX's own and our operators, else the node is foreign.
+    ``definition``: of an operator that a user brought along (:mod:`tilewright.graph_ir.user_operators`), which no table
+    has; text leaves it out.
     """
 
     op: str
@@ -180,6 +185,7 @@ class Node:
     attrs: tuple[tuple[str, Attribute], ...] = ()
     name: str = ""
     domain: str = ""
+    definition: OpDef | None = field(default=None, compare=False, repr=False)
 
     def attr(self, key: str, default: Attribute = None) -> Attribute:
         """The attribute ``key``, or ``default`` if the node has none."""

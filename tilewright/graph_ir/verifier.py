@@ -33,7 +33,7 @@ from tilewright.graph_ir.fused.verifier import verify_groups
 from tilewright.graph_ir.inference import infer_node
 from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Type, UnknownType, Value, walk_graphs
 from tilewright.graph_ir.kinds import PatternKind
-from tilewright.graph_ir.ops import OPS, op_def
+from tilewright.graph_ir.ops import is_known, op_def
 
 
 def verify_graph(graph: Graph, since: Graph | None = None, foreign: bool = False) -> None:
@@ -108,7 +108,7 @@ def _check_nodes(graph: Graph) -> None:
     for g in walk_graphs(graph):
         for n in g.nodes:
             op = op_def(n)
-            if not n.domain and n.op not in OPS:
+            if not n.domain and not is_known(n):
                 _fail(5, _node(n), f"expected a known operator, got ai.onnx.{n.op}")
             if len(n.inputs) < op.min_inputs or (op.max_inputs is not None and len(n.inputs) > op.max_inputs):
                 _fail(5, _node(n), f"expected {op.min_inputs} to {op.max_inputs} inputs, got {len(n.inputs)}")

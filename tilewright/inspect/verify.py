@@ -129,7 +129,7 @@ def _run_natively(
 ) -> tuple[dict[str, object], dict[str, str]]:  # fmt: skip
     """What each kernel and host step gave, by name in the order of the run, and the operators that made it."""
     graph, tuned = lowered.graph, choose_schedules(lowered, target, records)
-    kernels = build_kernels(tuned.funcs, target, cache, tuned.traces)
+    kernels = build_kernels(tuned.funcs, target, cache, tuned.given(target))
     plan = dataclasses.replace(finished_plan(lowered.plan, kernels), stepwise=True)
     code, library = link_plan(plan, kernels, target, cache)
     info = BuildInfo(lambda: "", {}, output_names=graph.outputs)

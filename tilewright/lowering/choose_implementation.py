@@ -7,7 +7,7 @@ definition does are looked at. A node that has the attribute ``implementation`` 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,6 +22,7 @@ from tilewright.graph_ir.ir import Constant, Graph, Node, TensorType, Value, wal
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.implementations.base import ATTRIBUTE, Implementation, Table, standard
+from tilewright.lowering.implementations.operator import Operator
 from tilewright.lowering.table import TABLE
 from tilewright.machine.target import Target
 
@@ -47,12 +48,14 @@ class Wanted:
     strict: bool = True
 
     @staticmethod
-    def of(asked: Mapping[str, str | Implementation] | None, strict: bool = True) -> Wanted:
-        """From the option ``implementations``. Raises InputError if it is none."""
+    def of(
+        asked: Mapping[str, str | Implementation] | None, strict: bool = True, operators: Sequence[Operator] = ()
+    ) -> Wanted:
+        """From the options ``implementations`` and ``operators``. Raises InputError if it is none."""
         if asked is not None and not isinstance(asked, Mapping):
             raise InputError(f"implementations: expected a mapping from nodes to implementations, got {shown(asked)}")
         names: dict[str, str] = {}
-        table = dict(TABLE)
+        table = {**TABLE, **{o.qualified: o.implementations for o in operators if o.implementations}}
         for node, wanted in (asked or {}).items():
             if not isinstance(node, str) or not isinstance(wanted, str | Implementation):
                 raise InputError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var
-from tilewright.core.errors import InternalError, UnsupportedError
+from tilewright.core.errors import InputError, InternalError, UnsupportedError
 from tilewright.graph_ir.ir import Constant, Graph, Group, Node, TensorType, Value
 from tilewright.lowering.context import (
     FunctionParts,
@@ -46,9 +46,9 @@ class LoweredGroup:
     outputs: tuple[str, ...]
 
 
-def can_lower(node: Node) -> bool:
+def can_lower(node: Node, table: Table = TABLE) -> bool:
     """True if there is an implementation of the operator (its attributes or types may still be refused)."""
-    return node.domain in ("", "ai.onnx") and node.op in TABLE
+    return node.domain in ("", "ai.onnx") and node.op in table
 
 
 def lower_group(graph: Graph, group: Group, target: Target, clamps: bool = False, table: Table = TABLE) -> LoweredGroup:
@@ -127,7 +127,7 @@ def _lower_node(
     graph: Graph, node: Node, target: Target, parts: FunctionParts, env: dict[str, Tensor],
     known: Mapping[str, Constant], table: Table, clamps: bool = False,
 ) -> None:  # fmt: skip
-    if not can_lower(node):
+    if not can_lower(node, table):
         raise UnsupportedError(f"node {node.name or node.outputs[0]!r} ({node.op}): no native implementation")
     for name in (*node.inputs, *node.outputs):
         if name:
@@ -165,7 +165,8 @@ def _require_as_inferred(c: LowerContext, value: Value, tensor: Tensor) -> None:
     )
     if not same or tensor.dtype != value.dtype:
         got = f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
-        raise InternalError(f"{c.where}: lowering: expected output {value.name!r} of type {value.type}, got {got}")
+        error = InternalError if c.node.definition is None else InputError
+        raise error(f"{c.where}: lowering: expected output {value.name!r} of type {value.type}, got {got}")
 
 
 def _separate_outputs(parts: FunctionParts, env: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:

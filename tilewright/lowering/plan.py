@@ -28,6 +28,7 @@ from tilewright.core.plan import (
     HostStep,
     KernelStep,
     Offsets,
+    Once,
     Plan,
     Requirement,
     Slot,
@@ -260,8 +261,7 @@ class _PlanBuilder:
                 inputs = tuple("" if by_shape or not i else self._use(i) for i in node.inputs)
                 once = tuple(self.values[i].shape if by_shape else None for i in node.inputs)
                 reason = "a size depends on it, and it on the sizes of the inputs alone"
-                step = HostStep(node.op, node.domain, _plain_attrs(node), inputs, node.outputs, node.name, reason, once)
-                self.steps.append(step)
+                self.steps.append(_host_step(node, inputs, reason, once))
             if node.attr(SIZES) == "early":
                 self._ask_sizes_of(node, contents(node))
 
@@ -323,8 +323,7 @@ class _PlanBuilder:
             if o:
                 self._slot(o, "host")
         inputs = tuple(self._use(i) if i else "" for i in node.inputs)
-        reason = str(node.attr(HOST, UNTYPED))
-        self.steps.append(HostStep(node.op, node.domain, _plain_attrs(node), inputs, node.outputs, node.name, reason))
+        self.steps.append(_host_step(node, inputs, str(node.attr(HOST, UNTYPED))))
 
     def _lower_control(self, node: Node) -> None:
         bodies: list[Plan] = []
@@ -490,6 +489,11 @@ class _PlanBuilder:
                     bound.add(symbol)
                     out.append(Binding(symbol, name, element=element))
         return out
+
+
+def _host_step(node: Node, inputs: tuple[str, ...], reason: str, once: Once = None) -> HostStep:
+    own = op_def(node).evaluate
+    return HostStep(node.op, node.domain, _plain_attrs(node), inputs, node.outputs, node.name, reason, once, own)
 
 
 def _plain_attrs(node: Node) -> tuple[tuple[str, Any], ...]:

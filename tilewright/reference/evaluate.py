@@ -73,9 +73,11 @@ _STATISTICS = {"LayerNormalization": 1}  # outputs from here on are float32
 
 
 def evaluate(
-    op: str, domain: str, attrs: Mapping[str, object], inputs: Sequence[object], n_outputs: int
-) -> list[object]:
+    op: str, domain: str, attrs: Mapping[str, object], inputs: Sequence[object], n_outputs: int,
+    definition: Definition | None = None,
+) -> list[object]:  # fmt: skip
     """Outputs of one operator application, ``n_outputs`` of them. Raises UnsupportedError for an unknown operator.
+    ``definition``: of an operator that is not ours.
 
     In the domain ``sizes`` the outputs are the shapes of the operator's results.
     """
@@ -92,9 +94,9 @@ def evaluate(
         if not isinstance(first, np.ndarray):
             raise TypeError(f"{op}: expected an array as input 0, got {type(first).__name__}")
         arrays[0] = np.ascontiguousarray(np.moveaxis(first, -1, 1))
-        out = _typed(op, plain, arrays, n_outputs)
+        out = _typed(op, plain, arrays, n_outputs, definition)
         return [np.ascontiguousarray(np.moveaxis(o, 1, -1)) if isinstance(o, np.ndarray) else o for o in out]
-    return _typed(op, plain, arrays, n_outputs)
+    return _typed(op, plain, arrays, n_outputs, definition)
 
 
 def _plain(v: object) -> object:
@@ -113,19 +115,22 @@ def _is_narrow(x: object) -> bool:
     return dtypes.from_numpy(x.dtype).is_narrow_float
 
 
-def _typed(op: str, attrs: Attrs, inputs: Sequence[object], n_outputs: int) -> list[object]:
+def _typed(
+    op: str, attrs: Attrs, inputs: Sequence[object], n_outputs: int, definition: Definition | None
+) -> list[object]:
     if op in NOT_WIDENED or not any(map(_is_narrow, inputs)):
-        outputs = _dispatch(op, attrs, inputs, n_outputs)
+        outputs = _dispatch(op, attrs, inputs, n_outputs, definition)
         first = _STATISTICS.get(op, len(outputs))
         return [o.astype(np.float32) if i >= first and isinstance(o, np.ndarray) else o for i, o in enumerate(outputs)]
     if (to := attrs.get("output_dtype")) is not None:  # sums of narrow operands that are not rounded to their type
         attrs = {k: v for k, v in attrs.items() if k != "output_dtype"}
         exact = [x.astype(np.float32) if isinstance(x, np.ndarray) and _is_narrow(x) else x for x in inputs]
         result = dtypes.from_onnx(int(to)).numpy  # type: ignore[call-overload]
-        return [o.astype(result) if isinstance(o, np.ndarray) else o for o in _dispatch(op, attrs, exact, n_outputs)]
+        summed = _dispatch(op, attrs, exact, n_outputs, definition)
+        return [o.astype(result) if isinstance(o, np.ndarray) else o for o in summed]
     narrow = next(x.dtype for x in inputs if isinstance(x, np.ndarray) and _is_narrow(x))
     wide = [x.astype(np.float32) if isinstance(x, np.ndarray) and _is_narrow(x) else x for x in inputs]
-    out = _dispatch(op, attrs, wide, n_outputs)
+    out = _dispatch(op, attrs, wide, n_outputs, definition)
     stop = _STATISTICS.get(op, len(out))
     if "dtype" in attrs:
         return out
@@ -136,8 +141,10 @@ def _typed(op: str, attrs: Attrs, inputs: Sequence[object], n_outputs: int) -> l
         ]
 
 
-def _dispatch(op: str, attrs: Attrs, inputs: Sequence[object], n_outputs: int) -> list[object]:
-    own = OWN.get(op)
+def _dispatch(
+    op: str, attrs: Attrs, inputs: Sequence[object], n_outputs: int, definition: Definition | None
+) -> list[object]:
+    own = OWN.get(op) if definition is None else definition
     with np.errstate(all="ignore"):
         out = own(attrs, inputs, n_outputs) if own is not None else evaluate_onnx(op, attrs, inputs, n_outputs)
     return [_as_array(o) for o in out]

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.core.plan import KernelStep, Plan, root_slot, step_slots
+from tilewright.core.plan import CheckStep, KernelStep, Plan, Step, root_slot, step_slots
 
 
 @dataclass(frozen=True, slots=True)
 class DenormalCount:
-    """``count`` denormal numbers among the ``elements`` of what ``kernel`` made of ``nodes``; "" for an input of the
-    model or a constant, which is then the only name in ``nodes``."""
+    """``count`` denormal numbers among the ``elements`` of what ``kernel`` gave for ``nodes``: a kernel, or an operator
+    that runs on the host or is a loop or a branch; "" for an input of the model or a constant, which is then the only
+    name in ``nodes``."""
 
     kernel: str
     nodes: tuple[str, ...]
@@ -34,7 +35,7 @@ def count_denormals(value: object) -> int:
 
 
 def made_by_steps(plan: Plan) -> dict[int, tuple[str, ...]]:
-    """By position of a kernel step, the slots that it makes and others read; of what only it uses (workspaces) none."""
+    """By position of a step, the slots that it makes and others read; of what only it uses (workspaces) none."""
     last: dict[str, int] = {}
     for i, step in enumerate(plan.steps):
         for name in (n for group in step_slots(step) for n in group):
@@ -45,9 +46,16 @@ def made_by_steps(plan: Plan) -> dict[int, tuple[str, ...]]:
     for i, step in enumerate(plan.steps):
         names = [n for group in step_slots(step) for n in group if n not in met]
         met.update(names)
-        if isinstance(step, KernelStep):
+        if not isinstance(step, CheckStep):
             out[i] = tuple(n for n in names if (root := root_slot(plan, n)) in kept or last[root] > i)
     return out
+
+
+def named(step: Step) -> tuple[str, tuple[str, ...]]:
+    """The kernel of a step, or its operator, and its nodes."""
+    if isinstance(step, CheckStep):
+        return "", ()
+    return (step.kernel, step.nodes) if isinstance(step, KernelStep) else (step.op, (step.node,))
 
 
 def counts_of(values: Mapping[str, object]) -> list[DenormalCount]:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.core.console import bytes_text, table
-from tilewright.core.plan import CheckStep, ControlStep, KernelStep, Plan, Step
+from tilewright.core.plan import CheckStep, ControlStep, Plan
+from tilewright.runtime.denormals import named
 from tilewright.runtime.resources.arena import Placement, Values, lifetimes, nbytes, require_sizes, size_of
 
 _SHOWN = 8
@@ -133,10 +134,4 @@ def _steps(plan: Plan, sizes: Mapping[str, int]) -> Iterator[StepMemory]:
     for i, step in enumerate(plan.steps):
         if not isinstance(step, CheckStep):
             live = sum(n for name, n in sizes.items() if lives[name].first <= i <= lives[name].last)
-            yield StepMemory(*_named(step), live)
-
-
-def _named(step: Step) -> tuple[str, tuple[str, ...]]:
-    if isinstance(step, KernelStep):
-        return step.kernel, step.nodes
-    return ("", ()) if isinstance(step, CheckStep) else (step.op, (step.node,))
+            yield StepMemory(*named(step), live)

@@ -17,7 +17,7 @@ from tilewright.core.io.files import TEXT, marked, require_replaceable, write_fi
 from tilewright.core.options import require_names, require_path, require_whole
 from tilewright.core.plan import KernelStep, Plan, Segment, Step, segments
 from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage
-from tilewright.runtime.denormals import DenormalCount, count_denormals, counts_of, made_by_steps
+from tilewright.runtime.denormals import DenormalCount, count_denormals, counts_of, made_by_steps, named
 from tilewright.runtime.executor import Executor, PlanCode, Seen
 from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.general import GeneralVersion, may_broadcast
@@ -273,8 +273,8 @@ class CompiledModel:
         return Profile(kernels, peaks, denormals)
 
     def denormals(self, feed: Mapping[str, object]) -> tuple[DenormalCount, ...]:
-        """Where a run meets numbers of float32 and float64 that are nearly zero: inputs, constants, and what kernels
-        give, the most first."""
+        """Where a run meets numbers of float32 and float64 that are nearly zero: inputs, constants, and what kernels,
+        loops and operators of the host give, the most first."""
         if self._info.stepwise is None or isinstance(self._executor, Foreign):
             return ()
         version = self._version_for(feed)
@@ -286,12 +286,11 @@ class CompiledModel:
         found = counts_of({**dict(zip(plan.inputs, self._checker.arrays(feed), strict=True)), **constants})
 
         def seen(step: Step, read: Callable[[str], object]) -> None:
-            if isinstance(step, KernelStep):
-                values = [read(n) for n in made[places[id(step)]]]
-                count = sum(count_denormals(v) for v in values)
-                if count:
-                    size = sum(np.asarray(v).size for v in values)
-                    found.append(DenormalCount(step.kernel, step.nodes, count, size))
+            values = [read(n) for n in made.get(places[id(step)], ())]
+            count = sum(count_denormals(v) for v in values)
+            if count:
+                size = sum(v.size for v in values if isinstance(v, np.ndarray))
+                found.append(DenormalCount(*named(step), count, size))
 
         self._info.stepwise(constants).watch(feed, seen)
         return tuple(sorted(found, key=lambda d: -d.count))

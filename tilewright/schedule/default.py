@@ -15,9 +15,11 @@ consumers before their producers; a caller may put rules of his own before them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from tilewright.core.errors import InputError
+from tilewright.core.options import shown
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.memory import StepMemory
@@ -60,15 +62,42 @@ DEFAULT_RULES: tuple[ScheduleRule, ...] = (
 )
 
 
-def default_trace(func: Func, target: Target) -> Trace:
+def default_trace(func: Func, target: Target, rules: Sequence[Rule] = DEFAULT_RULES) -> Trace:
     """The trace that ``compile`` uses for a function without a tuned record."""
-    return explained_default(func, target)[0]
+    return explained_default(func, target, rules)[0]
 
 
-def explained_default(func: Func, target: Target) -> tuple[Trace, Mapping[str, str]]:
+def explained_default(
+    func: Func, target: Target, rules: Sequence[Rule] = DEFAULT_RULES
+) -> tuple[Trace, Mapping[str, str]]:
     """The default trace, and the name of the rule that scheduled a nest, by the block that it was asked for."""
     taken: dict[str, str] = {}
-    return schedule_by_rule(func, target, DefaultDecider(), taken=taken).trace, taken
+    return schedule_by_rule(func, target, DefaultDecider(), rules, taken=taken).trace, taken
+
+
+def require_schedule_rules(given: object) -> tuple[ScheduleRule, ...]:
+    """The rules of a user, with names that no other rule has. Raises InputError."""
+    listed = (given,) if isinstance(given, ScheduleRule) else given
+    if not isinstance(listed, Iterable) or isinstance(listed, str):
+        raise InputError(f"schedule_rules: expected a list of ScheduleRule values, got {shown(given)}")
+    out = tuple(listed)
+    names = {r.name for r in DEFAULT_RULES}
+    for r in out:
+        if not isinstance(r, ScheduleRule):
+            raise InputError(f"schedule_rules: expected a ScheduleRule, got {shown(r)}")
+        if not isinstance(r.name, str) or not r.name or r.name in names:
+            raise InputError(f"schedule_rules: expected a name that no other rule has, got {shown(r.name)}")
+        for part in ("matches", "apply"):
+            if not callable(getattr(r, part)):
+                got = shown(getattr(r, part))
+                raise InputError(f"schedule_rules: {r.name}: {part}: expected a function, got {got}")
+        names.add(r.name)
+    return out
+
+
+def before_default(rules: Sequence[ScheduleRule]) -> tuple[ScheduleRule, ...]:
+    """The rules of a build: those of a user, then the compiler's."""
+    return (*rules, *DEFAULT_RULES) if rules else DEFAULT_RULES
 
 
 def schedule_by_rule(

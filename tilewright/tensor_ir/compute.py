@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, const, var
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ScheduleError
+from tilewright.core.options import as_whole
 from tilewright.tensor_ir.ir import (
     Alloc,
     Axis,
@@ -76,9 +77,19 @@ class Reduction:
     init: Val
 
 
+def _size(who: str, given: IntLike) -> IntExpr:
+    """A size as an expression; numpy's integers are whole numbers, too. Raises TypeError in the name of ``who``."""
+    if isinstance(given, IntExpr):
+        return given
+    number = as_whole(given)
+    if number is None:
+        raise TypeError(f"{who}: expected whole numbers or expressions as sizes, got {given!r}")
+    return as_expr(number)
+
+
 def reduce_axis(extent: IntLike, name: str) -> ReduceAxis:
     """A reduction axis of ``extent`` steps; ``name`` must be unique within its function."""
-    return ReduceAxis(name, as_expr(extent))
+    return ReduceAxis(name, _size(f"reduce_axis({name})", extent))
 
 
 def reduce_over(combiner: str, value: Val, axes: Sequence[ReduceAxis], init: ValLike) -> Reduction:
@@ -147,7 +158,7 @@ class Tensor:
 
 def placeholder(name: str, shape: Iterable[IntLike], dtype: DType) -> Tensor:
     """An input of the function."""
-    return Tensor(name, tuple(as_expr(s) for s in shape), dtype, (), None)
+    return Tensor(name, tuple(_size(f"placeholder({name})", s) for s in shape), dtype, (), None)
 
 
 def compute(
@@ -165,7 +176,7 @@ def compute(
     prefixed with the stage name. ``ordered`` lists dimensions that must run in increasing order (the formula may then
     read earlier elements of the stage itself through :func:`self_load`).
     """
-    dims = tuple(as_expr(s) for s in shape)
+    dims = tuple(_size(f"compute({name})", s) for s in shape)
     names = list(axis_names) if axis_names is not None else _parameter_names(formula, len(dims))
     full = [f"{name}_{n}" for n in names]
     kinds: list[AxisKind] = ["ordered" if i in set(ordered) else "spatial" for i in range(len(dims))]
@@ -201,7 +212,7 @@ def update(
     ordered: Sequence[int] = (),
 ) -> Update:
     """The update whose ``formula(i0, i1, ...)`` gives the place and the value for each point of ``shape``."""
-    dims = tuple(as_expr(s) for s in shape)
+    dims = tuple(_size(f"compute({name})", s) for s in shape)
     names = [f"{name}_i{d}" for d in range(len(dims))]
     axes = tuple(
         Axis(n, d, "ordered" if k in set(ordered) else "spatial")

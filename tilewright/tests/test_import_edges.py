@@ -18,6 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "tensor_ir": {"core", "machine"},
     "frontend": {"graph_ir", "core"},
     "rules": {"graph_ir"},
+    "operators": {"graph_ir", "lowering", "tensor_ir"},
     "writer": {"frontend", "graph_ir", "reference", "core"},
     "edit": {"frontend", "writer", "graph_ir", "core"},
     "lowering": {"graph_ir", "tensor_ir", "machine", "core"},
@@ -53,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
         "graph_ir", "kernels", "lowering", "machine", "runtime", "runtime.resources", "schedule", "tensor_ir",
     },
     # the pipeline and what stands on it
-    "options": {"autotune.lookup", "autotune.records", "core", "graph_ir", "lowering", "machine"},
+    "options": {"autotune.lookup", "autotune.records", "core", "graph_ir", "lowering", "machine", "schedule"},
     "progress": {"core"},
     "compile": {
         "autotune.lookup", "autotune.measure", "autotune.records", "codegen", "core", "deploy", "frontend",
@@ -63,11 +64,11 @@ ALLOWED: dict[str, set[str]] = {
     "autotune.network": {
         "autotune.base", "autotune.cost_model", "autotune.lookup", "autotune.measure",
         "autotune.records", "autotune.search", "codegen", "compile", "core", "graph_ir", "kernels", "lowering",
-        "machine", "options", "runtime", "runtime.resources",
+        "machine", "options", "runtime", "runtime.resources", "schedule",
     },
     "api": {
-        "autotune.base", "autotune.measure", "autotune.records", "codegen", "compile", "core", "frontend",
-        "machine", "runtime", "schedule", "tensor_ir",
+        "autotune.base", "autotune.cost_model", "autotune.measure", "autotune.records", "codegen", "compile", "core",
+        "frontend", "machine", "runtime", "schedule", "tensor_ir",
     },
     "quantization": {"autotune.measure", "compile", "core", "graph_ir", "inspect"},
     "simplification": {"compile", "core", "frontend", "graph_ir", "inspect", "writer"},
@@ -75,7 +76,7 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     # for types; see DYNAMIC
     "__init__": {
-        "api", "autotune.network", "autotune.records", "compile", "core", "deploy", "edit", "lowering", "machine",
+        "api", "autotune.network", "autotune.records", "compile", "core", "deploy", "edit", "lowering",
         "options", "quantization", "runtime", "schedule", "simplification",
     },
 }  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 
 from tilewright.autotune.cost_model.features import COLUMNS, CYCLES_COLUMN
 from tilewright.core.errors import InputError
+from tilewright.core.options import shown
 
 
 class CostModel(Protocol):
@@ -70,6 +71,20 @@ class TableModel:
 
     def predict(self, features: np.ndarray) -> np.ndarray:
         return np.array([self._scores.get(row_key(r), self._default) for r in require_rows(features)], np.float64)
+
+
+def require_cost_model(given: object) -> CostModel:
+    """``given`` if it has the two methods of a cost model. Raises InputError."""
+    if isinstance(given, type):
+        raise InputError(
+            f"cost_model: expected a cost model, got the class {given.__name__}; make one: {given.__name__}()"
+        )
+    lacking = [name for name in ("fit", "predict") if not callable(getattr(given, name, None))]
+    if lacking:
+        raise InputError(
+            f"cost_model: expected an object with fit and predict, got {shown(given)} without {lacking[0]}"
+        )
+    return given  # type: ignore[return-value]  # it has both
 
 
 def row_key(row: np.ndarray) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -18,7 +18,8 @@ from tilewright.lowering.flops import func_bytes
 from tilewright.lowering.plan import LoweredModel
 from tilewright.machine.target import Target
 from tilewright.runtime.coverage import KernelTuning, Status, estimated_coverage
-from tilewright.schedule.default import default_trace
+from tilewright.schedule.default import DEFAULT_RULES, default_trace
+from tilewright.schedule.rules.base import ScheduleRule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 
@@ -32,7 +33,8 @@ _MOST_BYTES = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class ChosenSchedules:
-    """``funcs``: the functions to build, under the names that ``traces`` use; kernels without a trace get the default.
+    """``funcs``: the functions to build, under the names that ``traces`` use; kernels without a trace get the default,
+    by ``rules``.
 
     ``tuning``: status and reason of every kernel.
     """
@@ -40,6 +42,17 @@ class ChosenSchedules:
     funcs: Mapping[str, Func]
     traces: Mapping[str, Trace]
     tuning: Mapping[str, KernelTuning]
+    rules: Sequence[ScheduleRule] = DEFAULT_RULES
+
+    def trace_of(self, name: str, target: Target) -> Trace:
+        """The schedule of a kernel."""
+        found = self.traces.get(name)
+        return default_trace(self.funcs[name], target, self.rules) if found is None else found
+
+    def given(self, target: Target) -> Mapping[str, Trace]:
+        """The schedules that a build cannot find by itself: all of them with rules that it does not have."""
+        own = self.rules is not DEFAULT_RULES
+        return {n: self.trace_of(n, target) for n in self.funcs} if own else self.traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,37 +70,42 @@ def choose_schedules(
     policy: Policy = "any",
     near_misses: NearMisses = "measure",
     workloads: Mapping[str, Workload] | None = None,
+    rules: Sequence[ScheduleRule] = DEFAULT_RULES,
 ) -> ChosenSchedules:
-    """Look up every kernel of a model. ``workloads``: by kernel, if they are known."""
+    """Look up every kernel of a model. ``workloads``: by kernel, if they are known. ``rules``: what the default
+    schedules are made by."""
     if database is None:
         none = KernelTuning(Status.MISS, "no database was given")
-        return ChosenSchedules(lowered.funcs, {}, dict.fromkeys(lowered.funcs, none))
+        return ChosenSchedules(lowered.funcs, {}, dict.fromkeys(lowered.funcs, none), rules)
     workloads = workloads or workloads_of(lowered)
     network = networks_of(lowered, workloads)
     funcs, traces, tuning = dict(lowered.funcs), {}, {}
     for name, func in lowered.funcs.items():
-        match = look_up(func, target, database, policy, network, workloads[name])
+        match = look_up(func, target, database, policy, network, workloads[name], rules)
         if match.status is Status.NEAR_MISS and match.trace is not None:
-            match = _tried(func, match, target, near_misses)
+            match = _tried(func, match, target, near_misses, rules)
         if match.trace is not None:
             funcs[name], traces[name] = match.func, match.trace
         tuning[name] = _tuning(match)
-    return ChosenSchedules(funcs, traces, tuning)
+    return ChosenSchedules(funcs, traces, tuning, rules)
 
 
 def ranked_schedules(
-    lowered: LoweredModel, target: Target, database: Database, k: int, names: Collection[str]
-) -> list[RankedSchedules]:
+    lowered: LoweredModel, target: Target, database: Database, k: int, names: Collection[str],
+    rules: Sequence[ScheduleRule] = DEFAULT_RULES,
+) -> list[RankedSchedules]:  # fmt: skip
     """What to try in the network: entry n has the n-th best record of every kernel in ``names`` that has so many."""
     workloads = workloads_of(lowered)
-    found = {n: best_traces(f, target, database, k, workloads[n]) for n, f in lowered.funcs.items() if n in names}
+    found = {
+        n: best_traces(f, target, database, k, workloads[n], rules) for n, f in lowered.funcs.items() if n in names
+    }
     out = []
     for n in range(max(map(len, found.values()), default=0)):
         funcs, traces, candidates = dict(lowered.funcs), {}, {}
         for name, records in found.items():
             if n < len(records):
                 candidates[name], funcs[name], traces[name] = records[n]
-        out.append(RankedSchedules(ChosenSchedules(funcs, traces, {}), candidates))
+        out.append(RankedSchedules(ChosenSchedules(funcs, traces, {}, rules), candidates))
     return out
 
 
@@ -106,7 +124,7 @@ def _tuning(match: Match) -> KernelTuning:
     return KernelTuning(match.status, match.reason, seconds)
 
 
-def _tried(func: Func, match: Match, target: Target, near_misses: NearMisses) -> Match:
+def _tried(func: Func, match: Match, target: Target, near_misses: NearMisses, rules: Sequence[ScheduleRule]) -> Match:
     """A near miss after its trial against the default schedule."""
 
     def keep(note: str) -> Match:
@@ -130,7 +148,7 @@ def _tried(func: Func, match: Match, target: Target, near_misses: NearMisses) ->
     if needed > _MOST_BYTES:
         return drop(f"cannot be timed at its sizes, which take {needed >> 30} GiB: default kept")
     own = canonical(func)
-    ratio = time_ratio(match.func, match.trace, own, default_trace(own, target), target, dims, _TIMING_SECONDS)
+    ratio = time_ratio(match.func, match.trace, own, default_trace(own, target, rules), target, dims, _TIMING_SECONDS)
     if ratio > 1.0:
         return drop(f"took {ratio:.2f}x the time of the default: default kept")
     return keep(f"replayed: {ratio:.2f}x the time of the default")

@@ -19,7 +19,8 @@ from tilewright.autotune.records.record import Record, isa_class, target_differe
 from tilewright.core.errors import ParseError, ScheduleError
 from tilewright.machine.target import Target
 from tilewright.runtime.coverage import Status
-from tilewright.schedule.default import default_trace
+from tilewright.schedule.default import DEFAULT_RULES, default_trace
+from tilewright.schedule.rules.base import ScheduleRule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
 
@@ -42,53 +43,65 @@ class Match:
     dims: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is looked up: a function, and by which ``rules`` its default schedule is made. ``refused``: why records were
+    passed over; it is added to."""
+
+    func: Func
+    workload: Workload
+    target: Target
+    rules: Sequence[ScheduleRule]
+    refused: list[str] = field(default_factory=list)
+
+    def is_default(self, trace: Trace, named: Func) -> bool:
+        """True if ``trace`` is the default schedule of the function under the names that it uses."""
+        return trace == default_trace(named, self.target, self.rules)
+
+
 def look_up(
     func: Func, target: Target, database: Database, policy: Policy = "any", network: Networks = (),
-    workload: Workload | None = None,
+    workload: Workload | None = None, rules: Sequence[ScheduleRule] = DEFAULT_RULES,
 ) -> Match:  # fmt: skip
     """The schedule that ``database`` has for ``func``. ``network``: whose verdicts count. ``workload``: that of
-    ``func``, if it is known."""
-    refused: list[str] = []
-    match = _found(func, workload or workload_of(func), target, database, policy, network, refused)
+    ``func``, if it is known. ``rules``: what the default schedule is made by."""
+    asked = _Asked(func, workload or workload_of(func), target, rules)
+    match = _found(asked, database, policy, network)
+    refused = asked.refused
     if not refused or match.status is Status.MISS:
         return match
     return replace(match, reason=f"{match.reason}; {len(refused)} passed over: {refused[0]}")
 
 
-def _found(
-    func: Func, workload: Workload, target: Target, database: Database, policy: Policy, network: Networks,
-    refused: list[str],
-) -> Match:  # fmt: skip
+def _found(asked: _Asked, database: Database, policy: Policy, network: Networks) -> Match:
+    workload, target = asked.workload, asked.target
     exact = database.top_k(workload, 1 << 30, target, "exact")
     if exact:
-        found = _use_exact(func, workload, target, database, exact, network, refused)
+        found = _use_exact(asked, database, exact, network)
         if found is not None:
             return found
     if policy != "exact":
         for r in database.top_k(workload, _TRIES, target, "compatible"):
             other = ", ".join(target_differences(r.target, target))
             near = f"tuned on another machine ({other})"
-            match = _replay(func, workload, target, r, near, refused) if other else None
+            match = _replay(asked, r, near) if other else None
             if match is not None:
                 return match
     if policy == "any":
         for r in database.top_k(workload, _TRIES, target, "any"):
             if isa_class(r.target) == isa_class(target) and r.workload.hash != workload.hash:
-                match = _adapt(func, _other_sizes(workload, r), r, target, refused)
+                match = _adapt(asked, _other_sizes(workload, r), r)
                 if match is not None:
                     return match
-        for kin in nearest_of_family(canonical(func), workload, target, database, _TRIES):
-            match = _adapt(func, _symbolic(func, kin), kin.record, target, refused)
+        for kin in nearest_of_family(canonical(asked.func), workload, target, database, _TRIES):
+            match = _adapt(asked, _symbolic(asked.func, kin), kin.record)
             if match is not None:
-                return replace(match, dims=kin.sizes if func.dims else {})
-    return Match(Status.MISS, _why(workload, target, database, policy, refused), func)
+                return replace(match, dims=kin.sizes if asked.func.dims else {})
+    return Match(Status.MISS, _why(asked, database, policy), asked.func)
 
 
-def _use_exact(
-    func: Func, workload: Workload, target: Target, database: Database, records: Sequence[Record], network: Networks,
-    refused: list[str],
-) -> Match | None:  # fmt: skip
-    verdict = database.verdict(workload, target, network) if network else None
+def _use_exact(asked: _Asked, database: Database, records: Sequence[Record], network: Networks) -> Match | None:
+    verdict = database.verdict(asked.workload, asked.target, network) if network else None
     if verdict is not None:
         later = [r for r in records if r.time > verdict.time]
         if verdict.helps:
@@ -101,28 +114,29 @@ def _use_exact(
         else:
             slower = verdict.tuned_seconds / verdict.default_seconds
             what = "the record took" if verdict.scope == "kernel" else "with the record the whole took"
-            return Match(Status.HIT, f"default kept: in this network {what} {slower:.2f}x its time", func)
+            return Match(Status.HIT, f"default kept: in this network {what} {slower:.2f}x its time", asked.func)
     for r in list(records)[:_TRIES]:
-        match = _replay(func, workload, target, r, "", refused)
+        match = _replay(asked, r, "")
         if match is not None:
             return match
     return None
 
 
 def best_traces(
-    func: Func, target: Target, database: Database, k: int, workload: Workload | None = None
-) -> list[tuple[str, Func, Trace]]:
+    func: Func, target: Target, database: Database, k: int, workload: Workload | None = None,
+    rules: Sequence[ScheduleRule] = DEFAULT_RULES,
+) -> list[tuple[str, Func, Trace]]:  # fmt: skip
     """The best ``k`` records of this machine that replay and are not the default schedule, nor much slower than it,
     whatever verdicts say: the candidate, and its trace with the function under the names that the trace uses."""
     out: list[tuple[str, Func, Trace]] = []
     limit: float | None = None
-    workload = workload or workload_of(func)
-    for r in database.top_k(workload, 1 << 30, target, "exact"):
+    asked = _Asked(func, workload or workload_of(func), target, rules)
+    for r in database.top_k(asked.workload, 1 << 30, target, "exact"):
         if len(out) == k:
             break
         if limit is not None and (r.seconds or limit) > limit:
             break  # so are all after it
-        match = _replay(func, workload, target, r, "", [])
+        match = _replay(asked, r, "")
         if match is None:
             continue
         if match.trace is None:
@@ -132,24 +146,22 @@ def best_traces(
     return out
 
 
-def _replay(
-    func: Func, workload: Workload, target: Target, record: Record, near: str, refused: list[str]
-) -> Match | None:
+def _replay(asked: _Asked, record: Record, near: str) -> Match | None:
     """The record's trace on the same workload. ``near``: what makes it a near miss, or empty for a hit."""
     try:
-        named = record.scheduled_function() if record.function else canonical(func)
-        if record.function and workload_of(named).hash != workload.hash:
-            refused.append("its record names another function")
+        named = record.scheduled_function() if record.function else canonical(asked.func)
+        if record.function and workload_of(named).hash != asked.workload.hash:
+            asked.refused.append("its record names another function")
             return None
         trace = record.trace
         trace.apply(named)
     except (ParseError, ScheduleError) as e:
-        refused.append(f"its record does not replay: {str(e).splitlines()[0]}")
+        asked.refused.append(f"its record does not replay: {str(e).splitlines()[0]}")
         return None
     took = f"{(record.seconds or 0.0) * 1e6:.1f} us when tuned"
-    if trace == default_trace(named, target):
+    if asked.is_default(trace, named):
         found = f"{near}; it is the default schedule here" if near else f"the default is the best found, {took}"
-        return Match(Status.NEAR_MISS if near else Status.HIT, found, func, None, record)
+        return Match(Status.NEAR_MISS if near else Status.HIT, found, asked.func, None, record)
     return Match(Status.NEAR_MISS if near else Status.HIT, f"{near}; {took}" if near else took, named, trace, record)
 
 
@@ -169,30 +181,31 @@ def _named(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {n}" for name, n in sizes.items())
 
 
-def _adapt(func: Func, why: str, record: Record, target: Target, refused: list[str]) -> Match | None:
+def _adapt(asked: _Asked, why: str, record: Record) -> Match | None:
     """The record's decisions on a kernel that has other sizes; ``why``: which."""
-    machine = ", ".join(target_differences(record.target, target))
+    machine = ", ".join(target_differences(record.target, asked.target))
     near = f"{why}{f' on another machine ({machine})' if machine else ''}"
-    named = canonical(func)
+    named = canonical(asked.func)
     trace: Trace | None = None
     if not record.function:
-        found = Space(named, target).with_decisions(record.choices())
+        found = Space(named, asked.target, rules=asked.rules).with_decisions(record.choices())
         trace = None if found is None else found.trace
     if trace is None:
         try:
             trace = record.trace
             trace.apply(named)
         except (ParseError, ScheduleError) as e:
-            refused.append(f"{near}, which does not replay here: {str(e).splitlines()[0]}")
+            asked.refused.append(f"{near}, which does not replay here: {str(e).splitlines()[0]}")
             return None
-    if trace == default_trace(named, target):
-        return Match(Status.NEAR_MISS, f"{near}; its decisions give the default here", func, None, record)
+    if asked.is_default(trace, named):
+        return Match(Status.NEAR_MISS, f"{near}; its decisions give the default here", asked.func, None, record)
     return Match(Status.NEAR_MISS, near, named, trace, record)
 
 
-def _why(workload: Workload, target: Target, database: Database, policy: Policy, refused: list[str]) -> str:
-    if refused:
-        return refused[0]
+def _why(asked: _Asked, database: Database, policy: Policy) -> str:
+    workload, target = asked.workload, asked.target
+    if asked.refused:
+        return asked.refused[0]
     structures = dict.fromkeys(w.structure for w in (workload, *workload.former))
     related = [r for s in structures for r in database.relatives(s)]
     same = [r for r in related if r.workload.hash in workload.hashes()]

@@ -28,6 +28,8 @@ from tilewright.lowering.plan import LoweredModel
 from tilewright.machine.target import Target
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.resources.thread_pool import PoolHandle
+from tilewright.schedule.default import DEFAULT_RULES
+from tilewright.schedule.rules.base import ScheduleRule
 
 _ROUNDS = 5
 _LEAST_ROUNDS = 3
@@ -88,7 +90,7 @@ def assemble(
     lowered: LoweredModel, target: Target, chosen: ChosenSchedules, cache: ObjectCache | None
 ) -> CompiledModel:
     """A compiled model of a lowered one: what :func:`tilewright.compile.compile` does after the look-up."""
-    kernels = build_kernels(chosen.funcs, target, cache, chosen.traces)
+    kernels = build_kernels(chosen.funcs, target, cache, chosen.given(target))
     plan = finished_plan(lowered.plan, kernels)
     code, library = link_plan(plan, kernels, target, cache)
     info = BuildInfo(
@@ -109,16 +111,17 @@ class Variant:
 def check_end_to_end(
     variants: Sequence[Variant], relower: Callable[[Mapping[str, str]], LoweredModel], target: Target,
     database: Database, feed: Mapping[str, object], cache: ObjectCache | None,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] = time.time, rules: Sequence[ScheduleRule] = DEFAULT_RULES,
 ) -> tuple[NetworkCheck, CompiledModel]:  # fmt: skip
     """Time the network with the best few records of each kernel in ``database`` and without, and with each
     implementation; keep what helps; append verdicts and choices.
 
     ``variants``: the network as it is without records first, then with other implementations. ``relower``: the network
-    with given implementations. Returns what was found and the model to use.
+    with given implementations. ``rules``: what the default schedules are made by. Returns what was found and the model
+    to use.
     """
     own = variants[0]
-    judge = _Judge(own, target, database, clock)
+    judge = _Judge(own, target, database, clock, rules)
     for v in variants:
         judge.try_records(v, feed, cache)
     judge.choose_implementation(variants)
@@ -126,7 +129,7 @@ def check_end_to_end(
     dropped = {n: t for n, t in tried.items() if t.ratio > _WORTH}
     while True:
         lowered = relower(judge.implementations) if judge.implementations else own.lowered
-        chosen = choose_schedules(lowered, target, database, "exact")
+        chosen = choose_schedules(lowered, target, database, "exact", rules=rules)
         gains = judge.gains(lowered, chosen)
         if not gains:
             alone = _median_seconds(own.model, feed)
@@ -170,8 +173,11 @@ class _Judge:
     ``times``: of a call, by workload. ``candidates``: the records that were tried, the best by workload.
     """
 
-    def __init__(self, own: Variant, target: Target, database: Database, clock: Callable[[], float]) -> None:
-        self.own, self.target, self.database, self.clock = own, target, database, clock
+    def __init__(
+        self, own: Variant, target: Target, database: Database, clock: Callable[[], float],
+        rules: Sequence[ScheduleRule] = DEFAULT_RULES,
+    ) -> None:  # fmt: skip
+        self.own, self.target, self.database, self.clock, self.rules = own, target, database, clock, rules
         self.network = networks_of(own.lowered)
         self.times: dict[str, Times] = {}
         self.implementations: dict[str, str] = {}
@@ -184,7 +190,7 @@ class _Judge:
         """Times of the kernels of a variant with the default schedule and with the best few records; verdicts."""
         hashes = workload_hashes(v.lowered)
         new = {n for n, h in hashes.items() if h not in self.times}
-        ranked = ranked_schedules(v.lowered, self.target, self.database, _TRIED, new)
+        ranked = ranked_schedules(v.lowered, self.target, self.database, _TRIED, new, self.rules)
         models = [assemble(v.lowered, self.target, r.chosen, cache) for r in ranked]
         default, others = kernel_times(v.model, models, feed)
         for name in sorted(new & default.keys()):

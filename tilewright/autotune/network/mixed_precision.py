@@ -34,6 +34,7 @@ from tilewright.lowering.plan import LoweredGroups, LoweredModel, fuse_and_lower
 from tilewright.machine.target import Target
 from tilewright.options import Broadcasting, CompileOptions
 from tilewright.runtime.model import CompiledModel
+from tilewright.schedule.default import before_default
 
 Feed = Mapping[str, np.ndarray]
 Results = Mapping[str, object]
@@ -65,7 +66,7 @@ class Builds:
 
     def __init__(self, model: ModelLike, o: TuneOptions, target: Target, broadcasting: Broadcasting = "lazy") -> None:
         keywords = dataclasses.replace(o, precision="fp32").build_keywords()
-        self._target, self._wanted = target, Wanted.of(o.implementations, strict=broadcasting != "only")
+        self._target, self._wanted = target, Wanted.of(o.implementations, broadcasting != "only", o.operators)
         self._graph: Graph = compile(model, stop_after="import", progress=False, **keywords)
         more = {"input_shapes": None, "progress": False, "broadcasting": broadcasting}
         self._options = CompileOptions.of("tune", None, {**keywords, **more})
@@ -98,7 +99,8 @@ class Builds:
         lowered = fuse_and_lower(
             graph, target, o.disabled_pass, out_of_range=o.out_of_range, table=self._wanted.table, known=known
         )
-        return Build(graph, lowered, assemble(lowered, target, choose_schedules(lowered, target, None), self._cache))
+        chosen = choose_schedules(lowered, target, None, rules=before_default(o.schedule_rules))
+        return Build(graph, lowered, assemble(lowered, target, chosen, self._cache))
 
 
 Runner = Callable[[Feed], Results]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tilewright.autotune.cost_model.cost_model import CostModel, require_cost_model
 from tilewright.autotune.search.scheduler import EFFORTS, Progress
 from tilewright.autotune.search.strategies import STRATEGIES
 from tilewright.autotune.search.strategies.base import Maker
@@ -38,7 +39,9 @@ class TuneOptions(BuildOptions):
     ``record_host``: have the name of this machine in the log.
 
     ``strategy``: what proposes candidates: the name of a strategy, or a maker of your own (docs/tuning.md).
-    ``strategy_params``: its parameters, by name. ``seed``: of everything that is random.
+    ``cost_model``: one of your own (:class:`~tilewright.autotune.cost_model.cost_model.CostModel`), which all tasks
+    share; None for XGBoost's, or without that package the roofline of the features.
+    ``strategy_params``: parameters of the strategy, by name. ``seed``: of everything that is random.
 
     ``max_error``: how far results may be off with ``precision="auto"``, as a share of their root mean square.
     ``samples``: more inputs to compare results on, every other one only in the end.
@@ -64,6 +67,7 @@ class TuneOptions(BuildOptions):
     seed: int = 0
     strategy: str | Maker = "annealing"
     strategy_params: Mapping[str, object] = field(default_factory=dict)
+    cost_model: CostModel | None = None
     check_network: bool = True
     record_host: bool = False
     max_error: float = 1e-2
@@ -82,6 +86,7 @@ class TuneOptions(BuildOptions):
             "effort": require_choice("effort", self.effort, EFFORTS),
             "seed": require_whole("seed", self.seed, 0),
             "strategy_params": require_mapping("strategy_params", self.strategy_params),
+            "cost_model": None if self.cost_model is None else require_cost_model(self.cost_model),
             "max_error": require_number("max_error", self.max_error),
             "samples": _feeds(self.samples),
             "check_network": require_flag("check_network", self.check_network),
@@ -114,6 +119,7 @@ class TuneKeywords(BuildKeywords, total=False):
     seed: int
     strategy: str | Maker
     strategy_params: Mapping[str, object]
+    cost_model: CostModel | None
     check_network: bool
     record_host: bool
     max_error: float

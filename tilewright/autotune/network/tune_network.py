@@ -67,6 +67,8 @@ from tilewright.machine.target import Target
 from tilewright.options import Broadcasting
 from tilewright.runtime.coverage import Coverage, measured_coverage
 from tilewright.runtime.model import CompiledModel
+from tilewright.schedule.default import before_default
+from tilewright.schedule.rules.base import ScheduleRule
 
 _FIRST_SHARE = 0.35
 """At most this share of the time budget goes into measuring every task's default before the search."""
@@ -227,7 +229,7 @@ def prepare(model: ModelLike, o: TuneOptions) -> PreparedModel:
 def _prepare(model: ModelLike, o: TuneOptions, broadcasting: Broadcasting) -> PreparedModel:
     target = with_threads(parse_target(o.target), o.threads)
     require_runs_here(target, "tune")
-    wanted = Wanted.of(o.implementations, strict=broadcasting != "only")
+    wanted = Wanted.of(o.implementations, broadcasting != "only", o.operators)
     graph = compile(model, stop_after="passes", broadcasting=broadcasting, **o.build_keywords())
     groups = LoweredGroups()
     lower = partial(
@@ -256,7 +258,7 @@ def _prepare(model: ModelLike, o: TuneOptions, broadcasting: Broadcasting) -> Pr
 
 
 def _built(implementations: Mapping[str, str], lowered: LoweredModel, target: Target, o: TuneOptions) -> Variant:
-    model = assemble(lowered, target, choose_schedules(lowered, target, None), _cache(o))
+    model = assemble(lowered, target, choose_schedules(lowered, target, None, rules=_rules(o)), _cache(o))
     return Variant(implementations, lowered, model)
 
 
@@ -337,13 +339,13 @@ def _tuned(
     session: Session,
 ) -> ModelTuning:  # fmt: skip
     begin = clock()
-    training_set = TrainingSet(default_model(o.seed))
+    training_set = TrainingSet(default_model(o.seed) if o.cost_model is None else o.cost_model)
     warm_start(training_set, records, p.target, {h for t in p.tasks for h in t.described.hashes()})
     config = TunerConfig(o.strategy, o.strategy_params)
     tuners = [
         TaskTuner(
-            t, Space(t.func, t.target), measurer, training_set=training_set, database=records, config=config,
-            seed=o.seed, clock=clock, callbacks=o.on_trial, session=session,
+            t, Space(t.func, t.target, rules=_rules(o)), measurer, training_set=training_set, database=records,
+            config=config, seed=o.seed, clock=clock, callbacks=o.on_trial, session=session,
         )
         for t in p.tasks
     ]  # fmt: skip
@@ -379,12 +381,12 @@ def _tuned(
     network: NetworkCheck | None = None
     if o.check_network:
         _say(o, "timing the whole network with what was found and without", tuners)
-        network, model = check_end_to_end(p.variants, p.relower, p.target, records, p.feed, cache)
+        network, model = check_end_to_end(p.variants, p.relower, p.target, records, p.feed, cache, rules=_rules(o))
     final = p.relower(recorded_implementations(p.tunable, p.target, records, networks_of(p.lowered)))
     if not (interrupted or result.interrupted) and o.max_trials is None:
         hashes = set(workload_hashes(final).values())  # an implementation chosen in place may have no record
         _measure_defaults([t for t in tuners if t.task.workload in hashes], None, None, clock)
-    chosen = choose_schedules(final, p.target, records, "exact")
+    chosen = choose_schedules(final, p.target, records, "exact", rules=_rules(o))
     if network is None:
         model = assemble(final, p.target, chosen, cache)
     coverage = measured_coverage(final.plan, chosen.tuning, _kernel_seconds(model, p.feed))
@@ -422,6 +424,10 @@ def _records(database: DatabaseLike | None, work_dir: str | Path | None) -> Data
         return JSONDatabase(folder)
     found = active_database()
     return MemoryDatabase() if found is None else found  # an empty one is false
+
+
+def _rules(o: TuneOptions) -> tuple[ScheduleRule, ...]:
+    return before_default(o.schedule_rules)
 
 
 def _cache(o: TuneOptions) -> ObjectCache | None:

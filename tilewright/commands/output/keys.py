@@ -125,7 +125,7 @@ KEYS: Mapping[str, Mapping[str, str]] = {
         "peaks.operations_per_second": "measured on these threads in float32; `peaks` is null for a foreign target",
         "peaks.bytes_per_second": "measured on these threads, from memory",
         "peaks.products.{product}": "operations in a second of products of words, by scalar operation",
-        "denormals[].kernel": "what gave numbers that are nearly zero; empty for an input or a constant",
+        "denormals[].kernel": "the kernel or operator that gave numbers near zero; empty for an input or a constant",
         "denormals[].nodes[]": "the nodes that it computes; or the name of the input or constant",
         "denormals[].count": "how many",
         "denormals[].elements": "of how many numbers",

@@ -53,7 +53,14 @@ _UNKNOWN = OpDef("", PatternKind.HOST, elementwise.same, 0, None, 0, None, deter
 
 def op_def(node: Node) -> OpDef:
     """The definition of a node's operator; of one that the table does not know, a host operator without traits."""
+    if node.definition is not None:
+        return node.definition
     return _UNKNOWN if node.domain else OPS.get(node.op, _UNKNOWN)
 
 
-__all__ = ["OPS", "OpDef", "op_def"]
+def is_known(node: Node) -> bool:
+    """True for an operator of the table, and for one that brings its definition along."""
+    return node.definition is not None or (not node.domain and node.op in OPS)
+
+
+__all__ = ["OPS", "OpDef", "is_known", "op_def"]

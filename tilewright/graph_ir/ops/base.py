@@ -69,6 +69,8 @@ def _is_followed(data: Sequence[IntExpr]) -> bool:
 
 
 InferRule: TypeAlias = "Callable[[InferContext], tuple[Inferred, ...]]"
+Definition: TypeAlias = "Callable[[Mapping[str, object], Sequence[object], int], list[object]]"
+"""What an operator means: attributes, operands and the number of results, to the results."""
 DTypeRule: TypeAlias = "Callable[[InferContext], tuple[DType, ...]]"
 
 
@@ -97,6 +99,8 @@ class OpDef:
     ``arithmetic``: has arithmetic weight; where native code cannot take it, it is refused and not run on the host.
     ``fold_limit``: operands and results together, in elements, for which constant folding evaluates it (a second or
     two where the reference definition goes through elements in Python); 0: never; None: any number.
+
+    ``evaluate``: what it means, of an operator that the reference room does not have.
     """
 
     name: str
@@ -123,6 +127,7 @@ class OpDef:
     output_dtype: bool = False
     arithmetic: bool = False
     fold_limit: int | None = None
+    evaluate: Definition | None = None
 
     @property
     def is_elementwise(self) -> bool:

@@ -27,6 +27,7 @@ from tilewright.graph_ir.ir import (
     make_attrs,
     node_reads,
 )
+from tilewright.graph_ir.ops.base import OpDef
 from tilewright.graph_ir.ops.shapes import is_fresh
 from tilewright.graph_ir.passes.base import PassContext, rename_captures, with_inputs
 from tilewright.graph_ir.symbols import graph_with, value_symbols, value_with
@@ -111,13 +112,16 @@ class GraphEditor:
         n_outputs: int = 1,
         domain: str = "",
         stands_for: Node | None = None,
+        definition: OpDef | None = None,
     ) -> tuple[str, ...]:
         """A new node; the names of its outputs. Its place is found when the graph is finished. If ``stands_for`` is
-        gone by then, the node has its name: users know nodes by the names of their model."""
+        gone by then, the node has its name: users know nodes by the names of their model. ``definition``: of an
+        operator that is not ours."""
         inputs = tuple(inputs)
         base = hint or op.lower()
         outputs = tuple(self.ctx.names.fresh(base) for _ in range(n_outputs))
-        node = Node(op, inputs, outputs, make_attrs(attrs or {}), self.ctx.names.fresh(f"{base}.node"), domain)
+        name = self.ctx.names.fresh(f"{base}.node")
+        node = Node(op, inputs, outputs, make_attrs(attrs or {}), name, domain, definition)
         if stands_for is not None:
             self._first_names[node.name] = self._first_names.get(stands_for.name, stands_for.name)
         for v in self._infer(node, {}):

@@ -167,7 +167,7 @@ def _run(node: Node, arrays: list[np.ndarray | None]) -> list[object]:
         return [x]
     if node.op == "Identity":
         return [x]
-    return evaluate(node.op, node.domain, dict(node.attrs), arrays, len(node.outputs))
+    return evaluate(node.op, node.domain, dict(node.attrs), arrays, len(node.outputs), op_def(node).evaluate)
 
 
 def _result_bytes(ed: GraphEditor, node: Node, operands: int) -> tuple[int, str]:

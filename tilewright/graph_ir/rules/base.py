@@ -32,8 +32,10 @@ from tilewright.core.errors import InputError, InternalError
 from tilewright.graph_ir.ir import Attribute, Constant, Node, Shape, TensorType, Value
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS, op_def
+from tilewright.graph_ir.ops.base import OpDef
 from tilewright.graph_ir.passes.base import Exactness
 from tilewright.graph_ir.passes.editor import GraphEditor
+from tilewright.graph_ir.user_operators import qualified
 
 NOT_HERE = ""
 """A guard's answer for "this is not the rule's business": nothing is recorded."""
@@ -217,6 +219,12 @@ class Match:
         """A new node of another domain with one output; its name."""
         return self.editor.add(op, inputs, attrs, hint=self.output, domain=domain)[0]
 
+    def own(self, definition: OpDef, *inputs: str, **attrs: Attribute) -> str:
+        """A new node with one output, of an operator of the user's (``Operator.definition``); its name."""
+        return self.editor.add(
+            definition.name, inputs, attrs, hint=self.output, stands_for=self.root, definition=definition
+        )[0]
+
     def _predecessor(self, op: str) -> Node | None:
         """The matched node in whose place one of ``op`` stands: of the same operator, or both products."""
         product = op in OPS and OPS[op].kind is PatternKind.OUT_FUSABLE
@@ -278,7 +286,12 @@ class Rule:
     @property
     def root_ops(self) -> tuple[str, ...]:
         """The operators that the root may have."""
-        return tuple(dict.fromkeys(op for p in self.roots for op in p.ops))
+        return tuple(dict.fromkeys(name for p in self.roots for op in p.ops for name in _names(p, op)))
+
+
+def _names(p: P, op: str) -> tuple[str, ...]:
+    """What nodes of an operator in the pattern are called: where they are foreign, and where a build knows them."""
+    return (op, qualified(p.domain, op)) if p.domain else (op,)
 
 
 def matches(rule: Rule, editor: GraphEditor, root: Node) -> Iterator[Match]:
@@ -294,7 +307,9 @@ _State: TypeAlias = "tuple[dict[str, str], dict[str, Node], tuple[Node, ...]]"
 def _match_node(
     p: P, node: Node, ed: GraphEditor, names: dict[str, str], nodes: dict[str, Node], inner: tuple[Node, ...]
 ) -> Iterator[_State]:
-    if node.op not in p.ops or node.domain != p.domain:
+    if node.op not in p.ops and not (p.domain and any(node.op in _names(p, op) for op in p.ops)):
+        return
+    if node.domain != p.domain and node.definition is None:
         return
     if any(node.attr(k) != v for k, v in p.attrs):
         return

@@ -67,7 +67,8 @@ def run_host_step(step: HostStep, inputs: Sequence[object], out_of_range: OutOfR
         if quick is not None:
             return quick(dict(step.attrs), inputs)
         reference = importlib.import_module("tilewright.reference")
-        outputs = reference.evaluate(step.op, step.domain, dict(step.attrs), list(inputs), len(step.outputs))
+        attrs, count = dict(step.attrs), len(step.outputs)
+        outputs = reference.evaluate(step.op, step.domain, attrs, list(inputs), count, step.definition)
     except _REFUSALS as e:
         raise HostStepError(f"{where}: {e}") from e
     return [_kept(o) for o in outputs]

@@ -20,6 +20,16 @@ class ScheduleRule:
     tried. ``decisions``: what it asks for, as the labels end: ``rows`` for ``acc.rows``.
 
     Called, it says whether it scheduled the block; a function of the same arguments and result is a rule, too.
+
+    >>> import tilewright
+    >>> def matches(s, block, target):
+    ...     return s.loops(block)[:1]
+    >>> def apply(s, block, loop, target):
+    ...     s.split(loop, (None, s.sample_categorical(f"{block}.rows", (2, 4, 8), 4)))
+    >>> rows = tilewright.ScheduleRule("rows", matches, apply, decisions=("rows",))
+    >>> model = tilewright.compile("model.onnx", schedule_rules=[rows])
+    >>> "rows (" in model.explain()
+    True
     """
 
     name: str

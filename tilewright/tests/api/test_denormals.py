@@ -197,6 +197,18 @@ def test_inputs_and_constants_count() -> None:
     assert {(d.count, d.elements, bool(d.kernel)) for d in found} == {(2, 3, False), (1, 3, False), (1, 3, True)}
 
 
+def test_what_a_loop_gives_counts() -> None:
+    text = """(float[n,4] x, float[4] s) => (float[4] last, float[n,4] y) {
+      last, y = Scan<num_scan_inputs=1, body = b (float[4] c, float[4] v) => (float[4] d, float[4] o) {
+        d = Mul(c, v)
+        o = Identity(d)
+      }>(s, x)
+    }"""
+    feed = {"x": np.full((2, 4), np.float32(2.0**-65)), "s": np.ones(4, np.float32)}
+    (found,) = tilewright.compile(_parsed(text)).denormals(feed)
+    assert (found.kernel, found.count, found.elements) == ("Scan", 8, 12)
+
+
 def test_what_a_step_makes() -> None:
     plan = tilewright.compile(two_results()).plan
     made = [n for names in made_by_steps(plan).values() for n in names]

@@ -240,6 +240,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "InputError: input 'x' axis 0: expected batch in [2, 5], got 6" in capsys.readouterr().err
     assert main(["verify", path, "--shapes", "batch=2..5"]) == 0
     assert "all layers agree" in capsys.readouterr().out
+    assert main(["compile", path, "--shapes", "x=8..32"]) == 2
+    assert "'x' is an input: expected a shape like 8x32, got 8..32" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main(["run", path, "--shapes", "batch=5..2"])
     assert "expected the least size and then the greatest one, got 'batch=5..2'" in capsys.readouterr().err

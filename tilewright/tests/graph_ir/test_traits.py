@@ -15,9 +15,11 @@ from tilewright.reference.evaluate import NOT_WIDENED
 from tilewright.tests.sources import PACKAGE, parsed, source_files
 
 TRAITS = {
-    f.name: f.default for f in dataclasses.fields(OpDef) if f.default is not dataclasses.MISSING and f.name != "own"
+    f.name: f.default
+    for f in dataclasses.fields(OpDef)
+    if f.default is not dataclasses.MISSING and f.name not in ("own", "evaluate")
 }
-"""``own`` is for tests."""
+"""``own`` is for tests, ``evaluate`` for operators of users."""
 
 LISTS = {
     "core/plan.py": "the type of a step: the operators with bodies",

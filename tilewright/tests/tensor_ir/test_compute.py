@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -135,3 +138,22 @@ def test_bad_functions_are_refused() -> None:
 
 def test_nan_literals_compare_equal() -> None:
     assert constant(float("nan"), F32).expr == constant(np.nan, F32).expr
+
+
+def test_sizes_are_whole_numbers_of_any_library() -> None:
+    a = placeholder("A", (np.int64(3), np.uint8(4)), dtypes.float32)
+    assert a.shape == placeholder("A", (3, 4), dtypes.float32).shape
+    assert reduce_axis(np.int32(4), "k") == reduce_axis(4, "k")
+    assert compute("B", np.array([3, 4]), lambda i, j: a[i, j]).shape == a.shape
+
+
+@pytest.mark.parametrize("size", [3.0, np.float32(3), True, np.True_, "n", None])
+def test_other_sizes_are_refused(size: Any) -> None:
+    words = f"expected whole numbers or expressions as sizes, got {size!r}"
+    for who, make in (
+        ("placeholder(A)", lambda: placeholder("A", (2, size), dtypes.float32)),
+        ("reduce_axis(k)", lambda: reduce_axis(size, "k")),
+        ("compute(B)", lambda: compute("B", (size,), lambda i: constant(1.0, dtypes.float32))),
+    ):
+        with pytest.raises(TypeError, match=re.escape(f"{who}: {words}")):
+            make()
