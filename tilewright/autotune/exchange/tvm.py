@@ -64,7 +64,8 @@ class ForeignTask:
         """Plain data."""
         return {
             "what": self.what, "target": self.target, "arguments": list(self.arguments), "records": self.records,
-            "best_seconds": self.best, "decisions": dict(self.decisions), "why": self.why,
+            "best_seconds": self.best, "decisions": {k: json.dumps(v) for k, v in self.decisions.items()},
+            "why": self.why,
         }  # fmt: skip
 
 

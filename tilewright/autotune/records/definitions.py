@@ -30,6 +30,8 @@ _ID_LENGTH: Final = 10
 """Digits of base 64: of a million definitions two have the same id with a probability of 4e-7."""
 _DEEPEST = 16
 """How many definitions may be inside each other."""
+_LONGEST_TRACE = 4 << 20
+"""Bytes of a trace that is written out: definitions inside each other could double it at each level."""
 _OWN = frozenset(("schema", "like"))
 _DEFINING = frozenset(("schema", "kind", "objects", "steps"))
 
@@ -190,7 +192,7 @@ class Definitions:
 
     def _joined(self, text: bytes, levels: int) -> bytes:
         """The steps in a list, separated by commas."""
-        parts = []
+        parts, length = [], 0
         for raw in _STEPS.decode(text):
             part = bytes(raw)
             if part.startswith(b'"'):
@@ -198,6 +200,9 @@ class Definitions:
             elif part.startswith(b"["):
                 part = b'{"primitive":%b,"args":%b}' % decode(part, type=tuple[Raw, Raw])
             parts.append(part)
+            length += len(part) + 1
+            if length > _LONGEST_TRACE:
+                raise ParseError(f"record: expected a trace of at most {_LONGEST_TRACE} bytes, got a longer one")
         return b",".join(p for p in parts if p)
 
     def _named_steps(self, name: str, levels: int) -> bytes:

@@ -70,15 +70,10 @@ class Tail:
         return self.file.read(length) or b""
 
 
-def append_lines(path: Path, lines: Sequence[bytes]) -> None:
-    """Append lines (without their newlines) under the lock, in one write: all of them or, if that fails, none. Raises
-    InputError if there is a file that is not a log."""
-    append_made(path, START, lambda tail: lines)
-
-
 def append_made(path: Path, start: Position, make: Callable[[Tail], Sequence[bytes]]) -> Position:
-    """:func:`append_lines` with what ``make`` makes of the lines that came after ``start``, while nobody else writes.
-    Where the next reading begins."""
+    """Append what ``make`` makes of the lines that came after ``start`` (without newlines), under the lock, in one
+    write: all of it or, if that fails, none. Where the next reading begins. Raises InputError if there is a file that
+    is not a log."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path) as f:
         facts = os.fstat(f.fileno())

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tilewright.autotune.records.record import Line, Record
-from tilewright.commands.db.options import add_filters, add_json, add_log, answer, open_log, selected
+from tilewright.commands.db.options import add_filters, add_log, answer, open_log, selected
+from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 from tilewright.core.errors import ParseError, ScheduleError
 
@@ -17,7 +18,7 @@ _HEAD = ("workload", "task", "why it does not replay", " measurements")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_log(parser)
     add_filters(parser, "checked")
-    add_json(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

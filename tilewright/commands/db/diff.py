@@ -7,16 +7,8 @@ import argparse
 
 from tilewright.autotune.review.comparing import Change, Comparison, KernelChange, compare
 from tilewright.commands.common import amount
-from tilewright.commands.db.options import (
-    add_filters,
-    add_json,
-    answer,
-    machine,
-    micros,
-    open_log,
-    selected,
-    selection_of,
-)
+from tilewright.commands.db.options import add_filters, answer, machine, micros, open_log, selected, selection_of
+from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 from tilewright.core.errors import InputError
 
@@ -41,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alpha", type=amount, default=0.05, help="how probable chance may be (default: 0.05)")
     parser.add_argument("--all", action="store_true", help="list kernels without a difference, too")
     add_filters(parser, "compared")
-    add_json(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,14 +13,15 @@ from tilewright.autotune.records.database import Database
 from tilewright.autotune.records.record import Record
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.commands.common import add_build_options, add_shape_options, compile_with
-from tilewright.commands.db.options import add_json, add_log, answer, open_log
+from tilewright.commands.db.options import add_log, answer, open_log
+from tilewright.commands.output.json_output import add_json_option
 from tilewright.lowering.plan import fuse_and_lower
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_log(parser)
     parser.add_argument("model", help="an .onnx file")
-    add_json(parser)
+    add_json_option(parser)
     add_shape_options(parser)
     add_build_options(parser)
 

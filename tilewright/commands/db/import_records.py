@@ -11,7 +11,8 @@ from tilewright.autotune.exchange.export import from_json
 from tilewright.autotune.exchange.tvm import ForeignTask, is_autotvm, is_metaschedule, read_autotvm, read_metaschedule
 from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase
 from tilewright.autotune.records.record import Line
-from tilewright.commands.db.options import add_dry_run, add_filters, add_json, answer, selection_of
+from tilewright.commands.db.options import add_dry_run, add_filters, answer, selection_of
+from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 from tilewright.core.errors import InputError
 
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="LOG", help="a log, created or added to")
     add_dry_run(parser)
     add_filters(parser, "imported")
-    add_json(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

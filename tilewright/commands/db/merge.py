@@ -9,7 +9,6 @@ from tilewright.autotune.review.comparing import Change, KernelChange, compare
 from tilewright.commands.db.options import (
     add_dry_run,
     add_filters,
-    add_json,
     answer,
     machine,
     micros,
@@ -17,6 +16,7 @@ from tilewright.commands.db.options import (
     shown_size,
     size_of,
 )
+from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 
 _HEAD = ("workload", "task", "machine", " best us", " before")
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="LOG", help="a log, created or added to")
     add_dry_run(parser)
     add_filters(parser, "merged")
-    add_json(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

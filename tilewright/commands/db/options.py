@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tilewright.autotune.records.database import JSONDatabase, open_database
 from tilewright.autotune.records.record import Choice, Line, Record, Verdict
 from tilewright.autotune.review.selection import Selection, parse_time
+from tilewright.commands.output.json_output import print_json
 from tilewright.core.errors import InputError
 
 _UNITS = ("bytes", "kB", "MB", "GB")
@@ -47,19 +47,17 @@ def selected(database: JSONDatabase, args: argparse.Namespace) -> list[Line]:
     return found
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """The same answer for programs."""
-    parser.add_argument("--json", action="store_true", help="as JSON")
-
-
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
     """For actions that write a log."""
     parser.add_argument("--dry-run", action="store_true", help="write nothing, say what would be written")
 
 
-def answer(args: argparse.Namespace, data: Any, text: str) -> None:
+def answer(args: argparse.Namespace, data: Mapping[str, Any], text: str) -> None:
     """Print one of the two."""
-    print(json.dumps(data, indent=2, allow_nan=False) if args.json else text)
+    if args.json:
+        print_json("db", {"action": args.action, **data})
+    else:
+        print(text)
 
 
 def open_log(path: str) -> JSONDatabase:

@@ -12,7 +12,6 @@ from tilewright.commands.common import count
 from tilewright.commands.db.options import (
     add_dry_run,
     add_filters,
-    add_json,
     add_log,
     answer,
     counts,
@@ -22,6 +21,7 @@ from tilewright.commands.db.options import (
     shown_size,
     size_of,
 )
+from tilewright.commands.output.json_output import add_json_option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="LOG", help="write what is kept there, and leave the log as it is")
     add_dry_run(parser)
     add_filters(parser, "pruned; all others stay")
-    add_json(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

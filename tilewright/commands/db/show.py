@@ -10,7 +10,8 @@ from typing import Any
 
 from tilewright.autotune.records.index import usable
 from tilewright.autotune.records.record import Line, Record, Verdict, isa_class, sort_key
-from tilewright.commands.db.options import add_filters, add_json, add_log, answer, micros, open_log, selected
+from tilewright.commands.db.options import add_filters, add_log, answer, micros, open_log, selected
+from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 
 _HEAD = ("workload", "task", "machine", "models", " records", "failures", " best us", "latest (UTC)")
@@ -19,7 +20,7 @@ _HEAD = ("workload", "task", "machine", "models", " records", "failures", " best
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_log(parser)
     add_filters(parser, "shown")
-    add_json(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,8 +9,9 @@ from typing import Any
 from tilewright.autotune.records.database import MemoryDatabase
 from tilewright.autotune.records.record import Line, Record
 from tilewright.commands.common import count
-from tilewright.commands.db.options import add_filters, add_json, add_log, answer, of_workload, open_log, selected
-from tilewright.core.errors import InputError, ParseError
+from tilewright.commands.db.options import add_filters, add_log, answer, of_workload, open_log, selected
+from tilewright.commands.output.json_output import add_json_option
+from tilewright.core.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,13 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workload", metavar="HASH", help="only this one, by the start of its hash or its task's name")
     parser.add_argument("--trace", action="store_true", help="with their traces")
     add_filters(parser, "shown")
-    add_json(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     lines = of_workload(selected(open_log(args.log), args), args.workload)
     found = best(lines, args.k)
-    answer(args, [_json(name, records, args.trace) for name, records in found.items()], top(lines, args.k, args.trace))
+    data = {"workloads": [_json(name, records, args.trace) for name, records in found.items()]}
+    answer(args, data, top(lines, args.k, args.trace))
     return 0
 
 
@@ -60,13 +62,9 @@ def _json(name: str, records: Sequence[Record], with_traces: bool) -> dict[str, 
 
 
 def _candidate(r: Record, with_traces: bool) -> dict[str, Any]:
-    out = {
+    decisions = {k: "x".join(map(str, v)) if isinstance(v, tuple) else v for k, v in r.choices().items()}
+    return {
         "candidate": r.candidate, "task": r.task, "cpu": r.target.cpu, "threads": r.target.threads,
-        "seconds": r.seconds, "samples": list(r.samples), "error": r.error, "decisions": r.choices(),
+        "seconds": r.seconds, "samples": list(r.samples), "error": r.error, "decisions": decisions,
+        "trace": r.trace.to_text().splitlines() if with_traces else None,
     }  # fmt: skip
-    if with_traces:
-        try:
-            out["trace"] = r.trace.to_text().splitlines()
-        except ParseError as e:
-            out["trace"], out["trace_error"] = None, str(e)
-    return out

@@ -13,7 +13,6 @@ from tilewright.codegen.detect_cpu import detect_host
 from tilewright.commands.common import amount, count
 from tilewright.commands.db.options import (
     add_filters,
-    add_json,
     add_log,
     answer,
     machine,
@@ -22,6 +21,7 @@ from tilewright.commands.db.options import (
     open_log,
     selected,
 )
+from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 
 _HEAD = ("workload", "task", "machine", " recorded us", " now us", " default us", " now/default", " p", "")
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alpha", type=amount, default=0.05, help="how probable chance may be (default: 0.05)")
     parser.add_argument("--dry-run", action="store_true", help="measure nothing, list what would be measured")
     add_filters(parser, "measured")
-    add_json(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.commands.output.db_keys import DB_KEYS
+
 HEAD: Mapping[str, str] = {
     "command": "the name of the command",
     "schema": "the number of this description: a key may be added under the same number, none goes or changes",
@@ -203,5 +205,6 @@ KEYS: Mapping[str, Mapping[str, str]] = {
         "cache.limit_bytes": "what they may take",
         "packages.{name}": "versions; null: not installed",
     },
+    **DB_KEYS,
 }  # fmt: skip
 """Keys of each command, after those of :data:`HEAD`, and what they mean."""

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import warnings
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -20,6 +21,7 @@ from tilewright.cli import main
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.tests.autotune.exchange.test_tvm import autotvm, metaschedule
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, mlp_model, record, verdict, wrong
+from tilewright.tests.cli.test_json import said
 
 
 @pytest.fixture
@@ -36,6 +38,11 @@ def log(tmp_path: Path) -> str:
 def _said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert main(["db", *words]) == 0
     return capsys.readouterr().out
+
+
+def _found(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict[str, Any]:
+    """The object that an action prints, after a look at its keys."""
+    return said(capsys, "db", *words, keys=f"db {words[0]}", status=status)
 
 
 def test_show(log: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,6 +101,8 @@ def test_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         f"\n\n0 of {count} measurements are of 0 computations that this network does not have; 0 of 0 verdicts" in out
     )
+    explained = _found(capsys, "explain", path, model)
+    assert (explained["measurements"], explained["foreign_measurements"]) == (count, 0)
     log.append(record(dense(), candidates(dense(), HERE, 1)[0], 1e-3))
     log.append(verdict(log.records()[0], "another", False, 5.0))
     out = _said(capsys, "explain", path, model)
@@ -191,8 +200,7 @@ def test_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "1 kernels: 1 no difference; geometric mean of new/old 1.000\n"
     assert main(["db", "diff", old, new, "--threshold", "0.6"]) == 0
     capsys.readouterr()
-    assert main(["db", "diff", old, new, "--json"]) == 1
-    data = json.loads(capsys.readouterr().out)
+    data = _found(capsys, "diff", old, new, status=1)
     assert data["counts"]["slower"] == 1
     assert "Mann and Whitney" in data["test"]
     assert main(["db", "diff", old]) == 2
@@ -214,7 +222,7 @@ def test_filters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _timed(tmp_path / "log", 2e-3, "vgg16.onnx")
     assert "vgg16.onnx abababab" in _said(capsys, "show", log)
     assert "2000.0" in _said(capsys, "show", log, "--model", "vgg*")
-    assert json.loads(_said(capsys, "show", log, "--model", "vgg*", "--json"))["workloads"][0]["records"] == 1
+    assert _found(capsys, "show", log, "--model", "vgg*")["workloads"][0]["records"] == 1
     assert main(["db", "show", log, "--model", "bert*"]) == 2
     assert "none of its measurements is of what was asked for; 2 of 2 lines say which" in capsys.readouterr().err
     with pytest.raises(SystemExit):
@@ -227,15 +235,17 @@ def test_filters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_answers_for_programs(log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = json.loads(_said(capsys, "show", log, "--json"))
-    assert shown["workloads"][0]["failures"] == {"wrong_result": 1}
-    top = json.loads(_said(capsys, "top", log, "-k", "2", "--trace", "--json"))
-    assert [c["seconds"] for c in top[0]["candidates"]] == [1e-3, 2e-3]
-    assert any(line.startswith("split(") for line in top[0]["candidates"][0]["trace"])
-    assert json.loads(_said(capsys, "check", log, "--json")) == {"measurements": 3, "do_not_replay": [], "skipped": []}
-    merged = json.loads(_said(capsys, "merge", log, "-o", str(tmp_path / "m"), "--json"))
+    shown = _found(capsys, "show", log)
+    assert (shown["action"], shown["workloads"][0]["failures"]) == ("show", {"wrong_result": 1})
+    (top,) = _found(capsys, "top", log, "-k", "2", "--trace")["workloads"]
+    assert [c["seconds"] for c in top["candidates"]] == [1e-3, 2e-3]
+    assert any(line.startswith("split(") for line in top["candidates"][0]["trace"])
+    assert _found(capsys, "top", log)["workloads"][0]["candidates"][0]["trace"] is None
+    checked = _found(capsys, "check", log)
+    assert (checked["measurements"], checked["do_not_replay"], checked["skipped"]) == (3, [], [])
+    merged = _found(capsys, "merge", log, "-o", str(tmp_path / "m"))
     assert (merged["added"], merged["dry_run"], len(merged["better"])) == (5, False, 1)
-    pruned = json.loads(_said(capsys, "prune", log, "--json"))
+    pruned = _found(capsys, "prune", log)
     assert pruned["removed"] == 1
     assert pruned["bytes_after"] < pruned["bytes_before"]
 
@@ -265,8 +275,7 @@ def test_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _said(capsys, "verify", str(log.path), "--rounds", "2").endswith("1 not checked, 1 holds\n")
     steps = ({"primitive": "split", "args": {"loop": "nowhere", "factors": [None, 4]}},)
     log.append(dataclasses.replace(good, steps=steps, candidate="broken", seconds=1e-9))
-    assert main(["db", "verify", str(log.path), "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
+    found = _found(capsys, "verify", str(log.path), status=1)
     assert found["counts"] == {"not checked": 1, "does not replay": 1}
 
 
@@ -295,6 +304,5 @@ def test_import_of_records_of_tvm(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert f"none of these 4 records was taken:\n  4: {NO_TRACE}\n  3: {NO_TIME}\n  1: {FAILED}\n" in said
     assert "conv2d_NCHWc.x86" in said
     assert not out.exists()
-    assert main(["db", "import", str(log), "-o", str(out), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["foreign"][0]["records"] == 1
+    assert _found(capsys, "import", str(log), "-o", str(out), status=1)["foreign"][0]["records"] == 1
     assert main(["db", "import", str(tmp_path / "empty"), "-o", str(out)]) == 2

@@ -96,7 +96,8 @@ class Difference:
 
 
 def _is_same_padded(c: Case) -> bool:
-    return c.attr("auto_pad", b"") in (b"SAME_UPPER", b"SAME_LOWER") and "shape" in c.wrong
+    dilated = any(d > 1 for d in c.ints("dilations"))
+    return c.attr("auto_pad", b"") in (b"SAME_UPPER", b"SAME_LOWER") and (dilated or "shape" in c.wrong)
 
 
 def _is_dilated_beyond_images(c: Case) -> bool:
@@ -153,10 +154,14 @@ def _is_resized_by_a_fraction(c: Case) -> bool:
 def _is_nearly_a_tie(c: Case) -> bool:
     """True if a place of the nearest element is so near the middle of two, or an element, that float32 cannot tell."""
     x, scales, y = c.input(0), c.input(2), c.ours.get(c.node.output[0])
-    if c.attr("mode", b"nearest") != b"nearest" or x is None or scales is None or not isinstance(y, np.ndarray):
+    if c.attr("mode", b"nearest") != b"nearest" or x is None or not isinstance(y, np.ndarray):
         return False
     axes = c.ints("axes") or range(x.ndim)
+    if scales is None:  # sizes
+        scales = np.array([y.shape[a] / max(x.shape[a], 1) for a in axes])
     for a, scale in zip(axes, scales.astype(np.float64), strict=False):
+        if scale == 0:
+            continue
         i = np.arange(y.shape[a])
         twice = 2 * np.concatenate([(i + 0.5) / scale - 0.5, i / scale])
         off = np.abs(twice - np.rint(twice))

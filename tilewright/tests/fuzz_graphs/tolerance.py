@@ -31,6 +31,8 @@ _ACCUMULATING = frozenset(
     Softmax Sum FusedAttention AffineGrid Sin Cos Tan Mod Range""".split()
 )
 
+_STASHING = ("LayerNormalization", "RMSNormalization", "GroupNormalization")
+
 
 def interpret_perturbed(
     graph: Graph, feed: Mapping[str, object], samples: int, seed: int = 0, huge: bool = False
@@ -78,12 +80,25 @@ def _run(
             outputs = [_where_taps_are_padded(node, outputs[0], rng)]
         if rng is not None and node.op in _INTERPOLATING:
             outputs = [_where_taps_are_open(node, seen, outputs[0], rng)]
+        if rng is not None and node.op in _STASHING:
+            outputs = [_as_stashed(node, o, rng) for o in outputs]
         if rng is not None and node.op in _ABSOLUTE:
             outputs = [_blurred(o, rng, _ABSOLUTE[node.op]) for o in outputs]
         for name, value in zip(node.outputs, outputs, strict=False):
             if name:
                 scope[name] = value if rng is None or _keeps_values(node) else _perturbed(value, rng)
     return {n: scope[n] for n in graph.outputs}
+
+
+def _as_stashed(node: Node, x: object, rng: np.random.Generator) -> object:
+    """With the rounding of the type that a norm computes in, which is float32 also for numbers of float64."""
+    if (
+        not isinstance(x, np.ndarray)
+        or x.dtype != np.float64
+        or node.attr("stash_type", dtypes.float32) != dtypes.float32
+    ):
+        return x
+    return _perturbed(x, rng, unit(np.dtype(np.float32)))
 
 
 def _keeps_values(node: Node) -> bool:
@@ -97,12 +112,13 @@ _MOVES = frozenset(
 )
 
 
-def _perturbed(x: object, rng: np.random.Generator) -> object:
+def _perturbed(x: object, rng: np.random.Generator, relative: float | None = None) -> object:
+    """``relative``: the error, by default that of the element type."""
     if isinstance(x, list):
-        return [_perturbed(v, rng) for v in x]
+        return [_perturbed(v, rng, relative) for v in x]
     if not isinstance(x, np.ndarray) or x.dtype == object:
         return x
-    eps = unit(x.dtype)
+    eps = unit(x.dtype) if relative is None else relative
     if eps == 0.0 or x.size == 0:
         return x
     with np.errstate(all="ignore"):

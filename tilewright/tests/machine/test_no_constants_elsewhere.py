@@ -57,6 +57,7 @@ REVIEWED = {
     "_LARGEST = 1 << 30": "a policy: of which models in memory a digest is made",
     "_LARGEST_INSIDE = 1 << 30": "a limit of the code model",
     "_LONGEST = 4 << 20": "a limit of the log format",
+    "_LONGEST_TRACE = 4 << 20": "a limit of the log format",
     "_MAX_VECTORS = 8": "the widest panel that is tried",
     "_MOST_BYTES = 4 << 30": "a limit on what is measured",
     "_OF_BYTES = 0.25": "a ratio of sizes",

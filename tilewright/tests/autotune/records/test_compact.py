@@ -252,6 +252,21 @@ def test_definitions_inside_each_other_end() -> None:
         reader.read(json.dumps({"schema": 2, "like": name}))
 
 
+def test_definitions_that_double_each_other_end() -> None:
+    """Twelve levels of ten: without a limit, 50 TB."""
+    reader = LineReader()
+    names = ['["unroll",{"loop":"i"}]']
+    for _ in range(12):
+        text = f"[{','.join(names[-1:] * 10)}]".encode()
+        name = id_of(text)
+        reader.define(b'{"schema":2,"kind":"define","steps":{"%b":%b}}' % (name.encode(), text))
+        names.append(json.dumps(name))
+    line = to_line(_lines()[0])
+    text = json.dumps({**json.loads(line), "schema": 2, "trace": [json.loads(names[-1])]})
+    with pytest.raises(ParseError, match="expected a trace of at most 4194304 bytes, got a longer one"):
+        reader.read(text)
+
+
 # -- rewriting and several writers ---------------------------------------------------------------------------------
 def test_a_prune_keeps_the_definitions_that_are_needed(tmp_path: Path) -> None:
     records = _lines()[:8]

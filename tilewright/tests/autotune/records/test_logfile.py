@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.autotune.records.database import JSONDatabase
-from tilewright.autotune.records.logfile import START, append_lines, reading, require_log, rewrite_lines
+from tilewright.autotune.records.logfile import START, append_made, reading, require_log, rewrite_lines
 from tilewright.autotune.records.record import RecordWarning
 from tilewright.core.errors import InputError
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, mlp_model, record
@@ -39,6 +39,11 @@ OURS = {
     "killed at once, then continued": b'{"sch\n' + FIRST + b"\n",
     "damaged at the beginning": bytes(4096) + b"\n" + FIRST + b"\n",
 }
+
+
+def append_lines(path: Path, lines: list[bytes]) -> None:
+    """Lines as they are, whatever is in the file."""
+    append_made(path, START, lambda tail: lines)
 
 
 @pytest.mark.parametrize("name", FOREIGN)
