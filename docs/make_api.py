@@ -117,7 +117,7 @@ def fields_of(thing: type) -> tuple[str, dict[str, str]]:
     A field that nothing is said of has an empty text."""
     if not dataclasses.is_dataclass(thing):
         return inspect.getdoc(thing) or "", {}
-    names = [f.name for f in dataclasses.fields(thing) if f.name[0] != "_"]
+    names = [f.name for f in dataclasses.fields(thing) if f.name[0] != "_" and f.init]
     meanings = dict.fromkeys(names, "")
     if thing is tilewright.SessionOptions:
         meanings |= EFFECTS
