@@ -251,7 +251,7 @@ def compile(  # noqa: A001
         None if foreign else partial(_stepwise, plan, kernels, target, objects),
         partial(_recipe, _kept(model), replace(o, database=places_of(o.database if records is None else records))),
     )
-    pool = PoolHandle(target.threads, thread_pool_code(objects), affinity=o.workers())
+    pool = PoolHandle(target.threads, thread_pool_code(objects), target.threads, o.workers())
     if sum(a.nbytes for a in plan.constants.values()) >= _LARGE_MODEL:
         trim_heap()
         release_code("libllvmlite")

@@ -11,9 +11,13 @@ from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.measure.measurer import LocalMeasurer
 from tilewright.autotune.measure.time_evaluator import EvaluatorConfig
+from tilewright.codegen.assembly_loops import AssemblyLoops, assembly_loops
 from tilewright.codegen.detect_cpu import parse_target, require_runs_here
+from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import CallableKernel, build
-from tilewright.core.errors import InputError, MeasurementError
+from tilewright.codegen.llvm.jit import assembly_text
+from tilewright.codegen.prepare.steps import prepare
+from tilewright.core.errors import InputError, MeasurementError, TargetError
 from tilewright.core.options import as_whole, shown
 from tilewright.machine.target import Target
 from tilewright.schedule.trace import Trace
@@ -53,6 +57,19 @@ class Schedule(Aliases):
     def build(self, target: str | Target | None = None) -> CallableKernel:
         """Machine code for the function in its present form, callable on numpy arrays."""
         return build(self.func, target)
+
+    def assembly(self, target: str | Target | None = None) -> str:
+        """The machine code of the function in its present form, as text."""
+        where = parse_target(target)
+        return assembly_text(emit_kernel(prepare(self.func, where), where, self.func.name), where)
+
+    def inner_loops(self, target: str | Target | None = None) -> AssemblyLoops:
+        """The innermost loops of :meth:`assembly`, and what kinds of instructions an iteration has. Raises TargetError
+        for another architecture than x86-64."""
+        where = parse_target(target)
+        if not where.triple.startswith("x86_64"):
+            raise TargetError(f"inner_loops({self.func.name}): expected x86-64, got {where.triple}")
+        return assembly_loops(self.assembly(where))
 
     def time(
         self, dims: Mapping[str, int] | None = None, *, target: str | Target | None = None,

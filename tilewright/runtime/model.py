@@ -135,10 +135,10 @@ class CompiledModel:
         """How many calls run at once at most; further ones wait."""
         return self._lanes.streams
 
-    def _another(self, lane: int) -> Executor | Foreign:
+    def _another(self) -> Executor | Foreign:
         """What a call uses that runs beside others."""
         mine = self._executor
-        return mine if isinstance(mine, Foreign) else mine.twin(replace(self._pool, lane=lane))
+        return mine if isinstance(mine, Foreign) else mine.twin(replace(self._pool))
 
     @property
     def plan(self) -> Plan:
