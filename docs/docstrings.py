@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 
@@ -49,6 +49,24 @@ def first_sentence(text: str) -> str:
     """Its first sentence, on one line, with a full stop."""
     flat = " ".join(text.split("\n\n")[0].split())
     return re.split(r"(?<=\.)\s", flat)[0].rstrip(".") + "."
+
+
+def fields_in(text: str, names: Collection[str]) -> tuple[str, dict[str, str]]:
+    """A docstring without what it says of fields, and that, by field: `` ``name``: meaning`` up to the next of them or
+    to the end of the paragraph."""
+    rest, meanings = list[str](), dict[str, str]()
+    start = re.compile(
+        r"(?:``(?:" + "|".join(map(re.escape, names)) + r")(?:\([^`]*\))?``(?: \([^)]*\))?(?:,\s| and )?)+:\s"
+    )
+    for paragraph in text.split("\n\n"):
+        found = [] if paragraph.lstrip().startswith((">>>", "    ")) else list(start.finditer(paragraph))
+        ends = [*(m.start() for m in found), len(paragraph)][1:]
+        for m, end in zip(found, ends, strict=True):
+            meaning = " ".join(paragraph[m.end() : end].split()).rstrip(" ;.,")
+            meanings |= dict.fromkeys(re.findall(r"``(\w+)", m[0]), inline(meaning))
+        before = paragraph[: found[0].start()] if found else paragraph
+        rest += [before.rstrip()] if before.strip() else []
+    return "\n\n".join(rest), meanings
 
 
 def inline(text: str) -> str:

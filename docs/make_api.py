@@ -23,11 +23,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from docstrings import call_text, described, first_sentence, value_text
+from docstrings import call_text, described, fields_in, first_sentence, markdown, value_text
 from generated import DOCS, GeneratedPage, note
 
 import tilewright
 import tilewright.rules
+from tilewright.api.session_options import EFFECTS
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Compile and run": (
@@ -61,6 +62,19 @@ MADE_BY: Mapping[str, str] = {
     "Match": "the compiler, for the guards and builders of rules",
 }
 """Classes that users do not construct, and who does."""
+
+SHOWN: Mapping[str, tuple[str, ...]] = {
+    "Target": ("enabled", "costs", "lanes", "with_threads", "key", "legality_key"),
+    "CompileOptions": (),
+    "TuneOptions": (),
+    "SimplifyOptions": (),
+    "QuantizeOptions": (),
+    "SessionOptions": (
+        "add_free_dimension_override_by_name", "add_free_dimension_override_by_denotation", "add_session_config_entry",
+        "get_session_config_entry", "register_custom_ops_library",
+    ),
+}  # fmt: skip
+"""Of some classes, the members on the page; the others serve the compiler."""
 
 HOMES: Mapping[str, str] = {"tilewright.rules": "tilewright.graph_ir.rules.base"}
 """Where the constants and aliases of a public module are defined."""
@@ -96,6 +110,22 @@ def render() -> str:
         where = ", ".join(f"[{Path(p).stem}](../{p})" for p in pages)
         lines.append(f"| `{module}.{name}` | {line(module, name)} | {where} |")
     return "\n".join(lines) + "\n"
+
+
+def fields_of(thing: type) -> tuple[str, dict[str, str]]:
+    """The docstring of a class without what it says of its fields, and that, by field: its own and what the bases say.
+    A field that nothing is said of has an empty text."""
+    if not dataclasses.is_dataclass(thing):
+        return inspect.getdoc(thing) or "", {}
+    names = [f.name for f in dataclasses.fields(thing) if f.name[0] != "_" and f.init]
+    meanings = dict.fromkeys(names, "")
+    if thing is tilewright.SessionOptions:
+        meanings |= EFFECTS
+    for base in reversed(thing.__mro__[1:]):
+        if dataclasses.is_dataclass(base):
+            meanings |= fields_in(inspect.getdoc(base) or "", names)[1]
+    text, own = fields_in(inspect.getdoc(thing) or "", names)
+    return text, {n: t for n, t in (meanings | own).items() if n in names}
 
 
 def public() -> dict[str, Any]:
@@ -170,19 +200,24 @@ def _class(name: str, thing: type) -> Iterator[str]:
         return
     if "__init__" in vars(thing) and not dataclasses.is_dataclass(thing) and name not in MADE_BY:
         yield from ("```text", call_text(name, thing.__init__, skip=1), "```", "")
-    yield from (described(thing), "")
-    for base in thing.__mro__[1:]:
-        if dataclasses.is_dataclass(base) and base.__name__ not in tilewright.__all__:
-            yield from (described(base), "")
+    text, meanings = fields_of(thing)
+    prose, start, example = text.partition(">>>")
+    yield from (markdown(prose.strip()), "")
     if name in MADE_BY:
         yield from (f"Made by {MADE_BY[name]}.", "")
-    if dataclasses.is_dataclass(thing) and (fields := [f for f in dataclasses.fields(thing) if f.name[0] != "_"]):
-        yield from ("| field | type | default |", "|---|---|---|")
-        yield from (f"| `{f.name}` | `{_cell(str(f.type))}` | {_default(f)} |" for f in fields)
+    if meanings:
+        yield from ("| field | type | default | meaning |", "|---|---|---|---|")
+        for f in dataclasses.fields(thing):
+            if f.name in meanings:
+                yield f"| `{f.name}` | `{_cell(str(f.type))}` | {_default(f)} | {_cell(meanings[f.name])} |"
         yield ""
+    if example:
+        yield from (markdown(start + example), "")
     if bases and bases[0] in tilewright.__all__:
         yield from (f"Also what [`{bases[0]}`](#{bases[0].lower()}) has.", "")
     for member, value in members(thing).items():
+        if name in SHOWN and member not in SHOWN[name]:
+            continue
         function = _function(value)
         is_property = isinstance(value, property)
         skip = 0 if isinstance(value, staticmethod) else 1

@@ -21,8 +21,9 @@ HEAD = f"""\
 
 {note(__file__)}
 
-`tilewright COMMAND --help` prints the same. Exit status: 0 done, 1 a check failed or two models differ, 2 the model,
-the inputs or the arguments are wrong, 130 interrupted. Results go to standard output, warnings and errors to standard
+`tilewright COMMAND --help` prints the same. Exit status: 0 done; 1 a check failed (`verify`, `demo`, `simplify`,
+`db verify`, `--require-tuned`), two models differ (`graph diff`) or kernels became slower (`db diff`); 2 the model, the
+inputs or the arguments are wrong; 130 interrupted. Results go to standard output, warnings and errors to standard
 error. `python -m tilewright` is the same program; [completion](../shell-completion.md) teaches it to a shell.
 """
 

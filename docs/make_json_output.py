@@ -31,8 +31,8 @@ same messages go to the logger `tilewright`; the library prints nothing itself, 
 build on a terminal (`progress=False` turns it off).
 
 An error leaves standard output empty and is one line on standard error. Exit status: 0 done; 1 a check failed
-(`verify`: a layer is bad); 2 the model, the inputs or the arguments are wrong, or fewer kernels are tuned than
-`--require-tuned` asks; 130 interrupted.
+(`verify`: a layer is bad) or fewer kernels are tuned than `--require-tuned` asks; 2 the model, the inputs or the
+arguments are wrong; 130 interrupted.
 
 Times are in seconds, sizes in bytes, shares from 0 to 1. A number that is infinite, not a number or not known is
 `null`. This is schema {SCHEMA}: keys may be added to it, but none goes or changes its meaning without another number in

@@ -34,22 +34,12 @@ HEAD = f"""\
 
 A schedule is a function of loops and a list of steps that rewrite it. Each step is a method of
 [`tilewright.Schedule`](api.md#schedule): it checks first, refuses what it cannot prove with a `ScheduleError` that says
-why, and never changes what the function computes. Names are those of TVM; Halide's, where they differ, are below.
+why, and never changes what the function computes. Names are those of TVM ([from TVM](../from-tvm.md)); [from
+Halide](../from-halide.md) has the words of Halide.
 
 Loops, blocks and buffers are referred to by name. Most steps return the names that they make, and `s.loops(block)`,
 `s.blocks()` and `s.show()` list what there is. `Refuses` lists every reason; a test holds each. New ones: [a schedule
 primitive](../add-a-primitive.md).
-
-| Halide | here |
-|---|---|
-| `split`, `fuse`, `reorder`, `tile`, `unroll`, `vectorize`, `parallel` | the same |
-| `compute_at` | `compute_at`; the buffer shrinks to the region, as with `store_at` of the same loop |
-| `compute_root` | where stages stand before anything moves them |
-| `compute_inline` (the default there) | `compute_inline` |
-| `rfactor` | `rfactor` |
-| `bound`, `align_storage` | `pad_einsum`, `storage_align` |
-| `prefetch`, `store_in` | `prefetch`, `set_scope` |
-| `print_loop_nest` | `show` |
 """
 
 

@@ -49,7 +49,7 @@ def _links(text: str, page: str) -> str:
         place = posixpath.normpath(posixpath.join(here, path))
         if place == "README.md":
             return f"[{words}]({posixpath.relpath('docs/index.md', here)}{'#' * bool(anchor)}{anchor})"
-        inside = place.startswith("docs/") and place != "docs/decisions"
+        inside = place.startswith("docs/") and "." in posixpath.basename(place)  # a file
         if not inside:
             return words if words.strip("`") == place else f"{words} (`{place}`)"
         if here:

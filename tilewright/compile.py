@@ -100,14 +100,16 @@ def compile(  # noqa: A001
     stop_after: Stage | None = None,
     **more: Unpack[CompileKeywords],
 ) -> Any:
-    """Compile an ONNX model (a path, its bytes, a ModelProto, or the Graph of one that was imported) for a CPU.
+    """Compile an ONNX model for a CPU. Gives a CompiledModel.
 
-    :class:`tilewright.CompileOptions` says what the options mean: ``options`` is one, and keywords (``threads=4``,
-    ``database="resnet50.jsonl"``, ``input_shapes={"batch": 1}``) are single ones of them.
+    ``model``: the path of an ``.onnx`` file, its bytes, a ModelProto, or the Graph of a model that was imported.
 
-    ``stop_after`` returns what the build has by then: ``import``, ``passes`` and ``fuse`` a Graph, ``lower`` a
-    LoweredModel, ``schedule`` scheduled functions by kernel name, ``codegen`` a kernel each with its machine code.
-    Records count from ``lower`` on.
+    ``options`` and keywords: :class:`tilewright.CompileOptions` says what they mean. A keyword (``threads=4``,
+    ``database="resnet50.jsonl"``, ``input_shapes={"batch": 1}``) counts before what ``options`` says.
+
+    ``stop_after``: end the build there and give what it has by then: ``import``, ``passes`` and ``fuse`` a Graph,
+    ``lower`` a LoweredModel, ``schedule`` scheduled functions by kernel name, ``codegen`` a kernel each with its
+    machine code. Records count from ``lower`` on.
 
     Raises UnsupportedError (with everything that is missing), ModelError, InputError, TargetError, CoverageError, and
     ResourceError where the model asks for more than a machine has.
@@ -249,7 +251,7 @@ def compile(  # noqa: A001
         None if foreign else partial(_stepwise, plan, kernels, target, objects),
         partial(_recipe, _kept(model), replace(o, database=places_of(o.database if records is None else records))),
     )
-    pool = PoolHandle(target.threads, thread_pool_code(objects), affinity=o.workers())
+    pool = PoolHandle(target.threads, thread_pool_code(objects), target.threads, o.workers())
     if sum(a.nbytes for a in plan.constants.values()) >= _LARGE_MODEL:
         trim_heap()
         release_code("libllvmlite")

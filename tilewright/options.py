@@ -46,21 +46,22 @@ class BuildOptions:
     """What every build of a model takes.
 
     ``target``: None for this machine, or a string like ``"llvm -mcpu=znver4"``; a model for a CPU that has what this
-    one lacks can be looked at, and raises TargetError when run. ``threads``: None for what the machine allows.
+    one lacks can be looked at, and raises TargetError when run. ``threads``: how many a run uses at most; None for what
+    the machine allows.
     ``input_shapes``: shapes by input name, and by symbolic dimension sizes or ranges of them: ``{"h": (8, 64)}`` has
     the least and the greatest size that calls may bring; others are refused, the build uses what follows from it.
     ``opt_level``: ``none``, ``basic``, ``extended`` or ``all``. ``disabled_pass``, ``enabled_pass``: names of passes or
     rules. ``cache``: use the object cache on disk.
 
-    ``out_of_range``: what an index outside of what it points into leads to: ``error``, a ModelError of the build if it
-    is constant, else an InputError of the run, which names node, index and range; or ``clamp``, the nearest element.
-    ``implementations``: what computes nodes, by their names after the graph passes, which ``explain`` lists: the name
-    of one of the implementations of the operator, or an Implementation of your own.
+    ``out_of_range``: what happens to an index outside of what it points into. ``error``: a ModelError of the build if
+    the index is constant, else an InputError of the run, which names node, index and range. ``clamp``: the nearest
+    element is taken. ``implementations``: what computes which node, by the node's name after the graph passes, which
+    ``explain`` lists: the name of one of the operator's implementations, or an Implementation of your own.
 
-    ``precision``: ``fp32`` computes as the model says; ``bf16`` gives products that are faster so operands rounded to
-    bfloat16 (8 bits of precision), adds in float32, and stores between kernels what they read in 16 bits; ``auto`` is
-    what tuning with ``auto`` found faster and exact enough on this machine, by the log, and ``fp32`` without one. A
-    mapping has ``fp32`` or ``bf16`` by node, named as after the graph passes; the others are ``fp32``.
+    ``precision``: ``fp32`` computes as the model says. ``bf16`` rounds the operands of products to bfloat16 (8 bits of
+    precision) where that is faster, adds in float32, and stores what such products read in 16 bits. ``auto`` does what
+    tuning with ``auto`` found faster and exact enough on this machine, by the log; without a log it is ``fp32``. A
+    mapping says ``fp32`` or ``bf16`` for single nodes, named as after the graph passes; the others are ``fp32``.
 
     ``rules``: rewrites of your own (:mod:`tilewright.rules`), which run before all passes, at every level.
     ``operators``: operators of your own domains (:mod:`tilewright.operators`). ``schedule_rules``: of your own, tried

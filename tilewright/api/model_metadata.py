@@ -10,7 +10,11 @@ from tilewright.runtime.signature import TensorSpec
 
 @dataclass(frozen=True, slots=True)
 class ModelMetadata:
-    """``version``: of the model; ``custom_metadata_map``: its metadata properties.
+    """What a model file says of itself.
+
+    ``producer_name``: the program that wrote it. ``graph_name``: the name of the graph. ``graph_description``: the
+    text of the graph. ``domain``: the namespace of the model. ``description``: the text of the model. ``version``: the
+    number of the model. ``custom_metadata_map``: its metadata properties, texts by name.
 
     >>> meta = tilewright.InferenceSession("model.onnx").get_modelmeta()
     >>> meta.version, meta.custom_metadata_map
@@ -37,8 +41,10 @@ def metadata_of(model: ModelLike) -> ModelMetadata:
 
 @dataclass(frozen=True, slots=True)
 class NodeArg:
-    """An input or output. ``type``: ``tensor(float)``; ``shape``: numbers, and names of symbolic sizes or their
-    formulas.
+    """An input or output of a session.
+
+    ``name``: as in the model. ``type``: as in ONNX Runtime, ``tensor(float)``. ``shape``: a list of sizes; of a
+    symbolic one its name or its formula (``2*batch``).
 
     >>> (y,) = tilewright.InferenceSession("model.onnx").get_outputs()
     >>> y.name, y.shape, y.type

@@ -21,6 +21,8 @@ CPU = "cpu"
 class OrtDevice:
     """Where a value lies: here always the CPU.
 
+    ``kind``: ``cpu``. ``index``: 0.
+
     >>> tilewright.OrtDevice.make("cpu", 0).device_type()
     'cpu'
     >>> tilewright.OrtDevice.make("cuda", 0)

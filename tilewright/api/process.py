@@ -13,7 +13,7 @@ _SEVERITIES = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logg
 
 
 def get_available_providers() -> list[str]:
-    """The one provider, the CPU.
+    """The names of the execution providers: there is one, the CPU.
 
     >>> tilewright.get_available_providers()
     ['CPUExecutionProvider']
@@ -31,7 +31,7 @@ def get_all_providers() -> list[str]:
 
 
 def get_device() -> str:
-    """``CPU``.
+    """The kind of device that models run on: ``CPU``.
 
     >>> tilewright.get_device()
     'CPU'

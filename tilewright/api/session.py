@@ -29,8 +29,11 @@ Completed = Callable[[list[Any], object, str], object]
 
 
 class InferenceSession:
-    """``InferenceSession(path).run(output_names, feed)``. Can be pickled and copied: the copy compiles the model again,
-    from the same path or bytes.
+    """A compiled model with the interface of ONNX Runtime's session (docs/from-onnxruntime.md). ``model`` is the
+    CompiledModel, with what that interface has no names for.
+
+    ``path_or_bytes``: the model. ``sess_options``: a SessionOptions. A session can be pickled and copied; the copy
+    compiles the model again, from the same path or bytes. Raises what :func:`tilewright.compile` raises.
 
     >>> session = tilewright.InferenceSession("model.onnx")
     >>> [(i.name, i.shape, i.type) for i in session.get_inputs()]

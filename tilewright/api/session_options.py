@@ -120,10 +120,11 @@ CONFIG_ENTRIES: Mapping[str, str] = {
 class SessionOptions:
     """Options of a session: those of ONNX Runtime, and ours.
 
-    :data:`EFFECTS` says what each does here. ``graph_optimization_level``: 0, 1, 2, 3, 99 as in ONNX Runtime's enum (or
-    the enum itself), or a level's name. ``intra_op_num_threads``: 0 for the default. ``optimized_model_filepath``:
-    where to write the model as it is after the passes of that level, as ONNX. ``free_dimensions``: sizes by the name of
-    a dimension, or ranges of them, ``(8, 64)``, and ``out_of_range``, both ours: as for :func:`tilewright.compile`.
+    ``config_entries``: what ``add_session_config_entry`` set. ``graph_optimization_level``: 0, 1, 2, 3, 99 as in ONNX
+    Runtime's enum (or the enum itself), or a level's name. ``intra_op_num_threads``: 0 for the default.
+    ``optimized_model_filepath``: where to write the model as it is after the passes of that level, as ONNX.
+    ``free_dimensions``: sizes by the name of a dimension, or ranges of them, ``(8, 64)``, which ONNX Runtime has not.
+    ``out_of_range`` (ours): ``error`` or ``clamp``, as for :func:`tilewright.compile`.
 
     >>> options = tilewright.SessionOptions()
     >>> options.intra_op_num_threads = 1
@@ -263,7 +264,11 @@ def _processors(entry: str, group: str) -> frozenset[int]:
 
 @dataclass(slots=True)
 class RunOptions:
-    """Options of one run. ``terminate``: True refuses runs that have not begun; the others change nothing here.
+    """Options of one run.
+
+    ``terminate``: True refuses runs that have not begun. ``only_execute_path_to_fetches``, ``log_severity_level``,
+    ``log_verbosity_level``, ``logid``: accepted, without effect. ``config_entries``: what ``add_run_config_entry`` set,
+    without effect.
 
     >>> options = tilewright.RunOptions()
     >>> options.terminate = True

@@ -20,7 +20,7 @@ from tilewright.core.errors import InputError
 from tilewright.core.options import require_mapping, require_whole, shown
 from tilewright.machine.target import Target
 from tilewright.runtime.resources.arrays import aligned_array
-from tilewright.runtime.resources.thread_pool import THREAD_POOLS
+from tilewright.runtime.resources.thread_pool import PoolHandle
 from tilewright.tensor_ir.ir import Buffer, Func
 
 KERNEL_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -75,7 +75,7 @@ class CallableKernel:
         """Call the kernel on prepared arrays; with ``threads`` > 1 a pool shares its parallel loops."""
         table = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
         values = (ctypes.c_int64 * max(1, len(self.func.dims)))(*(dims[d] for d in self.func.dims))
-        with THREAD_POOLS.borrowed(thread_pool_code() if threads > 1 else None, threads) as pool:
+        with PoolHandle(threads, thread_pool_code() if threads > 1 else None).borrowed(True) as pool:
             self._call(ctypes.addressof(table), ctypes.addressof(values), pool)
 
 

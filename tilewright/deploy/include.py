@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def get_include() -> str:
-    """The directory with ``tilewright.h``, for a C compiler's ``-I``.
+    """The directory with ``tilewright.h`` and the other headers of exported models, for a C compiler's ``-I``.
 
     >>> import os
     >>> sorted(os.listdir(tilewright.get_include()))[-2:]

@@ -265,8 +265,13 @@ def _freed(library: ctypes.CDLL, model: ctypes.c_void_p, session: ctypes.c_void_
 
 
 def load(path: str | os.PathLike[str], threads: int = 0) -> Artifact:
-    """The artifact at ``path``, which is machine code: load only what you trust. ``threads``: 0 for as many as it was
-    built for. Raises ArtifactError.
+    """Load an exported model: a library (``model.so``) or a package (``model.twa``). Needs numpy and nothing of the
+    compiler.
+
+    Gives an artifact with ``inputs``, ``outputs``, ``manifest`` and ``run``, as a CompiledModel has them. It is machine
+    code: load only what you trust. ``threads``: 0 for as many as it was built for.
+
+    Raises ArtifactError for a file that is damaged, of another version, or for another CPU.
 
     >>> paths = tilewright.compile("model.onnx").export("model.so")
     >>> artifact = tilewright.load("model.so", threads=1)

@@ -18,8 +18,10 @@ LOADER = Kind("a libtilewright that tilewright wrote", lambda f: _MARK in f.read
 
 
 def export_loader(path: str | Path) -> Path:
-    """Write the library, which has the interface of ``tilewright.h`` and takes artifacts of any format. Raises
-    InputError where another kind of file is at ``path``, TargetError for what the C compiler refuses.
+    """Write ``libtilewright``: a library with the interface of ``tilewright.h`` that opens artifacts by their paths,
+    for programs in other languages. Gives the path. It needs a C compiler.
+
+    Raises InputError where another kind of file is at ``path``, TargetError for what the C compiler refuses.
 
     >>> tilewright.export_loader("libtilewright.so").name
     'libtilewright.so'

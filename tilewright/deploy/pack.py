@@ -24,8 +24,10 @@ _PYTHON_NAMES = {"windows": "win32", "macosx": "darwin", "macos": "darwin"}
 
 
 def export_package(path: str | Path, models: Sequence[CompiledModel]) -> Path:
-    """Write builds of one model for several targets to a package: ``tilewright.load`` and ``tilewright.h`` take the
-    first that the CPU can run, of those with more features first. Raises what their export raises.
+    """Write builds of one model for several targets to one file, a package (``model.twa``). Gives its path.
+
+    ``tilewright.load`` and ``tilewright.h`` take the first build that the CPU can run; those with more features come
+    first. Weights that builds share are stored once. Raises what :meth:`CompiledModel.export` raises.
 
     >>> targets = ("llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v4")
     >>> models = [tilewright.compile("model.onnx", target=t) for t in targets]

@@ -13,7 +13,9 @@ from tilewright.edit.reading import GraphReading
 
 
 def from_ir(model: Any) -> ModelGraph:
-    """The graph of an ``onnx_ir.Model``. Raises InputError for anything else, or if the package is missing.
+    """The graph of an ``onnx_ir.Model`` of the package onnx-ir, to be edited here. The model is not changed.
+
+    Raises InputError for anything else, or if the package is missing.
 
     >>> graph = tilewright.from_ir(tilewright.to_ir(tilewright.load_graph("model.onnx")))
     >>> len(graph.nodes)
@@ -26,8 +28,10 @@ def from_ir(model: Any) -> ModelGraph:
 
 
 def to_ir(graph: GraphReading, opset: int | None = None) -> Any:
-    """The ``onnx_ir.Model`` of a graph, in ``opset`` (default: that of its file). Raises InputError if the package is
-    missing, and what writing raises.
+    """The graph as an ``onnx_ir.Model`` of the package onnx-ir. ``opset``: the version of ONNX's operators (default:
+    that of its file).
+
+    Raises InputError if the package is missing, UnsupportedError for what the opset cannot say.
 
     >>> model = tilewright.to_ir(tilewright.load_graph("model.onnx"), opset=19)
     >>> model.opset_imports

@@ -19,9 +19,11 @@ from tilewright.writer.model import DEFAULT_OPSET, require_opset
 def load_graph(
     model: ModelLike | OnnxModel | Graph, input_shapes: Mapping[str, Sequence[int | str] | int] | None = None
 ) -> ModelGraph:
-    """A model to be edited: a path, bytes, a message, or a graph of the graph IR.
+    """Read a model to look at it, edit it and write it again.
 
-    ``input_shapes``: as :func:`tilewright.compile` takes them. Raises ModelError for a malformed model.
+    ``model``: a path, the bytes of a file, a ModelProto, or a graph of the graph IR. ``input_shapes``: shapes by input
+    name and sizes by symbolic dimension, as :func:`tilewright.compile` takes them. Raises ModelError for a malformed
+    model.
 
     >>> graph = tilewright.load_graph("model.onnx", {"batch": 4})
     >>> print(graph.inputs[0])
@@ -35,7 +37,9 @@ def load_graph(
 
 
 def new_graph(name: str = "graph", opset: int | None = None) -> ModelGraph:
-    """An empty graph, to be written in ``opset`` (default: 17, or the lowest above it that can).
+    """An empty graph, to which inputs, nodes and outputs are added.
+
+    ``opset``: the version of ONNX's operators to write it in (default: 17, or the lowest above it that can say it).
 
     >>> graph = tilewright.new_graph("twice", opset=18)
     >>> x = graph.add_input("x", "float32", ["n", 4])
@@ -56,13 +60,15 @@ def merge_graphs(
     first: GraphReading, second: GraphReading, connections: Pairs = None, prefix: str = "second_",
     keep: Sequence[str] = (),
 ) -> ModelGraph:  # fmt: skip
-    """One graph of two. ``connections``: outputs, or other values, of the first to the inputs of the second that they
-    are, one or several (default: one to one in order). Inputs and outputs that are not connected are those of the
-    result; ``keep``: outputs of the first that stay outputs though they are connected.
+    """Join two graphs: outputs of the first become inputs of the second. Neither is changed.
 
-    Names of the second that the first has too get ``prefix``. Dimensions of one name are one size, and those of
-    connected inputs are what they are connected to. The opset is the higher one. Raises InputError for what does not
-    fit: who, expected and got.
+    ``connections``: which value of the first is which input of the second, or which of several; by default the outputs
+    of the first are the inputs of the second, in order. What is not connected stays an input or output of the result.
+    ``keep``: outputs of the first that stay outputs though they are connected. ``prefix``: what names of the second
+    begin with where the first has the same name.
+
+    Dimensions of one name are one size. The opset is the higher of the two. Raises InputError for values that do not
+    fit together, with what was expected and what came.
 
     >>> net = tilewright.load_graph("model.onnx")
     >>> softmax = tilewright.new_graph("softmax")

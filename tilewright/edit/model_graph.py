@@ -35,10 +35,12 @@ Pairs: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
 
 
 class ModelGraph(GraphReading):
-    """A model's graph, to be looked at (:class:`GraphReading`) and edited.
+    """The graph of a model, to look at and to edit (docs/editing-graphs.md). Types and shapes are inferred after each
+    edit.
 
-    Every edit raises InputError for names that are none, with the nearest that are, and ModelError, which names the
-    node, where types do not fit any more; the graph is what it was before then. ``batch`` makes several edits one.
+    An edit raises InputError for a name that is not there, with the nearest names that are, and ModelError, with the
+    name of the node, where types no longer fit. Then the graph is what it was before. ``batch`` makes one edit of
+    several.
 
     >>> graph = tilewright.load_graph("model.onnx")
     >>> [node.name for node in graph.nodes]

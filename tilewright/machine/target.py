@@ -14,12 +14,13 @@ from tilewright.machine.cpus import costs_of
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A CPU.
+    """A CPU, as code is made for it. ``compile(..., target=...)`` takes one, or the text that it is parsed from.
 
-    ``vector_bits``: width of one SIMD register; ``vector_registers``: how many there are.
-    ``l1_bytes``, ``l2_bytes``: data caches of one core; ``l3_bytes``: the shared one (0 if none).
-    ``threads``: how many threads a model built for this target uses by default.
-    ``features``: LLVM feature string (``"+avx2,+fma"``).
+    ``triple``: architecture, system and environment, in LLVM's words (``x86_64-unknown-linux-gnu``). ``cpu``: LLVM's
+    name of it (``znver4``). ``features``: LLVM's feature string (``"+avx2,+fma"``). ``has_fma``: a multiplication and
+    an addition may become one operation. ``vector_bits``: width of a SIMD register in bits. ``vector_registers``: how
+    many of them there are. ``l1_bytes``, ``l2_bytes``: data caches of one core. ``l3_bytes``: the cache that cores
+    share; 0 if there is none. ``threads``: how many threads a model built for this target uses by default.
     ``own_costs``: costs to decide by instead of those that the table of CPUs has.
 
     >>> from tilewright.codegen.detect_cpu import parse_target

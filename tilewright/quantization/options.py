@@ -28,8 +28,9 @@ _STATIC = ("per_tensor", "bias_correction", "equalize", "smooth", "skip_worse_th
 class QuantizeOptions:
     """What :func:`tilewright.quantize` takes beside the model and its calibration data.
 
-    ``calibrator``: how an activation's range is found: ``minmax``, ``percentile`` (``percentile`` percent of the
-    elements are inside), ``entropy`` (least Kullback-Leibler divergence) or ``mse`` (least mean square error).
+    ``calibrator``: how an activation's range is found: ``minmax``, ``percentile``, ``entropy`` (least Kullback-Leibler
+    divergence) or ``mse`` (least mean square error). ``percentile``: how many percent of the elements are inside, for
+    the calibrator of that name.
     ``per_tensor``: one scale a weight instead of one an output channel.
 
     ``smooth``: SmoothQuant's alpha, 0 to 1, None for none. ``equalize``: cross-layer equalization of convolutions.

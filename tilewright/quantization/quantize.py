@@ -64,10 +64,12 @@ def quantize(
     model: ModelLike, calibration: Calibration | None = None, options: QuantizeOptions | None = None,
     **more: Unpack[QuantizeKeywords],
 ) -> onnx.ModelProto:  # fmt: skip
-    """Quantize an ONNX model (a path, its bytes or a ModelProto), which stays as it is; the quantized model.
+    """Make a model of integers from an ONNX model of float32, in standard ONNX. The model given is not changed.
 
-    ``calibration``: an ``.npz`` file or a dict with arrays under the names of the inputs, or a list of them; it may be
-    left out for ``weight_only`` without ``gptq``. :class:`tilewright.QuantizeOptions` says what the options mean.
+    ``model``: a path, the bytes of a file, or a ModelProto. ``calibration``: samples of the inputs, an ``.npz`` file or
+    a dict with arrays under the names of the inputs (several samples along axis 0), or a list of them; they may be left
+    out for ``weight_only`` without ``gptq``. ``options`` and keywords: see :class:`tilewright.QuantizeOptions`. Gives a
+    ModelProto.
 
     Raises ModelError for a model that is malformed, quantized already, or not finite; InputError for calibration data
     that the model does not take and for options; UnsupportedError for a model that this compiler cannot run.

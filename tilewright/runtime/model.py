@@ -64,7 +64,7 @@ class BuildInfo:
 
 
 class CompiledModel:
-    """Machine code and constants of one model.
+    """A model that was compiled: machine code, constants, and an account of the build.
 
     ``run`` may be called from several Python threads at once. A call that comes alone uses all threads of the model;
     calls that come together run side by side on a share of them each, with an arena each, and wait in the order in
@@ -113,12 +113,13 @@ class CompiledModel:
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """Names, element types and shapes of the inputs."""
+        """The inputs in order, each with ``name``, ``dtype`` and ``shape``: numbers, and names or formulas of open
+        sizes."""
         return tuple(self._spec(n, n) for n in self._plan.inputs)
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """Names, element types and shapes of the outputs."""
+        """The outputs in order, as :attr:`inputs`."""
         return tuple(self._spec(o, n) for o, n in zip(self._plan.outputs, self.output_names, strict=True))
 
     def _spec(self, slot: str, name: str) -> TensorSpec:
@@ -134,14 +135,14 @@ class CompiledModel:
         """How many calls run at once at most; further ones wait."""
         return self._lanes.streams
 
-    def _another(self, lane: int) -> Executor | Foreign:
+    def _another(self) -> Executor | Foreign:
         """What a call uses that runs beside others."""
         mine = self._executor
-        return mine if isinstance(mine, Foreign) else mine.twin(replace(self._pool, lane=lane))
+        return mine if isinstance(mine, Foreign) else mine.twin(replace(self._pool))
 
     @property
     def plan(self) -> Plan:
-        """The call plan: every step, native and host, by name."""
+        """The call plan: where every value lies, and the steps of a run, native ones and those on the host."""
         return self._plan
 
     @property
@@ -157,7 +158,7 @@ class CompiledModel:
 
     @property
     def timings(self) -> tuple[tuple[str, float], ...]:
-        """Seconds the build spent in each stage."""
+        """The stages of the build, each with the seconds that it took."""
         return self._info.timings
 
     @overload
@@ -168,15 +169,19 @@ class CompiledModel:
     ) -> list[np.ndarray]: ...
 
     def run(self, first, second=None, /, *, out=None):  # type: ignore[no-untyped-def]
-        """``run(feed)`` gives a dict of all outputs; ``run(output_names, feed)`` a list, as in ONNX Runtime: of all for
+        """Run the model once. ``run(feed)`` takes a dict of arrays by input name and gives a dict of arrays by output
+        name. ``run(output_names, feed)`` gives a list in the order of the names, as in ONNX Runtime; of all outputs for
         None and for no names.
 
-        ``out``: arrays, by name, that outputs are written into instead of new ones; they are what is returned. Such an
-        array is C-contiguous and shares no memory with an input or another output. But where an output updates an input
-        (``in_place``), it may be the very array of that input, and only what is new is written: a cache of keys that a
-        language model adds a row to. After an error the contents of these arrays are undefined.
+        ``feed``: arrays with the element types and shapes of :attr:`inputs`, or what ``numpy.asarray`` makes such
+        arrays of. One that is not C-contiguous is copied. ``out``: arrays, by output name, that results are written
+        into instead of new ones; they are what is returned. Such an array is C-contiguous and shares no memory with an
+        input or another output. But where an output updates an input (``in_place``), it may be the very array of that
+        input, and only what is new is written: a cache of keys that a language model adds a row to. After an error the
+        contents of these arrays are undefined.
 
-        Raises InputError for wrong names, element types or shapes.
+        Raises InputError for wrong names, element types or shapes, and for indices outside of what they point into;
+        ResourceError where memory does not suffice.
         """
         if second is None:
             return dict(zip(self.output_names, self._run(first, out=out), strict=True))
@@ -234,7 +239,8 @@ class CompiledModel:
             self._lanes.leave(place, threads)
 
     def profile(self, feed: Mapping[str, object], runs: int = 10) -> Profile:
-        """Time every kernel over ``runs`` inferences: medians, GFLOP/s, GB/s, percent of the measured peaks.
+        """Time every kernel over ``runs`` inferences of ``feed``. Gives a profile, which prints as a table: median
+        time, GFLOP/s, GB/s, and percent of the measured peaks of this machine. Raises InputError as :meth:`run` does.
 
         For sizes that broadcast, those of the version that runs then.
         """
@@ -297,7 +303,8 @@ class CompiledModel:
     def run_timed(
         self, feed: Mapping[str, object], *, out: Out = None
     ) -> tuple[dict[str, np.ndarray], tuple[KernelSpan, ...]]:
-        """:meth:`run`, and when each kernel ran, in seconds of ``time.monotonic``."""
+        """Run once, and tell when each kernel began and ended, in seconds of ``time.monotonic``. Gives the outputs by
+        name, and the spans."""
         times: list[np.ndarray] = []
         arrays = self._checker.arrays(feed)
         results, version = self._run_arrays(arrays, times, None if out is None else self._outputs.given(out))
@@ -321,14 +328,14 @@ class CompiledModel:
         self, path: str | Path, *, weights: Literal["inside", "beside"] = "inside",
         format: Literal["shared", "so", "dll", "dylib", "wasm", "a"] | None = None,  # noqa: A002 - the word for it
     ) -> list[Path]:  # fmt: skip
-        """Write the model to a library that runs without Python, with the interface of ``tilewright.h``
-        (in :func:`tilewright.get_include`); the paths of what was written.
+        """Write the model to a library that runs without Python (docs/deploy.md). Its interface is ``tilewright.h``, in
+        the directory :func:`tilewright.get_include`. Gives the paths of what was written.
 
-        ``weights``: in the library, or in a file beside it, which it finds there and maps. ``format``: what the
-        extension of ``path`` says otherwise; ``shared`` is that of the target's shared libraries (for Linux, Windows or
-        macOS, or a WebAssembly module), ``a`` a static library, of which a program can have one, with a header beside
-        it. Needs a C compiler for the model's target: the system's, or the one of ``pip install tilewright[deploy]``,
-        which has all.
+        ``path``: where to, with the extension of a format. ``weights``: ``inside`` the library, or in a file
+        ``beside`` it, which it finds there and maps. ``format``: instead of the extension; ``shared`` is that of the
+        target's shared libraries (for Linux, Windows or macOS, or a WebAssembly module), ``a`` a static library, of
+        which a program can have one, with a header beside it. Needs a C compiler for the model's target: the system's,
+        or the one of ``pip install tilewright[deploy]``, which has all.
 
         Raises UnsupportedError, with all of them, for operators that need Python, InputError where another kind of file
         is at ``path`` or the target has none of this format, TargetError for what the compiler refuses; nothing is
@@ -347,11 +354,12 @@ class CompiledModel:
         )
 
     def symbols(self, feed: Mapping[str, object]) -> dict[str, int]:
-        """The sizes of the symbolic dimensions that these inputs determine."""
+        """The sizes of the symbolic dimensions by name, as the shapes of the arrays in ``feed`` determine them."""
         return self._executor.symbols(self._checker.arrays(feed))
 
     def coverage(self, feed: Mapping[str, object] | None = None, runs: int = 5) -> Coverage:
-        """Every kernel with hit, near miss or miss in the tuning database, the reason, and its share of the run time.
+        """What is tuned: a row for each kernel with hit, near miss or miss in the tuning database, the reason, and its
+        share of the run time (0 to 1). ``str()`` of it is a table.
 
         With a ``feed`` the shares are measured; without, they are estimated from the records and the arithmetic.
         """
@@ -374,8 +382,9 @@ class CompiledModel:
         return memory_report(version._plan, version.symbols(feed))
 
     def explain(self) -> str:
-        """What the build did and refused: passes, fusions, kernels with their traces, host operators and why; and of
-        the version for sizes that broadcast."""
+        """The account of the build as text (docs/explain.md): the target, what passes and fusion did and refused, and
+        why; operators on the host; each kernel with its nodes and where its schedule is from; what else could have
+        computed each node. The version for sizes that broadcast, if it is built, follows."""
         text = f"{self._info.explanation()}\n\n{self.memory()}"
         if not self._assumed:
             return text

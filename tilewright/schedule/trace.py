@@ -24,7 +24,9 @@ from tilewright.tensor_ir.ir import Func
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    r"""Schedule steps, in order.
+    r"""A schedule as a program: its steps, in order. It is data, prints as text, and replays on the function it is for.
+
+    ``steps``: the primitives, each with its arguments.
 
     >>> from tilewright import Trace
     >>> trace = Trace.from_text('split("i", factors=(None, 8))\nvectorize("i_1")')

@@ -67,11 +67,14 @@ class Simplified:
 def simplify(
     model: ModelLike, options: SimplifyOptions | None = None, **more: Unpack[SimplifyKeywords]
 ) -> onnx.ModelProto:
-    """An ONNX model (a path, its bytes or a message) with fewer nodes and the same results; the model given stays.
+    """Make an ONNX model of fewer nodes that gives the same results. The model given is not changed.
 
-    :class:`tilewright.SimplifyOptions` says what the options mean. Raises ModelError for what is no model; InputError
-    for options that do not fit it; UnsupportedError for a node that the opset asked for cannot say; MismatchError,
-    naming the pass to blame, if the result does not give what the original gives.
+    ``model``: a path, the bytes of a file, or a ModelProto. ``options`` and keywords: see
+    :class:`tilewright.SimplifyOptions`; a keyword counts before what ``options`` says. Gives a ModelProto.
+
+    Raises ModelError for what is no model; InputError for options that do not fit it; UnsupportedError for a node that
+    the opset asked for cannot say; MismatchError, naming the pass to blame, if the result does not give what the
+    original gives.
 
     >>> small = tilewright.simplify("model.onnx", input_shapes={"batch": 4})
     >>> [node.op_type for node in small.graph.node]

@@ -29,13 +29,26 @@ from tilewright.options import BuildKeywords, BuildOptions
 class TuneOptions(BuildOptions):
     """What :func:`tilewright.tune` takes beside the model and the database: :class:`BuildOptions` and these.
 
-    ``sizes``: of the symbolic dimensions, when ``feed`` (arrays by input name) is not given. ``effort``: ``quick``,
-    ``normal`` or ``thorough``. ``strategy``: a name or a maker of your own. ``cost_model``: one of your own
-    (:class:`~tilewright.autotune.cost_model.cost_model.CostModel`), which all tasks share; None: XGBoost's, or without
-    that package the roofline of the features. ``check_network``: time the whole network at the end. ``record_host``:
-    have the name of this machine in the log. ``max_error``: how far results may be off with ``precision="auto"``, as a
-    share of their root mean square; ``samples``: more inputs to compare results on, every other one only in the end.
-    ``on_trial``, ``on_progress``: called as results arrive; ``on_stage``: as each part of the work begins.
+    ``feed``: the inputs to tune with, arrays by name; None for random ones. ``sizes``: those of the symbolic dimensions
+    of random inputs.
+
+    ``time_budget_s``: seconds that all of it may take, the check of the network included; None for no limit.
+    ``max_trials``: how many candidates may be measured, of all kernels together; None for no limit. ``effort``:
+    ``quick``, ``normal`` or ``thorough``: how many candidates of one kernel it takes at most (32, 192, 1000), and how
+    little expected gain ends it. ``check_network``: time the whole network at the end, with the records and without.
+    ``record_host``: have the name of this machine in the log.
+
+    ``strategy``: what proposes candidates: the name of a strategy, or a maker of your own (docs/tuning.md).
+    ``cost_model``: one of your own (:class:`~tilewright.autotune.cost_model.cost_model.CostModel`), which all tasks
+    share; None for XGBoost's, or without that package the roofline of the features.
+    ``strategy_params``: parameters of the strategy, by name. ``seed``: of everything that is random.
+
+    ``max_error``: how far results may be off with ``precision="auto"``, as a share of their root mean square.
+    ``samples``: more inputs to compare results on, every other one only in the end.
+
+    ``on_trial``: functions that are called with the result of each trial. ``on_progress``: a function that is called
+    with the Progress, as a task's turn begins and ends. ``on_stage``: a function that is called as each part of the
+    work begins, with its name and the tuners of the tasks.
 
     >>> options = tilewright.TuneOptions(time_budget_s=60, sizes={"batch": 4}, effort="quick")
     >>> options.time_budget_s

@@ -160,13 +160,16 @@ def tune(
     measurer: Measurer | None = None,
     **more: Unpack[TuneKeywords],
 ) -> Database:
-    """Tune the kernels of a model; returns the database, ready for ``compile(model, database=...)``.
+    """Search faster schedules for the kernels of a model on this machine (docs/tuning.md). Gives the database of
+    records, for ``compile(model, database=...)``.
 
-    ``database``: where records go and are looked up: a database or the path of a log. ``work_dir``: a directory for the
-    log instead. Without both it is that of the ``with database:`` block, or one in memory.
+    ``model``: as :func:`tilewright.compile` takes it. ``database``: where records are looked up and added: a database,
+    or the path of a log, which is made if it is missing. ``work_dir``: a directory for the log instead. Without both it
+    is the database of the ``with database:`` block around the call, or one in memory. ``measurer``: what times
+    candidates (default: worker processes on this machine).
 
-    :class:`tilewright.TuneOptions` says what the options mean: ``options`` is one, and other keywords
-    (``time_budget_s``, ``max_trials``, ``effort``, ...) are single ones of them.
+    ``options`` and keywords: :class:`tilewright.TuneOptions` says what they mean. A keyword (``time_budget_s=60``,
+    ``max_trials=100``, ``effort="quick"``) counts before what ``options`` says.
 
     Raises TargetError if the target's code does not run here, InputError for sizes that are missing.
 

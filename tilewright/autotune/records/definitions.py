@@ -134,13 +134,13 @@ class Definitions:
     def trimmed(self, line: bytes, names: set[str]) -> tuple[bytes | None, set[str]]:
         """A line of definitions with those alone that are among ``names``, and which these are; None if there are none.
         One with fields that this version does not know stays as it is."""
-        found = _DEFINE.decode(line)
+        found, fields = _DEFINE.decode(line), _FIELDS.decode(line.decode(errors="replace"))
         objects, steps = (
             {k: self._texts[k] for k in part if k in names and k in self._texts}
             for part in (found.objects, found.steps)
         )
         defined = objects.keys() | steps.keys()
-        if _FIELDS.decode(line).keys() - _DEFINING:
+        if fields.keys() - _DEFINING:
             return line, defined
         return define_line(objects, steps) if defined else None, defined
 

@@ -43,7 +43,10 @@ NOT_HERE = ""
 
 @dataclass(frozen=True, slots=True)
 class C:
-    """A constant operand; with ``value``, one whose every element is (nearly) that number.
+    """A constant operand of a pattern.
+
+    ``name``: what the match calls it. ``value``: the number that each of its elements has to be; None for any constant.
+    ``tolerance``: by how much elements may differ from that number.
 
     >>> from tilewright.rules import C, P
     >>> half = P("Mul", "x", C("half", 0.5))
@@ -57,7 +60,12 @@ class C:
 
 @dataclass(frozen=True, slots=True, init=False)
 class P:
-    """A node pattern (see the module docstring).
+    """A node of a pattern: ``P(op, operand, ..., at=, attrs=, rest=, domain=)``. It stands for the node's first result.
+
+    ``ops``: the operators that fit, from a name or a tuple of names. ``operands``: what its inputs have to be: a name
+    for any value (the same name twice: the same value), None for an absent one, or a pattern. Those of a commutative
+    operator with two inputs fit in either order. ``at``: what the match calls the node. ``attrs``: attributes that it
+    must have. ``rest``: further inputs may follow. ``domain``: that of a foreign node.
 
     >>> from tilewright.rules import C, P
     >>> pattern = P("Relu", P(("Add", "Sub"), "x", C("bias"), at="sum"))
@@ -92,7 +100,9 @@ class P:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Either:
-    """Alternatives (see the module docstring).
+    """Alternatives in a pattern; the first that fits counts. Which it was, a guard tells by the names that are bound.
+
+    ``options``: the patterns.
 
     >>> from tilewright.rules import Either, P
     >>> pattern = Either(P("Relu", "x"), P("Clip", "x", None, None))
@@ -108,7 +118,10 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """An operand, perhaps behind nodes of ``ops`` (see the module docstring).
+    """An operand of a pattern, perhaps behind up to three nodes of some operators, such as a Cast, which it looks
+    through. Their attributes are not looked at: that a Cast keeps enough is for the guard to say.
+
+    ``ops``: the operators. ``operand``: what has to be there.
 
     >>> from tilewright.rules import P, Past
     >>> pattern = P("Relu", Past(("Cast",), "x"))
@@ -127,7 +140,12 @@ _COMPARED = 1 << 14
 
 @dataclass(slots=True)
 class Match:
-    """What a pattern found: values and nodes by name, and the means to build the replacement.
+    """What a pattern found: values and nodes by name, and the means to build the replacement. ``m["x"]`` is the name of
+    a value; the methods tell what is known of it, and make nodes and constants.
+
+    ``root``: the node whose results are replaced. ``names``: the names of values in the graph, by those in the pattern.
+    ``nodes``: the nodes that the pattern names by ``at``. ``inner``: the other nodes that it covers. ``editor``: the
+    graph that is being rewritten.
 
     >>> from tilewright.rules import P, Rule
     >>> def halved(m):
@@ -231,11 +249,14 @@ Build: TypeAlias = Callable[[Match], "str | tuple[str, ...] | Node | None"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rewrite.
+    """One rewrite of a graph.
 
-    ``guard`` gives None to go ahead, a reason to refuse (recorded) or NOT_HERE. ``build`` gives the value that replaces
-    the root's first output, one value per output, or a Node that takes the root's place. ``exclusive``: refuse if a
-    matched node below the root has readers outside the match.
+    ``name``: what logs call it, and ``disabled_pass``. ``equation``: what it does, for people: ``x * 1 --> x``.
+    ``pattern``: what it looks for. ``build``: a function of the match that gives the name of the value that replaces
+    the root's first result, a tuple with one for each result, a Node that takes the root's place, or None after all.
+    ``guard``: a function of the match that gives None to go ahead, the reason not to, which is recorded, or NOT_HERE,
+    which is not; by default it goes ahead. ``exactness``: how close results stay. ``exclusive``: refuse where a matched
+    node below the root has readers outside of the match.
 
     >>> from tilewright.rules import C, P, Rule
     >>> pattern = P("Mul", "x", C("two", 2.0))

@@ -29,11 +29,12 @@ def always(facts: NodeFacts) -> str | None:
 class Implementation:
     """One way to compute a node of ``op``.
 
-    ``lower``: the formulas. ``cost``: the estimated time, in multiply-adds of a product of matrices that fills the
-    vectors. ``applies``: None, or why this node cannot be computed so. ``error``: None if it rounds as the definition
-    does, else the estimated error of float32 results, in units of a channel's root mean square. ``family``: a name
-    under which several are disabled. ``measured``: an estimate alone never chooses it, a record or the user may.
-    ``spreads``: of an infinity or NaN in the input there come others than those of the definition.
+    ``op``: the operator. ``name``: what pins, records and ``explain`` call it. ``lower``: the formulas. ``cost``: the
+    estimated time, in multiply-adds of a product of matrices that fills the vectors. ``applies``: None, or why this
+    node cannot be computed so. ``error``: None if it rounds as the definition does, else the estimated error of float32
+    results, in units of a channel's root mean square. ``family``: a name under which several are disabled.
+    ``measured``: an estimate alone never chooses it, a record or the user may. ``spreads``: of an infinity or NaN in
+    the input there come others than those of the definition.
 
     >>> from tilewright.lowering.table import TABLE
     >>> [way.name for way in TABLE["MaxPool"]]

@@ -36,10 +36,11 @@ _TRAITS = tuple(f.name for f in fields(OpDef) if f.name not in _SAID)
 class Operator:
     """An operator ``name`` of the domain ``domain``, for ``compile(operators=[...])`` and ``tune``.
 
-    ``infer(ctx)``: the type of each result, from those of the operands (:mod:`tilewright.operators` has helpers).
-    ``reference(*arrays, **attributes)``: what it means in numpy, a result or a tuple of them; an absent operand is
-    None. ``lower(ctx)``: the formula, a tensor for each result; None: the operator runs in Python by its reference.
-    ``inputs``, ``outputs``: how many, a number or the least and the most (None: any number).
+    ``domain``, ``name``: those of its nodes in a model. ``infer(ctx)``: the type of each result, from those of the
+    operands (:mod:`tilewright.operators` has helpers). ``reference(*arrays, **attributes)``: what it means in numpy, a
+    result or a tuple of them; an absent operand is None. ``lower(ctx)``: the formula, a tensor for each result; None:
+    the operator runs in Python by its reference. ``inputs``, ``outputs``: how many, a number or the least and the most
+    (None: any number).
 
     ``kind``: how elements of the result depend on the operands, which fusion goes by, and which must be true:
     ``BROADCAST`` may be joined with what is before and behind it, ``OPAQUE`` with little. ``traits``: more fields of

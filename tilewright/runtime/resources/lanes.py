@@ -31,11 +31,10 @@ class _Ticket(Generic[L]):
 class Lanes(Generic[L]):
     """``threads`` shared by at most ``streams`` calls at once (None: as the calls come, at most one for each thread).
 
-    A lane is what one call uses alone (its arena); ``first`` is there, ``another(k)`` makes lane ``k`` when it is first
-    needed.
+    A lane is what one call uses alone (its arena); ``first`` is there, ``another`` makes one more when it is needed.
     """
 
-    def __init__(self, threads: int, streams: int | None, first: L, another: Callable[[int], L]) -> None:
+    def __init__(self, threads: int, streams: int | None, first: L, another: Callable[[], L]) -> None:
         self.threads = threads
         self.streams = threads if streams is None else min(streams, threads)
         self._fixed = 0 if streams is None else threads // self.streams
@@ -72,7 +71,7 @@ class Lanes(Generic[L]):
         lane = self._made[place]
         if lane is None:
             try:
-                lane = self._made[place] = self._another(place)
+                lane = self._made[place] = self._another()
             except BaseException:
                 self.leave(place, threads)
                 raise
@@ -95,15 +94,20 @@ class Lanes(Generic[L]):
                 self._admit()
 
     def _share(self, others: int, whole: bool) -> int:
-        """The threads of the call that is next, with ``others`` behind it; 0: it has to wait."""
+        """The threads of the call that is next, with ``others`` behind it; 0: it has to wait.
+
+        All, or a half of all, or a half of that: each number of threads is a pool of its own.
+        """
         if self._running == self.streams or not self._free:
             return 0
         if whole or self.streams == 1:
             return 0 if self._running else self.threads
         if self._fixed:
             return self._fixed
-        calls = max(self._running + others + 1, self._crowd)
-        return min(self._free, self.threads // min(calls, self.threads))
+        calls, threads = max(self._running + others + 1, self._crowd), self.threads
+        while threads > 1 and (threads * calls > self.threads or threads > self._free):
+            threads //= 2
+        return threads
 
     def _take(self, threads: int) -> int:
         """The number of the first lane that is idle, which is taken."""

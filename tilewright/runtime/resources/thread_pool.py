@@ -81,74 +81,83 @@ class ThreadPool:
             w.join()
 
 
-_ALONE = nullcontext()
-
-
-class _Borrowed:
-    """A pool for the duration of a native call; a class, since a generator takes longer than some kernels."""
-
-    __slots__ = ("_is_held", "_pool")
-
-    def __init__(self, pool: ThreadPool) -> None:
-        self._pool, self._is_held = pool, False
-
-    def __enter__(self) -> int | None:
-        self._is_held = self._pool.lock.acquire(blocking=False)
-        return self._pool.address if self._is_held else None
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_held:
-            self._pool.lock.release()
-
-
 _Key: TypeAlias = "tuple[int, int, Affinity]"
 
 
 class ThreadPools:
-    """The pools of this process, by size, lane and affinity. A forked child starts with none: its parent's workers do
+    """The pools of this process, by size, number and affinity. A forked child starts with none: its parent's workers do
     not exist there."""
 
     def __init__(self) -> None:
-        self._pools: dict[_Key, ThreadPool] = {}
+        self.known: dict[_Key, ThreadPool] = {}
         self._lock = threading.Lock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
-        self._pools = {}
+        self.known = {}
         self._lock = threading.Lock()
 
-    def get(self, code: ThreadPoolCode, threads: int, lane: int = 0, affinity: Affinity = ()) -> ThreadPool:
-        """The pool of that size. ``lane``: of calls that run at once, each has its own."""
-        key = threads, lane, affinity
+    def get(self, code: ThreadPoolCode, threads: int, number: int = 0, affinity: Affinity = ()) -> ThreadPool:
+        """The pool of that size; of several the one of that number, with the CPUs behind those of the ones before."""
+        key = threads, number, affinity
         with self._lock:
-            pool = self._pools.get(key)
+            pool = self.known.get(key)
             if pool is None:
-                pool = self._pools[key] = ThreadPool(code, threads, affinity)
+                start = number * threads % max(1, len(affinity))
+                pool = self.known[key] = ThreadPool(code, threads, affinity[start:] + affinity[:start])
             return pool
-
-    def borrowed(
-        self, code: ThreadPoolCode | None, threads: int, lane: int = 0, affinity: Affinity = ()
-    ) -> AbstractContextManager[int | None]:
-        """The address of a pool for the duration of a native call; None (work alone) for one thread or a busy pool."""
-        if code is None or threads <= 1:
-            return _ALONE
-        return _Borrowed(self._pools.get((threads, lane, affinity)) or self.get(code, threads, lane, affinity))
 
 
 THREAD_POOLS = ThreadPools()
+_ALONE = nullcontext()
 
 
 @dataclass(slots=True)
 class PoolHandle:
     """How many threads a call runs on, and the native code they need (None: one thread). ``threads`` may be set before
-    each call. ``lane``: of calls that run at once, each has its own."""
+    each call. ``total``: of calls at once together, which decides how many pools of ``threads`` there may be."""
 
     threads: int
     code: ThreadPoolCode | None = None
-    lane: int = 0
+    total: int = 0
     affinity: Affinity = ()
 
     def borrowed(self, parallel: bool) -> AbstractContextManager[int | None]:
-        """The pool's address for one native call, if there is shared work in it."""
-        return THREAD_POOLS.borrowed(self.code if parallel else None, self.threads, self.lane, self.affinity)
+        """The address of a pool for one native call, if there is shared work in it; None (work alone) for one thread or
+        if all pools of this size are busy."""
+        return _Borrowed(self, self.code) if parallel and self.threads > 1 and self.code is not None else _ALONE
+
+
+class _Borrowed:
+    """A pool for the duration of a native call; a class, since a generator takes longer than some kernels."""
+
+    __slots__ = ("_code", "_handle", "_held")
+
+    def __init__(self, handle: PoolHandle, code: ThreadPoolCode) -> None:
+        self._handle, self._code = handle, code
+        self._held: ThreadPool | None = None
+
+    def __enter__(self) -> int | None:
+        h = self._handle
+        pool = THREAD_POOLS.known.get((h.threads, 0, h.affinity)) or self._pool(0)
+        if pool.lock.acquire(False):
+            self._held = pool
+            return pool.address
+        return self._another()
+
+    def _another(self) -> int | None:
+        """The first of the other pools that is idle."""
+        for number in range(1, self._handle.total // self._handle.threads):
+            pool = self._pool(number)
+            if pool.lock.acquire(False):
+                self._held = pool
+                return pool.address
+        return None
+
+    def _pool(self, number: int) -> ThreadPool:
+        return THREAD_POOLS.get(self._code, self._handle.threads, number, self._handle.affinity)
+
+    def __exit__(self, *_: object) -> None:
+        if self._held is not None:
+            self._held.lock.release()

@@ -14,10 +14,10 @@ from tilewright.schedule.schedule import Schedule
 class ScheduleRule:
     """One way to schedule the nest of a block, and as much of what feeds it as it takes in.
 
-    ``matches(schedule, block, target)``: what the rule found around ``block``, the most wanted first; nothing where it
-    is none of its business. It changes nothing, but may ask whether the block is to be left to other rules.
-    ``apply(schedule, block, match, target)``: the steps. A ScheduleError in it takes them back, and the next match is
-    tried. ``decisions``: what it asks for, as the labels end: ``rows`` for ``acc.rows``.
+    ``name``: what listings call it. ``matches(schedule, block, target)``: what the rule found around ``block``, the
+    most wanted first; nothing where it is none of its business. It changes nothing, but may ask whether the block is to
+    be left to other rules. ``apply(schedule, block, match, target)``: the steps. A ScheduleError in it takes them back,
+    and the next match is tried. ``decisions``: what it asks for, as the labels end: ``rows`` for ``acc.rows``.
 
     Called, it says whether it scheduled the block; a function of the same arguments and result is a rule, too.
 

@@ -13,8 +13,9 @@ import onnx
 import pytest
 
 import tilewright
+from tilewright.codegen.native.thread_pool import thread_pool_code
 from tilewright.core.errors import InputError, UnsupportedError
-from tilewright.runtime.resources.thread_pool import THREAD_POOLS
+from tilewright.runtime.resources.thread_pool import THREAD_POOLS, PoolHandle
 from tilewright.tests.api.models import convolution, perceptron
 
 LINUX = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system does not keep threads on a CPU")
@@ -95,7 +96,7 @@ def test_calls_run_side_by_side() -> None:
 
 def test_arenas_are_apart() -> None:
     model = tilewright.compile(convolution(), threads=2, streams=2)
-    first, second = model._executor, model._another(1)
+    first, second = model._executor, model._another()
     feed = [FEEDS["convolution"][0]["x"]]
     a, b = first.run(feed), second.run(feed)  # type: ignore[arg-type]
     np.testing.assert_array_equal(a[0], b[0])  # type: ignore[arg-type]
@@ -133,7 +134,7 @@ def test_threads_that_help_stay_on_their_cpus() -> None:
     got = model.run({"x": np.ones((1, 3, 64, 64), np.float32)})["y"]
     plain = tilewright.compile(convolution(64), threads=1).run({"x": np.ones((1, 3, 64, 64), np.float32)})["y"]
     np.testing.assert_array_equal(got, plain)
-    pool = THREAD_POOLS._pools[2, 0, (here,)]
+    pool = THREAD_POOLS.known[2, 0, (here,)]
     assert os.sched_getaffinity(pool._workers[0].native_id or 0) == here
     assert sorted(os.sched_getaffinity(0)) == mine
     assert tilewright.compile(perceptron(), cpus=[mine[0]]).threads == 1
@@ -175,6 +176,16 @@ def test_affinities() -> None:
     options.config_entries["session.intra_op_thread_affinities"] = "1"
     with pytest.raises(InputError, match="expected 2 groups for 3 threads, got '1'"):
         options.cpus()
+
+
+def test_calls_at_once_have_pools_of_their_own() -> None:
+    """Two lanes of three threads each: a pool each; a third borrower works alone."""
+    handles = [PoolHandle(3, thread_pool_code(), 6) for _ in range(3)]
+    with handles[0].borrowed(True) as a, handles[1].borrowed(True) as b, handles[2].borrowed(True) as c:
+        assert len({a, b, None}) == 3
+        assert c is None
+    with handles[2].borrowed(True) as again:
+        assert again == a
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def test_commands_parse(page: str) -> None:
     """Every command of tilewright on a page has arguments that its parser takes."""
     for block in blocks(page, "console"):
         for _, line, _ in commands(block):
-            words = shlex.split(line.partition(" | ")[0], comments=True)
+            words = shlex.split(re.split(r" (?:\||\|\||&&|>) ", line)[0], comments=True)
             if words[0] == "tilewright" and not words[-1].startswith("--help"):
                 load_command(words[1])[1].parse_args(words[2:])
 
@@ -109,6 +110,12 @@ def anchors(page: str) -> frozenset[str]:
     titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", t.lower()).strip() for t in titles)
     return frozenset(re.sub(r"\s", "-", t) for t in plain)
+
+
+def test_the_page_on_installing_has_every_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    rows = [line.split("|")[1] for line in prose("docs/install.md").splitlines() if line.startswith("| `")]
+    assert set(extras) == {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
 
 def test_every_page_is_on_the_site() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import importlib.util
 import inspect
@@ -54,6 +55,12 @@ def test_its_members_say_what_they_are(name: str) -> None:
     members = script("make_api").members(DOCUMENTED[name])
     silent = [m for m, v in members.items() if not inspect.getdoc(v)]
     assert not silent
+
+
+@pytest.mark.parametrize("name", [n for n, x in DOCUMENTED.items() if dataclasses.is_dataclass(x)])
+def test_its_fields_say_what_they_are(name: str) -> None:
+    _, meanings = script("make_api").fields_of(DOCUMENTED[name])
+    assert not [f for f, text in meanings.items() if not text]
 
 
 def test_constants_and_aliases_are_described() -> None:
