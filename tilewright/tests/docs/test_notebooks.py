@@ -39,7 +39,7 @@ def test_there_are_four() -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_it_runs(path: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-m", "tilewright.tests.docs.run_notebook", str(path)]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr
     assert "assert" in "\n".join(cells(path)), "a notebook that checks nothing"
 
