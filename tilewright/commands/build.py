@@ -6,7 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from tilewright.commands.common import add_model_options, add_shape_options, compile_with
+from tilewright.commands.common import add_fixed_shapes, add_model_options, compile_with
 from tilewright.core.errors import InputError
 from tilewright.deploy.opener import export_loader
 from tilewright.deploy.pack import SUFFIX, export_package
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights", choices=("inside", "beside"), default="inside", help="of a library: where they are"
     )
-    add_shape_options(parser)
+    add_fixed_shapes(parser)
     add_model_options(parser, several_targets=True)
 
 
@@ -33,7 +33,6 @@ def run(args: argparse.Namespace) -> int:
         path = export_loader(args.output)
         print(f"{path}: {path.stat().st_size:,} bytes")
         return 0
-    args.specialize = args.specialize or bool(args.shapes)
     targets = args.target or [None]
     is_package = Path(args.output).suffix == SUFFIX
     if len(targets) > 1 and not is_package:

@@ -138,13 +138,22 @@ def add_sample_options(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_shape_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Sizes of symbolic dimensions."""
+    """Sizes of symbolic dimensions: of the inputs, and with --specialize of the build."""
     parser.add_argument(
         "--shapes", type=parse_shapes, default={}, metavar="batch=1,x=1x3x8x8,h=8..64",
-        help="sizes of symbolic dimensions, or shapes of inputs, of the inputs fed; a range is compiled for, and the "
-        "inputs have its greatest size",
+        help="sizes of symbolic dimensions, or shapes, of the inputs that are fed; the build is for all sizes, or for "
+        "a range that is given, of which the inputs have the greatest size",
     )  # fmt: skip
     parser.add_argument("--specialize", action="store_true", help="compile for exactly the sizes in --shapes")
+
+
+def add_fixed_shapes(parser: argparse.ArgumentParser) -> None:
+    """Sizes that a command compiles for."""
+    parser.add_argument(
+        "--shapes", type=parse_shapes, default={}, metavar="batch=1,x=1x3x8x8,h=8..64",
+        help="sizes or ranges of symbolic dimensions, or shapes of inputs, to compile for (default: all sizes)",
+    )  # fmt: skip
+    parser.set_defaults(specialize=True)
 
 
 def parse_shapes(text: str) -> Sizes:

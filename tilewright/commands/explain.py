@@ -21,7 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    args.specialize = args.specialize or bool(args.shapes)
     model = compile_with(args)
     if args.json:
         coverage = of_coverage(model.coverage())

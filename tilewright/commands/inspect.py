@@ -11,7 +11,7 @@ from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.codegen.prepare.steps import prepare
-from tilewright.commands.common import add_model_options, add_shape_options, compile_with, records_of
+from tilewright.commands.common import add_fixed_shapes, add_model_options, compile_with, records_of
 from tilewright.compile import plan_text
 from tilewright.core.errors import InputError
 from tilewright.deploy.pack import described, is_artifact, read_manifests
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx file; or an artifact, to list what it says of itself")
     parser.add_argument("--stage", choices=STAGES, default="passes", help="what to print (default: passes)")
     parser.add_argument("--kernel", metavar="NAME", help="one kernel by its name or number (k3); default: all")
-    add_shape_options(parser)
+    add_fixed_shapes(parser)
     add_model_options(parser)
 
 
@@ -76,7 +76,6 @@ def run(args: argparse.Namespace) -> int:
     if is_artifact(args.model):
         print("\n\n".join("\n".join(described(said)) for said in read_manifests(args.model)))
         return 0
-    args.specialize = args.specialize or bool(args.shapes)
     if args.require_tuned is not None:
         compile_with(args, stop_after="schedule")
     if args.stage in ("import", "passes", "fuse"):

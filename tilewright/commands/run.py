@@ -39,6 +39,8 @@ def run(args: argparse.Namespace) -> int:
     rows += [("out", name, _type(x), *_numbers(x)) for name, x in results.items()]
     print(table(("", "name", "type", " min", " mean", " max"), rows))
     print(f"\ncompiled in {built:.2f} s, second run {milliseconds(seconds)} ms on {model.threads} thread(s)")
+    if args.records:
+        print(f"{args.records}: {model.coverage().summary()}")
     if args.output:
         _write(args.output, results)
         print(f"outputs written to {args.output}")

@@ -71,7 +71,7 @@ class Coverage:
         return sum(r.status is status for r in self.rows)
 
     def __str__(self) -> str:
-        return f"{table(_HEAD, [_cells(r) for r in self.rows])}\n{self._summary()}"
+        return f"{table(_HEAD, [_cells(r) for r in self.rows])}\n{self.summary()}"
 
     def to_dicts(self) -> list[dict[str, object]]:
         """A row for each kernel: its name, ``calls``, ``status``, ``reason`` and ``share`` of the run time."""
@@ -91,9 +91,10 @@ class Coverage:
             kernel, share, *rest = _cells(r)
             rows.append((kernel, share, Bar(r.share, r.status is Status.MISS), *rest))
         made = html_table((*_HEAD[:2], "", *_HEAD[2:]), rows)
-        return [title("coverage", f"{100 * self.tuned:.1f} % tuned"), made, remark(self._summary())]
+        return [title("coverage", f"{100 * self.tuned:.1f} % tuned"), made, remark(self.summary())]
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """The line below the table: how many kernels have which status, and their shares of the run time."""
         parts = (f"{_counted(s, self.count(s))} ({100 * self.share(s):.1f} % of run time)" for s in Status)
         return f"{len(self.rows)} kernels: {', '.join(parts)}; run time {self.source}"
 

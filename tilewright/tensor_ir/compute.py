@@ -276,7 +276,8 @@ def build_func(
         known.add(t.name)
         for e in walk_expr(_value_of(t)):
             if isinstance(e, Load) and e.buffer not in known:
-                what = "a later stage" if e.buffer in tensor_names else "neither input nor stage"
+                missing = f"neither input nor stage; expected it in inputs, or in stages=[{e.buffer}]"
+                what = "a later stage" if e.buffer in tensor_names else missing
                 raise ScheduleError(f"{name}: stage {t.name} reads {e.buffer}, which is {what}")
     for t in reversed(order):
         if t.name not in out_names and isinstance(t, Tensor):

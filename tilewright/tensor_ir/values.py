@@ -18,6 +18,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith import minmax
 from tilewright.core.arith.expr import IntExpr, IntLike, Var, as_expr, of_atom
 from tilewright.core.dtypes import DType
+from tilewright.core.suggestions import did_you_mean
 from tilewright.tensor_ir.ir import Cast, Const, Dyn, Expr, Index, Op, Select
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
@@ -207,8 +208,12 @@ def lift(x: ValLike, dtype: DType) -> Val:
 
 
 def op(name: str, *args: ValLike) -> Val:
-    """Apply a scalar operation by name. Raises TypeError on mixed element types or a wrong number of arguments."""
-    info = SCALAR_OPS[name]
+    """Apply a scalar operation by name. Raises TypeError for a name that is not known, mixed element types or a wrong
+    number of arguments."""
+    info = SCALAR_OPS.get(name)
+    if info is None:
+        known = f"there are {', '.join(SCALAR_OPS)}"
+        raise TypeError(f"op: no scalar operation {name!r}{did_you_mean(name, SCALAR_OPS)}; {known}")
     like = _type_of(args)
     vals = [lift(a, like) for a in args]
     if len(vals) != info.arity:

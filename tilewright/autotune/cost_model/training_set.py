@@ -23,6 +23,16 @@ class TrainingSet:
         self._groups: list[str] = []
         self._fitted = 0
 
+    @property
+    def fitted(self) -> int:
+        """Measurements that the model was fitted to the last time, 0 if it never was."""
+        return self._fitted
+
+    @property
+    def waiting(self) -> str:
+        """Why a model that was never fitted was not."""
+        return f"{len(self._seconds)} measurements, the first fit needs {self._least}"
+
     def add(self, rows: np.ndarray, seconds: Sequence[float], group: str) -> None:
         """More measurements (inf for a failure)."""
         self._rows.append(rows)

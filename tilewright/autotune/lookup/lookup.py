@@ -173,8 +173,8 @@ def _other_sizes(workload: Workload, record: Record) -> str:
 def _symbolic(func: Func, kin: OfFamily) -> str:
     """What distinguishes a kernel of symbolic sizes from one of fixed sizes."""
     if func.dims:
-        return f"tuned for the fixed sizes {_named(kin.sizes)}"
-    return f"tuned for symbolic sizes, at {_named(kin.record.dims)}, here {_named(kin.sizes)}"
+        return f"tuned in a build for the sizes {_named(kin.sizes)}, and this one is for all sizes"
+    return f"tuned in a build for all sizes, at {_named(kin.record.dims)}, and this one is for {_named(kin.sizes)}"
 
 
 def _named(sizes: Mapping[str, int]) -> str:

@@ -11,6 +11,7 @@ Example::
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,6 +70,8 @@ from tilewright.runtime.coverage import Coverage, measured_coverage
 from tilewright.runtime.model import CompiledModel
 from tilewright.schedule.default import before_default
 from tilewright.schedule.rules.base import ScheduleRule
+
+LOGGER = logging.getLogger("tilewright")
 
 _FIRST_SHARE = 0.35
 """At most this share of the time budget goes into measuring every task's default before the search."""
@@ -373,6 +376,8 @@ def _tuned(
     _say(o, "searching", tuners)
     result = scheduler.run()
     result = dataclasses.replace(result, elapsed=clock() - begin)
+    if o.cost_model is not None and not training_set.fitted:
+        LOGGER.warning("tune: the cost model was never fitted: %s", training_set.waiting)
     if not (interrupted or result.interrupted) and o.max_trials is None:
         interrupted = _measure_defaults(tuners, None if budget is None else begin + budget - reserve, None, clock)
     if interrupted:

@@ -295,6 +295,9 @@ class JSONDatabase(_Base):
         self._lines = LogLines(self.path)
         self._writer = LogWriter(self.path)
 
+    def __repr__(self) -> str:
+        return f"JSONDatabase({os.fspath(self.path)!r})"
+
     @property
     def skipped(self) -> tuple[str, ...]:
         """What is wrong with the damaged lines of the log, a text per line."""

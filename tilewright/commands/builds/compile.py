@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tilewright.commands.common import add_model_options, add_shape_options, compile_with
+from tilewright.commands.common import add_fixed_shapes, add_model_options, compile_with
 from tilewright.commands.output.json_output import add_json_option, print_json
 from tilewright.commands.output.results import of_coverage, of_model
 from tilewright.core.console import bytes_text, table
@@ -26,12 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", help="also write an artifact: model.so a library, model.twa a package"
     )
     add_json_option(parser)
-    add_shape_options(parser)
+    add_fixed_shapes(parser)
     add_model_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    args.specialize = args.specialize or bool(args.shapes)
     start = time.perf_counter()
     model: CompiledModel = compile_with(args)
     seconds = time.perf_counter() - start

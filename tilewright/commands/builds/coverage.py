@@ -20,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    args.specialize = args.specialize or (bool(args.shapes) and not args.measure)
     model = compile_with(args)
     found = model.coverage(feed_for_model(args, model), args.runs) if args.measure else model.coverage()
     if args.json:

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    args.specialize, args.records = True, args.log
+    args.records = args.log
     database, disabled = open_log(args.log), args.disable_pass
     model = compile_with(args)
     graph = compile_with(args, stop_after="passes")

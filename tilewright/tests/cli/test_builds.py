@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 import tilewright
+from tilewright import TuneOptions
 from tilewright.autotune.measure.measurer import TableMeasurer
 from tilewright.cli import COMMANDS, main
 from tilewright.inspect.ort import is_installed
@@ -108,6 +109,20 @@ def test_coverage(tuned: tuple[str, str], dynamic: str, capsys: pytest.CaptureFi
     found = said(capsys, "coverage", dynamic, "--measure", "--runs", "2", "--shapes", "batch=3")
     assert found["coverage"]["source"] == "measured"
     assert {k["status"] for k in found["coverage"]["kernels"]} == {"miss"}
+
+
+def test_all_commands_use_a_log_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What tuning found for a model of symbolic sizes, at given ones, is what they build with at these sizes."""
+    model, log = saved(perceptron(), tmp_path, "perceptron"), str(tmp_path / "log.jsonl")
+    measurer = TableMeasurer(lambda c: 1.0 + int(c.key[:6], 16))
+    options = TuneOptions(sizes={"batch": 4}, time_budget_s=None, max_trials=12, check_network=False)
+    tilewright.tune(model, options, database=log, measurer=measurer)
+    for words in (["run", model, "--log", log], ["coverage", model, "--log", log], ["explain", model, "--log", log],
+                  ["db", "explain", log, model]):  # fmt: skip
+        assert main([*words, "--shapes", "batch=4"]) == 0
+        assert " 0 misses (0.0 % of run time)" in capsys.readouterr().out, words
+    assert main(["coverage", model, "--log", log, "--shapes", "batch=4", "--specialize"]) == 0
+    assert "tuned in a build for all sizes, at n0 = 4, and this one is for n0 = 4" in capsys.readouterr().out
 
 
 def test_memory_of_a_profile(dynamic: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,11 +116,16 @@ def test_mixed_types_are_refused() -> None:
         x[0, 0]
 
 
+def test_an_operation_that_is_not_known_is_named() -> None:
+    with pytest.raises(TypeError, match=r"op: no scalar operation 'maximum'.*; there are .*max,"):
+        op("maximum", _x()[0], 0.0)
+
+
 def test_bad_functions_are_refused() -> None:
     x = _x()
     a = compute("A", (4,), lambda i: x[i] + 1)
     b = compute("B", (4,), lambda i: a[i] * 2)
-    with pytest.raises(ScheduleError, match="stage B reads A, which is neither input nor stage"):
+    with pytest.raises(ScheduleError, match=r"B reads A, which is neither input nor stage; .* stages=\[A\]"):
         build_func("f", [x], [b])
     with pytest.raises(ScheduleError, match="stage B reads A, which is a later stage"):
         build_func("f", [x], [a], [b, a])

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt
 from tilewright.tensor_ir.analysis.dependence import carried_dependences
-from tilewright.tensor_ir.analysis.scopes import loop_path, loop_ranges, loops_in
+from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_path, loop_ranges, loops_in
 from tilewright.tensor_ir.ir import Func, Loop, Stmt
 
 
@@ -28,6 +28,7 @@ class Reorder(Primitive):
         - a loop is not there
         - fewer than two loops, or one of them twice
         - the loops are not on one path of perfectly nested loops
+    - another block stands between the loops
         - a loop is parallel
         - a loop would move out of a loop whose variable its extent uses
         - a dependence would be reversed
@@ -76,6 +77,8 @@ class Reorder(Primitive):
         chain = loops[places[0] : places[-1] + 1]
         for outer, inner in pairwise(chain):
             if outer.body is not inner:
-                not_all = f"{inner.var} is not all of the body of {outer.var}"
+                others = [b.name for b in blocks_in(outer.body) if b not in blocks_in(inner)]
+                beside = f" ({', '.join(others)} stand{'s' * (len(others) == 1)} there, too)" if others else ""
+                not_all = f"{inner.var} is not all of the body of {outer.var}{beside}"
                 raise refuse(self, f"expected perfectly nested loops, but {not_all}")
         return chain, loops[: places[0]]

@@ -26,6 +26,8 @@ from tilewright.tensor_ir.compute import build_func, compute, maximum, placehold
 from tilewright.tensor_ir.ir import Func
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, mlp_model, record, with_threads
 
+ALL = "tuned in a build for all sizes, at n0 = 24"
+
 
 def product(rows: IntLike, middle: IntLike = 16, positive: bool = False) -> Func:
     """A matrix product; with ``positive``, negative products count as 0."""
@@ -65,18 +67,18 @@ def test_fixed_from_symbolic() -> None:
     r = measured(product(N), 1e-3, n=24)
     match = look_up(product(24), HERE, MemoryDatabase([r]))
     assert (match.status, match.record) == (Status.NEAR_MISS, r)
-    assert match.reason == "tuned for symbolic sizes, at n0 = 24, here n0 = 24"
+    assert match.reason == f"{ALL}, and this one is for n0 = 24"
     assert match.trace is not None
     match.trace.apply(match.func)
     other = look_up(product(25), HERE, MemoryDatabase([with_threads(r, 8)]))
-    assert other.reason == "tuned for symbolic sizes, at n0 = 24, here n0 = 25 on another machine (8 -> 2 threads)"
+    assert other.reason == f"{ALL}, and this one is for n0 = 25 on another machine (8 -> 2 threads)"
 
 
 def test_symbolic_from_fixed() -> None:
     r = measured(product(24), 1e-3)
     match = look_up(product(N), HERE, MemoryDatabase([r]))
     assert (match.status, match.record, match.dims) == (Status.NEAR_MISS, r, {"n0": 24})
-    assert match.reason == "tuned for the fixed sizes n0 = 24"
+    assert match.reason == "tuned in a build for the sizes n0 = 24, and this one is for all sizes"
     assert match.trace is not None
     match.trace.apply(match.func)
 
@@ -128,7 +130,7 @@ def test_a_trace_that_does_not_replay_is_passed_over() -> None:
     )
     match = look_up(product(24), HERE, MemoryDatabase([broken]))
     assert match.status is Status.MISS
-    assert match.reason.startswith("tuned for symbolic sizes, at n0 = 24, here n0 = 24, which does not replay here: ")
+    assert match.reason.startswith(f"{ALL}, and this one is for n0 = 24, which does not replay here: ")
 
 
 def test_a_log_decodes_relatives_only(tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -161,7 +163,7 @@ def test_a_network(tuned_symbolic: bool) -> None:
     model = tilewright.compile(second, database=database, threads=1)
     coverage = model.coverage()
     assert {r.status for r in coverage.rows} == {Status.NEAR_MISS}
-    assert all(("symbolic sizes" if tuned_symbolic else "fixed sizes") in r.reason for r in coverage.rows)
+    assert all(("build for all sizes" if tuned_symbolic else "build for the sizes") in r.reason for r in coverage.rows)
     assert all("the time of the default" in r.reason or "give the default here" in r.reason for r in coverage.rows)
     replayed = tilewright.compile(second, database=database, threads=1, near_misses="replay")
     x = np.random.default_rng(0).standard_normal((12, 32)).astype(np.float32)

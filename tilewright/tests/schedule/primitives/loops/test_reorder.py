@@ -85,6 +85,12 @@ def test_refusals():
                 'reorder(("C_i", "D_i"))',
                 "reorder(C_i, D_i): expected perfectly nested loops, but D_i is not around C_i",
             ),
+            "another block stands between the loops": (
+                f,
+                'decompose_reduction("C", loop="k")\nreorder(("k", "C_j"))',
+                "reorder(k, C_j): expected perfectly nested loops, but k is not all of the body of C_j (C_init stands "
+                "there, too)",
+            ),
             "a loop is parallel": (
                 f,
                 'parallel("C_i")\nreorder(("C_j", "C_i"))',
