@@ -16,6 +16,7 @@ import pytest
 from tilewright.cli import load_command, main
 from tilewright.frontend.table import CONVERTERS
 from tilewright.inspect.ort import is_installed
+from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 from tilewright.tests.api.models import perceptron, saved
 from tilewright.tests.deploy.exported import has_compiler
 from tilewright.tests.docs.pages import blocks, prose, script
@@ -169,3 +170,20 @@ def test_the_page_on_quantized_models_names_every_converter_of_the_domain() -> N
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")][2:]
     named = [name for row in rows for name in re.findall(r"\w+", row)]
     assert sorted(named) == sorted(op for domain, op in CONVERTERS if domain == "com.microsoft")
+
+
+def test_the_page_on_kernels_names_every_scalar_operation() -> None:
+    """With the number of its arguments, their element types and that of its result."""
+    kinds = {"f": "float", "i": "int", "u": "uint", "b": "bool"}
+    text = (ROOT / "docs/kernels.md").read_text(encoding="utf-8")
+    section = text.partition("| names | arguments |")[2].partition("\n\n")[0]
+    told: dict[str, list[str]] = {}
+    for line in section.splitlines()[2:]:
+        names, *facts = (cell.strip() for cell in line.strip("|").split("|"))
+        for name in re.findall(r"`(\w+)`", names):
+            assert name not in told, name
+            told[name] = facts
+    assert told == {
+        name: [str(o.arity), o.only or ", ".join(kinds[k] for k in o.kinds), o.result.replace("same", "the same")]
+        for name, o in SCALAR_OPS.items()
+    }
