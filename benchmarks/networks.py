@@ -8,9 +8,10 @@
     python benchmarks/plot.py OUT.json -o docs/speed.svg                # the rows of --json as a picture
 
 Networks are kept as NAME.structure.onnx (see accuracy.py). Speed is onnxruntime's median over ours: above 1 we are
-faster; with --openvino a second column says the same of OpenVINO, in the precision that it takes by default. The
-machine should be otherwise idle: on busy cores, two thread pools measure the scheduler, not the code. What was timed,
-of either side, while the machine was disturbed is timed again (autotune/measure/noise_monitor.py).
+faster; with --openvino a second column says the same of OpenVINO, in the precision that it takes by default (bfloat16
+where the CPU multiplies that), with --openvino fp32 in float32. The machine should be otherwise idle: on busy cores,
+two thread pools measure the scheduler, not the code. What was timed, of either side, while the machine was disturbed is
+timed again (autotune/measure/noise_monitor.py).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def main() -> int:
     if args.json:
         require_replaceable(args.json, ROWS)
     rows = []
-    titles = ("ours ms", "p10", "p90", "ort ms", "p10", "p90", *(["ov ms", "p10", "p90"] * args.openvino))
+    titles = ("ours ms", "p10", "p90", "ort ms", "p10", "p90", *(["ov ms", "p10", "p90"] if args.openvino else []))
     head = f"{'network':<28} {'thr':>3} {' '.join(f'{t:>9}' for t in titles)} {'speed':>6}"
     head += f" {'to ov':>6}" if args.openvino else ""
     print(head, "-" * len(head), sep="\n")
@@ -53,6 +54,7 @@ def main() -> int:
             print(_line(row), flush=True)
             if args.json:
                 kept = {"machine": _machine(), "precision": args.precision, "tuned": bool(args.logs), "rows": rows}
+                kept["openvino"] = args.openvino
                 text = json.dumps(kept, indent=1)
                 write_file(args.json, ROWS, text.encode())
     for key, other in (("speed", "onnxruntime"), ("to_openvino", "OpenVINO")):
@@ -75,7 +77,10 @@ def _arguments() -> argparse.Namespace:
     p.add_argument("--tune", type=float, default=0.0, metavar="S", help="tune each for so many seconds first")
     p.add_argument("--logs", help="folder of the tuning logs, one per network; tuning goes on where it stopped")
     p.add_argument("--precision", choices=("fp32", "bf16", "auto"), default="fp32", help="ours")
-    p.add_argument("--openvino", action="store_true", help="against OpenVINO, too, which must be installed")
+    p.add_argument(
+        "--openvino", nargs="?", const="default", choices=("default", "fp32"),
+        help="against OpenVINO, too, which must be installed, in the precision of its choice or in float32",
+    )  # fmt: skip
     p.add_argument("--json", help="write the rows there too, after each")
     p.add_argument("--one", help=argparse.SUPPRESS)
     args = p.parse_args()
@@ -96,7 +101,7 @@ def _known(args: argparse.Namespace) -> list[str]:
 def _measure(args: argparse.Namespace, name: str, threads: int) -> dict:
     command = [sys.executable, __file__, "--one", name, "--threads", str(threads), "--seconds", str(args.seconds)]
     command += ["--models", args.models, "--work", args.work, "--case", str(args.case), *(["--light"] * args.light)]
-    command += ["--precision", args.precision, *(["--openvino"] * args.openvino)]
+    command += ["--precision", args.precision, *(["--openvino", args.openvino] if args.openvino else [])]
     if args.logs:
         command += ["--logs", args.logs, "--tune", str(args.tune)]
     try:
@@ -140,7 +145,7 @@ def _one(args: argparse.Namespace) -> dict:
     contenders = {"ours": lambda: model.run(None, mine), "ort": lambda: session.run(None, theirs)}
     if args.openvino:
         try:
-            contenders["ov"] = _openvino(source, threads, theirs)
+            contenders["ov"] = _openvino(source, threads, theirs, args.openvino)
         except RuntimeError as e:  # operators that it does not have
             print(f"OpenVINO: {str(e).strip().splitlines()[-1]}", file=sys.stderr)
     taken = interleave(contenders, args.seconds, noise=noise_monitor_of(threads))
@@ -154,12 +159,14 @@ def _one(args: argparse.Namespace) -> dict:
     return row | tuned | speeds
 
 
-def _openvino(source: object, threads: int, feed: dict):
+def _openvino(source: object, threads: int, feed: dict, precision: str):
     import openvino
 
     core = openvino.Core()
     content = source if isinstance(source, str | Path) else source.SerializeToString()  # type: ignore[attr-defined]
     options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    if precision == "fp32":
+        options["INFERENCE_PRECISION_HINT"] = "f32"
     request = core.compile_model(core.read_model(content), "CPU", options).create_infer_request()
     return lambda: request.infer(feed)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The table of networks.py as a picture: how fast networks run beside ONNX Runtime and OpenVINO.
 
-    python benchmarks/networks.py --models DIR --openvino --threads 2 --json speed.json
+    python benchmarks/networks.py --models DIR --openvino fp32 --threads 2 --json speed.json
     python benchmarks/plot.py speed.json -o docs/speed.svg
 
 A row a network, by its gain: a point is the other's median time over ours (right of 1 we are faster), a line its range
@@ -91,7 +91,7 @@ def drawn(table: Mapping[str, Any], threads: int | None = None) -> str:
         f'aria-label="{escape(_title(table, shown, networks))}">',
         f"<style>\n{STYLE}</style>",
         f'<text class="title" x="8" y="20">{escape(_title(table, shown, networks))}</text>',
-        *_legend(networks),
+        *_legend(networks, table.get("openvino") or ""),
         *_grid(scale, len(networks)),
     ]
     for n, network in enumerate(networks):
@@ -142,12 +142,14 @@ def _title(table: Mapping[str, Any], threads: int, networks: Sequence[Network]) 
     return f"Time of others over ours: {len(networks)} network{'s' * (len(networks) > 1)}, {', '.join(how)}"
 
 
-def _legend(networks: Sequence[Network]) -> Iterator[str]:
+def _legend(networks: Sequence[Network], openvino: str) -> Iterator[str]:
+    """``openvino``: the precision in which it ran."""
     x = 8.0
     for who, name in RIVALS.items():
         mean, count = mean_gain(networks, who)
         if count:
-            text = f"{name}: {mean:.2f} (geometric mean of {count})"
+            precision = f", {openvino}" if who == "ov" and openvino else ""
+            text = f"{name}{precision}: {mean:.2f} (geometric mean of {count})"
             yield f'<circle class="{who}" cx="{x + 5:.0f}" cy="36" r="4"/>'
             yield f'<text x="{x + 15:.0f}" y="40">{text}</text>'
             x += 40 + 6.4 * len(text)

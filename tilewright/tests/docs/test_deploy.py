@@ -1,4 +1,4 @@
-"""The programs on the page about artifacts are built and run; its tables are the header's."""
+"""The programs on the page about artifacts, and that of the README, are built and run; its tables are the header's."""
 
 from __future__ import annotations
 
@@ -40,11 +40,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def linked_program() -> str:
-    """The program in C that has its model linked, the first on the page."""
-    return blocks(PAGE, "c")[0]
-
-
 def require_first(said: str) -> None:
     """A program printed the first result for zeros."""
     expected = tilewright.compile(perceptron(), progress=False).run({"x": np.zeros((4, 32), np.float32)})["y"]
@@ -57,7 +52,7 @@ def test_programs(name: str, folder: Path) -> None:
     if missing := language.missing():
         pytest.skip(f"{name}: {missing}")
     suffix = language.example.suffix
-    (program,) = (b for b in blocks(PAGE, {".rs": "rust"}.get(suffix, suffix[1:])) if b != linked_program())
+    (program,) = blocks(PAGE, {".rs": "rust"}.get(suffix, suffix[1:]))
     source = folder / f"source{suffix}"
     source.write_text(program, encoding="utf-8")
     require_first(done(language.build(source, folder), folder))
@@ -76,9 +71,9 @@ def test_the_page_for_browsers(browser: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc")
-def test_the_program_that_is_linked(folder: Path) -> None:
-    (commands,) = blocks(PAGE, "sh")
-    (folder / "first.c").write_text(linked_program(), encoding="utf-8")
+def test_the_program_of_the_readme(folder: Path) -> None:
+    (program,), (_, commands) = blocks("README.md", "c"), blocks("README.md", "sh")
+    (folder / "first.c").write_text(program, encoding="utf-8")
     require_first(done(["sh", "-ec", f'PATH="{Path(sys.executable).parent}:$PATH"; {commands}'], folder))
 
 
