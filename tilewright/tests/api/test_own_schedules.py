@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,8 @@ def test_a_cost_model_of_ones_own_is_shared_by_all_tasks() -> None:
 def test_a_cost_model_that_is_never_asked_is_told(caplog: pytest.LogCaptureFixture) -> None:
     mine = Counting()
     options = TuneOptions(time_budget_s=None, max_trials=2, sizes={"batch": 4}, check_network=False, cost_model=mine)
-    tune_model(perceptron(), measurer=TableMeasurer(_slow), options=options)
+    with caplog.at_level(logging.WARNING, logger="tilewright"):
+        tune_model(perceptron(), measurer=TableMeasurer(_slow), options=options)
     assert not mine.fitted
     assert "tune: the cost model was never fitted: 2 measurements, the first fit needs 8" in caplog.text
 
