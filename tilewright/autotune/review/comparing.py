@@ -82,7 +82,7 @@ class Comparison:
     def geometric_mean(self) -> float | None:
         """Of the ratios of kernels that are in both; None if none are."""
         ratios = [k.ratio for k in self.kernels if k.ratio]
-        return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+        return statistics.geometric_mean(ratios) if ratios else None
 
 
 def compare(old: Iterable[Line], new: Iterable[Line], alpha: float = 0.05, threshold: float = 0.02) -> Comparison:

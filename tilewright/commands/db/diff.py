@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import argparse
 
+from tilewright.autotune.records.database import open_database
 from tilewright.autotune.review.comparing import Change, Comparison, KernelChange, compare
 from tilewright.commands.common import amount
-from tilewright.commands.db.options import add_filters, answer, machine, micros, open_log, selected, selection_of
+from tilewright.commands.db.options import add_filters, answer, machine, micros, selected, selection_of
 from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 from tilewright.core.errors import InputError
@@ -40,9 +41,9 @@ def run(args: argparse.Namespace) -> int:
     if (args.new is None) == (args.versions is None):
         raise InputError("db diff: expected two logs, or one and --versions X Y")
     if args.versions is None:
-        old, new = (selected(open_log(p), args) for p in (args.old, args.new))
+        old, new = (selected(open_database(p), args) for p in (args.old, args.new))
     else:
-        lines = list(open_log(args.old).lines())
+        lines = list(open_database(args.old).lines())
         old, new = (selection_of(args, v).of(lines) for v in args.versions)
         for version, found in zip(args.versions, (old, new), strict=True):
             if not found:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.autotune.records.database import JSONDatabase, open_database
+from tilewright.autotune.records.database import JSONDatabase
 from tilewright.autotune.records.record import Choice, Line, Record, Verdict
 from tilewright.autotune.review.selection import Selection, parse_time
 from tilewright.commands.output.json_output import print_json
@@ -58,11 +58,6 @@ def answer(args: argparse.Namespace, data: Mapping[str, Any], text: str) -> None
         print_json("db", {"action": args.action, **data})
     else:
         print(text)
-
-
-def open_log(path: str) -> JSONDatabase:
-    """The log at a path. Raises InputError if there is none."""
-    return open_database(path)
 
 
 def counts(lines: Iterable[Line]) -> dict[str, int]:

@@ -8,19 +8,11 @@ import sys
 from collections import Counter
 
 from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer
+from tilewright.autotune.records.database import open_database
 from tilewright.autotune.review.recheck import Checked, Finding, recheck, winners
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.commands.common import amount, count
-from tilewright.commands.db.options import (
-    add_filters,
-    add_log,
-    answer,
-    machine,
-    micros,
-    of_workload,
-    open_log,
-    selected,
-)
+from tilewright.commands.db.options import add_filters, add_log, answer, machine, micros, of_workload, selected
 from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 
@@ -41,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    lines = of_workload(selected(open_log(args.log), args), args.workload)
+    lines = of_workload(selected(open_database(args.log), args), args.workload)
     done = winners(lines, detect_host())
     if not args.dry_run:
         todo = sum(not c.why for c in done)
