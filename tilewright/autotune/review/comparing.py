@@ -54,6 +54,11 @@ class KernelChange:
         assert found is not None
         return found
 
+    @property
+    def same_schedule(self) -> bool:
+        """True if both records are of one candidate."""
+        return self.old is not None and self.new is not None and self.old.candidate == self.new.candidate
+
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         r = self.record
@@ -62,7 +67,7 @@ class KernelChange:
             "old_seconds": None if self.old is None else self.old.seconds,
             "new_seconds": None if self.new is None else self.new.seconds,
             "ratio": self.ratio, "p": self.p, "change": str(self.change),
-            "same_schedule": self.old is not None and self.new is not None and self.old.candidate == self.new.candidate,
+            "same_schedule": self.same_schedule,
         }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.autotune.records.database import JSONDatabase
 from tilewright.autotune.records.record import Choice, Line, Record, Verdict
 from tilewright.autotune.review.selection import Selection, parse_time
+from tilewright.commands.common import amount
 from tilewright.commands.output.json_output import print_json
 from tilewright.core.errors import InputError
 
@@ -50,6 +51,14 @@ def selected(database: JSONDatabase, args: argparse.Namespace) -> list[Line]:
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
     """For actions that write a log."""
     parser.add_argument("--dry-run", action="store_true", help="write nothing, say what would be written")
+
+
+def add_significance(parser: argparse.ArgumentParser) -> None:
+    """For actions that compare times: which differences count."""
+    parser.add_argument(
+        "--threshold", type=amount, default=0.02, help="smaller differences do not count (default: 0.02)"
+    )
+    parser.add_argument("--alpha", type=amount, default=0.05, help="how probable chance may be (default: 0.05)")
 
 
 def answer(args: argparse.Namespace, data: Mapping[str, Any], text: str) -> None:
