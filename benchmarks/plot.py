@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ def network_of(row: Mapping[str, Any]) -> Network:
 def mean_gain(networks: Sequence[Network], who: str) -> tuple[float, int]:
     """The geometric mean of the gains over a rival, and of how many networks."""
     gains = [n.gains[who].median for n in networks if who in n.gains]
-    return math.exp(sum(map(math.log, gains)) / len(gains)) if gains else 1.0, len(gains)
+    return statistics.geometric_mean(gains) if gains else 1.0, len(gains)
 
 
 @dataclass(frozen=True, slots=True)

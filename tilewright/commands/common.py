@@ -6,6 +6,7 @@ import argparse
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -31,6 +32,24 @@ class SizeRange(NamedTuple):
 
     low: int
     high: int
+
+
+# -- actions -------------------------------------------------------------------------------------------------------
+Actions = Mapping[str, tuple[ModuleType, str]]
+"""Of a command that has several: name -> its module (``add_arguments``, ``run``) and one line of help."""
+
+
+def add_actions(parser: argparse.ArgumentParser, actions: Actions) -> None:
+    """The arguments of each action."""
+    parsers = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, (module, text) in actions.items():
+        module.add_arguments(parsers.add_parser(name, help=text, description=text))
+
+
+def run_action(args: argparse.Namespace, actions: Actions) -> int:
+    """The exit status of the action that was asked for."""
+    status: int = actions[args.action][0].run(args)
+    return status
 
 
 # -- options -------------------------------------------------------------------------------------------------------

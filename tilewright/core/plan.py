@@ -6,7 +6,7 @@ runs them all, so a plan without host steps is one native call. Nothing here ref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -265,6 +265,15 @@ def require_bound(plan: Plan) -> None:
                 if not bound.issuperset(body.symbols):
                     raise InternalError(f"node {step.node!r}: unbound symbols {sorted({*body.symbols} - bound)}")
                 require_bound(body)
+
+
+def all_steps(plan: Plan) -> Iterator[Step]:
+    """The steps of a plan in order, those of a loop's or branch's bodies behind it."""
+    for step in plan.steps:
+        yield step
+        if isinstance(step, ControlStep):
+            for body in step.bodies:
+                yield from all_steps(body)
 
 
 def root_slot(plan: Plan, name: str) -> str:

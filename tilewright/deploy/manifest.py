@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan
+from tilewright.core.plan import ControlStep, HostStep, KernelStep, Plan, all_steps
 from tilewright.machine.target import Target
 from tilewright.runtime.coverage import KernelTuning, Status, estimated_coverage
 from tilewright.runtime.signature import TensorSpec
@@ -35,14 +35,14 @@ def manifest(
     weights: tuple[int, int, int], features: Sequence[str],
 ) -> str:  # fmt: skip
     """The text. The same build gives the same: no dates, no paths."""
-    kernels = dict.fromkeys(s.kernel for s in _steps(plan) if isinstance(s, KernelStep))
+    kernels = dict.fromkeys(s.kernel for s in all_steps(plan) if isinstance(s, KernelStep))
     names = {o: s.name for o, s in zip(plan.outputs, outputs, strict=True)}
     said: dict[str, Any] = {
         "tilewright": importlib.metadata.version("tilewright"), "format": FORMAT, "model": plan.name,
         "graph": hashlib.sha256(origin.graph().encode()).hexdigest(),
         "target": {"triple": target.triple, "cpu": target.cpu, "threads": target.threads, "features": list(features)},
         "weights": {"bytes": weights[0], "digest": f"{weights[1]:016x}{weights[2]:016x}"},
-        "inputs": [_spec(s) for s in inputs], "outputs": [_spec(s) for s in outputs],
+        "inputs": [s.to_json() for s in inputs], "outputs": [s.to_json() for s in outputs],
         "in_place": {names[o]: i for o, i in plan.in_place},
         "kernels": len(kernels), "tuning": _tuning(plan, origin.tuning), "implementations": origin.implementations(),
         "steps": [_step(s) for s in plan.steps],
@@ -58,20 +58,6 @@ def _tuning(plan: Plan, tuning: Mapping[str, KernelTuning]) -> dict[str, Any]:
         "share": round(coverage.share(Status.HIT), 4),
         "records": {r.kernel: r.reason for r in coverage.rows if r.status is Status.HIT},
     }
-
-
-def _spec(s: TensorSpec) -> dict[str, Any]:
-    return {"name": s.name, "type": s.dtype.name, "shape": None if s.shape is None else list(s.shape)}
-
-
-def _steps(plan: Plan) -> list[Any]:
-    out: list[Any] = []
-    for s in plan.steps:
-        out.append(s)
-        if isinstance(s, ControlStep):
-            for b in s.bodies:
-                out += _steps(b)
-    return out
 
 
 def _step(step: object) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan, Step
+from tilewright.core.plan import CheckStep, ControlStep, HostStep, KernelStep, Plan, all_steps
 from tilewright.graph_ir.pipeline import PassRecord, PassReport
 from tilewright.inspect.implementations import Candidate, Choice, explain_choices
 from tilewright.kernels.build import Kernel
@@ -40,7 +40,7 @@ class BuildAccount:
 
     def to_json(self) -> dict[str, Any]:
         """The same as objects, lists, text and numbers: seconds, bytes, multiply-adds and counts."""
-        steps, calls = list(_all_steps(self.plan)), self._calls()
+        steps, calls = list(all_steps(self.plan)), self._calls()
         return {
             "target": self.target.key(),
             "seconds": dict(self.laps),
@@ -65,13 +65,13 @@ class BuildAccount:
     def _calls(self) -> dict[str, list[str]]:
         """The nodes of each call, by kernel."""
         out: dict[str, list[str]] = {}
-        for s in _all_steps(self.plan):
+        for s in all_steps(self.plan):
             if isinstance(s, KernelStep):
                 out.setdefault(s.kernel, []).append("+".join(s.nodes))
         return out
 
     def _plan_lines(self) -> list[str]:
-        steps = list(_all_steps(self.plan))
+        steps = list(all_steps(self.plan))
         native = sum(isinstance(s, KernelStep) for s in steps)
         host = [s for s in steps if isinstance(s, HostStep)]
         control = [s for s in steps if isinstance(s, ControlStep)]
@@ -121,14 +121,6 @@ def _choice(c: Choice) -> dict[str, Any]:
 
 def _candidate(x: Candidate) -> dict[str, Any]:
     return {"name": x.name, "cost": float(x.cost), "error": None if x.error is None else float(x.error)}
-
-
-def _all_steps(plan: Plan) -> Iterator[Step]:
-    for s in plan.steps:
-        yield s
-        if isinstance(s, ControlStep):
-            for body in s.bodies:
-                yield from _all_steps(body)
 
 
 def _indent(text: str) -> list[str]:

@@ -13,7 +13,17 @@ from tilewright.codegen.native.checks import CHECKS, check_imports
 from tilewright.codegen.native.entry import EntryStep, emit_entry, entry_imports
 from tilewright.codegen.native.loop_driver import loop_driver_text
 from tilewright.core.dtypes import DType
-from tilewright.core.plan import CheckStep, ControlStep, KernelStep, NativeStep, Plan, Segment, require_bound, segments
+from tilewright.core.plan import (
+    CheckStep,
+    ControlStep,
+    KernelStep,
+    NativeStep,
+    Plan,
+    Segment,
+    all_steps,
+    require_bound,
+    segments,
+)
 from tilewright.kernels.build import Kernel
 from tilewright.lowering.workspaces import with_scheduled
 from tilewright.machine.target import Target
@@ -68,21 +78,12 @@ def link_plan(
     if not linked.entries:
         return _code(plan, "m", {}, 0), None
     objects, exports = dict(linked.objects), set(linked.entries.values())
-    if any(isinstance(s, ControlStep) and s.op != "If" for s in _control_steps(plan)):
+    if any(isinstance(s, ControlStep) and s.op != "If" for s in all_steps(plan)):
         objects[_LOOP_DRIVER] = cached_object(loop_driver_text(_LOOP_DRIVER, target), target, 1, cache)
         exports.add(_LOOP_DRIVER)
     library = Library(objects.values(), exports, entry_imports(target) | check_imports(linked.checked, cache))
     addresses = {k: library.addresses[s] for k, s in linked.entries.items()}
     return _code(plan, "m", addresses, library.addresses.get(_LOOP_DRIVER, 0)), library
-
-
-def _control_steps(plan: Plan) -> Iterator[ControlStep]:
-    """The control steps of a plan and of the bodies in it."""
-    for step in plan.steps:
-        if isinstance(step, ControlStep):
-            yield step
-            for body in step.bodies:
-                yield from _control_steps(body)
 
 
 def _segments(plan: Plan, path: str) -> Iterator[tuple[str, Plan, tuple[NativeStep, ...]]]:

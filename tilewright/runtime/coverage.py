@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -14,7 +14,7 @@ from tilewright.core.console import table
 from tilewright.core.extras import dataframe
 from tilewright.core.html.pieces import Bar, Cell, fragment, remark, title
 from tilewright.core.html.pieces import table as html_table
-from tilewright.core.plan import ControlStep, KernelStep, Plan
+from tilewright.core.plan import KernelStep, Plan, all_steps
 from tilewright.machine.costs import GENERIC
 
 _HEAD = ("kernel", " %time", " calls", "status", "reason")
@@ -142,18 +142,10 @@ def _coverage(
 
 def _calls(plan: Plan) -> dict[str, list[KernelStep]]:
     out: dict[str, list[KernelStep]] = {}
-    for s in _steps(plan):
-        out.setdefault(s.kernel, []).append(s)
-    return out
-
-
-def _steps(plan: Plan) -> Iterator[KernelStep]:
-    for s in plan.steps:
+    for s in all_steps(plan):
         if isinstance(s, KernelStep):
-            yield s
-        elif isinstance(s, ControlStep):
-            for body in s.bodies:
-                yield from _steps(body)
+            out.setdefault(s.kernel, []).append(s)
+    return out
 
 
 def _work(step: KernelStep, sizes: Mapping[str, int]) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.core.console import bytes_text, table
-from tilewright.core.plan import CheckStep, ControlStep, Plan
+from tilewright.core.plan import CheckStep, ControlStep, Plan, all_steps
 from tilewright.runtime.denormals import named
 from tilewright.runtime.resources.arena import Placement, Values, lifetimes, nbytes, require_sizes, size_of
 
@@ -114,19 +114,11 @@ def memory_report(plan: Plan, env: Mapping[str, int]) -> MemoryReport:
 def _constant_bytes(plan: Plan) -> tuple[int, int]:
     """Bytes of constants of the plan and its bodies, as the model has them and rearranged; shared ones count once."""
     found: dict[int, tuple[int, bool]] = {}
-    for p in _plans(plan):
+    for p in (plan, *(b for s in all_steps(plan) if isinstance(s, ControlStep) for b in s.bodies)):
         for name, content in p.constants.items():
             key = content.__array_interface__["data"][0] if isinstance(content, np.ndarray) else id(content)
             found[key] = content.nbytes, name in p.packed
     return sum(n for n, made in found.values() if not made), sum(n for n, made in found.values() if made)
-
-
-def _plans(plan: Plan) -> Iterator[Plan]:
-    yield plan
-    for s in plan.steps:
-        if isinstance(s, ControlStep):
-            for b in s.bodies:
-                yield from _plans(b)
 
 
 def _steps(plan: Plan, sizes: Mapping[str, int]) -> Iterator[StepMemory]:

@@ -197,11 +197,12 @@ class CompiledModel:
         return self._run_arrays(arrays, times, None if out is None else self._outputs.given(out))[0]
 
     def _run_in_lane(
-        self, arrays: Sequence[object], times: list[np.ndarray] | None, given: GivenOutputs | None, whole: bool
-    ) -> list[object]:
+        self, arrays: Sequence[object], whole: bool, times: list[np.ndarray] | None = None,
+        given: GivenOutputs | None = None, seen: Seen | None = None,
+    ) -> list[object]:  # fmt: skip
         place, lane, threads = self._lanes.enter(whole)
         try:
-            return lane.run(arrays, times, given=given, threads=threads)
+            return lane.run(arrays, times, seen, given=given, threads=threads)
         finally:
             self._lanes.leave(place, threads)
 
@@ -215,7 +216,7 @@ class CompiledModel:
             if given is not None:
                 self._outputs.require_apart(given, arrays)
             try:
-                return self._run_in_lane(arrays, times, given, whole), self
+                return self._run_in_lane(arrays, whole, times, given), self
             except MemoryError as e:
                 raise ResourceError(f"{self._plan.name}: out of memory: {e or 'an array is too large'}") from e
             except BroadcastError as e:
@@ -231,12 +232,7 @@ class CompiledModel:
 
     def watch(self, feed: Mapping[str, object], seen: Seen) -> None:
         """Run, and let ``seen`` look at the slots after each step; in a ``stepwise`` plan that is each kernel."""
-        arrays = self._checker.arrays(feed)
-        place, lane, threads = self._lanes.enter(whole=True)
-        try:
-            lane.run(arrays, None, seen, threads=threads)
-        finally:
-            self._lanes.leave(place, threads)
+        self._run_in_lane(self._checker.arrays(feed), whole=True, seen=seen)
 
     def profile(self, feed: Mapping[str, object], runs: int = 10) -> Profile:
         """Time every kernel over ``runs`` inferences of ``feed``. Gives a profile, which prints as a table: median

@@ -34,6 +34,11 @@ class TensorSpec:
     def type(self) -> str:
         return self.type_text or self.dtype.onnx_text
 
+    def to_json(self) -> dict[str, object]:
+        """Name, element type and shape, as JSON has them."""
+        shape = None if self.shape is None else list(self.shape)
+        return {"name": self.name, "type": self.dtype.name, "shape": shape}
+
     def __str__(self) -> str:
         dims = "?" if self.shape is None else ", ".join(map(str, self.shape))
         return f"{self.name}: {self.dtype}[{dims}]"

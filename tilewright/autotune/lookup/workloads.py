@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tilewright.autotune.base.workload import Workload, canonical, described, workload_of
-from tilewright.core.plan import ControlStep, KernelStep, Plan
+from tilewright.core.plan import KernelStep, Plan, all_steps
 from tilewright.lowering.plan import LoweredModel
 from tilewright.lowering.subview import Places, moved
 from tilewright.tensor_ir.ir import Func
@@ -56,14 +56,7 @@ def kernel_of_node(lowered: LoweredModel) -> dict[str, str]:
 
 def kernel_steps(plan: Plan) -> list[KernelStep]:
     """All kernel calls of a plan and of the bodies in it, in order."""
-    out: list[KernelStep] = []
-    for s in plan.steps:
-        if isinstance(s, KernelStep):
-            out.append(s)
-        elif isinstance(s, ControlStep):
-            for body in s.bodies:
-                out.extend(kernel_steps(body))
-    return out
+    return [s for s in all_steps(plan) if isinstance(s, KernelStep)]
 
 
 def _digest(calls: Iterable[str]) -> str:

@@ -54,6 +54,11 @@ class KernelChange:
         assert found is not None
         return found
 
+    @property
+    def same_schedule(self) -> bool:
+        """True if both records are of one candidate."""
+        return self.old is not None and self.new is not None and self.old.candidate == self.new.candidate
+
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         r = self.record
@@ -62,7 +67,7 @@ class KernelChange:
             "old_seconds": None if self.old is None else self.old.seconds,
             "new_seconds": None if self.new is None else self.new.seconds,
             "ratio": self.ratio, "p": self.p, "change": str(self.change),
-            "same_schedule": self.old is not None and self.new is not None and self.old.candidate == self.new.candidate,
+            "same_schedule": self.same_schedule,
         }  # fmt: skip
 
 
@@ -82,7 +87,7 @@ class Comparison:
     def geometric_mean(self) -> float | None:
         """Of the ratios of kernels that are in both; None if none are."""
         ratios = [k.ratio for k in self.kernels if k.ratio]
-        return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+        return statistics.geometric_mean(ratios) if ratios else None
 
 
 def compare(old: Iterable[Line], new: Iterable[Line], alpha: float = 0.05, threshold: float = 0.02) -> Comparison:

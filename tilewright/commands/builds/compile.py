@@ -12,8 +12,9 @@ from tilewright.commands.output.json_output import add_json_option, print_json
 from tilewright.commands.output.results import of_coverage, of_model
 from tilewright.core.console import bytes_text, table
 from tilewright.deploy.pack import SUFFIX, export_package
+from tilewright.runtime.coverage import Coverage
+from tilewright.runtime.memory_report import MemoryReport
 from tilewright.runtime.model import CompiledModel
-from tilewright.runtime.signature import TensorSpec
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +36,12 @@ def run(args: argparse.Namespace) -> int:
     model: CompiledModel = compile_with(args)
     seconds = time.perf_counter() - start
     written = _write(model, Path(args.output)) if args.output else []
-    found = _found(model, seconds, written)
+    memory, coverage = model.memory(), model.coverage()
+    found = _found(model, memory, coverage, seconds, written)
     if args.json:
         print_json("compile", {**of_model(args.model, model), **found})
     else:
-        print(_text(model, found))
+        print(_text(model, memory, coverage, found))
     return 0
 
 
@@ -47,28 +49,29 @@ def _write(model: CompiledModel, path: Path) -> list[Path]:
     return [export_package(path, [model])] if path.suffix == SUFFIX else model.export(path)
 
 
-def _found(model: CompiledModel, seconds: float, written: list[Path]) -> dict[str, Any]:
+def _found(
+    model: CompiledModel, memory: MemoryReport, coverage: Coverage, seconds: float, written: list[Path]
+) -> dict[str, Any]:
     build = model.account()
     return {
         "seconds": seconds,
         "target": build["target"],
-        "values": {"inputs": [_spec(s) for s in model.inputs], "outputs": [_spec(s) for s in model.outputs]},
+        "values": {
+            "inputs": [s.to_json() for s in model.inputs],
+            "outputs": [s.to_json() for s in model.outputs],
+        },
         "kernels": len(build["kernels"]),
         "cached_kernels": sum(k["cached"] for k in build["kernels"]),
         "code_bytes": sum(k["code_bytes"] for k in build["kernels"]),
         "host_operators": build["host_operators"],
-        "memory": model.memory().to_json(),
-        "coverage": of_coverage(model.coverage()),
+        "memory": memory.to_json(),
+        "coverage": of_coverage(coverage),
         "written": [{"path": str(p), "bytes": p.stat().st_size} for p in written],
     }
 
 
-def _spec(s: TensorSpec) -> dict[str, Any]:
-    return {"name": s.name, "type": str(s.dtype), "shape": None if s.shape is None else list(s.shape)}
-
-
-def _text(model: CompiledModel, found: dict[str, Any]) -> str:
-    memory, coverage, host = model.memory(), model.coverage(), found["host_operators"]
+def _text(model: CompiledModel, memory: MemoryReport, coverage: Coverage, found: dict[str, Any]) -> str:
+    host = found["host_operators"]
     rows = [
         *((f"input{'s' * (len(model.inputs) > 1)}" if i == 0 else "", str(s)) for i, s in enumerate(model.inputs)),
         *((f"output{'s' * (len(model.outputs) > 1)}" if i == 0 else "", str(s)) for i, s in enumerate(model.outputs)),

@@ -6,8 +6,9 @@ import argparse
 from collections import Counter
 from collections.abc import Sequence
 
+from tilewright.autotune.records.database import open_database
 from tilewright.autotune.records.record import Line, Record
-from tilewright.commands.db.options import add_filters, add_log, answer, open_log, selected
+from tilewright.commands.db.options import add_filters, add_log, answer, selected
 from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 from tilewright.core.errors import ParseError, ScheduleError
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    database = open_log(args.log)
+    database = open_database(args.log)
     lines = selected(database, args)
     lost, measured = unusable(lines)
     rows = [

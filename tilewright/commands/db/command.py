@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from types import ModuleType
 
+from tilewright.commands.common import Actions, add_actions, run_action
 from tilewright.commands.db import check, diff, explain, export, import_records, merge, prune, show, top, verify
 
-ACTIONS: Mapping[str, tuple[ModuleType, str]] = {
+ACTIONS: Actions = {
     "show": (show, "what the log holds, a row per workload and machine"),
     "top": (top, "the best candidates of each workload"),
     "check": (check, "what of the log no build can use any more, and why"),
@@ -20,15 +19,11 @@ ACTIONS: Mapping[str, tuple[ModuleType, str]] = {
     "export": (export, "write a log as JSON or CSV"),
     "import": (import_records, "add what was exported to a log; say what other programs' records are"),
 }
-"""Action -> its module (``add_arguments``, ``run``) and one line of help."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, (module, text) in ACTIONS.items():
-        module.add_arguments(actions.add_parser(name, help=text, description=text))
+    add_actions(parser, ACTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
-    status: int = ACTIONS[args.action][0].run(args)
-    return status
+    return run_action(args, ACTIONS)

@@ -5,9 +5,17 @@ from __future__ import annotations
 
 import argparse
 
+from tilewright.autotune.records.database import open_database
 from tilewright.autotune.review.comparing import Change, Comparison, KernelChange, compare
-from tilewright.commands.common import amount
-from tilewright.commands.db.options import add_filters, answer, machine, micros, open_log, selected, selection_of
+from tilewright.commands.db.options import (
+    add_filters,
+    add_significance,
+    answer,
+    machine,
+    micros,
+    selected,
+    selection_of,
+)
 from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 from tilewright.core.errors import InputError
@@ -27,10 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--versions", nargs=2, metavar=("X", "Y"),
         help="compare what two versions of tilewright, or commits, measured in one log",
     )  # fmt: skip
-    parser.add_argument(
-        "--threshold", type=amount, default=0.02, help="smaller differences do not count (default: 0.02)"
-    )
-    parser.add_argument("--alpha", type=amount, default=0.05, help="how probable chance may be (default: 0.05)")
+    add_significance(parser)
     parser.add_argument("--all", action="store_true", help="list kernels without a difference, too")
     add_filters(parser, "compared")
     add_json_option(parser)
@@ -40,9 +45,9 @@ def run(args: argparse.Namespace) -> int:
     if (args.new is None) == (args.versions is None):
         raise InputError("db diff: expected two logs, or one and --versions X Y")
     if args.versions is None:
-        old, new = (selected(open_log(p), args) for p in (args.old, args.new))
+        old, new = (selected(open_database(p), args) for p in (args.old, args.new))
     else:
-        lines = list(open_log(args.old).lines())
+        lines = list(open_database(args.old).lines())
         old, new = (selection_of(args, v).of(lines) for v in args.versions)
         for version, found in zip(args.versions, (old, new), strict=True):
             if not found:
@@ -68,9 +73,8 @@ def _text(result: Comparison, everything: bool) -> str:
 
 
 def _row(k: KernelChange) -> tuple[str, ...]:
-    same = k.old is not None and k.new is not None and k.old.candidate == k.new.candidate
     return (
         k.record.workload.hash[:12], k.record.task, machine(k.record), micros(k.old.seconds if k.old else None),
         micros(k.new.seconds if k.new else None), "" if k.ratio is None else f"{k.ratio:.3f}",
-        "" if k.p is None else f"{k.p:.2g}", f"{k.change}{', same schedule' if same else ''}",
+        "" if k.p is None else f"{k.p:.2g}", f"{k.change}{', same schedule' if k.same_schedule else ''}",
     )  # fmt: skip

@@ -9,11 +9,11 @@ from typing import Any
 from tilewright.autotune.base.workload import Workload
 from tilewright.autotune.lookup.implementations import find_tunable
 from tilewright.autotune.lookup.workloads import networks_of, workloads_of
-from tilewright.autotune.records.database import Database
+from tilewright.autotune.records.database import Database, open_database
 from tilewright.autotune.records.record import Record
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.commands.common import add_build_options, add_shape_options, compile_with
-from tilewright.commands.db.options import add_log, answer, open_log
+from tilewright.commands.db.options import add_log, answer
 from tilewright.commands.output.json_output import add_json_option
 from tilewright.lowering.plan import fuse_and_lower
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     args.records = args.log
-    database, disabled = open_log(args.log), args.disable_pass
+    database, disabled = open_database(args.log), args.disable_pass
     model = compile_with(args)
     graph = compile_with(args, stop_after="passes")
     target = with_threads(parse_target(args.target), args.threads)

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from tilewright.autotune.exchange.export import COLUMNS, FORMAT, to_csv, to_json
-from tilewright.commands.db.options import add_filters, add_log, open_log, selected
+from tilewright.autotune.records.database import open_database
+from tilewright.commands.db.options import add_filters, add_log, selected
 from tilewright.core.io.files import begins_with, write_file
 
 FILES = {
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     ending = Path(args.output).suffix.removeprefix(".") if args.output else ""
     form = args.format or (ending if ending in FILES else "json")
-    lines = selected(open_log(args.log), args)
+    lines = selected(open_database(args.log), args)
     text = to_csv(lines) if form == "csv" else to_json(lines) + "\n"
     if args.output:
         write_file(args.output, FILES[form], text.encode())

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.autotune.records.database import JSONDatabase, open_database
+from tilewright.autotune.records.database import JSONDatabase
 from tilewright.autotune.records.record import Choice, Line, Record, Verdict
 from tilewright.autotune.review.selection import Selection, parse_time
+from tilewright.commands.common import amount
 from tilewright.commands.output.json_output import print_json
 from tilewright.core.errors import InputError
 
@@ -52,17 +53,20 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="write nothing, say what would be written")
 
 
+def add_significance(parser: argparse.ArgumentParser) -> None:
+    """For actions that compare times: which differences count."""
+    parser.add_argument(
+        "--threshold", type=amount, default=0.02, help="smaller differences do not count (default: 0.02)"
+    )
+    parser.add_argument("--alpha", type=amount, default=0.05, help="how probable chance may be (default: 0.05)")
+
+
 def answer(args: argparse.Namespace, data: Mapping[str, Any], text: str) -> None:
     """Print one of the two."""
     if args.json:
         print_json("db", {"action": args.action, **data})
     else:
         print(text)
-
-
-def open_log(path: str) -> JSONDatabase:
-    """The log at a path. Raises InputError if there is none."""
-    return open_database(path)
 
 
 def counts(lines: Iterable[Line]) -> dict[str, int]:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from tilewright.autotune.records.database import open_database
 from tilewright.autotune.records.pruning import to_keep
 from tilewright.autotune.records.record import Line
 from tilewright.commands.common import count
@@ -16,7 +17,6 @@ from tilewright.commands.db.options import (
     answer,
     counts,
     of_all,
-    open_log,
     selection_of,
     shown_size,
     size_of,
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    log, wanted = open_log(args.log), selection_of(args)
+    log, wanted = open_database(args.log), selection_of(args)
 
     def choose(lines: Sequence[Line]) -> list[Line]:
         looked_at = wanted.of(lines)

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.autotune.records.database import open_database
 from tilewright.autotune.records.index import usable
 from tilewright.autotune.records.record import Line, Record, Verdict, isa_class, sort_key
-from tilewright.commands.db.options import add_filters, add_log, answer, micros, open_log, selected
+from tilewright.commands.db.options import add_filters, add_log, answer, micros, selected
 from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    database = open_log(args.log)
+    database = open_database(args.log)
     lines = selected(database, args)
     answer(args, {"workloads": rows_of(lines), "skipped": list(database.skipped)}, show(lines, len(database.skipped)))
     return 0

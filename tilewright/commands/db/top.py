@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.autotune.records.database import MemoryDatabase
+from tilewright.autotune.records.database import MemoryDatabase, open_database
 from tilewright.autotune.records.record import Line, Record
 from tilewright.commands.common import count
-from tilewright.commands.db.options import add_filters, add_log, answer, of_workload, open_log, selected
+from tilewright.commands.db.options import add_filters, add_log, answer, of_workload, selected
 from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.errors import InputError
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    lines = of_workload(selected(open_log(args.log), args), args.workload)
+    lines = of_workload(selected(open_database(args.log), args), args.workload)
     found = best(lines, args.k)
     data = {"workloads": [_json(name, records, args.trace) for name, records in found.items()]}
     answer(args, data, top(lines, args.k, args.trace))

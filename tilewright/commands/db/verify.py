@@ -8,17 +8,18 @@ import sys
 from collections import Counter
 
 from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer
+from tilewright.autotune.records.database import open_database
 from tilewright.autotune.review.recheck import Checked, Finding, recheck, winners
 from tilewright.codegen.detect_cpu import detect_host
-from tilewright.commands.common import amount, count
+from tilewright.commands.common import count
 from tilewright.commands.db.options import (
     add_filters,
     add_log,
+    add_significance,
     answer,
     machine,
     micros,
     of_workload,
-    open_log,
     selected,
 )
 from tilewright.commands.output.json_output import add_json_option
@@ -31,17 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_log(parser)
     parser.add_argument("--workload", metavar="HASH", help="only this one, by the start of its hash or its task's name")
     parser.add_argument("--rounds", type=count, default=9, help="samples of each schedule (default: 9)")
-    parser.add_argument(
-        "--threshold", type=amount, default=0.02, help="smaller differences do not count (default: 0.02)"
-    )
-    parser.add_argument("--alpha", type=amount, default=0.05, help="how probable chance may be (default: 0.05)")
+    add_significance(parser)
     parser.add_argument("--dry-run", action="store_true", help="measure nothing, list what would be measured")
     add_filters(parser, "measured")
     add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    lines = of_workload(selected(open_log(args.log), args), args.workload)
+    lines = of_workload(selected(open_database(args.log), args), args.workload)
     done = winners(lines, detect_host())
     if not args.dry_run:
         todo = sum(not c.why for c in done)

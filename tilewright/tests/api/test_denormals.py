@@ -95,17 +95,21 @@ def test_callers_of_both_at_once() -> None:
     assert not wrong
 
 
-def test_loops() -> None:
-    text = """(float[n,4] x, float[4] s) => (float[4] last, float[n,4] y) {
+def products() -> onnx.ModelProto:
+    """A loop that multiplies its state by each row."""
+    return _parsed("""(float[n,4] x, float[4] s) => (float[4] last, float[n,4] y) {
       last, y = Scan<num_scan_inputs=1, body = b (float[4] c, float[4] v) => (float[4] d, float[4] o) {
         d = Mul(c, v)
         o = Identity(d)
       }>(s, x)
-    }"""
+    }""")
+
+
+def test_loops() -> None:
     feed = {"x": np.full((2, 4), np.float32(2.0**-65)), "s": np.ones(4, np.float32)}
-    kept = tilewright.compile(_parsed(text)).run(feed)["last"]
+    kept = tilewright.compile(products()).run(feed)["last"]
     assert (kept == np.float32(2.0**-130)).all()
-    assert (tilewright.compile(_parsed(text), denormals="flush").run(feed)["last"] == 0).all()
+    assert (tilewright.compile(products(), denormals="flush").run(feed)["last"] == 0).all()
 
 
 @needs_compiler
@@ -198,14 +202,8 @@ def test_inputs_and_constants_count() -> None:
 
 
 def test_what_a_loop_gives_counts() -> None:
-    text = """(float[n,4] x, float[4] s) => (float[4] last, float[n,4] y) {
-      last, y = Scan<num_scan_inputs=1, body = b (float[4] c, float[4] v) => (float[4] d, float[4] o) {
-        d = Mul(c, v)
-        o = Identity(d)
-      }>(s, x)
-    }"""
     feed = {"x": np.full((2, 4), np.float32(2.0**-65)), "s": np.ones(4, np.float32)}
-    (found,) = tilewright.compile(_parsed(text)).denormals(feed)
+    (found,) = tilewright.compile(products()).denormals(feed)
     assert (found.kernel, found.count, found.elements) == ("Scan", 8, 12)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,8 @@ import pytest
 
 import tilewright
 
-_WARM_UP, _COUNT = 8, 24
+_WARM_UP, _WINDOWS, _COUNT = 8, 5, 8
+"""Builds before the first measurement; then so many windows of so many builds."""
 _MOST_BYTES = 30_000
 """Of memory that a build may keep; the model below kept 510 kB, with cached objects 63, and keeps none to 5."""
 _MOST_OBJECTS = 20
@@ -39,14 +42,17 @@ def resident_bytes() -> int:
 
 
 def measure(cache: bool) -> None:
-    """Prints the bytes and the objects that a build leaves."""
+    """Prints the bytes and the objects that a build leaves: the median of windows, since the heap grows in steps."""
     for _ in range(_WARM_UP):
         build(cache)
-    before, objects = resident_bytes(), len(gc.get_objects())
-    for _ in range(_COUNT):
-        build(cache)
-    after = resident_bytes()
-    print((after - before) // _COUNT, (len(gc.get_objects()) - objects) // _COUNT)
+    kept, objects = [resident_bytes()], [len(gc.get_objects())]
+    for _ in range(_WINDOWS):
+        for _ in range(_COUNT):
+            build(cache)
+        kept.append(resident_bytes())
+        objects.append(len(gc.get_objects()))
+    for counts in (kept, objects):
+        print(statistics.median((after - before) // _COUNT for before, after in itertools.pairwise(counts)))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
