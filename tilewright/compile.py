@@ -60,6 +60,7 @@ from tilewright.lowering.choose_implementation import Wanted, choose_implementat
 from tilewright.lowering.choose_precision import Reduction, choose_precision
 from tilewright.lowering.implementations.operator import definitions
 from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
+from tilewright.lowering.widen_operands import widen_operands
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import share_of_products
 from tilewright.options import CompileKeywords, CompileOptions
@@ -148,7 +149,7 @@ def compile(  # noqa: A001
         level = Level.of(o.opt_level)
         reduce = () if reduction is None else (choose_precision(target, level, wanted, reduction),)
         own = (user_pass(o.rules),) if o.rules else ()
-        passes = (*own, *PASSES, *reduce, choose_implementation(target, level, wanted))
+        passes = (*own, *PASSES, widen_operands(target), *reduce, choose_implementation(target, level, wanted))
         optimized, report = run_passes(
             graph, o.opt_level, o.disabled_pass, o.instruments, o.enabled_pass, passes,
             replace(target.costs, byte_products=share_of_products(target)),
