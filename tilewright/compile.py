@@ -57,10 +57,10 @@ from tilewright.kernels.link import finished_plan, link_plan, plan_objects
 from tilewright.lowering.backend import NativeBackend, is_taken
 from tilewright.lowering.choose_implementation import PASS as CHOOSE
 from tilewright.lowering.choose_implementation import Wanted, choose_implementation, with_implementations
-from tilewright.lowering.choose_precision import Reduction, choose_precision
 from tilewright.lowering.implementations.operator import definitions
 from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
-from tilewright.lowering.widen_operands import widen_operands
+from tilewright.lowering.precision.choose_precision import Reduction, choose_precision
+from tilewright.lowering.precision.widen_operands import widen_operands
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import share_of_products
 from tilewright.options import CompileKeywords, CompileOptions

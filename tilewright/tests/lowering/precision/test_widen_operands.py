@@ -17,7 +17,7 @@ from tilewright.graph_ir.ir import Graph
 from tilewright.graph_ir.pipeline import PassReport, run_passes
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
 from tilewright.graph_ir.verifier import verify_graph
-from tilewright.lowering.widen_operands import PASS, widen_operands
+from tilewright.lowering.precision.widen_operands import PASS, widen_operands
 
 PLAIN = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell"
 PAIRS = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4"
