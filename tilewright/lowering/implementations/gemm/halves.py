@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from math import prod
 
+import ml_dtypes
 import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv
 from tilewright.core.dtypes import DType
+from tilewright.core.io.stored import StoredArray
 from tilewright.graph_ir.ir import Constant
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
@@ -35,9 +37,6 @@ _SIZE = 0.5
 
 _LEAST = 8
 """Rows from which on panels are made, where a call tells the number: a tile of rows and more."""
-
-_SAMPLE = 4096
-"""Elements that are looked at first: of a weight that was trained in float32 one in thousands fits."""
 
 
 def _in_registers(ctx: LowerContext) -> tuple[Tensor, ...]:
@@ -83,12 +82,17 @@ def _find_kind(facts: NodeFacts) -> DType | None:
 
 
 def _holds(kind: DType, weight: Constant) -> bool:
-    flat = weight.array.reshape(-1)
-    with np.errstate(over="ignore"):  # what overflows is not equal
-        return all(
-            np.array_equal(part.astype(kind.numpy).astype(np.float32), part)
-            for part in (flat[:_SAMPLE], flat)
-        )  # fmt: skip
+    """Whether ``kind`` has each element; of what is stored in it, that is known without reading it."""
+    content = weight.content
+    if isinstance(content, StoredArray) and content.stored == kind.numpy:
+        return True
+    flat, info = weight.array.reshape(-1), ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]
+    lost = (1 << np.finfo(np.float32).nmant - info.nmant) - 1
+    if np.bitwise_or.reduce(flat.view(np.uint32)) & lost or not np.isfinite(flat).all():
+        return False
+    size = np.abs(flat)
+    small = flat[size < info.smallest_normal]
+    return bool(size.max(initial=0) <= info.max) and np.array_equal(small.astype(kind.numpy).astype(np.float32), small)
 
 
 def _applies(facts: NodeFacts) -> str | None:
