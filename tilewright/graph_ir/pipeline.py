@@ -49,6 +49,7 @@ from tilewright.graph_ir.rules import (
     views,
     weights,
 )
+from tilewright.graph_ir.rules.composites import channel_norms
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
@@ -63,7 +64,7 @@ SIMPLIFY = rule_pass("simplify", Level.BASIC, (*noops.RULES, *views.RULES, *slic
 SINK_REPEATS = rule_pass("sink_repeats", Level.EXTENDED, repeats.RULES)
 FOLD_SCALES = rule_pass("fold_scales", Level.EXTENDED, (*scales.RULES, *convolutions.RULES))
 SPLIT_BATCHNORM = rule_pass("split_batchnorm", Level.EXTENDED, scales.BATCHNORM_AS_AFFINE)
-RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *norms.RULES))
+RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *channel_norms.RULES, *norms.RULES))
 STRENGTH = (*algebra.STRENGTH, *algebra.AFFINE, *activations.CLIPS, *scales.WEIGHTS_AT_RUN_TIME)
 REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, STRENGTH)
 SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, (*products.RULES, *algebra.RULES))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -35,6 +35,10 @@ ROUNDS = 4
 """How often the passes run over a graph at most: as long as it gets smaller."""
 KERNEL_RULES = frozenset(("div_power_of_two", "flatten_reshape", "transpose_cast", "transpose_view_cast"))
 """Rules for kernels, which make no graph smaller: other runtimes look for the exporter's form."""
+SLOWER_ELSEWHERE = frozenset(("group_norm",))
+"""Rules whose operator onnxruntime computes by the standard's definition of it, in more time than its parts."""
+_SINCE: Mapping[str, int] = {"GroupNormalization": 21}
+"""Operators that mean something else before an opset: there, scale and bias have a number for each group."""
 _LEAST_GROWTH = 1 << 10
 _SHARE = 1000
 """Of a model, as which a folded constant may make it larger: nobody notices."""
@@ -68,6 +72,8 @@ class Rewriting:
         def refuses(node: Node) -> str | None:
             if not node.domain and signature(node.op, "", opset) is None:
                 return f"opset {opset} has no {node.op}"
+            if opset < _SINCE.get(node.op, 0):
+                return f"opset {opset} has another {node.op}; it means this from opset {_SINCE[node.op]} on"
             rounded = (k for k, v in node.attrs if isinstance(v, float) and float(np.float32(v)) != v)
             return next((f"a file stores {k} in float32, which would round it" for k in rounded), None)
 
@@ -90,8 +96,9 @@ class Rewriting:
     ) -> tuple[Graph, PassReport]:
         """The graph after ``passes``, without those passes and rules."""
         o = self.options
+        off = (KERNEL_RULES | SLOWER_ELSEWHERE) - {*o.enabled_pass}
         return run_passes(
-            graph, o.level, disabled=(*o.disabled_pass, *(KERNEL_RULES - {*o.enabled_pass}), *without),
+            graph, o.level, disabled=(*o.disabled_pass, *off, *without),
             instruments=() if steps is None else (steps,), enabled=o.enabled_pass, passes=passes, refuses=self.refuses,
         )  # fmt: skip
 

@@ -74,6 +74,36 @@ def test_operators_that_the_opset_lacks_are_not_made() -> None:
     assert ops(simplified(model, opset=20)) == "Gelu"
 
 
+def test_norm_of_groups_from_means() -> None:
+    """Five nodes that onnxruntime has kernels for; the operator, which it computes by definition, on request, and where
+    the opset means the same by it."""
+    nodes = [
+        helper.make_node("Reshape", ["x", "groups"], ["r"]),
+        helper.make_node("ReduceMean", ["r"], ["mean"], axes=[2]),
+        helper.make_node("Sub", ["r", "mean"], ["d"]),
+        helper.make_node("Mul", ["d", "d"], ["q"]),
+        helper.make_node("ReduceMean", ["q"], ["variance"], axes=[2]),
+        helper.make_node("Add", ["variance", "epsilon"], ["shifted"]),
+        helper.make_node("Sqrt", ["shifted"], ["deviation"]),
+        helper.make_node("Div", ["d", "deviation"], ["n"]),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Reshape", ["n", "shape"], ["back"]),
+        helper.make_node("Mul", ["back", "gain"], ["m"]),
+        helper.make_node("Add", ["m", "bias"], ["y"]),
+    ]
+    constants = {"epsilon": np.float32(1e-5), "gain": normal(1, 6, 1, 1), "bias": normal(2, 6, 1, 1)}
+    model = model_of(nodes, {"x": ("n", 6, "h", "w")}, ["y"], constants)
+    model.graph.initializer.extend(integers({"groups": [0, 3, -1]}))
+    parts = "Reshape InstanceNormalization Shape Reshape Mul Add"
+    assert ops(simplified(model)) == parts
+    assert ops(simplified(model, opset=21)) == parts
+    assert ops(simplified(model, opset=21, enabled_pass=["group_norm"])) == "GroupNormalization"
+    for opset, reason in ((17, "opset 17 has no GroupNormalization"), (18, "it means this from opset 21 on")):
+        done = simplified(model, opset=opset, enabled_pass=["group_norm"])
+        assert ops(done) == parts
+        assert [r.what for r in done.refusals() if r.reason.endswith(reason)] == ["group_norm"]
+
+
 def test_passes_on_request() -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"]),
