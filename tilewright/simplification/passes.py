@@ -9,10 +9,11 @@ import numpy as np
 
 from tilewright.frontend.schemas import signature
 from tilewright.graph_ir.ir import Graph, Node
-from tilewright.graph_ir.passes.base import Pass, PassLog
+from tilewright.graph_ir.passes.base import Level, Pass, PassLog
 from tilewright.graph_ir.passes.cancel_views import CANCEL_VIEWS
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.fold_constants import fold_for_file
+from tilewright.graph_ir.passes.join_steps import JOIN_STEPS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
@@ -29,6 +30,8 @@ from tilewright.graph_ir.pipeline import (
     count_nodes,
     run_passes,
 )
+from tilewright.graph_ir.rules.composites import cells
+from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.simplification.options import SimplifyOptions
 
 ROUNDS = 4
@@ -42,6 +45,7 @@ _SINCE: Mapping[str, int] = {"GroupNormalization": 21}
 _LEAST_GROWTH = 1 << 10
 _SHARE = 1000
 """Of a model, as which a folded constant may make it larger: nobody notices."""
+RECOGNISE_CELLS = rule_pass("recognise_cells", Level.EXTENDED, cells.FOR_FILES)
 ON_REQUEST = (FOLD_INTO_WEIGHTS, SINK_REPEATS, SINK_TRANSPOSES)
 """Passes that make many models smaller, and may hide from a runtime what it would join itself: the scale of attention,
 the last steps of a norm. They run if they are enabled by name."""
@@ -115,6 +119,8 @@ def _passes(growth_bytes: int) -> tuple[Pass, ...]:
         fold,  # what the rules made constant
         FOLD_SCALES,
         RECOGNISE,
+        RECOGNISE_CELLS,
+        JOIN_STEPS,
         JOIN_CHAINS,
         *(replace(p, optional=True) for p in ON_REQUEST),  # before products and sums are one node
         JOIN_GEMM,

@@ -26,7 +26,7 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.base import Rule
-from tilewright.graph_ir.rules.composites import channel_norms
+from tilewright.graph_ir.rules.composites import cells, channel_norms
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
@@ -50,6 +50,7 @@ RULES: dict[str, Rule] = {
         products.CHAINS,
         activations.RULES,
         channel_norms.RULES,
+        cells.FOR_FILES,
         norms.RULES,
         scales.RULES,
         scales.BATCHNORM_AS_AFFINE,

@@ -1,6 +1,6 @@
-"""Rules that find an operator in its parts where those reach over views of tensors: norms of channels and of groups.
+"""Rules that find an operator in more parts than a pattern names: norms over views, cells of recurrent layers.
 
-Takes: nothing by itself. Gives: literal tuples ``RULES``, one file a theme, as the room around it.
+Takes: nothing by itself. Gives: tuples ``RULES``, one file a theme, as the room around it.
 May import: core, the rest of graph_ir.
 Never: an operator whose parts mean the same for some sizes only.
 """
