@@ -45,7 +45,7 @@ _SINCE: Mapping[str, int] = {"GroupNormalization": 21}
 _LEAST_GROWTH = 1 << 10
 _SHARE = 1000
 """Of a model, as which a folded constant may make it larger: nobody notices."""
-RECOGNISE_CELLS = rule_pass("recognise_cells", Level.EXTENDED, cells.FOR_FILES)
+RECOGNISE_CELLS = rule_pass("recognise_cells", Level.EXTENDED, cells.RULES)
 ON_REQUEST = (FOLD_INTO_WEIGHTS, SINK_REPEATS, SINK_TRANSPOSES)
 """Passes that make many models smaller, and may hide from a runtime what it would join itself: the scale of attention,
 the last steps of a norm. They run if they are enabled by name."""

@@ -50,7 +50,7 @@ RULES: dict[str, Rule] = {
         products.CHAINS,
         activations.RULES,
         channel_norms.RULES,
-        cells.FOR_FILES,
+        cells.RULES,
         norms.RULES,
         scales.RULES,
         scales.BATCHNORM_AS_AFFINE,

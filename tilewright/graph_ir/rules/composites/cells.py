@@ -73,7 +73,8 @@ def _gru(m: Match) -> _Cell | str:
     new = gate_sum(ed, m["xn"] if apart else m["nn"])
     if isinstance(new, str):
         return new if apart else NOT_HERE
-    reset, gating = next(((s, g) for s in new.products if (g := _gated(ed, s, h)) is not None), (h, ()))
+    reset = next((s for s in new.products if _gated(ed, s, h)), h)
+    gating = _gated(ed, reset, h)
     if not apart and not gating:
         return NOT_HERE
     update, gate = gate_sum(ed, m["z"]), gate_sum(ed, m["r"] if apart else gating[1].inputs[0])
@@ -99,13 +100,13 @@ def _sources(sums: Sequence[GateSum]) -> list[str]:
     return list(dict.fromkeys(source for s in sums for source in s.products))
 
 
-def _gated(ed: GraphEditor, name: str, h: str) -> tuple[Node, Node] | None:
-    """The Mul of the state and a Sigmoid that makes ``name``, and the Sigmoid; None for another value."""
+def _gated(ed: GraphEditor, name: str, h: str) -> tuple[Node, ...]:
+    """The Mul of the state and a Sigmoid that makes ``name``, and the Sigmoid; () for another value."""
     node = ed.producer(name)
     if node is None or node.op != "Mul" or h not in node.inputs:
-        return None
+        return ()
     gate = ed.producer(node.inputs[1 - node.inputs.index(h)])
-    return (node, gate) if gate is not None and gate.op == "Sigmoid" else None
+    return (node, gate) if gate is not None and gate.op == "Sigmoid" else ()
 
 
 def _is_state(m: Match, source: str, gates: Sequence[GateSum]) -> bool:
@@ -275,7 +276,5 @@ def cell_rules(most_rows: int | None) -> tuple[Rule, ...]:
     )
 
 
-RULES = cell_rules(most_rows=1)
-"""For builds."""
-FOR_FILES = cell_rules(most_rows=None)
+RULES = cell_rules(most_rows=None)
 """For graphs that become files, which others run."""
