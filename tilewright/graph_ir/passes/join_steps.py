@@ -18,10 +18,10 @@ from tilewright.graph_ir.ir import Graph, Node, Shape
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
 from tilewright.graph_ir.rules.base import int_attr, known_ints, tensor_shape
+from tilewright.graph_ir.rules.views import VIEWS
 
 _STATES = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
 """The operands that are the first states."""
-_VIEWS = ("Squeeze", "Unsqueeze", "Reshape", "Identity")
 
 
 def join_steps(graph: Graph, ctx: PassContext) -> Graph:
@@ -98,7 +98,7 @@ def _views(ed: GraphEditor, names: list[str]) -> list[str]:
 
 
 def _is_view(node: Node) -> bool:
-    return node.op in _VIEWS and not node.domain
+    return node.op in VIEWS and not node.domain
 
 
 def _operand(node: Node, k: int) -> str:

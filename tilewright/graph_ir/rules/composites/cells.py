@@ -19,10 +19,10 @@ from tilewright.graph_ir.passes.editor import GraphEditor
 from tilewright.graph_ir.rules.base import NOT_HERE, C, Either, Match, P, Rule, tensor_shape
 from tilewright.graph_ir.rules.composites.gate_sums import Columns, GateSum, gate_sum
 from tilewright.graph_ir.rules.files.defaults import is_all_zero
+from tilewright.graph_ir.rules.views import VIEWS
 
 _TYPES = ("float16", "float32")
 """Those of which onnxruntime computes the operators."""
-_VIEWS = ("Squeeze", "Unsqueeze", "Reshape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def _alike(m: Match, columns: Columns, units: int) -> Columns | None:
 def maker_of(ed: GraphEditor, name: str, op: str) -> Node | None:
     """The node of that operator of which ``name`` is a result, perhaps seen with other axes of size 1."""
     maker = ed.producer(name)
-    while maker is not None and maker.op in _VIEWS and not maker.domain:
+    while maker is not None and maker.op in VIEWS and not maker.domain:
         maker = ed.producer(maker.inputs[0])
     return maker if maker is not None and maker.op == op and not maker.domain else None
 
