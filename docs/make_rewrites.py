@@ -30,12 +30,13 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.base import Rule
+from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 
 MODULES = (
-    activations, algebra, attention, convolutions, defaults, gemm, integer_products, logic, noops, norms, products,
-    quantization, repeats, row_views, scales, slices, views, weights,
+    activations, algebra, attention, convolutions, defaults, einsum, gemm, integer_products, logic, noops, norms,
+    products, quantization, repeats, row_views, scales, slices, views, weights,
 )  # fmt: skip
 
 ELSEWHERE: Mapping[str, str] = {
@@ -95,6 +96,7 @@ ELSEWHERE: Mapping[str, str] = {
     "add_into_gemm": "ORT GemmSumFusion",
     "transpose_into_gemm_left": "ORT GemmTransposeFusion; onnxoptimizer fuse_transpose_into_gemm",
     "transpose_into_gemm_right": "ORT GemmTransposeFusion; onnxoptimizer fuse_transpose_into_gemm",
+    "einsum_as_product": "onnxoptimizer replace_einsum_with_matmul; OV EinsumDecomposition",
     "cancel_views": "onnxslim EliminationReshape",
     "scale_into_matmul": "OV MatMulMultiplyFusion; TVM FoldScaleAxis",
     "scale_before_matmul": "TVM FoldScaleAxis",
@@ -130,7 +132,6 @@ MISSING: Mapping[str, str] = {
         "epilogues do not"
     ),
     "onnxoptimizer eliminate_nop_monotone_argmax": "argmax of rounded numbers may find another maximum",
-    "onnxoptimizer replace_einsum_with_matmul": "an Einsum is lowered as the loops that it is",
     "ORT GeluApproximation; TVM FastMath": (
         "approximations of functions; what the vectorized functions lack in accuracy is below a unit in the last "
         "place or two"

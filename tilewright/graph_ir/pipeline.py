@@ -49,6 +49,7 @@ from tilewright.graph_ir.rules import (
     views,
     weights,
 )
+from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
@@ -60,6 +61,7 @@ INTEGER_PRODUCTS = rule_pass("integer_products", Level.EXTENDED, (*integer_produ
 UNSIGNED_BYTES = rule_pass("unsigned_quantization", Level.EXTENDED, quantization.UNSIGNED)
 FOLD_QUANTIZATION = rule_pass("fold_quantization", Level.EXTENDED, (*quantization.UNSIGNED, *quantization.SCALES))
 SIMPLIFY = rule_pass("simplify", Level.BASIC, (*noops.RULES, *views.RULES, *slices.RULES, *algebra.RULES, *logic.RULES))
+REPLACE_EINSUM = rule_pass("replace_einsum", Level.EXTENDED, einsum.RULES)
 SINK_REPEATS = rule_pass("sink_repeats", Level.EXTENDED, repeats.RULES)
 FOLD_SCALES = rule_pass("fold_scales", Level.EXTENDED, (*scales.RULES, *convolutions.RULES))
 SPLIT_BATCHNORM = rule_pass("split_batchnorm", Level.EXTENDED, scales.BATCHNORM_AS_AFFINE)
@@ -83,6 +85,7 @@ PASSES: tuple[Pass, ...] = (
     SIMPLIFY,  # no-ops and views away: patterns below see neighbours
     EQUAL_RANKS,  # before folding, which tells what follows from ranks
     SHARE_COMMON,  # exporters repeat subexpressions; a pattern that asks for one value sees one
+    REPLACE_EINSUM,  # all that is about products looks for MatMul
     SINK_REPEATS,  # before any fusion: what is repeated is computed once, and masks reach attention as they are
     UNSIGNED_BYTES,  # before the next one, which moves operators between what is quantized and what reads it
     INTEGER_PRODUCTS,  # while quantized weights are integers

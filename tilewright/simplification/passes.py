@@ -23,6 +23,7 @@ from tilewright.graph_ir.pipeline import (
     JOIN_CHAINS,
     JOIN_GEMM,
     RECOGNISE,
+    REPLACE_EINSUM,
     SIMPLIFY,
     SINK_REPEATS,
     PassReport,
@@ -33,7 +34,16 @@ from tilewright.simplification.options import SimplifyOptions
 
 ROUNDS = 4
 """How often the passes run over a graph at most: as long as it gets smaller."""
-KERNEL_RULES = frozenset(("div_power_of_two", "flatten_reshape", "transpose_cast", "transpose_view_cast"))
+KERNEL_RULES = frozenset(
+    (
+        "div_power_of_two",
+        "flatten_reshape",
+        "transpose_cast",
+        "transpose_view_cast",
+        "einsum_as_product",
+        "einsum_of_pairs",
+    )
+)
 """Rules for kernels, which make no graph smaller: other runtimes look for the exporter's form."""
 _LEAST_GROWTH = 1 << 10
 _SHARE = 1000
@@ -105,6 +115,7 @@ def _passes(growth_bytes: int) -> tuple[Pass, ...]:
         SIMPLIFY,
         DROP_DEFAULTS,
         SHARE_COMMON,
+        REPLACE_EINSUM,
         fold,  # what the rules made constant
         FOLD_SCALES,
         RECOGNISE,
