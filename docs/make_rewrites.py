@@ -113,6 +113,9 @@ ELSEWHERE: Mapping[str, str] = {
         "ORT CommonSubexpressionElimination, ConstantSharing; onnxoptimizer eliminate_common_subexpression, "
         "eliminate_duplicate_initializer; TVM EliminateCommonSubexpr"
     ),
+    "merge_products": (
+        "onnxoptimizer fuse_qkv; TVM CombineParallelDense, CombineParallelConv2D, CombineParallelBatchMatmul"
+    ),
     "sink_transposes": "ORT TransposeOptimizer; TVM ConvertLayout",
     "channels_last": "ORT NchwcTransformer, NhwcTransformer; TVM AlterOpLayout",
     "fuse_groups": (
@@ -126,10 +129,6 @@ ELSEWHERE: Mapping[str, str] = {
 MISSING: Mapping[str, str] = {
     "ORT MatmulTransposeFusion": (
         "a kernel reads a transposed operand as it packs it, and a constant is turned at build time without a copy"
-    ),
-    "onnxoptimizer fuse_qkv; TVM CombineParallelDense, CombineParallelConv2D": (
-        "one product of three costs a copy of each part of its result, which three kernels with their own "
-        "epilogues do not"
     ),
     "onnxoptimizer eliminate_nop_monotone_argmax": "argmax of rounded numbers may find another maximum",
     "ORT GeluApproximation; TVM FastMath": (

@@ -31,6 +31,7 @@ from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.equal_ranks import EQUAL_RANKS
 from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS, FOLD_SHAPES
+from tilewright.graph_ir.passes.merge_products import MERGE_PRODUCTS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.passes.share_symbols import SHARE_SYMBOLS
@@ -101,6 +102,7 @@ PASSES: tuple[Pass, ...] = (
     ORDER_PRODUCTS,  # behind the last one, which makes neighbours of products
     SINK_RESHAPES,  # Reshape, MatMul, Reshape: needs MatMul, which Gemm has just become
     FUSE_ATTENTION,  # needs the scale and mask still apart from the products
+    MERGE_PRODUCTS,  # if asked for: behind attention, whose products are apart
     SINK_TRANSPOSES,  # pairs meet and cancel
     CHANNELS_LAST,  # last of the structural ones: it moves axes that patterns above count on
     SIMPLIFY,  # Transposes that met; views they left

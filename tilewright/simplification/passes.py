@@ -13,6 +13,7 @@ from tilewright.graph_ir.passes.base import Pass, PassLog
 from tilewright.graph_ir.passes.cancel_views import CANCEL_VIEWS
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.fold_constants import fold_for_file
+from tilewright.graph_ir.passes.merge_products import MERGE_PRODUCTS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
@@ -48,9 +49,9 @@ KERNEL_RULES = frozenset(
 _LEAST_GROWTH = 1 << 10
 _SHARE = 1000
 """Of a model, as which a folded constant may make it larger: nobody notices."""
-ON_REQUEST = (FOLD_INTO_WEIGHTS, SINK_REPEATS, SINK_TRANSPOSES)
+ON_REQUEST = (FOLD_INTO_WEIGHTS, SINK_REPEATS, SINK_TRANSPOSES, MERGE_PRODUCTS)
 """Passes that make many models smaller, and may hide from a runtime what it would join itself: the scale of attention,
-the last steps of a norm. They run if they are enabled by name."""
+its three products, the last steps of a norm. They run if they are enabled by name."""
 
 
 @dataclass(frozen=True, slots=True)
