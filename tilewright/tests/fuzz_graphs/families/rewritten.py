@@ -117,6 +117,43 @@ def products(d: Draft) -> object:
     return y
 
 
+def parallel_products(d: Draft) -> object:
+    """Products of one value with several weights, most of which could be one product; some with a bias."""
+    op = d.one_of(["MatMul", "MatMul", "Gemm", "Conv", "MatMulInteger"])
+    if op == "MatMulInteger" and d.opset < 10:
+        raise Rejected("from 10 on")
+    t = np.dtype(np.uint8 if op == "MatMulInteger" else np.float32)
+    if op == "Conv":
+        x = d.new(t, (d.dim(True), *(d.fixed(d.integer(3, 6)) for _ in range(3))), 0.0)
+    else:
+        x = d.tensor([t], 2 if op == "Gemm" else range(2, 4), small=True)
+    depth, turned = (x.dims[1] if op == "Conv" else x.dims[-1]), d.integer(0, 1)
+    kernel = [d.fixed(d.integer(1, 3)) for _ in range(2)]
+    attrs: dict[str, object] = {"alpha": 0.5} if op == "Gemm" and d.chance(0.3) else {}
+    if op == "Conv":
+        attrs |= {"pads": [1, 1, 1, 0], "strides": [d.integer(1, 2), 1]}
+    made = []
+    for _ in range(d.integer(2, 4)):
+        columns = d.fixed(d.integer(1, 9))
+        one = dict(attrs)
+        shape = [columns, depth, *kernel] if op == "Conv" else [depth, columns]
+        if op == "Gemm" and d.chance(0.5):
+            one["transB"], shape = turned, shape[::-1] if turned else shape
+        operands = [x, d.new(t, shape, 1.0) if op == "MatMulInteger" else d.weight(t, shape, 0.95)]
+        bias = d.chance(0.6) or (op == "Gemm" and d.opset < 11)
+        if op == "MatMulInteger":
+            zeros = [d.scalar(3, t, 1.0), *([d.new(t, (columns,), 1.0)] if d.chance(0.5) else [])]
+            operands += zeros if bias else []
+        elif op != "MatMul" and bias:
+            operands.append(d.weight(t, (columns,), 0.95))
+        y = _one(d.emit(op, operands, one))
+        if op == "MatMul" and bias:
+            row = d.weight(t, (columns,) if d.chance(0.7) else (), 0.95)
+            y = _one(d.emit("Add", [y, row] if d.chance(0.5) else [row, y]))
+        made.append(_one(d.emit(d.one_of(_UNARY), [y])) if y.dtype == np.float32 and d.chance(0.5) else y)
+    return made[-1]
+
+
 def blocks(d: Draft) -> object:
     """All pixels of each block of 2 x 2 as channels, in any order, and perhaps a convolution of them."""
     if d.opset < 10:
@@ -152,6 +189,6 @@ def scaled_image(d: Draft) -> object:
 
 
 GENERATORS: Mapping[str, object] = {
-    "Repetition": repetition, "Negations": negations, "Slices": slices, "Products": products, "Blocks": blocks,
-    "ScaledImage": scaled_image,
+    "Repetition": repetition, "Negations": negations, "Slices": slices, "Products": products,
+    "ParallelProducts": parallel_products, "Blocks": blocks, "ScaledImage": scaled_image,
 }  # fmt: skip
