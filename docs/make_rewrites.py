@@ -98,6 +98,7 @@ ELSEWHERE: Mapping[str, str] = {
     "transpose_into_gemm_right": "ORT GemmTransposeFusion; onnxoptimizer fuse_transpose_into_gemm",
     "einsum_as_product": "onnxoptimizer replace_einsum_with_matmul; OV EinsumDecomposition",
     "cancel_views": "onnxslim EliminationReshape",
+    "split_slices": "ORT GatherSliceToSplitFusion; OV GroupedSliceToVSplitOptimization",
     "scale_into_matmul": "OV MatMulMultiplyFusion; TVM FoldScaleAxis",
     "scale_before_matmul": "TVM FoldScaleAxis",
     "scale_after_matmul_left": "ORT MatMulScaleFusion",
@@ -146,7 +147,7 @@ MISSING: Mapping[str, str] = {
     "ORT DoubleQDQPairsRemover, QDQPropagationTransformer": (
         "quantization keeps its places; what kernels do with it is in [quantized models](quantized-models.md)"
     ),
-    "ORT GatherToSliceFusion, GatherSliceToSplitFusion": (
+    "ORT GatherToSliceFusion": (
         "what only moves elements runs in the kernel that reads them, a Gather as well as a Slice"
     ),
     "ORT LabelEncoderFusion": "operators of ai.onnx.ml are not compiled",

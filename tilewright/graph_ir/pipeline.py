@@ -36,6 +36,7 @@ from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.passes.share_symbols import SHARE_SYMBOLS
 from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
+from tilewright.graph_ir.passes.split_slices import SPLIT_SLICES
 from tilewright.graph_ir.rules import (
     activations,
     algebra,
@@ -124,7 +125,7 @@ FUSED_PASSES: tuple[Pass, ...] = (
 )
 """Nodes to groups, values to places: for the backend that lowers the graph. All run at every level."""
 
-FILE_PASSES: tuple[Pass, ...] = (DROP_DEFAULTS, JOIN_CHAINS, JOIN_GEMM, CANCEL_VIEWS)
+FILE_PASSES: tuple[Pass, ...] = (DROP_DEFAULTS, JOIN_CHAINS, JOIN_GEMM, CANCEL_VIEWS, SPLIT_SLICES)
 """For graphs that become files: nodes are joined that kernels would rather have apart. No build runs them."""
 
 

@@ -17,6 +17,7 @@ from tilewright.graph_ir.passes.merge_products import MERGE_PRODUCTS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
+from tilewright.graph_ir.passes.split_slices import SPLIT_SLICES
 from tilewright.graph_ir.pipeline import (
     DROP_DEFAULTS,
     FOLD_INTO_WEIGHTS,
@@ -124,6 +125,7 @@ def _passes(growth_bytes: int) -> tuple[Pass, ...]:
         *(replace(p, optional=True) for p in ON_REQUEST),  # before products and sums are one node
         JOIN_GEMM,
         CANCEL_VIEWS,
+        SPLIT_SLICES,
         SIMPLIFY,
         SHARE_COMMON,
         DROP_DEAD,

@@ -96,6 +96,31 @@ def slices(d: Draft) -> object:
     return x
 
 
+def slice_groups(d: Draft) -> object:
+    """Slices of one value along one axis, most of them beside each other, in any order."""
+    if d.opset < 10:
+        raise Rejected("starts are attributes")
+    x = d.tensor([np.float32, np.int64], range(1, 4), small=True)
+    if d.chance(0.3):
+        x = _one(d.emit("Concat", [x, x], {"axis": 0}))
+    axis = 0 if d.chance(0.3) else d.axis(x.rank)
+    size = min(x.dims[axis])
+    cuts = sorted({0, size, *(d.integer(0, size) for _ in range(d.integer(1, 3)))})
+    parts = list(zip(cuts, cuts[1:], strict=False))
+    if d.chance(0.3):
+        parts.append((d.integer(0, size), d.integer(-size, size)))
+    made = []
+    for k in d.rng.permutation(len(parts)):
+        start, end = parts[int(k)]
+        end = 1 << 31 if end == size and d.chance(0.5) else end - size if 0 < end < size and d.chance(0.3) else end
+        bounds = [d.ints([v], constant=0.95) for v in (start, end, axis)]
+        y = _one(d.emit("Slice", [x, *bounds]))
+        made.append(_one(d.emit("Abs", [y])) if d.chance(0.5) else y)
+    if not made:
+        raise Rejected("nothing to slice")
+    return made[-1]
+
+
 def products(d: Draft) -> object:
     """Products with constants around them: shifts and scales in front and behind, two readers, chains."""
     x = d.tensor([np.float32], range(2, 4), small=True)
@@ -189,6 +214,6 @@ def scaled_image(d: Draft) -> object:
 
 
 GENERATORS: Mapping[str, object] = {
-    "Repetition": repetition, "Negations": negations, "Slices": slices, "Products": products,
+    "Repetition": repetition, "Negations": negations, "Slices": slices, "SliceGroups": slice_groups, "Products": products,
     "ParallelProducts": parallel_products, "Blocks": blocks, "ScaledImage": scaled_image,
 }  # fmt: skip
