@@ -3,6 +3,7 @@ between constants. The names are of patterns, not of operators."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -39,7 +40,7 @@ def repetition(d: Draft) -> object:
     r = _repeated(d)
     x = r
     for _ in range(d.integer(1, 4)):
-        kind = d.integer(0, 8)
+        kind = d.integer(0, 10)
         if kind <= 1:
             x = _one(d.emit(d.one_of(_UNARY), [x]))
         elif kind <= 4:
@@ -56,6 +57,12 @@ def repetition(d: Draft) -> object:
             old = d.opset < 18 and not (op == "ReduceSum" and d.opset >= 13)
             attrs = {"keepdims": keep} | ({"axes": axes} if old else {})
             x = _one(d.emit(op, [x] if old else [x, d.ints(axes)], attrs))
+        elif kind == 8 and x.rank:
+            x = _one(d.emit("Transpose", [x], {"perm": [int(a) for a in d.rng.permutation(x.rank)]}))
+        elif kind == 9 and x.rank < 5:
+            axis = d.integer(0, x.rank)
+            old = d.opset < 13
+            x = _one(d.emit("Unsqueeze", [x] if old else [x, d.ints([axis])], {"axes": [axis]} if old else {}))
         elif x.rank >= 2:
             x = _one(d.emit("MatMul", [x, d.weight(np.float32, (x.dims[-1], d.dim(True)))]))
     return x
@@ -106,7 +113,7 @@ def slice_groups(d: Draft) -> object:
     axis = 0 if d.chance(0.3) else d.axis(x.rank)
     size = min(x.dims[axis])
     cuts = sorted({0, size, *(d.integer(0, size) for _ in range(d.integer(1, 3)))})
-    parts = list(zip(cuts, cuts[1:], strict=False))
+    parts = list(itertools.pairwise(cuts))
     if d.chance(0.3):
         parts.append((d.integer(0, size), d.integer(-size, size)))
     made = []
@@ -214,6 +221,6 @@ def scaled_image(d: Draft) -> object:
 
 
 GENERATORS: Mapping[str, object] = {
-    "Repetition": repetition, "Negations": negations, "Slices": slices, "SliceGroups": slice_groups, "Products": products,
-    "ParallelProducts": parallel_products, "Blocks": blocks, "ScaledImage": scaled_image,
+    "Repetition": repetition, "Negations": negations, "Slices": slices, "SliceGroups": slice_groups,
+    "Products": products, "ParallelProducts": parallel_products, "Blocks": blocks, "ScaledImage": scaled_image,
 }  # fmt: skip
