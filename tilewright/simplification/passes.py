@@ -13,9 +13,11 @@ from tilewright.graph_ir.passes.base import Pass, PassLog
 from tilewright.graph_ir.passes.cancel_views import CANCEL_VIEWS
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.fold_constants import fold_for_file
+from tilewright.graph_ir.passes.merge_products import MERGE_PRODUCTS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
+from tilewright.graph_ir.passes.split_slices import SPLIT_SLICES
 from tilewright.graph_ir.pipeline import (
     DROP_DEFAULTS,
     FOLD_INTO_WEIGHTS,
@@ -23,6 +25,7 @@ from tilewright.graph_ir.pipeline import (
     JOIN_CHAINS,
     JOIN_GEMM,
     RECOGNISE,
+    REPLACE_EINSUM,
     SIMPLIFY,
     SINK_REPEATS,
     PassReport,
@@ -33,14 +36,23 @@ from tilewright.simplification.options import SimplifyOptions
 
 ROUNDS = 4
 """How often the passes run over a graph at most: as long as it gets smaller."""
-KERNEL_RULES = frozenset(("div_power_of_two", "flatten_reshape", "transpose_cast", "transpose_view_cast"))
+KERNEL_RULES = frozenset(
+    (
+        "div_power_of_two",
+        "flatten_reshape",
+        "transpose_cast",
+        "transpose_view_cast",
+        "einsum_as_product",
+        "einsum_of_pairs",
+    )
+)
 """Rules for kernels, which make no graph smaller: other runtimes look for the exporter's form."""
 _LEAST_GROWTH = 1 << 10
 _SHARE = 1000
 """Of a model, as which a folded constant may make it larger: nobody notices."""
-ON_REQUEST = (FOLD_INTO_WEIGHTS, SINK_REPEATS, SINK_TRANSPOSES)
+ON_REQUEST = (FOLD_INTO_WEIGHTS, SINK_REPEATS, SINK_TRANSPOSES, MERGE_PRODUCTS)
 """Passes that make many models smaller, and may hide from a runtime what it would join itself: the scale of attention,
-the last steps of a norm. They run if they are enabled by name."""
+its three products, the last steps of a norm. They run if they are enabled by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,7 @@ def _passes(growth_bytes: int) -> tuple[Pass, ...]:
         SIMPLIFY,
         DROP_DEFAULTS,
         SHARE_COMMON,
+        REPLACE_EINSUM,
         fold,  # what the rules made constant
         FOLD_SCALES,
         RECOGNISE,
@@ -112,6 +125,7 @@ def _passes(growth_bytes: int) -> tuple[Pass, ...]:
         *(replace(p, optional=True) for p in ON_REQUEST),  # before products and sums are one node
         JOIN_GEMM,
         CANCEL_VIEWS,
+        SPLIT_SLICES,
         SIMPLIFY,
         SHARE_COMMON,
         DROP_DEAD,

@@ -26,6 +26,7 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.base import Rule
+from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
@@ -44,6 +45,7 @@ RULES: dict[str, Rule] = {
         convolutions.RULES,
         algebra.AFFINE,
         activations.CLIPS,
+        einsum.RULES,
         repeats.RULES,
         weights.RULES,
         products.CHAINS,
