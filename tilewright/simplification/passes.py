@@ -14,9 +14,11 @@ from tilewright.graph_ir.passes.cancel_views import CANCEL_VIEWS
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.fold_constants import fold_for_file
 from tilewright.graph_ir.passes.join_steps import JOIN_STEPS
+from tilewright.graph_ir.passes.merge_products import MERGE_PRODUCTS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
+from tilewright.graph_ir.passes.split_slices import SPLIT_SLICES
 from tilewright.graph_ir.pipeline import (
     DROP_DEFAULTS,
     FOLD_INTO_WEIGHTS,
@@ -24,6 +26,7 @@ from tilewright.graph_ir.pipeline import (
     JOIN_CHAINS,
     JOIN_GEMM,
     RECOGNISE,
+    REPLACE_EINSUM,
     SIMPLIFY,
     SINK_REPEATS,
     PassReport,
@@ -36,7 +39,16 @@ from tilewright.simplification.options import SimplifyOptions
 
 ROUNDS = 4
 """How often the passes run over a graph at most: as long as it gets smaller."""
-KERNEL_RULES = frozenset(("div_power_of_two", "flatten_reshape", "transpose_cast", "transpose_view_cast"))
+KERNEL_RULES = frozenset(
+    (
+        "div_power_of_two",
+        "flatten_reshape",
+        "transpose_cast",
+        "transpose_view_cast",
+        "einsum_as_product",
+        "einsum_of_pairs",
+    )
+)
 """Rules for kernels, which make no graph smaller: other runtimes look for the exporter's form."""
 SLOWER_ELSEWHERE = frozenset(("group_norm",))
 """Rules whose operator onnxruntime computes by the standard's definition of it, in more time than its parts."""
@@ -46,9 +58,9 @@ _LEAST_GROWTH = 1 << 10
 _SHARE = 1000
 """Of a model, as which a folded constant may make it larger: nobody notices."""
 RECOGNISE_CELLS = rule_pass("recognise_cells", Level.EXTENDED, cells.RULES)
-ON_REQUEST = (FOLD_INTO_WEIGHTS, SINK_REPEATS, SINK_TRANSPOSES)
+ON_REQUEST = (FOLD_INTO_WEIGHTS, SINK_REPEATS, SINK_TRANSPOSES, MERGE_PRODUCTS)
 """Passes that make many models smaller, and may hide from a runtime what it would join itself: the scale of attention,
-the last steps of a norm. They run if they are enabled by name."""
+its three products, the last steps of a norm. They run if they are enabled by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +128,7 @@ def _passes(growth_bytes: int) -> tuple[Pass, ...]:
         SIMPLIFY,
         DROP_DEFAULTS,
         SHARE_COMMON,
+        REPLACE_EINSUM,
         fold,  # what the rules made constant
         FOLD_SCALES,
         RECOGNISE,
@@ -125,6 +138,7 @@ def _passes(growth_bytes: int) -> tuple[Pass, ...]:
         *(replace(p, optional=True) for p in ON_REQUEST),  # before products and sums are one node
         JOIN_GEMM,
         CANCEL_VIEWS,
+        SPLIT_SLICES,
         SIMPLIFY,
         SHARE_COMMON,
         DROP_DEAD,

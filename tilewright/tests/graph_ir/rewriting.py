@@ -27,6 +27,7 @@ from tilewright.graph_ir.rules import (
 )
 from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.composites import cells, channel_norms
+from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
@@ -45,6 +46,7 @@ RULES: dict[str, Rule] = {
         convolutions.RULES,
         algebra.AFFINE,
         activations.CLIPS,
+        einsum.RULES,
         repeats.RULES,
         weights.RULES,
         products.CHAINS,
