@@ -200,11 +200,7 @@ class CompiledModel:
         self, arrays: Sequence[object], whole: bool, times: list[np.ndarray] | None = None,
         given: GivenOutputs | None = None, seen: Seen | None = None,
     ) -> list[object]:  # fmt: skip
-        place, lane, threads = self._lanes.enter(whole)
-        try:
-            return lane.run(arrays, times, seen, given=given, threads=threads)
-        finally:
-            self._lanes.leave(place, threads)
+        return self._lanes.run(lambda lane, threads: lane.run(arrays, times, seen, given=given, threads=threads), whole)
 
     def _run_arrays(
         self, arrays: Sequence[object], times: list[np.ndarray] | None = None, given: GivenOutputs | None = None,
