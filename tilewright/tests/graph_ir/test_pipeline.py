@@ -29,6 +29,7 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.base import P, Rule
+from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.driver import rewrite
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
@@ -38,6 +39,7 @@ from tilewright.tests.graph_ir.rules import (
     test_arithmetic,
     test_convolutions,
     test_defaults,
+    test_einsum,
     test_gemm,
     test_logic,
     test_moves,
@@ -56,6 +58,7 @@ RULE_MODULES = (
     defaults,
     gemm,
     convolutions,
+    einsum,
     integer_products,
     logic,
     noops,
@@ -162,7 +165,7 @@ def test_every_rule_is_named_once_and_says_its_equation() -> None:
 def test_every_rule_is_seen_to_fire() -> None:
     """Each has a case whose test asserts that it fired and kept the numbers."""
     fired = {n for n, *_ in test_noops_and_views.FIRES}
-    fired |= {n for n, *_ in (*test_gemm.FIRES, *test_defaults.FIRES)}
+    fired |= {n for n, *_ in (*test_gemm.FIRES, *test_defaults.FIRES, *test_einsum.FIRES)}
     fired |= {n for names, *_ in (*test_arithmetic.FIRES, *test_quantized.FIRES, *test_spellings.FIRES) for n in names}
     modules = (test_convolutions, test_logic, test_moves, test_strength, test_weights)
     fired |= {n for module in modules for case in module.CASES for n in case.rules} & set(RULES)
