@@ -19,7 +19,7 @@ from tilewright.core.arith.expr import ZERO, IntExpr, as_expr
 from tilewright.graph_ir.ir import Attribute, Graph, Node
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
-from tilewright.graph_ir.rules.base import known_ints, tensor_shape
+from tilewright.graph_ir.rules.base import known_elements, known_ints, tensor_shape
 
 _END = 1 << 31
 """From here on a bound means the end of any axis."""
@@ -62,7 +62,7 @@ def split_slices(graph: Graph, ctx: PassContext) -> Graph:
 
 def _part(ed: GraphEditor, node: Node, shape: Sequence[IntExpr]) -> tuple[int, _Part] | None:
     """The one axis along which a Slice takes a part in steps of 1, and the part; None if that is not for certain."""
-    starts, ends = (_elements(ed, i) for i in node.inputs[1:3])
+    starts, ends = (known_elements(ed, i) for i in node.inputs[1:3])
     axes = known_ints(ed, node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] else (0,)
     steps = known_ints(ed, node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] else (1,)
     if starts is None or ends is None or axes is None or len(axes) != 1 or len(starts) != 1 or steps != (1,):
@@ -72,11 +72,6 @@ def _part(ed: GraphEditor, node: Node, shape: Sequence[IntExpr]) -> tuple[int, _
     if start is None or end is None or not is_nonneg(end - start, {}):
         return None
     return axis, _Part(node, start, end)
-
-
-def _elements(ed: GraphEditor, name: str) -> tuple[IntExpr, ...] | None:
-    ints = known_ints(ed, name)
-    return ed.value(name).data if ints is None else tuple(as_expr(i) for i in ints)
 
 
 def _place(bound: IntExpr, size: IntExpr) -> IntExpr | None:

@@ -30,6 +30,7 @@ from tilewright.graph_ir.rules import (
 )
 from tilewright.graph_ir.rules.base import P, Rule
 from tilewright.graph_ir.rules.composites import cells, channel_norms
+from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.driver import rewrite
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
@@ -41,6 +42,7 @@ from tilewright.tests.graph_ir.rules import (
     test_channel_norms,
     test_convolutions,
     test_defaults,
+    test_einsum,
     test_gemm,
     test_logic,
     test_moves,
@@ -61,6 +63,7 @@ RULE_MODULES = (
     defaults,
     gemm,
     convolutions,
+    einsum,
     integer_products,
     logic,
     noops,
@@ -167,7 +170,7 @@ def test_every_rule_is_named_once_and_says_its_equation() -> None:
 def test_every_rule_is_seen_to_fire() -> None:
     """Each has a case whose test asserts that it fired and kept the numbers."""
     fired = {n for n, *_ in test_noops_and_views.FIRES}
-    fired |= {n for n, *_ in (*test_gemm.FIRES, *test_defaults.FIRES, *test_cells.FIRES)}
+    fired |= {n for n, *_ in (*test_cells.FIRES, *test_defaults.FIRES, *test_einsum.FIRES, *test_gemm.FIRES)}
     fired |= {n for module in (test_arithmetic, test_channel_norms, test_quantized, test_spellings)
               for names, *_ in module.FIRES for n in names}  # fmt: skip
     modules = (test_convolutions, test_logic, test_moves, test_strength, test_weights)

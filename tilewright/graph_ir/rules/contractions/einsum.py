@@ -170,9 +170,10 @@ def _two_first(m: Match) -> str:
 
     left, right = term(iter(terms[k])), term(iter(terms[n]))
     pair = m.op("Einsum", m.root.inputs[k], m.root.inputs[n], equation=f"{left},{right}->{term(iter(kept))}")
-    rest = [i for i in range(len(terms)) if i not in (k, n)]
-    names = ",".join([term(iter(kept)), *(term(iter(terms[i])) for i in rest)])
-    return m.op("Einsum", pair, *(m.root.inputs[i] for i in rest), equation=f"{names}->{term(iter(out))}")
+    rest = [i for i in range(len(terms)) if i != n]
+    operands = [pair if i == k else m.root.inputs[i] for i in rest]
+    names = ",".join(term(iter(kept if i == k else terms[i])) for i in rest)
+    return m.op("Einsum", *operands, equation=f"{names}->{term(iter(out))}")
 
 
 _EINSUM = P("Einsum", "x", rest=True)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.core.arith.expr import ONE, IntExpr, as_expr
+from tilewright.core.arith.expr import ONE, IntExpr
 from tilewright.graph_ir.ir import Node, Shape
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import OPS
@@ -34,6 +34,7 @@ from tilewright.graph_ir.rules.base import (
     fixed_shape,
     int_attr,
     ints_attr,
+    known_elements,
     known_ints,
     tensor_shape,
 )
@@ -167,16 +168,10 @@ def _is_twin(ed: GraphEditor, name: str, repeat: _Repeat) -> bool:
     if other is None or other.node.op != repeat.node.op:
         return False
     if other.amount != repeat.amount:
-        a, b = _elements(ed, other.amount), _elements(ed, repeat.amount)
+        a, b = known_elements(ed, other.amount), known_elements(ed, repeat.amount)
         if a is None or a != b:
             return False
     return repeat.node.op == "Expand" or all(other.inner[k] == repeat.inner[k] for k in {*other.axes, *repeat.axes})
-
-
-def _elements(ed: GraphEditor, name: str) -> tuple[IntExpr, ...] | None:
-    """What is known of the elements of an operand, which may be sizes."""
-    ints = known_ints(ed, name)
-    return ed.value(name).data if ints is None else tuple(as_expr(i) for i in ints)
 
 
 def _by_tile(
