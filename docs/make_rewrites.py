@@ -30,13 +30,14 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.base import Rule
+from tilewright.graph_ir.rules.composites import cells, channel_norms
 from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 
 MODULES = (
-    activations, algebra, attention, convolutions, defaults, einsum, gemm, integer_products, logic, noops, norms,
-    products, quantization, repeats, row_views, scales, slices, views, weights,
+    activations, algebra, attention, cells, channel_norms, convolutions, defaults, einsum, gemm, integer_products,
+    logic, noops, norms, products, quantization, repeats, row_views, scales, slices, views, weights,
 )  # fmt: skip
 
 ELSEWHERE: Mapping[str, str] = {
@@ -81,6 +82,10 @@ ELSEWHERE: Mapping[str, str] = {
     "one_clip": "ORT FuseReluClip; OV ClampFusion",
     "layer_norm": "ORT LayerNormFusion; OV MVNFusion",
     "rms_norm": "ORT SimplifiedLayerNormFusion; OV RMSFusion",
+    "instance_norm": "OV MVNFusion",
+    "group_norm": "OV GroupNormalizationFusion; FusionGroupNorm of ORT's scripts for transformers",
+    "lstm_cell": "OV LSTMCellFusion",
+    "gru_cell": "OV GRUCellFusion",
     "attention": "ORT AttentionFusion; onnxoptimizer fuse_attention",
     "batchnorm_into_conv": "ORT ConvBNFusion, MatmulBNFusion; onnxoptimizer fuse_bn_into_conv; onnxslim FusionConvBN",
     "batchnorm_as_affine": "TVM SimplifyInference",
@@ -138,10 +143,9 @@ MISSING: Mapping[str, str] = {
     ),
     "ORT NotWhereFusion": "the negation runs in the kernel of the Where",
     "ORT QuickGeluFusion": "x * sigmoid(1.702 x) is two operators of one kernel",
-    "OV GroupNormalizationFusion": (
-        "exporters write GroupNormalization from opset 18 on; the spelled form is reshapes and a norm, which fuse"
+    "OV ConvertTensorIteratorToLSTMSequence, ConvertLoopToLSTMSequence": (
+        "a Loop or Scan of cells is compiled as the loop that it is; chains of steps are joined (`join_steps`)"
     ),
-    "OV LSTMCellFusion, GRUCellFusion": "loops of cells are compiled as loops; exporters write LSTM and GRU",
     "OV FuseRotaryPositionalEmbeddings": "the rotation is elementwise and runs in the kernels beside it",
     "ORT FreeDimensionOverrideTransformer": "`input_shapes` of `compile`, before the graph passes",
     "ORT DoubleQDQPairsRemover, QDQPropagationTransformer": (

@@ -31,6 +31,7 @@ from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.equal_ranks import EQUAL_RANKS
 from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS, FOLD_SHAPES
+from tilewright.graph_ir.passes.join_steps import JOIN_STEPS
 from tilewright.graph_ir.passes.merge_products import MERGE_PRODUCTS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
@@ -51,6 +52,7 @@ from tilewright.graph_ir.rules import (
     views,
     weights,
 )
+from tilewright.graph_ir.rules.composites import cells, channel_norms
 from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.rules.files import defaults, gemm
@@ -67,7 +69,8 @@ REPLACE_EINSUM = rule_pass("replace_einsum", Level.EXTENDED, einsum.RULES)
 SINK_REPEATS = rule_pass("sink_repeats", Level.EXTENDED, repeats.RULES)
 FOLD_SCALES = rule_pass("fold_scales", Level.EXTENDED, (*scales.RULES, *convolutions.RULES))
 SPLIT_BATCHNORM = rule_pass("split_batchnorm", Level.EXTENDED, scales.BATCHNORM_AS_AFFINE)
-RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *norms.RULES))
+RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *channel_norms.RULES, *norms.RULES))
+RECOGNISE_CELLS = rule_pass("recognise_cells", Level.EXTENDED, cells.cell_rules(most_rows=1))
 STRENGTH = (*algebra.STRENGTH, *algebra.AFFINE, *activations.CLIPS, *scales.WEIGHTS_AT_RUN_TIME)
 REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, STRENGTH)
 SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, (*products.RULES, *algebra.RULES))
@@ -97,6 +100,8 @@ PASSES: tuple[Pass, ...] = (
     SPLIT_BATCHNORM,  # the rest is a product and a sum, which fuse with anything
     FOLD_SCALES,  # a product or sum that now stands behind a convolution
     RECOGNISE,  # before strength reduction rewrites the powers that the patterns look for
+    RECOGNISE_CELLS,  # as early as norms: gates are sums of Gemms and slices of them
+    JOIN_STEPS,  # the steps that are now one node each
     REDUCE_STRENGTH,
     SPLIT_GEMM,  # after BatchNorm was folded into it; a constant operand is turned here
     FOLD_INTO_WEIGHTS,  # constants around products: needs MatMul, and the Mul and Add of a BatchNorm behind it

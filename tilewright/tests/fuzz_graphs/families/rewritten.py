@@ -1,5 +1,5 @@
 """What rules look for, in several nodes at once: repetitions above operators, negations, slices of slices, products
-between constants. The names are of patterns, not of operators."""
+between constants, norms in parts. The names are of patterns, not of operators."""
 
 from __future__ import annotations
 
@@ -220,7 +220,48 @@ def scaled_image(d: Draft) -> object:
     return d.emit("Conv", [x, kernel], {"pads": pads, "strides": [d.integer(1, 2), 1]})
 
 
+def _mean(d: Draft, x: Val, axes: list[int], keep: int = 1) -> Val:
+    if d.opset < 18:
+        return _one(d.emit("ReduceMean", [x], {"axes": axes, "keepdims": keep}))
+    return _one(d.emit("ReduceMean", [x, d.ints(axes, constant=1.0)], {"keepdims": keep}))
+
+
+def _normalized(d: Draft, x: Val, axes: list[int]) -> Val:
+    """The input without its mean, over its deviation, in parts."""
+    centred = _one(d.emit("Sub", [x, _mean(d, x, axes)]))
+    square = [centred, centred] if d.chance(0.5) else [centred, d.scalar(2, np.float32, 1.0)]
+    variance = _mean(d, _one(d.emit("Mul" if square[1] is centred else "Pow", square)), axes)
+    shifted = _one(d.emit("Add", [variance, d.scalar(0.01, np.float32, 0.95)]))
+    root = _one(d.emit("Sqrt", [shifted]))
+    if d.chance(0.5):
+        return _one(d.emit("Div", [centred, root]))
+    return _one(d.emit("Mul", [centred, _one(d.emit("Reciprocal", [root]))]))
+
+
+def channel_norm(d: Draft) -> object:
+    """A norm of channels or of groups of them, in parts or of a view, with scale and bias, mostly by channel."""
+    groups, each, behind = d.integer(1, 4), d.integer(1, 3), d.integer(1, 3)
+    channels = d.fixed(groups * each)
+    x = d.new(np.float32, (d.dim(True), channels, *d.dims(behind, small=True)), 0.0)
+    y, grouped = x, d.chance(0.6)
+    if grouped:
+        y = _one(d.emit("Reshape", [x, d.ints([0, groups if d.chance(0.9) else each, -1], constant=1.0)]))
+    if grouped and d.chance(0.5):
+        parameters = [d.weight(np.float32, y.dims[1:2], 0.95) for _ in range(2)]
+        y = _one(d.emit("InstanceNormalization", [y, *parameters], {"epsilon": 1e-2}))
+    else:
+        axes = [*range(2 if d.chance(0.9) else 1, y.rank)]
+        y = _normalized(d, y, axes if d.chance(0.7) else [a - y.rank for a in axes])
+    if grouped:
+        y = _one(d.emit("Reshape", [y, _one(d.emit("Shape", [x]))]))
+    for op in ("Mul", "Add"):
+        column = (channels, *[d.fixed(1)] * behind) if d.chance(0.8) else x.dims[-1:]
+        y = _one(d.emit(op, [y, d.weight(np.float32, column, 0.95)]))
+    return y
+
+
 GENERATORS: Mapping[str, object] = {
     "Repetition": repetition, "Negations": negations, "Slices": slices, "SliceGroups": slice_groups,
     "Products": products, "ParallelProducts": parallel_products, "Blocks": blocks, "ScaledImage": scaled_image,
+    "ChannelNorm": channel_norm,
 }  # fmt: skip
