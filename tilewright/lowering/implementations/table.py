@@ -52,8 +52,8 @@ IMPLEMENTATIONS: Table = {
         conv_dot_product.LOOPS,
     ),
     "MatMul": (
-        packed_gemm.MATMUL,
         packed_gemm.BY_ROWS,
+        packed_gemm.MATMUL,
         BATCHED_GEMM,
         unpacked_gemm.MATMUL,
         split_k.MATMUL,

@@ -2,7 +2,8 @@
 
 For few rows its elements are converted in registers, where they are multiplied. For many rows panels of float32 are
 made, each just before its columns are multiplied as any others are. Where only a call tells the number of rows, there
-are both, and the loops of one of them are empty.
+are both, and the sums of one of them are empty. That pays for a weight of float32 as well: few rows are not made up to
+a tile of them.
 """
 
 from __future__ import annotations
@@ -37,11 +38,29 @@ Formula: TypeAlias = Callable[[IntExpr, IntExpr, IntExpr], Reduction]
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A weight in panels of ``width`` columns. ``element``: that of a panel, a step and a column in float32. ``few``:
-    the sum of a row that converts it in registers."""
+    the sum of a row that converts it in registers. ``many``: that for tiles of rows, of ``depth`` steps; None: panels
+    of float32 are made."""
 
     width: int
     element: Callable[[IntExpr, IntExpr, IntExpr], Val]
     few: Formula
+    many: Callable[[IntExpr], Formula] | None = None
+
+
+def kept(ctx: LowerContext, width: int, element: Callable[[IntExpr, IntExpr, IntExpr], Val]) -> Kept:
+    """A weight whose elements are cheap to convert, so that tiles of rows do it too."""
+    p, read = product_sizes(ctx), left_operand(ctx)
+
+    def many(depth: IntExpr) -> Formula:
+        k = ctx.axis(depth, "k")
+
+        def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+            bi, at = place_of_row(p, row)
+            return sum_over(read(bi, at, k.index).cast(dtypes.float32) * element(no, k.index, ni), k)
+
+        return formula
+
+    return Kept(width, element, many(p.k), many)
 
 
 def in_registers(ctx: LowerContext, w: Kept) -> tuple[Tensor, ...]:
@@ -52,19 +71,17 @@ def in_panels(ctx: LowerContext, w: Kept) -> tuple[Tensor, ...]:
     return product_result(ctx, panel_sums(ctx, w.width, dtypes.float32, _from_panels(ctx, w, const(1))))
 
 
-def by_rows(ctx: LowerContext, w: Kept, least: int, makes_panels: bool = True) -> tuple[Tensor, ...]:
-    """Panels (or else tiles of rows, for each of which an element is converted) for at least ``least`` rows; fewer are
-    not made up to a tile."""
+def by_rows(ctx: LowerContext, w: Kept, least: int) -> tuple[Tensor, ...]:
+    """Tiles of rows for at least ``least`` of them; fewer are summed one by one, and the tiles have no steps."""
     p = product_sizes(ctx)
     many = minimum(p.rows // least, 1)
-    rows = p.rows * many
-    panels = panel_sums(ctx, w.width, dtypes.float32, _from_panels(ctx, w, many) if makes_panels else w.few, rows)
-    few = (p.rows - rows, ceildiv(p.n, w.width), as_expr(w.width))
-    sums = compute(ctx.name("few"), few, w.few, axis_names=["m", "no", "ni"])
-    registers = from_panels(p, w.width, ctx.stage(sums))
+    sums = _from_panels(ctx, w, many) if w.many is None else w.many(p.k * many)
+    tiles = panel_sums(ctx, w.width, dtypes.float32, sums, p.rows * many if w.many is None else None)
+    few = (p.rows - p.rows * many, ceildiv(p.n, w.width), as_expr(w.width))
+    rows = from_panels(p, w.width, ctx.stage(compute(ctx.name("few"), few, w.few, axis_names=["m", "no", "ni"])))
 
     def acc(bi: Sequence[IntExpr], row: IntExpr, col: IntExpr) -> Val:
-        return select(index_value(many).equal(1), panels(bi, row, col), registers(bi, row, col))
+        return select(index_value(many).equal(1), tiles(bi, row, col), rows(bi, row, col))
 
     return product_result(ctx, acc)
 

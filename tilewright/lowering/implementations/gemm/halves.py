@@ -7,6 +7,7 @@ reading the weight takes longest, and half of the bytes take half of the time.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import ml_dtypes
@@ -21,12 +22,12 @@ from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.few_bits import panel_columns
 from tilewright.lowering.geometry.packing import pack_columns
-from tilewright.lowering.geometry.product import computed_type, left_operand, place_of_row, product_sizes
+from tilewright.lowering.geometry.product import computed_type, product_sizes
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.gemm.by_rows import Kept, by_rows, in_registers, panels_stay
+from tilewright.lowering.implementations.gemm.by_rows import Kept, by_rows, in_registers, kept, panels_stay
 from tilewright.lowering.implementations.gemm.cost import MANY, cost_by_row
 from tilewright.machine.vectors import converts_halves
-from tilewright.tensor_ir.compute import Reduction, Tensor, Val, sum_over
+from tilewright.tensor_ir.compute import Tensor, Val
 
 _PER_ROW, _PER_HALF = 1.35, 0.5
 """The time for each element and row where a tile of rows converts it, and more for each element once, in
@@ -44,11 +45,12 @@ def _in_registers(ctx: LowerContext) -> tuple[Tensor, ...]:
 
 
 def _by_rows(ctx: LowerContext) -> tuple[Tensor, ...]:
-    return by_rows(ctx, _kept(ctx), _LEAST, panels_stay(ctx))
+    w = _kept(ctx)
+    return by_rows(ctx, replace(w, many=None) if panels_stay(ctx) else w, _LEAST)
 
 
 def _kept(ctx: LowerContext) -> Kept:
-    p, kind, width, read = product_sizes(ctx), _kind(ctx), panel_columns(ctx), left_operand(ctx)
+    p, kind, width = product_sizes(ctx), _kind(ctx), panel_columns(ctx)
     if kind is None:
         raise ctx.unsupported("a weight of numbers that 16 bits do not hold")
 
@@ -60,12 +62,7 @@ def _kept(ctx: LowerContext) -> Kept:
     def element(no: IntExpr, k: IntExpr, ni: IntExpr) -> Val:
         return packed[no, k, ni].cast(dtypes.float32)
 
-    def few(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        bi, at = place_of_row(p, row)
-        k = ctx.axis(p.k, "k")
-        return sum_over(read(bi, at, k.index).cast(dtypes.float32) * element(no, k.index, ni), k)
-
-    return Kept(width, element, few)
+    return kept(ctx, width, element)
 
 
 def _kind(facts: NodeFacts) -> DType | None:
