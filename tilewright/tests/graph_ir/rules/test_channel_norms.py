@@ -204,6 +204,11 @@ def read_twice(b: GraphBuilder) -> tuple[str, str]:
     return b.op("Mul", n, columns(3, 1)), b.op("Relu", n)
 
 
+def pixels(b: GraphBuilder, height: int | str, width: int | str) -> str:
+    rows = b.op("Reshape", image(b, 2, height, width, 6), np.array([2, -1, 6]))
+    return b.op("Reshape", norm(b, rows, 2), np.array([2, -1, 3, 2]))
+
+
 STAYS: list[tuple[str, Build, str]] = [
     ("instance_norm", lambda b: norm(b, image(b, "n", "c", 4, 5), 2, 3), "channels, c, is not a number"),
     (
@@ -213,6 +218,8 @@ STAYS: list[tuple[str, Build, str]] = [
     ),
     ("instance_norm", lambda b: norm(b, image(b, "n", 3, 4), 2), ""),  # rows of a sequence
     ("instance_norm", lambda b: norm(b, image(b, "n", 3, 4, 5), 1, 2, 3), ""),
+    ("instance_norm", lambda b: pixels(b, 3, 4), ""),  # of the channels of a pixel, in the last place
+    ("instance_norm", lambda b: pixels(b, "h", "w"), ""),
     ("instance_norm", lambda b: norm(b, image(b, "n", 3, 4, 5), 3), ""),
     ("instance_norm", lambda b: norm(b, image(b, "n", 3), 1), ""),
     ("instance_norm", lambda b: b.op("Mul", norm(b, image(b, "n", 3, 4, 5), 2, 3), columns(5)), ""),
