@@ -86,7 +86,9 @@ def chosen(classes: int) -> Graph:
     outputs = []
     for k, row in enumerate(b.ops("Split", scores, outputs=classes, axis=0, num_outputs=classes)):
         score = b.op("Reshape", row, FLAT)
-        places = b.op("Reshape", b.op("NonZero", b.op("Greater", score, b.constant(np.float32(k / classes)))), FLAT)
+        places = b.op(
+            "Reshape", b.op("NonZero", b.op("Greater", score, b.constant(np.array(k / classes, np.float32)))), FLAT
+        )
         outputs.append(b.op("Exp", b.op("Gather", boxes, places, axis=0)))
     return b.build(*outputs)
 
@@ -108,4 +110,4 @@ def test_sizes_that_depend_on_data_reach_their_kernels(n: int) -> None:
     feed = {"scores": rng.random((3, n), np.float32), "boxes": rng.standard_normal((n, 4)).astype(np.float32)}
     got = tilewright.compile(graph, threads=1).run(feed)
     for name, want in interpret(graph, feed).items():
-        np.testing.assert_allclose(got[name], want, rtol=1e-6)
+        np.testing.assert_allclose(got[name], np.asarray(want), rtol=1e-6)
