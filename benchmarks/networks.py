@@ -9,7 +9,8 @@
 
 Networks are kept as NAME.structure.onnx (see accuracy.py). Speed is onnxruntime's median over ours: above 1 we are
 faster; with --openvino a second column says the same of OpenVINO, in the precision that it takes by default (bfloat16
-where the CPU multiplies that), with --openvino fp32 in float32. The machine should be otherwise idle: on busy cores,
+where the CPU multiplies that), with --openvino fp32 in float32. With --precision bf16 or auto a last column says it of
+our own float32, with the same log. The machine should be otherwise idle: on busy cores,
 two thread pools measure the scheduler, not the code. What was timed, of either side, while the machine was disturbed is
 timed again (autotune/measure/noise_monitor.py).
 """
@@ -32,6 +33,12 @@ from accuracy import _QUANTIZED, light_models, materialize
 from tilewright.core.io.files import begins_with, require_replaceable, write_file
 
 ROWS = begins_with("rows of this benchmark", b'{\n "machine": {')
+_RATIOS = {
+    "ort": ("speed", "speed", "onnxruntime"),
+    "ov": ("to_openvino", "to ov", "OpenVINO"),
+    "fp32": ("to_fp32", "to fp32", "ours in float32"),
+}
+"""By contender, how its median over ours is called in a row and in the table, and who it is."""
 
 
 def main() -> int:
@@ -43,9 +50,10 @@ def main() -> int:
     if args.json:
         require_replaceable(args.json, ROWS)
     rows = []
-    titles = ("ours ms", "p10", "p90", "ort ms", "p10", "p90", *(["ov ms", "p10", "p90"] if args.openvino else []))
-    head = f"{'network':<28} {'thr':>3} {' '.join(f'{t:>9}' for t in titles)} {'speed':>6}"
-    head += f" {'to ov':>6}" if args.openvino else ""
+    others = ["ort", *(["ov"] if args.openvino else []), *(["fp32"] if args.precision != "fp32" else [])]
+    titles = [t for who in ("ours", *others) for t in (f"{who} ms", "p10", "p90")]
+    head = f"{'network':<28} {'thr':>3} {' '.join(f'{t:>9}' for t in titles)}"
+    head += "".join(f" {_RATIOS[who][1]:>7}" for who in others)
     print(head, "-" * len(head), sep="\n")
     for name in names:
         for threads in map(int, args.threads.split(",")):
@@ -57,7 +65,7 @@ def main() -> int:
                 kept["openvino"] = args.openvino
                 text = json.dumps(kept, indent=1)
                 write_file(args.json, ROWS, text.encode())
-    for key, other in (("speed", "onnxruntime"), ("to_openvino", "OpenVINO")):
+    for key, _, other in _RATIOS.values():
         speeds = [r[key] for r in rows if key in r]
         if speeds:
             mean = math.exp(sum(map(math.log, speeds)) / len(speeds))
@@ -148,14 +156,15 @@ def _one(args: argparse.Namespace) -> dict:
             contenders["ov"] = _openvino(source, threads, theirs, args.openvino)
         except RuntimeError as e:  # operators that it does not have
             print(f"OpenVINO: {str(e).strip().splitlines()[-1]}", file=sys.stderr)
+    if args.precision != "fp32":
+        plain = tilewright.compile(source, threads=threads, progress=False, database=log)
+        contenders["fp32"] = lambda: plain.run(None, mine)
     taken = interleave(contenders, args.seconds, noise=noise_monitor_of(threads))
     row = {"name": args.one, "case": args.case, "threads": threads, "compile_s": compiled}
     for who, s in taken.items():
         row |= {f"{who}_ms": s.median * 1e3, f"{who}_p10": s.p10 * 1e3, f"{who}_p90": s.p90 * 1e3}
         row[f"{who}_runs"] = len(s.seconds)
-    speeds = {"speed": taken["ort"].median / taken["ours"].median}
-    if "ov" in taken:
-        speeds["to_openvino"] = taken["ov"].median / taken["ours"].median
+    speeds = {_RATIOS[who][0]: s.median / taken["ours"].median for who, s in taken.items() if who in _RATIOS}
     return row | tuned | speeds
 
 
@@ -181,9 +190,9 @@ def _line(row: dict) -> str:
     start = f"{row['name']:<28} {row['threads']:>3}"
     if "failed" in row:
         return f"{start} FAILED  {row['failed']}"
-    columns = [f"{who}_{what}" for who in ("ours", "ort", "ov") for what in ("ms", "p10", "p90")]
-    more = f" {row['to_openvino']:>5.2f}x" if "to_openvino" in row else ""
-    return f"{start} {' '.join(f'{row[c]:>9.3f}' for c in columns if c in row)} {row['speed']:>5.2f}x{more}"
+    columns = [f"{who}_{what}" for who in ("ours", *_RATIOS) for what in ("ms", "p10", "p90")]
+    ratios = "".join(f" {row[key]:>6.2f}x" for key, _, _ in _RATIOS.values() if key in row)
+    return f"{start} {' '.join(f'{row[c]:>9.3f}' for c in columns if c in row)}{ratios}"
 
 
 def _machine() -> dict:

@@ -188,7 +188,8 @@ def _count_summary(rows: list[dict]) -> str:
             fewer = sum(r["after"] < r[tool]["nodes"] for r in both)
             share = math.exp(statistics.fmean(math.log(r["after"] / r[tool]["nodes"]) for r in both))
             lines.append(
-                f"{tool}: of {len(both)} ours is smaller in {fewer}; geometric mean of nodes {share:.3f} of its"
+                f"{tool}: of {len(both)} ours is smaller in {fewer}; geometric mean of nodes {share:.3f} of its; "
+                f"{sum(r['seconds'] for r in both):.1f} s for all, its {sum(r[tool]['seconds'] for r in both):.1f}"
             )
     return "\n".join(lines)
 

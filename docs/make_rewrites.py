@@ -30,12 +30,14 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.base import Rule
+from tilewright.graph_ir.rules.composites import cells, channel_norms
+from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 
 MODULES = (
-    activations, algebra, attention, convolutions, defaults, gemm, integer_products, logic, noops, norms, products,
-    quantization, repeats, row_views, scales, slices, views, weights,
+    activations, algebra, attention, cells, channel_norms, convolutions, defaults, einsum, gemm, integer_products,
+    logic, noops, norms, products, quantization, repeats, row_views, scales, slices, views, weights,
 )  # fmt: skip
 
 ELSEWHERE: Mapping[str, str] = {
@@ -80,6 +82,10 @@ ELSEWHERE: Mapping[str, str] = {
     "one_clip": "ORT FuseReluClip; OV ClampFusion",
     "layer_norm": "ORT LayerNormFusion; OV MVNFusion",
     "rms_norm": "ORT SimplifiedLayerNormFusion; OV RMSFusion",
+    "instance_norm": "OV MVNFusion",
+    "group_norm": "OV GroupNormalizationFusion; FusionGroupNorm of ORT's scripts for transformers",
+    "lstm_cell": "OV LSTMCellFusion",
+    "gru_cell": "OV GRUCellFusion",
     "attention": "ORT AttentionFusion; onnxoptimizer fuse_attention",
     "batchnorm_into_conv": "ORT ConvBNFusion, MatmulBNFusion; onnxoptimizer fuse_bn_into_conv; onnxslim FusionConvBN",
     "batchnorm_as_affine": "TVM SimplifyInference",
@@ -95,7 +101,9 @@ ELSEWHERE: Mapping[str, str] = {
     "add_into_gemm": "ORT GemmSumFusion",
     "transpose_into_gemm_left": "ORT GemmTransposeFusion; onnxoptimizer fuse_transpose_into_gemm",
     "transpose_into_gemm_right": "ORT GemmTransposeFusion; onnxoptimizer fuse_transpose_into_gemm",
+    "einsum_as_product": "onnxoptimizer replace_einsum_with_matmul; OV EinsumDecomposition",
     "cancel_views": "onnxslim EliminationReshape",
+    "split_slices": "ORT GatherSliceToSplitFusion; OV GroupedSliceToVSplitOptimization",
     "scale_into_matmul": "OV MatMulMultiplyFusion; TVM FoldScaleAxis",
     "scale_before_matmul": "TVM FoldScaleAxis",
     "scale_after_matmul_left": "ORT MatMulScaleFusion",
@@ -111,6 +119,9 @@ ELSEWHERE: Mapping[str, str] = {
         "ORT CommonSubexpressionElimination, ConstantSharing; onnxoptimizer eliminate_common_subexpression, "
         "eliminate_duplicate_initializer; TVM EliminateCommonSubexpr"
     ),
+    "merge_products": (
+        "onnxoptimizer fuse_qkv; TVM CombineParallelDense, CombineParallelConv2D, CombineParallelBatchMatmul"
+    ),
     "sink_transposes": "ORT TransposeOptimizer; TVM ConvertLayout",
     "channels_last": "ORT NchwcTransformer, NhwcTransformer; TVM AlterOpLayout",
     "fuse_groups": (
@@ -125,28 +136,22 @@ MISSING: Mapping[str, str] = {
     "ORT MatmulTransposeFusion": (
         "a kernel reads a transposed operand as it packs it, and a constant is turned at build time without a copy"
     ),
-    "onnxoptimizer fuse_qkv; TVM CombineParallelDense, CombineParallelConv2D": (
-        "one product of three costs a copy of each part of its result, which three kernels with their own "
-        "epilogues do not"
-    ),
     "onnxoptimizer eliminate_nop_monotone_argmax": "argmax of rounded numbers may find another maximum",
-    "onnxoptimizer replace_einsum_with_matmul": "an Einsum is lowered as the loops that it is",
     "ORT GeluApproximation; TVM FastMath": (
         "approximations of functions; what the vectorized functions lack in accuracy is below a unit in the last "
         "place or two"
     ),
     "ORT NotWhereFusion": "the negation runs in the kernel of the Where",
     "ORT QuickGeluFusion": "x * sigmoid(1.702 x) is two operators of one kernel",
-    "OV GroupNormalizationFusion": (
-        "exporters write GroupNormalization from opset 18 on; the spelled form is reshapes and a norm, which fuse"
+    "OV ConvertTensorIteratorToLSTMSequence, ConvertLoopToLSTMSequence": (
+        "a Loop or Scan of cells is compiled as the loop that it is; chains of steps are joined (`join_steps`)"
     ),
-    "OV LSTMCellFusion, GRUCellFusion": "loops of cells are compiled as loops; exporters write LSTM and GRU",
     "OV FuseRotaryPositionalEmbeddings": "the rotation is elementwise and runs in the kernels beside it",
     "ORT FreeDimensionOverrideTransformer": "`input_shapes` of `compile`, before the graph passes",
     "ORT DoubleQDQPairsRemover, QDQPropagationTransformer": (
         "quantization keeps its places; what kernels do with it is in [quantized models](quantized-models.md)"
     ),
-    "ORT GatherToSliceFusion, GatherSliceToSplitFusion": (
+    "ORT GatherToSliceFusion": (
         "what only moves elements runs in the kernel that reads them, a Gather as well as a Slice"
     ),
     "ORT LabelEncoderFusion": "operators of ai.onnx.ml are not compiled",

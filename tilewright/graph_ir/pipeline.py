@@ -31,10 +31,13 @@ from tilewright.graph_ir.passes.channels_last import CHANNELS_LAST
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.equal_ranks import EQUAL_RANKS
 from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS, FOLD_SHAPES
+from tilewright.graph_ir.passes.join_steps import JOIN_STEPS
+from tilewright.graph_ir.passes.merge_products import MERGE_PRODUCTS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.passes.share_symbols import SHARE_SYMBOLS
 from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
+from tilewright.graph_ir.passes.split_slices import SPLIT_SLICES
 from tilewright.graph_ir.rules import (
     activations,
     algebra,
@@ -49,6 +52,8 @@ from tilewright.graph_ir.rules import (
     views,
     weights,
 )
+from tilewright.graph_ir.rules.composites import cells, channel_norms
+from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
@@ -60,10 +65,12 @@ INTEGER_PRODUCTS = rule_pass("integer_products", Level.EXTENDED, (*integer_produ
 UNSIGNED_BYTES = rule_pass("unsigned_quantization", Level.EXTENDED, quantization.UNSIGNED)
 FOLD_QUANTIZATION = rule_pass("fold_quantization", Level.EXTENDED, (*quantization.UNSIGNED, *quantization.SCALES))
 SIMPLIFY = rule_pass("simplify", Level.BASIC, (*noops.RULES, *views.RULES, *slices.RULES, *algebra.RULES, *logic.RULES))
+REPLACE_EINSUM = rule_pass("replace_einsum", Level.EXTENDED, einsum.RULES)
 SINK_REPEATS = rule_pass("sink_repeats", Level.EXTENDED, repeats.RULES)
 FOLD_SCALES = rule_pass("fold_scales", Level.EXTENDED, (*scales.RULES, *convolutions.RULES))
 SPLIT_BATCHNORM = rule_pass("split_batchnorm", Level.EXTENDED, scales.BATCHNORM_AS_AFFINE)
-RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *norms.RULES))
+RECOGNISE = rule_pass("recognise", Level.EXTENDED, (*activations.RULES, *channel_norms.RULES, *norms.RULES))
+RECOGNISE_CELLS = rule_pass("recognise_cells", Level.EXTENDED, cells.cell_rules(most_rows=1))
 STRENGTH = (*algebra.STRENGTH, *algebra.AFFINE, *activations.CLIPS, *scales.WEIGHTS_AT_RUN_TIME)
 REDUCE_STRENGTH = rule_pass("reduce_strength", Level.EXTENDED, STRENGTH)
 SPLIT_GEMM = rule_pass("split_gemm", Level.EXTENDED, (*products.RULES, *algebra.RULES))
@@ -83,6 +90,7 @@ PASSES: tuple[Pass, ...] = (
     SIMPLIFY,  # no-ops and views away: patterns below see neighbours
     EQUAL_RANKS,  # before folding, which tells what follows from ranks
     SHARE_COMMON,  # exporters repeat subexpressions; a pattern that asks for one value sees one
+    REPLACE_EINSUM,  # all that is about products looks for MatMul
     SINK_REPEATS,  # before any fusion: what is repeated is computed once, and masks reach attention as they are
     UNSIGNED_BYTES,  # before the next one, which moves operators between what is quantized and what reads it
     INTEGER_PRODUCTS,  # while quantized weights are integers
@@ -92,12 +100,15 @@ PASSES: tuple[Pass, ...] = (
     SPLIT_BATCHNORM,  # the rest is a product and a sum, which fuse with anything
     FOLD_SCALES,  # a product or sum that now stands behind a convolution
     RECOGNISE,  # before strength reduction rewrites the powers that the patterns look for
+    RECOGNISE_CELLS,  # as early as norms: gates are sums of Gemms and slices of them
+    JOIN_STEPS,  # the steps that are now one node each
     REDUCE_STRENGTH,
     SPLIT_GEMM,  # after BatchNorm was folded into it; a constant operand is turned here
     FOLD_INTO_WEIGHTS,  # constants around products: needs MatMul, and the Mul and Add of a BatchNorm behind it
     ORDER_PRODUCTS,  # behind the last one, which makes neighbours of products
     SINK_RESHAPES,  # Reshape, MatMul, Reshape: needs MatMul, which Gemm has just become
     FUSE_ATTENTION,  # needs the scale and mask still apart from the products
+    MERGE_PRODUCTS,  # if asked for: behind attention, whose products are apart
     SINK_TRANSPOSES,  # pairs meet and cancel
     CHANNELS_LAST,  # last of the structural ones: it moves axes that patterns above count on
     SIMPLIFY,  # Transposes that met; views they left
@@ -119,7 +130,7 @@ FUSED_PASSES: tuple[Pass, ...] = (
 )
 """Nodes to groups, values to places: for the backend that lowers the graph. All run at every level."""
 
-FILE_PASSES: tuple[Pass, ...] = (DROP_DEFAULTS, JOIN_CHAINS, JOIN_GEMM, CANCEL_VIEWS)
+FILE_PASSES: tuple[Pass, ...] = (DROP_DEFAULTS, JOIN_CHAINS, JOIN_GEMM, CANCEL_VIEWS, SPLIT_SLICES)
 """For graphs that become files: nodes are joined that kernels would rather have apart. No build runs them."""
 
 

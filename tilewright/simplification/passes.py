@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tilewright.frontend.schemas import signature
 from tilewright.graph_ir.ir import Graph, Node
-from tilewright.graph_ir.passes.base import Pass, PassLog
+from tilewright.graph_ir.passes.base import Level, Pass, PassLog
 from tilewright.graph_ir.passes.cancel_views import CANCEL_VIEWS
 from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.fold_constants import fold_for_file
+from tilewright.graph_ir.passes.join_steps import JOIN_STEPS
+from tilewright.graph_ir.passes.merge_products import MERGE_PRODUCTS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.passes.sink_transposes import SINK_TRANSPOSES
+from tilewright.graph_ir.passes.split_slices import SPLIT_SLICES
 from tilewright.graph_ir.pipeline import (
     DROP_DEFAULTS,
     FOLD_INTO_WEIGHTS,
@@ -23,24 +26,41 @@ from tilewright.graph_ir.pipeline import (
     JOIN_CHAINS,
     JOIN_GEMM,
     RECOGNISE,
+    REPLACE_EINSUM,
     SIMPLIFY,
     SINK_REPEATS,
     PassReport,
     count_nodes,
     run_passes,
 )
+from tilewright.graph_ir.rules.composites import cells
+from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.simplification.options import SimplifyOptions
 
 ROUNDS = 4
 """How often the passes run over a graph at most: as long as it gets smaller."""
-KERNEL_RULES = frozenset(("div_power_of_two", "flatten_reshape", "transpose_cast", "transpose_view_cast"))
+KERNEL_RULES = frozenset(
+    (
+        "div_power_of_two",
+        "flatten_reshape",
+        "transpose_cast",
+        "transpose_view_cast",
+        "einsum_as_product",
+        "einsum_of_pairs",
+    )
+)
 """Rules for kernels, which make no graph smaller: other runtimes look for the exporter's form."""
+SLOWER_ELSEWHERE = frozenset(("group_norm",))
+"""Rules whose operator onnxruntime computes by the standard's definition of it, in more time than its parts."""
+_SINCE: Mapping[str, int] = {"GroupNormalization": 21}
+"""Operators that mean something else before an opset: there, scale and bias have a number for each group."""
 _LEAST_GROWTH = 1 << 10
 _SHARE = 1000
 """Of a model, as which a folded constant may make it larger: nobody notices."""
-ON_REQUEST = (FOLD_INTO_WEIGHTS, SINK_REPEATS, SINK_TRANSPOSES)
+RECOGNISE_CELLS = rule_pass("recognise_cells", Level.EXTENDED, cells.RULES)
+ON_REQUEST = (FOLD_INTO_WEIGHTS, SINK_REPEATS, SINK_TRANSPOSES, MERGE_PRODUCTS)
 """Passes that make many models smaller, and may hide from a runtime what it would join itself: the scale of attention,
-the last steps of a norm. They run if they are enabled by name."""
+its three products, the last steps of a norm. They run if they are enabled by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +88,8 @@ class Rewriting:
         def refuses(node: Node) -> str | None:
             if not node.domain and signature(node.op, "", opset) is None:
                 return f"opset {opset} has no {node.op}"
+            if opset < _SINCE.get(node.op, 0):
+                return f"opset {opset} has another {node.op}; it means this from opset {_SINCE[node.op]} on"
             rounded = (k for k, v in node.attrs if isinstance(v, float) and float(np.float32(v)) != v)
             return next((f"a file stores {k} in float32, which would round it" for k in rounded), None)
 
@@ -90,8 +112,9 @@ class Rewriting:
     ) -> tuple[Graph, PassReport]:
         """The graph after ``passes``, without those passes and rules."""
         o = self.options
+        off = (KERNEL_RULES | SLOWER_ELSEWHERE) - {*o.enabled_pass}
         return run_passes(
-            graph, o.level, disabled=(*o.disabled_pass, *(KERNEL_RULES - {*o.enabled_pass}), *without),
+            graph, o.level, disabled=(*o.disabled_pass, *off, *without),
             instruments=() if steps is None else (steps,), enabled=o.enabled_pass, passes=passes, refuses=self.refuses,
         )  # fmt: skip
 
@@ -105,13 +128,17 @@ def _passes(growth_bytes: int) -> tuple[Pass, ...]:
         SIMPLIFY,
         DROP_DEFAULTS,
         SHARE_COMMON,
+        REPLACE_EINSUM,
         fold,  # what the rules made constant
         FOLD_SCALES,
         RECOGNISE,
+        RECOGNISE_CELLS,
+        JOIN_STEPS,
         JOIN_CHAINS,
         *(replace(p, optional=True) for p in ON_REQUEST),  # before products and sums are one node
         JOIN_GEMM,
         CANCEL_VIEWS,
+        SPLIT_SLICES,
         SIMPLIFY,
         SHARE_COMMON,
         DROP_DEAD,

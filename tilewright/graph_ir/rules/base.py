@@ -27,6 +27,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tilewright.core.arith.expr import IntExpr, as_expr
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InputError, InternalError
 from tilewright.graph_ir.ir import Attribute, Constant, Node, Shape, TensorType, Value
@@ -418,6 +419,12 @@ def known_ints(editor: GraphEditor, name: str) -> tuple[int, ...] | None:
     if data is None or any(not d.is_const for d in data):
         return None
     return tuple(d.const for d in data)
+
+
+def known_elements(editor: GraphEditor, name: str) -> tuple[IntExpr, ...] | None:
+    """Elements of an integer value as far as they are numbers or sizes; None if one is neither."""
+    ints = known_ints(editor, name)
+    return editor.value(name).data if ints is None else tuple(as_expr(i) for i in ints)
 
 
 def int_attr(node: Node, key: str, default: int) -> int:

@@ -40,12 +40,15 @@ _VARIANCE = Either(
 )
 _SHIFTED = P("Add", _VARIANCE, C("eps"))
 _INVERSE = _inverse_root(_SHIFTED)
+NORMALIZED = Either(P("Div", _centred("mean"), _root(_SHIFTED)), P("Mul", _centred("mean"), _INVERSE))
+"""What has a mean of 0 and a variance of 1: the input without its mean, over its deviation."""
 _FACTOR = Either(P("Mul", _INVERSE, C("gain")), _INVERSE)
 _MEAN_SQUARE = P("Add", _mean("squares", _square("x")), C("eps"))
 
 
-def _trailing(m: Match) -> int | str | None:
-    """The first of the axes that all means run over: the last ones. A reason, or NOT_HERE, if they are others."""
+def first_axis(m: Match) -> int | str:
+    """The first of the axes that all means of :data:`NORMALIZED` run over, which are the last ones. A reason, or
+    NOT_HERE, if they are others."""
     shape = m.shape("x")
     if shape is None or not m.dtype("x").is_float or m.out_shape != shape:
         return NOT_HERE
@@ -61,16 +64,19 @@ def _trailing(m: Match) -> int | str | None:
         found.add(axes[0])
     if len(found) != 1:
         return f"the means start at axes {sorted(found)}"
-    (first,) = found
-    unknown = [d for d in shape[first:] if d.value() is None]
-    if unknown:
-        return f"the last dim {unknown[-1]} is not a number"
-    return "epsilon is not one number" if m.constant("eps").size != 1 else first
+    return "epsilon is not one number" if m.constant("eps").size != 1 else found.pop()
+
+
+def _trailing(m: Match) -> int | str:
+    """The same, where the sizes of these axes are numbers."""
+    first = first_axis(m)
+    unknown = [d for d in (m.shape("x") or ())[first:] if d.value() is None] if isinstance(first, int) else []
+    return f"the last dim {unknown[-1]} is not a number" if unknown else first
 
 
 def _rows(m: Match) -> str | None:
     first = _trailing(m)
-    if not isinstance(first, int):
+    if isinstance(first, str):
         return first
     widths = [d.const for d in (m.shape("x") or ())[first:]]
     for key in ("gain", "shift"):
@@ -165,10 +171,7 @@ RULES: tuple[Rule, ...] = (
         "layer_norm",
         "(x - mean(x)) / sqrt(var + eps) --> LayerNormalization(x, ones), var = mean((x - mean(x))^2)"
         " or mean(x^2) - mean(x)^2",
-        Either(
-            P("Div", _centred("mean"), _root(_SHIFTED)),
-            P("Mul", _centred("mean"), _INVERSE),
-        ),
+        NORMALIZED,
         lambda m: _normalized(m, "LayerNormalization", False),
         _rows,
         Exactness.REASSOCIATING,

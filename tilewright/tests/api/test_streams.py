@@ -77,14 +77,13 @@ def test_calls_run_side_by_side() -> None:
     """Two calls are inside at the same time: each waits in its callback for the other."""
     model = tilewright.compile(perceptron(), threads=2, streams=2)
     meet = threading.Barrier(2, timeout=60)
-    lane_of = model._lanes.enter
+    lane_of = model._lanes._lane
 
-    def enter(whole: bool = False) -> object:
-        got = lane_of(whole)
+    def lane(place: int) -> object:
         meet.wait()
-        return got
+        return lane_of(place)
 
-    model._lanes.enter = enter  # type: ignore[assignment, method-assign]
+    model._lanes._lane = lane  # type: ignore[assignment, method-assign]
     callers = [threading.Thread(target=model.run, args=({"x": np.ones((2, 32), np.float32)},)) for _ in range(2)]
     for t in callers:
         t.start()

@@ -16,9 +16,11 @@ from tilewright.core.errors import InternalError, TilewrightError, UnsupportedEr
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import TensorType
+from tilewright.graph_ir.passes.merge_products import MERGE_PRODUCTS
 from tilewright.lowering.table import TABLE
 from tilewright.options import CompileOptions
 from tilewright.simplification.options import Level
+from tilewright.simplification.passes import KERNEL_RULES, ON_REQUEST
 from tilewright.tests.deploy.exported import exported
 from tilewright.tests.fuzz_graphs.implementations import random_implementations
 from tilewright.tests.fuzz_graphs.records import random_records
@@ -34,7 +36,8 @@ class Build:
     """One way to compile a graph. ``records``: with records of random schedules; ``pins``: and random implementations
     of nodes; ``reduced``: with products on bfloat16, compared with the graph that has them; ``exported``: and run as an
     artifact, too. ``simplified``: not compiled but simplified at that level, and the result interpreted. ``written``:
-    neither, but written after the passes of the level, in ``opset`` (0: any)."""
+    neither, but written after the passes of the level, in ``opset`` (0: any). ``requested``: with passes and rules that
+    are off by themselves."""
 
     level: str
     threads: int
@@ -45,14 +48,25 @@ class Build:
     simplified: bool = False
     written: bool = False
     opset: int = 0
+    requested: bool = False
+
+    @property
+    def enabled(self) -> tuple[str, ...]:
+        """The passes and rules that it asks for."""
+        if not self.requested:
+            return ()
+        return (
+            tuple(sorted((*KERNEL_RULES, *(p.name for p in ON_REQUEST)))) if self.simplified else (MERGE_PRODUCTS.name,)
+        )
 
     def __str__(self) -> str:
         if self.simplified:
-            return f"simplify, level={self.level!r}"
+            return f"simplify, level={self.level!r}{', with what is on request' if self.requested else ''}"
         if self.written:
             return f"written after passes of level {self.level!r}{f' in opset {self.opset}' if self.opset else ''}"
         more = (", with records" if self.records else "") + (", with pins" if self.pins else "")
         more += ", precision='bf16'" if self.reduced else ""
+        more += ", with what is on request" if self.requested else ""
         return f"opt_level={self.level!r}, threads={self.threads}{more}{', exported' if self.exported else ''}"
 
 
@@ -91,16 +105,17 @@ def builds_of(seed: int, ways: Ways = "some") -> tuple[Build, ...]:
     ``simplify``: it is simplified instead, at each level; ``write``: it is written after the passes of each level, and
     once more in some opset."""
     if ways == "simplify":
-        return tuple(Build(level, 1, simplified=True) for level in get_args(Level))
+        plain = (Build(level, 1, simplified=True) for level in get_args(Level))
+        return (*plain, Build("extended", 1, simplified=True, requested=True))
     if ways == "write":
         other = Build(LEVELS[seed % 3], 1, written=True, opset=_OPSETS[seed % len(_OPSETS)])
         return (*(Build(level, 1, written=True) for level in LEVELS), other)
     if ways == "every":
-        plain = [Build(level, threads) for level in LEVELS for threads in (1, 2)]
+        every = [Build(level, threads) for level in LEVELS for threads in (1, 2)]
         more = (Build("all", 2, True), Build("all", 2, pins=True), Build("all", 2, reduced=True))
-        return (*plain, *more, Build("all", 2, exported=True))
+        return (*every, *more, Build("all", 2, requested=True), Build("all", 2, exported=True))
     first = Build("all", 2 - seed % 2, exported=seed % 4 == 3)
-    other = Build(LEVELS[seed % 3], 1 + seed // 3 % 2)
+    other = Build(LEVELS[seed % 3], 1 + seed // 3 % 2, requested=seed % 2 == 1)
     more = (Build("all", 2, True), Build("all", 2, reduced=True), Build("all", 2, pins=True))
     last = builds_of(seed, "write")[seed // _WRITTEN_IN % 5 :][:1] if seed % _WRITTEN_IN == 0 else ()
     return first, other, *more[seed % 4 : seed % 4 + 1], *last
@@ -153,6 +168,7 @@ def _check_build(
             progress=False,
             database=records,
             disabled_pass=_COMPARED_REDUCED if build.reduced else _SPREADING if sample.wild else (),
+            enabled_pass=build.enabled,
             implementations=pins,
             precision="bf16" if build.reduced else "fp32",
         )
@@ -226,7 +242,7 @@ def _check_simplified(
 ) -> Verdict | None:
     """Simplify, check the file if onnx finds no fault in the original, and interpret it."""
     try:
-        model = tilewright.simplify(sample.model(), level=build.level, check=False)  # type: ignore[arg-type]
+        model = tilewright.simplify(sample.model(), level=build.level, enabled_pass=build.enabled, check=False)  # type: ignore[arg-type]
         fault = "" if _fault_of(sample.model()) else _fault_of(model)
         graph = from_onnx(model)
         results = [interpret(graph, sample.feed(v)) for v in sample.variants]  # type: ignore[arg-type]

@@ -184,8 +184,13 @@ def _undecided(x: object) -> object:
 
 
 def _is_chain(node: Node) -> bool:
-    """True for a product of several matrices: in which order they are multiplied is open."""
-    return node.op == "Einsum" and len(node.inputs) > 2
+    """True for a product of several matrices, or with sums in one operand alone: the order of its sums is open."""
+    if node.op != "Einsum":
+        return False
+    left, arrow, right = str(node.attr("equation")).partition("->")
+    terms = left.split(",")
+    alone = any(sum(c in t for t in terms) == 1 for c in left if c.isalpha() and c not in right)
+    return len(terms) > 2 or (len(terms) > 1 and bool(arrow) and alone)
 
 
 def _moved(offsets: object, image: object, rng: np.random.Generator) -> object:

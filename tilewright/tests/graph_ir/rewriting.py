@@ -26,6 +26,8 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.base import Rule
+from tilewright.graph_ir.rules.composites import cells, channel_norms
+from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
@@ -44,10 +46,13 @@ RULES: dict[str, Rule] = {
         convolutions.RULES,
         algebra.AFFINE,
         activations.CLIPS,
+        einsum.RULES,
         repeats.RULES,
         weights.RULES,
         products.CHAINS,
         activations.RULES,
+        channel_norms.RULES,
+        cells.RULES,
         norms.RULES,
         scales.RULES,
         scales.BATCHNORM_AS_AFFINE,

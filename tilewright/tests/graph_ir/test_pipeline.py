@@ -29,6 +29,8 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.base import P, Rule
+from tilewright.graph_ir.rules.composites import cells, channel_norms
+from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.driver import rewrite
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
@@ -36,8 +38,11 @@ from tilewright.graph_ir.text import constants_of, parse_graph
 from tilewright.tests.graph_ir.rewriting import RULES, assert_same_numbers, ops
 from tilewright.tests.graph_ir.rules import (
     test_arithmetic,
+    test_cells,
+    test_channel_norms,
     test_convolutions,
     test_defaults,
+    test_einsum,
     test_gemm,
     test_logic,
     test_moves,
@@ -53,9 +58,12 @@ RULE_MODULES = (
     activations,
     algebra,
     attention,
+    cells,
+    channel_norms,
     defaults,
     gemm,
     convolutions,
+    einsum,
     integer_products,
     logic,
     noops,
@@ -162,8 +170,9 @@ def test_every_rule_is_named_once_and_says_its_equation() -> None:
 def test_every_rule_is_seen_to_fire() -> None:
     """Each has a case whose test asserts that it fired and kept the numbers."""
     fired = {n for n, *_ in test_noops_and_views.FIRES}
-    fired |= {n for n, *_ in (*test_gemm.FIRES, *test_defaults.FIRES)}
-    fired |= {n for names, *_ in (*test_arithmetic.FIRES, *test_quantized.FIRES, *test_spellings.FIRES) for n in names}
+    fired |= {n for n, *_ in (*test_cells.FIRES, *test_defaults.FIRES, *test_einsum.FIRES, *test_gemm.FIRES)}
+    fired |= {n for module in (test_arithmetic, test_channel_norms, test_quantized, test_spellings)
+              for names, *_ in module.FIRES for n in names}  # fmt: skip
     modules = (test_convolutions, test_logic, test_moves, test_strength, test_weights)
     fired |= {n for module in modules for case in module.CASES for n in case.rules} & set(RULES)
     assert set(RULES) - fired == set()

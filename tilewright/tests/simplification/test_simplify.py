@@ -74,6 +74,66 @@ def test_operators_that_the_opset_lacks_are_not_made() -> None:
     assert ops(simplified(model, opset=20)) == "Gelu"
 
 
+def test_norm_of_groups_from_means() -> None:
+    """Five nodes that onnxruntime has kernels for; the operator, which it computes by definition, on request, and where
+    the opset means the same by it."""
+    nodes = [
+        helper.make_node("Reshape", ["x", "groups"], ["r"]),
+        helper.make_node("ReduceMean", ["r"], ["mean"], axes=[2]),
+        helper.make_node("Sub", ["r", "mean"], ["d"]),
+        helper.make_node("Mul", ["d", "d"], ["q"]),
+        helper.make_node("ReduceMean", ["q"], ["variance"], axes=[2]),
+        helper.make_node("Add", ["variance", "epsilon"], ["shifted"]),
+        helper.make_node("Sqrt", ["shifted"], ["deviation"]),
+        helper.make_node("Div", ["d", "deviation"], ["n"]),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Reshape", ["n", "shape"], ["back"]),
+        helper.make_node("Mul", ["back", "gain"], ["m"]),
+        helper.make_node("Add", ["m", "bias"], ["y"]),
+    ]
+    constants = {"epsilon": np.float32(1e-5), "gain": normal(1, 6, 1, 1), "bias": normal(2, 6, 1, 1)}
+    model = model_of(nodes, {"x": ("n", 6, "h", "w")}, ["y"], constants)
+    model.graph.initializer.extend(integers({"groups": [0, 3, -1]}))
+    parts = "Reshape InstanceNormalization Shape Reshape Mul Add"
+    assert ops(simplified(model)) == parts
+    assert ops(simplified(model, opset=21)) == parts
+    assert ops(simplified(model, opset=21, enabled_pass=["group_norm"])) == "GroupNormalization"
+    for opset, reason in ((17, "opset 17 has no GroupNormalization"), (18, "it means this from opset 21 on")):
+        done = simplified(model, opset=opset, enabled_pass=["group_norm"])
+        assert ops(done) == parts
+        assert [r.what for r in done.refusals() if r.reason.endswith(reason)] == ["group_norm"]
+
+
+def test_loop_over_a_cell() -> None:
+    """Three steps of nn.GRUCell, with a batch of any size: one GRU."""
+    nodes, h = [], "h"
+    for t in range(3):
+        nodes += [
+            helper.make_node("Gather", ["x", f"at{t}"], [f"x{t}"], axis=1),
+            helper.make_node("Gemm", [f"x{t}", "w", "b"], [f"i{t}"], transB=1),
+            helper.make_node("Gemm", [h, "r", "d"], [f"s{t}"], transB=1),
+            helper.make_node("Split", [f"i{t}", "sizes"], [f"ir{t}", f"iz{t}", f"in{t}"], axis=1),
+            helper.make_node("Split", [f"s{t}", "sizes"], [f"sr{t}", f"sz{t}", f"sn{t}"], axis=1),
+            helper.make_node("Add", [f"ir{t}", f"sr{t}"], [f"rs{t}"]),
+            helper.make_node("Sigmoid", [f"rs{t}"], [f"r{t}"]),
+            helper.make_node("Add", [f"iz{t}", f"sz{t}"], [f"zs{t}"]),
+            helper.make_node("Sigmoid", [f"zs{t}"], [f"z{t}"]),
+            helper.make_node("Mul", [f"r{t}", f"sn{t}"], [f"kept{t}"]),
+            helper.make_node("Add", [f"in{t}", f"kept{t}"], [f"ns{t}"]),
+            helper.make_node("Tanh", [f"ns{t}"], [f"n{t}"]),
+            helper.make_node("Sub", [h, f"n{t}"], [f"d{t}"]),
+            helper.make_node("Mul", [f"d{t}", f"z{t}"], [f"part{t}"]),
+            helper.make_node("Add", [f"part{t}", f"n{t}"], [f"h{t}"]),
+            helper.make_node("Unsqueeze", [f"h{t}", "one"], [f"y{t}"]),
+        ]
+        h = f"h{t}"
+    nodes.append(helper.make_node("Concat", ["y0", "y1", "y2"], ["y"], axis=1))
+    weights = {"w": normal(1, 15, 4), "b": normal(2, 15), "r": normal(3, 15, 5), "d": normal(4, 15)}
+    model = model_of(nodes, {"x": ("n", 3, 4), "h": ("n", 5)}, ["y"], weights)
+    model.graph.initializer.extend(integers({"sizes": [5] * 3, "one": [1], "at0": 0, "at1": 1, "at2": 2}))
+    assert ops(simplified(model)) == "Unsqueeze Transpose GRU Squeeze Transpose"
+
+
 def test_passes_on_request() -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"]),

@@ -9,7 +9,9 @@ other operands have size 1, or are repeated by the same Tile. Where ``f(x, y)`` 
 is left to repeat. Softmax and norms of rows, reductions and products see a repetition only along the axes that they
 work on; the greatest or least of repeated numbers is that of the numbers.
 
-A repetition moves only if all that read it let it through, or need none: else it has to be there, too.
+A repetition moves only if all that read it let it through, or need none: else it has to be there, too. Where an
+operator moves, adds or drops axes, the repetition behind it has its operand's elements in other places; if they are
+known at run time only, they are gathered there.
 """
 
 from __future__ import annotations
@@ -24,7 +26,18 @@ from tilewright.graph_ir.ops import OPS
 from tilewright.graph_ir.ops.arithmetic import OPS as BROADCASTING
 from tilewright.graph_ir.passes.base import Exactness
 from tilewright.graph_ir.passes.editor import GraphEditor
-from tilewright.graph_ir.rules.base import NOT_HERE, Match, P, Rule, int_attr, ints_attr, known_ints, tensor_shape
+from tilewright.graph_ir.rules.base import (
+    NOT_HERE,
+    Match,
+    P,
+    Rule,
+    fixed_shape,
+    int_attr,
+    ints_attr,
+    known_elements,
+    known_ints,
+    tensor_shape,
+)
 
 _REPEATS = ("Tile", "Expand")
 _ELEMENTWISE = tuple(n for n, d in OPS.items() if d.is_elementwise)
@@ -80,13 +93,21 @@ def _common(shapes: Sequence[Shape]) -> Shape | None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Picked:
+    """The elements of the value ``name`` at ``places``; None is the number 1."""
+
+    name: str
+    places: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Sunk:
     """A reader of a repetition without it: ``inputs`` in the place of its own, then a repetition of the result by the
-    value ``amount`` (of the operator ``by``), or by numbers; ``by`` "" if none is needed."""
+    value ``amount`` (of the operator ``by``), by elements of a value, or by numbers; ``by`` "" if none is needed."""
 
     inputs: tuple[str, ...]
     by: str = _DROPPED
-    amount: str | tuple[int, ...] = ()
+    amount: str | tuple[int, ...] | _Picked = ()
 
 
 def _sunk(ed: GraphEditor, node: Node, repeat: _Repeat) -> _Sunk | str:
@@ -147,7 +168,7 @@ def _is_twin(ed: GraphEditor, name: str, repeat: _Repeat) -> bool:
     if other is None or other.node.op != repeat.node.op:
         return False
     if other.amount != repeat.amount:
-        a, b = known_ints(ed, other.amount), known_ints(ed, repeat.amount)
+        a, b = known_elements(ed, other.amount), known_elements(ed, repeat.amount)
         if a is None or a != b:
             return False
     return repeat.node.op == "Expand" or all(other.inner[k] == repeat.inner[k] for k in {*other.axes, *repeat.axes})
@@ -170,10 +191,8 @@ def _by_tile(
         return NOT_HERE
     if kept == list(repeat.axes) and not shift:
         return _Sunk(inputs, "Tile", repeat.amount)
-    times = known_ints(ed, repeat.amount)
-    if times is None:
-        return "how often it is repeated is known at run time only"
-    return _Sunk(inputs, "Tile", (1,) * shift + tuple(n if k in kept else 1 for k, n in enumerate(times)))
+    amount = _amount_at(ed, repeat, [*(None,) * shift, *(k if k in kept else None for k in range(len(repeat.outer)))])
+    return amount if isinstance(amount, str) else _Sunk(inputs, "Tile", amount)
 
 
 def _rows(ed: GraphEditor, node: Node, repeat: _Repeat) -> _Sunk | str:
@@ -204,18 +223,47 @@ def _reduced(ed: GraphEditor, node: Node, repeat: _Repeat) -> _Sunk | str:
     inputs = (repeat.source, *node.inputs[1:])
     if not left:
         return _Sunk(inputs)
-    amount = known_ints(ed, repeat.amount)
-    if amount is None:
-        return "how often it is repeated is known at run time only"
-    amount = _aligned_amount(amount, rank)
-    places = [k for k in range(rank) if int_attr(node, "keepdims", 1) or k not in axes]
-    return _Sunk(inputs, repeat.node.op, tuple(amount[k] if k in left else 1 for k in places))
+    kept = [k for k in range(rank) if int_attr(node, "keepdims", 1) or k not in axes]
+    amount = _amount_at(ed, repeat, [k if k in left else None for k in kept])
+    return amount if isinstance(amount, str) else _Sunk(inputs, repeat.node.op, amount)
 
 
 def _positive(ed: GraphEditor, repeat: _Repeat, axis: int) -> bool:
     """True if the repetition leaves something of the axis."""
     amount = known_ints(ed, repeat.amount)
     return amount is not None and _aligned_amount(amount, len(repeat.outer))[axis] > 0
+
+
+def _amount_at(ed: GraphEditor, repeat: _Repeat, axes: Sequence[int | None]) -> tuple[int, ...] | _Picked | str:
+    """The operand of a repetition whose axes are ``axes`` of this one's result, None those that are not repeated; a
+    reason if its length is not known."""
+    rank, amount = len(repeat.outer), known_ints(ed, repeat.amount)
+    repeated = [k if k in repeat.axes else None for k in axes]
+    if amount is not None:
+        aligned = _aligned_amount(amount, rank)
+        return tuple(1 if k is None else aligned[k] for k in repeated)
+    length = fixed_shape(tensor_shape(ed.value(repeat.amount)))
+    if length is None:
+        return "how many axes it repeats is known at run time only"
+    shift = rank - length[0]
+    return _picked(ed, repeat.amount, tuple(None if k is None or k < shift else k - shift for k in repeated))
+
+
+def _picked(ed: GraphEditor, name: str, places: tuple[int | None, ...]) -> _Picked:
+    """Elements of ``name``; if that was gathered for a repetition, of what it was gathered from."""
+    gather = ed.producer(name)
+    if gather is None or gather.op != "Gather" or gather.domain or int_attr(gather, "axis", 0) != 0:
+        return _Picked(name, places)
+    source, indices = gather.inputs[0], known_ints(ed, gather.inputs[1])
+    joined, length = ed.producer(source), fixed_shape(tensor_shape(ed.value(source)))
+    if indices is None or length is None or min(indices, default=0) < 0:
+        return _Picked(name, places)
+    last = None
+    if joined is not None and joined.op == "Concat" and known_ints(ed, joined.inputs[-1]) == (1,):
+        last = length[0] - 1
+        source = joined.inputs[0] if len(joined.inputs) == 2 else source
+    inner = [None if k is None else indices[k] for k in places]
+    return _Picked(source, tuple(None if k == last else k for k in inner))
 
 
 def _aligned_amount(amount: tuple[int, ...], rank: int) -> tuple[int, ...]:
@@ -230,34 +278,24 @@ def _product(ed: GraphEditor, node: Node, repeat: _Repeat) -> _Sunk | str:
         return "MatMul sees the repetition of its operand"
     if rank - 1 in repeat.axes or len(repeat.inner) < 2:
         return "MatMul sees a repetition along its last axis"
-    amount = known_ints(ed, repeat.amount)
-    if amount is not None:
-        amount = _aligned_amount(amount, rank)
-        return _Sunk((repeat.source, node.inputs[1]), repeat.node.op, (*amount[:-1], 1))
-    if repeat.node.op == "Tile":
-        return "how often it is repeated is known at run time only"
-    return "the sizes to repeat to are known at run time only"
+    amount = _amount_at(ed, repeat, range(rank))
+    return amount if isinstance(amount, str) else _Sunk((repeat.source, node.inputs[1]), repeat.node.op, amount)
 
 
 def _moved(ed: GraphEditor, node: Node, repeat: _Repeat) -> _Sunk | str:
-    rank, amount = len(repeat.outer), known_ints(ed, repeat.amount)
+    rank = len(repeat.outer)
     if len(repeat.inner) != rank or node.inputs[0] != _of(repeat):
         return "the repetition adds axes"
-    if amount is None:
-        return "how often it is repeated is known at run time only"
-    amount = _aligned_amount(amount, rank)
-    inputs = (repeat.source, *node.inputs[1:])
+    axes: list[int | None] = [*range(rank)]
     if node.op == "Transpose":
-        perm = ints_attr(node, "perm") or tuple(reversed(range(rank)))
-        return _Sunk(inputs, repeat.node.op, tuple(amount[k] for k in perm))
-    axes = known_ints(ed, node.inputs[1])
-    if axes is None:
+        axes = [*(ints_attr(node, "perm") or reversed(range(rank)))]
+    elif (new := known_ints(ed, node.inputs[1])) is not None:
+        for a in sorted(a % (rank + len(new)) for a in new):
+            axes.insert(a, None)
+    else:
         return NOT_HERE
-    new = sorted(a % (rank + len(axes)) for a in axes)
-    out = list(amount)
-    for a in new:
-        out.insert(a, 1)
-    return _Sunk(inputs, repeat.node.op, tuple(out))
+    amount = _amount_at(ed, repeat, axes)
+    return amount if isinstance(amount, str) else _Sunk((repeat.source, *node.inputs[1:]), repeat.node.op, amount)
 
 
 # -- the rules ------------------------------------------------------------------------------------------------------
@@ -302,8 +340,19 @@ def _sink(m: Match) -> str:
     new = m.op(m.root.op, *sunk.inputs, **dict(m.root.attrs))
     if not sunk.by:
         return new
-    amount = sunk.amount if isinstance(sunk.amount, str) else m.const(list(sunk.amount))
-    return m.op(sunk.by, new, amount)
+    return m.op(sunk.by, new, _operand(m, sunk.amount))
+
+
+def _operand(m: Match, amount: str | tuple[int, ...] | _Picked) -> str:
+    if isinstance(amount, str):
+        return amount
+    if not isinstance(amount, _Picked):
+        return m.const(list(amount))
+    (length,) = m.editor.value(amount.name).shape
+    if amount.places == tuple(range(length.const)):
+        return amount.name
+    elements = m.op("Concat", amount.name, m.const([1]), axis=0) if None in amount.places else amount.name
+    return m.op("Gather", elements, m.const([length.const if k is None else k for k in amount.places]), axis=0)
 
 
 RULES: tuple[Rule, ...] = (

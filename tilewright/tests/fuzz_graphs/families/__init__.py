@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.tests.fuzz_graphs.draft import Draft
 from tilewright.tests.fuzz_graphs.families import (
+    cells,
     control,
     elementwise,
     images,
@@ -32,7 +33,7 @@ Generator: TypeAlias = Callable[[Draft], object]
 
 MODULES: tuple[ModuleType, ...] = (
     elementwise, movement, indexing, reduction, linear, windows, images, control, quantized, spectral, transformers,
-    rewritten,
+    rewritten, cells,
 )  # fmt: skip
 
 FAMILIES: Mapping[str, Generator] = {op: g for m in MODULES for op, g in m.GENERATORS.items()}

@@ -74,6 +74,26 @@ def einsum(d: Draft) -> object:
     return d.emit("Einsum", operands, {"equation": equation})
 
 
+def any_einsum(d: Draft) -> object:
+    """Up to three operands with any labels in any order, some twice, some summed in one operand alone."""
+    if d.opset < 12:
+        raise Rejected("from 12 on")
+    t = np.dtype(d.one_of([np.float32, np.float32, np.float64]))
+    sizes = {c: d.dim(small=True) for c in "abcde"}
+    lead = d.dims(d.integer(1, 2), True) if d.chance(0.2) else ()
+    terms, operands = [], []
+    for _ in range(d.one_of([1, 2, 2, 2, 2, 3])):
+        labels = [str(c) for c in d.rng.permutation([*sizes])[: d.integer(1, 4)]]
+        if d.chance(0.05):
+            labels.append(labels[0])
+        own = [d.fixed(1) if d.chance(0.3) else s for s in lead[d.integer(0, len(lead)) :]]
+        terms.append("..." * bool(lead) + "".join(labels))
+        operands.append(d.new(t, [*own, *(sizes[c] for c in labels)], 0.4))
+    used = dict.fromkeys(c for x in terms for c in x if c != ".")
+    kept = "".join(str(c) for c in d.rng.permutation([*used]) if d.chance(0.65))
+    return d.emit("Einsum", operands, {"equation": f"{','.join(terms)}->{'...' * bool(lead)}{kept}"})
+
+
 def matmul_integer(d: Draft) -> object:
     if d.opset < 10:
         raise Rejected("from 10 on")
@@ -141,6 +161,6 @@ def attention(d: Draft) -> object:
 
 
 GENERATORS: Mapping[str, object] = {
-    "MatMul": matmul, "ProductLeft": product_left, "Gemm": gemm, "Einsum": einsum, "MatMulInteger": matmul_integer,
-    "Det": det, "AttentionAsExported": attention_as_exported, "Attention": attention,
+    "MatMul": matmul, "ProductLeft": product_left, "Gemm": gemm, "Einsum": einsum, "AnyEinsum": any_einsum,
+    "MatMulInteger": matmul_integer, "Det": det, "AttentionAsExported": attention_as_exported, "Attention": attention,
 }  # fmt: skip

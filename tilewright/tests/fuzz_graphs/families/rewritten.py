@@ -1,8 +1,9 @@
 """What rules look for, in several nodes at once: repetitions above operators, negations, slices of slices, products
-between constants. The names are of patterns, not of operators."""
+between constants, norms in parts. The names are of patterns, not of operators."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -39,7 +40,7 @@ def repetition(d: Draft) -> object:
     r = _repeated(d)
     x = r
     for _ in range(d.integer(1, 4)):
-        kind = d.integer(0, 8)
+        kind = d.integer(0, 10)
         if kind <= 1:
             x = _one(d.emit(d.one_of(_UNARY), [x]))
         elif kind <= 4:
@@ -56,6 +57,12 @@ def repetition(d: Draft) -> object:
             old = d.opset < 18 and not (op == "ReduceSum" and d.opset >= 13)
             attrs = {"keepdims": keep} | ({"axes": axes} if old else {})
             x = _one(d.emit(op, [x] if old else [x, d.ints(axes)], attrs))
+        elif kind == 8 and x.rank:
+            x = _one(d.emit("Transpose", [x], {"perm": [int(a) for a in d.rng.permutation(x.rank)]}))
+        elif kind == 9 and x.rank < 5:
+            axis = d.integer(0, x.rank)
+            old = d.opset < 13
+            x = _one(d.emit("Unsqueeze", [x] if old else [x, d.ints([axis])], {"axes": [axis]} if old else {}))
         elif x.rank >= 2:
             x = _one(d.emit("MatMul", [x, d.weight(np.float32, (x.dims[-1], d.dim(True)))]))
     return x
@@ -96,6 +103,31 @@ def slices(d: Draft) -> object:
     return x
 
 
+def slice_groups(d: Draft) -> object:
+    """Slices of one value along one axis, most of them beside each other, in any order."""
+    if d.opset < 10:
+        raise Rejected("starts are attributes")
+    x = d.tensor([np.float32, np.int64], range(1, 4), small=True)
+    if d.chance(0.3):
+        x = _one(d.emit("Concat", [x, x], {"axis": 0}))
+    axis = 0 if d.chance(0.3) else d.axis(x.rank)
+    size = min(x.dims[axis])
+    cuts = sorted({0, size, *(d.integer(0, size) for _ in range(d.integer(1, 3)))})
+    parts = list(itertools.pairwise(cuts))
+    if d.chance(0.3):
+        parts.append((d.integer(0, size), d.integer(-size, size)))
+    made = []
+    for k in d.rng.permutation(len(parts)):
+        start, end = parts[int(k)]
+        end = 1 << 31 if end == size and d.chance(0.5) else end - size if 0 < end < size and d.chance(0.3) else end
+        bounds = [d.ints([v], constant=0.95) for v in (start, end, axis)]
+        y = _one(d.emit("Slice", [x, *bounds]))
+        made.append(_one(d.emit("Abs", [y])) if d.chance(0.5) else y)
+    if not made:
+        raise Rejected("nothing to slice")
+    return made[-1]
+
+
 def products(d: Draft) -> object:
     """Products with constants around them: shifts and scales in front and behind, two readers, chains."""
     x = d.tensor([np.float32], range(2, 4), small=True)
@@ -115,6 +147,43 @@ def products(d: Draft) -> object:
         if d.chance(0.3):
             y = _one(d.emit("MatMul", [y, d.weight(np.float32, (y.dims[-1], d.dim(True)))]))
     return y
+
+
+def parallel_products(d: Draft) -> object:
+    """Products of one value with several weights, most of which could be one product; some with a bias."""
+    op = d.one_of(["MatMul", "MatMul", "Gemm", "Conv", "MatMulInteger"])
+    if op == "MatMulInteger" and d.opset < 10:
+        raise Rejected("from 10 on")
+    t = np.dtype(np.uint8 if op == "MatMulInteger" else np.float32)
+    if op == "Conv":
+        x = d.new(t, (d.dim(True), *(d.fixed(d.integer(3, 6)) for _ in range(3))), 0.0)
+    else:
+        x = d.tensor([t], 2 if op == "Gemm" else range(2, 4), small=True)
+    depth, turned = (x.dims[1] if op == "Conv" else x.dims[-1]), d.integer(0, 1)
+    kernel = [d.fixed(d.integer(1, 3)) for _ in range(2)]
+    attrs: dict[str, object] = {"alpha": 0.5} if op == "Gemm" and d.chance(0.3) else {}
+    if op == "Conv":
+        attrs |= {"pads": [1, 1, 1, 0], "strides": [d.integer(1, 2), 1]}
+    made = []
+    for _ in range(d.integer(2, 4)):
+        columns = d.fixed(d.integer(1, 9))
+        one = dict(attrs)
+        shape = [columns, depth, *kernel] if op == "Conv" else [depth, columns]
+        if op == "Gemm" and d.chance(0.5):
+            one["transB"], shape = turned, shape[::-1] if turned else shape
+        operands = [x, d.new(t, shape, 1.0) if op == "MatMulInteger" else d.weight(t, shape, 0.95)]
+        bias = d.chance(0.6) or (op == "Gemm" and d.opset < 11)
+        if op == "MatMulInteger":
+            zeros = [d.scalar(3, t, 1.0), *([d.new(t, (columns,), 1.0)] if d.chance(0.5) else [])]
+            operands += zeros if bias else []
+        elif op != "MatMul" and bias:
+            operands.append(d.weight(t, (columns,), 0.95))
+        y = _one(d.emit(op, operands, one))
+        if op == "MatMul" and bias:
+            row = d.weight(t, (columns,) if d.chance(0.7) else (), 0.95)
+            y = _one(d.emit("Add", [y, row] if d.chance(0.5) else [row, y]))
+        made.append(_one(d.emit(d.one_of(_UNARY), [y])) if y.dtype == np.float32 and d.chance(0.5) else y)
+    return made[-1]
 
 
 def blocks(d: Draft) -> object:
@@ -151,7 +220,48 @@ def scaled_image(d: Draft) -> object:
     return d.emit("Conv", [x, kernel], {"pads": pads, "strides": [d.integer(1, 2), 1]})
 
 
+def _mean(d: Draft, x: Val, axes: list[int], keep: int = 1) -> Val:
+    if d.opset < 18:
+        return _one(d.emit("ReduceMean", [x], {"axes": axes, "keepdims": keep}))
+    return _one(d.emit("ReduceMean", [x, d.ints(axes, constant=1.0)], {"keepdims": keep}))
+
+
+def _normalized(d: Draft, x: Val, axes: list[int]) -> Val:
+    """The input without its mean, over its deviation, in parts."""
+    centred = _one(d.emit("Sub", [x, _mean(d, x, axes)]))
+    square = [centred, centred] if d.chance(0.5) else [centred, d.scalar(2, np.float32, 1.0)]
+    variance = _mean(d, _one(d.emit("Mul" if square[1] is centred else "Pow", square)), axes)
+    shifted = _one(d.emit("Add", [variance, d.scalar(0.01, np.float32, 0.95)]))
+    root = _one(d.emit("Sqrt", [shifted]))
+    if d.chance(0.5):
+        return _one(d.emit("Div", [centred, root]))
+    return _one(d.emit("Mul", [centred, _one(d.emit("Reciprocal", [root]))]))
+
+
+def channel_norm(d: Draft) -> object:
+    """A norm of channels or of groups of them, in parts or of a view, with scale and bias, mostly by channel."""
+    groups, each, behind = d.integer(1, 4), d.integer(1, 3), d.integer(1, 3)
+    channels = d.fixed(groups * each)
+    x = d.new(np.float32, (d.dim(True), channels, *d.dims(behind, small=True)), 0.0)
+    y, grouped = x, d.chance(0.6)
+    if grouped:
+        y = _one(d.emit("Reshape", [x, d.ints([0, groups if d.chance(0.9) else each, -1], constant=1.0)]))
+    if grouped and d.chance(0.5):
+        parameters = [d.weight(np.float32, y.dims[1:2], 0.95) for _ in range(2)]
+        y = _one(d.emit("InstanceNormalization", [y, *parameters], {"epsilon": 1e-2}))
+    else:
+        axes = [*range(2 if d.chance(0.9) else 1, y.rank)]
+        y = _normalized(d, y, axes if d.chance(0.7) else [a - y.rank for a in axes])
+    if grouped:
+        y = _one(d.emit("Reshape", [y, _one(d.emit("Shape", [x]))]))
+    for op in ("Mul", "Add"):
+        column = (channels, *[d.fixed(1)] * behind) if d.chance(0.8) else x.dims[-1:]
+        y = _one(d.emit(op, [y, d.weight(np.float32, column, 0.95)]))
+    return y
+
+
 GENERATORS: Mapping[str, object] = {
-    "Repetition": repetition, "Negations": negations, "Slices": slices, "Products": products, "Blocks": blocks,
-    "ScaledImage": scaled_image,
+    "Repetition": repetition, "Negations": negations, "Slices": slices, "SliceGroups": slice_groups,
+    "Products": products, "ParallelProducts": parallel_products, "Blocks": blocks, "ScaledImage": scaled_image,
+    "ChannelNorm": channel_norm,
 }  # fmt: skip

@@ -15,7 +15,17 @@ from tilewright.tests.graph_ir.exported import FORMS, Case, require_kept, requir
 ENDS = (-(1 << 63) + 1, (1 << 63) - 1)
 INTS = ", ".join(
     f"int64[1] {name} = {{{n}}}"
-    for name, n in {"i0": 0, "i1": 1, "i2": 2, "i3": 3, "m1": -1, "m2": -2, "low": ENDS[0], "end": ENDS[1]}.items()
+    for name, n in {
+        "i0": 0,
+        "i1": 1,
+        "i2": 2,
+        "i3": 3,
+        "i4": 4,
+        "m1": -1,
+        "m2": -2,
+        "low": ENDS[0],
+        "end": ENDS[1],
+    }.items()
 )
 ONE = "agraph (float[$N] x) => (float[k] y)"
 TILE = "int64[2] r = {3,1}, float[4] c = {1,2,3,4}, float[4] d = {1,2,0,4}"
@@ -197,7 +207,73 @@ REPEATS = [
     ),
 ]
 
-CASES = [*SLICES, *REPEATS]
+W = "float[4,2] w = {1,2,3,4,5,6,7,8}"
+SIZED = f"agraph (float[1,4] x, float[$N,4] z) => (float[] y) <{INTS}, {TILE}, {W}>"
+SIZED_ROWS = "s = Shape(z) n = Slice(s, i0, i1, i0) r2 = Concat<axis=0>(n, i4) t = Expand(x, r2)"
+AT_RUN_TIME = [
+    Case(
+        "expand_below_matmul",
+        f"{SIZED} {{ {SIZED_ROWS} y = MatMul(t, w) }}",
+        ("repeat_below_matmul",),
+        "MatMul Expand",
+        "Shape Slice Concat MatMul Concat Gather Expand",
+    ),
+    Case(
+        "expand_below_moves",
+        f"{SIZED} {{ {SIZED_ROWS} u = Transpose<perm=[1,0]>(t) v = Unsqueeze(u, i1) y = Exp(v) }}",
+        ("repeat_below_moves", "repeat_below_elementwise"),
+        "Reshape Exp Expand",
+        "Shape Slice Concat Reshape Concat Gather Exp Expand",
+    ),
+    Case(
+        "expand_dropped_below_matmul",
+        f"agraph (float[1,4] x, float[$N,4] z, float[$N,2] q) => (float[] y) <{INTS}, {W}>"
+        f" {{ {SIZED_ROWS} m = MatMul(t, w) y = Add(m, q) }}",
+        ("repeat_below_matmul", "repeat_below_elementwise"),
+        "MatMul Add",
+    ),
+    Case(
+        "two_products_of_one_expand",
+        f"{SIZED} {{ {SIZED_ROWS} m = MatMul(t, w) o = Mul(t, t) q = MatMul(o, w) y = Add(m, q) }}",
+        ("repeat_below_matmul", "repeat_below_elementwise"),
+        "MatMul Mul MatMul Add Expand",
+        "Shape Slice Concat MatMul Concat Gather Mul MatMul Add Expand",
+    ),
+    Case(
+        "turned_twice",
+        "agraph (float[1,1] x, float[$N,$M] z) => (float[] y)"
+        " { s = Shape(z) t = Expand(x, s) u = Transpose<perm=[1,0]>(t) e = Exp(u) y = Transpose<perm=[1,0]>(e) }",
+        ("repeat_below_moves", "repeat_below_elementwise"),
+        "Exp Expand",
+        "Shape Exp Expand",
+    ),
+    Case(
+        "more_axes_below_matmul",
+        f"agraph (float[3,4] x, float[$N,4] z) => (float[] y) <{INTS}, {W}>"
+        " { s = Shape(z) n = Slice(s, i0, i1, i0) r = Concat<axis=0>(n, i3, i4) t = Expand(x, r) y = MatMul(t, w) }",
+        ("repeat_below_matmul",),
+        "MatMul Expand",
+        "Shape Slice Concat MatMul Concat Gather Expand",
+    ),
+    Case(
+        "tile_below_a_reduction",
+        f"{SIZED} {{ s = Shape(z) n = Slice(s, i0, i1, i0) r2 = Concat<axis=0>(n, i1) t = Tile(x, r2)"
+        " y = ReduceMean<axes=[1], keepdims=0>(t) }",
+        ("repeat_below_rows",),
+        "ReduceMean Tile",
+        "Shape Slice Concat ReduceMean Gather Tile",
+    ),
+    Case(
+        "tile_below_more_axes",
+        f"agraph (float[1,4] x, float[$N,4] z, float[2,1,1] q) => (float[] y) <{INTS}>"
+        " { s = Shape(z) n = Slice(s, i0, i1, i0) r = Concat<axis=0>(n, i1) t = Tile(x, r) y = Add(t, q) }",
+        ("repeat_below_elementwise",),
+        "Add Tile",
+        "Shape Slice Concat Add Concat Gather Tile",
+    ),
+]
+
+CASES = [*SLICES, *REPEATS, *AT_RUN_TIME]
 KEPT = [
     (
         "slice_slice",
@@ -232,6 +308,18 @@ KEPT = [
         "repeat_below_rows",
         f"agraph (float[1,4] x) => (float[1,4] y) <{TILE}> {{ t = Tile(x, r) y = ReduceMean<axes=[0]>(t) }}",
         "ReduceMean sees the repetition along axis 0",
+    ),
+    (
+        "repeat_below_matmul",
+        f"agraph (float[1,1] x, float[$N,$M] z, float[$M,2] w) => (float[] y) <{INTS}>"
+        " { s = Shape(z) t = Expand(x, s) y = MatMul(t, w) }",
+        "along its last axis",
+    ),
+    (
+        "repeat_below_moves",
+        f"agraph (float[4] x, float[$N,4] z) => (float[] y) <{INTS}> {{ s = Shape(z) t = Expand(x, s)"
+        " y = Transpose<perm=[1,0]>(t) }",
+        "the repetition adds axes",
     ),
     (
         "repeat_below_matmul",

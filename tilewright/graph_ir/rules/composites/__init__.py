@@ -1,0 +1,6 @@
+"""Rules that find an operator in more parts than a pattern names: norms over views, cells of recurrent layers.
+
+Takes: nothing by itself. Gives: tuples ``RULES``, one file a theme, as the room around it.
+May import: core, the rest of graph_ir.
+Never: an operator whose parts mean the same for some sizes only.
+"""
