@@ -21,24 +21,17 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from tuning_tasks import read_tasks
 
 from tilewright.autotune.base.space import Space
-from tilewright.autotune.base.task import Task
 from tilewright.autotune.cost_model.cost_model import CostModel, HeuristicModel
-from tilewright.autotune.cost_model.features import FEATURES, features
 from tilewright.autotune.cost_model.predict import FeatureCache, ModelScore
 from tilewright.autotune.cost_model.rank_correlation import rank_correlation
 from tilewright.autotune.cost_model.training_set import TrainingSet
 from tilewright.autotune.cost_model.xgboost_model import XGBoostConfig, XGBoostModel
-from tilewright.autotune.lookup.workloads import workload_hashes
 from tilewright.autotune.measure.measurer import EvaluatorConfig, LocalMeasurer
-from tilewright.autotune.network.options import TuneOptions
-from tilewright.autotune.network.tune_network import prepare
 from tilewright.autotune.records.database import JSONDatabase, open_database
 from tilewright.autotune.records.dataset import Dataset
 from tilewright.autotune.records.record import Record
@@ -68,59 +61,16 @@ CONTENDERS: dict[str, tuple[str, Callable[[int], CostModel]]] = {
 PAGE = begins_with("a page of this benchmark", b"# Search strategies compared\n\nTrials until ")
 
 
-# -- the tasks -----------------------------------------------------------------------------------------------------
-def _model(
-    op: str, shapes: Sequence[Sequence[int]], out: Sequence[int], constants: int, **attrs: Any
-) -> onnx.ModelProto:
-    """One node; its last ``constants`` inputs are weights."""
-    names = [f"x{i}" for i in range(len(shapes))]
-    first = len(shapes) - constants
-    rng = np.random.default_rng(0)
-    weights = [
-        numpy_helper.from_array((rng.standard_normal(s) * 0.1).astype(np.float32), n)
-        for n, s in zip(names[first:], shapes[first:], strict=True)
-    ]
-    inputs = [_info(n, s) for n, s in zip(names[:first], shapes, strict=False)]
-    outputs = [_info("y", out)]
-    graph = helper.make_graph([helper.make_node(op, names, ["y"], **attrs)], op, inputs, outputs, weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-
-
-def _info(name: str, shape: Sequence[int]) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-
-
-def models() -> dict[str, onnx.ModelProto]:
-    """One model a task, sizes from common networks."""
-    return {
-        "conv 3x3": _model("Conv", [(1, 64, 28, 28), (64, 64, 3, 3)], (1, 64, 28, 28), 1, pads=[1, 1, 1, 1]),
-        "conv 1x1": _model("Conv", [(1, 128, 28, 28), (256, 128, 1, 1)], (1, 256, 28, 28), 1),
-        "depthwise": _model("Conv", [(1, 96, 56, 56), (96, 1, 3, 3)], (1, 96, 56, 56), 1, pads=[1] * 4, group=96),
-        "dense": _model("MatMul", [(64, 768), (768, 768)], (64, 768), 1),
-        "batched matmul": _model("MatMul", [(12, 128, 64), (12, 64, 128)], (12, 128, 128), 0),
-        "softmax": _model("Softmax", [(1536, 128)], (1536, 128), 0, axis=-1),
-    }
-
-
-def tasks(threads: int | None) -> dict[str, Task]:
-    """The kernel with the most arithmetic of each model, as it is built without tuning."""
-    out = {}
-    for name, model in models().items():
-        prepared = prepare(model, TuneOptions(threads=threads))
-        own = set(workload_hashes(prepared.lowered).values())
-        found = max((t for t in prepared.tasks if t.workload in own), key=_arithmetic)
-        out[name] = Task(found.func, found.target, found.dims, 1.0, name)
-    return out
-
-
-def _arithmetic(task: Task) -> float:
-    return float(features(task.func, task.target, task.dims)[FEATURES.index("func.flops")])
+TASKS = ("conv 3x3", "conv 1x1", "depthwise", "dense", "batched matmul", "softmax")
+"""Of the public set."""
 
 
 def record(log: str, pool: int, threads: int | None) -> None:
     """Measure schedules of each task until the log has ``pool`` of each: the default, random ones, then annealing's."""
     database = JSONDatabase(log)
-    for name, task in tasks(threads).items():
+    tasks = read_tasks()
+    for name in TASKS:
+        task = tasks.task(name, threads)
         space = Space(task.func, task.target)
         print(f"{name}: {space.size()} schedules", flush=True)
         for strategy, goal in (("random", pool - pool // 3), ("annealing", pool)):

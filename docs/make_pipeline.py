@@ -31,7 +31,6 @@ from tilewright.lowering.plan import lower_graph_to_plan
 from tilewright.lowering.workspaces import Scheduled, with_scheduled
 from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
-from tilewright.tensor_ir.text import print_func
 
 ASSEMBLY = "## 9. Assembly"
 
@@ -124,7 +123,7 @@ def render() -> str:
             "6. Tensor IR",
             "What the kernel computes, as plain loops, a stage after the other. `acc` is the product over the packed "
             "operand; the other stages are the epilogue. Nothing here says how to run it. (`--stage function`)",
-            print_func(func),
+            str(func),
         ),
         _section(
             "7. The schedule",
@@ -137,7 +136,7 @@ def render() -> str:
             "The trace applied: a tile of registers (`local`), rows written out, columns in vectors, the epilogue on "
             "the tile before it leaves the registers. (`--stage scheduled`; `--stage prepared` adds what code "
             "generation decides, such as where a local buffer lies.)",
-            print_func(scheduled),
+            str(scheduled),
         ),
         _section(
             ASSEMBLY.removeprefix("## "),

@@ -69,7 +69,6 @@ from tilewright.runtime.foreign import Foreign
 from tilewright.runtime.model import BuildInfo, CompiledModel
 from tilewright.runtime.resources.thread_pool import PoolHandle
 from tilewright.schedule.default import before_default
-from tilewright.tensor_ir.text import print_func
 from tilewright.writer.file import ONNX_FILE, save_onnx
 
 if TYPE_CHECKING:
@@ -372,10 +371,10 @@ def _stages(
 
 def _kernel_stages(name: str, kernel: Kernel, target: Target) -> dict[str, Callable[[], str]]:
     return {
-        f"5_{name}_function.txt": lambda: print_func(kernel.func),
+        f"5_{name}_function.txt": lambda: str(kernel.func),
         f"6_{name}_trace.txt": kernel.trace.to_text,
-        f"7_{name}_scheduled.txt": lambda: print_func(kernel.scheduled()),
-        f"8_{name}_prepared.txt": lambda: print_func(kernel.prepared(target)),
+        f"7_{name}_scheduled.txt": lambda: str(kernel.scheduled()),
+        f"8_{name}_prepared.txt": lambda: str(kernel.prepared(target)),
         f"9_{name}.ll": lambda: kernel.llvm_text(target),
         f"9_{name}.s": lambda: kernel.assembly_text(target),
     }

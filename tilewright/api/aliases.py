@@ -5,15 +5,10 @@ What they call otherwise, and what they have that we have not, is on the pages d
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-
-from tilewright.core.console import console
 from tilewright.core.errors import ScheduleError
 from tilewright.schedule import schedule
-from tilewright.schedule.colour import coloured
 from tilewright.tensor_ir.analysis.scopes import blocks_in, consumers, find_block, find_loop, loads_of
-from tilewright.tensor_ir.ir import Alloc, Block, Func, Guard, Loop, Seq, Stmt
+from tilewright.tensor_ir.ir import Func
 
 
 class Aliases(schedule.Schedule):
@@ -71,18 +66,4 @@ class Aliases(schedule.Schedule):
 
     def print_loop_nest(self) -> None:
         """Print the loops and the blocks in them, without what they compute; in colours on a terminal."""
-        console(sys.stdout).print(coloured("\n".join(_nest(self.func.body, 0))), soft_wrap=True)
-
-
-def _nest(stmt: Stmt, depth: int) -> Iterator[str]:
-    indent = "    " * depth
-    if isinstance(stmt, Seq):
-        for s in stmt.stmts:
-            yield from _nest(s, depth)
-    elif isinstance(stmt, Loop):
-        yield f"{indent}for {stmt.var} in {'range' if stmt.kind == 'serial' else stmt.kind}({stmt.extent}):"
-        yield from _nest(stmt.body, depth + 1)
-    elif isinstance(stmt, Alloc | Guard):
-        yield from _nest(stmt.body, depth)
-    elif isinstance(stmt, Block):
-        yield f"{indent}{stmt.name} -> {stmt.buffer}"
+        self.func.print_loop_nest()

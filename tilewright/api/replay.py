@@ -23,7 +23,6 @@ from tilewright.machine.target import Target
 from tilewright.schedule.base import Primitive
 from tilewright.schedule.trace import Trace, step_text
 from tilewright.tensor_ir.ir import Func
-from tilewright.tensor_ir.text import print_func
 
 DECLARED = "as declared"
 CONFIG = EvaluatorConfig(repeat=5, slow_factor=0.0)
@@ -48,14 +47,14 @@ class State:
 
     def changes(self) -> list[str]:
         """The lines that the step took out (``- ``) and put in (``+ ``)."""
-        old, new = (print_func(f).splitlines() for f in (self.before, self.func))
+        old, new = (str(f).splitlines() for f in (self.before, self.func))
         return [line for line in difflib.ndiff(old, new) if line[:2] in ("- ", "+ ")]
 
     def __str__(self) -> str:
-        return print_func(self.func)
+        return str(self.func)
 
     def _repr_html_(self) -> str:
-        parts = [title(f"step {self.number}", self.text), code(print_func(self.func))]
+        parts = [title(f"step {self.number}", self.text), code(str(self.func))]
         if self.step is not None:
             parts.append(details("what changed", code("\n".join(self.changes()))))
         return fragment(*parts)
@@ -166,7 +165,7 @@ class Replay:
 
     def __str__(self) -> str:
         """Each step, with the lines that it took out and put in."""
-        lines = [print_func(self.func).rstrip("\n")]
+        lines = [str(self.func).rstrip("\n")]
         for state in self._states[1:]:
             lines += ["", f"# {state.number}. {state.text}", *state.changes()]
         return "\n".join(lines)

@@ -16,6 +16,7 @@ from tilewright.codegen.detect_cpu import parse_target, require_runs_here
 from tilewright.codegen.emit.function import emit_kernel
 from tilewright.codegen.kernel import CallableKernel, build
 from tilewright.codegen.llvm.jit import assembly_text
+from tilewright.codegen.port_pressure import PortPressure, port_pressure
 from tilewright.codegen.prepare.steps import prepare
 from tilewright.core.errors import InputError, MeasurementError, TargetError
 from tilewright.core.options import as_whole, shown
@@ -70,6 +71,22 @@ class Schedule(Aliases):
         if not where.triple.startswith("x86_64"):
             raise TargetError(f"inner_loops({self.func.name}): expected x86-64, got {where.triple}")
         return assembly_loops(self.assembly(where))
+
+    def port_pressure(self, target: str | Target | None = None) -> PortPressure:
+        """How long an iteration of each innermost loop takes at least, by what the manual says of the CPU: a model, not
+        a measurement. Raises TargetError for a CPU that it does not know.
+
+        >>> import tilewright
+        >>> from tilewright.core import dtypes
+        >>> from tilewright.tensor_ir.compute import build_func, compute, placeholder
+        >>> a = placeholder("A", (64, 16), dtypes.float32)
+        >>> s = tilewright.Schedule(build_func("double", [a], [compute("B", (64, 16), lambda i, j: a[i, j] * 2.0)]))
+        >>> s.vectorize("B_j")
+        >>> [x.bound_by for x in s.port_pressure("llvm -mtriple=x86_64-linux-gnu -mcpu=znver4").bounds]
+        ['stores']
+        """
+        where = parse_target(target)
+        return port_pressure(self.inner_loops(where), where)
 
     def time(
         self, dims: Mapping[str, int] | None = None, *, target: str | Target | None = None,

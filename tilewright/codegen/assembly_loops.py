@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tilewright.core.console import table
 from tilewright.core.html.pieces import code, details, fragment, title
@@ -91,19 +92,26 @@ def assembly_loops(text: str) -> AssemblyLoops:
 
 def _loop(label: str, lines: Sequence[str]) -> AssemblyLoop:
     body = tuple(x for x in lines if x and not x.startswith(".") and not x.endswith(":"))
-    counted = Counter(map(_kind, body))
+    counted = Counter(map(kind_of, body))
     reads, writes, stack = 0, 0, 0
-    for line in body:
-        name, _, operands = line.partition("\t") if "\t" in line else line.partition(" ")
-        found = [*_MEMORY.finditer(operands)]
-        if not found or name.startswith(("lea", "prefetch", "nop")):
-            continue
-        is_store = operands.rstrip().endswith(found[-1].group()) and not name.startswith(("cmp", "test", "vucomis"))
-        writes, reads = writes + is_store, reads + (not is_store)
-        stack += _STACK in found[-1].group()
+    for access, place in filter(None, map(memory_access, body)):
+        writes, reads = writes + (access == "store"), reads + (access == "load")
+        stack += _STACK in place
     return AssemblyLoop(label, body, {k: counted[k] for k in KINDS}, reads, writes, stack)
 
 
-def _kind(line: str) -> str:
+def memory_access(line: str) -> tuple[Literal["load", "store"], str] | None:
+    """Whether an instruction reads or writes memory, and the operand that says where; None if neither."""
+    name, _, operands = line.partition("\t") if "\t" in line else line.partition(" ")
+    found = [*_MEMORY.finditer(operands)]
+    if not found or name.startswith(("lea", "prefetch", "nop")):
+        return None
+    place = found[-1].group()
+    is_store = operands.rstrip().endswith(place) and not name.startswith(("cmp", "test", "vucomis"))
+    return ("store" if is_store else "load"), place
+
+
+def kind_of(line: str) -> str:
+    """Which of :data:`KINDS` an instruction is of."""
     name = line.split(maxsplit=1)[0]
     return next((kind for kind, begins in _KINDS.items() if begins.match(name)), _SCALAR)

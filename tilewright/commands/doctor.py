@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import importlib.metadata
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         print_json("doctor", found)
         return 0
     for title, lines in (
-        ("CPU", _cpu(found)),
+        ("CPU", _cpu(found, sorted(host.enabled) if args.verbose else found["cpu"]["features"])),
         ("threads", [f"{count_threads().reasons}; the least counts"]),
         ("measured peaks", _peaks(found)),
         ("costs", _costs(host, found)),
@@ -139,11 +139,11 @@ def _version(name: str) -> str | None:
 
 
 # -- as text -------------------------------------------------------------------------------------------------------
-def _cpu(found: Mapping[str, Any]) -> list[str]:
+def _cpu(found: Mapping[str, Any], features: Sequence[str]) -> list[str]:
     c, s = found["cpu"], found["system"]
     return [
         f"{c['name']} (LLVM: {c['llvm_name']}), {c['triple']}",
-        f"features: {' '.join(c['features'])}",
+        f"features: {' '.join(features)}",
         *_tile_lines(c["matrix_tiles"]),
         f"vectors: {c['vector_registers']} registers of {c['vector_bits']} bits, fused multiply-add "
         f"{c['fused_multiply_add']}",

@@ -27,6 +27,8 @@ def run(args: argparse.Namespace) -> int:
         found = {"build": model.account(), "coverage": coverage, "memory": model.memory().to_json()}
         print_json("explain", {**of_model(args.model, model), **found})
     else:
+        if args.verbose:
+            print(f"target in full: {model.account()['target']}")
         print(model.explain())
     if args.dump:
         LOGGER.warning("%d files written to %s", len(model.dump(args.dump)), args.dump)

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 
 from tilewright.api.replay import Replay
 from tilewright.autotune.lookup.apply_best import choose_schedules
+from tilewright.codegen.assembly_loops import assembly_loops
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.codegen.emit.function import emit_kernel, is_parallel, workspaces
 from tilewright.codegen.llvm.jit import assembly_text
+from tilewright.codegen.port_pressure import port_pressure
 from tilewright.codegen.prepare.steps import prepare
 from tilewright.commands.common import add_fixed_shapes, add_model_options, compile_with, records_of
 from tilewright.compile import plan_text
@@ -22,13 +24,12 @@ from tilewright.machine.target import Target
 from tilewright.schedule.default import explained_default
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
-from tilewright.tensor_ir.text import print_func
 
 KernelText = Callable[[str, Func, Trace, Target], str]
 
 
 def _function(name: str, func: Func, trace: Trace, target: Target) -> str:
-    return print_func(func)
+    return str(func)
 
 
 def _trace(name: str, func: Func, trace: Trace, target: Target) -> str:
@@ -42,11 +43,11 @@ def _steps(name: str, func: Func, trace: Trace, target: Target) -> str:
 
 
 def _scheduled(name: str, func: Func, trace: Trace, target: Target) -> str:
-    return print_func(trace.apply(func))
+    return str(trace.apply(func))
 
 
 def _prepared(name: str, func: Func, trace: Trace, target: Target) -> str:
-    return print_func(prepare(trace.apply(func), target))
+    return str(prepare(trace.apply(func), target))
 
 
 def _llvm(name: str, func: Func, trace: Trace, target: Target) -> str:
@@ -57,9 +58,13 @@ def _asm(name: str, func: Func, trace: Trace, target: Target) -> str:
     return assembly_text(_llvm(name, func, trace, target), target)
 
 
+def _ports(name: str, func: Func, trace: Trace, target: Target) -> str:
+    return f"# {name}\n{port_pressure(assembly_loops(_asm(name, func, trace, target)), target)}\n"
+
+
 KERNEL_STAGES: Mapping[str, KernelText] = {
     "function": _function, "trace": _trace, "steps": _steps, "scheduled": _scheduled, "prepared": _prepared,
-    "llvm": _llvm, "asm": _asm,
+    "llvm": _llvm, "asm": _asm, "ports": _ports,
 }  # fmt: skip
 STAGES = ("import", "passes", "fuse", "plan", *KERNEL_STAGES)
 

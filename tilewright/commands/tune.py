@@ -27,6 +27,8 @@ from tilewright.commands.common import (
     read_arrays,
 )
 from tilewright.commands.live import view
+from tilewright.commands.output.json_output import add_json_option, print_json
+from tilewright.commands.output.results import of_model, of_tuning
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import InputError
 from tilewright.core.extras import optional_package
@@ -60,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "this machine's CPU and number of threads",
     )  # fmt: skip
     parser.add_argument("--record-host", action="store_true", help="keep the name of this machine in the log")
+    add_json_option(parser)
     add_input_options(parser)
     add_build_options(parser)
 
@@ -79,19 +82,22 @@ def run(args: argparse.Namespace) -> int:
         record_host=args.record_host,
         **build_keywords(args),
     )
-    shown = None if args.quiet else view(sys.stdout, args.time)
+    shown = None if args.quiet or args.json else view(sys.stdout, args.time)
     if shown is not None:
         options = replace(options, on_trial=(shown.on_trial,), on_progress=shown.on_progress, on_stage=shown.on_stage)
     try:
         with _cluster(args.cluster) as measurer:
             done = tune_model(args.model, args.log, measurer=measurer, options=options)
     except KeyboardInterrupt:
-        print(f"interrupted; what was measured is in {args.log}")
+        print(f"interrupted; what was measured is in {args.log}", file=sys.stderr if args.json else sys.stdout)
         return 130
     finally:
         if shown is not None:
             shown.close()
-    print(done.summary())
+    if args.json:
+        print_json("tune", {**of_model(args.model, done.model), "log": args.log, **of_tuning(done)})
+    else:
+        print(done.summary())
     return 0
 
 

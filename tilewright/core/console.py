@@ -1,17 +1,23 @@
-"""Text for people, by rich: tables, and what a stream may be drawn on. rich is loaded when it is first needed."""
+"""Text for people, by rich: tables, colours, and what a stream may be drawn on. rich is loaded when first needed."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
+
+from tilewright.core.html.code import tokens
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 _RULE = "    \n    \n----\n" + 5 * "    \n"
 """How rich is told to rule off the head of a table with a line of dashes, and nothing else."""
 _ENDLESS = 1_000_000
+_COLOURS: Mapping[str, str] = {
+    "text": "green", "kind": "yellow", "word": "magenta", "type": "blue", "number": "cyan",
+}  # fmt: skip
 
 
 def console(out: TextIO, draws: bool | None = None) -> Console:
@@ -20,6 +26,13 @@ def console(out: TextIO, draws: bool | None = None) -> Console:
     from rich.console import Console
 
     return Console(file=out, force_terminal=draws, markup=False, emoji=False, highlight=False)
+
+
+def coloured(text: str) -> Text:
+    """The text of a function or a trace with colours, for a console."""
+    from rich.text import Text
+
+    return Text.assemble(*((part, _COLOURS.get(kind, "")) for part, kind in tokens(text)))
 
 
 def bytes_text(n: float) -> str:

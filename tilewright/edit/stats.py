@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.core.arith.expr import ZERO, IntExpr, ceildiv, product
-from tilewright.core.console import table
+from tilewright.core.console import bytes_text, table
 from tilewright.core.dtypes import DType, from_name, from_numpy
 from tilewright.edit.differences.changes import NodeRef, constant_type
 from tilewright.edit.multiply_adds import multiply_adds
@@ -243,13 +243,10 @@ def _number(e: IntExpr) -> str:
 
 
 def _bytes(e: IntExpr | int) -> str:
-    """``97.5 MB`` of 1,000,000 bytes each; a formula as it is."""
+    """``97.5 MiB``; a formula as it is."""
     if isinstance(e, IntExpr):
-        return _bytes(e.const) if e.is_const else f"{e} bytes"
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if e >= size:
-            return f"{e / size:.1f} {unit}"
-    return f"{e} bytes"
+        return bytes_text(e.const) if e.is_const else f"{e} bytes"
+    return bytes_text(e)
 
 
 def _json(e: IntExpr) -> int | str:

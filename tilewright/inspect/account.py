@@ -11,6 +11,7 @@ from tilewright.graph_ir.pipeline import PassRecord, PassReport
 from tilewright.inspect.implementations import Candidate, Choice, explain_choices
 from tilewright.kernels.build import Kernel
 from tilewright.machine.target import Target
+from tilewright.machine.vectors import target_text
 
 _OUT_OF_RANGE = {"error": "an error of the run", "clamp": "the nearest element is taken"}
 
@@ -31,7 +32,7 @@ class BuildAccount:
 
     def text(self) -> str:
         """Plain text, a section each."""
-        lines = [f"target: {self.target.key()}", ""]
+        lines = [f"target: {target_text(self.target)}", ""]
         lines += ["build time:", *(f"  {name:<16} {seconds:7.3f} s" for name, seconds in self.laps), ""]
         lines += ["graph passes (what fired, what was refused and why):", *_indent(self.report.explain()), ""]
         lines += ["fusion and placement (what was kept apart and why; what was fused stands with the kernels below):"]

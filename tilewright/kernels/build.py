@@ -26,7 +26,6 @@ from tilewright.schedule.default import schedule_by_rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
-from tilewright.tensor_ir.text import print_func
 from tilewright.tensor_ir.verifier import verify
 
 
@@ -113,7 +112,7 @@ def build_kernels(
 def _key(func: Func, target: Target, trace: Trace | None) -> str:
     schedule = "default" if trace is None else trace.to_text()
     rooms = ("core", "machine", "tensor_ir", "schedule", "codegen")
-    return object_key(f"{schedule}\0{print_func(func)}", target, rooms=rooms)
+    return object_key(f"{schedule}\0{func!s}", target, rooms=rooms)
 
 
 def _write(kernel: Kernel) -> bytes:

@@ -18,12 +18,22 @@ class Core:
 
     ``fma_latency``: cycles until the result of a multiply-add is there.
     ``fma_ports``: multiply-adds of whole vectors that begin in a cycle.
-    ``load_bytes``: bytes that come from the first-level cache in a cycle.
+    ``load_bytes``: bytes that come from the first-level cache in a cycle; ``loads``: loads that begin in one, at most.
+    ``store_bytes``: bytes that go there.
+    ``width``: instructions that enter the core in a cycle, a load and the arithmetic that uses it as one.
     """
 
     fma_latency: int
     fma_ports: int
     load_bytes: int
+    store_bytes: int
+    loads: int
+    width: int
+
+    def product_cycles(self, whole: bool) -> float:
+        """Cycles until another multiply-add can begin after one of a ``whole`` vector, or of a part of it: CPUs that
+        split whole vectors have two ports for halves."""
+        return 1 / self.fma_ports if whole else min(1 / self.fma_ports, 0.5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The vector registers that a CPU's features imply."""
+"""What a CPU's features mean: its vector registers, and their names for people."""
 
 from __future__ import annotations
 
@@ -9,6 +9,28 @@ from tilewright.machine.target import Target
 
 _RISCV_VECTOR = re.compile(r"zvl\d+b")
 """LLVM's names of the least lengths of RISC-V's vectors, in bits."""
+
+
+_VECTORS = {
+    "avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sse4.2": "SSE4.2", "sve": "SVE", "neon": "NEON", "v": "RVV",
+    "simd128": "SIMD128",
+}  # fmt: skip
+"""Vector units, the widest first."""
+_PRODUCTS = {
+    "avx512vnni": "VNNI", "avxvnni": "VNNI", "avx512bf16": "BF16", "avx512fp16": "FP16", "amx-tile": "AMX",
+    "dotprod": "dot products", "i8mm": "I8MM", "bf16": "BF16", "fullfp16": "FP16",
+}  # fmt: skip
+"""What decides which products are fast."""
+
+
+def target_text(target: Target) -> str:
+    """A target in a few words, ``znver4 (AVX-512, VNNI, BF16), 2 threads``: LLVM's name of the CPU, its widest vector
+    unit, and what makes products of narrow elements fast. ``target.key()`` has everything."""
+    on = target.enabled
+    names = [name for feature, name in _VECTORS.items() if feature in on][:1]
+    names += [name for feature, name in _PRODUCTS.items() if feature in on]
+    units = f" ({', '.join(dict.fromkeys(names))})" if names else ""
+    return f"{target.cpu}{units}, {target.threads} thread{'s' if target.threads != 1 else ''}"
 
 
 def is_x86(triple: str) -> bool:

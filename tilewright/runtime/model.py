@@ -12,10 +12,11 @@ from typing import Any, Literal, Protocol, TypeAlias, overload
 
 import numpy as np
 
-from tilewright.core.errors import BroadcastError, InputError, ResourceError, TilewrightError
+from tilewright.core.errors import BroadcastError, InputError, InternalError, ResourceError, TilewrightError
 from tilewright.core.io.files import TEXT, marked, require_replaceable, write_file
 from tilewright.core.options import require_names, require_path, require_whole
 from tilewright.core.plan import KernelStep, Plan, Segment, Step, segments
+from tilewright.runtime.counting import Counts, count_kernels
 from tilewright.runtime.coverage import Coverage, KernelTuning, estimated_coverage, measured_coverage
 from tilewright.runtime.denormals import DenormalCount, count_denormals, counts_of, made_by_steps, named
 from tilewright.runtime.executor import Executor, PlanCode, Seen
@@ -230,15 +231,18 @@ class CompiledModel:
         """Run, and let ``seen`` look at the slots after each step; in a ``stepwise`` plan that is each kernel."""
         self._run_in_lane(self._checker.arrays(feed), whole=True, seen=seen)
 
-    def profile(self, feed: Mapping[str, object], runs: int = 10) -> Profile:
+    def profile(self, feed: Mapping[str, object], runs: int = 10, *, counters: bool = False) -> Profile:
         """Time every kernel over ``runs`` inferences of ``feed``. Gives a profile, which prints as a table: median
         time, GFLOP/s, GB/s, and percent of the measured peaks of this machine. Raises InputError as :meth:`run` does.
+
+        ``counters``: then run on one thread and read the CPU's counters around each kernel: cycles, instructions,
+        misses of caches and branches. Where the system has none or refuses, the profile says why.
 
         For sizes that broadcast, those of the version that runs then.
         """
         version = self._version_for(feed)
         if version is not self:
-            return version.profile(feed, runs)
+            return version.profile(feed, runs, counters=counters)
         runs = require_whole("runs", runs)
         samples: list[list[float]] = []
         for _ in range(runs):
@@ -262,7 +266,16 @@ class CompiledModel:
         denormals = self.denormals(feed)
         if denormals:
             LOGGER.warning('profile: denormal numbers, %s; see denormals="flush"', denormals[0])
-        return Profile(kernels, peaks, denormals)
+        return Profile(kernels, peaks, denormals, self._counts(feed, runs) if counters else None)
+
+    def _counts(self, feed: Mapping[str, object], runs: int) -> Counts:
+        if self._info.stepwise is None or isinstance(self._executor, Foreign):
+            return Counts(refusal="counters: the model cannot be run kernel by kernel")
+        steps = self._info.stepwise(self._executor.constants)
+        if isinstance(steps._executor, Foreign):
+            raise InternalError("a stepwise model does not run here")
+        pool = replace(self._pool, threads=1)
+        return count_kernels(steps._executor, pool, self._checker.arrays(feed), runs)
 
     def denormals(self, feed: Mapping[str, object]) -> tuple[DenormalCount, ...]:
         """Where a run meets numbers of float32 and float64 that are nearly zero: inputs, constants, and what kernels,

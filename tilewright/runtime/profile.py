@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,9 +10,16 @@ from tilewright.core.console import table
 from tilewright.core.extras import dataframe
 from tilewright.core.html.pieces import Bar, Cell, fragment, remark, title
 from tilewright.core.html.pieces import table as html_table
+from tilewright.runtime.counting import Counts
 from tilewright.runtime.denormals import DenormalCount
 
 _HEAD = ("kernel", " us", " %time", " GFLOP/s", " GB/s", " %peak", " thr", "nodes")
+_ABOVE = 1.005
+"""What is more than this share of a peak reads as more than 100 %."""
+_AGAIN = (
+    "the peaks look as if they were measured on a busy machine: repeat this when nothing else runs (each process "
+    "measures them once; tilewright doctor shows them alone)"
+)
 _SHOWN = 4
 """Places of denormal numbers that the table has."""
 
@@ -29,6 +36,22 @@ class Peaks:
     def operations_per_second(self, product: str) -> float:
         """Of kernels that sum up ``product``, "" for plain arithmetic."""
         return self.products.get(product, self.flops_per_second)
+
+    def doubts(self, work: Iterable[tuple[float, float, float, str]]) -> list[str]:
+        """What to think of times that are shorter than these peaks allow; nothing if there are none. ``work``: the
+        seconds, operations, bytes and product of each kernel."""
+        found = list(work)
+        computed = [n / self.operations_per_second(product) > _ABOVE * seconds for seconds, n, _, product in found]
+        moved = [n / self.bytes_per_second > _ABOVE * seconds for seconds, _, n, _ in found]
+        lines = []
+        if count := sum(computed):
+            lines.append(f"{_counted(count, 'computes', 'compute')} more than 100 % of the peak: {_AGAIN}")
+        if count := sum(m and not c for m, c in zip(moved, computed, strict=True)):
+            lines.append(
+                f"{_counted(count, 'reads', 'read')} more than memory delivers (100 %): operands were in caches, or "
+                "the peak was measured on a busy machine"
+            )
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +95,12 @@ class KernelSpan:
 @dataclass(frozen=True, slots=True)
 class Profile:
     """All kernel calls of one inference, in order. ``denormals``: where numbers are nearly zero, the most first.
-    ``str()`` is the table."""
+    ``counts``: what the CPU counted, if it was asked for. ``str()`` is the table."""
 
     kernels: tuple[KernelTime, ...]
     peaks: Peaks | None
     denormals: tuple[DenormalCount, ...] = ()
+    counts: Counts | None = None
 
     @property
     def seconds(self) -> float:
@@ -85,7 +109,8 @@ class Profile:
 
     def __str__(self) -> str:
         rows = [self._row(k) for k in self._by_time()]
-        return "\n".join([table(_HEAD, [*rows, ("total", f"{self.seconds * 1e6:.1f}")]), *self._remarks()])
+        parts = [table(_HEAD, [*rows, ("total", f"{self.seconds * 1e6:.1f}")]), *self._remarks()]
+        return "\n".join([*parts, *([] if self.counts is None else ["", str(self.counts)])])
 
     def to_dicts(self) -> list[dict[str, object]]:
         """A row for each kernel call, in order: ``kernel``, ``nodes``, ``seconds``, ``flops``, ``bytes``, ``parallel``,
@@ -109,7 +134,19 @@ class Profile:
             row = self._row(k)
             rows.append((*row[:3], Bar(k.seconds / (self.seconds or 1.0)), *row[3:]))
         total = title("profile", f"{len(self.kernels)} kernel calls, {self.seconds * 1e6:.1f} us")
-        return fragment(total, html_table(head, rows), *map(remark, self._remarks()))
+        counted = [] if self.counts is None else self.counts.pieces()
+        return fragment(total, html_table(head, rows), *map(remark, self._remarks()), *counted)
+
+    def doubts(self) -> list[str]:
+        """What to think of shares of a peak beyond 100 %; nothing if there are none."""
+        if self.peaks is None:
+            return []
+        known = (
+            (k.seconds, k.flops, k.bytes, k.product)
+            for k in self.kernels
+            if k.flops is not None and k.bytes is not None
+        )
+        return self.peaks.doubts(x for x in known if x[0] > 0)
 
     def _share_of_peak(self, k: KernelTime) -> float | None:
         limit = None if self.peaks is None else k.limit_seconds(self.peaks)
@@ -119,8 +156,8 @@ class Profile:
         return sorted(self.kernels, key=lambda k: -k.seconds)
 
     def _remarks(self) -> list[str]:
-        """A line of the measured peaks, and one of denormal numbers, if there are any."""
-        lines = self._measured_peaks()
+        """The measured peaks, what is odd about them, and denormal numbers, if there are any."""
+        lines = [*self._measured_peaks(), *self.doubts()]
         if self.denormals:
             lines.append(f"denormal numbers, slow on some CPUs: {'; '.join(map(str, self.denormals[:_SHOWN]))}")
         return lines
@@ -139,6 +176,10 @@ class Profile:
         times = f"{k.seconds * 1e6:.1f}", f"{100 * k.seconds / (self.seconds or 1.0):.1f}"
         threads = "all" if k.parallel else "1"
         return (k.kernel, *times, _number(k.gflops), _number(k.gbytes), share, threads, ", ".join(k.nodes)[:60])
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"1 kernel {one}" if count == 1 else f"{count} kernels {many}"
 
 
 def _number(x: float | None) -> str:

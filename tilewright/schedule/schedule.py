@@ -22,12 +22,11 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from tilewright.core.arith.expr import IntExpr
-from tilewright.core.console import console
+from tilewright.core.console import coloured, console
 from tilewright.core.errors import ScheduleError
 from tilewright.core.html.pieces import code, details, fragment, title
 from tilewright.schedule.arguments import require_count
 from tilewright.schedule.base import Primitive
-from tilewright.schedule.colour import coloured
 from tilewright.schedule.decisions import Decider, DefaultDecider
 from tilewright.schedule.memory import StepMemory
 from tilewright.schedule.primitives.buffers.cache_read import CacheRead
@@ -59,7 +58,6 @@ from tilewright.schedule.primitives.stages.rfactor import RFactor
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import blocks_in, find_loop, loops_around
 from tilewright.tensor_ir.ir import Func, Scope
-from tilewright.tensor_ir.text import print_func
 
 
 class Schedule:
@@ -111,7 +109,7 @@ class Schedule:
         console(sys.stdout).print(coloured(str(self)), soft_wrap=True)
 
     def __str__(self) -> str:
-        return print_func(self.func)
+        return str(self.func)
 
     def _repr_html_(self) -> str:
         steps = f"{len(self.trace)} steps"

@@ -1,6 +1,6 @@
 """The tensor IR: one fused operator as a tree of loops around blocks. Data only; nothing here transforms.
 
-Grammar (the text form; :mod:`tilewright.tensor_ir.text` prints and parses it)::
+Grammar (in the form in which ``str()`` of a function prints it and :mod:`tilewright.tensor_ir.text` parses it)::
 
     Func   ::= name, dims (integer parameters), params (buffers: inputs then outputs), body
     Stmt   ::= Seq(Stmt...)                      in order
@@ -41,179 +41,62 @@ global buffer stands only at the root of a function. In a function that is ready
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 
-from tilewright.core.arith.expr import Atom, IntExpr, IntLike, of_atom
-from tilewright.core.dtypes import DType
-from tilewright.core.memo import by_identity
-from tilewright.tensor_ir.hints import Hint
+from tilewright.core.console import coloured, console
+from tilewright.core.errors import InternalError
+from tilewright.tensor_ir.hints import WORDS, Hint
+from tilewright.tensor_ir.nodes import (
+    Alloc,
+    Axis,
+    AxisKind,
+    Block,
+    Buffer,
+    Cast,
+    Const,
+    Dyn,
+    Expr,
+    Guard,
+    Index,
+    Load,
+    Loop,
+    LoopKind,
+    Op,
+    Scope,
+    Select,
+    Seq,
+    Stmt,
+    Storage,
+    Store,
+    element_text,
+    expr_children,
+    expr_free_vars,
+    expr_indices,
+    format_expr,
+    loads,
+    map_children,
+    map_expr,
+    seq,
+    stmt_children,
+    substitute_expr,
+    walk,
+    walk_expr,
+    walk_index,
+    with_body,
+)  # fmt: skip
 
-LoopKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled", "opaque"]
-AxisKind: TypeAlias = Literal["spatial", "reduce", "ordered"]
-Scope: TypeAlias = Literal["global", "local"]
-Storage: TypeAlias = Literal["stack", "workspace"]
-"""Where a local buffer lies once code generation has decided it."""
-
-
-# -- values ------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Const:
-    """A literal of element type ``dtype``. Booleans are True/False; floats may be inf or nan."""
-
-    value: int | float | bool
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """``buffer[indices]``."""
-
-    buffer: str
-    indices: tuple[IntExpr, ...]
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """An integer expression used as a value (iota, bounds tests)."""
-
-    expr: IntExpr
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Cast:
-    """``value`` converted as ONNX Cast does (float to int truncates; to bool tests for non-zero)."""
-
-    value: Expr
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Op:
-    """A scalar operation from :data:`tilewright.tensor_ir.scalar_ops.SCALAR_OPS`, applied to ``args``."""
-
-    name: str
-    args: tuple[Expr, ...]
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Select:
-    """``then`` where ``condition`` holds, else ``otherwise``. The branch not taken is never loaded from memory."""
-
-    condition: Expr
-    then: Expr
-    otherwise: Expr
-
-    @property
-    def dtype(self) -> DType:
-        return self.then.dtype
-
-
-Expr: TypeAlias = Const | Load | Index | Cast | Op | Select
-
-
-class Dyn(Atom):
-    """An integer value read from memory, used inside an index (``A[idx[i], j]``)."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Expr) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Dyn) and other.value == self.value
-
-    def __hash__(self) -> int:
-        return hash(("dyn", self.value))
-
-    def __str__(self) -> str:
-        text = format_expr(self.value)  # `min` and `max` are index functions too: mark those that compute with memory
-        return f"value({text})" if isinstance(self.value, Op) and self.value.name in ("min", "max") else text
-
-    def free_vars(self) -> frozenset[str]:
-        return expr_free_vars(self.value)
-
-    def substitute(self, env: Mapping[str, IntLike]) -> IntExpr:
-        return of_atom(Dyn(substitute_expr(self.value, env)))
-
-    def evaluate(self, env: Mapping[str, int]) -> int:
-        raise TypeError(f"{self} needs memory; use tensor_ir.interpreter")
-
-
-# -- statements --------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """A dense row-major array. ``align``: bytes its address is a multiple of (arena and constants: 64)."""
-
-    name: str
-    dtype: DType
-    shape: tuple[IntExpr, ...]
-    scope: Scope | Storage = "global"
-    align: int = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """A variable of a block that runs over 0 .. extent-1."""
-
-    name: str
-    extent: IntExpr
-    kind: AxisKind = "spatial"
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """``buffer[indices] = value`` over ``axes``; see the module docstring."""
-
-    name: str
-    axes: tuple[Axis, ...]
-    bindings: tuple[IntExpr, ...]
-    buffer: str
-    indices: tuple[IntExpr, ...]
-    value: Expr
-    init: Expr | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    buffer: str
-    indices: tuple[IntExpr, ...]
-    value: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    var: str
-    extent: IntExpr
-    body: Stmt
-    kind: LoopKind = "serial"
-    hints: tuple[Hint, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Seq:
-    """Statements in order. Never nested directly, never of length 1 (use :func:`seq`)."""
-
-    stmts: tuple[Stmt, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Alloc:
-    buffer: Buffer
-    body: Stmt
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    condition: Expr
-    body: Stmt
-
-
-Stmt: TypeAlias = Seq | Loop | Block | Alloc | Guard | Store
+LOOP_WORDS: dict[LoopKind, str] = {
+    "serial": "range", "parallel": "parallel", "vectorized": "vectorized", "unrolled": "unrolled",
+    "opaque": "opaque",
+}  # fmt: skip
+"""What a loop of each kind ranges over, in text."""
+SCOPE_WORDS: dict[Scope | Storage, str] = {
+    "global": "shared", "local": "local", "stack": "stack", "workspace": "workspace",
+}  # fmt: skip
+"""How text says where a buffer is."""
+_TAB = "    "
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,156 +151,107 @@ class Func:
     partial: tuple[str, ...] = ()
     intrinsics: tuple[TensorIntrin, ...] = ()
 
+    def __str__(self) -> str:
+        """The text that :func:`tilewright.tensor_ir.text.parse_func` reads."""
+        params = [f"{d}: dim" for d in self.dims]
+        first_output = len(self.params) - self.outputs
+        for i, b in enumerate(self.params):
+            text = _buffer_type(b)
+            if b.scope != "global":
+                text = f"{SCOPE_WORDS[b.scope]}({text})"
+            params.append(f"{b.name}: {text}" if i < first_output else f"{b.name}: out({text})")
+        lines = [f"def {self.name}({', '.join(params)}):", *_stmt_lines(self.body, 1)]
+        if self.partial:
+            lines.insert(0, f"@attrs(parts={_quoted(', '.join(self.partial))})")
+        lines[:0] = map(_intrinsic_text, self.intrinsics)
+        return "\n".join(lines) + "\n"
 
-# -- building and walking ----------------------------------------------------------------------------------------
-def seq(*stmts: Stmt) -> Stmt:
-    """``stmts`` in order, flattened; the statement itself if there is one."""
-    flat: list[Stmt] = []
-    for s in stmts:
-        flat.extend(s.stmts if isinstance(s, Seq) else (s,))
-    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
-
-
-def stmt_children(s: Stmt) -> tuple[Stmt, ...]:
-    """Direct sub-statements."""
-    if isinstance(s, Seq):
-        return s.stmts
-    if isinstance(s, (Loop, Alloc, Guard)):
-        return (s.body,)
-    return ()
-
-
-def walk(s: Stmt) -> Iterator[Stmt]:
-    """``s`` and every statement below it, outermost first, in program order."""
-    todo = [s]
-    while todo:
-        s = todo.pop()
-        yield s
-        if isinstance(s, (Loop, Alloc, Guard)):
-            todo.append(s.body)
-        elif isinstance(s, Seq):
-            todo.extend(reversed(s.stmts))
+    def print_loop_nest(self) -> None:
+        """Print the loops and the blocks in them, without what they compute; in colours on a terminal."""
+        console(sys.stdout).print(coloured("\n".join(_nest_lines(self.body, 0))), soft_wrap=True)
 
 
-def map_children(s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
-    """``s`` with ``f`` applied to its direct sub-statements; the same object where nothing changed."""
-    if isinstance(s, Seq):
-        new = tuple(f(c) for c in s.stmts)
-        return s if all(a is b for a, b in zip(new, s.stmts, strict=True)) else seq(*new)
-    if isinstance(s, (Loop, Alloc, Guard)):
-        return with_body(s, f(s.body))
-    return s
+# -- text --------------------------------------------------------------------------------------------------------
+def print_stmt(stmt: Stmt) -> str:
+    """The text of a statement alone (for messages)."""
+    return "\n".join(_stmt_lines(stmt, 0)) + "\n"
 
 
-def with_body(s: Loop | Alloc | Guard, body: Stmt) -> Stmt:
-    """``s`` around another statement; the same object around the same one."""
-    if body is s.body:
-        return s
-    if isinstance(s, Loop):
-        return Loop(s.var, s.extent, body, s.kind, s.hints)
-    return Alloc(s.buffer, body) if isinstance(s, Alloc) else Guard(s.condition, body)
+def _intrinsic_text(x: TensorIntrin) -> str:
+    code = tuple(
+        (c.body, c.features, c.declares, *((c.setup, c.teardown) if c.setup or c.teardown else ())) for c in x.code
+    )
+    return f"@intrinsic({_quoted(str(x.description))}, dense={x.dense!r}, code={code!r})"
 
 
-def expr_children(e: Expr) -> tuple[Expr, ...]:
-    """Direct sub-values (not those inside indices; see :func:`expr_indices`)."""
-    if isinstance(e, Cast):
-        return (e.value,)
-    if isinstance(e, Op):
-        return e.args
-    if isinstance(e, Select):
-        return (e.condition, e.then, e.otherwise)
-    return ()
+def _hint_text(h: Hint) -> str:
+    word = next(w for w, kind in WORDS.items() if isinstance(h, kind))
+    values = [_quoted(v) if isinstance(v, str) else str(v) for v in (getattr(h, f.name) for f in fields(h))]
+    return f"{word}={', '.join(values) or True}"
 
 
-def expr_indices(e: Expr) -> tuple[IntExpr, ...]:
-    """Index expressions that stand directly in ``e``."""
-    if isinstance(e, Load):
-        return e.indices
-    return (e.expr,) if isinstance(e, Index) else ()
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r") + '"'
 
 
-def map_expr(e: Expr, on_expr: Callable[[Expr], Expr], on_index: Callable[[IntExpr], IntExpr]) -> Expr:
-    """``e`` with ``on_expr`` applied to direct sub-values and ``on_index`` to direct index expressions."""
-    if isinstance(e, Load):
-        return Load(e.buffer, tuple(map(on_index, e.indices)), e.dtype)
-    if isinstance(e, Index):
-        return Index(on_index(e.expr), e.dtype)
-    if isinstance(e, Cast):
-        return Cast(on_expr(e.value), e.dtype)
-    if isinstance(e, Op):
-        return Op(e.name, tuple(map(on_expr, e.args)), e.dtype)
-    if isinstance(e, Select):
-        return Select(on_expr(e.condition), on_expr(e.then), on_expr(e.otherwise))
-    return e
+def _buffer_type(b: Buffer) -> str:
+    shape = ", ".join(map(str, b.shape)) or "()"
+    return f"{b.dtype}[{shape}]" + (f".align({b.align})" if b.align != 64 else "")
 
 
-def substitute_expr(e: Expr, env: Mapping[str, IntLike]) -> Expr:
-    """``e`` with integer variables replaced, inside indices too."""
-    return map_expr(e, lambda x: substitute_expr(x, env), lambda i: i.substitute(env))
+def _stmt_lines(s: Stmt, depth: int, last: bool = True) -> Iterator[str]:
+    """``last``: nothing follows in the same suite."""
+    tab = _TAB * depth
+    match s:
+        case Seq(stmts):
+            if not stmts:
+                yield f"{tab}pass"
+            for i, c in enumerate(stmts):
+                yield from _stmt_lines(c, depth, last and i == len(stmts) - 1)
+        case Loop(name, extent, body, kind, hints):
+            notes = "".join(f", {_hint_text(h)}" for h in hints)
+            yield f"{tab}for {name} in {LOOP_WORDS[kind]}({extent}{notes}):"
+            yield from _stmt_lines(body, depth + 1)
+        case Guard(condition, body):
+            yield f"{tab}if {format_expr(condition)}:"
+            yield from _stmt_lines(body, depth + 1)
+        case Alloc(buffer, body):
+            memory = f"{SCOPE_WORDS[buffer.scope]}({_buffer_type(buffer)})"
+            if last:
+                yield f"{tab}{buffer.name} = {memory}"
+                yield from _stmt_lines(body, depth)
+            else:
+                yield f"{tab}with {memory} as {buffer.name}:"
+                yield from _stmt_lines(body, depth + 1)
+        case Store(buffer, indices, value):
+            yield f"{tab}{element_text(buffer, indices)} = {format_expr(value)}"
+        case Block(name, axes, bindings, buffer, indices, value, init):
+            points = [f"{a.name}={a.kind}({a.extent}, {b})" for a, b in zip(axes, bindings, strict=True)]
+            yield f"{tab}with block({', '.join([_quoted(name), *points])}):"
+            if init is not None:
+                yield f"{tab}{_TAB}init({format_expr(init)})"
+            yield f"{tab}{_TAB}{element_text(buffer, indices)} = {format_expr(value)}"
+        case _:
+            raise InternalError(f"text: unknown statement {s!r}")
 
 
-def expr_free_vars(e: Expr) -> frozenset[str]:
-    """Names of the integer variables in ``e``."""
-    out: frozenset[str] = frozenset()
-    for i in expr_indices(e):
-        out |= i.free_vars()
-    for c in expr_children(e):
-        out |= expr_free_vars(c)
-    return out
+def _nest_lines(s: Stmt, depth: int) -> Iterator[str]:
+    """The loops and the blocks in them."""
+    match s:
+        case Loop(name, extent, body, kind):
+            yield f"{_TAB * depth}for {name} in {LOOP_WORDS[kind]}({extent}):"
+            yield from _nest_lines(body, depth + 1)
+        case Block(name, buffer=buffer):
+            yield f"{_TAB * depth}{name} -> {buffer}"
+        case _:
+            for c in stmt_children(s):
+                yield from _nest_lines(c, depth)
 
 
-def walk_expr(e: Expr) -> Iterator[Expr]:
-    """``e`` and every value below it, including those inside indices."""
-    todo: list[Expr] = [e]
-    while todo:
-        e = todo.pop()
-        yield e
-        if isinstance(e, Op):
-            todo.extend(reversed(e.args))
-        elif isinstance(e, Select):
-            todo.extend((e.otherwise, e.then, e.condition))
-        elif isinstance(e, Cast):
-            todo.append(e.value)
-        else:
-            for i in expr_indices(e):
-                yield from walk_index(i)
-
-
-def walk_index(i: IntExpr) -> Iterator[Expr]:
-    """Every value read by an index expression."""
-    return iter(()) if i.is_plain else _walk_index(i)
-
-
-def _walk_index(i: IntExpr) -> Iterator[Expr]:
-    for a in i.atoms():
-        if isinstance(a, Dyn):
-            yield from walk_expr(a.value)
-        for c in a.children():
-            yield from walk_index(c)
-
-
-@by_identity(20_000)
-def loads(e: Expr) -> tuple[Load, ...]:
-    """Every load in ``e``, including those inside indices."""
-    return tuple(x for x in walk_expr(e) if isinstance(x, Load))
-
-
-def format_expr(e: Expr) -> str:
-    """The text of a value: ``add(A[i, k], float32(1.0))``."""
-    if isinstance(e, Const):
-        return f"{e.dtype}({_float_text(e.value) if isinstance(e.value, float) else repr(e.value)})"
-    if isinstance(e, Load):
-        return f"{e.buffer}[{', '.join(map(str, e.indices)) or '()'}]"
-    if isinstance(e, Index):
-        return f"index({e.expr}, {e.dtype})"
-    if isinstance(e, Cast):
-        return f"cast({format_expr(e.value)}, {e.dtype})"
-    if isinstance(e, Select):
-        return f"select({format_expr(e.condition)}, {format_expr(e.then)}, {format_expr(e.otherwise)})"
-    return f"{e.name}({', '.join(map(format_expr, e.args))})"
-
-
-def _float_text(x: float) -> str:
-    if x != x:
-        return "nan"
-    return {float("inf"): "inf", float("-inf"): "-inf"}.get(x, repr(x))
+__all__ = [
+    "LOOP_WORDS", "SCOPE_WORDS", "Alloc", "Axis", "AxisKind", "Block", "Buffer", "Cast", "Const", "Dyn", "Expr",
+    "Func", "Guard", "Index", "Load", "Loop", "LoopKind", "MachineCode", "Op", "Scope", "Select", "Seq", "Stmt",
+    "Storage", "Store", "TensorIntrin", "element_text", "expr_children", "expr_free_vars", "expr_indices",
+    "format_expr", "loads", "map_children", "map_expr", "print_stmt", "seq", "stmt_children", "substitute_expr",
+    "walk", "walk_expr", "walk_index", "with_body",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The text of the tensor IR: ``parse_func(print_func(f)) == f``.
+"""The text of the tensor IR, read back: ``parse_func(str(f)) == f``.
 
 The text is Python syntax, so that Python's own ``ast`` reads it::
 
@@ -29,17 +29,18 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Mapping
 from typing import NoReturn
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, of_atom
 from tilewright.core.arith.parse import from_ast
 from tilewright.core.dtypes import DType
-from tilewright.core.errors import InternalError, ModelError, ParseError
+from tilewright.core.errors import ModelError, ParseError
 from tilewright.tensor_ir.hints import WORDS, Hint, Interleaved, Intrinsic, Joined, ParallelIf, Prefetch, Rolled, Stream
 from tilewright.tensor_ir.ir import (
+    LOOP_WORDS,
+    SCOPE_WORDS,
     Alloc,
     Axis,
     Block,
@@ -53,116 +54,21 @@ from tilewright.tensor_ir.ir import (
     Index,
     Load,
     Loop,
-    LoopKind,
     MachineCode,
     Op,
     Scope,
     Select,
-    Seq,
     Stmt,
     Storage,
     Store,
     TensorIntrin,
-    format_expr,
     seq,
 )
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
-_LOOP_WORDS: dict[LoopKind, str] = {
-    "serial": "range", "parallel": "parallel", "vectorized": "vectorized", "unrolled": "unrolled",
-    "opaque": "opaque",
-}  # fmt: skip
-_LOOP_KINDS = {word: kind for kind, word in _LOOP_WORDS.items()}
-_SCOPE_WORDS: dict[Scope | Storage, str] = {
-    "global": "shared", "local": "local", "stack": "stack", "workspace": "workspace",
-}  # fmt: skip
-_SCOPES = {word: scope for scope, word in _SCOPE_WORDS.items()}
+_LOOP_KINDS = {word: kind for kind, word in LOOP_WORDS.items()}
+_SCOPES = {word: scope for scope, word in SCOPE_WORDS.items()}
 _AXIS_KINDS = ("spatial", "reduce", "ordered")
-_TAB = "    "
-
-
-# -- printing ----------------------------------------------------------------------------------------------------
-def print_func(func: Func) -> str:
-    """The text of a function."""
-    params = [f"{d}: dim" for d in func.dims]
-    first_output = len(func.params) - func.outputs
-    for i, b in enumerate(func.params):
-        text = _buffer_type(b)
-        if b.scope != "global":
-            text = f"{_SCOPE_WORDS[b.scope]}({text})"
-        params.append(f"{b.name}: {text}" if i < first_output else f"{b.name}: out({text})")
-    lines = [f"def {func.name}({', '.join(params)}):", *_stmt_lines(func.body, 1)]
-    if func.partial:
-        lines.insert(0, f"@attrs(parts={_quoted(', '.join(func.partial))})")
-    lines[:0] = map(_intrinsic_text, func.intrinsics)
-    return "\n".join(lines) + "\n"
-
-
-def print_stmt(stmt: Stmt) -> str:
-    """The text of a statement alone (for messages)."""
-    return "\n".join(_stmt_lines(stmt, 0)) + "\n"
-
-
-def _intrinsic_text(x: TensorIntrin) -> str:
-    code = tuple(
-        (c.body, c.features, c.declares, *((c.setup, c.teardown) if c.setup or c.teardown else ())) for c in x.code
-    )
-    return f"@intrinsic({_quoted(print_func(x.description))}, dense={x.dense!r}, code={code!r})"
-
-
-def _hint_text(h: Hint) -> str:
-    word = next(w for w, kind in WORDS.items() if isinstance(h, kind))
-    values = [_quoted(v) if isinstance(v, str) else str(v) for v in (getattr(h, f.name) for f in fields(h))]
-    return f"{word}={', '.join(values) or True}"
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r") + '"'
-
-
-def _buffer_type(b: Buffer) -> str:
-    shape = ", ".join(map(str, b.shape)) or "()"
-    return f"{b.dtype}[{shape}]" + (f".align({b.align})" if b.align != 64 else "")
-
-
-def _stmt_lines(s: Stmt, depth: int, last: bool = True) -> Iterator[str]:
-    """``last``: nothing follows in the same suite."""
-    tab = _TAB * depth
-    match s:
-        case Seq(stmts):
-            if not stmts:
-                yield f"{tab}pass"
-            for i, c in enumerate(stmts):
-                yield from _stmt_lines(c, depth, last and i == len(stmts) - 1)
-        case Loop(name, extent, body, kind, hints):
-            notes = "".join(f", {_hint_text(h)}" for h in hints)
-            yield f"{tab}for {name} in {_LOOP_WORDS[kind]}({extent}{notes}):"
-            yield from _stmt_lines(body, depth + 1)
-        case Guard(condition, body):
-            yield f"{tab}if {format_expr(condition)}:"
-            yield from _stmt_lines(body, depth + 1)
-        case Alloc(buffer, body):
-            memory = f"{_SCOPE_WORDS[buffer.scope]}({_buffer_type(buffer)})"
-            if last:
-                yield f"{tab}{buffer.name} = {memory}"
-                yield from _stmt_lines(body, depth)
-            else:
-                yield f"{tab}with {memory} as {buffer.name}:"
-                yield from _stmt_lines(body, depth + 1)
-        case Store(buffer, indices, value):
-            yield f"{tab}{_element(buffer, indices)} = {format_expr(value)}"
-        case Block(name, axes, bindings, buffer, indices, value, init):
-            points = [f"{a.name}={a.kind}({a.extent}, {b})" for a, b in zip(axes, bindings, strict=True)]
-            yield f"{tab}with block({', '.join([_quoted(name), *points])}):"
-            if init is not None:
-                yield f"{tab}{_TAB}init({format_expr(init)})"
-            yield f"{tab}{_TAB}{_element(buffer, indices)} = {format_expr(value)}"
-        case _:
-            raise InternalError(f"text: unknown statement {s!r}")
-
-
-def _element(buffer: str, indices: tuple[IntExpr, ...]) -> str:
-    return f"{buffer}[{', '.join(map(str, indices)) or '()'}]"
 
 
 # -- parsing -----------------------------------------------------------------------------------------------------

@@ -49,13 +49,13 @@ from tilewright.tensor_ir.ir import (
     expr_children,
     expr_free_vars,
     expr_indices,
+    print_stmt,
     stmt_children,
     walk,
     walk_expr,
     walk_index,
 )
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
-from tilewright.tensor_ir.text import print_stmt
 
 _MAX_LINES = 20
 

@@ -14,7 +14,8 @@ from tilewright.tensor_ir.ir import Func
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """``func`` (not scheduled) at the sizes ``dims``. ``weight``: its share of the model's run time, or how often it
-    is called. ``former``: see :class:`Workload`. ``described``: the function without its names; ``has_own_names``:
+    is called. ``former``: see :class:`Workload`. ``implementation``: by what its node is computed, where there is a
+    choice; for people. ``described``: the function without its names; ``has_own_names``:
     whether it has others than that.
 
     ``streamed``: positions of parameters that a network reads once per inference, its weights; ``footprint``: bytes of
@@ -29,6 +30,7 @@ class Task:
     streamed: tuple[int, ...] = ()
     footprint: int = 0
     former: tuple[Workload, ...] = ()
+    implementation: str = ""
     described: Workload = field(init=False)
     has_own_names: bool = field(init=False)
 

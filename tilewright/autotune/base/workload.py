@@ -32,7 +32,6 @@ from tilewright.tensor_ir.ir import (
     walk,
 )
 from tilewright.tensor_ir.loads import rename_in_expr, rename_in_index
-from tilewright.tensor_ir.text import print_func
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)")
 NAME = "f"
@@ -65,7 +64,7 @@ def workload_of(func: Func) -> Workload:
 
 def described(func: Func) -> Workload:
     """The workload of a function that has canonical names."""
-    text = print_func(func)
+    text = str(func)
     found = digests_of(text)
     return Workload(found["hash"], found["structure"], text)
 

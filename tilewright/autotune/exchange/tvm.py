@@ -9,14 +9,15 @@ error number, total cost, time) and ``version``.
 Source: ``src/meta_schedule/database`` and ``python/tvm/autotvm/record.py`` of Apache TVM.
 
 A record here is a trace of a function here, with times that its own machine code took. A trace of TVM names blocks and
-loops of TVM's functions (other layouts, no packed operand, other stages), and its times are of TVM's code. Decisions
-such as tile sizes have counterparts in some kernels; without a time of ours they are hints, not records, and they are
-counted as what they are.
+loops of TVM's functions (other layouts, no packed operand, other stages), and its times are of TVM's code. What has a
+counterpart in kernels of ours is the register tile: how many rows by how many columns of results are summed up at once
+(:data:`TILES`). Without a time of ours that is something to try, not a record, and it is told as what it is.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,16 @@ NO_TIME = "its time is of code that TVM made"
 FAILED = "it failed"
 OLD = "a log of AutoTVM before version 0.2, which TVM does not read either"
 DAMAGED = "not of the form that TVM writes"
+TILES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "conv2d_NCHWc.x86": (("tile_oh", "tile_ow"), "tile_oc"),
+    "depthwise_conv2d_NCHWc.x86": (("tile_ow",), "tile_oc"),
+    "dense_pack.x86": (("tile_y",), "tile_x"),
+}
+"""Templates of AutoTVM that sum up a tile of results in registers: the knobs whose innermost sizes make up its rows,
+and the one that makes up its columns. The others sum along vectors (``dense_nopack.x86``, ``batch_matmul.x86``), or
+call a library, or are for other machines."""
+_SPATIAL_LEVELS = 4
+"""Levels into which MetaSchedule's rule for CPUs cuts each loop over results; the innermost are the register tile."""
 _NO_COST = 1e9
 """What AutoTVM writes as the cost of a failure."""
 
@@ -37,8 +48,9 @@ _NO_COST = 1e9
 @dataclass(slots=True)
 class ForeignTask:
     """What TVM tuned. ``what``: an operator of AutoTVM, or a workload of MetaSchedule by its hash. ``arguments``:
-    shapes and types. ``best``: seconds by TVM's code; None if all failed. ``decisions``: of the best record. ``why``:
-    the reasons that its records are not taken, with how often each holds."""
+    shapes and types. ``best``: seconds by TVM's code; None if all failed. ``decisions``: of the best record; ``tile``:
+    rows and columns of its register tile, None where there is none, or none that is known. ``why``: the reasons that
+    its records are not taken, with how often each holds."""
 
     what: str
     target: str
@@ -46,6 +58,7 @@ class ForeignTask:
     records: int = 0
     best: float | None = None
     decisions: Mapping[str, Any] = field(default_factory=dict)
+    tile: tuple[int, int] | None = None
     why: dict[str, int] = field(default_factory=dict)
 
     def refuse(self, *reasons: str) -> None:
@@ -54,18 +67,18 @@ class ForeignTask:
         for r in reasons:
             self.why[r] = self.why.get(r, 0) + 1
 
-    def measured(self, seconds: float, decisions: Mapping[str, Any]) -> None:
+    def measured(self, seconds: float, decisions: Mapping[str, Any], tile: tuple[int, int] | None) -> None:
         """One more record with a time."""
         self.refuse(NO_TRACE, NO_TIME)
         if self.best is None or seconds < self.best:
-            self.best, self.decisions = seconds, decisions
+            self.best, self.decisions, self.tile = seconds, decisions, tile
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         return {
             "what": self.what, "target": self.target, "arguments": list(self.arguments), "records": self.records,
             "best_seconds": self.best, "decisions": {k: json.dumps(v) for k, v in self.decisions.items()},
-            "why": self.why,
+            "tile": None if self.tile is None else list(self.tile), "why": self.why,
         }  # fmt: skip
 
 
@@ -97,7 +110,8 @@ def read_metaschedule(path: Path) -> list[ForeignTask]:
                 task.arguments = task.arguments or tuple(map(_argument, arguments or ()))
                 costs = [x for x in seconds or () if isinstance(x, int | float) and 0.0 < x < _NO_COST]
                 if costs:
-                    task.measured(sum(costs) / len(costs), _decisions(instructions, decisions))
+                    made = _decisions(instructions, decisions)
+                    task.measured(sum(costs) / len(costs), made, _tile_of_trace(made))
                 else:
                     task.refuse(NO_TRACE, FAILED)
             case _:
@@ -121,9 +135,8 @@ def read_autotvm(lines: Iterable[str]) -> list[ForeignTask]:
                 task = _task(tasks, name, target, shown)
                 good = [x for x in costs if isinstance(x, int | float) and 0.0 < x < _NO_COST]
                 if error == 0 and good:
-                    task.measured(
-                        sum(good) / len(good), {str(k[0]): k[-1] for k in entity if isinstance(k, list) and k}
-                    )
+                    knobs = {str(k[0]): k[-1] for k in entity if isinstance(k, list) and k}
+                    task.measured(sum(good) / len(good), knobs, _tile_of_knobs(name, knobs))
                 else:
                     task.refuse(NO_TRACE, FAILED)
             case {"v": _, "i": _, "r": _}:
@@ -158,6 +171,32 @@ def _decisions(instructions: Sequence[object], decisions: Sequence[object]) -> d
                 made = instructions[n]
                 out[f"{n} {made[0] if isinstance(made, list) and made else '?'}"] = value
     return out
+
+
+def _tile_of_knobs(template: str, knobs: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Rows and columns of the register tile that a configuration of AutoTVM asks for."""
+    if template not in TILES:
+        return None
+    rows, columns = TILES[template]
+    inner = {k: v[-1] if isinstance(v, list) and v else v for k, v in knobs.items()}
+    if template == "dense_pack.x86" and _is_size(inner.get("tile_inner")) and inner["tile_inner"] > 1:
+        inner["tile_y"] = inner["tile_inner"]  # which cuts the rows once more
+    sizes = [inner[k] for k in rows if k in inner]
+    if not sizes or not all(map(_is_size, [*sizes, inner.get(columns)])):
+        return None
+    return math.prod(sizes), inner[columns]
+
+
+def _tile_of_trace(decisions: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The same of a trace of MetaSchedule: the innermost sizes of the loops that are cut into four, of which the last
+    one is that of the columns. A loop that is summed over is cut into two."""
+    cuts = [v for k, v in decisions.items() if k.endswith(" SamplePerfectTile") and isinstance(v, list)]
+    inner = [v[-1] for v in cuts if len(v) == _SPATIAL_LEVELS]
+    return (math.prod(inner[:-1]), inner[-1]) if len(inner) > 1 and all(map(_is_size, inner)) else None
+
+
+def _is_size(x: object) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool) and x > 0
 
 
 def _hash(line: str) -> str:

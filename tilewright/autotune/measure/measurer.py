@@ -21,7 +21,6 @@ from tilewright.autotune.measure.worker_pool import Batch, Report, WorkerPool, m
 from tilewright.autotune.measure.worker_protocol import Subject
 from tilewright.core.errors import InputError
 from tilewright.schedule.trace import Trace
-from tilewright.tensor_ir.text import print_func
 
 _REMOTE_BATCH = 8
 _TRIES = 2
@@ -101,6 +100,10 @@ class LocalMeasurer:
         """How many candidates will not be measured again."""
         return len(self._quarantine)
 
+    def spent(self) -> Mapping[str, float]:
+        """Seconds of this process' workers so far, by what they went into; empty with an executor."""
+        return {} if self._workers is None else self._workers.stopwatch.seconds
+
     def worker_pids(self) -> list[int]:
         """Process ids of the workers of this process."""
         return [] if self._workers is None else self._workers.pids()
@@ -151,7 +154,7 @@ class LocalMeasurer:
         known = self._subjects.get(id(task))
         if known is None:
             dims = tuple((d, int(task.dims[d])) for d in task.func.dims)
-            text = print_func(task.func)
+            text = str(task.func)
             subject = Subject(text, task.target, dims, self._seed, task.streamed, task.footprint)
             known = self._subjects[id(task)] = (task, subject)
         return known[1]

@@ -44,6 +44,8 @@ class NoiseMonitor:
         self._clock = clock
         self._best_of_second: deque[tuple[int, float]] = deque()
         self._patience: float | None = None
+        self.waited = 0.0
+        """Seconds of waiting, and of what was done in vain."""
 
     def grant(self, seconds: float) -> None:
         """More seconds to wait; at most ``STORED`` times as many are kept, and as many are there at first."""
@@ -59,6 +61,7 @@ class NoiseMonitor:
         while (taken := self._clock() - begin) < self._patience and not self._is_usual():
             pass
         self._patience = max(0.0, self._patience - taken - cost)
+        self.waited += taken + cost
         return False
 
     def take(self, sample: Callable[[], T]) -> T:

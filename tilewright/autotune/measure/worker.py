@@ -182,11 +182,14 @@ class Worker:
             run = self._runner(kernel, job.config)
             hopeless = job.limit is not None and seconds > _HOPELESS * job.limit
             config = replace(job.config, warmup=0) if hopeless else job.config
-            samples = evaluate(run, config, job.limit, self._noise_of(job.built))
+            noise = self._noise_of(job.built)
+            before = noise.waited
+            samples = evaluate(run, config, job.limit, noise)
+            waited = noise.waited - before
             if hopeless and len(samples) == 1:
-                return Timed(samples, first)
+                return Timed(samples, first, waited)
             last, _ = self._check(kernel)
-            return last if isinstance(last, Failed) else Timed(samples, max(first, last))
+            return last if isinstance(last, Failed) else Timed(samples, max(first, last), waited)
 
     def interleave(self, job: Interleave) -> list[Timed | Failed]:
         """One sample of each in turn, beginning with another one in every round."""
@@ -194,18 +197,19 @@ class Worker:
             kernels = [stack.enter_context(self._load(b)) for b in job.built]
             checks = [self._check(k)[0] for k in kernels]
             fine = [i for i, c in enumerate(checks) if not isinstance(c, Failed)]
-            timers = {
-                i: TimeEvaluator(self._runner(kernels[i], job.config), job.config, self._noise_of(job.built[i]))
-                for i in fine
-            }
+            noises = {i: self._noise_of(job.built[i]) for i in fine}
+            timers = {i: TimeEvaluator(self._runner(kernels[i], job.config), job.config, noises[i]) for i in fine}
             samples: dict[int, list[float]] = {i: [] for i in fine}
+            waited = dict.fromkeys(fine, 0.0)
             begin = time.perf_counter()
             for r in range(job.rounds):
                 if r >= _MIN_ROUNDS and time.perf_counter() - begin > interleave_seconds(job):
                     break
                 for i in (*fine[r % len(fine) :], *fine[: r % len(fine)]) if fine else ():
+                    before = noises[i].waited
                     samples[i].append(timers[i].sample())
-        return [c if isinstance(c, Failed) else Timed(tuple(samples[i]), c) for i, c in enumerate(checks)]
+                    waited[i] += noises[i].waited - before
+        return [c if isinstance(c, Failed) else Timed(tuple(samples[i]), c, waited[i]) for i, c in enumerate(checks)]
 
     def _load(self, built: Built) -> LoadedKernel:
         p = self._ready()

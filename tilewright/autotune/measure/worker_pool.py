@@ -17,11 +17,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewright.autotune.base.measure_result import Failed, FailureKind, MeasureResult, Ok
+from tilewright.autotune.base.stopwatch import Stopwatch
 from tilewright.autotune.measure.hostlock import HostLock
 from tilewright.autotune.measure.inputs import FLAVOURS, Flavour
 from tilewright.autotune.measure.noise_monitor import STORED
@@ -40,6 +41,9 @@ from tilewright.autotune.measure.worker_protocol import (
     Timed,
 )
 from tilewright.core.errors import InternalError
+
+REFERENCE, BUILDING, RUNNING, WAITING = "naive results", "building candidates", "running candidates", "waiting"
+"""What the time of a measurement goes into. Waiting: for other sessions on this host, and while it was disturbed."""
 
 _GROUPS_A_BUILDER = 4
 _FULL_EFFORT = 3
@@ -83,7 +87,8 @@ class _Seat:
 class WorkerPool:
     """The workers of this process. ``builders``: how many build (0: one per core). ``modules``: imported by workers.
 
-    Not reentrant: batches wait for each other. :meth:`abandon` may be called from another thread.
+    Not reentrant: batches wait for each other. :meth:`abandon` may be called from another thread. ``stopwatch``: what
+    the time of the batches went into.
     """
 
     def __init__(self, builders: int = 0, modules: Sequence[str] = (), lock: HostLock | None = None) -> None:
@@ -95,6 +100,7 @@ class WorkerPool:
             self._free.put(seat)
         self._host = lock or HostLock()
         self._turn = threading.Lock()
+        self.stopwatch = Stopwatch()
         self._stopped = False
         self._directory = tempfile.TemporaryDirectory(prefix="tilewright-", ignore_cleanup_errors=True)
         self._references: dict[str, tuple[Flavour, str] | Failed] = {}
@@ -170,8 +176,9 @@ class WorkerPool:
         config = batch.config
         job = Interleave(fine, config, batch.rounds)
         seconds = config.timeout_s * max(1, len(fine)) + interleave_seconds(job)
-        with self._host.timing():
+        with self._holding(self._host.timing(), RUNNING):
             answer = self._run(batch, reference, job, seconds)
+        self._note_waits(answer if isinstance(answer, list) else [])
         if isinstance(answer, Failed):
             alone = replace(batch, config=replace(config, repeat=batch.rounds, slow_factor=0.0), limit=None)
             results: list[MeasureResult] = [
@@ -191,7 +198,7 @@ class WorkerPool:
         groups = [batch.traces[i : i + size] for i in range(0, len(batch.traces), size)]
         ahead: list[Future[Built | Failed]] = []
         for n, group in enumerate(groups):
-            with self._host.building() if not batch.config.overlap else nullcontext():
+            with self._holding(self._host.building() if not batch.config.overlap else nullcontext(), BUILDING):
                 futures = ahead or self._start_builds(batch, group, opt)
                 built = [f.result() for f in futures]
             if batch.config.overlap and n + 1 < len(groups):
@@ -217,10 +224,24 @@ class WorkerPool:
     def _time(
         self, batch: Batch, reference: tuple[Flavour, str], built: Built, limit: float | None, again: bool = False
     ) -> MeasureResult:
-        with self._host.timing():
-            seconds = batch.config.timeout_s + STORED * batch.config.patience_s
+        seconds = batch.config.timeout_s + STORED * batch.config.patience_s
+        with self._holding(self._host.timing(), RUNNING):
             answer = self._run(batch, reference, Time(built, batch.config, limit, again), seconds)
+        self._note_waits([answer])
         return _result(answer, built)
+
+    @contextmanager
+    def _holding(self, slot: AbstractContextManager[None], part: str) -> Iterator[None]:
+        """The block has the slot of this host, and is a part of the time that measuring takes."""
+        with ExitStack() as stack:
+            with self.stopwatch.part(WAITING):
+                stack.enter_context(slot)
+            with self.stopwatch.part(part):
+                yield
+
+    def _note_waits(self, answers: Sequence[object]) -> None:
+        """Some of what running took was waiting for the machine to be as fast as usual."""
+        self.stopwatch.move(RUNNING, WAITING, sum(a.waited for a in answers if isinstance(a, Timed)))
 
     def _run(self, batch: Batch, reference: tuple[Flavour, str], job: Job, timeout: float) -> object:
         """The runner's answer to ``job``, with the subject's data in place."""
@@ -248,14 +269,14 @@ class WorkerPool:
 
     def _make_reference(self, batch: Batch) -> tuple[Flavour, str] | Failed:
         seconds = batch.config.reference_timeout_s
-        with self._host.building():
+        with self._holding(self._host.building(), REFERENCE):
             naive = self._build(Build(batch.subject, None, _FULL_EFFORT), seconds, None)
         if isinstance(naive, Failed):
             return replace(naive, message=f"naive schedule: {naive.message}")
         path = Path(self._directory.name) / batch.subject.key
         path.mkdir(exist_ok=True)
         job = MakeReference(batch.subject, naive, str(path))
-        with self._host.timing():
+        with self._holding(self._host.timing(), REFERENCE):
             answer = self._ask(self._runner, lambda w: w.call(job, seconds), FailureKind.RUN_TIMEOUT)
         if isinstance(answer, Failed):
             return replace(answer, message=f"naive schedule: {answer.message}")

@@ -90,8 +90,11 @@ class Interleave:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
+    """``waited``: seconds for which the machine was disturbed, and of samples that were taken again for that."""
+
     samples: tuple[float, ...]
     error: float
+    waited: float = 0.0
 
 
 Job: TypeAlias = Build | MakeReference | Prepare | Time | Interleave

@@ -16,14 +16,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Unpack
 
 import numpy as np
 
 from tilewright.autotune.base.space import Space
+from tilewright.autotune.base.stopwatch import Stopwatch
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.base.workload import canonical
 from tilewright.autotune.cost_model.training_set import TrainingSet
@@ -42,6 +44,16 @@ from tilewright.autotune.network.feeds import random_feed
 from tilewright.autotune.network.options import TuneKeywords, TuneOptions
 from tilewright.autotune.network.precision import Chosen, choose_precision, confirm_precision
 from tilewright.autotune.network.provenance import session_of
+from tilewright.autotune.network.time_parts import (
+    IMPLEMENTATIONS,
+    NETWORK,
+    PRECISION,
+    REST,
+    SEARCH,
+    UNTUNED,
+    TimedMeasurer,
+    parts_text,
+)
 from tilewright.autotune.records.database import (
     Database,
     DatabaseLike,
@@ -91,7 +103,8 @@ _HOPEFUL = 1.3
 @dataclass(frozen=True, slots=True)
 class ModelTuning:
     """What tuning a model ended with. ``network`` None: the whole network was not timed. ``model``: built with what was
-    found. ``precision``: what was found of it, if that was asked for."""
+    found. ``precision``: what was found of it, if that was asked for. ``spent``: seconds by what they went into; their
+    sum is what all of it took."""
 
     database: Database
     result: TuneResult
@@ -99,6 +112,7 @@ class ModelTuning:
     model: CompiledModel
     coverage: Coverage
     precision: Chosen | None = None
+    spent: Mapping[str, float] = field(default_factory=dict)
 
     def account(self) -> str:
         """What was gained, what was dropped, and what is left."""
@@ -115,6 +129,8 @@ class ModelTuning:
             lines.append(str(self.network))
         if self.precision is not None:
             lines.append(str(self.precision))
+        if self.spent:
+            lines.append(f"time: {parts_text(self.spent)}")
         return "\n".join(lines)
 
     def summary(self) -> str:
@@ -193,24 +209,37 @@ def tune_model(
     wall_clock: Callable[[], float] = time.time,
 ) -> ModelTuning:  # fmt: skip
     """:func:`tune` with the whole account of it."""
-    o = options or TuneOptions()
+    watch = Stopwatch(clock)
+    with watch.part(REST):
+        done = _tuned_model(model, database, work_dir, measurer, options or TuneOptions(), watch, clock, wall_clock)
+    return dataclasses.replace(done, spent=watch.seconds)
+
+
+def _tuned_model(
+    model: ModelLike, database: DatabaseLike | None, work_dir: str | Path | None, measurer: Measurer | None,
+    o: TuneOptions, watch: Stopwatch, clock: Callable[[], float], wall_clock: Callable[[], float],
+) -> ModelTuning:  # fmt: skip
     records = _records(database, work_dir)
     chosen: Chosen | None = None
     if o.feed is None and o.samples:
         o = dataclasses.replace(o, feed=o.samples[0], samples=o.samples[1:])
     if o.precision == "auto":
         _say(o, "comparing precisions", ())
-        chosen = choose_precision(model, records, o)
+        with watch.part(PRECISION):
+            chosen = choose_precision(model, records, o)
         o = dataclasses.replace(o, precision=chosen.precision)
     _say(o, "compiling and profiling the untuned network", ())
-    prepared = prepare(model, o)
+    prepared = prepare(model, o, watch)
     session = session_of(model, o, wall_clock())
     with nullcontext(measurer) if measurer is not None else LocalMeasurer(EvaluatorConfig()) as used:
-        done = _tuned(prepared, records, used, o, clock, session)
+        timed = TimedMeasurer(used, watch)
+        done = _tuned(prepared, records, timed, o, clock, session, watch)
+        timed.split()
     if chosen is None or chosen.precision == "fp32":
         return dataclasses.replace(done, precision=chosen)
     _say(o, "timing the tuned network against float32", ())
-    chosen, built = confirm_precision(model, records, o, chosen, done.model, prepared.feed)
+    with watch.part(PRECISION):
+        chosen, built = confirm_precision(model, records, o, chosen, done.model, prepared.feed)
     if built is not done.model:
         done = dataclasses.replace(done, network=None, model=built, coverage=built.coverage(prepared.feed))
     return dataclasses.replace(done, precision=chosen)
@@ -221,15 +250,18 @@ def extract_tasks(model: ModelLike, options: TuneOptions | None = None, **more: 
     return list(prepare(model, TuneOptions.of("extract_tasks", options, more)).tasks)
 
 
-def prepare(model: ModelLike, o: TuneOptions) -> PreparedModel:
-    """Build a model untuned, profile it, and make its tasks: those of the version that runs the sizes at hand."""
-    try:
-        return _prepare(model, o, "lazy")
-    except BroadcastError:
-        return _prepare(model, o, "only")
+def prepare(model: ModelLike, o: TuneOptions, watch: Stopwatch | None = None) -> PreparedModel:
+    """Build a model untuned, profile it, and make its tasks: those of the version that runs the sizes at hand.
+    ``watch``: told what takes how long."""
+    watch = watch or Stopwatch()
+    with watch.part(UNTUNED):
+        try:
+            return _prepare(model, o, watch, "lazy")
+        except BroadcastError:
+            return _prepare(model, o, watch, "only")
 
 
-def _prepare(model: ModelLike, o: TuneOptions, broadcasting: Broadcasting) -> PreparedModel:
+def _prepare(model: ModelLike, o: TuneOptions, watch: Stopwatch, broadcasting: Broadcasting) -> PreparedModel:
     target = with_threads(parse_target(o.target), o.threads)
     require_runs_here(target, "tune")
     wanted = Wanted.of(o.implementations, broadcasting != "only", o.operators)
@@ -247,13 +279,14 @@ def _prepare(model: ModelLike, o: TuneOptions, broadcasting: Broadcasting) -> Pr
     env = variants[0].model.symbols(feed)
     seconds = _kernel_seconds(variants[0].model, feed)
     total = sum(seconds.values())
-    tasks = {t.workload: t for t in make_tasks(variants[0].lowered, target, env, seconds, total)}
+    tasks = {t.workload: t for t in make_tasks(variants[0].lowered, target, env, seconds, total, own)}
     for implementations in other_implementations(tunable):
-        changed = with_implementations(graph, implementations)
-        v = _built({**own, **implementations}, lower(changed), target, o)
-        variants.append(v)
-        hopeful = _hopeful(v, _kernel_seconds(v.model, feed), variants[0], seconds)
-        for t in make_tasks(v.lowered, target, env, hopeful, total):
+        with watch.part(IMPLEMENTATIONS):
+            changed = with_implementations(graph, implementations)
+            v = _built({**own, **implementations}, lower(changed), target, o)
+            variants.append(v)
+            hopeful = _hopeful(v, _kernel_seconds(v.model, feed), variants[0], seconds)
+        for t in make_tasks(v.lowered, target, env, hopeful, total, v.implementations):
             if t.weight > 0:
                 tasks.setdefault(t.workload, t)
     ordered = tuple(sorted(tasks.values(), key=lambda t: (-t.weight, t.name)))
@@ -296,16 +329,18 @@ def _seconds_by_nodes(plan: Plan, seconds: Mapping[str, float]) -> dict[tuple[st
 
 def make_tasks(
     lowered: LoweredModel, target: Target, env: Mapping[str, int], seconds: Mapping[str, float],
-    total: float | None = None,
+    total: float | None = None, implementations: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Task, ...]:  # fmt: skip
     """A task for each workload whose sizes ``env`` determines. ``seconds``: run time by kernel; ``total``: what weights
-    are shares of (default: all of it)."""
+    are shares of (default: all of it). ``implementations``: of nodes that have a choice."""
     total = total or sum(seconds.values()) or 1.0
     weights: dict[str, float] = {}
     best: dict[str, tuple[float, str, dict[str, int], tuple[int, ...]]] = {}
     footprint = sum(a.nbytes for a in lowered.plan.constants.values())
     workloads = workloads_of(lowered)
+    nodes: dict[str, tuple[str, ...]] = {}
     for step in kernel_steps(lowered.plan):
+        nodes.setdefault(step.kernel, step.nodes)
         func = lowered.funcs[step.kernel]
         if any(not d.free_vars() <= env.keys() for d in step.dims):
             continue
@@ -330,6 +365,7 @@ def make_tasks(
             streamed,
             footprint,
             workloads[kernel].former,
+            ", ".join(dict.fromkeys(implementations[n] for n in nodes[kernel] if n in implementations)),
         )
         for workload, (_, kernel, dims, streamed) in best.items()
         if all(n > 0 for n in dims.values())
@@ -339,7 +375,7 @@ def make_tasks(
 
 def _tuned(
     p: PreparedModel, records: Database, measurer: Measurer, o: TuneOptions, clock: Callable[[], float],
-    session: Session,
+    session: Session, watch: Stopwatch,
 ) -> ModelTuning:  # fmt: skip
     begin = clock()
     training_set = TrainingSet(default_model(o.seed) if o.cost_model is None else o.cost_model)
@@ -374,7 +410,8 @@ def _tuned(
         on_progress=o.on_progress,
     )
     _say(o, "searching", tuners)
-    result = scheduler.run()
+    with watch.part(SEARCH):
+        result = scheduler.run()
     result = dataclasses.replace(result, elapsed=clock() - begin)
     if o.cost_model is not None and not training_set.fitted:
         LOGGER.warning("tune: the cost model was never fitted: %s", training_set.waiting)
@@ -386,7 +423,8 @@ def _tuned(
     network: NetworkCheck | None = None
     if o.check_network:
         _say(o, "timing the whole network with what was found and without", tuners)
-        network, model = check_end_to_end(p.variants, p.relower, p.target, records, p.feed, cache, rules=_rules(o))
+        with watch.part(NETWORK):
+            network, model = check_end_to_end(p.variants, p.relower, p.target, records, p.feed, cache, rules=_rules(o))
     final = p.relower(recorded_implementations(p.tunable, p.target, records, networks_of(p.lowered)))
     if not (interrupted or result.interrupted) and o.max_trials is None:
         hashes = set(workload_hashes(final).values())  # an implementation chosen in place may have no record

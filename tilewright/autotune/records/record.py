@@ -25,7 +25,7 @@ from tilewright.autotune.records.session import Session
 from tilewright.machine.target import Target
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
-from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tensor_ir.text import parse_func
 
 SCHEMA_VERSION = 1
 
@@ -105,6 +105,12 @@ class Record:
     def is_default(self) -> bool:
         """True if it says of itself that it is of the default schedule."""
         return self.extra.get("default") is True
+
+    @property
+    def implementation(self) -> str:
+        """By what the node of its kernel is computed, where there is a choice; empty where there is none, and in older
+        logs."""
+        return str(self.extra.get("implementation", ""))
 
     @property
     def is_of_first_batch(self) -> bool:
@@ -191,7 +197,7 @@ def make_record(
         candidate=candidate.key,
         seconds=None,
         decisions=_plain(candidate.values()),
-        function=print_func(task.func) if task.has_own_names else "",
+        function=str(task.func) if task.has_own_names else "",
         dims=dict(task.dims),
         versions=tuner_versions(),
         time=time,

@@ -14,7 +14,6 @@ from tilewright.autotune.base.space import Candidate
 from tilewright.autotune.search.strategies.base import seconds_of
 from tilewright.core.extras import dataframe
 from tilewright.core.html.pieces import Bar, code, details, facts, fragment, table, title
-from tilewright.tensor_ir.text import print_func
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +172,7 @@ class TaskResult:
             c = self.best.candidate
             parts += [
                 details("best trace", code(c.trace.to_text())),
-                details("best loop nest", code(print_func(c.func))),
+                details("best loop nest", code(str(c.func))),
             ]
         return fragment(*parts)
 

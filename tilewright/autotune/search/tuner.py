@@ -232,6 +232,7 @@ class TaskTuner:
         facts = {
             "predicted": round(t.predicted, 6), "batch": t.batch, "elapsed": round(t.elapsed, 3),
             "weight": round(self.task.weight, 6), **({"default": True} if self._is_default(t.candidate) else {}),
+            **({"implementation": self.task.implementation} if self.task.implementation else {}),
         }  # fmt: skip
         return replace(made, extra=facts)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tilewright.autotune.records.database import open_database
 from tilewright.autotune.records.record import Line, Record
-from tilewright.commands.db.options import add_filters, add_log, answer, selected
+from tilewright.commands.db.options import add_filters, add_log, answer, selected, task
 from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 from tilewright.core.errors import ParseError, ScheduleError
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     lines = selected(database, args)
     lost, measured = unusable(lines)
     rows = [
-        {"workload": w, "task": task, "why": why, "measurements": n} for (w, task, why), n in sorted(lost.items())
+        {"workload": w, "task": name, "why": why, "measurements": n} for (w, name, why), n in sorted(lost.items())
     ]  # fmt: skip
     data = {"measurements": measured, "do_not_replay": rows, "skipped": list(database.skipped)}
     answer(args, data, check(lines, database.skipped))
@@ -40,7 +40,7 @@ def unusable(lines: Sequence[Line]) -> tuple[Counter[tuple[str, str, str]], int]
     schedules = {(r.text, r.candidate): r for r in measured}
     refusals = {name: why for name, r in schedules.items() if (why := _refusal(r))}
     lost = Counter(
-        (r.workload.hash, r.task, refusals[name]) for r in measured if (name := (r.text, r.candidate)) in refusals
+        (r.workload.hash, task(r), refusals[name]) for r in measured if (name := (r.text, r.candidate)) in refusals
     )
     return lost, len(measured)
 
@@ -49,7 +49,7 @@ def check(lines: Sequence[Line], skipped: Sequence[str]) -> str:
     """The measurements whose trace does not replay on their own function, a row per workload and reason, and the lines
     that are damaged."""
     lost, measured = unusable(lines)
-    rows = [(w[:12], task, why, str(n)) for (w, task, why), n in sorted(lost.items())]
+    rows = [(w[:12], name, why, str(n)) for (w, name, why), n in sorted(lost.items())]
     parts = [table(_HEAD, rows)] if rows else []
     parts += ["\n".join(skipped)] if skipped else []
     return "\n\n".join([*parts, f"{measured - lost.total()} of {measured} measurements replay"])

@@ -15,6 +15,7 @@ from tilewright.commands.db.options import (
     micros,
     selected,
     selection_of,
+    task,
 )
 from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
@@ -74,7 +75,7 @@ def _text(result: Comparison, everything: bool) -> str:
 
 def _row(k: KernelChange) -> tuple[str, ...]:
     return (
-        k.record.workload.hash[:12], k.record.task, machine(k.record), micros(k.old.seconds if k.old else None),
+        k.record.workload.hash[:12], task(k.record), machine(k.record), micros(k.old.seconds if k.old else None),
         micros(k.new.seconds if k.new else None), "" if k.ratio is None else f"{k.ratio:.3f}",
         "" if k.p is None else f"{k.p:.2g}", f"{k.change}{', same schedule' if k.same_schedule else ''}",
     )  # fmt: skip

@@ -11,12 +11,13 @@ from tilewright.autotune.exchange.export import from_json
 from tilewright.autotune.exchange.tvm import ForeignTask, is_autotvm, is_metaschedule, read_autotvm, read_metaschedule
 from tilewright.autotune.records.database import JSONDatabase, MemoryDatabase
 from tilewright.autotune.records.record import Line
-from tilewright.commands.db.options import add_dry_run, add_filters, answer, selection_of
+from tilewright.commands.db.options import add_dry_run, add_filters, answer, micros, selection_of
 from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
 from tilewright.core.errors import InputError
 
-_HEAD = ("tuned by TVM", "arguments", "target", " records", " its best us")
+_HEAD = ("tuned by TVM", "arguments", "target", " records", " its best us", " its tile")
+_TRY = "a tile (rows x columns of results in registers) can be tried here by hand: docs/logs.md shows how"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +64,8 @@ def _said(data: dict[str, Any], foreign: list[ForeignTask]) -> str:
     parts += [f"{n} lines refused: {why}" for why, n in sorted(data["refused"].items())]
     if foreign:
         rows = [
-            (t.what, ", ".join(t.arguments), t.target, str(t.records), "" if t.best is None else f"{t.best * 1e6:.1f}")
+            (t.what, ", ".join(t.arguments), t.target, str(t.records), micros(t.best),
+             "" if t.tile is None else " x ".join(map(str, t.tile)))
             for t in foreign
         ]  # fmt: skip
         why: dict[str, int] = {}
@@ -73,6 +75,7 @@ def _said(data: dict[str, Any], foreign: list[ForeignTask]) -> str:
         total = sum(t.records for t in foreign)
         parts += ["", table(_HEAD, rows), "", f"none of these {total} records was taken:"]
         parts += [f"  {n}: {reason}" for reason, n in sorted(why.items(), key=lambda x: (-x[1], x[0]))]
+        parts += [_TRY] if any(t.tile is not None for t in foreign) else []
     return "\n".join(parts)
 
 

@@ -13,11 +13,11 @@ from tilewright.commands.db.options import (
     machine,
     micros,
     selection_of,
-    shown_size,
     size_of,
+    task,
 )
 from tilewright.commands.output.json_output import add_json_option
-from tilewright.core.console import table
+from tilewright.core.console import bytes_text, table
 
 _HEAD = ("workload", "task", "machine", " best us", " before")
 _SHOWN = 20
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     }  # fmt: skip
     verb = "would be added" if args.dry_run else "added"
     text = f"{added} lines {verb}; {args.output} {'would have' if args.dry_run else 'has'} {len(after)}"
-    text += "" if args.dry_run else f", in {shown_size(size)}"
+    text += "" if args.dry_run else f", in {bytes_text(size)}"
     text += "".join(f"\n{path}: {n} damaged lines skipped" for path, n in skipped.items() if n)
     answer(args, data, text + _better(better))
     return 0
@@ -61,7 +61,7 @@ def _better(kernels: list[KernelChange]) -> str:
     if not kernels:
         return ""
     rows = [
-        (k.record.workload.hash[:12], k.record.task, machine(k.record), micros(k.record.seconds),
+        (k.record.workload.hash[:12], task(k.record), machine(k.record), micros(k.record.seconds),
          "" if k.old is None else micros(k.old.seconds))
         for k in kernels[:_SHOWN]
     ]  # fmt: skip

@@ -14,8 +14,6 @@ from tilewright.commands.common import amount
 from tilewright.commands.output.json_output import print_json
 from tilewright.core.errors import InputError
 
-_UNITS = ("bytes", "kB", "MB", "GB")
-
 
 def add_log(parser: argparse.ArgumentParser, name: str = "log", text: str = "a tuning log") -> None:
     """The log that an action is about."""
@@ -88,14 +86,6 @@ def size_of(path: str | Path) -> int:
     return place.stat().st_size if place.is_file() else 0
 
 
-def shown_size(count: int) -> str:
-    """``1.2 MB``."""
-    size, unit = float(count), 0
-    while size >= 1000.0 and unit < len(_UNITS) - 1:
-        size, unit = size / 1000.0, unit + 1
-    return f"{size:.3g} {_UNITS[unit]}"
-
-
 def of_all(gone: int, all_of_them: int, what: str) -> str:
     """``3 of 7 verdicts``."""
     return f"{gone} of {all_of_them} {what}"
@@ -108,7 +98,22 @@ def micros(seconds: float | None) -> str:
 
 def machine(r: Record) -> str:
     """``znver4, 2 threads``."""
-    return f"{r.target.cpu}, {r.target.threads} thread{'s' if r.target.threads != 1 else ''}"
+    return machine_text(r.target.cpu, r.target.threads)
+
+
+def machine_text(cpu: str, threads: int) -> str:
+    """``znver4, 2 threads``."""
+    return f"{cpu}, {threads} thread{'s' if threads != 1 else ''}"
+
+
+def task(r: Record) -> str:
+    """``conv_relu (winograd)``: the name for people, and by what its node is computed, as far as the log says that."""
+    return task_text(r.task, r.implementation)
+
+
+def task_text(name: str, implementation: str) -> str:
+    """``conv_relu (winograd)``."""
+    return f"{name} ({implementation})" if implementation else name
 
 
 def of_workload(lines: Sequence[Line], start: str | None) -> list[Line]:

@@ -18,10 +18,10 @@ from tilewright.commands.db.options import (
     counts,
     of_all,
     selection_of,
-    shown_size,
     size_of,
 )
 from tilewright.commands.output.json_output import add_json_option
+from tilewright.core.console import bytes_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +59,6 @@ def run(args: argparse.Namespace) -> int:
     text = f"{'would remove' if args.dry_run else 'removed'} {', '.join(parts)}"
     text += f"\n{after['workloads']} of {before['workloads']} workloads have {after['measurements']} measurements left"
     text += f"; {kept.foreign} lines of other kinds or damaged ones stay" if kept.foreign else ""
-    text += "" if new_size is None else f"\n{written}: {shown_size(size)} -> {shown_size(new_size)}"
+    text += "" if new_size is None else f"\n{written}: {bytes_text(size)} -> {bytes_text(new_size)}"
     answer(args, data, text)
     return 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.autotune.records.database import MemoryDatabase, open_database
 from tilewright.autotune.records.record import Line, Record
 from tilewright.commands.common import count
-from tilewright.commands.db.options import add_filters, add_log, answer, of_workload, selected
+from tilewright.commands.db.options import add_filters, add_log, answer, of_workload, selected, task
 from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.errors import InputError
 
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     lines = of_workload(selected(open_database(args.log), args), args.workload)
     found = best(lines, args.k)
     data = {"workloads": [_json(name, records, args.trace) for name, records in found.items()]}
-    answer(args, data, top(lines, args.k, args.trace))
+    answer(args, data, top(found, names_of(lines), args.trace))
     return 0
 
 
@@ -39,15 +39,20 @@ def best(lines: Sequence[Line], k: int) -> dict[str, list[Record]]:
     return {name: database.top_k(name, k) for name in dict.fromkeys(r.workload.hash for r in database.records())}
 
 
-def top(lines: Sequence[Line], k: int, with_traces: bool) -> str:
-    """The best candidates, workload by workload."""
-    tasks: dict[str, set[str]] = {}
+def names_of(lines: Sequence[Line]) -> dict[str, set[str]]:
+    """What the tasks of each workload are called."""
+    names: dict[str, set[str]] = {}
     for r in lines:
         if isinstance(r, Record):
-            tasks.setdefault(r.workload.hash, set()).add(r.task)
+            names.setdefault(r.workload.hash, set()).add(task(r))
+    return names
+
+
+def top(found: Mapping[str, Sequence[Record]], names: Mapping[str, set[str]], with_traces: bool) -> str:
+    """The best candidates, workload by workload."""
     parts = []
-    for name, records in best(lines, k).items():
-        parts.append(f"{name[:12]} {', '.join(sorted(tasks[name]))}")
+    for name, records in found.items():
+        parts.append(f"{name[:12]} {', '.join(sorted(names[name]))}")
         for i, r in enumerate(records, 1):
             values = ", ".join(f"{label}={value}" for label, value in r.choices().items())
             error = "" if r.error is None else f", error {r.error:.1e}"
@@ -64,7 +69,8 @@ def _json(name: str, records: Sequence[Record], with_traces: bool) -> dict[str, 
 def _candidate(r: Record, with_traces: bool) -> dict[str, Any]:
     decisions = {k: "x".join(map(str, v)) if isinstance(v, tuple) else v for k, v in r.choices().items()}
     return {
-        "candidate": r.candidate, "task": r.task, "cpu": r.target.cpu, "threads": r.target.threads,
-        "seconds": r.seconds, "samples": list(r.samples), "error": r.error, "decisions": decisions,
+        "candidate": r.candidate, "task": r.task, "implementation": r.implementation,
+        "cpu": r.target.cpu, "threads": r.target.threads, "seconds": r.seconds,
+        "samples": list(r.samples), "error": r.error, "decisions": decisions,
         "trace": r.trace.to_text().splitlines() if with_traces else None,
     }  # fmt: skip

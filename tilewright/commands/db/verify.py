@@ -21,6 +21,7 @@ from tilewright.commands.db.options import (
     micros,
     of_workload,
     selected,
+    task,
 )
 from tilewright.commands.output.json_output import add_json_option
 from tilewright.core.console import table
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 def _text(done: list[Checked]) -> str:
     rows = [
         (
-            c.record.workload.hash[:12], c.record.task, machine(c.record), micros(c.record.seconds), micros(c.seconds),
+            c.record.workload.hash[:12], task(c.record), machine(c.record), micros(c.record.seconds), micros(c.seconds),
             micros(c.default_seconds), "" if c.against_default is None else f"{c.against_default:.3f}",
             "" if c.p is None else f"{c.p:.2g}", f"{c.finding}{f': {c.why}' if c.why else ''}",
         )

@@ -35,6 +35,7 @@ def _inside(name: str, keys: Mapping[str, str]) -> dict[str, str]:
 _ACTIONS: Mapping[str, Mapping[str, str]] = {
     "db show": {
         **_inside("workloads[]", _KERNEL),
+        "workloads[].implementation": "by what the node is computed; empty: it has no choice, or the log does not say",
         "workloads[].isa": "architecture and vector unit",
         "workloads[].models[]": "name of a model's file and the beginning of its digest",
         "workloads[].records": "measurements",
@@ -47,6 +48,7 @@ _ACTIONS: Mapping[str, Mapping[str, str]] = {
         "workloads[].workload": "hash of the computation",
         "workloads[].candidates[].candidate": "digest of the schedule, the best first",
         "workloads[].candidates[].task": "the computation's name for people",
+        "workloads[].candidates[].implementation": "by what the node is computed; empty as in `db show`",
         "workloads[].candidates[].cpu": "LLVM's name of the CPU",
         "workloads[].candidates[].threads": "threads of the target",
         "workloads[].candidates[].seconds": "of a run",
@@ -131,6 +133,7 @@ _ACTIONS: Mapping[str, Mapping[str, str]] = {
         "foreign[].records": "its records, of which none is taken",
         "foreign[].best_seconds": "by that program's code; null: all failed",
         "foreign[].decisions.{name}": "of its best record, as JSON text",
+        "foreign[].tile[]": "rows and columns of its register tile; `tile` is null: it has none, or none that is known",
         "foreign[].why.{reason}": "records by the reason that they are not taken",
     },
 }

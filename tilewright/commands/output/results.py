@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from tilewright.autotune.measure.interleaved_timing import Samples
+from tilewright.autotune.network.tune_network import ModelTuning
 from tilewright.inspect.verify import Layer, Verification
+from tilewright.runtime.counting import Counts
 from tilewright.runtime.coverage import Coverage
 from tilewright.runtime.model import CompiledModel
 from tilewright.runtime.profile import KernelTime, Peaks, Profile
@@ -46,6 +49,16 @@ def of_profile(profile: Profile, runs: int) -> dict[str, Any]:
             {"kernel": d.kernel, "nodes": list(d.nodes), "count": d.count, "elements": d.elements}
             for d in profile.denormals
         ],
+        "notes": profile.doubts(),
+        "counts": None if profile.counts is None else _counts(profile.counts),
+    }
+
+
+def _counts(counts: Counts) -> dict[str, Any]:
+    return {
+        "refusal": counts.refusal,
+        "refused": dict(counts.refused),
+        "kernels": [{"kernel": k.kernel, "nodes": list(k.nodes), "events": dict(k.counts)} for k in counts.kernels],
     }
 
 
@@ -78,6 +91,27 @@ def of_coverage(coverage: Coverage) -> dict[str, Any]:
         for r in coverage.rows
     ]
     return {"tuned_share": coverage.tuned, "source": coverage.source, "kernels": rows}
+
+
+def of_tuning(done: ModelTuning) -> dict[str, Any]:
+    """What tuning found, and what its time went into."""
+    r, network = done.result, done.network
+    return {
+        "trials": r.trials,
+        "stopped": r.stopped,
+        "remaining_gain": r.remaining_gain,
+        "seconds": sum(done.spent.values()),
+        "spent": dict(done.spent),
+        "tasks": [
+            {
+                "task": t.name, "trials": len(t.trials), "failures": t.failures, "default_seconds": t.default_seconds,
+                "best_seconds": None if t.best is None else t.best.seconds,
+            }
+            for t in r.tasks
+        ],
+        "network": None if network is None else asdict(network.network),
+        "coverage": of_coverage(done.coverage),
+    }  # fmt: skip
 
 
 def of_verification(found: Verification, references: Sequence[str]) -> dict[str, Any]:

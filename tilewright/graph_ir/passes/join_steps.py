@@ -193,7 +193,7 @@ def _unstack(ed: GraphEditor, chain: Sequence[Node], y: str) -> None:
 
 def _stacked(ed: GraphEditor, y: str, part: Shape, axis: int, batch: Shape) -> str:
     """``y`` as parts of one step look when they are joined along an axis; "" for another axis than that of the step."""
-    if len(part) == 4 and part[:2] == (ONE, ONE) and axis in (0, -4):
+    if len(part) == 4 and part[:3] == (ONE, ONE, *batch) and axis in (0, -4):
         return y
     if len(part) != 3 or axis % 3 == 2 or part[axis % 3] != ONE or part[1 - axis % 3] != batch[0]:
         return ""

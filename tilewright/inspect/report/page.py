@@ -51,8 +51,6 @@ _FILTERS = (
     words.ratio,
     words.short_time,
 )
-_ABOVE = 1.05
-"""Beyond this share of a peak it is the peak that was measured badly."""
 
 
 def report(path: str | Path, here: Target | None = None, measure_peaks: MeasurePeaks | None = None) -> str:
@@ -168,8 +166,8 @@ def _roof(work: Sequence[Work], peaks: Peaks | None) -> dict[str, Any]:
     if peaks is None or not work:
         return {"roofline": drawn}
     share = sum(w.share_of(peaks) * w.weight for w in work) / (sum(w.weight for w in work) or 1.0)
-    above = sum(w.speed > _ABOVE * peaks.flops_per_second for w in work)
-    return {"roofline": drawn, "roof_share": share, "above": above}
+    doubts = peaks.doubts((w.best, w.flops, w.bytes, "") for w in work)
+    return {"roofline": drawn, "roof_share": share, "doubts": doubts}
 
 
 def _cost_model(tasks: Sequence[TaskFacts]) -> dict[str, Any]:

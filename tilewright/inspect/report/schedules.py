@@ -14,7 +14,6 @@ from tilewright.inspect.report.rows import Log
 from tilewright.lowering.flops import func_flops, func_traffic
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.ir import Func
-from tilewright.tensor_ir.text import print_func
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +61,13 @@ def schedules_of(log: Log, task: TaskFacts, default: Candidate | None) -> Schedu
     if task.default is not None and task.default.candidate != chosen.candidate:
         other = _shown(log.record(task.default), func)
     elif default is not None and (task.best is None or default.key != chosen.candidate):
-        other = Shown(default.trace.to_text(), print_func(default.func), default.values())
+        other = Shown(default.trace.to_text(), str(default.func), default.values())
     return Schedules(best, other, flops, moved, record.dims, record.error)
 
 
 def _shown(record: Record, func: Func) -> Shown:
     try:
         trace: Trace = record.trace
-        return Shown(trace.to_text(), print_func(trace.apply(func)), record.choices())
+        return Shown(trace.to_text(), str(trace.apply(func)), record.choices())
     except (ParseError, ScheduleError) as e:
         return Shown("", f"this schedule no longer replays: {e}", record.choices())

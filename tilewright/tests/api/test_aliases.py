@@ -62,7 +62,10 @@ def test_the_loop_nest(capsys: pytest.CaptureFixture[str]) -> None:
     s.parallel(s.loops("B")[0])
     s.vectorize(s.split("C_j", (None, 4))[1])
     s.print_loop_nest()
-    assert capsys.readouterr().out == (
+    printed = capsys.readouterr().out
+    s.func.print_loop_nest()
+    assert capsys.readouterr().out == printed
+    assert printed == (
         "for B_i in parallel(8):\n"
         "    for B_j in range(12):\n"
         "        B -> B\n"

@@ -17,7 +17,6 @@ from tilewright.core.arith.expr import var
 from tilewright.core.errors import InputError, MeasurementError, ScheduleError
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
-from tilewright.tensor_ir.text import print_func
 from tilewright.tests.api.models import perceptron, saved
 from tilewright.tests.autotune.records.log_helper import dense
 from tilewright.tests.html_checker import checked
@@ -40,10 +39,10 @@ def test_states_are_the_prefixes_of_the_trace() -> None:
     for n, state in enumerate(replay):
         assert state.number == n
         assert state.trace == Trace(s.trace.steps[:n])
-        assert print_func(state.func) == print_func(state.trace.apply(s.original))
+        assert str(state.func) == str(state.trace.apply(s.original))
         assert (state.step is None) is (n == 0)
         assert state.before is replay[max(n - 1, 0)].func
-    assert print_func(replay[-1].func) == print_func(s.func)
+    assert str(replay[-1].func) == str(s.func)
     assert replay[0].changes() == []
 
 
@@ -83,7 +82,7 @@ def test_undo_takes_steps_back() -> None:
     whole, last = s.trace, s.replay()[2]
     s.undo()
     assert s.trace == last.trace
-    assert print_func(s.func) == print_func(last.func)
+    assert str(s.func) == str(last.func)
     s.undo(2)
     assert s.trace == Trace()
     assert s.func is s.original
@@ -134,7 +133,7 @@ def test_sizes_are_needed_to_predict() -> None:
 def test_text_is_every_step_with_its_changes() -> None:
     replay = scheduled().replay()
     text = str(replay)
-    assert text.startswith(print_func(replay.func).rstrip("\n"))
+    assert text.startswith(str(replay.func).rstrip("\n"))
     assert [line for line in text.splitlines() if line.startswith("# ")] == [f"# {s.number}. {s.text}" for s in replay][
         1:
     ]

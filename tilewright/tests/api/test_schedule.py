@@ -13,8 +13,8 @@ import tilewright
 from tilewright.api import schedule as scheduling
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import var
+from tilewright.core.console import coloured
 from tilewright.core.errors import InputError, MeasurementError
-from tilewright.schedule.colour import coloured
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.ir import Func
 from tilewright.tests.screen import Screen

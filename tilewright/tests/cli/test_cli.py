@@ -181,6 +181,26 @@ def test_disable_pass(static: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "NHWC" not in capsys.readouterr().out
 
 
+def test_all_features_are_shown_to_those_who_ask(static: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = {}
+    for words in (
+        ["explain", static],
+        ["explain", static, "-v"],
+        ["doctor", "--no-peaks"],
+        ["doctor", "--no-peaks", "-v"],
+    ):
+        assert main(words) == 0
+        shown[" ".join(words).replace(static, "M")] = capsys.readouterr().out
+    features = doctor.detect_host().features
+    assert features not in shown["explain M"]
+    assert f"target in full: {doctor.detect_host().legality_key()}" in shown["explain M -v"]
+    few, all_of_them = (
+        re.search(r"features: (.*)", shown[k])[1].split()  # type: ignore[index]
+        for k in ("doctor --no-peaks", "doctor --no-peaks -v")
+    )
+    assert set(few) < set(all_of_them) == set(doctor.detect_host().enabled)
+
+
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--no-peaks"]) == 0
     out = capsys.readouterr().out

@@ -63,6 +63,18 @@ def test_top(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "expected the start of a hash or a task's name in the log, got 'nothing'" in capsys.readouterr().err
 
 
+def test_implementations_under_one_name_are_told_apart(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    database = JSONDatabase(log)
+    first = record(dense(29), candidates(dense(29), HERE, 1)[0], 5e-3)
+    database.append(dataclasses.replace(first, extra={"implementation": "winograd2"}))
+    assert "dense (winograd2)  znver4, 2 threads" in _said(capsys, "show", log)
+    heads = [line for line in _said(capsys, "top", log).splitlines() if not line.startswith(" ")]
+    assert [h.split(" ", 1)[1] for h in heads] == ["dense", "dense (winograd2)"]
+    assert [w["implementation"] for w in _found(capsys, "show", log)["workloads"]] == ["", "winograd2"]
+    found = _found(capsys, "top", log)["workloads"]
+    assert [w["candidates"][0]["implementation"] for w in found] == ["", "winograd2"]
+
+
 def test_merge_and_prune(log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     both = str(tmp_path / "both.jsonl")
     out = _said(capsys, "merge", log, log, "-o", both, "--dry-run")
@@ -303,6 +315,15 @@ def test_import_of_records_of_tvm(tmp_path: Path, capsys: pytest.CaptureFixture[
     said = capsys.readouterr().out
     assert f"none of these 4 records was taken:\n  4: {NO_TRACE}\n  3: {NO_TIME}\n  1: {FAILED}\n" in said
     assert "conv2d_NCHWc.x86" in said
+    assert "docs/logs.md" not in said, "no tile is known"
     assert not out.exists()
+    tiled = [["tile_oc", "sp", [-1, 32]], ["tile_ow", "sp", [-1, 7]]]
+    (tmp_path / "tiled.log").write_text(autotvm(config={"entity": tiled}) + "\n")
+    assert main(["db", "import", str(tmp_path / "tiled.log"), "-o", str(out)]) == 1
+    said = capsys.readouterr().out
+    assert "7 x 32" in said
+    assert said.endswith(
+        "a tile (rows x columns of results in registers) can be tried here by hand: docs/logs.md shows how\n"
+    )
     assert _found(capsys, "import", str(log), "-o", str(out), status=1)["foreign"][0]["records"] == 1
     assert main(["db", "import", str(tmp_path / "empty"), "-o", str(out)]) == 2

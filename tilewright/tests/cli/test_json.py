@@ -98,6 +98,9 @@ def test_profile(dynamic: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert [k["nodes"] for k in found["kernels"]] == [["hidden", "bias", "relu"], ["readout"]]
     assert sum(k["time_share"] for k in found["kernels"]) == pytest.approx(1.0)
     assert found["peaks"]["operations_per_second"] > 0
+    assert found["counts"] is None
+    counts = said(capsys, "profile", dynamic, "--runs", "1", "--shapes", "batch=3", "--counters")["counts"]
+    assert bool(counts["refusal"]) == (counts["kernels"] == [])
 
 
 def test_verify(dynamic: str, static: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,6 +120,16 @@ def test_explain(static: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert {k["kernel"] for k in found["build"]["kernels"]} == {k["kernel"] for k in found["coverage"]["kernels"]}
     assert sum(k["code_bytes"] for k in found["build"]["kernels"]) > 1000
     assert sum(sum(p["fired"].values()) for p in found["build"]["passes"]) > 0
+
+
+def test_tune(dynamic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(tmp_path / "log.jsonl")
+    options = ("--shapes", "batch=3", "--trials", "1", "--time", "60", "--no-check")
+    found = said(capsys, "tune", dynamic, "--log", log, *options)
+    assert (found["log"], found["trials"], found["network"]) == (log, 1, None)
+    assert found["seconds"] == pytest.approx(sum(found["spent"].values()))
+    assert {"running candidates", "building candidates", "choosing candidates", "waiting"} <= found["spent"].keys()
+    assert sum(t["trials"] for t in found["tasks"]) == 1
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,6 @@ from tilewright.schedule.default import default_trace
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
-from tilewright.tensor_ir.text import print_func
 from tilewright.tensor_ir.verifier import verify
 from tilewright.tests.schedule.fuzz_traces import random_step
 from tilewright.tests.tensor_ir.wild_programs import WildProgram, wild_program
@@ -226,7 +225,7 @@ def reproducer(case: Case, problem: str) -> str:
             "from tilewright.schedule.trace import Trace",
             "from tilewright.tensor_ir.interpreter import interpret",
             "from tilewright.tensor_ir.text import parse_func",
-            f"func = parse_func('''{print_func(p.func)}''')",
+            f"func = parse_func('''{p.func!s}''')",
             f"trace = Trace.from_text('''{case.trace}''')",
             f"target = {case.target!r}",
             f"dims = {p.dims!r}",

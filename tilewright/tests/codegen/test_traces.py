@@ -19,7 +19,6 @@ from tilewright.schedule.default import default_trace
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func
-from tilewright.tensor_ir.text import print_func
 from tilewright.tests.schedule.fuzz_nests import random_nest
 from tilewright.tests.schedule.fuzz_traces import random_step
 from tilewright.tests.schedule.helper import random_args
@@ -53,7 +52,7 @@ def compare(before: Func, after: Func, note: str, seed: int) -> None:
         for threads in (1, 2):
             for w, g in zip(want, kernel(args, dims, threads), strict=True):
                 np.testing.assert_allclose(
-                    g, w, rtol=1e-5, atol=1e-6, err_msg=f"{note}\ndims={dims} threads={threads}\n{print_func(after)}"
+                    g, w, rtol=1e-5, atol=1e-6, err_msg=f"{note}\ndims={dims} threads={threads}\n{after!s}"
                 )
 
 
@@ -70,7 +69,7 @@ def test_default_trace_of_a_random_function(seed: int) -> None:
     after = trace.apply(p.func)
     want = interpret(p.func, p.args, p.dims)
     kernel = build(after, opt=1)
-    note = f"random_program({seed})\n{trace}\n{print_func(after)}"
+    note = f"random_program({seed})\n{trace}\n{after!s}"
     for threads in (1, 2):
         for w, g in zip(want, kernel(p.args, p.dims, threads), strict=True):
             np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-5, err_msg=f"threads={threads} {note}")

@@ -134,7 +134,7 @@ def test_text_and_json() -> None:
     stats = graph_stats(from_onnx(perceptron()))
     text = str(stats)
     assert "input x: float32[batch, 32]" in text
-    assert "parameters: 2,752, 11.0 kB" in text
+    assert "parameters: 2,752, 10.75 KiB" in text
     data = json.loads(json.dumps(stats.to_json(), allow_nan=False))
     assert data["operators"][0] == {"operator": "MatMul", "nodes": 2, "multiply_adds": "batch*2688"}
     assert data["largest"][0] == {"name": "w", "type": "float32[32, 64]", "bytes": 8192}

@@ -120,6 +120,22 @@ def test_profile() -> None:
     assert "measured peaks" not in view(dataclasses.replace(PROFILE, peaks=None))
 
 
+def test_shares_beyond_a_peak_are_doubted() -> None:
+    assert PROFILE.doubts() == []
+    (doubt,) = dataclasses.replace(PROFILE, peaks=Peaks(19e9, 10e9)).doubts()  # one at 20 Gop/s
+    assert doubt.startswith("1 kernel computes more than 100 % of the peak: the peaks look as if they were measured on")
+    for text in (str(busy := dataclasses.replace(PROFILE, peaks=Peaks(0.9e9, 1e9))), view(busy)):
+        assert "2 kernels compute more than 100 % of the peak" in text
+        assert "tilewright doctor" in text
+        assert "more than memory delivers" not in text, "said of the first once"
+    (cached,) = dataclasses.replace(PROFILE, peaks=Peaks(40e9, 1.9e9)).doubts()  # one reads 2 GB/s
+    assert cached.startswith("1 kernel reads more than memory delivers (100 %): operands were in caches, or")
+    assert dataclasses.replace(PROFILE, peaks=Peaks(20e9, 2e9)).doubts() == [], "100 % is no more than 100 %"
+    words = dataclasses.replace(PROFILE, kernels=(KernelTime("k", (), 1e-6, 60_000, 1, False, "dot4"),))
+    assert words.doubts()
+    assert not dataclasses.replace(words, peaks=Peaks(40e9, 10e9, {"dot4": 80e9})).doubts()
+
+
 def test_rows_of_a_profile() -> None:
     small, evil, unknown = PROFILE.to_dicts()
     assert (small["kernel"], evil["nodes"], evil["parallel"]) == ("small", "b, c", True)

@@ -72,6 +72,8 @@ def test_peaks(log: JSONDatabase) -> None:
     assert "200 GFLOP/s" in text
     assert "10.0 GB/s" in text
     assert "of what the machine allows them" in text
+    assert "more than 100 % of the peak" not in text
+    assert "more than 100 % of the peak" in checked(report(log.path, HERE, lambda _: Peaks(1.0, 1e10)))
     other = dataclasses.replace(HERE, cpu="znver5")
     assert "the log is of another machine (znver4, 2 threads)" in checked(
         report(log.path, other, lambda _: Peaks(1, 1))

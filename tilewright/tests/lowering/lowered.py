@@ -15,7 +15,7 @@ from tilewright.graph_ir.kinds import RunsAs
 from tilewright.lowering.group import LoweredGroup, lower_group
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.interpreter import interpret
-from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tensor_ir.text import parse_func
 
 TARGET = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 20, 1 << 23, 1)
 
@@ -61,5 +61,5 @@ def require_twin(
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=name)
         else:
             np.testing.assert_array_equal(got, want, err_msg=name)
-    assert parse_func(print_func(low.func)) == low.func
+    assert parse_func(str(low.func)) == low.func
     return low

@@ -75,6 +75,7 @@ REVIEWED = {
     "ONE_BY_ONE = 4.0": "a ratio of estimates",
     "_MOST_VECTORS = 4": "what the packed layout of weights is cut into",
     "_WINOGRAD = 0.45": "a ratio of estimates",
+    "_SPATIAL_LEVELS = 4": "the form of records of another program",
     "_SLICE = 2500000": "the system's time slice",
     "_SMALL = 1 << 20": "a policy: which constants are copied",
     "_TAIL_BYTES = 16 << 10": "how much of a text is shown",

@@ -18,7 +18,6 @@ from tilewright.codegen.prepare.steps import prepare
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import DefaultDecider
 from tilewright.schedule.default import schedule_by_rule
-from tilewright.tensor_ir.text import print_func
 from tilewright.tests.api import models as small
 from tilewright.tests.api.large_models import windowed_attention
 from tilewright.tests.frontend import models as imported
@@ -53,7 +52,7 @@ def texts(name: str, target: str) -> dict[str, str]:
     out: dict[str, list[str]] = {part: [] for part in PARTS}
     for kernel, func in lowered.funcs.items():
         schedule = schedule_by_rule(func, cpu, DefaultDecider())
-        out["functions"].append(print_func(func))
+        out["functions"].append(str(func))
         out["traces"].append(schedule.trace.to_text())
         out["llvm"].append(emit_kernel(prepare(schedule.func, cpu), cpu, kernel))
     return {part: "\n".join(lines) for part, lines in out.items()}

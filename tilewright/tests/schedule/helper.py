@@ -33,7 +33,7 @@ from tilewright.tensor_ir.compute import (
 from tilewright.tensor_ir.compute import index_value as index
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func, Loop, Seq, Stmt, map_children
-from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tensor_ir.text import parse_func
 from tilewright.tensor_ir.verifier import verify
 
 AWKWARD = (1, 2, 7, 13, 16, 0)
@@ -52,7 +52,7 @@ def random_args(func: Func, dims: Mapping[str, int], seed: int = 0) -> list[np.n
 def check_round_trip(func: Func) -> None:
     """The function verifies, and its text reads back as the same function."""
     verify(func)
-    text = print_func(func)
+    text = str(func)
     assert parse_func(text) == func, text
 
 
@@ -64,7 +64,7 @@ def check_twin(before: Func, after: Func, sizes: Sequence[Mapping[str, int]], no
         ways = {"": after, ", backwards": backwards(after), ", lanes together": lanes_together(after)}
         for way, func in ways.items():
             for w, g in zip(want, interpret(func, args, dims), strict=True):
-                np.testing.assert_array_equal(g, w, err_msg=f"{note}\ndims={dict(dims)}{way}\n{print_func(after)}")
+                np.testing.assert_array_equal(g, w, err_msg=f"{note}\ndims={dict(dims)}{way}\n{after!s}")
 
 
 def backwards(func: Func) -> Func:
@@ -118,7 +118,7 @@ def check(func: Func, trace: str, golden: str | None = None, sizes: Sequence[Map
 
 def body_text(func: Func) -> str:
     """The text of a function without its header."""
-    lines = print_func(func).rstrip("\n").split("\n")
+    lines = str(func).rstrip("\n").split("\n")
     start = next(n for n, line in enumerate(lines) if line.startswith("def "))
     return textwrap.dedent("\n".join(lines[start + 1 :]))
 

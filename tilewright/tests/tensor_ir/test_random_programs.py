@@ -14,7 +14,7 @@ from tilewright.tensor_ir.analysis.scopes import block_environment, loads_of, lo
 from tilewright.tensor_ir.analysis.sweeps import bounds
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Block, Func, Loop, Stmt, map_children, walk, walk_index
-from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tensor_ir.text import parse_func
 from tilewright.tensor_ir.verifier import verify
 from tilewright.tests.tensor_ir.random_programs import random_program
 
@@ -24,7 +24,7 @@ def test_random_programs_verify_print_and_run(block: int) -> None:
     for seed in range(block * 10, block * 10 + 10):
         p = random_program(seed)
         verify(p.func)
-        text = print_func(p.func)
+        text = str(p.func)
         again = parse_func(text)
         assert again == p.func, f"random_program({seed})\n{text}"
         for x, y in zip(interpret(p.func, p.args, p.dims), interpret(again, p.args, p.dims), strict=True):

@@ -12,7 +12,7 @@ from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.errors import ParseError
 from tilewright.tensor_ir.hints import Interleaved, Intrinsic, Joined, ParallelIf, Prefetch, Rolled, Stream
 from tilewright.tensor_ir.ir import Alloc, Buffer, Cast, Const, Dyn, Func, Guard, Index, Load, Loop, Op, Seq, Store, seq
-from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.tensor_ir.programs import PROGRAMS
 
 F32, I64 = dtypes.float32, dtypes.int64
@@ -30,12 +30,12 @@ def matmul(m: dim, A: float32[m, 8], B: float32[8, 3], C: out(float32[m, 3])):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_round_trip(name: str) -> None:
     f = PROGRAMS[name].make()
-    assert parse_func(print_func(f)) == f
+    assert parse_func(str(f)) == f
 
 
 def test_golden() -> None:
     f = parse_func(GOLDEN)
-    assert print_func(f) == GOLDEN
+    assert str(f) == GOLDEN
     assert f == PROGRAMS["matmul"].make().__class__(f.name, f.params, 1, ("m",), f.body)
 
 
@@ -68,7 +68,7 @@ def test_round_trip_of_everything() -> None:
     )
     params = (Buffer("X", I64, (var("n"),)), Buffer("Y", F32, (), "global", 8))
     f = Func("f", params, 1, ("n",), body, ("Y",))
-    assert parse_func(print_func(f)) == f
+    assert parse_func(str(f)) == f
 
 
 @pytest.mark.parametrize(

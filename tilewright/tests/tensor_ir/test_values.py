@@ -31,7 +31,7 @@ from tilewright.tensor_ir.compute import (
 )
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Block, Func, Load, walk, walk_expr
-from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tensor_ir.text import parse_func
 from tilewright.tensor_ir.verifier import verify
 
 F32, I64 = dtypes.float32, dtypes.int64
@@ -43,7 +43,7 @@ def _func(formula: Callable[[Tensor, IntExpr], Val]) -> Func:
     x = placeholder("X", (N,), F32)
     f = build_func("f", [x], [compute("Y", (N,), lambda i: formula(x, i))])
     verify(f)
-    assert parse_func(print_func(f)) == f
+    assert parse_func(str(f)) == f
     return f
 
 

@@ -36,13 +36,24 @@ def _reads_as_channels(m: Match) -> bool:
     be one.
     """
     shape, readers = m.shape("x") or (), m.editor.users(m.output)
-    around = (m.editor.producer(m["x"]), *readers)
-    if all(n is not None and n.op == "Reshape" for n in around) and readers:
+    if readers and all(n.op == "Reshape" for n in readers) and _is_of_grouped_channels(m):
         return True
     parameters = [p for n in readers if (p := _parameter(m, n)) is not None]
     if len(shape) > 3:
         return not any(_has_extent_behind_channels(p, len(shape)) for p in parameters)
     return shape[-1].value() is None or any(_is_by_channel(p, len(shape)) for p in parameters)
+
+
+def _is_of_grouped_channels(m: Match) -> bool:
+    """True if ``x`` is a view that has groups of channels in the place of the channels."""
+    view = m.editor.producer(m["x"])
+    if view is None or view.op != "Reshape":
+        return False
+    shape, whole = m.shape("x") or (), tensor_shape(m.editor.value(view.inputs[0])) or ()
+    if len(whole) < 2 or whole[0] != shape[0]:
+        return False
+    channels, groups = whole[1].value(), shape[1].value()
+    return bool(channels and groups and channels % groups == 0)
 
 
 def _parameter(m: Match, reader: Node) -> tuple[int, ...] | None:

@@ -72,8 +72,61 @@ def test_a_log_of_autotvm() -> None:
     assert first.arguments[:3] == ("float32[1, 3, 224, 224]", "float32[64, 3, 7, 7]", "[2, 2]")
     assert first.decisions == {"tile_ic": [-1, 3], "unroll_kw": True}
     assert first.why == {tvm.NO_TRACE: 2, tvm.NO_TIME: 1, tvm.FAILED: 1}
+    assert first.tile is None, "its configuration is not whole"
     assert others.why == {tvm.OLD: 1, tvm.DAMAGED: 2}
     assert tvm.is_autotvm(autotvm())
     assert tvm.is_autotvm(old)
     assert not tvm.is_autotvm('{"schema": 1}')
     assert not tvm.is_autotvm("text")
+
+
+@pytest.mark.parametrize(
+    ("template", "entity", "tile"),
+    [
+        ("conv2d_NCHWc.x86", [["tile_ic", "sp", [-1, 3]], ["tile_oc", "sp", [-1, 16]], ["tile_ow", "sp", [-1, 14]],
+                              ["unroll_kw", "ot", True]], (14, 16)),
+        ("conv2d_NCHWc.x86", [["tile_oc", "sp", [-1, 32]], ["tile_ow", "sp", [-1, 7]], ["tile_oh", "ot", 2]], (14, 32)),
+        ("depthwise_conv2d_NCHWc.x86", [["tile_oc", "sp", [-1, 8]], ["tile_ow", "sp", [-1, 4]]], (4, 8)),
+        ("dense_pack.x86", [["tile_y", "sp", [-1, 2, 8]], ["tile_x", "sp", [-1, 4, 32]], ["tile_k", "sp", [-1, 1]],
+                            ["tile_inner", "sp", [-1, 1]]], (8, 32)),
+        ("dense_pack.x86", [["tile_y", "sp", [-1, 2, 8]], ["tile_x", "sp", [-1, 4, 32]],
+                            ["tile_inner", "sp", [-1, 4]]], (4, 32)),
+        ("dense_nopack.x86", [["tile_y", "sp", [-1, 1]], ["tile_x", "sp", [-1, 8]]], None),
+        ("batch_matmul.x86", [["tile_y", "sp", [-1, 8]], ["tile_x", "sp", [-1, 8]]], None),
+        ("conv2d_nchw_spatial_pack.arm_cpu", [["tile_co", "sp", [-1, 8]], ["tile_ow", "sp", [-1, 8]]], None),
+        ("dense_pack.x86", [["tile_y", "sp", [-1, 2, "8"]], ["tile_x", "sp", []]], None),
+        ("dense_pack.x86", [["tile_y", "ot", True], ["tile_x", "sp", [-1, 8]]], None),
+    ],
+)  # fmt: skip
+def test_tiles_of_templates(template: str, entity: object, tile: tuple[int, int] | None) -> None:
+    data = json.loads(autotvm())
+    line = autotvm(input=[data["input"][0], template, *data["input"][2:]], config={"entity": entity})
+    (task,) = tvm.read_autotvm([line])
+    assert task.tile == tile
+    assert task.to_json()["tile"] == (None if tile is None else list(tile))
+
+
+@pytest.mark.parametrize(
+    ("cuts", "tile"),
+    [
+        ([[1, 8, 2, 32], [2, 4, 4, 16], [64, 8]], (32, 16)),
+        ([[1, 1, 1, 1], [2, 2, 7, 2], [1, 14, 1, 4], [8, 1, 1, 16], [16, 4], [3, 1]], (8, 16)),
+        ([[1, 8, 2, 32], [64, 8]], None),
+        ([[4, 4], [8, 8]], None),
+        ([[1, 8, 2, None], [2, 4, 4, 16]], None),
+    ],
+)
+def test_tiles_of_traces(cuts: list[object], tile: tuple[int, int] | None, tmp_path: Path) -> None:
+    trace = [[["SamplePerfectTile", ["l"], [4, 64], []]] * len(cuts), [[n, cut] for n, cut in enumerate(cuts)]]
+    metaschedule(tmp_path, [1, [trace, [1e-4], TARGET, None]])
+    assert tvm.read_metaschedule(tmp_path)[1].tile == tile
+
+
+def test_the_tile_is_that_of_the_best_record() -> None:
+    entities = [[["tile_oc", "sp", [-1, 16]], ["tile_ow", "sp", [-1, n]]] for n in (2, 7, 14)]
+    lines = [
+        autotvm(config={"entity": e}, result=[[s], 0, 1.0, 1.0])
+        for e, s in zip(entities, (3e-3, 1e-3, 2e-3), strict=True)
+    ]
+    (task,) = tvm.read_autotvm(lines)
+    assert (task.best, task.tile) == (1e-3, (7, 16))

@@ -30,7 +30,6 @@ from tilewright.schedule.primitives.loops.split import Split
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder
 from tilewright.tensor_ir.ir import Loop, walk
-from tilewright.tensor_ir.text import print_func
 from tilewright.tests.autotune.measure.measuring import QUICK, matmul, split, task
 
 
@@ -167,7 +166,7 @@ class TestProcess:
     def test_a_worker_answers_and_is_killed_in_time(self) -> None:
         t = task()
         worker = WorkerProcess()
-        subject = Subject(print_func(t.func), t.target, ())
+        subject = Subject(str(t.func), t.target, ())
         try:
             assert isinstance(worker.call(Build(subject, None, 1), 60), Built)
             with pytest.raises(WorkerGone, match="gave no answer in 0 s") as e:

@@ -38,12 +38,14 @@ def test_disturbed_samples_are_taken_again() -> None:
     m = Machine(lambda now: 0.3 < now < 2.0)
     assert evaluate(m.run, CONFIG, noise=m.noise) == (0.125,) * 4
     assert m.now > 2.0
+    assert 1.0 < m.noise.waited < 2.0, "from 0.3 to 2.0, and the sample that was begun before"
 
 
 def test_a_quiet_machine_costs_only_the_looks() -> None:
     m = Machine(lambda now: False)
     assert evaluate(m.run, CONFIG, noise=m.noise) == (0.125,) * 4
     assert m.now < 0.5 + 0.02
+    assert m.noise.waited == 0.0
 
 
 def test_a_thread_that_is_away_is_waited_for() -> None:

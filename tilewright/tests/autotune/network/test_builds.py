@@ -25,6 +25,7 @@ from tilewright.kernels.build import Kernel
 from tilewright.lowering.plan import LoweredModel
 from tilewright.machine.target import Target
 from tilewright.runtime.coverage import Status
+from tilewright.tests.api.models import convolution
 from tilewright.tests.autotune.records.log_helper import mlp_model
 
 QUICK = TuneOptions(time_budget_s=None, max_trials=24, check_network=False, threads=2)
@@ -240,6 +241,19 @@ def test_tasks_are_merged_and_weighted() -> None:
     assert [t.weight for t in tasks] == sorted((t.weight for t in tasks), reverse=True)
     assert sum(t.weight for t in tasks) == pytest.approx(1.0)
     assert len({t.workload for t in tasks}) == len(tasks)
+
+
+def test_tasks_and_records_say_by_what_a_node_is_computed() -> None:
+    database = MemoryDatabase()
+    options = TuneOptions(time_budget_s=None, max_trials=1, threads=1, check_network=False)
+    tune_model(convolution(12), database, measurer=TableMeasurer(lambda c: 1.0), options=options)
+    tasks = extract_tasks(convolution(12), threads=1)
+    choices = tilewright.compile(convolution(12), threads=1).account()["implementations"]
+    named = {t.implementation for t in tasks if t.implementation}
+    assert named
+    assert named <= {c["name"] for x in choices for c in x["candidates"]}
+    (r,) = database.records()
+    assert r.implementation == next(t.implementation for t in tasks if t.workload == r.workload.hash)
 
 
 def test_records_that_do_not_help_in_the_network_are_not_used() -> None:

@@ -26,9 +26,9 @@ from tilewright.autotune.records.compact import compact_line, lines_with_definit
 from tilewright.autotune.records.database import POLICIES, JSONDatabase, MemoryDatabase
 from tilewright.autotune.records.definitions import MissingDefinition
 from tilewright.autotune.records.reading import LineReader, from_line
-from tilewright.autotune.records.record import Choice, Line, Record, RecordWarning, result_of, to_line
-from tilewright.commands.db.show import show
-from tilewright.commands.db.top import top
+from tilewright.autotune.records.record import Choice, Line, Record, RecordWarning, Verdict, result_of, to_line
+from tilewright.commands.db.show import rows_of, show
+from tilewright.commands.db.top import best, names_of, top
 from tilewright.core.errors import TilewrightError
 from tilewright.inspect.report.page import report
 from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, record, verdict, with_threads, wrong
@@ -205,8 +205,9 @@ def _use(database: JSONDatabase, path: Path) -> None:
             result_of(r)
             r.choices()
     database.to_arrays()
-    show(list(database.lines()))
-    for call in (lambda: top(list(database.lines()), 2, True), lambda: report(path).encode()):
+    lines = list(database.lines())
+    show(rows_of(lines), [x for x in lines if isinstance(x, Verdict)])
+    for call in (lambda: top(best(lines, 2), names_of(lines), True), lambda: report(path).encode()):
         try:
             call()
         except TilewrightError:

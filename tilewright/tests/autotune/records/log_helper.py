@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -12,6 +13,7 @@ from tilewright.autotune.base.measure_result import Failed, FailureKind, Ok
 from tilewright.autotune.base.space import Candidate, Space
 from tilewright.autotune.base.task import Task
 from tilewright.autotune.base.workload import canonical
+from tilewright.autotune.records.database import JSONDatabase
 from tilewright.autotune.records.record import Record, Verdict, make_record
 from tilewright.core import dtypes
 from tilewright.machine.target import Target
@@ -64,6 +66,13 @@ def verdict(r: Record, network: str, helps: bool, time: float) -> Verdict:
 def with_threads(r: Record, threads: int) -> Record:
     """The same record of a machine with another number of threads."""
     return dataclasses.replace(r, target=r.target.with_threads(threads))
+
+
+def prune_often(path: Path, start: object, times: int) -> None:
+    """Rewrite a log again and again, as another process does it, once ``start`` is set."""
+    start.wait()  # type: ignore[attr-defined]
+    for _ in range(times):
+        JSONDatabase(path).prune(1000, failures=True)
 
 
 def mlp_model(rows: int = 24, width: int = 48) -> onnx.ModelProto:

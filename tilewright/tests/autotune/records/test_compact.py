@@ -21,7 +21,16 @@ from tilewright.autotune.records.reading import LineReader
 from tilewright.autotune.records.record import Line, Record, RecordWarning, make_record, to_line
 from tilewright.autotune.records.session import make_session
 from tilewright.core.errors import ParseError
-from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, record, verdict, with_threads, wrong
+from tilewright.tests.autotune.records.log_helper import (
+    HERE,
+    candidates,
+    dense,
+    prune_often,
+    record,
+    verdict,
+    with_threads,
+    wrong,
+)
 from tilewright.tests.autotune.records.test_log_versions import SAMPLE
 
 SESSION = make_session("net.onnx", "ab" * 32, 1763715600.5, 0)
@@ -320,17 +329,11 @@ def _append_often(path: Path, first: int, start: object) -> None:
         database.append(record(dense(), c, 1.0, time=100.0 * first + n))
 
 
-def _prune_often(path: Path, start: object) -> None:
-    start.wait()  # type: ignore[attr-defined]
-    for _ in range(15):
-        JSONDatabase(path).prune(1000, failures=True)
-
-
 def test_writers_and_a_rewriter_together_lose_no_definition(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     path, start = tmp_path / "log", context.Event()
     workers = [context.Process(target=_append_often, args=(path, n, start)) for n in range(2)]
-    workers.append(context.Process(target=_prune_often, args=(path, start)))
+    workers.append(context.Process(target=prune_often, args=(path, start, 15)))
     for p in workers:
         p.start()
     start.set()

@@ -23,7 +23,16 @@ from tilewright.autotune.records.database import (
 from tilewright.autotune.records.record import Record, RecordWarning, to_line
 from tilewright.core.errors import InputError
 from tilewright.machine.target import Target
-from tilewright.tests.autotune.records.log_helper import HERE, candidates, dense, record, verdict, with_threads, wrong
+from tilewright.tests.autotune.records.log_helper import (
+    HERE,
+    candidates,
+    dense,
+    prune_often,
+    record,
+    verdict,
+    with_threads,
+    wrong,
+)
 
 FOREIGN = Target("x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512f", 512, 32, 32 << 10, 1 << 20, 0, 2)
 
@@ -207,12 +216,6 @@ def _write(path: Path, lines: list[str], start: object) -> None:
         database.append(record(dense(), candidates(dense(), HERE, 1)[0], r["seconds"], time=r["time"]))
 
 
-def _prune_often(path: Path, start: object) -> None:
-    start.wait()  # type: ignore[attr-defined]
-    for _ in range(10):
-        JSONDatabase(path).prune(1000, failures=True)
-
-
 def test_several_processes_lose_nothing(tmp_path: Path) -> None:
     """Two writers, and one that rewrites the log meanwhile."""
     context = multiprocessing.get_context("spawn")
@@ -232,7 +235,7 @@ def test_a_rewrite_beside_a_writer_loses_nothing(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     path, start = tmp_path / "log", context.Event()
     found = candidates(dense(), HERE, 1)[0]
-    other = context.Process(target=_prune_often, args=(path, start))
+    other = context.Process(target=prune_often, args=(path, start, 10))
     other.start()
     start.set()
     database = JSONDatabase(path)

@@ -22,7 +22,7 @@ from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduc
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.intrinsics import TENSOR_INTRINSICS, with_intrinsics
 from tilewright.tensor_ir.ir import Func, MachineCode, TensorIntrin
-from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tensor_ir.text import parse_func
 from tilewright.tensor_ir.verifier import verify
 from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.schedule.helper import elementwise, matmul, random_args
@@ -157,7 +157,7 @@ def test_an_intrinsic_of_ones_own() -> None:
     s.tensorize("B_j", "double_4")
     s.parallel("B_i")
     check(func, s.trace.to_text())
-    again = parse_func(print_func(s.func))
+    again = parse_func(str(s.func))
     (x,) = random_args(func, {})
     np.testing.assert_array_equal(build(again)([x])[0], x + x)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tilewright.codegen.prepare.steps import prepare
 from tilewright.tensor_ir.ir import Func
-from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.lowering.lowered import TARGET
 
@@ -33,7 +33,7 @@ def f(A: float32[{rows}, {depth}], B: float32[{depth}, {lanes}], C: out(float32[
 
 
 def _loop(func: Func, name: str) -> str:
-    return next(x.strip() for x in print_func(prepare(func, TARGET)).splitlines() if f"for {name} in" in x)
+    return next(x.strip() for x in str(prepare(func, TARGET)).splitlines() if f"for {name} in" in x)
 
 
 @pytest.mark.parametrize(("rows", "lanes"), [(14, 8), (7, 16), (5, 24), (14, 5)])

@@ -187,6 +187,21 @@ def test_results_in_another_order_are_not_stacked() -> None:
     assert ops(new) == ["Unsqueeze", "GRU", "Slice", "Unsqueeze", "Concat"]
 
 
+@pytest.mark.parametrize("shape", [(1, 1, UNITS, 3), (1, UNITS, 3), (UNITS, 1, 3), (3, UNITS)])
+def test_results_in_another_shape_are_not_stacked(shape: tuple[int, ...]) -> None:
+    def build(b: GraphBuilder) -> str:
+        weights, x, h = [rand(1, 12, WIDTH), rand(1, 12, UNITS)], b.input("x", "float32", (2, 3, WIDTH)), ""
+        found = []
+        for x_t in steps_of(b, "slice", x, 2):
+            _, h = b.ops("GRU", x_t, *weights, "", "", h, outputs=2)
+            found.append(b.op("Reshape", h, np.array(shape)))
+        return b.op("Concat", *found, axis=shape.index(1) if 1 in shape else 0)
+
+    new, ctx = joined(built(build))
+    assert len(ctx.log.fired) == 1
+    assert ops(new).count("Concat") == 1
+
+
 def backwards(b: GraphBuilder) -> tuple[str, ...]:
     return layers(b, "GRU", steps_of(b, "slice", sequence(b, 2), 2), [{"direction": "reverse"}])
 

@@ -127,19 +127,6 @@ def test_files(opset: int) -> None:
     assert [o.name for o in small.graph.output] == ["y", "z"]
 
 
-@pytest.mark.parametrize("opset", [13, 18])
-def test_halves_of_an_open_size_in_files(opset: int) -> None:
-    """Checked on the sizes that ``simplify`` tries."""
-    text = (
-        f'<ir_version: 8, opset_import: ["" : {opset}]> agraph (float[N,3] x) => (float[M,3] y, float[L,3] z)'
-        " <int64[1] a = {0}, int64[1] b = {1}, int64[1] end = {9223372036854775807}>"
-        " { m = Neg(x) c = Concat<axis=0>(x, m) s = Shape(x) n = Slice(s, a, b, a)"
-        " p = Slice(c, a, n, a) q = Slice(c, n, end, a) y = Exp(p) z = Abs(q) }"
-    )
-    small = tilewright.simplify(onnx.parser.parse_model(text))
-    assert [n.op_type for n in small.graph.node] == ["Neg", "Concat", "Split", "Exp", "Abs"]
-
-
 def test_a_build_reads_slices_where_they_lie() -> None:
     graph = tilewright.compile(built(slices((0, 4), (4, 8))), stop_after="passes", progress=False)
     assert "Split" not in ops(graph)

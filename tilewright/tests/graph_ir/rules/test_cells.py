@@ -9,12 +9,17 @@ import pytest
 
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.passes.base import PassContext
+from tilewright.graph_ir.passes.join_steps import JOIN_STEPS
+from tilewright.graph_ir.pipeline import run_passes
 from tilewright.graph_ir.verifier import verify_graph
+from tilewright.tests.graph_ir.exported import FORMS, Case, read, rewritten
 from tilewright.tests.graph_ir.rewriting import as_pass, assert_same_numbers, built, ops, require_fires, require_refused
+from tilewright.tests.graph_ir.rules.test_weights import numbers
 
 F = np.float32
 Build = Callable[[GraphBuilder], "str | Sequence[str]"]
 WIDTH, UNITS = 3, 4
+GATES = {"LSTM": 4, "GRU": 3}
 ONE_STEP = {
     "LSTM": ["Unsqueeze", "Unsqueeze", "Unsqueeze", "LSTM", "Squeeze", "Squeeze"],
     "GRU": ["Unsqueeze", "Unsqueeze", "GRU", "Squeeze"],
@@ -261,3 +266,50 @@ STAYS: list[tuple[str, Build, str]] = [
 @pytest.mark.parametrize(("name", "build", "reason"), STAYS, ids=[f"{k}-{c[0]}" for k, c in enumerate(STAYS)])
 def test_rule_refuses(name: str, build: Build, reason: str) -> None:
     require_refused(build, name, reason)
+
+
+LSTM_STEP = (
+    " x@ = Gather<axis=1>(x, i@) s@ = Gemm<transB=1>(H, r, d) g@ = Gemm<transB=1>(x@, w, b) a@ = Add(s@, g@)"
+    " p@, q@, t@, u@ = Split<axis=1>(a@, sizes) i_@ = Sigmoid(p@) f_@ = Sigmoid(q@) n_@ = Tanh(t@) o_@ = Sigmoid(u@)"
+    " k@ = Mul(f_@, C) l@ = Mul(i_@, n_@) c@ = Add(k@, l@) v@ = Tanh(c@) h@ = Mul(o_@, v@)"
+)
+GRU_STEP = (
+    " x@ = Gather<axis=1>(x, i@) g@ = Gemm<transB=1>(x@, w, b) gr@, gz@, gn@ = Split<axis=1>(g@, sizes)"
+    " s@ = Gemm<transB=1>(H, r, d) sr@, sz@, sn@ = Split<axis=1>(s@, sizes) ar@ = Add(sr@, gr@) r_@ = Sigmoid(ar@)"
+    " az@ = Add(sz@, gz@) z_@ = Sigmoid(az@) k@ = Mul(sn@, r_@) an@ = Add(gn@, k@) n_@ = Tanh(an@) l@ = Sub(H, n_@)"
+    " v@ = Mul(l@, z_@) h@ = Add(v@, n_@)"
+)
+
+
+@pytest.mark.parametrize("batch", ["1", "$B"])
+@pytest.mark.parametrize("op", ["LSTM", "GRU"])
+def test_loop_over_a_cell_as_torch_writes_it(op: str, batch: str) -> None:
+    """``h, c = cell(x[:, t], (h, c))`` from zeros, and a stack of all h: one layer for one sequence in a build."""
+    gates, text = GATES[op], {"LSTM": LSTM_STEP, "GRU": GRU_STEP}[op]
+    steps = "".join(
+        text.replace("@", str(t)).replace("H", f"h{t - 1}" if t else "z").replace("C", f"c{t - 1}" if t else "z")
+        for t in range(3)
+    )
+    constants = ", ".join((
+        numbers("w", gates * 4, 3), numbers("b", gates * 4), numbers("r", gates * 4, 4), numbers("dd", gates * 4),
+        f"int64[{gates}] sizes = {{{','.join('4' * gates)}}}", "int64[1] i = {0}", "int64[1] e = {1}",
+        "int64[1] four = {4}", "int64 i0 = {0}", "int64 i1 = {1}", "int64 i2 = {2}",
+    ))  # fmt: skip
+    model = (
+        f"agraph (float[{batch},3,3] x) => (float[{batch},3,4] y) <{constants}>"
+        f" {{ sh = Shape(x) n = Slice(sh, i, e) zs = Concat<axis=0>(n, four) z = ConstantOfShape(zs) {steps}"
+        " y0 = Unsqueeze(h0, e) y1 = Unsqueeze(h1, e) y2 = Unsqueeze(h2, e) y = Concat<axis=1>(y0, y1, y2) }"
+    ).replace(", d)", ", dd)")
+    for form in FORMS:
+        _, after, report = rewritten(Case("", model, (), ""), form)
+        if batch == "1":
+            assert ops(after) == ["Reshape", op, "Reshape"]
+            continue
+        refused = {"static": "steps of 2 sequences", "dynamic": "steps of b sequences"}[form]
+        assert all(r.startswith(refused) for r in report.refusals(f"{op.lower()}_cell"))
+        assert op not in ops(after)
+    graph = read(model, "dynamic")
+    after, _ = run_passes(graph, passes=(*(as_pass(n) for n in ("fold_shapes", f"{op.lower()}_cell")), JOIN_STEPS))
+    assert ops(after).count(op) == 1
+    assert not {"Gemm", "Gather"} & {*ops(after)}
+    assert_same_numbers(graph, after, 2e-5)

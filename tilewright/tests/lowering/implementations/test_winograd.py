@@ -9,7 +9,6 @@ from tilewright.core.errors import UnsupportedError
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.ir import Attribute, Graph
 from tilewright.lowering.implementations.conv.winograd_matrices import WINOGRAD
-from tilewright.tensor_ir.text import print_func
 from tilewright.tests.lowering.lowered import lower, require_twin
 
 
@@ -72,14 +71,14 @@ def test_symbolic_sizes(name: str, shape: tuple[Dim, ...], pads: tuple[int, ...]
 
 def test_an_operand_that_ends_with_a_row_nobody_reads_is_not_copied() -> None:
     graph = conv("winograd2_stride2", (1, 10, 10, 4), 4)
-    assert "padded" not in print_func(lower(graph).func)
+    assert "padded" not in str(lower(graph).func)
     require_twin(graph, feed(graph), tolerance=1e-4)
 
 
 def test_an_operand_of_symbolic_size_is_not_copied() -> None:
     low = lower(conv("winograd4", ("n", "h", "w", 3), 4))
-    assert "padded" not in print_func(low.func)
-    assert "padded" in print_func(lower(conv("winograd4", (1, "h", 5, 3), 4)).func)  # the row of 3 is padded to 4
+    assert "padded" not in str(low.func)
+    assert "padded" in str(lower(conv("winograd4", (1, "h", 5, 3), 4)).func)  # the row of 3 is padded to 4
 
 
 def test_weights_are_transformed_at_build_time() -> None:

@@ -18,7 +18,6 @@ from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, r
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.intrinsics import TILE_PRODUCTS
 from tilewright.tensor_ir.ir import Func
-from tilewright.tensor_ir.text import print_func
 from tilewright.tensor_ir.verifier import verify
 from tilewright.tests.schedule.helper import f32
 
@@ -53,7 +52,7 @@ def scheduled(func: Func, on: Target) -> list[str]:
     assert rules["out"] == "matrix_tiles"
     done = trace.apply(func)
     verify(done)
-    found = re.findall(r"(?:for \w+ in parallel|(?:tiles|acc) = \w+\(\w+\[[^\]]*\]|opaque)", print_func(done))
+    found = re.findall(r"(?:for \w+ in parallel|(?:tiles|acc) = \w+\(\w+\[[^\]]*\]|opaque)", str(done))
     return [re.sub(r"for \w+ in ", "", x) for x in found]
 
 
@@ -82,7 +81,7 @@ def test_without_tiles_it_is_a_product_like_others(cpu: str) -> None:
     func = with_blocks(64, 2, 64)
     trace, rules = explained_default(func, on)
     assert rules["out"] == "register_tiles"
-    assert "opaque" not in print_func(trace.apply(func))
+    assert "opaque" not in str(trace.apply(func))
 
 
 def test_what_has_no_tile_of_its_own_is_left_to_others() -> None:

@@ -19,7 +19,7 @@ from tilewright.tensor_ir.analysis.prefetching import prefetches
 from tilewright.tensor_ir.compute import build_func, compute, max_over, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.hints import Prefetch, find_hint
 from tilewright.tensor_ir.ir import Func, Loop, walk
-from tilewright.tensor_ir.text import parse_func, print_func
+from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.schedule.kernels import packed_matmul
 
@@ -60,7 +60,7 @@ def test_the_lines_fetched_in_one_panel_are_those_of_the_next():
         ]
         start = (panel + 1) * depth * 16
         assert got == list(range(start, start + depth * 16, 16))
-    assert parse_func(print_func(s.func)) == s.func
+    assert parse_func(str(s.func)) == s.func
 
 
 def test_steps_past_the_next_panel_of_a_symbolic_number_of_rows_fetch_its_last_line():
@@ -206,7 +206,7 @@ def test_a_long_stage_fetches_the_next_row(n: int, m: int, fires: bool):
     func = softmax(n, m)
     s = schedule_by_rule(func, ROWS, FixedDecider({}))
     assert bool(prefetches(s.func)) == fires
-    assert parse_func(print_func(s.func)) == s.func
+    assert parse_func(str(s.func)) == s.func
     if fires:
         (fetched,) = prefetches(s.func).values()
         assert fetched.shared == ()
