@@ -8,6 +8,7 @@ reading the weight takes longest, and half of the bytes take half of the time.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import ml_dtypes
@@ -16,7 +17,6 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv
 from tilewright.core.dtypes import DType
-from tilewright.core.io.stored import StoredArray
 from tilewright.graph_ir.ir import Constant
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
@@ -79,11 +79,15 @@ def _find_kind(facts: NodeFacts) -> DType | None:
 
 
 def _holds(kind: DType, weight: Constant) -> bool:
-    """Whether ``kind`` has each element; of what is stored in it, that is known without reading it."""
+    """Whether ``kind`` has each element; of what a file stores in it, that is known without reading it."""
     content = weight.content
-    if isinstance(content, StoredArray) and content.stored == kind.numpy:
-        return True
-    flat, info = weight.array.reshape(-1), ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]
+    if isinstance(content, np.ndarray):
+        return _has_all(kind, content)
+    return content.stored == kind.numpy or content.once(f"held by {kind}", partial(_has_all, kind))
+
+
+def _has_all(kind: DType, elements: np.ndarray) -> bool:
+    flat, info = elements.reshape(-1), ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]
     lost = (1 << np.finfo(np.float32).nmant - info.nmant) - 1
     if np.bitwise_or.reduce(flat.view(np.uint32)) & lost or not np.isfinite(flat).all():
         return False
