@@ -92,10 +92,10 @@ _SMALL = 1 << 20
 
 class _Kernels:
     """Kernel names by function and the memory of constants, shared by a model and its bodies.
-    ``pack``, ``out_of_range``, ``table`` and ``known``: see :func:`lower_graph_to_plan`."""
+    ``pack``, ``out_of_range``, ``table``, ``known``: see :func:`lower_graph_to_plan`. ``symbols``: of its inputs."""
 
-    def __init__(self, pack: bool, out_of_range: OutOfRange, table: Table, known: LoweredGroups) -> None:
-        self.pack, self.out_of_range, self.table, self.known = pack, out_of_range, table, known
+    def __init__(self, pack: bool, out_of_range: OutOfRange, table: Table, known: LoweredGroups, symbols: set[str]):
+        self.pack, self.out_of_range, self.table, self.known, self.symbols = pack, out_of_range, table, known, symbols
         self.pool, self.scratch = Pool(), Scratch()
         self.variants: dict[str, Callable[[str], tuple[Func, Places]]] = {}
         self.places: dict[tuple[str, Offsets], Places] = {}
@@ -132,7 +132,8 @@ def lower_graph_to_plan(
     does with indices outside their range. ``table``: what can compute nodes, by operator.
     ``known``: what was lowered of this graph before; it is added to.
     """
-    kernels = _Kernels(pack, out_of_range, table, LoweredGroups() if known is None else known)
+    symbols = symbols_in({i: graph.values[i] for i in graph.inputs})
+    kernels = _Kernels(pack, out_of_range, table, LoweredGroups() if known is None else known, symbols)
     packed: dict[tuple[str, str], np.ndarray] = {}
     plan = _PlanBuilder(graph, target, kernels, packed, {}, on_group).build()
     if pack:
@@ -319,9 +320,8 @@ class _PlanBuilder:
     # -- steps ---------------------------------------------------------------------------------------------------
     def _lower_host(self, node: Node) -> None:
         self._require(node)
-        for o in node.outputs:
-            if o:
-                self._slot(o, "host")
+        for o in filter(None, node.outputs):
+            self._slot(o, "host")
         inputs = tuple(self._use(i) if i else "" for i in node.inputs)
         self.steps.append(_host_step(node, inputs, str(node.attr(HOST, UNTYPED))))
 
@@ -392,7 +392,7 @@ class _PlanBuilder:
 
     def _lowered(self, group: Group) -> tuple[LoweredGroup, KernelSizes]:
         """The function of a group, and what its sizes are called in it."""
-        sizes, values = with_parameters(group, with_sums(group, self.values))
+        sizes, values = with_parameters(group, with_sums(group, self.values), self.kernels.symbols)
         known = self.kernels.known.groups
         if group not in known:
             clamps = self.kernels.out_of_range == "clamp"
@@ -440,7 +440,7 @@ class _PlanBuilder:
         pad = self.borders[root]
         middle = self.values[pad.inputs[0]]
         offsets, inner = middle.place.offsets if middle.place else (), middle.shape
-        sizes = KernelSizes((*(shape or ()), *inner))
+        sizes = KernelSizes((*(shape or ()), *inner), kept=self.kernels.symbols)
         func = border_func(dtype, sizes.shape(shape or ()), offsets, sizes.shape(inner))
         kernel = self.kernels.name_of(func, "border")
         call = sizes.arguments(func), (pad.name,)

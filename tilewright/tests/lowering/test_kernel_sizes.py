@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import tilewright
 from tilewright.core.arith.expr import IntExpr, var
 from tilewright.core.arith.named import MAX_SIZE, named_in
 from tilewright.core.plan import KernelStep
 from tilewright.graph_ir.builder import GraphBuilder
+from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.kernel_sizes import KernelSizes
 from tilewright.lowering.plan import LoweredModel, fuse_and_lower
 from tilewright.tensor_ir.ir import Block, Func, Loop, expr_indices, walk, walk_expr
 from tilewright.tests.lowering.lowered import TARGET
+
+FLAT = np.array([-1])
 
 
 def pooled(levels: int) -> Graph:
@@ -72,3 +77,37 @@ def test_parameters_avoid_other_names_and_made_sizes_are_written_out() -> None:
     assert KernelSizes((), ()).short(given) == a.formula
     sizes = KernelSizes((given,))
     assert sizes.at_the_call(sizes.short(given + 3)) == given + 3
+
+
+def chosen(classes: int) -> Graph:
+    """What a detector does for each class: the scores above a threshold, and the boxes at these places."""
+    b = GraphBuilder("g")
+    scores, boxes = b.input("scores", "float32", (classes, "u0")), b.input("boxes", "float32", ("u0", 4))
+    outputs = []
+    for k, row in enumerate(b.ops("Split", scores, outputs=classes, axis=0, num_outputs=classes)):
+        score = b.op("Reshape", row, FLAT)
+        places = b.op(
+            "Reshape", b.op("NonZero", b.op("Greater", score, b.constant(np.array(k / classes, np.float32)))), FLAT
+        )
+        outputs.append(b.op("Exp", b.op("Gather", boxes, places, axis=0)))
+    return b.build(*outputs)
+
+
+def test_sizes_that_depend_on_data_share_kernels() -> None:
+    few, many = (fuse_and_lower(chosen(classes), TARGET) for classes in (2, 7))
+    exps = [f for name, f in many.funcs.items() if name.endswith("gather_exp")]
+    assert len(exps) == 1
+    assert exps[0].dims == ("size0", "u0")
+    calls = [s.dims for s in steps(many) if s.kernel.endswith("gather_exp")]
+    assert len(set(calls)) == 7
+    assert len(few.funcs) == len(many.funcs) - 5  # the thresholds
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_sizes_that_depend_on_data_reach_their_kernels(n: int) -> None:
+    graph = chosen(3)
+    rng = np.random.default_rng(n)
+    feed = {"scores": rng.random((3, n), np.float32), "boxes": rng.standard_normal((n, 4)).astype(np.float32)}
+    got = tilewright.compile(graph, threads=1).run(feed)
+    for name, want in interpret(graph, feed).items():
+        np.testing.assert_allclose(got[name], np.asarray(want), rtol=1e-6)
