@@ -13,8 +13,10 @@ written after each run, and the same command goes on where it stopped.
 
 ``--strategy``: a name, or ``FILE.py:NAME`` of a function that makes one (docs/tuning.md). ``--cost-model``:
 ``xgboost``, ``roofline`` (of the features, not trained), ``none`` (all candidates alike), or ``FILE.py:NAME`` of a
-class or function without arguments. The table has, of each entry and task, the share of the best known speed at the end
-(geometric mean over the seeds) and, in brackets, the mean of that share over all trials: the area under the curve.
+class or function without arguments. Times count as shares of what the default schedule takes in the same run, measured
+in turns, so that a machine that was slower on one day favours nobody. The table has, of each entry and task, the share
+of the best known speed at the end (geometric mean over the seeds) and, in brackets, the mean of that share over all
+trials: the area under the curve.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ MODELS: Mapping[str, Callable[[int], CostModel]] = {
     "none": lambda seed: TableModel({}),
 }
 DRIFT = 1.1
-"""Two measurements of a default schedule that differ by more than this factor are not of the same machine any more."""
+"""Two measurements of a default schedule that differ by more than this factor say that the machine was busy in one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,19 @@ class Run:
     curve: list[float | None]
     failures: dict[str, int]
     seconds: float
+
+    @property
+    def ratio(self) -> float | None:
+        """The time of the best as a share of the default's; None if either is unknown."""
+        return (
+            None if self.best_seconds is None or not self.default_seconds else self.best_seconds / self.default_seconds
+        )
+
+    def shares(self, ideal: float) -> list[float]:
+        """The share of the best known speed after each trial, 0 while none succeeded. ``ideal``: the least ratio that
+        was confirmed; a lower one, which was not, counts as that."""
+        default = self.default_seconds
+        return [0.0 if s is None or not default else min(1.0, ideal * default / s) for s in self.curve]
 
 
 @dataclass(slots=True)
@@ -191,20 +206,18 @@ class Score:
 
 
 def best_known(entries: Sequence[Entry]) -> dict[str, float]:
-    """Seconds by task, as measured at the end of the runs of all entries."""
+    """The least ratio by task, as measured at the end of the runs of all entries."""
     out: dict[str, float] = {}
     for r in (r for e in entries for r in e.runs):
-        if r.best_seconds is not None:
-            out[r.task] = min(r.best_seconds, out.get(r.task, r.best_seconds))
+        if r.ratio is not None:
+            out[r.task] = min(r.ratio, out.get(r.task, r.ratio))
     return out
 
 
 def score(runs: Sequence[Run], ideal: float) -> Score:
-    """Of the runs of a task. Without a valid candidate the share is zero; a time below the best known one, which was
-    not confirmed at the end, counts as that."""
-    ends = [0.0 if r.best_seconds is None else ideal / r.best_seconds for r in runs]
-    areas = [float(np.mean([0.0 if s is None else min(1.0, ideal / s) for s in r.curve])) for r in runs]
-    return Score(geometric_mean(ends), float(np.mean(areas)))
+    """Of the runs of a task, whose best known ratio is ``ideal``. Without a valid candidate the share is zero."""
+    ends = [0.0 if r.ratio is None else ideal / r.ratio for r in runs]
+    return Score(geometric_mean(ends), float(np.mean([np.mean(r.shares(ideal)) for r in runs])))
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -227,7 +240,7 @@ def scores(entries: Sequence[Entry]) -> dict[str, list[Score]]:
 
 
 def drifts(entries: Sequence[Entry]) -> list[str]:
-    """Tasks whose default schedule did not take the same time in all runs: what is compared is then the machine."""
+    """Tasks whose default schedule did not take the same time in all runs: the machine was busy in one of them."""
     found: dict[str, list[float]] = {}
     for r in (r for e in entries for r in e.runs):
         if r.default_seconds is not None:

@@ -71,7 +71,9 @@ class LinuxEvents:
         attributes = _ATTRIBUTES.pack(
             kind, _ATTRIBUTES.size, number, 0, 0, _TIMES_ENABLED_AND_RUNNING, flags, 0, 0, 0
         )  # fmt: skip
-        found: int = self._syscall(ctypes.c_long(self._number), attributes, 0, -1, -1, ctypes.c_ulong(0))
+        this_thread, any_cpu, no_group, no_flags = map(ctypes.c_long, (0, -1, -1, 0))
+        number_of_call = ctypes.c_long(self._number)
+        found: int = self._syscall(number_of_call, attributes, this_thread, any_cpu, no_group, no_flags)
         if found < 0:
             raise OSError(code := ctypes.get_errno(), os.strerror(code))
         return found

@@ -176,6 +176,16 @@ def test_pinned_implementations(static: str, capsys: pytest.CaptureFixture[str])
     assert "expected a node's name, =, and the name of an implementation, got 'conv1'" in capsys.readouterr().err
 
 
+def test_inspect_of_ports(static: str, capsys: pytest.CaptureFixture[str]) -> None:
+    zen = ("--target", "llvm -mtriple=x86_64-linux-gnu -mcpu=znver4")
+    assert main(["inspect", static, "--stage", "ports", *zen]) == 0
+    out = capsys.readouterr().out
+    assert "a model, not a measurement" in out
+    assert "multiply-adds" in out
+    message = _error(capsys, "inspect", static, "--stage", "ports", "--target", "llvm -mcpu=x86-64-v3")
+    assert "port pressure: expected one of znver2," in message
+
+
 def test_disable_pass(static: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", static, "--stage", "passes", "--disable-pass", "channels_last"]) == 0
     assert "NHWC" not in capsys.readouterr().out

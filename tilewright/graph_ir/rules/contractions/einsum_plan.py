@@ -103,9 +103,7 @@ def _pair_plans(places: tuple[int, int], terms: tuple[Term, Term], out: Term, fr
         op: str, groups: tuple[list[Labels], list[Labels]], result: list[Labels], axes: tuple[int, ...] = ()
     ) -> Iterator[Plan]:
         moves = tuple(_moved(t, g, s) for t, g, s in zip((a, b), groups, sums, strict=True))
-        sizes = dict(out) | {x: a[x] for x in a if x not in out}
-        behind = _unmoved({x: out[x] for x in out}, result, _shape(sizes, result))
-        yield from _plan(op, tuple(zip(places, moves, strict=True)), axes, behind, free)
+        yield from _plan(op, tuple(zip(places, moves, strict=True)), axes, _unmoved(out, result), free)
 
     summed = [x for x in a if x in in_a and x in in_b and x not in out]
     if not summed:
@@ -191,9 +189,9 @@ def _moved(term: Term, groups: Sequence[Labels], summed: tuple[int, ...]) -> Mov
     return Moved(tuple(term.values()), summed, None, perm, None if shape == now else shape)
 
 
-def _unmoved(out: Term, groups: Sequence[Labels], shape: Shape) -> Moved:
-    """A tensor of axes ``groups`` and of ``shape`` with one axis for each label of ``out``, in their order."""
-    flat, target = [x for g in groups for x in g], tuple(out.values())
+def _unmoved(out: Term, groups: Sequence[Labels]) -> Moved:
+    """A tensor of axes ``groups`` with one axis for each label of ``out``, in their order."""
+    shape, flat, target = _shape(out, groups), [x for g in groups for x in g], tuple(out.values())
     if _long(flat, out) == _long([*out], out):
         return Moved(shape, first=None if shape == target else target)
     split = tuple(out[x] for x in flat)

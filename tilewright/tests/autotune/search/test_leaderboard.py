@@ -16,6 +16,7 @@ import pytest
 from tilewright.autotune.base.space import Space
 from tilewright.autotune.measure.measurer import Measurable, TableMeasurer
 from tilewright.core.errors import InputError
+from tilewright.tests.docs.pages import blocks
 from tilewright.tests.sources import ROOT
 
 BENCHMARKS = ROOT / "benchmarks"
@@ -130,6 +131,14 @@ def test_a_strategy_and_a_cost_model_of_ones_own(
     assert (tmp_path / "other.json").read_text() == "{}"
 
 
+def test_what_the_page_shows(board: ModuleType, tmp_path: Path) -> None:
+    (code,) = blocks("docs/leaderboard.md", "python")
+    own = tmp_path / "walk.py"
+    own.write_text(code)
+    found = entry(board, tmp_path / "a.json", "--strategy", f"{own}:make", "--cost-model", f"{own}:Steps")
+    assert all(r.best_seconds is not None and len(r.curve) == 6 for r in found.runs)
+
+
 # -- entries side by side ----------------------------------------------------------------------------------------------
 def runs(board: ModuleType, name: str, best: float | None, curve: list[float | None], default: float = 4.0) -> Any:
     made = board.Entry(name, "random", "none", len(curve), "znver4", 1, "digest", "0.1")
@@ -143,6 +152,8 @@ def test_scores(board: ModuleType) -> None:
     lucky = runs(board, "lucky", 1.0, [4.0, 0.5])  # not confirmed at the end
     assert board.scores([lucky])["t"] == [board.Score(1.0, 0.625)]
     assert board.scores([fast, runs(board, "none", None, [None, None])])["t"][1] == board.Score(0.0, 0.0)
+    busy = runs(board, "busy", 3.0, [12.0, 3.0], 12.0)  # all of it took three times as long
+    assert board.scores([fast, busy])["t"] == [board.Score(1.0, 0.625)] * 2
     slow.runs.append(dataclasses.replace(slow.runs[0], seed=1, best_seconds=8.0))
     assert board.scores([fast, slow])["t"][1].speed == pytest.approx(0.25), "of 1/2 and 1/8"
 
@@ -156,8 +167,8 @@ def test_the_table(board: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixt
     assert out.startswith("znver4, 1 thread(s), 2 trials; seeds: A 1, B 1\n")
     rows = [re.split("  +", line) for line in out.splitlines()]
     assert ["task", "A", "B"] in rows
-    assert ["t", "1.000 (0.625)", "0.500 (0.250)"] in rows
-    assert ["geometric mean (mean area)", "1.000 (0.625)", "0.500 (0.250)"] in rows
+    assert ["t", "1.000 (0.625)", "0.625 (0.312)"] in rows, "a quarter of the default's time, and 2 of 5"
+    assert ["geometric mean (mean area)", "1.000 (0.625)", "0.625 (0.312)"] in rows
     assert "t: the default schedule took 1.25 times as long in one run as in another" in out
 
 
