@@ -99,6 +99,8 @@ class Draft:
     alone: bool = False
     """Without onnxruntime."""
     outer: Draft | None = None
+    inner: set[str] = field(default_factory=set)
+    """Values inside a pattern: nothing else reads them, and they are no outputs."""
     _count: int = 0
 
     # -- chance ----------------------------------------------------------------------------------------------------
@@ -168,7 +170,7 @@ class Draft:
 
     def pick(self, ok: Callable[[Val], bool]) -> Val | None:
         """A value that is there already, later ones rather than earlier ones; None without one."""
-        fitting = [v for v in self.visible() if ok(v)]
+        fitting = [v for v in self.visible() if v.name not in self.root.inner and ok(v)]
         if not fitting:
             return None
         weights = np.array([1.0 + (v.kind == "node") * 2 for v in fitting]) * np.linspace(0.5, 1.5, len(fitting))
@@ -235,6 +237,11 @@ class Draft:
 
     def scalar(self, number: object, dtype: object, constant: float = 0.85) -> Val:
         return self.given(np.array(number, dtype), constant)
+
+    def hide(self, first: int, *results: Val) -> None:
+        """The values that nodes have made since there were ``first`` are inner ones, but for the results."""
+        names = {v.name for v in self.vals[first:] if v.kind == "node"}
+        self.root.inner |= names - {v.name for v in results}
 
     def forget(self, v: Val) -> None:
         """Takes back a value that no node reads."""

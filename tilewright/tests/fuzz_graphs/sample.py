@@ -101,7 +101,7 @@ def finish(d: Draft) -> Sample:
     """Outputs: what nothing reads, some inner values, seldom an input or a constant."""
     read = {n for node in d.nodes for n in reads(node)}
     made = [v for v in d.vals if v.kind == "node"]
-    outputs = [v.name for v in made if v.name not in read or d.chance(0.12)]
+    outputs = [v.name for v in made if v.name not in read or (d.chance(0.12) and v.name not in d.inner)]
     if d.chance(0.04):
         outputs.extend(v.name for v in d.vals if v.kind != "node" and v.name in read and d.chance(0.3))
     return Sample(

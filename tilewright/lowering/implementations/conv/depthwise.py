@@ -1,4 +1,8 @@
-"""One filter a channel (or a few): the channel is the vector axis, the weight lies ``[taps..., channel]``."""
+"""One filter a channel (or a few): the channel is the vector axis, the weight lies ``[taps..., channel]``.
+
+With several filters a channel, an element of the input is read for as many lanes. A vector that begins or ends between
+filters of one channel, or holds those of more than two channels, is filled lane by lane.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import computed_type, conv_shape, padded_input, spatial_names, with_bias
 from tilewright.lowering.geometry.packing import clamped, whole_tiles
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.conv.cost import plain_cost
+from tilewright.lowering.implementations.conv.cost import lanes_of, plain_cost
 from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
 
 
@@ -48,4 +52,10 @@ def _applies(facts: NodeFacts) -> str | None:
     return None if shape.groups > 1 and shape.depth == 1 else f"groups of {shape.depth} input channels, expected one"
 
 
-DEPTHWISE = Implementation("Conv", "depthwise", _lower, plain_cost, _applies)
+def _cost(facts: NodeFacts) -> float:
+    multiplier, lanes = conv_shape(facts).per_group.value(), lanes_of(facts)
+    whole = multiplier is not None and (multiplier == 1 or 2 * multiplier == lanes or multiplier % lanes == 0)
+    return plain_cost(facts) * (1 if whole else lanes)
+
+
+DEPTHWISE = Implementation("Conv", "depthwise", _lower, _cost, _applies)

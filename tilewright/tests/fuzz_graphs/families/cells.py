@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.tests.fuzz_graphs.draft import Draft, Rejected, Val
+from tilewright.tests.fuzz_graphs.draft import Dims, Draft, Rejected, Val
 
 SHARE = 0.5
 
@@ -54,15 +54,27 @@ def _blend(d: Draft, update: Val, new: Val, h: Val, textbook: bool) -> Val:
     return _op(d, "Add", _op(d, "Mul", rest, new), _op(d, "Mul", update, h))
 
 
+def _state(d: Draft, dims: Dims) -> Val:
+    """A first state: an input, now and then a constant, mostly of zeros."""
+    if d.chance(0.75):
+        return d.new(np.float32, dims, 0.0, "unit")
+    arrays = [np.zeros(s, np.float32) for s in zip(*dims, strict=True)]
+    return d.given(arrays, 1.0) if d.chance(0.7) else d.new(np.float32, dims, 1.0, "unit")
+
+
 def cell(d: Draft) -> object:
     """LSTM or GRU over one to three inputs, on weights of their own or shared ones; now and then something else reads
     what is between them."""
-    gates = d.one_of([3, 4])
-    batch, width, units = d.one_of([d.fixed(1), d.dim(True)]), d.integer(1, 5), d.integer(1, 5)
+    gates, first = d.one_of([3, 4]), len(d.vals)
+    batch, width, units = (
+        d.one_of([d.fixed(1), d.fixed(d.integer(1, 4)), d.dim(True)]),
+        d.integer(1, 5),
+        d.integer(1, 5),
+    )
     gemm, split, textbook = d.chance(0.5), d.chance(0.5), d.chance(0.5)
     own, other = _weights(d, width, gates, units), _weights(d, units, gates, units)
-    h = d.new(np.float32, (batch, d.fixed(units)), 0.3, "unit")
-    c = d.new(np.float32, h.dims, 0.3, "unit") if gates == 4 else h
+    h = _state(d, (batch, d.fixed(units)))
+    c = _state(d, h.dims) if gates == 4 else h
     order = [int(k) for k in d.rng.permutation(gates)]
     found = []
     for _ in range(d.integer(1, 3)):
@@ -81,15 +93,19 @@ def cell(d: Draft) -> object:
         found.append(h)
         if d.chance(0.1):
             d.emit("Relu", [d.one_of([seen, kept, c])])
+    results = [h, c] if d.chance(0.5) else [*found, c]
     if len(found) > 1 and d.chance(0.6):
         axis = d.integer(0, 1)
-        axes = d.ints([axis], constant=1.0)
-        steps = [
-            _one(d.emit("Unsqueeze", [v, axes] if d.opset >= 13 else [v], {} if d.opset >= 13 else {"axes": [axis]}))
-            for v in found
-        ]
-        d.emit("Concat", steps, {"axis": axis})
+        results.append(_one(d.emit("Concat", [_unsqueezed(d, v, axis) for v in found], {"axis": axis})))
+    if d.chance(0.9):
+        d.hide(first, *results)
     return h
+
+
+def _unsqueezed(d: Draft, x: Val, axis: int) -> Val:
+    if d.opset < 13:
+        return _one(d.emit("Unsqueeze", [x], {"axes": [axis]}))
+    return _one(d.emit("Unsqueeze", [x, d.ints([axis], constant=1.0)]))
 
 
 GENERATORS: Mapping[str, object] = {"RecurrentCell": cell}

@@ -240,7 +240,7 @@ def _normalized(d: Draft, x: Val, axes: list[int]) -> Val:
 
 def channel_norm(d: Draft) -> object:
     """A norm of channels or of groups of them, in parts or of a view, with scale and bias, mostly by channel."""
-    groups, each, behind = d.integer(1, 4), d.integer(1, 3), d.integer(1, 3)
+    groups, each, behind, first = d.integer(1, 4), d.integer(1, 3), d.integer(1, 3), len(d.vals)
     channels = d.fixed(groups * each)
     x = d.new(np.float32, (d.dim(True), channels, *d.dims(behind, small=True)), 0.0)
     y, grouped = x, d.chance(0.6)
@@ -257,6 +257,8 @@ def channel_norm(d: Draft) -> object:
     for op in ("Mul", "Add"):
         column = (channels, *[d.fixed(1)] * behind) if d.chance(0.8) else x.dims[-1:]
         y = _one(d.emit(op, [y, d.weight(np.float32, column, 0.95)]))
+    if d.chance(0.8):
+        d.hide(first, y)
     return y
 
 

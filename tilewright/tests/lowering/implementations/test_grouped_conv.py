@@ -27,6 +27,8 @@ GROUPS: dict[str, tuple[int, int, int]] = {  # input channels, output channels, 
     "four_in_a_vector": (8, 8, 4),
     "three_of_nine_in_a_vector": (18, 18, 9),
     "a_prime_number_of_narrow_groups": (10, 10, 5),
+    "three_filters_a_channel": (4, 12, 4),
+    "a_vector_and_a_half_a_channel": (2, 24, 2),
 }
 
 
