@@ -57,9 +57,10 @@ from tilewright.kernels.link import finished_plan, link_plan, plan_objects
 from tilewright.lowering.backend import NativeBackend, is_taken
 from tilewright.lowering.choose_implementation import PASS as CHOOSE
 from tilewright.lowering.choose_implementation import Wanted, choose_implementation, with_implementations
-from tilewright.lowering.choose_precision import Reduction, choose_precision
 from tilewright.lowering.implementations.operator import definitions
 from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
+from tilewright.lowering.precision.choose_precision import Reduction, choose_precision
+from tilewright.lowering.precision.widen_operands import widen_operands
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import share_of_products
 from tilewright.options import CompileKeywords, CompileOptions
@@ -147,7 +148,7 @@ def compile(  # noqa: A001
         level = Level.of(o.opt_level)
         reduce = () if reduction is None else (choose_precision(target, level, wanted, reduction),)
         own = (user_pass(o.rules),) if o.rules else ()
-        passes = (*own, *PASSES, *reduce, choose_implementation(target, level, wanted))
+        passes = (*own, *PASSES, widen_operands(target), *reduce, choose_implementation(target, level, wanted))
         optimized, report = run_passes(
             graph, o.opt_level, o.disabled_pass, o.instruments, o.enabled_pass, passes,
             replace(target.costs, byte_products=share_of_products(target)),

@@ -28,9 +28,9 @@ from tilewright.core.options import (
 from tilewright.graph_ir.pipeline import Instrument
 from tilewright.graph_ir.rules.base import Rule
 from tilewright.graph_ir.rules.users import require_rules
-from tilewright.lowering.choose_precision import Precisions, require_precision
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.operator import Operator, require_operators
+from tilewright.lowering.precision.choose_precision import Precisions, require_precision
 from tilewright.machine.target import Target
 from tilewright.schedule.default import require_schedule_rules
 from tilewright.schedule.rules.base import ScheduleRule

@@ -20,7 +20,7 @@ from tilewright.core.index_ranges import OUT_OF_RANGE
 from tilewright.core.plan import Plan
 from tilewright.core.random_arrays import random_array
 from tilewright.graph_ir.ir import Graph
-from tilewright.lowering.choose_precision import Precision
+from tilewright.lowering.precision.choose_precision import Precision
 from tilewright.options import Broadcasting, BuildKeywords, Denormals
 from tilewright.runtime.model import CompiledModel
 

@@ -49,6 +49,13 @@ def share_of_bytes(target: Target) -> float:
     return 0.8 if target.enabled & {"avx2", "avx512bw"} else 3.0
 
 
+def converts_halves(target: Target) -> tuple[str, ...]:
+    """The floats of 16 bits of which vectors become float32 in an instruction or two, by name, the fastest first."""
+    if target.enabled & {"f16c", "avx512f", "neon"}:
+        return "float16", "bfloat16"
+    return ("bfloat16",) if "avx2" in target.enabled else ()
+
+
 def has_matrix_tiles(target: Target, product: str) -> bool:
     """True if products of words, ``dot2`` or ``dot4``, run in matrix tiles: Linux lets a process use them."""
     needed = {"amx-tile", "amx-bf16" if product == "dot2" else "amx-int8"}

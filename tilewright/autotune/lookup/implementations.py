@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tilewright.autotune.base.workload import Workload
+from tilewright.autotune.lookup.symbolic_sizes import is_kin
 from tilewright.autotune.lookup.workloads import kernel_of_node, workload_at, workloads_of
 from tilewright.autotune.records.database import Database, Networks
 from tilewright.autotune.records.record import STANDARD
 from tilewright.graph_ir.ir import Graph
-from tilewright.lowering.choose_implementation import PASS, alternatives_of
+from tilewright.lowering.choose_implementation import PASS, Alternatives, alternatives_of
 from tilewright.lowering.implementations.base import ATTRIBUTE, Table
 from tilewright.lowering.plan import LoweredModel
 from tilewright.lowering.table import TABLE
@@ -27,12 +29,14 @@ _WORTH = 0.97
 @dataclass(frozen=True, slots=True)
 class Tunable:
     """A node with several implementations. ``own``: the one that it has. ``standard``: the one that it has if none that
-    rounds otherwise is used. ``workloads``: that of its kernel by implementation."""
+    rounds otherwise is used. ``workloads``: that of its kernel by implementation. ``alike``: others that are estimated
+    to take as long as its own."""
 
     node: str
     own: str
     standard: str
     workloads: Mapping[str, Workload]
+    alike: tuple[str, ...] = ()
 
 
 def find_tunable(
@@ -53,8 +57,14 @@ def find_tunable(
         names = dict.fromkeys((own, *c.hopeful(disabled)))
         if len(names) > 1:
             others = {name: _variant(lowered, node, name) for name in names if name != own}
-            out.append(Tunable(node, own, c.standard().name, {own: workloads[kernels[node]], **others}))
+            workload = {own: workloads[kernels[node]], **others}
+            out.append(Tunable(node, own, c.standard().name, workload, _alike(c, own, tuple(others))))
     return tuple(out)
+
+
+def _alike(c: Alternatives, own: str, others: Sequence[str]) -> tuple[str, ...]:
+    costs = {i.name: i.cost(c.facts.priced) for i in c.ways if i.name in (own, *others)}
+    return tuple(a for a in others if abs(costs[a] - costs[own]) <= (1 - _WORTH) * costs[own])
 
 
 def _variant(lowered: LoweredModel, node: str, implementation: str) -> Workload:
@@ -90,6 +100,18 @@ def _recorded(o: Tunable, target: Target, database: Database, network: Networks)
             return chosen
     best = {a: r.seconds for a, w in o.workloads.items() if (r := database.query(w, target)) is not None and r.seconds}
     if o.own not in best:
-        return o.own
+        return _tuned_alike(o, best, database)
     fastest = min(best, key=lambda a: (best[a], a))
     return fastest if best[fastest] < _WORTH * best[o.own] else o.own
+
+
+def _tuned_alike(o: Tunable, best: Mapping[str, float], database: Database) -> str:
+    """Of an implementation without a record and those that should take as long, one that was tuned: for these sizes, or
+    else in a build where others of its sizes were symbolic. So a log serves where an estimate changes its mind."""
+    recorded = [a for a in o.alike if a in best]
+    if recorded:
+        return min(recorded, key=lambda a: (best[a], a))
+    kin = (
+        a for a in (o.own, *o.alike) if any(True for _ in database.related(partial(is_kin, workload=o.workloads[a])))
+    )
+    return next(kin, o.own) if o.alike else o.own

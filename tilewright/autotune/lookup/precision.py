@@ -9,8 +9,8 @@ from tilewright.autotune.base.workload import Workload
 from tilewright.autotune.lookup.workloads import kernel_steps, networks_of, workloads_of
 from tilewright.autotune.records.database import Database
 from tilewright.autotune.records.record import Choice, NodeChoice
-from tilewright.lowering.choose_precision import NodePrecision, OfNode, Precisions
 from tilewright.lowering.plan import LoweredModel
+from tilewright.lowering.precision.choose_precision import NodePrecision, OfNode, Precisions
 from tilewright.machine.target import Target
 
 MIXED = "mixed"

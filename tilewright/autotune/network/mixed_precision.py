@@ -29,8 +29,8 @@ from tilewright.graph_ir.passes.base import Level
 from tilewright.graph_ir.pipeline import run_passes
 from tilewright.lowering.choose_implementation import PASS as CHOOSE
 from tilewright.lowering.choose_implementation import Wanted, choose_implementation
-from tilewright.lowering.choose_precision import Precisions
 from tilewright.lowering.plan import LoweredGroups, LoweredModel, fuse_and_lower
+from tilewright.lowering.precision.choose_precision import Precisions
 from tilewright.machine.target import Target
 from tilewright.options import Broadcasting, CompileOptions
 from tilewright.runtime.model import CompiledModel

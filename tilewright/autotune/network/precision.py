@@ -27,7 +27,7 @@ from tilewright.autotune.records.record import Choice, NodeChoice, time_after
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.compile import ModelLike, compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import BroadcastError
-from tilewright.lowering.choose_precision import Precisions, reduced_nodes
+from tilewright.lowering.precision.choose_precision import Precisions, reduced_nodes
 from tilewright.runtime.model import CompiledModel
 
 Contenders = Mapping[str, Callable[[], object]]

@@ -12,7 +12,7 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -96,9 +96,10 @@ class Scratch:
 
 
 class StoredBytes:
-    """A part of a file, in memory while an array of it is in use."""
+    """A part of a file, in memory while an array of it is in use. ``known``: what was found out about its elements."""
 
     def __init__(self, file: StoredFile, offset: int, nbytes: int) -> None:
+        self.known: dict[Hashable, bool] = {}
         self._file, self._offset, self._nbytes = file, offset, nbytes
         self._memory: weakref.ref[_Memory] | None = None
 
@@ -159,6 +160,13 @@ class StoredArray:
         stored = self.stored or self.dtype
         elements = np.ndarray(self.shape, stored, self.source.array(scratch), self.offset, self.strides)
         return elements if self.stored is None else cast_elements(elements, self.dtype)
+
+    def once(self, question: str, find: Callable[[np.ndarray], bool]) -> bool:
+        """What ``find`` says of the elements, in whatever order; they are read for it once, for all arrays of them."""
+        known, key = self.source.known, (question, self.dtype, self.stored, self.offset, math.prod(self.shape))
+        if key not in known:
+            known[key] = find(self.array())
+        return known[key]
 
     def key(self) -> Hashable:
         """Equal for equal descriptions."""

@@ -18,6 +18,7 @@ from tilewright.lowering.implementations.einsum import as_product
 from tilewright.lowering.implementations.einsum.loops import LOOPS
 from tilewright.lowering.implementations.gemm import (
     dot_product,
+    halves,
     packed_gemm,
     pairs,
     shorts,
@@ -51,6 +52,7 @@ IMPLEMENTATIONS: Table = {
         conv_dot_product.LOOPS,
     ),
     "MatMul": (
+        packed_gemm.BY_ROWS,
         packed_gemm.MATMUL,
         BATCHED_GEMM,
         unpacked_gemm.MATMUL,
@@ -59,6 +61,8 @@ IMPLEMENTATIONS: Table = {
         STRASSEN,
         pairs.DOT_PRODUCT,
         pairs.TILES,
+        halves.BY_ROWS,
+        halves.HALVES,
     ),
     "Gemm": (
         packed_gemm.GEMM,

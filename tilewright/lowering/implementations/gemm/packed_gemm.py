@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
@@ -24,8 +25,9 @@ from tilewright.lowering.geometry.product import (
     right_operand,
 )
 from tilewright.lowering.implementations.base import Implementation
+from tilewright.lowering.implementations.gemm.by_rows import by_rows, kept
 from tilewright.lowering.implementations.gemm.cost import cost_by_row, packing
-from tilewright.tensor_ir.compute import Reduction, Tensor, sum_over
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, sum_over
 
 
 def packed_right_operand(ctx: LowerContext, width: int) -> Tensor:
@@ -62,5 +64,28 @@ def _cost(facts: NodeFacts) -> float:
     return cost_by_row(facts, 1.0, 0.0 if product_sizes(facts).constant_b else packing(facts))
 
 
+_LEAST = 8
+"""Rows from which on there are tiles of them, where a call tells the number: fewer take less time one by one."""
+
+
+def _by_rows(ctx: LowerContext) -> tuple[Tensor, ...]:
+    p = product_sizes(ctx)
+    width = panel_width(p.rows, p.n, ctx.target, computed_type(ctx).itemsize)
+    packed = packed_right_operand(ctx, width)
+
+    def element(no: IntExpr, k: IntExpr, ni: IntExpr) -> Val:
+        return packed[no, k, ni]
+
+    return by_rows(ctx, kept(ctx, width, element), _LEAST)
+
+
+def _applies_by_rows(facts: NodeFacts) -> str | None:
+    p = product_sizes(facts)
+    if not p.constant_b or computed_type(facts) != dtypes.float32:
+        return "the second operand is not a constant matrix of float32"
+    return "the number of rows is known" if p.rows.value() is not None else None
+
+
+BY_ROWS = Implementation("MatMul", "packed_by_rows", _by_rows, _cost, _applies_by_rows)
 MATMUL = Implementation("MatMul", "packed_gemm", _lower, _cost, _applies)
 GEMM = replace(MATMUL, op="Gemm")

@@ -10,35 +10,28 @@ rows, there are both, and the loops of one of them are empty.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from operator import add
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const
-from tilewright.core.arith.minmax import minimum
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.few_bits import (
-    NIBBLE,
-    NIBBLES,
-    SIXTEEN,
-    FewBits,
-    elements_of_word,
-    few_bits,
-    panel_columns,
-)
-from tilewright.lowering.geometry.product import (
-    from_panels,
-    left_operand,
-    panel_sums,
-    place_of_row,
-    product_result,
-    product_sizes,
-)
+from tilewright.lowering.geometry.few_bits import NIBBLE, NIBBLES, SIXTEEN, FewBits, elements_of_word, few_bits
+from tilewright.lowering.geometry.product import left_operand, place_of_row, product_sizes
 from tilewright.lowering.implementations.base import Implementation
+from tilewright.lowering.implementations.gemm.by_rows import (
+    IN_MEMORY,
+    Kept,
+    by_rows,
+    in_panels,
+    in_registers,
+    panel_stays,
+    panels_stay,
+)
 from tilewright.lowering.implementations.gemm.cost import MANY, cost_by_row
-from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, index_value, op, select, sum_over
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, constant, op, sum_over
 
 _MANTISSA = 19
 """The lowest bit of the nibble ``q`` in the float32 ``1 + q / 16``."""
@@ -55,37 +48,25 @@ _PER_WEIGHT = 0.5
 _PER_REAL = 4.0
 """The time to make a float32 of an element, in multiply-adds: in a cache, just before it is used."""
 
-_IN_MEMORY = 4.0
-"""And to write it to memory and read it again."""
-
 _OF_BYTES = 0.25
 """The share of a float32 that an element takes at most."""
 
 
 def _in_registers(ctx: LowerContext) -> tuple[Tensor, ...]:
-    w = _scaled_for_registers(ctx)
-    return product_result(ctx, panel_sums(ctx, w.width, dtypes.float32, _sum_in_registers(ctx, w)))
+    return in_registers(ctx, _kept(ctx, _scaled_for_registers(ctx)))
 
 
 def _in_panels(ctx: LowerContext) -> tuple[Tensor, ...]:
-    w = _few_bits(ctx)
-    return product_result(ctx, panel_sums(ctx, w.width, dtypes.float32, _sum_in_panels(ctx, w, const(1))))
+    return in_panels(ctx, _kept(ctx, _few_bits(ctx)))
 
 
 def _by_rows(ctx: LowerContext) -> tuple[Tensor, ...]:
-    """Panels where they are faster, registers for fewer rows."""
-    p, w = product_sizes(ctx), _scaled_for_registers(ctx)
-    many = minimum(p.rows // math.ceil((_PER_REAL - _PER_WEIGHT) / (_per_row(ctx) - 1.0)), 1)
-    rows = p.rows * many
-    in_panels = panel_sums(ctx, w.width, dtypes.float32, _sum_in_panels(ctx, w, many), rows)
-    few = (p.rows - rows, ceildiv(p.n, w.width), as_expr(w.width))
-    sums = compute(ctx.name("few"), few, _sum_in_registers(ctx, w), axis_names=["m", "no", "ni"])
-    in_registers = from_panels(p, w.width, ctx.stage(sums))
+    least = math.ceil((_PER_REAL - _PER_WEIGHT) / (_per_row(ctx) - 1.0))
+    return by_rows(ctx, _kept(ctx, _scaled_for_registers(ctx)), least)
 
-    def acc(bi: Sequence[IntExpr], row: IntExpr, col: IntExpr) -> Val:
-        return select(index_value(many).equal(1), in_panels(bi, row, col), in_registers(bi, row, col))
 
-    return product_result(ctx, acc)
+def _kept(ctx: LowerContext, w: FewBits) -> Kept:
+    return Kept(w.width, w.element, _sum_in_registers(ctx, w))
 
 
 def _few_bits(ctx: LowerContext, divisor: Callable[[int], int] = lambda per: 1) -> FewBits:
@@ -140,20 +121,6 @@ def _sum(values: list[Val]) -> Val:
     return reduce(add, values)
 
 
-def _sum_in_panels(ctx: LowerContext, w: FewBits, used: IntExpr) -> Callable[[IntExpr, IntExpr, IntExpr], Reduction]:
-    """``used``: 1, or 0 where no row is summed and no panel made."""
-    p, read = product_sizes(ctx), left_operand(ctx)
-    shape = (ceildiv(p.n, w.width), p.k * used, w.width)
-    real = ctx.stage(compute(ctx.name("real"), shape, w.element, axis_names=["no", "k", "ni"]))
-    k = ctx.axis(p.k * used, "k")
-
-    def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        bi, at = place_of_row(p, row)
-        return sum_over(read(bi, at, k.index) * real[no, k.index, ni], k)
-
-    return formula
-
-
 def _applies(facts: NodeFacts) -> str | None:
     if all(c is not None for c in facts.constants[1:]):
         return None
@@ -175,24 +142,15 @@ def _cost_in_registers(facts: NodeFacts) -> float:
 
 
 def _cost_in_panels(facts: NodeFacts) -> float:
-    return _cost(facts, 1.0, _PER_REAL if _fits(facts, 1) else _PER_REAL + _IN_MEMORY)
+    return _cost(facts, 1.0, _PER_REAL if panel_stays(facts) else _PER_REAL + IN_MEMORY)
 
 
 def _cost_by_rows(facts: NodeFacts) -> float:
     """That of the faster one. That of the slower one where it is known which one is faster, so that there is nothing to
     choose at a call, and where neither a panel fits in the second-level cache nor all panels in any: they would be
     written to memory, which takes more."""
-    panels = ceildiv(product_sizes(facts).n, panel_columns(facts)).value()
-    fits = _fits(facts, 1) or (panels is not None and _fits(facts, panels))
-    chooses = product_sizes(facts).rows.value() is None and fits
+    chooses = product_sizes(facts).rows.value() is None and panels_stay(facts)
     return (min if chooses else max)(_cost_in_registers(facts), _cost_in_panels(facts))
-
-
-def _fits(facts: NodeFacts, panels: int) -> bool:
-    """Whether a panel stays in the second-level cache beside rows of the other operand, or several in the largest."""
-    k, width = product_sizes(facts).k.value(), panel_columns(facts)
-    room = facts.target.beside_bytes if panels == 1 else facts.target.largest_cache
-    return k is not None and panels * k * width * dtypes.float32.itemsize <= room
 
 
 PACKED = Implementation("MatMulDequantized", "packed", _in_registers, _cost_in_registers, _applies, spreads=True)

@@ -181,6 +181,27 @@ def test_the_implementation_with_the_fastest_record_is_used(fast: str) -> None:
     assert found == {} or own == {"winograd2"}  # nothing to compare it with
 
 
+@pytest.mark.parametrize("rows", ["n", 24])
+def test_what_is_estimated_alike_and_has_records_is_used(rows: str | int) -> None:
+    """A log of a release that estimated otherwise, or of a build for other sizes, serves on."""
+
+    def product(rows: str | int) -> Graph:
+        g = GraphBuilder("product")
+        w = np.random.default_rng(0).standard_normal((64, 48)).astype(np.float32)
+        return g.build(g.op("MatMul", g.input("x", "float32", (rows, 64)), w))
+
+    here = tilewright.compile(product("n"), target=HERE, stop_after="passes", progress=False)
+    (option,) = found_options(here)
+    assert (option.own, "packed_gemm" in option.alike) == ("packed_by_rows", True)
+    there = with_implementations(product(rows), {option.node: "packed_gemm"})
+    (func,) = fuse_and_lower(there, HERE).funcs.values()
+    named = canonical(func)
+    task = Task(named, HERE, dict.fromkeys(named.dims, 24))
+    known = make_record(task, Space(named, HERE).default(), Ok(1e-3, (1e-3,), 0.0, 0.1), time=1.0)
+    assert recorded_implementations((option,), HERE, MemoryDatabase([known]), ()) == {option.node: "packed_gemm"}
+    assert recorded_implementations((option,), HERE, MemoryDatabase(), ()) == {}
+
+
 def test_a_choice_made_in_the_network_counts_before_records() -> None:
     graph = passed()
     network = networks_of(fuse_and_lower(graph, HERE))[0]

@@ -24,7 +24,7 @@ from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.core.errors import InputError
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.ir import Graph
-from tilewright.lowering.choose_precision import NodePrecision, reduced_nodes
+from tilewright.lowering.precision.choose_precision import NodePrecision, reduced_nodes
 
 pytestmark = pytest.mark.skipif("avx512bf16" not in parse_target(None).enabled, reason="a CPU without vdpbf16ps")
 

@@ -159,3 +159,18 @@ def test_a_file_is_closed_with_the_last_that_needs_it(path: Path) -> None:
     del stored
     assert raw.closed
     assert array.size == 100
+
+
+def test_what_was_found_out_is_remembered_for_all_views(path: Path) -> None:
+    stored, asked = words(path), list[int]()
+
+    def find(elements: np.ndarray) -> bool:
+        asked.append(elements.size)
+        return bool(elements.size == WORDS.size)
+
+    assert stored.once("whole", find)
+    path.write_bytes(b"")
+    assert stored.transposed().once("whole", find)
+    assert asked == [WORDS.size]
+    with pytest.raises(ModelError, match=CHANGED):
+        stored.once("another question", find)

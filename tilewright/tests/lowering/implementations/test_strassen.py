@@ -65,5 +65,7 @@ def test_columns_that_are_no_whole_vectors_are_refused() -> None:
 
 
 def test_an_unknown_implementation_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="unknown implementation 'winograd2', expected one of packed_gemm, "):
+    with pytest.raises(
+        UnsupportedError, match="unknown implementation 'winograd2', expected one of packed_by_rows, packed_gemm, "
+    ):
         lower(product((4, 6), 16, "winograd2"))

@@ -87,7 +87,7 @@ def test_the_cases_have_every_implementation() -> None:
         *(("MatMulInteger", n) for n in ("dot_product", "dot_product_tiles", "shorts", "loops")),
         *(("Conv", f"{n}_pairs") for n in ("winograd2", "winograd2_stride2")),
         *(("Conv", n) for n in ("dot_product", "dot_product_rows", "dot_product_tiles")),
-        *(("MatMul", n) for n in ("dot_product", "dot_product_tiles")),
+        *(("MatMul", n) for n in ("dot_product", "dot_product_tiles", "halves", "halves_by_rows")),
         *(("MatMulDequantized", n) for n in ("packed", "packed_by_rows", "dequantized_panels")),
         *(("ConvInteger", n) for n in ("dot_product", "dot_product_rows", "dot_product_tiles")),
         *(("ConvInteger", n) for n in ("shorts", "shorts_rows", "loops")),
