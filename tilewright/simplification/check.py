@@ -110,8 +110,9 @@ class Judge:
             try:
                 feed = random_inputs(model.graph, env, o.seed + len(cases))
                 cases.append(Case(_shown(env), feed, run(feed)))
-            except TilewrightError as e:
-                failed.append(f"not run for {_shown(env) or 'random inputs'}: {str(e).splitlines()[0][:200]}")
+            except (TilewrightError, MemoryError) as e:
+                why = str(e) or "out of memory"
+                failed.append(f"not run for {_shown(env) or 'random inputs'}: {why.splitlines()[0][:200]}")
             if not given and len(cases) == WANTED:
                 return cases  # what did not run were guesses
         self.notes += tuple(failed)

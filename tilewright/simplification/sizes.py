@@ -103,7 +103,7 @@ def _solved(graph: Graph, symbols: Sequence[str]) -> Mapping[str, IntExpr]:
 
 
 def _is_leading(graph: Graph, symbol: str) -> bool:
-    """True for a size that is the first of each input that has it, and not the only one: a batch."""
+    """True for a size that is the first of each input that has it, and not the only one of all of them: a batch."""
     places = [
         (k, len(sizes))
         for i in graph.inputs
@@ -111,4 +111,4 @@ def _is_leading(graph: Graph, symbol: str) -> bool:
         for k, d in enumerate(sizes)
         if symbol in d.free_vars()
     ]
-    return all(k == 0 and n > 1 for k, n in places)
+    return all(k == 0 for k, _ in places) and any(n > 1 for _, n in places)

@@ -17,9 +17,11 @@ from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.rules.base import P, Rule
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.inspect.ort import is_installed
+from tilewright.simplification import check
 from tilewright.simplification import simplify as module
 from tilewright.simplification.check import Judge
 from tilewright.simplification.compare import difference
+from tilewright.simplification.feeds import random_inputs
 from tilewright.simplification.options import SimplifyOptions
 from tilewright.simplification.passes import Rewriting
 from tilewright.simplification.simplify import simplify_model
@@ -143,6 +145,26 @@ def test_likely_sizes() -> None:
     open_ = [*likely_sizes(read_model(classifier()).graph)]
     assert len(open_) == len({tuple(e.values()) for e in open_}) == 6
     assert all(e["height"] != e["width"] for e in open_[:4])
+
+
+def test_a_batch_is_one_for_inputs_of_one_number_each_too() -> None:
+    """An image and its time step: the batch stays small where images are large."""
+    nodes = [helper.make_node("Transpose", ["x"], ["z"]), helper.make_node("Mul", ["z", "t"], ["y"])]
+    model = model_of(nodes, {"x": ("n", "h"), "t": ("n",)}, ["y"], {})
+    assert [(e["n"], e["h"]) for e in likely_sizes(read_model(model).graph)][:3] == [(2, 7), (1, 16), (3, 64)]
+
+
+def test_sizes_for_which_memory_does_not_suffice_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(graph: Graph, env: dict[str, int], seed: int) -> dict[str, object]:
+        if max(env.values()) > 10:
+            raise MemoryError
+        return random_inputs(graph, env, seed)
+
+    monkeypatch.setattr(check, "random_inputs", too_large)
+    checked = simplify_model(classifier(), SimplifyOptions()).checked
+    assert checked is not None
+    assert len(checked.cases) == 2
+    assert not any("16" in case for case in checked.cases)
 
 
 def test_a_size_that_is_the_sum_of_others_is_found() -> None:
