@@ -39,6 +39,9 @@ _SIZE = 0.5
 _LEAST = 8
 """Rows from which on panels are made, where a call tells the number: a tile of rows and more."""
 
+_LEAST_ELEMENTS = 1 << 16
+"""Of a weight for which it is worth to read half of the bytes."""
+
 
 def _in_registers(ctx: LowerContext) -> tuple[Tensor, ...]:
     return in_registers(ctx, _kept(ctx))
@@ -102,6 +105,8 @@ def _applies(facts: NodeFacts) -> str | None:
         return "the second operand is not a constant matrix of float32"
     if facts.constants[1].dtype != np.float32:
         return f"a weight of {facts.constants[1].dtype}"
+    if facts.constants[1].size < _LEAST_ELEMENTS:
+        return "a small weight"
     if (rows := p.rows.value()) is not None and rows > MANY:
         return "so many rows take longer than the weight"
     return None if _kind(facts) is not None else "a weight of numbers that 16 bits do not hold"

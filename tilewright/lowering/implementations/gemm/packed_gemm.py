@@ -67,6 +67,9 @@ def _cost(facts: NodeFacts) -> float:
 _LEAST = 8
 """Rows from which on there are tiles of them, where a call tells the number: fewer take less time one by one."""
 
+_LEAST_ELEMENTS = 1 << 12
+"""Of a weight: a tile of a smaller one takes less than a microsecond, whatever rows it has."""
+
 
 def _by_rows(ctx: LowerContext) -> tuple[Tensor, ...]:
     p = product_sizes(ctx)
@@ -83,6 +86,8 @@ def _applies_by_rows(facts: NodeFacts) -> str | None:
     p = product_sizes(facts)
     if not p.constant_b or computed_type(facts) != dtypes.float32:
         return "the second operand is not a constant matrix of float32"
+    if facts.constants[1] is None or facts.constants[1].size < _LEAST_ELEMENTS:
+        return "a small weight"
     return "the number of rows is known" if p.rows.value() is not None else None
 
 

@@ -187,8 +187,8 @@ def test_what_is_estimated_alike_and_has_records_is_used(rows: str | int) -> Non
 
     def product(rows: str | int) -> Graph:
         g = GraphBuilder("product")
-        w = np.random.default_rng(0).standard_normal((64, 48)).astype(np.float32)
-        return g.build(g.op("MatMul", g.input("x", "float32", (rows, 64)), w))
+        w = np.random.default_rng(0).standard_normal((96, 48)).astype(np.float32)
+        return g.build(g.op("MatMul", g.input("x", "float32", (rows, 96)), w))
 
     here = tilewright.compile(product("n"), target=HERE, stop_after="passes", progress=False)
     (option,) = found_options(here)

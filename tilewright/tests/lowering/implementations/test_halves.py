@@ -17,7 +17,7 @@ PLAIN = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64"
 KINDS = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
-def weight(kind: str, k: int = 40, n: int = 70) -> np.ndarray:
+def weight(kind: str, k: int = 1100, n: int = 70) -> np.ndarray:
     values = np.random.default_rng(k).standard_normal((k, n)).astype(KINDS[kind])
     values[0, :3] = (0, -0.0, 65280)  # both types have them
     return values.astype(np.float32)
@@ -31,7 +31,7 @@ def product(w: np.ndarray, *rows: Dim) -> Graph:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", ["halves", "halves_by_rows"])
-@pytest.mark.parametrize("k", [1, 40, 1200])
+@pytest.mark.parametrize("k", [937, 1200])
 def test_sums_are_those_of_float32(kind: str, way: str, k: int) -> None:
     """Up to the order of sums; with rows on both sides of the number that a call is asked for, and none."""
     w = weight(kind, k)
@@ -77,6 +77,7 @@ def test_where_they_are_not_used() -> None:
         other = held.copy()
         other[place] = value
         assert reason(other, 3) == "a weight of numbers that 16 bits do not hold"
+    assert reason(weight("float16", 400), 3) == "a small weight"
     g = GraphBuilder("computed")
     y = g.op("MatMul", g.input("x", "float32", (3, 4)), g.input("w", "float32", (4, 5)))
     (c,) = alternatives_of(g.build(y), parse_target(AVX512))
@@ -88,7 +89,7 @@ def test_a_weight_that_bfloat16_alone_holds() -> None:
     w = weight("bfloat16")
     w[1, 1] = 2.0**100
     assert reason(w, 3) is None
-    x = np.random.default_rng(0).standard_normal((1, 40)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((1, 1100)).astype(np.float32)
     (got,) = tilewright.compile(product(w, 1), progress=False).run(None, {"x": x})
     np.testing.assert_allclose(got, np.maximum(x @ w + w[0], 0), rtol=1e-4, atol=1e-4)
 
@@ -96,7 +97,7 @@ def test_a_weight_that_bfloat16_alone_holds() -> None:
 def test_a_model_of_float16_reads_its_weights_as_they_are() -> None:
     g = GraphBuilder("half")
     w = weight("float16").astype(np.float16)
-    graph = g.build(g.op("MatMul", g.input("x", "float16", (1, 40)), w))
+    graph = g.build(g.op("MatMul", g.input("x", "float16", (1, 1100)), w))
     lowered = tilewright.compile(graph, target=AVX512, stop_after="lower", progress=False)
     packed = [p for f in lowered.funcs.values() for p in f.params if len(p.shape) == 3]
     assert [str(p.dtype) for p in packed] == ["float16"]

@@ -36,6 +36,7 @@ CASES = {
     "long vector": ("MatMul", (256,), (256, 3), {}),
     "batch": ("MatMul", (3, 2, 130), (130, 4), {}),
     "symbolic rows": ("MatMul", ("n", 128), (128, 9), {}),
+    "symbolic rows by a larger matrix": ("MatMul", ("n", 128), (128, 34), {}),
     "even": ("MatMul", (4, 128), (128, 16), {}),
     "batches": ("MatMul", (3, 2, 8), (3, 8, 5), {}),
     "gemm": ("Gemm", (3, 192), (7, 192), {"transB": 1, "alpha": 0.5}),
