@@ -15,13 +15,14 @@ import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from tilewright.core.errors import ModelError
 from tilewright.core.io.pages import private_mapping
 
+T = TypeVar("T")
 LEAST = 64 << 10
 """Bytes from which an array is read when it is needed; smaller ones are read once and stay."""
 _WINDOW = 32 << 10
@@ -99,7 +100,7 @@ class StoredBytes:
     """A part of a file, in memory while an array of it is in use. ``known``: what was found out about its elements."""
 
     def __init__(self, file: StoredFile, offset: int, nbytes: int) -> None:
-        self.known: dict[Hashable, bool] = {}
+        self.known: dict[Hashable, Any] = {}
         self._file, self._offset, self._nbytes = file, offset, nbytes
         self._memory: weakref.ref[_Memory] | None = None
 
@@ -161,12 +162,13 @@ class StoredArray:
         elements = np.ndarray(self.shape, stored, self.source.array(scratch), self.offset, self.strides)
         return elements if self.stored is None else cast_elements(elements, self.dtype)
 
-    def once(self, question: str, find: Callable[[np.ndarray], bool]) -> bool:
+    def once(self, question: str, find: Callable[[np.ndarray], T]) -> T:
         """What ``find`` says of the elements, in whatever order; they are read for it once, for all arrays of them."""
         known, key = self.source.known, (question, self.dtype, self.stored, self.offset, math.prod(self.shape))
         if key not in known:
             known[key] = find(self.array())
-        return known[key]
+        found: T = known[key]
+        return found
 
     def key(self) -> Hashable:
         """Equal for equal descriptions."""

@@ -10,7 +10,7 @@ from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext, wide
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.packing import clamped, flatten, unflatten, whole_tiles
-from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, lift
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, lift, sum_over
 
 Read = Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]
 """An element at ``(batch, row, column)``."""
@@ -92,6 +92,19 @@ def place_of_row(p: ProductSizes, row: IntExpr) -> tuple[Sequence[IntExpr], IntE
     """Batch index and row of a row of one product; those behind the last are the last."""
     *bi, at = unflatten(clamped(row, p.rows), p.row_extents)
     return bi, at
+
+
+def row_sums(
+    ctx: LowerContext, element: Callable[[IntExpr, IntExpr, IntExpr], Val], depth: IntExpr
+) -> Callable[[IntExpr, IntExpr, IntExpr], Reduction]:
+    """The formula of :func:`panel_sums` of ``depth`` steps; ``element``: that of B for a panel, a step and a column."""
+    p, dtype, read, k = product_sizes(ctx), computed_type(ctx), left_operand(ctx), ctx.axis(depth, "k")
+
+    def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        bi, at = place_of_row(p, row)
+        return sum_over(read(bi, at, k.index).cast(dtype) * element(no, k.index, ni), k)
+
+    return formula
 
 
 def panel_sums(

@@ -29,6 +29,7 @@ from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
 from tilewright.lowering.choose_implementation import Alternatives, Wanted, alternatives_of, best_of
 from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.precision.casts import read_through_cast
 from tilewright.machine.target import Target
 
 Precision: TypeAlias = Literal["fp32", "bf16", "auto"]
@@ -181,10 +182,7 @@ def _read_by_others(ed: GraphEditor, x: str, own: str, products: dict[str, Alter
         if reader.name in products and reader.inputs.count(x) == 1:
             _read(ed, reader, own)
             continue
-        ed.set_anchor(ed.node_id(reader))
-        wide = ed.add("Cast", (own,), {"to": dtypes.float32}, hint=f"{x}.wide")[0]
-        inputs = tuple(wide if i == x else i for i in reader.inputs)
-        ed.replace_node(reader, dataclasses.replace(reader, inputs=inputs))
+        read_through_cast(ed, reader, x, own, f"{x}.wide")
 
 
 def _is_product(facts: NodeFacts) -> bool:

@@ -9,7 +9,6 @@ Operators that only move elements stand behind the Cast.
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 
 from tilewright.core import dtypes
@@ -19,6 +18,7 @@ from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
+from tilewright.lowering.precision.casts import read_through_cast
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import share_of_pairs
 
@@ -135,10 +135,7 @@ class _Wide:
             for reader in ed.users(name):
                 if own in reader.outputs or any(True for _ in reader.subgraphs()):
                     continue
-                ed.set_anchor(ed.node_id(reader))
-                back = ed.add("Cast", (own,), {"to": ed.value(name).dtype}, hint=f"{name}.back")[0]
-                inputs = tuple(back if i == name else i for i in reader.inputs)
-                ed.replace_node(reader, dataclasses.replace(reader, inputs=inputs))
+                read_through_cast(ed, reader, name, own, f"{name}.back")
         for name in self._known:
             if ed.producer(name) is not None:
                 ed.drop_if_dead(name)

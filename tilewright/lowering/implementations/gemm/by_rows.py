@@ -18,18 +18,14 @@ from tilewright.core.arith.minmax import minimum
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.few_bits import panel_columns
-from tilewright.lowering.geometry.product import (
-    from_panels,
-    left_operand,
-    panel_sums,
-    place_of_row,
-    product_result,
-    product_sizes,
-)
-from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, index_value, select, sum_over
+from tilewright.lowering.geometry.product import from_panels, panel_sums, product_result, product_sizes, row_sums
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, index_value, select
 
 IN_MEMORY = 4.0
 """The time to write an element that was made to memory and read it again, in multiply-adds."""
+
+LEAST_ROWS = 8
+"""Rows from which on there are tiles of them, where a call tells the number: fewer take less time one by one."""
 
 Formula: TypeAlias = Callable[[IntExpr, IntExpr, IntExpr], Reduction]
 """The sum of a row, for a panel and a column of it."""
@@ -49,18 +45,11 @@ class Kept:
 
 def kept(ctx: LowerContext, width: int, element: Callable[[IntExpr, IntExpr, IntExpr], Val]) -> Kept:
     """A weight whose elements are cheap to convert, so that tiles of rows do it too."""
-    p, read = product_sizes(ctx), left_operand(ctx)
 
     def many(depth: IntExpr) -> Formula:
-        k = ctx.axis(depth, "k")
+        return row_sums(ctx, element, depth)
 
-        def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-            bi, at = place_of_row(p, row)
-            return sum_over(read(bi, at, k.index).cast(dtypes.float32) * element(no, k.index, ni), k)
-
-        return formula
-
-    return Kept(width, element, many(p.k), many)
+    return Kept(width, element, many(product_sizes(ctx).k), many)
 
 
 def in_registers(ctx: LowerContext, w: Kept) -> tuple[Tensor, ...]:
@@ -88,16 +77,10 @@ def by_rows(ctx: LowerContext, w: Kept, least: int) -> tuple[Tensor, ...]:
 
 def _from_panels(ctx: LowerContext, w: Kept, used: IntExpr) -> Formula:
     """``used``: 1, or 0 where no row is summed and no panel made."""
-    p, read = product_sizes(ctx), left_operand(ctx)
+    p = product_sizes(ctx)
     shape = (ceildiv(p.n, w.width), p.k * used, w.width)
     real = ctx.stage(compute(ctx.name("real"), shape, w.element, axis_names=["no", "k", "ni"]))
-    k = ctx.axis(p.k * used, "k")
-
-    def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        bi, at = place_of_row(p, row)
-        return sum_over(read(bi, at, k.index) * real[no, k.index, ni], k)
-
-    return formula
+    return row_sums(ctx, lambda no, k, ni: real[no, k, ni], p.k * used)
 
 
 def panel_stays(facts: NodeFacts) -> bool:

@@ -8,7 +8,6 @@ reading the weight takes longest, and half of the bytes take half of the time.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from math import prod
 
 import ml_dtypes
@@ -24,7 +23,7 @@ from tilewright.lowering.geometry.few_bits import panel_columns
 from tilewright.lowering.geometry.packing import pack_columns
 from tilewright.lowering.geometry.product import computed_type, product_sizes
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.gemm.by_rows import Kept, by_rows, in_registers, kept, panels_stay
+from tilewright.lowering.implementations.gemm.by_rows import LEAST_ROWS, Kept, by_rows, in_registers, kept, panels_stay
 from tilewright.lowering.implementations.gemm.cost import MANY, cost_by_row
 from tilewright.machine.vectors import converts_halves
 from tilewright.tensor_ir.compute import Tensor, Val
@@ -36,9 +35,6 @@ multiply-adds."""
 _SIZE = 0.5
 """The share of a float32 that an element takes."""
 
-_LEAST = 8
-"""Rows from which on panels are made, where a call tells the number: a tile of rows and more."""
-
 _LEAST_ELEMENTS = 1 << 16
 """Of a weight for which it is worth to read half of the bytes."""
 
@@ -49,7 +45,7 @@ def _in_registers(ctx: LowerContext) -> tuple[Tensor, ...]:
 
 def _by_rows(ctx: LowerContext) -> tuple[Tensor, ...]:
     w = _kept(ctx)
-    return by_rows(ctx, replace(w, many=None) if panels_stay(ctx) else w, _LEAST)
+    return by_rows(ctx, replace(w, many=None) if panels_stay(ctx) else w, LEAST_ROWS)
 
 
 def _kept(ctx: LowerContext) -> Kept:
@@ -86,7 +82,11 @@ def _holds(kind: DType, weight: Constant) -> bool:
     content = weight.content
     if isinstance(content, np.ndarray):
         return _has_all(kind, content)
-    return content.stored == kind.numpy or content.once(f"held by {kind}", partial(_has_all, kind))
+    return content.stored == kind.numpy or kind in content.once("types of 16 bits", _held_by)
+
+
+def _held_by(elements: np.ndarray) -> tuple[DType, ...]:
+    return tuple(t for t in (dtypes.float16, dtypes.bfloat16) if _has_all(t, elements))
 
 
 def _has_all(kind: DType, elements: np.ndarray) -> bool:

@@ -5,6 +5,7 @@ All batch dimensions of A are rows of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
@@ -17,17 +18,16 @@ from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.packing import pack_columns, packed_stage, panel_width
 from tilewright.lowering.geometry.product import (
     computed_type,
-    left_operand,
     panel_sums,
-    place_of_row,
     product_result,
     product_sizes,
     right_operand,
+    row_sums,
 )
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.gemm.by_rows import by_rows, kept
+from tilewright.lowering.implementations.gemm.by_rows import LEAST_ROWS, by_rows, kept
 from tilewright.lowering.implementations.gemm.cost import cost_by_row, packing
-from tilewright.tensor_ir.compute import Reduction, Tensor, Val, sum_over
+from tilewright.tensor_ir.compute import Tensor, Val
 
 
 def packed_right_operand(ctx: LowerContext, width: int) -> Tensor:
@@ -43,17 +43,18 @@ def packed_right_operand(ctx: LowerContext, width: int) -> Tensor:
     return ctx.packed(1, transform, (ceildiv(p.n, width), p.k, width), key, dtype)
 
 
-def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
-    p, dtype, read_a = product_sizes(ctx), computed_type(ctx), left_operand(ctx)
-    width = panel_width(p.rows, p.n, ctx.target, dtype.itemsize)
+def _panels(ctx: LowerContext) -> tuple[int, Callable[[IntExpr, IntExpr, IntExpr], Val]]:
+    """The width of the panels, and their elements."""
+    p = product_sizes(ctx)
+    width = panel_width(p.rows, p.n, ctx.target, computed_type(ctx).itemsize)
     packed = packed_right_operand(ctx, width)
-    k = ctx.axis(p.k, "k")
+    return width, lambda no, k, ni: packed[no, k, ni]
 
-    def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        bi, at = place_of_row(p, row)
-        return sum_over(read_a(bi, at, k.index).cast(dtype) * packed[no, k, ni], k)
 
-    return product_result(ctx, panel_sums(ctx, width, dtype, formula))
+def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
+    width, element = _panels(ctx)
+    sums = row_sums(ctx, element, product_sizes(ctx).k)
+    return product_result(ctx, panel_sums(ctx, width, computed_type(ctx), sums))
 
 
 def _applies(facts: NodeFacts) -> str | None:
@@ -64,22 +65,12 @@ def _cost(facts: NodeFacts) -> float:
     return cost_by_row(facts, 1.0, 0.0 if product_sizes(facts).constant_b else packing(facts))
 
 
-_LEAST = 8
-"""Rows from which on there are tiles of them, where a call tells the number: fewer take less time one by one."""
-
 _LEAST_ELEMENTS = 1 << 12
 """Of a weight: a tile of a smaller one takes less than a microsecond, whatever rows it has."""
 
 
 def _by_rows(ctx: LowerContext) -> tuple[Tensor, ...]:
-    p = product_sizes(ctx)
-    width = panel_width(p.rows, p.n, ctx.target, computed_type(ctx).itemsize)
-    packed = packed_right_operand(ctx, width)
-
-    def element(no: IntExpr, k: IntExpr, ni: IntExpr) -> Val:
-        return packed[no, k, ni]
-
-    return by_rows(ctx, kept(ctx, width, element), _LEAST)
+    return by_rows(ctx, kept(ctx, *_panels(ctx)), LEAST_ROWS)
 
 
 def _applies_by_rows(facts: NodeFacts) -> str | None:
