@@ -54,6 +54,10 @@ class Context:
             self._splits[key] = None if c is None else (c, e.substitute({lanes.var: lanes.first}))
         return self._splits[key]
 
+    def evaluate(self, e: Expr) -> Value:
+        """The value of a flat expression."""
+        return self._evaluate(self, e)
+
     def scalar_at(self, lane: int) -> _Lane:
         """A context manager in which the code of one lane is emitted as scalars."""
         return _Lane(self, lane)

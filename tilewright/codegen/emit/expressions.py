@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.codegen.emit.context import Context
+from tilewright.codegen.emit.joined_bytes import byte, bytes_of_word, join_bytes
 from tilewright.codegen.emit.memory import index_uniform, index_vector, load, reads_memory
 from tilewright.codegen.llvm.builder import Value
 from tilewright.codegen.llvm.types import literal, register_type
 from tilewright.codegen.math.casts import cast
 from tilewright.codegen.math.dot_products import EMITTERS
+from tilewright.codegen.math.rounded_integers import converts, rounded_integer
 from tilewright.codegen.math.scalar_operations import operation
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import int64
@@ -23,6 +25,8 @@ from tilewright.tensor_ir.ir import Cast, Const, Expr, Index, Load, Op, Select, 
 _COMPARISONS = {
     "less": "slt", "less_equal": "sle", "greater": "sgt", "greater_equal": "sge", "equal": "eq", "not_equal": "ne",
 }  # fmt: skip
+_EXACT = 1 << 22
+"""Sums of two whole numbers below it are exact in float32."""
 _MIRRORED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle", "eq": "eq", "ne": "ne"}
 
 
@@ -59,17 +63,44 @@ def _index(ctx: Context, e: Index) -> Value:
 
 
 def _cast(ctx: Context, e: Cast) -> Value:
-    v = evaluate(ctx, e.value)
-    if e.dtype.name == "int32" and _is_clamped(e.value):
-        return ctx.code.convert("fptosi", v, "i32")  # needs no test for numbers that an int32 does not hold
-    return cast(ctx.code, v, e.value.dtype, e.dtype)
+    code, limits = ctx.code, _limits(e)
+    if limits is None:
+        return cast(code, evaluate(ctx, e.value), e.value.dtype, e.dtype)
+    inner, low, high = limits
+    if (found := _rounded(inner, low, high)) is not None:
+        source, zero = found
+        x = evaluate(ctx, source)
+        if converts(code, x.lanes):
+            return rounded_integer(code, x, zero, low, high, e.dtype)
+    number = code.convert("fptosi", evaluate(ctx, e.value), "i32")  # needs no test for numbers that it does not hold
+    return code.resize(number, register_type(e.dtype), True)
 
 
-def _is_clamped(e: Expr) -> bool:
-    """True for a float32 between constants in the range of an int32."""
-    if not isinstance(e, Op) or e.name != "clamp" or e.dtype.name != "float32":
-        return False
-    return all(isinstance(b, Const) and -(2.0**31) <= b.value < 2.0**31 for b in e.args[1:])
+def _limits(e: Cast) -> tuple[Expr, int, int] | None:
+    """``x``, ``low`` and ``high`` of an integer of at most 32 bits made of the float32 ``clamp(x, low, high)``, if they
+    are whole numbers and it holds them."""
+    value, to = e.value, e.dtype
+    if not isinstance(value, Op) or value.name != "clamp" or value.dtype.name != "float32":
+        return None
+    low, high = (_whole(b) for b in value.args[1:])
+    if low is None or high is None or low > high or not to.is_integer or to.bits not in (8, 16, 32):
+        return None
+    least, most = (-(1 << to.bits - 1), (1 << to.bits - 1) - 1) if to.kind == "i" else (0, (1 << to.bits) - 1)
+    return (value.args[0], low, high) if least <= low and high <= min(most, 2**31 - 1) else None
+
+
+def _rounded(e: Expr, *bounds: int) -> tuple[Expr, int] | None:
+    """``x`` and ``zero`` of ``round(x) + zero``, where float32 has all whole numbers up to ``zero`` and ``bounds``."""
+    zero: int | None = 0
+    if isinstance(e, Op) and e.name == "add":
+        zero, e = _whole(e.args[1]), e.args[0]
+    if zero is None or not isinstance(e, Op) or e.name != "round":
+        return None
+    return (e.args[0], zero) if all(abs(n) < _EXACT for n in (zero, *bounds)) else None
+
+
+def _whole(e: Expr) -> int | None:
+    return int(e.value) if isinstance(e, Const) and float(e.value).is_integer() else None
 
 
 def _operation(ctx: Context, e: Op) -> Value:
@@ -78,6 +109,8 @@ def _operation(ctx: Context, e: Op) -> Value:
         quick = _compare_lanes(ctx, e)
         if quick is not None:
             return quick
+    if e.name == "bit_or" and (parts := bytes_of_word(ctx, e)) is not None:
+        return join_bytes(code, [byte(ctx, p) for p in parts], ctx.lanes.count if ctx.lanes else 0)
     if e.name == "add":
         for other, product in (e.args, e.args[::-1]):
             if isinstance(product, Op) and product.name in EMITTERS and id(product) not in ctx.memo:

@@ -32,10 +32,14 @@ _LONGEST = (2**31 - 1) // (255 * 255)
 _WINOGRAD = 0.45
 """Multiply-adds of the definition that one by Winograd's algorithm stands for, its transforms counted."""
 
+_DEPTHWISE = 0.45
+"""The most that a product of bytes may take, in multiply-adds of float32, for depthwise convolutions to gain by it:
+words of rows have gaps where a window has none."""
+
 _FEWEST_CHANNELS = 16
 
 MIN_CHANNELS = 4
-"""Input channels of a group from which on a convolution is one of integers. With fewer, float32 is as exact: it holds
+"""Input channels of a group from which on any convolution is one of integers. With fewer, float32 is as exact: it holds
 the sums of so few products of bytes."""
 
 
@@ -87,11 +91,21 @@ def _conv_guard(m: Match) -> str | None:
     shape = m.constant("w").shape
     if len(shape) < 3:
         return NOT_HERE
+    costs = m.editor.ctx.costs
     if int_attr(m.root, "group", 1) > 1 and shape[1] < MIN_CHANNELS:
-        return f"{shape[1]} input channels a group, at least {MIN_CHANNELS} are needed: sums are exact in float32"
-    if m.editor.ctx.costs.byte_products > _WINOGRAD and _has_fast_algorithm(m, shape):
+        if not _is_depthwise(m, shape):
+            return f"{shape[1]} input channels a group, at least {MIN_CHANNELS} are needed: sums are exact in float32"
+        if costs.byte_products > _DEPTHWISE:
+            return "this CPU computes depthwise convolutions faster in float32 than from products of bytes"
+    if costs.byte_products > _WINOGRAD and _has_fast_algorithm(m, shape):
         return "this CPU computes it faster by Winograd's algorithm in float32 than from products of bytes"
     return _bytes_times_bytes(m, 0, int(np.prod(shape[1:])))
+
+
+def _is_depthwise(m: Match, shape: tuple[int, ...]) -> bool:
+    """True for one filter for each channel of an image, of neighbouring rows: words of bytes are made of four rows."""
+    groups, dilations = int_attr(m.root, "group", 1), ints_attr(m.root, "dilations") or (1,)
+    return len(shape) == 4 and shape[0] == groups and shape[1] == 1 and dilations[0] == 1
 
 
 def _has_fast_algorithm(m: Match, shape: tuple[int, ...]) -> bool:
@@ -195,6 +209,40 @@ def _weight_only(m: Match) -> str:
     return m.op("MatMulDequantized", *operands)
 
 
+# -- zero points of weights --------------------------------------------------------------------------------------
+def _weight_zero(m: Match) -> np.ndarray | None:
+    """The zero point of the weight so that it broadcasts with it; 0 if it is absent, None if it is not constant."""
+    w, name = m.constant("w"), m.root.inputs[3] if len(m.root.inputs) > 3 else ""
+    zero = m.editor.array(name) if name else np.zeros((), w.dtype)
+    if zero is None or zero.size == 1:
+        return None if zero is None else zero.reshape(())
+    axis = 0 if m.root.op == "ConvInteger" else len(w.shape) - 1
+    return zero.reshape([-1 if d == axis else 1 for d in range(len(w.shape))]) if zero.ndim == 1 else None
+
+
+def _centred(m: Match, zero: np.ndarray) -> np.ndarray:
+    """The constant weight less its zero point."""
+    return np.asarray(m.constant("w").array.astype(np.int16) - zero.astype(np.int16))
+
+
+def _centred_guard(m: Match) -> str | None:
+    w, zero = m.constant("w"), _weight_zero(m)
+    if zero is None:
+        return "the weight's zero point is not constant, or one for each matrix"
+    if w.size == 0 or w.dtype.itemsize != 1 or (w.dtype == np.int8 and not zero.any()):
+        return NOT_HERE
+    moved = _centred(m, zero)
+    return None if moved.min() >= -128 and moved.max() <= 127 else "the weight less its zero point does not fit in int8"
+
+
+def _without_weight_zero(m: Match) -> str:
+    offset = _weight_zero(m)
+    assert offset is not None  # by the guard
+    w = m.editor.add_constant(_centred(m, offset).astype(np.int8), f"{m['w']}.centred")
+    zero = [m.root.inputs[2]] if len(m.root.inputs) > 2 and m.root.inputs[2] else []
+    return m.op(m.root.op, m["x"], w, *zero, **dict(m.root.attrs))
+
+
 # -- operators on quantized tensors --------------------------------------------------------------------------------
 def _single_scales(m: Match, *names: str) -> bool:
     return all(is_single(m, m[x]) for x in names)
@@ -275,6 +323,14 @@ PRODUCTS: tuple[Rule, ...] = (
     Rule(
         "qlinear_matmul", "QLinearMatMul(x, w) --> QuantizeLinear(Cast(MatMulInteger(x, w)) f)",
         P("QLinearMatMul", "x", "sx", "zx", "w", "sw", "zw", "sy", "zy"), _qlinear_matmul, _qlinear_matmul_guard,
+    ),
+    Rule(
+        "centred_conv_weight", "ConvInteger(x, w, zx, z) --> ConvInteger(x, w - z, zx)",
+        P("ConvInteger", "x", C("w"), rest=True), _without_weight_zero, _centred_guard,
+    ),
+    Rule(
+        "centred_matmul_weight", "MatMulInteger(x, w, zx, z) --> MatMulInteger(x, w - z, zx)",
+        P("MatMulInteger", "x", C("w"), rest=True), _without_weight_zero, _centred_guard,
     ),
 )  # fmt: skip
 """While weights are as they are stored."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tilewright.lowering.implementations.base import Table
+from tilewright.lowering.implementations.conv import depthwise_bytes, winograd
 from tilewright.lowering.implementations.conv import dot_product as conv_dot_product
 from tilewright.lowering.implementations.conv import pairs as conv_pairs
 from tilewright.lowering.implementations.conv import shorts as conv_shorts
-from tilewright.lowering.implementations.conv import winograd
 from tilewright.lowering.implementations.conv.depthwise import DEPTHWISE
 from tilewright.lowering.implementations.conv.direct import DIRECT
 from tilewright.lowering.implementations.conv.implicit_gemm import IMPLICIT_GEMM
@@ -47,6 +47,7 @@ IMPLEMENTATIONS: Table = {
         *ZERO_INSERTION,
     ),
     "ConvInteger": (
+        depthwise_bytes.DEPTHWISE,
         *conv_dot_product.DOT_PRODUCT,
         *conv_shorts.SHORTS,
         conv_dot_product.LOOPS,

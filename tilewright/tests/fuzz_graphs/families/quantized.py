@@ -134,9 +134,12 @@ def qdq_matmul(d: Draft) -> object:
 def qdq_conv(d: Draft) -> object:
     if d.opset < 10:
         raise Rejected("from 10 on")
-    kernel = [d.integer(1, 3) for _ in range(2)]
+    depthwise = d.chance(0.4)
+    kernel = [d.integer(1, 5 if depthwise else 3) for _ in range(2)]
     attrs = geometry(d, 2, kernel)
     groups, per_in, per_out = d.one_of([1, 1, 2]), d.integer(1, 9), d.integer(1, 5)
+    if depthwise:
+        groups, per_in, per_out = d.integer(2, 70), 1, 1
     if groups > 1:
         attrs["group"] = groups
     size = (d.dim(True), d.fixed(groups * per_in), d.fixed(d.integer(7, 12)), d.fixed(d.integer(7, 12)))

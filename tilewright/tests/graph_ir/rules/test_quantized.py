@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from tilewright.core import dtypes
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
-from tilewright.tests.graph_ir.rewriting import apply, built, require_fires, require_refused
+from tilewright.graph_ir.passes.base import PassContext
+from tilewright.machine.costs import GENERIC
+from tilewright.tests.graph_ir.rewriting import apply, as_pass, built, reasons, require_fires, require_refused
 
 F = np.float32
 Build = Callable[[GraphBuilder], "str | Sequence[str]"]
@@ -127,12 +130,28 @@ def residual(b: GraphBuilder) -> str:
     return b.op("QuantizeLinear", b.op("Add", x, y), np.array(0.0773, F), u8(9))
 
 
+def centred(op: str, zero: np.ndarray | None, least: int = 60, most: int = 180) -> Build:
+    """A product with a uint8 weight, elements of ``least`` to ``most``."""
+
+    def build(b: GraphBuilder) -> str:
+        shape = (5, 4, 2, 3) if op == "ConvInteger" else (6, 5)
+        w = np.random.default_rng(3).integers(least, most, shape).astype(np.uint8)
+        x = b.input("q", "uint8", ("n", 4, 5, 6) if op == "ConvInteger" else ("n", 6))
+        return b.op(op, x, b.constant(w, "w"), u8(3), *(() if zero is None else (b.constant(zero, "z"),)))
+
+    return build
+
+
 def between_bytes(b: GraphBuilder) -> str:
     """A depthwise convolution, computed in float32."""
     w = np.random.default_rng(7).standard_normal((4, 1, 3, 3)).astype(F)
     x = image(b, scale=np.array(0.0517, F))
     y = b.op("Conv", x, b.constant(w, "w"), np.linspace(-1, 1, 4).astype(F), group=4, pads=(1, 1, 1, 1))
     return b.op("QuantizeLinear", y, np.array(0.0373, F), u8(100))
+
+
+def depthwise(b: GraphBuilder, filters: int = 1, **attrs: object) -> str:
+    return b.op("Conv", image(b), weight(b, i8(4 * filters, 1, 3, 3)), group=4, **attrs)  # type: ignore[arg-type]
 
 
 FIRES: list[tuple[list[str], Build, list[str]]] = [
@@ -152,6 +171,11 @@ FIRES: list[tuple[list[str], Build, list[str]]] = [
     (["clipped_bytes"], through(lambda b, x: b.op("Relu", x)), ["Clip"]),
     (["quantize_parts", "quantized_before"], joined, ["DequantizeLinear", "QuantizeLinear", "Concat"]),
     (["packed_weight"], weight_only, ["MatMulDequantized"]),
+    (["integer_conv"], depthwise, ["ConvInteger", "Cast", "Mul", "Mul"]),
+    (["centred_conv_weight"], centred("ConvInteger", u8(120)), ["ConvInteger"]),
+    (["centred_conv_weight"], centred("ConvInteger", np.arange(100, 105).astype(np.uint8)), ["ConvInteger"]),
+    (["centred_matmul_weight"], centred("MatMulInteger", np.arange(100, 105).astype(np.uint8)), ["MatMulInteger"]),
+    (["centred_matmul_weight"], centred("MatMulInteger", None, 0, 128), ["MatMulInteger"]),
     (["unsigned_bytes"], signed, ["QuantizeLinear", "MatMulInteger", "QuantizeLinear", "DequantizeLinear"]),
     (["relu_by_saturation"], relu, ["QuantizeLinear"]),
     (["scale_before_sums"], sums, ["Cast", "Mul", "Add", "DequantizeLinear", "Add", "Clip", "QuantizeLinear"]),
@@ -172,10 +196,6 @@ def two_scales(b: GraphBuilder) -> str:
     return b.op("MatMul", x, weight(b, i8(6, 4)))
 
 
-def depthwise(b: GraphBuilder) -> str:
-    return b.op("Conv", image(b), weight(b, i8(4, 1, 3, 3)), group=4)
-
-
 def long_sum(b: GraphBuilder) -> str:
     x = b.op("DequantizeLinear", b.input("q", "uint8", ("n", 40_000)), SCALE)
     return b.op("MatMul", x, weight(b, np.ones((40_000, 2), np.int8)))
@@ -186,12 +206,22 @@ def half(b: GraphBuilder) -> str:
     return b.op("MatMul", x, b.op("DequantizeLinear", b.constant(i8(6, 4), "w"), OTHER.astype(np.float16)))
 
 
+def given_zero(b: GraphBuilder) -> str:
+    return b.op(
+        "MatMulInteger", b.input("q", "uint8", ("n", 6)), np.ones((6, 5), np.uint8), u8(3), b.input("z", "uint8", ())
+    )
+
+
 REFUSED: list[tuple[str, Build, str]] = [
     ("integer_matmul", two_scales, "more than one scale"),
     ("integer_matmul", lambda b: matmul(b, 0), "index of axis 1"),
     ("integer_matmul", long_sum, "sums of 40000 products"),
     ("integer_matmul", half, "not float32"),
-    ("integer_conv", depthwise, "1 input channels a group"),
+    ("integer_conv", lambda b: depthwise(b, 2), "1 input channels a group"),
+    ("integer_conv", lambda b: depthwise(b, dilations=(2, 1)), "1 input channels a group"),
+    ("centred_conv_weight", centred("ConvInteger", u8(20)), "does not fit in int8"),
+    ("centred_matmul_weight", centred("MatMulInteger", None, 0, 256), "does not fit in int8"),
+    ("centred_matmul_weight", given_zero, "not constant"),
     ("integer_conv", lambda b: conv(b, 1), "index of axis 0"),
     ("dequantize_later", lambda b: pool(b, image(b, scale=np.array(-0.5, F))), "negative"),
     ("unsigned_bytes", lambda b: signed(b, True), "something else"),
@@ -201,6 +231,14 @@ REFUSED: list[tuple[str, Build, str]] = [
 @pytest.mark.parametrize(("name", "build", "reason"), REFUSED, ids=[f"{n}-{r[0]}" for n, r in enumerate(REFUSED)])
 def test_it_is_refused(name: str, build: Build, reason: str) -> None:
     require_refused(build, name, reason)
+
+
+def test_depthwise_ones_stay_in_float32_where_bytes_are_slow() -> None:
+    graph = built(depthwise)
+    costs = dataclasses.replace(GENERIC, byte_products=0.6)
+    ctx = dataclasses.replace(PassContext.for_graph(graph, enabled=("integer_conv",)), costs=costs)
+    assert as_pass("integer_conv").apply(graph, ctx) is graph
+    assert "this CPU computes depthwise convolutions faster" in reasons(ctx)
 
 
 def test_quotients_beyond_float32_stay_quotients() -> None:

@@ -90,7 +90,7 @@ def test_the_cases_have_every_implementation() -> None:
         *(("Conv", n) for n in ("dot_product", "dot_product_rows", "dot_product_tiles")),
         *(("MatMul", n) for n in ("dot_product", "dot_product_tiles", "halves", "halves_by_rows")),
         *(("MatMulDequantized", n) for n in ("packed", "packed_by_rows", "dequantized_panels")),
-        *(("ConvInteger", n) for n in ("dot_product", "dot_product_rows", "dot_product_tiles")),
+        *(("ConvInteger", n) for n in ("depthwise", "dot_product", "dot_product_rows", "dot_product_tiles")),
         *(("ConvInteger", n) for n in ("shorts", "shorts_rows", "loops")),
     }
     assert found | elsewhere == {(op, i.name) for op, ways in IMPLEMENTATIONS.items() for i in ways}

@@ -1,0 +1,92 @@
+"""Four bytes from different places as a word: interleaved where they are vectors, the same values in every form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.detect_cpu import detect_host, parse_target, why_foreign
+from tilewright.codegen.kernel import build
+from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, const, var
+from tilewright.tensor_ir.interpreter import interpret
+from tilewright.tensor_ir.ir import Axis, Block, Buffer, Cast, Const, Expr, Func, Index, Load, Loop, Op, Select
+from tilewright.tests.codegen.helpers import emitted, nest
+
+I32, U8 = dtypes.int32, dtypes.uint8
+COLUMNS = 192
+TARGETS = ["llvm -mcpu=x86-64", "llvm -mcpu=haswell", "llvm -mcpu=skylake-avx512", "llvm"]
+
+
+def row(r: int, step: int = 1, dtype: dtypes.DType = U8) -> Expr:
+    return Cast(Load("A", (const(r), var("x") * step if step else const(5)), dtype), I32)
+
+
+def bordered(r: int) -> Expr:
+    """Row ``r`` in the first two blocks of 64, a constant behind them."""
+    inside = Op("less", (Index(var("block"), dtypes.int64), Const(2, dtypes.int64)), dtypes.bool_)
+    return Select(inside, row(r), Const(9, I32))
+
+
+def joined(*parts: Expr) -> Expr:
+    out = parts[0]
+    for k, x in enumerate(parts[1:], 1):
+        out = Op("bit_or", (out, Op("shift_left", (x, Const(8 * k, I32)), I32)), I32)
+    return out
+
+
+FORMS = {
+    "four rows": joined(*map(row, range(4))),
+    "three": joined(*map(row, range(3))),
+    "a constant": joined(row(0), Const(200, I32), row(2), row(3)),
+    "one for all": joined(row(0), row(1, 0), row(2), row(1, 0)),
+    "neighbours": joined(*(Cast(Load("A", (const(0), var("x") + k), U8), I32) for k in range(4))),
+    "turned": joined(row(3), row(2), row(1), row(0)),
+}
+
+
+def words(value: Expr, vector: int | None, extent: int) -> Func:
+    n: IntExpr = const(extent)
+    a, c = Buffer("A", U8, (const(4), const(COLUMNS))), Buffer("C", I32, (n,))
+    return Func("words", (a, c), 1, (), nest(value, c, vector))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("vector", [None, 8, 16, 32, 64])
+@pytest.mark.parametrize("form", FORMS)
+def test_values(form: str, vector: int | None, target: str) -> None:
+    where = parse_target(target)
+    if why_foreign(where):
+        pytest.skip("this machine cannot run it")
+    a = np.random.default_rng(1).integers(0, 256, (4, COLUMNS)).astype(np.uint8)
+    for extent in (128, 75):
+        func = words(FORMS[form], vector, extent)
+        np.testing.assert_array_equal(build(func, where)([a])[0], interpret(func, [a], {})[0])
+
+
+@pytest.mark.parametrize("vector", [16, 64])
+def test_a_border(vector: int) -> None:
+    a = np.random.default_rng(1).integers(0, 256, (4, COLUMNS)).astype(np.uint8)
+    a_, c = Buffer("A", U8, (const(4), const(COLUMNS))), Buffer("C", I32, (const(COLUMNS),))
+    axes = (Axis("x", const(COLUMNS)), Axis("block", const(3)))
+    at = var("io") * 64 + var("im") * vector + var("ii")
+    block = Block("store", axes, (at, var("io")), "C", (var("x"),), joined(*map(bordered, range(4))))
+    inner = Loop("im", const(64 // vector), Loop("ii", const(vector), block, "vectorized"))
+    func = Func("words", (a_, c), 1, (), Loop("io", const(3), inner))
+    assert "zext" not in emitted(func, detect_host()) or "avx2" not in detect_host().enabled
+    np.testing.assert_array_equal(build(func)([a])[0], interpret(func, [a], {})[0])
+
+
+def test_bytes_are_interleaved() -> None:
+    target = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=skylake-avx512")
+    assert "zext" not in emitted(words(FORMS["four rows"], 64, 128), target)
+    apart = joined(*(row(k, 2) for k in range(4)))
+    assert "zext" in emitted(words(apart, 16, 64), target)
+
+
+def test_signed_bytes_and_other_shifts_are_no_words() -> None:
+    target = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=skylake-avx512")
+    odd = Op("bit_or", (row(0), Op("shift_left", (row(1), Const(9, I32)), I32)), I32)
+    twice = Op("bit_or", (row(0), row(1)), I32)
+    for value in (odd, twice):
+        assert "zext" in emitted(words(value, 64, 128), target)
