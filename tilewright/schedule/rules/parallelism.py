@@ -19,6 +19,11 @@ def is_worth_spreading(nanoseconds: float | None, target: Target) -> bool:
     return target.threads > 1 and (nanoseconds is None or nanoseconds >= target.costs.parallel_ns)
 
 
+def feeds_all_threads(steps: int | None, target: Target) -> bool:
+    """True if a loop of so many steps (None: symbolic) has a few equal chunks for each thread by itself."""
+    return target.threads == 1 or steps is None or steps >= _CHUNKS * target.threads
+
+
 def parallelize(s: Schedule, block: str, outer: Sequence[str], total: float | None, target: Target) -> None:
     """Fuse the leading loops of ``outer`` (root-level, outermost first) until they feed all threads, in parallel.
 

@@ -14,9 +14,10 @@ from tilewright.machine.target import Target
 from tilewright.schedule.primitives.sampling.sample_compute_location import INLINE, ROOT
 from tilewright.schedule.rules.elementwise import vectorize_inner
 from tilewright.schedule.rules.facts import all_blocks, buffer_bytes, is_spatial, loops_of, reduce_loops
+from tilewright.schedule.rules.parallelism import feeds_all_threads
 from tilewright.schedule.rules.sampling import choose_number, divisors
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer
+from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer, find_loop
 from tilewright.tensor_ir.ir import Block, loads
 
 _UNROLLS = (1, 2, 3, 4, 8)
@@ -79,11 +80,13 @@ def place_stages(s: Schedule, stages: Sequence[str], around: Sequence[str], targ
 
 def _near(s: Schedule, stage: str, around: Sequence[str], target: Target) -> str:
     """Where a stage is computed by default. One that makes elements of another type, as of a weight of few bits, at the
-    outermost loop, if each is made once there and those of a step stay in the second-level cache: so they are never in
-    memory. Any other at the root."""
+    outermost loop, if each is made once there, those of a step stay in the second-level cache, and the loop has steps
+    for all threads: so they are never in memory. Any other at the root."""
     block = find_block(s.func, stage)
     made = find_buffer(s.func, block.buffer).dtype
-    if not around or all(find_buffer(s.func, x.buffer).dtype == made for x in loads(block.value)):
+    if not around or not feeds_all_threads(find_loop(s.func, around[0]).extent.value(), target):
+        return ROOT
+    if all(find_buffer(s.func, x.buffer).dtype == made for x in loads(block.value)):
         return ROOT
     near = s.copy()
     if not near.attempt(lambda a: a.compute_at(stage, around[0])):

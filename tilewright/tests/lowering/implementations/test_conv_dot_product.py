@@ -17,6 +17,7 @@ from tilewright.lowering.choose_implementation import alternatives_of, with_impl
 from tilewright.machine.target import Target
 from tilewright.schedule.default import explained_default
 from tilewright.tensor_ir.analysis.scopes import blocks_in
+from tilewright.tensor_ir.ir import Loop, walk
 from tilewright.tests.lowering.lowered import require_twin
 
 WAYS = ("dot_product", "dot_product_rows", "shorts", "shorts_rows", "loops")
@@ -118,3 +119,18 @@ def test_what_is_chosen() -> None:
     (found,) = alternatives_of(g.build(g.op("ConvInteger", x, w)), target)
     assert found.standard().name == "loops"
     assert found.named("dot_product").refusal(found.facts) == "the weight is not constant"
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_threads_share_a_padded_convolution(batch: int) -> None:
+    target = parse_target(AVX512).with_threads(2)
+    g = GraphBuilder("padded")
+    w = g.constant(np.ones((64, 64, 3, 3), np.int8), "w")
+    x = g.input("x", "uint8", (batch, 28, 28, 64))
+    graph = g.build(g.op("ConvInteger", x, w, pads=(1, 1, 1, 1), data_layout="NHWC"))
+    lowered = tilewright.compile(graph, target=target, stop_after="lower", progress=False)
+    (func,) = lowered.funcs.values()
+    after = explained_default(func, target)[0].apply(func)
+    shared = [x.extent.value() for x in walk(after.body) if isinstance(x, Loop) and x.kind == "parallel"]
+    assert shared
+    assert all(n is not None and n >= 2 * target.threads for n in shared)

@@ -115,7 +115,7 @@ def test_many_rows_are_multiplied_with_float32(rows: Dim, want: str) -> None:
 
 @pytest.mark.parametrize(("l2_bytes", "where"), [(1 << 20, "o0_n_0"), (1 << 12, "root")])
 def test_a_panel_is_made_where_it_is_used_if_a_cache_holds_it(l2_bytes: int, where: str) -> None:
-    target = dataclasses.replace(detect_host(), l2_bytes=l2_bytes)
+    target = dataclasses.replace(detect_host(), threads=1, l2_bytes=l2_bytes)
     lowered = tilewright.compile(product("uint4", rows=(40,)), target=target, stop_after="lower", progress=False)
     assert isinstance(lowered, LoweredModel)
     (func,) = lowered.funcs.values()
