@@ -30,14 +30,14 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.base import Rule
-from tilewright.graph_ir.rules.composites import cells, channel_norms
+from tilewright.graph_ir.rules.composites import byte_functions, cells, channel_norms
 from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 
 MODULES = (
-    activations, algebra, attention, cells, channel_norms, convolutions, defaults, einsum, gemm, integer_products,
-    logic, noops, norms, products, quantization, repeats, row_views, scales, slices, views, weights,
+    activations, algebra, attention, byte_functions, cells, channel_norms, convolutions, defaults, einsum, gemm,
+    integer_products, logic, noops, norms, products, quantization, repeats, row_views, scales, slices, views, weights,
 )  # fmt: skip
 
 ELSEWHERE: Mapping[str, str] = {

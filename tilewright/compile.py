@@ -62,7 +62,7 @@ from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
 from tilewright.lowering.precision.choose_precision import Reduction, choose_precision
 from tilewright.lowering.precision.widen_operands import widen_operands
 from tilewright.machine.target import Target
-from tilewright.machine.vectors import share_of_products
+from tilewright.machine.vectors import look_up_operations, share_of_products
 from tilewright.options import CompileKeywords, CompileOptions
 from tilewright.progress import Progress
 from tilewright.runtime.coverage import estimated_coverage
@@ -151,7 +151,9 @@ def compile(  # noqa: A001
         passes = (*own, *PASSES, widen_operands(target), *reduce, choose_implementation(target, level, wanted))
         optimized, report = run_passes(
             graph, o.opt_level, o.disabled_pass, o.instruments, o.enabled_pass, passes,
-            replace(target.costs, byte_products=share_of_products(target)),
+            replace(
+                target.costs, byte_products=share_of_products(target), look_up=look_up_operations(target)
+            ),
         )  # fmt: skip
         wanted.require_nodes(optimized)
         if reduction is not None:

@@ -52,7 +52,7 @@ from tilewright.graph_ir.rules import (
     views,
     weights,
 )
-from tilewright.graph_ir.rules.composites import cells, channel_norms
+from tilewright.graph_ir.rules.composites import byte_functions, cells, channel_norms
 from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.rules.files import defaults, gemm
@@ -63,6 +63,7 @@ from tilewright.machine.costs import GENERIC, Costs
 
 INTEGER_PRODUCTS = rule_pass("integer_products", Level.EXTENDED, (*integer_products.PRODUCTS, *quantization.MOVES))
 UNSIGNED_BYTES = rule_pass("unsigned_quantization", Level.EXTENDED, quantization.UNSIGNED)
+LOOK_UP_BYTES = rule_pass("look_up_bytes", Level.EXTENDED, byte_functions.RULES)
 FOLD_QUANTIZATION = rule_pass("fold_quantization", Level.EXTENDED, (*quantization.UNSIGNED, *quantization.SCALES))
 SIMPLIFY = rule_pass("simplify", Level.BASIC, (*noops.RULES, *views.RULES, *slices.RULES, *algebra.RULES, *logic.RULES))
 REPLACE_EINSUM = rule_pass("replace_einsum", Level.EXTENDED, einsum.RULES)
@@ -95,6 +96,7 @@ PASSES: tuple[Pass, ...] = (
     UNSIGNED_BYTES,  # before the next one, which moves operators between what is quantized and what reads it
     INTEGER_PRODUCTS,  # while quantized weights are integers
     FOLD_CONSTANTS,  # what the rules made constant
+    LOOK_UP_BYTES,  # operators are as the model has them, and zero points constants
     FOLD_QUANTIZATION,  # the scales of products are constants now
     FOLD_SCALES,  # BatchNorm into the convolution before it, while it is still one node
     SPLIT_BATCHNORM,  # the rest is a product and a sum, which fuse with anything

@@ -96,7 +96,9 @@ class Costs:
     reading Strassen's sums, for an element of a row of operand and result, in multiply-adds. ``transforms``: the nests
     around transformed products, in multiply-adds. ``packed_weight``: scaling and packing an element of a weight when
     the model runs, in elements of the input. ``byte_products``: exact products of bytes, in multiply-adds of float32,
-    by the instructions that the target has (:func:`tilewright.machine.vectors.share_of_products`). ``tile_pair``,
+    by the instructions that the target has (:func:`tilewright.machine.vectors.share_of_products`). ``look_up``: an
+    element from a table of 256 bytes, in operations on float32 (:func:`tilewright.machine.vectors.look_up_operations`);
+    ``expensive_element``: a function with a division, an exponential or the like, in the same. ``tile_pair``,
     ``tile_byte``: a product of bfloat16 or of bytes in matrix tiles, ``tile_word``: putting a word of an operand there,
     ``tile_sum``: taking a sum from there, all in multiply-adds of float32; ``tile_chains``: products in tiles that run
     while one waits for another. ``unpacked_rows``: most rows of a product for which packing the other operand when the
@@ -135,6 +137,8 @@ class Costs:
     transforms: int = 2_500_000
     packed_weight: int = 16
     byte_products: float = 0.3
+    look_up: float = 50.0
+    expensive_element: float = 16.0
     tile_pair: float = 1 / 12
     tile_byte: float = 1 / 24
     tile_word: float = 4.0

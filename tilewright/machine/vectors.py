@@ -77,6 +77,16 @@ def share_of_products(target: Target) -> float:
     return min(share_of_bytes(target), share_of_shorts(target))
 
 
+def permutes_bytes(target: Target) -> bool:
+    """True if an instruction takes 64 bytes from any place of 128."""
+    return {"avx512vbmi"} <= target.enabled and target.vector_bits == 512
+
+
+def look_up_operations(target: Target) -> float:
+    """The time of elements from a table of 256 bytes, in operations on as many of float32."""
+    return 4.0 if permutes_bytes(target) else target.costs.look_up
+
+
 def with_vectors(target: Target) -> Target:
     """``target`` with the vector facts that its features imply."""
     on = target.enabled

@@ -16,10 +16,25 @@ ACTIVATIONS = ("Relu", "Clip")
 MOVES = ("MaxPool", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze")
 """Their results are elements of their first operand, so that both have one scale."""
 
-JOINS = ("Add", "Concat")
+FUNCTIONS = (
+    "Sigmoid",
+    "Tanh",
+    "HardSigmoid",
+    "HardSwish",
+    "LeakyRelu",
+    "Elu",
+    "Selu",
+    "Celu",
+    "Gelu",
+    "Softplus",
+    "Mish",
+)
+"""Of one activation, with a scale on each side: a table of 256 bytes computes them."""
+
+JOINS = ("Add", "Mul", "Concat")
 """Of several activations, each with a scale of its own."""
 
-AVERAGES = ("AveragePool", "GlobalAveragePool")
+AVERAGES = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 """Of integers, with a scale of its own behind it."""
 
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulNBits", "MatMulBnb4")

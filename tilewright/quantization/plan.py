@@ -1,9 +1,10 @@
 """Which tensors are quantized, who reads them as integers, and which of them share a scale.
 
 Going backwards from the operands of the layers: what makes such a tensor is computed on integers too, if it only moves
-numbers, joins, adds or averages what comes from convolutions, and then its operands are quantized as well. All else
-stays in float32, so that no value is rounded which no product of integers needs. An activation function is part of the
-layer before it: the tensor between the two is not quantized.
+numbers, joins, adds, multiplies, averages what comes from convolutions or is a function of it, and then its operands
+are quantized as well. All else stays in float32, so that no value is rounded which no product of integers needs. A Relu
+or Clip is part of the layer before it: the tensor between the two is not quantized. Nor is ``f(x)`` of a product ``x
+f(x)``, which is one function of ``x``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import onnx
 
 from tilewright.quantization.layers import Layer
 from tilewright.quantization.onnx_editor import OnnxEditor, key_of
-from tilewright.quantization.operators import ACTIVATIONS, AVERAGES, JOINS, MOVES
+from tilewright.quantization.operators import ACTIVATIONS, AVERAGES, FUNCTIONS, JOINS, MOVES
 
 
 @dataclass(slots=True)
@@ -67,6 +68,8 @@ def make_plan(editor: OnnxEditor, layers: Sequence[Layer]) -> Plan:
         if result not in wanted or key_of(node) not in heads or not operands:
             continue
         read(node, *operands)
+        if (gate := _gate(editor, node)) is not None:
+            read(gate, 0)
         if node.op_type in MOVES:
             plan._share(result, node.input[0])
         elif node.op_type == "Concat":
@@ -102,8 +105,21 @@ def _operands(editor: OnnxEditor, node: onnx.NodeProto) -> tuple[int, ...]:
     """Positions of the operands that a node, other than a layer, can take as integers; none if it cannot."""
     if node.domain or sum(map(bool, node.output)) != 1:
         return ()
-    if node.op_type in MOVES or node.op_type in AVERAGES:
+    if (gate := _gate(editor, node)) is not None:
+        return ([*node.input].index(gate.input[0]),)
+    if node.op_type in (*MOVES, *AVERAGES, *FUNCTIONS):
         return () if node.input[0] in editor.constants else (0,)
     if node.op_type in JOINS:
         return () if any(i in editor.constants for i in node.input) else tuple(range(len(node.input)))
     return ()
+
+
+def _gate(editor: OnnxEditor, node: onnx.NodeProto) -> onnx.NodeProto | None:
+    """The node of ``f(x)`` in the product ``x f(x)``, which alone reads it; None for all else."""
+    if node.op_type != "Mul" or node.domain:
+        return None
+    for x, y in (node.input, reversed(node.input)):
+        made = editor.producers.get(y)
+        if made is not None and made.op_type in FUNCTIONS and made.input[0] == x and editor.only_reader(y) is not None:
+            return made
+    return None

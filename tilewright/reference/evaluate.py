@@ -59,8 +59,8 @@ NOT_WIDENED = frozenset(
     {
         "BitCast", "BroadcastTo", "Cast", "CastLike", "CommonSizes", "Compress", "Concat", "ConcatFromSequence",
         "ConstantOfShape", "DepthToSpace", "DequantizeLinear", "Expand", "EyeLike", "Flatten", "Gather",
-        "GatherElements", "GatherND", "Identity", "OneHot", "Optional", "OptionalGetElement", "OptionalHasElement",
-        "Pow", "QLinearMatMul", "QuantizeLinear", "Reshape",
+        "GatherElements", "GatherND", "Identity", "LookUp", "OneHot", "Optional", "OptionalGetElement",
+        "OptionalHasElement", "Pow", "QLinearMatMul", "QuantizeLinear", "Reshape",
         "ReverseSequence", "SequenceAt", "SequenceConstruct", "SequenceErase", "SequenceInsert", "SequenceLength",
         "Shape", "Size", "Slice", "SpaceToDepth", "Split", "SplitToSequence", "Squeeze", "Tile", "Transpose", "Trilu",
         "Unsqueeze", "Where",

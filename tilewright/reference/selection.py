@@ -53,6 +53,12 @@ def _unique(attrs: Attrs, inputs: Sequence[Any], n_outputs: int) -> list[object]
     return out[: max(n_outputs, 1)]
 
 
+def _look_up(_: Attrs, inputs: Sequence[Any], __: int) -> list[object]:
+    """Elements of a table at the bits of bytes."""
+    x, table = inputs
+    return [table[np.asarray(x).view(np.uint8)]]
+
+
 def _one_hot(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
     """Exactly one of the two values each; onnx.reference computes them from their difference."""
     indices, depth, (off, on) = np.asarray(inputs[0]), int(np.asarray(inputs[1]).reshape(-1)[0]), inputs[2]
@@ -67,6 +73,7 @@ def _one_hot(attrs: Attrs, inputs: Sequence[Any], _: int) -> list[object]:
 DEFINITIONS: Mapping[str, Callable[[Attrs, Sequence[Any], int], list[object]]] = {
     "Compress": _compress,
     "GatherElements": _gather_elements,
+    "LookUp": _look_up,
     "NonZero": _non_zero,
     "OneHot": _one_hot,
     "Unique": _unique,

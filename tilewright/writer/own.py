@@ -84,6 +84,11 @@ def _flat(s: Site, x: str) -> str:
     return s.op("Reshape", x, s.const(np.array([-1], np.int64), "columns"))
 
 
+def _look_up(s: Site) -> None:
+    """``Gather(table, Cast(q))``: an index below 0 counts from the end."""
+    s.instead("Gather", s.input(1), s.op("Cast", s.input(0), to=dtypes.int32), axis=0)
+
+
 def _common_sizes(s: Site) -> None:
     """Sizes from Shape, element by element: that of the first operand, or of the next where that is 1."""
     axes, operands, dims = (s.numbers(key) or () for key in ("axes", "operands", "dims"))
@@ -107,6 +112,7 @@ def _broadcast_to(s: Site) -> None:
 OWN: Mapping[str, Form] = {
     "FusedAttention": _fused_attention,
     "MatMulDequantized": _matmul_dequantized,
+    "LookUp": _look_up,
     "CommonSizes": _common_sizes,
     "BroadcastTo": _broadcast_to,
 }

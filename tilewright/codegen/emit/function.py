@@ -37,7 +37,7 @@ from tilewright.codegen.prepare.phases import (
     uses,
 )
 from tilewright.core.arith.bounds import loop_range, simplify
-from tilewright.core.arith.expr import IntExpr, const
+from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.prefetching import prefetches
 from tilewright.tensor_ir.analysis.scopes import parallel_loops_in
@@ -108,7 +108,7 @@ def _phase_function(
     written = {b for _, w in used for b in w}
     params: list[str] = []
     for i, b in enumerate(buffers):
-        ctx.buffers[b.name] = BufferInfo(b.name, b.dtype, f"%p{i}", _strides(b))
+        ctx.buffers[b.name] = BufferInfo(b.name, b.dtype, f"%p{i}", _strides(b), capacity=product(b.shape).value())
         facts = ["ptr", "noalias"]
         if b.name not in written:
             facts.append("readonly")

@@ -12,9 +12,23 @@ import dataclasses
 import math
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import Atom, IntExpr, of_atom, with_atoms
 from tilewright.core.dtypes import DType
 from tilewright.machine.target import Target
-from tilewright.tensor_ir.ir import Block, Cast, Const, Expr, Func, Op, Stmt, map_children, map_expr, walk_expr
+from tilewright.tensor_ir.ir import (
+    Block,
+    Cast,
+    Const,
+    Dyn,
+    Expr,
+    Func,
+    Op,
+    Stmt,
+    map_children,
+    map_expr,
+    walk_expr,
+    walk_index,
+)
 
 F32 = dtypes.float32
 _EXACT = 1 << 20
@@ -40,12 +54,25 @@ def _folded(s: Stmt) -> Stmt:
 
 def simplify_quantized(e: Expr) -> Expr:
     """``e`` by the rules, innermost values first."""
-    e = map_expr(e, simplify_quantized, lambda i: i)
+    e = map_expr(e, simplify_quantized, _in_index)
     if isinstance(e, Cast):
         return _cast(e.value, e.dtype)
     if isinstance(e, Op) and len(e.args) == 2 and (c := _integer(e.args[1])) is not None:
         return _with_constant(e, c)
     return e
+
+
+def _in_index(i: IntExpr) -> IntExpr:
+    return i if next(walk_index(i), None) is None else with_atoms(i, _in_atom)
+
+
+def _in_atom(a: Atom) -> IntExpr:
+    """The conversion to an index stays: that it is one of a byte tells how to look up."""
+    if not isinstance(a, Dyn):
+        return a.rebuilt(*map(_in_index, a.children()))
+    if isinstance(a.value, Cast):
+        return of_atom(Dyn(Cast(simplify_quantized(a.value.value), a.value.dtype)))
+    return of_atom(Dyn(simplify_quantized(a.value)))
 
 
 def _cast(value: Expr, to: DType) -> Expr:

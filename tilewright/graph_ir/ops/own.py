@@ -10,6 +10,10 @@ MatMulDequantized(x, w, scale [, zero_point])
     ``x @ ((w - zero_point) * scale)``: ``w[K, N]`` of at most 8 bits, ``scale`` and ``zero_point`` ``[B, N]``, a number
     for each of the B blocks of ``K / B`` neighbours in a column. Result as MatMul's, in the type of ``x``.
 
+LookUp(q, table)
+    ``table[q]``, element by element: ``q`` of bytes, ``table[256]``; where ``q`` is int8, ``table[q + 256]`` for a
+    ``q`` below 0, so that a byte's bits are the index. Result of ``q``'s shape, in the type of ``table``.
+
 CommonSizes(x0, x1, ...) {axes, operands, dims}
     The last sizes of a shape to repeat an operand to, as int64: element ``axes[k]`` is what the sizes of
     ``x[operands[k]]`` along ``dims[k]`` broadcast to, over all ``k`` with that axis; elements without any are 1.
@@ -28,7 +32,8 @@ The attribute ``data_layout`` ("NCHW", the default, or "NHWC") is ours too; oper
 from __future__ import annotations
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr
+from tilewright.core.arith.expr import IntExpr, const
+from tilewright.graph_ir.ir import TensorType
 from tilewright.graph_ir.kinds import ElementCost, PatternKind
 from tilewright.graph_ir.ops.base import InferContext, Inferred, OpDef, table, tensor
 from tilewright.graph_ir.ops.layers.linear import matmul_shape
@@ -56,6 +61,16 @@ def _matmul_dequantized(ctx: InferContext) -> tuple[Inferred, ...]:
     return (tensor(ctx.dtype(0), matmul_shape(ctx, 0, 1)),)
 
 
+def _look_up(ctx: InferContext) -> tuple[Inferred, ...]:
+    ctx.require(ctx.dtype(0) in (dtypes.int8, dtypes.uint8), "bytes as input 0", ctx.dtype(0))
+    ctx.require(ctx.shape(1, 1) == (const(256),), "a table of 256 elements", ctx.shape(1, 1))
+    return (Inferred(TensorType(ctx.dtype(1), ctx.tensor_type(0).shape)),)
+
+
+def _look_up_type(ctx: InferContext) -> tuple[dtypes.DType, ...]:
+    return (ctx.dtype(1),)
+
+
 def _common_sizes(ctx: InferContext) -> tuple[Inferred, ...]:
     axes, operands, dims = (ctx.ints_attr(key) or () for key in ("axes", "operands", "dims"))
     rank = ctx.int_attr("rank")
@@ -76,6 +91,7 @@ def _broadcast_to(ctx: InferContext) -> tuple[Inferred, ...]:
 OPS = table(
     OpDef("FusedAttention", PatternKind.OUT_FUSABLE, _attention, 3, 4, own=True, arithmetic=True),
     OpDef("MatMulDequantized", PatternKind.OUT_FUSABLE, _matmul_dequantized, 3, 4, own=True, arithmetic=True),
+    OpDef("LookUp", PatternKind.BROADCAST, _look_up, 2, 2, own=True, mixed_operands=True, dtypes=_look_up_type),
     OpDef("CommonSizes", PatternKind.HOST, _common_sizes, 1, None, host="reads sizes only", own=True),
     OpDef(
         "BroadcastTo",

@@ -155,6 +155,11 @@ def _quantize(mover: Mover, node: Node) -> Moved:
     return [(mover.ed.add(node.op, (a, *node.inputs[1:]), attrs, hint=node.outputs[0])[0], perm)]
 
 
+def _look_up(mover: Mover, node: Node) -> Moved:
+    alt = _one_operand(mover, node)
+    return alt if isinstance(alt, str) else [(_again(mover, node, (alt[0], node.inputs[1]))[0], alt[1])]
+
+
 def _again(mover: Mover, node: Node, inputs: tuple[str, ...], **changes: object) -> tuple[str, ...]:
     attrs = dict(node.attrs) | changes
     return mover.ed.add(node.op, inputs, attrs, hint=node.outputs[0], n_outputs=len(node.outputs), stands_for=node)  # type: ignore[arg-type]
@@ -418,4 +423,5 @@ _HANDLERS: dict[str, Callable[[Mover, Node], Moved]] = {
     "Unsqueeze": _view,
     "QuantizeLinear": _quantize,
     "DequantizeLinear": _quantize,
+    "LookUp": _look_up,
 }

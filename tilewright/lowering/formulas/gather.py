@@ -1,4 +1,4 @@
-"""Operators that read at positions held in memory: the gathers, OneHot, ReverseSequence, Compress.
+"""Operators that read at positions held in memory: the gathers, LookUp, OneHot, ReverseSequence, Compress.
 
 A position outside a dimension reads its nearest element; negative positions count from the end. Whether that is a
 result or the run fails is not decided here (:mod:`tilewright.lowering.checks`).
@@ -54,6 +54,16 @@ def lower_gather_nd(c: LowerContext) -> tuple[Tensor, ...]:
         return x[(*i[:batch], *place, *i[outer:])]
 
     return (compute(c.name("gather_nd"), shape, body, axis_names=axis_names(len(shape))),)
+
+
+def lower_look_up(c: LowerContext) -> tuple[Tensor, ...]:
+    """No bounds: a byte is an index of 256 elements."""
+    x, table = c.input(0), c.input(1)
+
+    def body(*i: IntExpr) -> Val:
+        return table[x[i].cast(dtypes.uint8).cast(dtypes.int64)]
+
+    return (compute(c.name("look_up"), x.shape, body, axis_names=axis_names(x.ndim)),)
 
 
 def lower_one_hot(c: LowerContext) -> tuple[Tensor, ...]:
@@ -112,5 +122,6 @@ def lower_compress(c: LowerContext) -> tuple[Tensor, ...]:
 
 LOWER: dict[str, Lower] = {
     "Gather": lower_gather, "GatherElements": lower_gather_elements, "GatherND": lower_gather_nd,
-    "OneHot": lower_one_hot, "ReverseSequence": lower_reverse_sequence, "Compress": lower_compress,
+    "LookUp": lower_look_up, "OneHot": lower_one_hot, "ReverseSequence": lower_reverse_sequence,
+    "Compress": lower_compress,
 }  # fmt: skip

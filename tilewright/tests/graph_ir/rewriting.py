@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -26,13 +27,14 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.base import Rule
-from tilewright.graph_ir.rules.composites import cells, channel_norms
+from tilewright.graph_ir.rules.composites import byte_functions, cells, channel_norms
 from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.driver import rule_pass
 from tilewright.graph_ir.rules.files import defaults, gemm
 from tilewright.graph_ir.rules.moves import convolutions, repeats, row_views, slices
 from tilewright.graph_ir.text import constants_of, parse_graph, print_graph
 from tilewright.graph_ir.verifier import verify_graph
+from tilewright.machine.costs import GENERIC, Costs
 
 RULES: dict[str, Rule] = {
     r.name: r
@@ -66,6 +68,7 @@ RULES: dict[str, Rule] = {
         quantization.UNSIGNED,
         quantization.MOVES,
         quantization.SCALES,
+        byte_functions.RULES,
     )
     for r in rules
 }
@@ -88,10 +91,10 @@ def as_pass(*names: str) -> Pass:
     return rule_pass("under_test", Level.BASIC, tuple(RULES[n] for n in names))
 
 
-def apply(graph: Graph, *names: str) -> tuple[Graph, PassContext]:
+def apply(graph: Graph, *names: str, costs: Costs = GENERIC) -> tuple[Graph, PassContext]:
     """The graph after a pass or rules, verified, round-tripped, and compared with the original by numbers."""
     p = as_pass(*names)
-    ctx = PassContext.for_graph(graph, enabled=names)
+    ctx = dataclasses.replace(PassContext.for_graph(graph, enabled=names), costs=costs)
     new = p.apply(graph, ctx)
     verify_graph(new)
     text = print_graph(new)

@@ -29,7 +29,7 @@ from tilewright.graph_ir.rules import (
     weights,
 )
 from tilewright.graph_ir.rules.base import P, Rule
-from tilewright.graph_ir.rules.composites import cells, channel_norms
+from tilewright.graph_ir.rules.composites import byte_functions, cells, channel_norms
 from tilewright.graph_ir.rules.contractions import einsum
 from tilewright.graph_ir.rules.driver import rewrite
 from tilewright.graph_ir.rules.files import defaults, gemm
@@ -38,6 +38,7 @@ from tilewright.graph_ir.text import constants_of, parse_graph
 from tilewright.tests.graph_ir.rewriting import RULES, assert_same_numbers, ops
 from tilewright.tests.graph_ir.rules import (
     test_arithmetic,
+    test_byte_functions,
     test_cells,
     test_channel_norms,
     test_convolutions,
@@ -58,6 +59,7 @@ RULE_MODULES = (
     activations,
     algebra,
     attention,
+    byte_functions,
     cells,
     channel_norms,
     defaults,
@@ -171,7 +173,7 @@ def test_every_rule_is_seen_to_fire() -> None:
     """Each has a case whose test asserts that it fired and kept the numbers."""
     fired = {n for n, *_ in test_noops_and_views.FIRES}
     fired |= {n for n, *_ in (*test_cells.FIRES, *test_defaults.FIRES, *test_einsum.FIRES, *test_gemm.FIRES)}
-    fired |= {n for module in (test_arithmetic, test_channel_norms, test_quantized, test_spellings)
+    fired |= {n for module in (test_arithmetic, test_byte_functions, test_channel_norms, test_quantized, test_spellings)
               for names, *_ in module.FIRES for n in names}  # fmt: skip
     modules = (test_convolutions, test_logic, test_moves, test_strength, test_weights)
     fired |= {n for module in modules for case in module.CASES for n in case.rules} & set(RULES)

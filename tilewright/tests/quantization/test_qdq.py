@@ -184,3 +184,52 @@ def test_nodes_without_a_name_of_their_own(name: str, correction: bool) -> None:
     feed = samples(model)[0]
     expected = run(model, feed)["y"]
     assert np.sqrt(np.square(run(out, feed)["y"] - expected).mean()) < 0.1 * expected.std()
+
+
+def _gated(*parts: onnx.NodeProto) -> onnx.ModelProto:
+    """A convolution, ``parts`` from c1 to g, a convolution."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["c1"], "conv1", kernel_shape=[3, 3], pads=[1] * 4),
+        *parts,
+        helper.make_node("Conv", ["g", "w2"], ["y"], "conv2", kernel_shape=[1, 1]),
+    ]
+    weights = {"w1": normal(1, 8, 3, 3, 3), "w2": normal(2, 4, 8, 1, 1), "w3": normal(3, 8, 8, 1, 1)}
+    used = {i for n in nodes for i in n.input}
+    kept = {k: v for k, v in weights.items() if k in used}
+    return model_of(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 4, 8, 8)}, kept)
+
+
+def test_a_function_is_between_two_pairs() -> None:
+    out = _quantize(_gated(helper.make_node("HardSwish", ["c1"], ["g"], "f")))
+    assert _reads(out) == {"conv1": ["~x", "~w1"], "f": ["~c1"], "conv2": ["~g", "~w2"]}
+
+
+def test_a_product_with_a_function_is_one_function() -> None:
+    sigmoid = helper.make_node("Sigmoid", ["c1"], ["s"], "f")
+    for operands in (["c1", "s"], ["s", "c1"]):
+        out = _quantize(_gated(sigmoid, helper.make_node("Mul", operands, ["g"], "mul")))
+        reads = _reads(out)
+        assert reads["f"] == ["~c1"]
+        assert reads["mul"] == ["~c1" if i == "c1" else i for i in operands]
+
+
+def test_squeeze_and_excitation() -> None:
+    parts = [
+        helper.make_node("GlobalAveragePool", ["c1"], ["p"], "pool"),
+        helper.make_node("Conv", ["p", "w3"], ["e"], "conv3", kernel_shape=[1, 1]),
+        helper.make_node("Sigmoid", ["e"], ["s"], "f"),
+        helper.make_node("Mul", ["c1", "s"], ["g"], "mul"),
+    ]
+    reads = _reads(_quantize(_gated(*parts)))
+    assert reads["pool"] == ["~c1"]
+    assert reads["f"] == ["~e"]
+    assert reads["mul"] == ["~c1", "~s"]
+
+
+def test_a_function_of_an_input_stays_in_float32() -> None:
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["s"], "f"),
+        helper.make_node("Conv", ["s", "w1"], ["y"], "conv1", kernel_shape=[3, 3], pads=[1] * 4),
+    ]
+    out = _quantize(model_of(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 8, 8, 8)}, {"w1": normal(1, 8, 3, 3, 3)}))
+    assert _reads(out)["f"] == ["x"]

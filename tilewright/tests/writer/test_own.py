@@ -89,6 +89,14 @@ def test_products_of_dequantized_weights(dtype: dtypes.DType, blocks: int, zero:
         assert_written(graph, 13)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_bytes_that_are_looked_up(dtype: type) -> None:
+    b = GraphBuilder("g")
+    q = b.constant(np.arange(256, dtype=np.uint8).view(dtype), "q")
+    graph = b.build(b.op("LookUp", q, RNG.integers(-128, 128, 256).astype(np.int8)))
+    assert_written(graph, 13, "Cast Gather")
+
+
 def test_operands_that_broadcast_at_run_time() -> None:
     b = GraphBuilder("g")
     x, y = b.input("x", "float32", ("n", 4, "m")), b.input("y", "float32", ("k", 1, "m"))

@@ -45,7 +45,13 @@ from tilewright.schedule.rules.tiling.k_blocking import choose_kc, tile_partial
 from tilewright.schedule.rules.tiling.share_tiles import is_ragged, spread
 from tilewright.schedule.rules.tiling.tile_axes import TileAxes, is_packed, split_groups, tile_axes
 from tilewright.schedule.rules.tiling.tile_size import split_tile
-from tilewright.schedule.rules.tiling.write_tile import operand_stages, place_stages, write_out, write_reduction
+from tilewright.schedule.rules.tiling.write_tile import (
+    lanes_stored,
+    operand_stages,
+    place_stages,
+    write_out,
+    write_reduction,
+)
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_block, find_buffer
 
@@ -130,10 +136,10 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     s.compute_at(reduction, lead[-1], whole=symbolic and waits)
     if own_results is None:
         write_reduction(s, reduction, lanes, set(lead))
-        write_out(s, consumer, [x for x in s.loops(consumer) if x not in lead], lanes)
+        write_out(s, consumer, [x for x in s.loops(consumer) if x not in lead], lanes_stored(s, consumer, lanes))
         place_stages(s, stages, lead[:-1], target)
     else:
-        write_out(s, consumer, tile.inner, lanes)
+        write_out(s, consumer, tile.inner, lanes_stored(s, consumer, lanes))
         tile_partial(s, own_results, reduction, lead, lanes, target)
         place_stages(s, stages, lead, target)
     spread(s, consumer, lead, ragged, total, target)

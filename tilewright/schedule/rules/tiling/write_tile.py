@@ -18,9 +18,10 @@ from tilewright.schedule.rules.parallelism import feeds_all_threads
 from tilewright.schedule.rules.sampling import choose_number, divisors
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer, find_loop
-from tilewright.tensor_ir.ir import Block, loads
+from tilewright.tensor_ir.ir import Block, loads, walk_index
 
 _UNROLLS = (1, 2, 3, 4, 8)
+_BYTES_OF_LANE = 4
 
 
 def write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) -> None:
@@ -52,6 +53,17 @@ def write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None
         s.vectorize(last)
     for name in outer:
         s.unroll(name)
+
+
+def lanes_stored(s: Schedule, block: str, lanes: int) -> int:
+    """Lanes of the vectors in which a tile is finished: ``lanes``, but where bytes come from a table as many as make a
+    whole vector of them, if the innermost loop has them."""
+    read = loads(find_block(s.func, block).value)
+    from_table = any(next(walk_index(i), None) is not None for x in read for i in x.indices)
+    extent = loops_of(s.func, block)[-1].extent.value()
+    if extent is None or extent % lanes or not from_table:
+        return lanes
+    return min(lanes * _BYTES_OF_LANE, extent)
 
 
 def operand_stages(s: Schedule, reduction: str) -> list[str]:

@@ -8,10 +8,10 @@ import pytest
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.prepare.fold_quantized import fold_quantized, simplify_quantized
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import const, var
+from tilewright.core.arith.expr import const, of_atom, var
 from tilewright.core.dtypes import DType
 from tilewright.tensor_ir.interpreter import interpret
-from tilewright.tensor_ir.ir import Axis, Block, Buffer, Cast, Const, Expr, Func, Load, Loop, Op, walk_expr
+from tilewright.tensor_ir.ir import Axis, Block, Buffer, Cast, Const, Dyn, Expr, Func, Load, Loop, Op, walk_expr
 
 F32, I32 = dtypes.float32, dtypes.int32
 X = Load("X", (var("i"),), F32)
@@ -99,3 +99,14 @@ def test_functions_without_quantized_numbers_are_themselves() -> None:
     block = Block("Y", (Axis("i", count),), (var("k"),), "Y", (var("i"),), op("round", X))
     func = Func("f", (Buffer("X", F32, (count,)), Buffer("Y", F32, (count,))), 1, (), Loop("k", count, block))
     assert fold_quantized(func, detect_host()) is func
+
+
+def test_inside_an_index_the_byte_stays_one() -> None:
+    def looked_up(q: Expr) -> Load:
+        return Load("T", (of_atom(Dyn(Cast(q, dtypes.int64))),), dtypes.uint8)
+
+    again = quantized(3, dtypes.uint8)
+    short = simplify_quantized(looked_up(again))
+    assert short == looked_up(simplify_quantized(again))
+    assert isinstance(simplify_quantized(again), Cast)
+    assert simplify_quantized(short) == short

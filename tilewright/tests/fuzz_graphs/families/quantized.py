@@ -112,6 +112,8 @@ def _quantized_again(d: Draft, x: Val) -> object:
         (x,) = d.emit("Relu", [x])
     if d.chance(0.3):
         return [x]
+    if d.chance(0.3):
+        x = _function(d, _bytes(d, x))
     scale, zero = _scale(d), _zero(d, np.dtype(d.one_of([np.uint8, np.int8])))
     (q,) = d.emit("QuantizeLinear", [x, scale, zero])
     return d.emit("DequantizeLinear", [q, scale, zero])
@@ -121,6 +123,29 @@ def _bytes(d: Draft, x: Val) -> Val:
     scale, zero = _scale(d), _zero(d, np.dtype(d.one_of([np.uint8, np.int8])))
     (q,) = d.emit("QuantizeLinear", [x, scale, zero])
     return d.emit("DequantizeLinear", [q, scale, zero])[0]
+
+
+def _function(d: Draft, x: Val) -> Val:
+    """A function of each number alone, with pairs inside where it has parts, as onnxruntime's quantizer puts them."""
+    kind = d.one_of(["Sigmoid", "Tanh", "Elu", "silu", "hard", "gelu"])
+    if kind in ("Sigmoid", "Tanh", "Elu"):
+        return d.emit(kind, [x])[0]
+    if kind == "gelu":
+        (e,) = d.emit("Erf", [x])
+        (grown,) = d.emit("Add", [e, d.given(np.asarray(1, np.float32), 0.9)])
+        return d.emit("Mul", [x, grown])[0]
+    (gate,) = d.emit("Sigmoid" if kind == "silu" else "HardSigmoid", [x])
+    return d.emit("Mul", [x, _bytes(d, gate) if d.chance(0.5) else gate])[0]
+
+
+def qdq_function(d: Draft) -> object:
+    """Functions of one byte, one behind the other."""
+    if d.opset < 10:
+        raise Rejected("from 10 on")
+    x = _bytes(d, d.tensor([np.float32], range(1, 5)))
+    for _ in range(d.integer(1, 2)):
+        x = _bytes(d, _function(d, x))
+    return [x]
 
 
 def qdq_matmul(d: Draft) -> object:
@@ -176,6 +201,6 @@ def _qlinear_binary(op: str):  # type: ignore[no-untyped-def]
 GENERATORS: Mapping[str, object] = {
     "QuantizeLinear": quantize, "DequantizeLinear": dequantize, "QDQ": round_trip, "DynamicQuantizeLinear": dynamic,
     "MatMulNBits": nbits_matmul, "QDQMatMul": qdq_matmul, "QDQConv": qdq_conv, "QLinearMatMul": qlinear_matmul,
-    "QLinearConv": qlinear_conv,
+    "QLinearConv": qlinear_conv, "QDQFunction": qdq_function,
     **{op: _qlinear_binary(op) for op in ("QLinearAdd", "QLinearMul")},
 }  # fmt: skip
