@@ -52,6 +52,11 @@ class DType:
     def is_integer(self) -> bool:
         return self.kind in "iu"
 
+    def holds(self, low: int, high: int) -> bool:
+        """True if this is a type of integers that has all of ``low`` to ``high``."""
+        least = -(1 << (self.bits - 1)) if self.kind == "i" else 0
+        return self.is_integer and least <= low and high < least + (1 << self.bits)
+
     @property
     def is_narrow_float(self) -> bool:
         """True for floats below 32 bits: stored as they are, computed in float32."""

@@ -17,18 +17,8 @@ MOVES = ("MaxPool", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze")
 """Their results are elements of their first operand, so that both have one scale."""
 
 FUNCTIONS = (
-    "Sigmoid",
-    "Tanh",
-    "HardSigmoid",
-    "HardSwish",
-    "LeakyRelu",
-    "Elu",
-    "Selu",
-    "Celu",
-    "Gelu",
-    "Softplus",
-    "Mish",
-)
+    "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "LeakyRelu", "Elu", "Selu", "Celu", "Gelu", "Softplus", "Mish",
+)  # fmt: skip
 """Of one activation, with a scale on each side: a table of 256 bytes computes them."""
 
 JOINS = ("Add", "Mul", "Concat")

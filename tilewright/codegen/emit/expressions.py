@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.codegen.emit.context import Context
-from tilewright.codegen.emit.joined_bytes import byte, bytes_of_word, join_bytes
+from tilewright.codegen.emit.joined_bytes import joined_bytes
 from tilewright.codegen.emit.memory import index_uniform, index_vector, load, reads_memory
 from tilewright.codegen.llvm.builder import Value
 from tilewright.codegen.llvm.types import literal, register_type
@@ -18,7 +18,7 @@ from tilewright.codegen.math.dot_products import EMITTERS
 from tilewright.codegen.math.rounded_integers import converts, rounded_integer
 from tilewright.codegen.math.scalar_operations import operation
 from tilewright.core.arith.expr import IntExpr
-from tilewright.core.dtypes import int64
+from tilewright.core.dtypes import int32, int64
 from tilewright.core.errors import InternalError
 from tilewright.tensor_ir.ir import Cast, Const, Expr, Index, Load, Op, Select, expr_children, walk_index
 
@@ -83,10 +83,9 @@ def _limits(e: Cast) -> tuple[Expr, int, int] | None:
     if not isinstance(value, Op) or value.name != "clamp" or value.dtype.name != "float32":
         return None
     low, high = (_whole(b) for b in value.args[1:])
-    if low is None or high is None or low > high or not to.is_integer or to.bits not in (8, 16, 32):
+    if low is None or high is None or low > high or to.bits not in (8, 16, 32):
         return None
-    least, most = (-(1 << to.bits - 1), (1 << to.bits - 1) - 1) if to.kind == "i" else (0, (1 << to.bits) - 1)
-    return (value.args[0], low, high) if least <= low and high <= min(most, 2**31 - 1) else None
+    return (value.args[0], low, high) if to.holds(low, high) and int32.holds(low, high) else None
 
 
 def _rounded(e: Expr, *bounds: int) -> tuple[Expr, int] | None:
@@ -109,8 +108,8 @@ def _operation(ctx: Context, e: Op) -> Value:
         quick = _compare_lanes(ctx, e)
         if quick is not None:
             return quick
-    if e.name == "bit_or" and (parts := bytes_of_word(ctx, e)) is not None:
-        return join_bytes(code, [byte(ctx, p) for p in parts], ctx.lanes.count if ctx.lanes else 0)
+    if e.name == "bit_or" and (words := joined_bytes(ctx, e)) is not None:
+        return words
     if e.name == "add":
         for other, product in (e.args, e.args[::-1]):
             if isinstance(product, Op) and product.name in EMITTERS and id(product) not in ctx.memo:

@@ -19,11 +19,19 @@ _LANE = 16
 """Bytes of 128 bits."""
 
 
-def bytes_of_word(ctx: Context, e: Op) -> list[Expr] | None:
-    """The four bytes of which ``e`` makes words, vectors that lie together in memory or constants; else None."""
-    lanes = ctx.lanes
-    if lanes is None or lanes.count % _LANE or "avx2" not in ctx.target.enabled:
+def joined_bytes(ctx: Context, e: Op) -> Value | None:
+    """``e`` as words of interleaved bytes; None if it is no such word of vectors that lie together in memory, and at
+    least two of them."""
+    if ctx.lanes is None or ctx.lanes.count % _LANE or "avx2" not in ctx.target.enabled:
         return None
+    parts = _bytes_of_word(ctx, e, ctx.lanes)
+    if sum(not isinstance(x, Const) for x in parts.values()) < 2:
+        return None
+    return _interleaved(ctx.code, [_byte(ctx, parts.get(8 * j, Const(0, e.dtype))) for j in range(4)], ctx.lanes.count)
+
+
+def _bytes_of_word(ctx: Context, e: Op, lanes: Lanes) -> dict[int, Expr]:
+    """The bytes that ``e`` joins, by their first bit; none if it joins anything else."""
     parts: dict[int, Expr] = {}
     pending: list[Expr] = [e]
     while pending:
@@ -33,10 +41,9 @@ def bytes_of_word(ctx: Context, e: Op) -> list[Expr] | None:
             continue
         shift, x = _shifted(x)
         if shift % 8 or not 0 <= shift < 32 or shift in parts or not _is_byte(ctx, x, lanes):
-            return None
+            return {}
         parts[shift] = x
-    vectors = sum(not isinstance(x, Const) for x in parts.values())
-    return [parts.get(8 * j, Const(0, e.dtype)) for j in range(4)] if vectors > 1 else None
+    return parts
 
 
 def _shifted(x: Expr) -> tuple[int, Expr]:
@@ -57,31 +64,30 @@ def _is_byte(ctx: Context, x: Expr, lanes: Lanes) -> bool:
     return form is not None and form[0].value() in (0, 1)
 
 
-def byte(ctx: Context, x: Expr) -> Value:
-    """One of :func:`bytes_of_word`, as ``i8``."""
+def _byte(ctx: Context, x: Expr) -> Value:
+    """One of :func:`_bytes_of_word`, as ``i8``."""
     if isinstance(x, Cast):
         return ctx.evaluate(x.value)
     if not isinstance(x, Select):
         return Value("i8", 0, str(x.value if isinstance(x, Const) else 0))
     condition = ctx.evaluate(x.condition)
     if condition.is_const:
-        return byte(ctx, x.then if condition.text == "true" else x.otherwise)
-    return ctx.branch_on(condition.text, lambda: byte(ctx, x.then), lambda: byte(ctx, x.otherwise))
+        return _byte(ctx, x.then if condition.text == "true" else x.otherwise)
+    return ctx.branch_on(condition.text, lambda: _byte(ctx, x.then), lambda: _byte(ctx, x.otherwise))
 
 
-def join_bytes(code: Code, parts: Sequence[Value], lanes: int) -> Value:
+def _interleaved(code: Code, parts: Sequence[Value], lanes: int) -> Value:
     """``lanes`` words of the bytes ``parts``, vectors of as many ``i8`` or single ones."""
     n = lanes
     blocks = n // _LANE
     order = [part * blocks + lane for lane in range(blocks) for part in range(4)]
-    fours = [_as(code, code.splat(p, n), "i32", n // 4) for p in parts]
-    a, b, c, d = (_as(code, code.shuffle(x, None, order), "i8", n) for x in fours)
+    fours = [code.view(code.splat(p, n), "i32", n // 4) for p in parts]
+    a, b, c, d = (code.view(code.shuffle(x, None, order), "i8", n) for x in fours)
     out: list[Value] = []
     for high in (False, True):
-        left, right = (_as(code, _unpacked(code, x, y, _LANE, high), "i16", n // 2) for x, y in ((a, b), (c, d)))
-        out += [_as(code, _unpacked(code, left, right, _LANE // 2, h), "i32", n // 4) for h in (False, True)]
-    halves = [code.shuffle(out[k], out[k + 1], range(n // 2)) for k in (0, 2)]
-    return code.shuffle(halves[0], halves[1], range(n))
+        left, right = (code.view(_unpacked(code, x, y, _LANE, high), "i16", n // 2) for x, y in ((a, b), (c, d)))
+        out += [code.view(_unpacked(code, left, right, _LANE // 2, h), "i32", n // 4) for h in (False, True)]
+    return code.concat(out)
 
 
 def _unpacked(code: Code, x: Value, y: Value, width: int, high: bool) -> Value:
@@ -89,7 +95,3 @@ def _unpacked(code: Code, x: Value, y: Value, width: int, high: bool) -> Value:
     first = width // 2 if high else 0
     at = [lane + first + k for lane in range(0, x.lanes, width) for k in range(width // 2)]
     return code.shuffle(x, y, [side * x.lanes + i for i in at for side in (0, 1)])
-
-
-def _as(code: Code, v: Value, type_: str, lanes: int) -> Value:
-    return code.emit(type_, lanes, f"bitcast {v.full} {v.text} to <{lanes} x {type_}>")

@@ -16,10 +16,11 @@ from tilewright.codegen.emit.indexing import Linear
 from tilewright.codegen.emit.limited import Limited, lanes_below, limited_index
 from tilewright.codegen.llvm.builder import Code, Value
 from tilewright.codegen.llvm.types import full_type, memory_type, register_type, suffix
-from tilewright.codegen.math.byte_tables import ENTRIES, look_up, looks_up
+from tilewright.codegen.math.byte_tables import ENTRIES, look_up
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import DType, uint8
 from tilewright.core.errors import InternalError
+from tilewright.machine.vectors import permutes_bytes
 from tilewright.tensor_ir.ir import Cast, Dyn, Expr, walk_index
 
 _MAX_SHUFFLE_STRIDE = 4
@@ -124,7 +125,7 @@ def reads_memory(offset: IntExpr) -> bool:
 
 def _byte_of_table(ctx: Context, info: BufferInfo, offset: IntExpr) -> Expr | None:
     """The byte that ``offset`` is, in a table of bytes with a place for each that the CPU looks up by vectors."""
-    if info.capacity != ENTRIES or info.dtype.bits != 8 or not looks_up(ctx.target):
+    if info.capacity != ENTRIES or info.dtype.bits != 8 or not permutes_bytes(ctx.target):
         return None
     if len(offset.terms) != 1 or offset.const or offset.terms[0][1] != 1 or len(offset.terms[0][0]) != 1:
         return None

@@ -311,6 +311,16 @@ class Code:
         text = f"shufflevector {a.full} {a.text}, {a.full} {other}, <{len(mask)} x i32> <{picks}>"
         return self.emit(a.type, len(mask), text)
 
+    def concat(self, parts: Sequence[Value]) -> Value:
+        """Vectors of one length, one behind another; their number is a power of two."""
+        while len(parts) > 1:
+            parts = [self.shuffle(a, b, range(2 * a.lanes)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
+    def view(self, v: Value, type_: str, lanes: int) -> Value:
+        """The bits of a vector as ``lanes`` elements of ``type_``."""
+        return self.emit(type_, lanes, f"bitcast {v.full} {v.text} to {full_type(type_, lanes)}")
+
     def lane_numbers(self, lanes: int, type_: str = "i32", first: int = 0) -> Value:
         """``<first, first + 1, ...>``."""
         return Value(type_, lanes, "<" + ", ".join(f"{type_} {first + i}" for i in range(lanes)) + ">")

@@ -10,21 +10,15 @@ from collections.abc import Callable
 
 from tilewright.codegen.llvm.builder import Code, Value
 from tilewright.codegen.llvm.types import full_type
-from tilewright.machine.target import Target
-from tilewright.machine.vectors import permutes_bytes
 
 ENTRIES = 256
 _LANES = 64
 _PERMUTE = "llvm.x86.avx512.vpermi2var.qi.512"
 
 
-def looks_up(target: Target) -> bool:
-    """True if the CPU has what :func:`look_up` is made of."""
-    return permutes_bytes(target)
-
-
 def look_up(code: Code, index: Value, part: Callable[[int, int], Value]) -> Value:
-    """The elements at ``index``, a vector of bytes; ``part(first, count)`` loads elements of the table."""
+    """The elements at ``index``, a vector of bytes, on a CPU that permutes bytes
+    (:func:`tilewright.machine.vectors.permutes_bytes`). ``part(first, count)`` loads elements of the table."""
     table = [part(first, _LANES) for first in range(0, ENTRIES, _LANES)]
     found = []
     for first in range(0, index.lanes, _LANES):
@@ -33,10 +27,7 @@ def look_up(code: Code, index: Value, part: Callable[[int, int], Value]) -> Valu
         low, high = (_permuted(code, own, *table[k : k + 2]) for k in (0, 2))
         whole = code.select(code.compare("slt", own, code.const(0, own)), high, low)
         found.append(code.shuffle(whole, None, range(count)))
-    joined = found[0]
-    for other in found[1:]:
-        joined = code.shuffle(joined, other, range(joined.lanes + other.lanes))
-    return joined
+    return code.concat(found)
 
 
 def _permuted(code: Code, index: Value, low: Value, high: Value) -> Value:

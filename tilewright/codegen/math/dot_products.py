@@ -48,7 +48,7 @@ def dot2(code: Code, a: Value, b: Value, added: Value | None = None) -> Value:
         pairs = f"<{2 * lanes} x bfloat>"
         name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
         code.module.declare(name, total.full, [total.full, pairs, pairs])
-        x, y = (code.emit("bfloat", 2 * lanes, f"bitcast {v.full} {v.text} to {pairs}") for v in (a, b))
+        x, y = (code.view(v, "bfloat", 2 * lanes) for v in (a, b))
         return code.call(name, "float", lanes, total, x, y)
     for x, y in zip(_halves(code, a), _halves(code, b), strict=True):
         total = code.fma(x, y, total)
@@ -71,7 +71,7 @@ def dot2i(code: Code, a: Value, b: Value, added: Value | None = None) -> Value:
 
 def _words(code: Code, lanes: int, v: Value) -> Value:
     """Lanes of 32 bits as twice as many of 16."""
-    return code.emit("i16", 2 * lanes, f"bitcast {v.full} {v.text} to <{2 * lanes} x i16>")
+    return code.view(v, "i16", 2 * lanes)
 
 
 def _madd(code: Code, lanes: int, x: Value, y: Value) -> Value:

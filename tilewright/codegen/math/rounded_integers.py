@@ -39,7 +39,7 @@ def rounded_integer(code: Code, x: Value, zero: int, low: int, high: int, to: DT
     fits = max(abs(low), abs(high), abs(low - zero), abs(high - zero)) < _SHORTS
     if to.bits == 8 and len(parts) in (2, 4) and fits and _PACKS[part][1] in code.target.enabled:
         return _packed(code, parts, zero, low, to)
-    whole = _joined(code, parts)
+    whole = code.concat(parts)
     whole = code.intrinsic("smax", whole, code.const(low - zero, whole))
     if zero:
         whole = code.binary("add", whole, code.const(zero, whole))
@@ -73,10 +73,8 @@ def _packed(code: Code, parts: Sequence[Value], zero: int, low: int, to: DType) 
         words = [code.intrinsic("smax", w, code.const(low, w)) for w in words]
     packed = _pack(code, "packuswb" if to.kind == "u" else "packsswb", "i8", words[0], words[-1])
     n, count = parts[0].lanes, len(parts)
-    fours = code.emit("i32", n, f"bitcast {packed.full} {packed.text} to {full_type('i32', n)}")
     order = [4 * lane + k for k in range(count) for lane in range(n // 4)]
-    sorted_ = code.shuffle(fours, None, order)
-    return code.emit("i8", n * count, f"bitcast {sorted_.full} {sorted_.text} to {full_type('i8', n * count)}")
+    return code.view(code.shuffle(code.view(packed, "i32", n), None, order), "i8", n * count)
 
 
 def _pack(code: Code, what: str, to: str, a: Value, b: Value) -> Value:
@@ -84,10 +82,3 @@ def _pack(code: Code, what: str, to: str, a: Value, b: Value) -> Value:
     name = _PACKS[a.lanes * bits // 32][0].format(what)
     code.module.declare(name, full_type(to, 2 * a.lanes), [a.full, b.full])
     return code.call(name, to, 2 * a.lanes, a, b)
-
-
-def _joined(code: Code, parts: Sequence[Value]) -> Value:
-    """Vectors one behind another; their number is a power of two."""
-    while len(parts) > 1:
-        parts = [code.shuffle(a, b, range(2 * a.lanes)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-    return parts[0]

@@ -77,14 +77,14 @@ def _in_atom(a: Atom) -> IntExpr:
 
 def _cast(value: Expr, to: DType) -> Expr:
     number = _integer(value)
-    if number is not None and (to == F32 or _holds(to, (number, number))):
+    if number is not None and (to == F32 or to.holds(number, number)):
         return _constant(number, to)
     if isinstance(value, Cast) and value.value.dtype == F32 and value.dtype.is_integer:
         found = _range(value.value)
-        if found is not None and _holds(value.dtype, found):
+        if found is not None and value.dtype.holds(*found):
             if to == F32:
                 return value.value
-            if to.is_integer and _holds(to, found):
+            if to.holds(*found):
                 return Cast(value.value, to)
     return Cast(value, to)
 
@@ -96,10 +96,10 @@ def _with_constant(e: Op, c: int) -> Expr:
         return e
     if isinstance(x, Cast) and x.value.dtype == F32 and e.dtype.is_integer:
         inner, moved = _range(x.value), None
-        if inner is not None and _holds(e.dtype, inner):
+        if inner is not None and e.dtype.holds(*inner):
             moved = simplify_quantized(Op(e.name, (x.value, _constant(c, F32)), F32))
         after = None if moved is None else _range(moved)
-        return e if moved is None or after is None or not _holds(e.dtype, after) else Cast(moved, e.dtype)
+        return e if moved is None or after is None or not e.dtype.holds(*after) else Cast(moved, e.dtype)
     if e.dtype != F32 or (found := _range(x)) is None or not isinstance(x, Op) or x.name != "clamp":
         return e
     low, high = found
@@ -147,13 +147,3 @@ def _integer(e: Expr) -> int | None:
 
 def _constant(value: int, dtype: DType) -> Const:
     return Const(float(value) if dtype.kind == "f" else value, dtype)
-
-
-def _holds(dtype: DType, found: tuple[int, int]) -> bool:
-    """True if an integer type holds all of a range."""
-    if not dtype.is_integer:
-        return False
-    low, high = (
-        (-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1) if dtype.kind == "i" else (0, (1 << dtype.bits) - 1)
-    )
-    return low <= found[0] and found[1] <= high

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.dtypes import DType
@@ -59,6 +59,13 @@ class ConvShape:
     def element(self, n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> tuple[IntExpr, ...]:
         """The index of an element of the input or output in its own layout."""
         return (n, *at, c) if self.channels_last else (n, c, *at)
+
+    def inside(self, at: Sequence[IntExpr]) -> Val | None:
+        """Whether a place of the padded input, counted from the image's first element, is one of the image; None where
+        no dimension is padded."""
+        sides = zip(at, self.spatial, self.pads_begin, self.pads_end, strict=True)
+        tests = [in_range(p, 0, size) for p, size, begin, end in sides if begin != 0 or end != 0]
+        return reduce(lambda a, b: a & b, tests) if tests else None
 
 
 def conv_shape(facts: NodeFacts) -> ConvShape:
@@ -185,11 +192,7 @@ def padded_input(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:
     def formula(*i: IntExpr) -> Val:
         at = [p - b for p, b in zip(i[1:-1], shape.pads_begin, strict=True)]
         value = x[shape.element(i[0], i[-1], at)].cast(dtype)
-        inside: Val | None = None
-        for p, s, b, e in zip(at, shape.spatial, shape.pads_begin, shape.pads_end, strict=True):
-            if b != 0 or e != 0:
-                test = in_range(p, 0, s)
-                inside = test if inside is None else inside & test
+        inside = shape.inside(at)
         return value if inside is None else select(inside, value, constant(0, dtype))
 
     full = (shape.batch, *extents, shape.channels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -12,7 +12,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, spatial_names
-from tilewright.tensor_ir.compute import Val, compute, constant, in_range, index_value, op, select
+from tilewright.tensor_ir.compute import Val, compute, constant, index_value, op, select
 
 Element = Callable[[IntExpr], Val]
 """An element at a position along the sum, as the low bits of an int32 whose other bits are 0."""
@@ -50,8 +50,14 @@ class Word:
             v = element(at)
             if not whole:
                 v = select(index_value(at) < index_value(depth), v, constant(0, dtypes.int32))
-            parts.append(op("shift_left", v, constant(32 // self.per * j, dtypes.int32)) if j else v)
-        return reduce(lambda x, y: op("bit_or", x, y), parts)
+            parts.append(v)
+        return self.of(parts)
+
+    def of(self, elements: Sequence[Val]) -> Val:
+        """The word of at most ``per`` elements, each the low bits of an int32; 0 in the place of others."""
+        width = 32 // self.per
+        moved = [op("shift_left", v, constant(width * j, dtypes.int32)) if j else v for j, v in enumerate(elements)]
+        return reduce(lambda x, y: op("bit_or", x, y), moved)
 
     def pack(self, w: np.ndarray, steps: int | None = None) -> np.ndarray:
         """``[k, ...]`` of elements to ``[steps, ...]`` of int32, zeros past the end; ``steps``: None for as many words
@@ -100,11 +106,8 @@ def words_of_image(
     def formula(*i: IntExpr) -> Val:
         at = tuple(p - b for p, b in zip(i[1:-1], shape.pads_begin, strict=True))
         value = of_pixel(i[0], i[-1], at)
-        sides = zip(at, shape.spatial, shape.pads_begin, shape.pads_end, strict=True)
-        tests = [in_range(p, 0, s) for p, s, b, e in sides if b != 0 or e != 0]
-        if not tests:
-            return value
-        return select(reduce(lambda a, b: a & b, tests), value, border(group_and_step(i[-1])[1]))
+        inside = shape.inside(at)
+        return value if inside is None else select(inside, value, border(group_and_step(i[-1])[1]))
 
     full = (shape.batch, *extents, words.channels)
     stage = ctx.stage(compute(ctx.name("words"), full, formula, axis_names=["n", *spatial_names(shape.rank), "q"]))

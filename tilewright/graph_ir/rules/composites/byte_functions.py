@@ -94,7 +94,8 @@ class _Sources:
 def _chain(ed: GraphEditor, root: Node, ends: frozenset[str]) -> _Chain | None:
     if not _is_pointwise(ed, root) or not _constants_are_single(ed, root):
         return None
-    found = {_Sources(ed, ends).of(i) for i in _operands(ed, root)}
+    sources = _Sources(ed, ends)
+    found = {sources.of(i) for i in _operands(ed, root)}
     (byte,) = found if len(found) == 1 else (None,)
     if byte is None or tensor_shape(ed.value(byte)) is None:
         return None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from tilewright.lowering.geometry.words import BYTES
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost
 from tilewright.machine.vectors import share_of_bytes
-from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, in_range, op, select, sum_over
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, select, sum_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +86,8 @@ def _words(ctx: LowerContext, shape: ConvShape, groups: RowGroups, moved: int, z
     read = _padded(ctx, shape, moved, zero)
 
     def formula(n: IntExpr, ho: IntExpr, q: IntExpr, w: IntExpr, c: IntExpr) -> Val:
-        parts: list[Val] = []
-        for j in range(min(BYTES.per, reach)):
-            value = read(n, c, (ho * groups.step + q * BYTES.per + j, w))
-            parts.append(op("shift_left", value, constant(8 * j, dtypes.int32)) if j else value)
-        return reduce(lambda x, y: op("bit_or", x, y), parts)
+        first = ho * groups.step + q * BYTES.per
+        return BYTES.of([read(n, c, (first + j, w)) for j in range(min(BYTES.per, reach))])
 
     full = (shape.batch, ceildiv(shape.out_spatial[0], groups.rows), groups.words, wide, shape.channels)
     return ctx.stage(compute(ctx.name("words"), full, formula, axis_names=["n", "ho", "q", "w", "c"]))
@@ -103,12 +99,11 @@ def _padded(ctx: LowerContext, shape: ConvShape, moved: int, zero: Val) -> Reade
     high = shape.pads_begin[0] + shape.spatial[0] + shape.pads_end[0]
 
     def read(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
-        inside = [p - b for p, b in zip((minimum(at[0], high - 1), at[1]), shape.pads_begin, strict=True)]
-        value = x[(n, *inside, c)].cast(dtypes.int32)
+        place = [p - b for p, b in zip((minimum(at[0], high - 1), at[1]), shape.pads_begin, strict=True)]
+        value = x[(n, *place, c)].cast(dtypes.int32)
         value = value + moved if moved else value
-        sides = zip(inside, shape.spatial, shape.pads_begin, shape.pads_end, strict=True)
-        tests = [in_range(p, 0, s) for p, s, b, e in sides if b != 0 or e != 0]
-        return select(reduce(lambda a, b: a & b, tests), value, zero) if tests else value
+        inside = shape.inside(place)
+        return value if inside is None else select(inside, value, zero)
 
     return read
 

@@ -59,7 +59,8 @@ def lanes_stored(s: Schedule, block: str, lanes: int) -> int:
     """Lanes of the vectors in which a tile is finished: ``lanes``, but where bytes come from a table as many as make a
     whole vector of them, if the innermost loop has them."""
     read = loads(find_block(s.func, block).value)
-    from_table = any(next(walk_index(i), None) is not None for x in read for i in x.indices)
+    bytes_read = [i for x in read if x.dtype.itemsize == 1 for i in x.indices]
+    from_table = any(next(walk_index(i), None) is not None for i in bytes_read)
     extent = loops_of(s.func, block)[-1].extent.value()
     if extent is None or extent % lanes or not from_table:
         return lanes

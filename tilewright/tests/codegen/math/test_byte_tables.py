@@ -34,7 +34,7 @@ def looked_up(
     return Func("looked_up", (a, t, c), 1, tuple(sorted(n.free_vars())), nest(value, c, vector))
 
 
-@pytest.mark.parametrize("vector", [None, 4, 16, 24, 64, 128])
+@pytest.mark.parametrize("vector", [None, 4, 16, 24, 64, 128, 256])
 @pytest.mark.parametrize("dtype", [dtypes.uint8, dtypes.int8])
 def test_every_byte_at_every_width(vector: int | None, dtype: DType) -> None:
     run = build(looked_up(vector, dtype=dtype, to=dtypes.int8))

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.kernel import build
+from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, ceildiv, var
 from tilewright.core.arith.minmax import minimum
-from tilewright.core.dtypes import float32
+from tilewright.core.dtypes import DType, float32
 from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
+from tilewright.schedule.rules.tiling.write_tile import lanes_stored
+from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.parallel_if import parallel_condition
 from tilewright.tensor_ir.analysis.scopes import loops_around
@@ -336,3 +339,11 @@ def test_the_partial_tile_of_a_row_of_symbolic_size_is_separated(threads: int):
 def test_very_many_rows_are_counted_not_listed():
     target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 20, 1 << 23, 1)
     assert "split" in default_trace(packed_matmul(1 << 40, 32, 8), target).to_text()
+
+
+@pytest.mark.parametrize(("dtype", "lanes"), [(dtypes.uint8, 32), (dtypes.float32, 8)])
+def test_bytes_from_a_table_are_finished_in_whole_vectors(dtype: DType, lanes: int) -> None:
+    t, q = placeholder("T", (256,), dtype), placeholder("Q", (16, 32), dtypes.uint8)
+    looked_up = compute("L", (16, 32), lambda i, j: t[q[i, j].cast(dtypes.int64)])
+    s = Schedule(build_func("look_up", [t, q], [looked_up]))
+    assert lanes_stored(s, "L", 8) == lanes
