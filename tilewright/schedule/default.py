@@ -39,6 +39,7 @@ from tilewright.schedule.rules.rows_of_bytes import ROWS_OF_BYTES
 from tilewright.schedule.rules.tiling.matrix_tiles import MATRIX_TILES, blocks_for_tiles
 from tilewright.schedule.rules.tiling.register_tiles import REGISTER_TILES
 from tilewright.schedule.rules.tiling.shifted_tiles import SHIFTED_TILES
+from tilewright.schedule.rules.tiling.tile_chain import TILE_CHAIN
 from tilewright.schedule.rules.transpose import TRANSPOSE
 from tilewright.schedule.rules.winograd import WINOGRAD, find_winograd
 from tilewright.schedule.schedule import Schedule
@@ -51,6 +52,7 @@ Rule: TypeAlias = "ScheduleRule | Callable[[Schedule, str, Target], bool]"
 DEFAULT_RULES: tuple[ScheduleRule, ...] = (
     RECURRENCE,
     WINOGRAD,
+    TILE_CHAIN,
     GEMM_CHAIN,
     VECTORIZED_REDUCTION_AXIS,
     RESAMPLE,
