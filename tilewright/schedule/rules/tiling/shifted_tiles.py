@@ -164,10 +164,10 @@ def _place_image(
     s: Schedule, match: ShiftedProduct, lead: Sequence[str], down: str, near: bool, target: Target
 ) -> None:
     """Copy the image at the loop over its rows, by default if it would leave the cache until it is read, or before."""
-    (stage,) = (b.name for b in all_blocks(s.func) if b.buffer == match.image)
-    if s.sample_compute_location(stage, [down], down if near else ROOT) != ROOT:
-        s.compute_at(stage, down)
-        vectorize_inner(s, stage, lead.index(down) + 1, target)
+    for stage in [b.name for b in all_blocks(s.func) if b.buffer == match.image]:
+        if s.sample_compute_location(stage, [down], down if near else ROOT) != ROOT:
+            s.compute_at(stage, down)
+            vectorize_inner(s, stage, lead.index(down) + 1, target)
 
 
 def _consumer_loops(s: Schedule, match: ShiftedProduct, consumer: str) -> _Loops:

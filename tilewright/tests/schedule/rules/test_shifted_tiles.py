@@ -93,10 +93,10 @@ def test_the_image_is_put_together_first_and_the_steps_are_shared(order: str) ->
     assert outer.startswith("out_c" if order == "columns" else "out_n")
 
 
-@pytest.mark.parametrize("rows", [1, 2, 4, 8])
+@pytest.mark.parametrize("rows", [1, 2, 4])
 @pytest.mark.parametrize("order", ["columns", "rows"])
 def test_it_computes_the_function(order: str, rows: int) -> None:
-    func = of_an_image(2, 8, 7, 16, 40)
+    func = of_an_image(1, 4, 7, 16, 40)
     s = schedule_by_rule(func, target(1), FixedDecider({"acc.order": order, "acc.rows": rows}))
     verify(s.func)
     assert "tiles_dot2_taps_2x2" in str(s.func)
@@ -130,3 +130,14 @@ def test_without_tiles_it_is_a_sum_like_others(cpu: str) -> None:
     trace, rules = explained_default(func, target(2, cpu))
     assert "shifted_tiles" not in rules.values()
     assert "opaque" not in str(trace.apply(func))
+
+
+def test_an_image_that_leaves_the_cache_is_copied_where_it_is_read() -> None:
+    """More rows in a step are copied less often, as many as have a local buffer."""
+    func = of_an_image(1, 96, 96, 32, 32)
+    done = explained_default(func, target(1))[0].apply(func)
+    assert re.search(r"image = local\(int32\[\d+, 32\]", str(done))
+    near = of_an_image(1, 4, 7, 16, 40)
+    s = schedule_by_rule(near, target(1), FixedDecider({"image.at": "out_y_0"}))
+    assert re.search(r"image = local\(int32\[\d+, 16\]", str(s.func))
+    require_same(near, s.func)
