@@ -24,10 +24,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import ModelProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import tilewright
-from tilewright.autotune.measure.peaks import measure_peaks
+from tilewright.autotune.measure.peaks import measure_dot_products, measure_peaks
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core.io.files import begins_with, require_replaceable, write_file
 
@@ -44,7 +44,8 @@ _BANK = 16
 class Case:
     """A model, the arithmetic or the traffic of one inference, and the limit it is compared with.
 
-    ``disabled``: rules that it is compiled without.
+    ``disabled``: rules that it is compiled without. ``precision``: of the build; ``bytes_``: the operand is uint8.
+    ``beside``: kernels that are not counted, by a part of their name.
     """
 
     name: str
@@ -54,6 +55,9 @@ class Case:
     limit: str
     target: float
     disabled: tuple[str, ...] = ()
+    precision: str = "fp32"
+    bytes_: bool = False
+    beside: tuple[str, ...] = ("transpose",)
 
 
 def main() -> int:
@@ -96,6 +100,7 @@ def _cases() -> tuple[Case, ...]:
         ),
         Case("conv3x3 64->64 56x56", _conv, (1, 64, 56, 56), conv, "flops", 180),
         Case("direct conv3x3 64->64 56x56", _conv, (1, 64, 56, 56), conv, "flops", 88, ("winograd",)),
+        *_narrow(conv),
         Case("matvec 2048x1000", _matvecs, (1, 2048), 4.0 * 2048 * 1000 * _BANK, "read", 85),
         Case("softmax rows", lambda: _node("Softmax", (rows, length), axis=-1), (rows, length), moved, "copy", 70),
         Case("layernorm rows", lambda: _layer_norm(rows, length), (rows, length), moved, "copy", 70),
@@ -107,12 +112,26 @@ def _cases() -> tuple[Case, ...]:
     )
 
 
+def _narrow(conv: float) -> tuple[Case, ...]:
+    """Products of bfloat16 and of bytes, against the best instruction for each; without the kernels that round or move
+    their operands."""
+    n, ends = 1024, ("transpose", "cast", "border")
+    one = 2.0 * n**3
+    return (
+        Case("bf16 matmul 1024^3", lambda: _product(n, n, n), (n, n), one, "bf16", 85, (), "bf16", beside=ends),
+        Case("bf16 conv3x3 64->64 56x56", _conv, (1, 64, 56, 56), conv, "bf16", 70, (), "bf16", beside=ends),
+        Case("int8 matmul 1024^3", lambda: _integer_product(n, n, n), (n, n), one, "int8", 85, bytes_=True),
+        Case("int8 conv3x3 64->64 56x56", _integer_conv, (1, 64, 56, 56), conv, "int8", 70, bytes_=True, beside=ends),
+    )
+
+
 # -- models ----------------------------------------------------------------------------------------------------------
 def _model(
-    nodes: Sequence[object], shape: Sequence[int], outputs: Sequence[str], **constants: np.ndarray
-) -> ModelProto:
-    inputs = [helper.make_tensor_value_info("x", 1, list(shape))]
-    results = [helper.make_tensor_value_info(o, 1, None) for o in outputs]
+    nodes: Sequence[object], shape: Sequence[int], outputs: Sequence[str], types: tuple[int, int] = (1, 1),
+    **constants: np.ndarray,
+) -> ModelProto:  # fmt: skip
+    inputs = [helper.make_tensor_value_info("x", types[0], list(shape))]
+    results = [helper.make_tensor_value_info(o, types[1], None) for o in outputs]
     tensors = [numpy_helper.from_array(a, n) for n, a in constants.items()]
     graph = helper.make_graph(list(nodes), "kernel", inputs, results, tensors)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
@@ -129,6 +148,24 @@ def _weights(*shape: int) -> np.ndarray:
 
 def _product(m: int, k: int, n: int) -> ModelProto:
     return _model([helper.make_node("MatMul", ["x", "w"], ["y"])], (m, k), ["y"], w=_weights(k, n))
+
+
+def _bytes(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(-127, 128, shape).astype(np.int8)
+
+
+def _integer_product(m: int, k: int, n: int) -> ModelProto:
+    node, types = helper.make_node("MatMulInteger", ["x", "w"], ["y"]), (TensorProto.UINT8, TensorProto.INT32)
+    return _model([node], (m, k), ["y"], types, w=_bytes(k, n))
+
+
+def _integer_conv() -> ModelProto:
+    """Of QLinearConv: sums are scaled, rounded and stored as bytes."""
+    node = helper.make_node("QLinearConv", ["x", "s", "z", "w", "s", "o", "t", "z"], ["y"], pads=[1, 1, 1, 1])
+    numbers = (("s", np.float32(0.1)), ("t", np.float32(3)), ("z", np.uint8(128)), ("o", np.int8(0)))
+    constants = {"w": _bytes(64, 64, 3, 3), **{name: np.asarray(v) for name, v in numbers}}
+    types = (TensorProto.UINT8, TensorProto.UINT8)
+    return _model([node], (1, 64, 56, 56), ["y"], types, **constants)
 
 
 def _matvecs() -> ModelProto:
@@ -161,19 +198,24 @@ def _reduced(rows: int, length: int, axis: int) -> ModelProto:
 # -- measuring -------------------------------------------------------------------------------------------------------
 def _prepared(c: Case) -> Callable[[], float]:
     """A run of the case: seconds of the kernels that do the work, and not of layout changes at its ends."""
-    model = tilewright.compile(c.model(), threads=1, disabled_pass=c.disabled, progress=False)
-    x = _weights(*c.feed)
+    model = tilewright.compile(c.model(), threads=1, disabled_pass=c.disabled, precision=c.precision, progress=False)
+    x = np.abs(_bytes(*c.feed)).astype(np.uint8) if c.bytes_ else _weights(*c.feed)
 
     def run() -> float:
         kernels = model.profile({"x": x}, runs=1).kernels
-        return sum([k.seconds for k in kernels if "transpose" not in k.kernel] or [k.seconds for k in kernels])
+        counted = [k.seconds for k in kernels if "matmul" in k.kernel or not any(b in k.kernel for b in c.beside)]
+        return sum(counted or [k.seconds for k in kernels])
 
     return run
 
 
 def _limits() -> dict[str, float]:
     peaks = measure_peaks.__wrapped__(detect_host(), 1)
-    return {"flops": peaks.flops_per_second, "read": peaks.bytes_per_second, "copy": _copy_rate()}
+    known = {"flops": peaks.flops_per_second, "read": peaks.bytes_per_second, "copy": _copy_rate()}
+    rates = measure_dot_products.__wrapped__(detect_host())
+    for limit, product in (("bf16", "dot2"), ("int8", "dot4")):
+        known[limit] = max((rate for d, rate in rates if d.product == product), default=peaks.flops_per_second)
+    return known
 
 
 def _keep_pages() -> None:

@@ -6,21 +6,26 @@ import numpy as np
 
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import has_matrix_tiles
 from tilewright.schedule.default import default_trace
-from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.compute import Reduction, build_func, compute, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct
 from tilewright.tensor_ir.ir import Func
 
 _ROWS, _COLUMNS, _STEPS = 33, 34, 2
 """A little more than a block; the innermost loop has several steps."""
+_DOWN = 2
+"""Rows of an image, and taps."""
 
 
 def tile_product_func(p: TileProduct, rows: int, columns: int, steps: int) -> Func:
     """``out[m, n] = 1 + sum of p.product(A, B)`` of words that lie in blocks for ``p``: A ``[blocks, steps, rows of a
-    block, 16]``, B ``[panels, 16 * steps, columns of a block]``."""
+    block, 16]``, B ``[panels, 16 * steps, columns of a block]``; of ``p`` with taps, those of an image."""
+    if p.taps:
+        return _product_of_taps(p, rows // _DOWN, columns, steps)
     high, wide = SIDE * p.rows, SIDE * p.columns
     down, right = -(-rows // high), -(-columns // wide)
     a = placeholder("A", (down, steps, high, SIDE), dtypes.int32)
@@ -35,6 +40,28 @@ def tile_product_func(p: TileProduct, rows: int, columns: int, steps: int) -> Fu
     )  # fmt: skip
     one = 1.0 if p.sums == "float32" else 1
     out = compute("out", (rows, columns), lambda m, n: acc[m, n // wide, n % wide] + one, axis_names=["m", "n"])
+    return build_func("product", [a, b], [out], [acc])
+
+
+def _product_of_taps(p: TileProduct, across: int, columns: int, steps: int) -> Func:
+    """``out[y, x, n] = 1 + sum of p.product(A, B)`` of two taps below each other: A ``[pixels, 16 * steps]`` in rows of
+    one pixel more than there are results, B ``[panels, 2, 16 * steps, columns of a block]``."""
+    high, wide, row = SIDE * p.rows, SIDE * p.columns, across + 1
+    blocks, panels = -(-(_DOWN * row + high - 1) // high), -(-columns // wide)
+    a = placeholder("A", (blocks * high + row, steps * SIDE), dtypes.int32)
+    b = placeholder("B", (panels, _DOWN, steps * SIDE, wide), dtypes.int32)
+    t, k, q = reduce_axis(_DOWN, "t"), reduce_axis(steps, "k"), reduce_axis(SIDE, "q")
+
+    def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        word = k.index * SIDE + q.index
+        return sum_over(op(p.product, a[m + t.index * row, word], b[no, t.index, word, ni]), t, k, q)
+
+    acc = compute("acc", (blocks * high, panels, wide), formula, axis_names=["m", "no", "ni"])
+    one = 1.0 if p.sums == "float32" else 1
+    out = compute(
+        "out", (_DOWN, across, columns), lambda y, x, n: acc[y * row + x, n // wide, n % wide] + one,
+        axis_names=["y", "x", "n"],
+    )  # fmt: skip
     return build_func("product", [a, b], [out], [acc])
 
 

@@ -140,7 +140,7 @@ def alternatives_of(
     for node in graph.nodes:
         ways = table.get(node.op, ()) if node.domain in ("", "ai.onnx") else ()
         if len(ways) > 1 and all(_is_ranked(values[x]) for x in (*node.inputs, *node.outputs) if x):
-            found = Alternatives(_facts(node, target, values, graph.constants, sizes), ways, errors)
+            found = Alternatives(facts_of(node, target, values, graph.constants, sizes), ways, errors)
             if _is_computable(found):
                 yield found
 
@@ -213,7 +213,7 @@ def best_of(c: Alternatives, ctx: PassContext, inexact: bool) -> Implementation 
     return None
 
 
-def _facts(
+def facts_of(
     node: Node, target: Target, values: Mapping[str, Value], constants: Mapping[str, Constant], sizes: Mapping[str, int]
 ) -> NodeFacts:
     return NodeFacts(

@@ -101,7 +101,8 @@ class Costs:
     ``expensive_element``: a function with a division, an exponential or the like, in the same. ``tile_pair``,
     ``tile_byte``: a product of bfloat16 or of bytes in matrix tiles, ``tile_word``: putting a word of an operand there,
     ``tile_sum``: taking a sum from there, all in multiply-adds of float32; ``tile_chains``: products in tiles that run
-    while one waits for another. ``unpacked_rows``: most rows of a product for which packing the other operand when the
+    while one waits for another; ``tile_far``: how much longer products take whose blocks the first-level cache does not
+    hold. ``unpacked_rows``: most rows of a product for which packing the other operand when the
     model runs does not pay.
 
     Threads, in nanoseconds of work on one thread. ``parallel_ns``: from which on threads pay; ``never_parallel_ns``:
@@ -141,9 +142,10 @@ class Costs:
     expensive_element: float = 16.0
     tile_pair: float = 1 / 12
     tile_byte: float = 1 / 24
-    tile_word: float = 4.0
-    tile_sum: float = 6.0
+    tile_word: float = 3.0
+    tile_sum: float = 2.0
     tile_chains: float = 3.25
+    tile_far: float = 1.5
     unpacked_rows: int = 3
 
     parallel_ns: int = 8_000

@@ -4,10 +4,10 @@
 module of :mod:`tilewright.schedule.rules` each: recurrence (stages that share a loop over steps), winograd (tiles that
 are transformed, multiplied and transformed back), gemm_chain (two products with a softmax between), vectorized
 reduction axis (products with few columns), resample (image resizing), column reduction (large reductions over leading
-axes), fused depthwise (depthwise after pointwise convolutions), rows of bytes (depthwise ones of bytes), matrix tiles
-(products by AMX), register tiles (matrix products, convolutions, pooling, small outer reductions), row reduction
-(softmax, norms, inner reductions), transpose, elementwise (data movement and gathers, too). Other blocks with ordered
-axes stay as they were declared.
+axes), fused depthwise (depthwise after pointwise convolutions), rows of bytes (depthwise ones of bytes), shifted tiles
+and matrix tiles (convolutions and products by AMX), register tiles (matrix products, convolutions, pooling, small outer
+reductions), row reduction (softmax, norms, inner reductions), transpose, elementwise (data movement and gathers, too).
+Other blocks with ordered axes stay as they were declared.
 
 A rule is a value, :class:`.rules.base.ScheduleRule`: it schedules the nest of a block, and as much of what feeds it as
 it takes in, or leaves the schedule as it was. ``DEFAULT_RULES`` are tried in order on each nest that none has touched,
@@ -38,6 +38,8 @@ from tilewright.schedule.rules.resample import RESAMPLE
 from tilewright.schedule.rules.rows_of_bytes import ROWS_OF_BYTES
 from tilewright.schedule.rules.tiling.matrix_tiles import MATRIX_TILES, blocks_for_tiles
 from tilewright.schedule.rules.tiling.register_tiles import REGISTER_TILES
+from tilewright.schedule.rules.tiling.shifted_tiles import SHIFTED_TILES
+from tilewright.schedule.rules.tiling.tile_chain import TILE_CHAIN
 from tilewright.schedule.rules.transpose import TRANSPOSE
 from tilewright.schedule.rules.winograd import WINOGRAD, find_winograd
 from tilewright.schedule.schedule import Schedule
@@ -50,12 +52,14 @@ Rule: TypeAlias = "ScheduleRule | Callable[[Schedule, str, Target], bool]"
 DEFAULT_RULES: tuple[ScheduleRule, ...] = (
     RECURRENCE,
     WINOGRAD,
+    TILE_CHAIN,
     GEMM_CHAIN,
     VECTORIZED_REDUCTION_AXIS,
     RESAMPLE,
     COLUMN_REDUCTION,
     FUSED_DEPTHWISE,
     ROWS_OF_BYTES,
+    SHIFTED_TILES,
     MATRIX_TILES,
     REGISTER_TILES,
     ROW_REDUCTION,

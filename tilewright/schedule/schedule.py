@@ -241,9 +241,9 @@ class Schedule:
         self.step(StorageAlign(buffer, axis, factor, offset))
 
     # -- blocks ----------------------------------------------------------------------------------------------------
-    def compute_at(self, block: str, loop: str, whole: bool = False) -> tuple[str, ...]:
+    def compute_at(self, block: str, loop: str, whole: bool = False, multiple: int = 1) -> tuple[str, ...]:
         """Compute a stage inside a loop of its readers; returns the names of its new loops."""
-        return self.step(ComputeAt(block, loop, whole))
+        return self.step(ComputeAt(block, loop, whole, multiple))
 
     def reverse_compute_at(self, block: str, loop: str) -> tuple[str, ...]:
         """Compute a stage inside a loop of the stage that it reads; returns the names of its new loops."""

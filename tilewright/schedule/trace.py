@@ -130,9 +130,9 @@ def _arguments(step: Primitive) -> dict[str, object]:
 
 
 def _given(step: Primitive) -> dict[str, object]:
-    """The fields of a step by name, without flags that are off."""
-    fields = ((f.name, getattr(step, f.name)) for f in dataclasses.fields(step))
-    return {name: value for name, value in fields if value is not False}
+    """The fields of a step by name, without flags that are off and numbers that are what they are anyway."""
+    fields = ((f, getattr(step, f.name)) for f in dataclasses.fields(step))
+    return {f.name: v for f, v in fields if v is not False and not (isinstance(v, int) and v == f.default)}
 
 
 def _literal(value: object) -> str:

@@ -64,24 +64,44 @@ def {name}(steps: dim, A: int32[steps, {rows}, 16], B: int32[steps, 16, {columns
                         C[m, n] = add(C[m, n], {product}(A[o, m, p], B[o, p, n]))
 """
 
+_TILE_PRODUCT_OF_TAPS = """
+def {name}(
+    taps: dim, steps: dim, A: int32[taps, steps, {rows}, 16], B: int32[taps, steps, 16, {columns}],
+    C: out({sums}[{rows}, {columns}])
+):
+    for i in range({rows}):
+        for j in range({columns}):
+            for t in range(taps):
+                for k in range(steps):
+                    for q in range(16):
+                        with block(
+                            "C", m=spatial({rows}, i), n=spatial({columns}, j), u=reduce(taps, t), o=reduce(steps, k),
+                            p=reduce(16, q)
+                        ):
+                            init({zero})
+                            C[m, n] = add(C[m, n], {product}(A[u, o, m, p], B[u, o, p, n]))
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class TileProduct:
     """A product of words in matrix tiles: ``product`` is the scalar operation on words, ``sums`` the type of its sums;
-    the result has ``rows`` and ``columns`` of tiles."""
+    the result has ``rows`` and ``columns`` of tiles. ``taps``: steps have two dimensions, each with a stride of its
+    own, so that operands can be read where they lie in an image."""
 
     product: str
     sums: str
     rows: int
     columns: int
+    taps: bool = False
 
     @property
     def name(self) -> str:
-        return f"tiles_{self.product}_{self.rows}x{self.columns}"
+        return f"tiles_{self.product}_{'taps_' if self.taps else ''}{self.rows}x{self.columns}"
 
     def describe(self) -> TensorIntrin:
         zero = "float32(0.0)" if self.sums == "float32" else "int32(0)"
-        text = _TILE_PRODUCT.format(
+        text = (_TILE_PRODUCT_OF_TAPS if self.taps else _TILE_PRODUCT).format(
             name=self.name, rows=SIDE * self.rows, columns=SIDE * self.columns, sums=self.sums, zero=zero,
             product=self.product,
         )  # fmt: skip
@@ -91,9 +111,9 @@ class TileProduct:
 TILE_PRODUCTS: dict[str, TileProduct] = {
     p.name: p
     for product, sums in (("dot2", "float32"), ("dot4", "int32"))
-    for rows in (1, 2)
+    for rows, taps in ((1, False), (2, False), (2, True))
     for columns in (1, 2)
-    for p in (TileProduct(product, sums, rows, columns),)
+    for p in (TileProduct(product, sums, rows, columns, taps),)
 }
 
 TENSOR_INTRINSICS: dict[str, TensorIntrin] = {

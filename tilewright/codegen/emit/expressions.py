@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.codegen.emit.context import Context
-from tilewright.codegen.emit.joined_bytes import joined_bytes
+from tilewright.codegen.emit.joined_words import joined_words
 from tilewright.codegen.emit.memory import index_uniform, index_vector, load, reads_memory
 from tilewright.codegen.llvm.builder import Value
 from tilewright.codegen.llvm.types import literal, register_type
@@ -108,7 +108,7 @@ def _operation(ctx: Context, e: Op) -> Value:
         quick = _compare_lanes(ctx, e)
         if quick is not None:
             return quick
-    if e.name == "bit_or" and (words := joined_bytes(ctx, e)) is not None:
+    if e.name == "bit_or" and (words := joined_words(ctx, e)) is not None:
         return words
     if e.name == "add":
         for other, product in (e.args, e.args[::-1]):

@@ -12,11 +12,17 @@ from tilewright.codegen.emit.context import Context
 from tilewright.codegen.emit.matrix_tiles import tile_product_code
 from tilewright.codegen.llvm.types import memory_type
 from tilewright.core.arith.bounds import loop_range, simplify
+from tilewright.core.arith.expr import IntExpr
 from tilewright.core.errors import InternalError, TargetError
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.intrinsic_match import Mismatch, intrinsic_of, match_intrinsic
-from tilewright.tensor_ir.intrinsics import TILE_PRODUCTS, find_intrinsic
+from tilewright.tensor_ir.analysis.prefetching import ahead_of_nest
+from tilewright.tensor_ir.hints import Prefetch, find_hint
+from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, find_intrinsic
 from tilewright.tensor_ir.ir import Func, Loop, MachineCode, Stmt, TensorIntrin, walk
+
+_NESTS = 8
+"""So many nests share the lines of a panel, where their number is not known: fewer leave some of it to be missed."""
 
 
 def call_intrinsic(ctx: Context, func: Func, nest: Loop) -> None:
@@ -31,7 +37,8 @@ def call_intrinsic(ctx: Context, func: Func, nest: Loop) -> None:
     found = match_intrinsic(func, nest, intrinsic, ctx.indexer.ranges, ctx.flattener.offset)
     if isinstance(found, Mismatch):
         raise InternalError(f"codegen: loop {nest.var} is not {intrinsic.name}: {found.reason}")
-    symbol = _define(ctx, intrinsic)
+    ahead = _fetched_ahead(ctx, func, nest, intrinsic)
+    symbol = _define(ctx, intrinsic, 0 if ahead is None else ahead[0])
     operands: list[str] = []
     for b in intrinsic.description.params:
         region = found.regions[b.name]
@@ -41,7 +48,21 @@ def call_intrinsic(ctx: Context, func: Func, nest: Loop) -> None:
     operands += [
         f"i64 {ctx.indexer.operand(simplify(found.dims[n], ctx.indexer.ranges))}" for n in intrinsic.description.dims
     ]
+    if ahead is not None:
+        operands.append(f"i64 {ctx.indexer.operand(ahead[1])}")
     ctx.code.line(f"call void @{symbol}({', '.join(operands)})")
+
+
+def _fetched_ahead(ctx: Context, func: Func, nest: Loop, intrinsic: TensorIntrin) -> tuple[int, IntExpr] | None:
+    """How many lines each step of a product in matrix tiles fetches of the next panel, and how many words behind what
+    it reads itself they begin; None if it has no such hint. Nests that read the same panel share its lines."""
+    hint, product = find_hint(nest.hints, Prefetch), TILE_PRODUCTS.get(intrinsic.name)
+    found = None if hint is None or product is None else ahead_of_nest(func, nest, hint.buffer)
+    if found is None or product is None:
+        return None
+    step, which, nests = found
+    lines = -(-SIDE * product.columns // (nests or _NESTS))
+    return lines, simplify(step + which * (lines * SIDE), ctx.indexer.ranges)
 
 
 def set_up(ctx: Context, func: Func, nests: Sequence[Stmt]) -> tuple[str, ...]:
@@ -67,18 +88,20 @@ def set_up(ctx: Context, func: Func, nests: Sequence[Stmt]) -> tuple[str, ...]:
     return ()
 
 
-def _define(ctx: Context, intrinsic: TensorIntrin) -> str:
-    """The name of the intrinsic's function, which the module has from now on."""
+def _define(ctx: Context, intrinsic: TensorIntrin, lines: int) -> str:
+    """The name of the intrinsic's function, which the module has from now on. ``lines``: what a step fetches ahead."""
     module = ctx.code.module
-    symbol = f"intrinsic.{intrinsic.name}"
+    symbol = f"intrinsic.{intrinsic.name}" + (f".ahead{lines}" if lines else "")
     if symbol not in module.helpers:
         code = implementation(intrinsic, module.target)
+        if lines:
+            code = tile_product_code(TILE_PRODUCTS[intrinsic.name], lines)
         for line in code.declares:
             module.declare_text(line)
         params: list[str] = []
         for b in intrinsic.description.params:
             params += [f"ptr %{b.name}", *(f"i64 %{b.name}_{d}" for d in range(len(b.shape) - 1))]
-        params += [f"i64 %{n}" for n in intrinsic.description.dims]
+        params += [f"i64 %{n}" for n in (*intrinsic.description.dims, *(["ahead"] if lines else []))]
         head = f"define internal void @{symbol}({', '.join(params)}) alwaysinline nounwind"
         module.helpers[symbol] = f"{head} {{\n{code.body.strip()}\n  ret void\n}}"
     return symbol

@@ -17,6 +17,7 @@ CONFIGURE, RELEASE, ZERO, LOAD, STORE = (
 PRODUCTS = {"dot2": ("llvm.x86.tdpbf16ps", "amx-bf16"), "dot4": ("llvm.x86.tdpbusd", "amx-int8")}
 """The instruction of a scalar operation on words, and the feature that it takes."""
 
+_PREFETCH = "llvm.prefetch.p0"
 _A, _B = 4, 6
 """The first registers of the operands; the sums have those from 0 on."""
 
@@ -32,31 +33,68 @@ _BYTES = "".join(f"\\{b:02x}" for b in configuration())
 _GLOBAL = f'@{_CONFIGURATION} = private unnamed_addr constant [64 x i8] c"{_BYTES}", align 64'
 
 
-def tile_product_code(p: TileProduct) -> MachineCode:
-    """The code of :meth:`tilewright.tensor_ir.intrinsics.TileProduct.describe`."""
+_END_TAPS = (
+    "end:",
+    "%t.next = add i64 %t, 1",
+    "%t.more = icmp slt i64 %t.next, %taps",
+    "br i1 %t.more, label %tap, label %done",
+)
+
+
+def _begin_taps(taps: bool) -> tuple[str, ...]:
+    """Into the first step, if there is one."""
+    if not taps:
+        return "%some = icmp sgt i64 %steps, 0", "br i1 %some, label %step, label %done"
+    return (
+        "%least = call i64 @llvm.smin.i64(i64 %taps, i64 %steps)",
+        "%some = icmp sgt i64 %least, 0",
+        "br i1 %some, label %tap, label %done",
+        "tap:",
+        "%t = phi i64 [ 0, %begin ], [ %t.next, %end ]",
+        "%A.t = mul i64 %t, %A_0",
+        "%B.t = mul i64 %t, %B_0",
+        "%A.tap = getelementptr i32, ptr %A, i64 %A.t",
+        "%B.tap = getelementptr i32, ptr %B, i64 %B.t",
+        "br label %step",
+    )
+
+
+def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
+    """The code of :meth:`tilewright.tensor_ir.intrinsics.TileProduct.describe`. ``lines``: so many lines of cache a
+    step fetches into the second level, from ``%ahead`` words behind what it reads of B."""
     product, feature = PRODUCTS[p.product]
     sums = [(p.columns * r + c, r, c) for r in range(p.rows) for c in range(p.columns)]
+    step, row = (1, 2) if p.taps else (0, 1)  # the strides of A and B along steps and rows
     body = [
         "begin:",
         *(f"call void @{ZERO}(i8 {n})" for n, _, _ in sums),
-        *(f"%{x}.pitch = shl i64 %{x}, 2" for x in ("A_1", "B_1", "C_0")),
-        *(f"%{x}.down = mul i64 %{x}, {SIDE}" for x in ("A_1", "C_0")),
-        "%some = icmp sgt i64 %steps, 0",
-        "br i1 %some, label %step, label %done",
+        *(f"%{x}.pitch = shl i64 %{x}, 2" for x in (f"A_{row}", f"B_{row}", "C_0")),
+        *(f"%{x}.down = mul i64 %{x}, {SIDE}" for x in (f"A_{row}", "C_0")),
+        *_begin_taps(p.taps),
         "step:",
-        "%k = phi i64 [ 0, %begin ], [ %next, %step ]",
-        "%A.k = mul i64 %k, %A_0",
-        "%B.k = mul i64 %k, %B_0",
-        "%A.0 = getelementptr i32, ptr %A, i64 %A.k",
-        "%B.0 = getelementptr i32, ptr %B, i64 %B.k",
-        *(["%A.1 = getelementptr i32, ptr %A.0, i64 %A_1.down"] if p.rows > 1 else []),
+        f"%k = phi i64 [ 0, %{'tap' if p.taps else 'begin'} ], [ %next, %step ]",
+        f"%A.k = mul i64 %k, %A_{step}",
+        f"%B.k = mul i64 %k, %B_{step}",
+        f"%A.0 = getelementptr i32, ptr {'%A.tap' if p.taps else '%A'}, i64 %A.k",
+        f"%B.0 = getelementptr i32, ptr {'%B.tap' if p.taps else '%B'}, i64 %B.k",
+        *([f"%A.1 = getelementptr i32, ptr %A.0, i64 %A_{row}.down"] if p.rows > 1 else []),
         *([f"%B.1 = getelementptr i32, ptr %B.0, i64 {SIDE}"] if p.columns > 1 else []),
-        *(f"call void @{LOAD}(i8 {_A + r}, ptr %A.{r}, i64 %A_1.pitch)" for r in range(p.rows)),
-        *(f"call void @{LOAD}(i8 {_B + c}, ptr %B.{c}, i64 %B_1.pitch)" for c in range(p.columns)),
+        *(
+            line
+            for n in range(lines)
+            for line in (
+                f"%far.{n} = add i64 %ahead, {n * SIDE}",
+                f"%line.{n} = getelementptr i32, ptr %B.0, i64 %far.{n}",
+                f"call void @{_PREFETCH}(ptr %line.{n}, i32 0, i32 2, i32 1)",
+            )
+        ),
+        *(f"call void @{LOAD}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in range(p.rows)),
+        *(f"call void @{LOAD}(i8 {_B + c}, ptr %B.{c}, i64 %B_{row}.pitch)" for c in range(p.columns)),
         *(f"call void @{product}(i8 {n}, i8 {_A + r}, i8 {_B + c})" for n, r, c in sums),
         "%next = add i64 %k, 1",
         "%more = icmp slt i64 %next, %steps",
-        "br i1 %more, label %step, label %done",
+        f"br i1 %more, label %step, label %{'end' if p.taps else 'done'}",
+        *(_END_TAPS if p.taps else ()),
         "done:",
         "%C.0.0 = getelementptr i32, ptr %C, i64 0",
         *(["%C.1.0 = getelementptr i32, ptr %C, i64 %C_0.down"] if p.rows > 1 else []),
@@ -75,6 +113,8 @@ def tile_product_code(p: TileProduct) -> MachineCode:
         f"declare void @{LOAD}(i8, ptr, i64)",
         f"declare void @{STORE}(i8, ptr, i64)",
         f"declare void @{product}(i8, i8, i8)",
+        *((f"declare void @{_PREFETCH}(ptr, i32, i32, i32)",) if lines else ()),
+        *(("declare i64 @llvm.smin.i64(i64, i64)",) if p.taps else ()),
     )
     return MachineCode(
         "\n".join(line if line.endswith(":") else f"  {line}" for line in body),

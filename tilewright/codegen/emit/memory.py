@@ -34,6 +34,33 @@ def load(ctx: Context, buffer: str, offset: IntExpr) -> Value:
     return from_memory(ctx.code, raw, info.dtype)
 
 
+def load_words(ctx: Context, buffer: str, offset: IntExpr, lanes: Lanes) -> Value:
+    """A word of 32 bits in each lane, from memory of narrower elements that begins at ``offset``."""
+    info = ctx.buffers[buffer]
+    ptr = _pointer(ctx, info, ctx.indexer.linear(offset))
+    if lanes.mask is not None:
+        return _masked_load(ctx, info, ptr, lanes.mask, Value("i32", lanes.count, "zeroinitializer"))
+    return ctx.code.emit("i32", lanes.count, f"load {full_type('i32', lanes.count)}, ptr {ptr}, {_align(info)}")
+
+
+def gather_words(ctx: Context, buffer: str, offset: IntExpr, lanes: Lanes) -> Value:
+    """A word of 32 bits in each lane, from memory of narrower elements, each where ``offset`` says."""
+    info, n = ctx.buffers[buffer], lanes.count
+    pointers, vt = _lane_pointers(ctx, info, offset, lanes), full_type("i32", n)
+    mask = ctx.code.splat(Value("i1", 0, "true"), n) if lanes.mask is None else lanes.mask
+    name = f"llvm.masked.gather.{suffix('i32', n)}.{suffix('ptr', n)}"
+    ctx.code.module.declare(name, vt, (pointers.full, "i32", mask.full, vt))
+    call = f"call {vt} @{name}({pointers.typed}, i32 {info.dtype.itemsize}, {mask.typed}, {vt} zeroinitializer)"
+    return ctx.code.emit("i32", n, call)
+
+
+def load_masked(ctx: Context, buffer: str, offset: IntExpr, mask: Value) -> Value:
+    """Neighbours from ``offset`` on, 0 where ``mask`` is off."""
+    info = ctx.buffers[buffer]
+    others = Value(memory_type(info.dtype), mask.lanes, "zeroinitializer")
+    return _masked_load(ctx, info, _pointer(ctx, info, ctx.indexer.linear(offset)), mask, others)
+
+
 def store(ctx: Context, buffer: str, offset: IntExpr, value: Value) -> None:
     """Write ``value``; lanes that are off keep their memory."""
     info = ctx.buffers[buffer]

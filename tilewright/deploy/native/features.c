@@ -42,7 +42,7 @@ static const feature known[] = {
     {"cmpccxadd", 7, 1, 0, 7, 0},     {"amx-complex", 7, 1, 3, 8, TILES}, {"prefetchi", 7, 1, 3, 14, 0},
     {"egpr", 7, 1, 3, 21, 0},         {"push2pop2", 7, 1, 3, 21, 0},     {"ppx", 7, 1, 3, 21, 0},
     {"ndd", 7, 1, 3, 21, 0},          {"ccmp", 7, 1, 3, 21, 0},          {"nf", 7, 1, 3, 21, 0},
-    {"cf", 7, 1, 3, 21, 0},           {"zu", 7, 1, 3, 21, 0},
+    {"cf", 7, 1, 3, 21, 0},           {"zu", 7, 1, 3, 21, 0},             {"avx10.1", 7, 1, 3, 19, ZMM},
 };
 
 static uint32_t saved_registers(void) {

@@ -20,7 +20,8 @@ CommonSizes(x0, x1, ...) {axes, operands, dims}
 BroadcastTo(x, sizes)
     ``x`` repeated along each axis whose element of ``sizes`` (one for each axis of ``x``) is not 1.
 
-The attribute ``output_dtype`` of Conv and MatMul is ours: they give sums of narrower operands in this type, unrounded.
+The attribute ``output_dtype`` of Conv, ConvTranspose, MatMul and FusedAttention is ours: they give sums of narrower
+operands in this type, unrounded.
 
 So is ``flush`` 1 of a Cast from float32 to bfloat16: numbers below the normal ones may become 0.
 
@@ -48,7 +49,7 @@ def _attention(ctx: InferContext) -> tuple[Inferred, ...]:
     batch = broadcast_shapes(ctx, [q[:-2], k[:-2], v[:-2]])
     if ctx.has(3):
         broadcast_shapes(ctx, [(*batch, q[-2], keys), ctx.shape(3)])
-    return (tensor(ctx.dtype(0), (*batch, q[-2], v[-1])),)
+    return (tensor(ctx.dtype_attr("output_dtype") or ctx.dtype(0), (*batch, q[-2], v[-1])),)
 
 
 def _matmul_dequantized(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -89,7 +90,7 @@ def _broadcast_to(ctx: InferContext) -> tuple[Inferred, ...]:
 
 
 OPS = table(
-    OpDef("FusedAttention", PatternKind.OUT_FUSABLE, _attention, 3, 4, own=True, arithmetic=True),
+    OpDef("FusedAttention", PatternKind.OUT_FUSABLE, _attention, 3, 4, own=True, output_dtype=True, arithmetic=True),
     OpDef("MatMulDequantized", PatternKind.OUT_FUSABLE, _matmul_dequantized, 3, 4, own=True, arithmetic=True),
     OpDef("LookUp", PatternKind.BROADCAST, _look_up, 2, 2, own=True, mixed_operands=True, dtypes=_look_up_type),
     OpDef("CommonSizes", PatternKind.HOST, _common_sizes, 1, None, host="reads sizes only", own=True),

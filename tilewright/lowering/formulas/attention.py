@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
+from tilewright.core.arith.minmax import minimum
 from tilewright.lowering.context import Lower, LowerContext, wide, widen
+from tilewright.lowering.formulas.attention_tiles import BLOCK, products_of_tiles, suits_tiles
 from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
 from tilewright.lowering.formulas.reduce import at_reduced, reduction_stage
 from tilewright.lowering.geometry.packing import clamped, packed_stage, whole_tiles
@@ -33,6 +35,8 @@ def _matrix(t: Tensor, lead: Sequence[IntExpr], batch: Sequence[IntExpr], row: I
 
 
 def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
+    if suits_tiles(c):
+        return _in_tiles(c)
     q, k, v, out = c.input(0), c.input(1), c.input(2), c.output()
     batch, rows, keys = out.shape[:-2], out.shape[-2], k.shape[-2]
     dtype, rank = wide(out.dtype), len(out.shape) - 2
@@ -50,17 +54,12 @@ def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
     tile_names = [*names[:rank], "m", "no", "ni"]
     raw = c.stage(compute(c.name("scores"), (*batch, full, panels, width), products, axis_names=tile_names))
     shape = (*batch, full, panels * width)
-    masked = c.stage(compute(c.name("masked"), shape, lambda *i: _masked(c, raw, width, i), axis_names=names))
-    last = (rank + 1,)
-    top = c.stage(reduction_stage(c, "score_max", shape, last, lambda i: masked[tuple(i)], max_over))
 
-    def weight(*i: IntExpr) -> Val:
-        return op("exp", masked[i] - top[at_reduced(i, last)])
+    def scored(*i: IntExpr) -> Val:
+        return _masked(c, raw, width, i, clamped(i[rank], rows))
 
-    weights = c.stage(compute(c.name("weights"), shape, weight, axis_names=names))
-    total = c.stage(reduction_stage(c, "weight_sum", shape, last, lambda i: weights[tuple(i)], sum_over))
-    if c.attr_int("nan_rows_to_zero", 0):
-        weights, total = _without_nan(c, weights, total)
+    masked = c.stage(compute(c.name("masked"), shape, scored, axis_names=names))
+    weights, total = _softmax(c, masked)
     values = packed_stage(c, batch, keys, out.shape[-1], width, dtype, lambda b, t, n: _matrix(v, b, batch, t, n))
     t = c.axis(keys, "t")
 
@@ -72,6 +71,36 @@ def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
     tiles = (*batch, full, column_panels, const(width))
     mixed = c.stage(compute(c.name("mixed"), tiles, weighted, axis_names=tile_names))
 
+    return _divided(c, mixed, width, total)
+
+
+def _in_tiles(c: LowerContext) -> tuple[Tensor, ...]:
+    """Both products in matrix tiles."""
+
+    def scored(raw: Tensor, i: Sequence[IntExpr]) -> Val:
+        return _masked(c, raw, BLOCK, i, minimum(i[-2], c.output().shape[-2] - 1))
+
+    mixed, total = products_of_tiles(c, c.output().shape[:-2], scored, lambda scores: _softmax(c, scores))
+    return _divided(c, mixed, BLOCK, total)
+
+
+def _softmax(c: LowerContext, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The weights of each row before the division, and their sums."""
+    last, shape = (scores.ndim - 1,), scores.shape
+    top = c.stage(reduction_stage(c, "score_max", shape, last, lambda i: scores[tuple(i)], max_over))
+
+    def weight(*i: IntExpr) -> Val:
+        return op("exp", scores[i] - top[at_reduced(i, last)])
+
+    weights = c.stage(compute(c.name("weights"), shape, weight, axis_names=axis_names(scores.ndim)))
+    total = c.stage(reduction_stage(c, "weight_sum", shape, last, lambda i: weights[tuple(i)], sum_over))
+    return _without_nan(c, weights, total) if c.attr_int("nan_rows_to_zero", 0) else (weights, total)
+
+
+def _divided(c: LowerContext, mixed: Tensor, width: int, total: Tensor) -> tuple[Tensor, ...]:
+    """The result: sums of weights times values, in panels of ``width`` columns, over the sums of the weights."""
+    out, keys = c.output(), c.input(1).shape[-2]
+
     def result(*i: IntExpr) -> Val:
         n = i[-1]
         weight = total[(*i[:-1], const(0))]
@@ -79,6 +108,7 @@ def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
             weight = select(index_value(keys).equal(0), 1.0, weight)
         return (mixed[(*i[:-1], n // width, n % width)] / weight).cast(out.dtype)
 
+    names = axis_names(len(out.shape))
     return (compute(c.name("attention"), out.shape, result, axis_names=names),)
 
 
@@ -96,13 +126,13 @@ def _without_nan(c: LowerContext, weights: Tensor, total: Tensor) -> tuple[Tenso
     return own, c.stage(compute(c.name("kept_sum"), total.shape, whole, axis_names=names))
 
 
-def _masked(c: LowerContext, raw: Tensor, width: int, i: Sequence[IntExpr]) -> Val:
-    """The score of a query and a key as the softmax sees it."""
+def _masked(c: LowerContext, raw: Tensor, width: int, i: Sequence[IntExpr], row: IntExpr) -> Val:
+    """The score of a query and a key as the softmax sees it. ``row``: of the mask."""
     rows, keys = c.output().shape[-2], c.input(1).shape[-2]
     t = i[-1]
     x = raw[(*i[:-1], t // width, t % width)] * c.attr_float("scale", 1.0)
     if c.has_input(3):
-        at = (*i[:-2], clamped(i[-2], rows), t)
+        at = (*i[:-2], row, t)
         x = x + widen(broadcast_load(c.input(3), at, (*c.output().shape[:-1], keys)))
     hidden: Val | None = None
     if c.attr_int("causal", 0):

@@ -18,7 +18,11 @@ from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, in_rang
 
 @dataclass(frozen=True)
 class ConvShape:
-    """The geometry of one convolution. Spatial tuples have one entry a spatial dimension."""
+    """The geometry of one convolution. Spatial tuples have one entry a spatial dimension.
+
+    ``of_pixel``: None, or the channels of a pixel where those of the pixels behind it in a row count as its channels,
+    too: the taps of a row are channels then (:meth:`rows_as_channels`).
+    """
 
     batch: IntExpr
     channels: IntExpr
@@ -32,6 +36,7 @@ class ConvShape:
     pads_end: tuple[IntExpr, ...]
     groups: int
     channels_last: bool
+    of_pixel: IntExpr | None = None
 
     @cached_property
     def rank(self) -> int:
@@ -58,6 +63,9 @@ class ConvShape:
 
     def element(self, n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> tuple[IntExpr, ...]:
         """The index of an element of the input or output in its own layout."""
+        if self.of_pixel is not None:
+            *before, last = at
+            return (n, *before, last + c // self.of_pixel, c % self.of_pixel)
         return (n, *at, c) if self.channels_last else (n, c, *at)
 
     def inside(self, at: Sequence[IntExpr]) -> Val | None:
@@ -66,6 +74,23 @@ class ConvShape:
         sides = zip(at, self.spatial, self.pads_begin, self.pads_end, strict=True)
         tests = [in_range(p, 0, size) for p, size, begin, end in sides if begin != 0 or end != 0]
         return reduce(lambda a, b: a & b, tests) if tests else None
+
+    @property
+    def unpadded(self) -> ConvShape:
+        """The convolution of the padded image."""
+        none = (const(0),) * self.rank
+        sizes = zip(self.pads_begin, self.spatial, self.pads_end, strict=True)
+        return dataclasses.replace(self, spatial=tuple(b + s + e for b, s, e in sizes), pads_begin=none, pads_end=none)
+
+    def rows_as_channels(self) -> ConvShape | None:
+        """The convolution of the padded image with the taps of a row as channels, which lie together in memory; None if
+        they do not."""
+        if not self.channels_last or self.groups > 1 or self.dilations[-1] != 1:
+            return None
+        return dataclasses.replace(
+            self.unpadded, channels=self.channels * self.kernel[-1], kernel=(*self.kernel[:-1], 1),
+            of_pixel=self.channels,
+        )  # fmt: skip
 
 
 def conv_shape(facts: NodeFacts) -> ConvShape:

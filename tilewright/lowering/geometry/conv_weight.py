@@ -52,6 +52,19 @@ def conv_weight(
     return weight
 
 
+def named(key: str, shape: ConvShape) -> str:
+    """``key`` of a weight that :func:`weight_rows` may have changed."""
+    return key if shape.of_pixel is None else f"{key}_rows"
+
+
+def weight_rows(w: np.ndarray, shape: ConvShape) -> np.ndarray:
+    """``[OC, IC, taps...]`` as ``shape`` has it: ``[OC, row * IC, taps..., 1]`` where a row's taps are channels."""
+    if shape.of_pixel is None:
+        return w
+    rows = np.moveaxis(w, -1, 1)
+    return np.ascontiguousarray(rows).reshape(len(w), -1, *w.shape[2:-1], 1)
+
+
 def _pack_oihw(w: np.ndarray, groups: int, width: int, dtype: np.dtype) -> np.ndarray:
     """``[OC, IC / g, taps...] -> [no, taps..., ic, ni]``, the panels of each group together."""
     oc, ic, taps = w.shape[0] // groups, w.shape[1], w.shape[2:]

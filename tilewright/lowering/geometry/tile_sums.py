@@ -2,19 +2,25 @@
 (:mod:`tilewright.tensor_ir.intrinsics`).
 
 ``acc[m, no, ni] = sum over s, q of times(A[m // h, s, m % h, q], B[no, s, q, ni])``: blocks of ``h`` rows and ``ni``
-columns, each one or two tiles, in steps of ``q`` words, a row of a tile. A stage puts A into such blocks. Whatever is
-past the end of the sum is 0 in both; rows past the end repeat the last one and are never stored.
+columns, each one or two tiles, in steps of ``q`` words, a row of a tile. A stage puts A into such blocks; there the
+steps may have several dimensions (taps, and words of channels). Whatever is past the end of the sum is 0 in both; rows
+past the end repeat the last one and are never stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from tilewright.core.arith.expr import IntExpr, ceildiv
+from tilewright.core.arith.expr import IntExpr, ceildiv, product
 from tilewright.core.arith.minmax import minimum
 from tilewright.lowering.context import LowerContext
+from tilewright.lowering.geometry.packing import unflatten
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 from tilewright.tensor_ir.intrinsics import SIDE
+
+Place: TypeAlias = Sequence[IntExpr]
+"""A step by dimension."""
 
 
 def block_of(extent: IntExpr) -> int:
@@ -30,27 +36,55 @@ def whole_steps(words: IntExpr) -> IntExpr:
 
 
 def tile_sums(
-    ctx: LowerContext, rows: IntExpr, steps: IntExpr, panels: IntExpr, width: int,
-    left: Callable[[IntExpr, IntExpr, IntExpr], Val], right: Callable[[IntExpr, IntExpr, IntExpr, IntExpr], Val],
+    ctx: LowerContext, rows: IntExpr, steps: Sequence[IntExpr], panels: IntExpr, width: int,
+    left: Callable[[IntExpr, Place, IntExpr], Val], right: Callable[[IntExpr, Place, IntExpr, IntExpr], Val],
     times: Callable[[Val, Val], Val],
 ) -> Tensor:  # fmt: skip
     """``acc[row, no, ni]``. ``left(row, step, q)``: a word of A; ``right(no, step, q, ni)``: one of B, packed so that
-    its panels have ``width`` columns next to each other. ``steps``: of ``q`` words each."""
+    its panels have ``width`` columns next to each other. ``steps``: of ``q`` words each, by dimension."""
     height = block_of(rows)
     blocks = ceildiv(rows, height)
 
-    def of_block(mo: IntExpr, s: IntExpr, mi: IntExpr, q: IntExpr) -> Val:
+    def of_block(mo: IntExpr, *at: IntExpr) -> Val:
+        *step, mi, q = at
         row = mo * height + mi
-        return left(row if (rows % height).value() == 0 else minimum(row, rows - 1), s, q)
+        return left(row if (rows % height).value() == 0 else minimum(row, rows - 1), step, q)
 
-    words = ctx.stage(
-        compute(ctx.name("tiles"), (blocks, steps, height, SIDE), of_block, axis_names=["mo", "s", "mi", "q"])
-    )
-    s, q = ctx.axis(steps, "s"), ctx.axis(SIDE, "q")
+    full: tuple[IntExpr | int, ...] = (blocks, *steps, height, SIDE)
+    names = ["mo", *(f"s{n}" for n in range(len(steps))), "mi", "q"]
+    words = ctx.stage(compute(ctx.name("tiles"), full, of_block, axis_names=names))
+    s, q = ctx.axis(product(steps), "s"), ctx.axis(SIDE, "q")
 
     def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        a = words[m // height, s.index, m % height, q.index]
-        return sum_over(times(a, right(no, s.index, q.index, ni)), s, q)
+        step = unflatten(s.index, steps[1:])
+        a = words[(m // height, *step, m % height, q.index)]
+        return sum_over(times(a, right(no, step, q.index, ni)), s, q)
 
-    full = (blocks * height, panels, width)
+    return ctx.stage(compute(ctx.name("acc"), (blocks * height, panels, width), formula, axis_names=["m", "no", "ni"]))
+
+
+def rows_of_blocks(rows: IntExpr) -> IntExpr:
+    """So many rows that a block which begins in any of ``rows`` has all of its own, in whole blocks."""
+    return ceildiv(rows + 2 * SIDE - 1, 2 * SIDE) * (2 * SIDE)
+
+
+def shifted_sums(
+    ctx: LowerContext, image: Tensor, rows: IntExpr, taps: IntExpr, steps: IntExpr, panels: IntExpr, width: int,
+    place: Callable[[IntExpr, IntExpr, IntExpr], tuple[IntExpr, IntExpr]],
+    right: Callable[[IntExpr, IntExpr, IntExpr, IntExpr, IntExpr], Val], times: Callable[[Val, Val], Val],
+) -> Tensor:  # fmt: skip
+    """``acc[row, no, ni]`` of rows that are neighbours in an ``image`` of words, read where they lie.
+
+    ``place(tap, step, q)``: how far behind its row a word of a step lies, in rows and words. Two strides reach all
+    steps, one over ``taps`` and one over ``steps``. ``right(no, tap, step, q, ni)``: a word of B. There are
+    :func:`rows_of_blocks` rows, all of which the image must have.
+    """
+    t, s, q = ctx.axis(taps, "t"), ctx.axis(steps, "s"), ctx.axis(SIDE, "q")
+
+    def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        down, along = place(t.index, s.index, q.index)
+        b = right(no, t.index, s.index, q.index, ni)
+        return sum_over(times(image[m + down, along], b), t, s, q)
+
+    full = (rows_of_blocks(rows), panels, width)
     return ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))

@@ -58,9 +58,9 @@ def tile_word_sums(
     of_row = _words_of_rows(ctx, word, bits, steps)
     right = _packed_words(ctx, word, elements, steps, width, key)
     acc = tile_sums(
-        ctx, p.rows, steps // SIDE, right.shape[0], width,
-        lambda row, step, q: of_row(row, step * SIDE + q),
-        lambda no, step, q, ni: right[no, step * SIDE + q, ni],
+        ctx, p.rows, (steps // SIDE,), right.shape[0], width,
+        lambda row, step, q: of_row(row, step[0] * SIDE + q),
+        lambda no, step, q, ni: right[no, step[0] * SIDE + q, ni],
         word.times,
     )  # fmt: skip
     return from_panels(p, width, acc)

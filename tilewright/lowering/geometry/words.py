@@ -12,7 +12,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, spatial_names
-from tilewright.tensor_ir.compute import Val, compute, constant, index_value, op, select
+from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, in_range, index_value, op, select
 
 Element = Callable[[IntExpr], Val]
 """An element at a position along the sum, as the low bits of an int32 whose other bits are 0."""
@@ -43,15 +43,16 @@ class Word:
     def join(self, element: Element, step: IntExpr, depth: IntExpr, steps: IntExpr | None = None) -> Val:
         """The word of the elements from ``per * step`` on, 0 past ``depth``. ``steps``: how many words there are, if
         more than hold elements."""
+        whole, zero = self.is_whole(depth), constant(0, dtypes.int32)
         parts = []
-        whole = self.is_whole(depth) and (steps is None or steps == self.count(depth))
         for j in range(self.per):
             at = step * self.per + j
             v = element(at)
-            if not whole:
-                v = select(index_value(at) < index_value(depth), v, constant(0, dtypes.int32))
-            parts.append(v)
-        return self.of(parts)
+            parts.append(v if whole else select(index_value(at) < index_value(depth), v, zero))
+        word = self.of(parts)
+        if not whole or steps is None or steps == self.count(depth):
+            return word
+        return select(index_value(step) < index_value(self.count(depth)), word, zero)
 
     def of(self, elements: Sequence[Val]) -> Val:
         """The word of at most ``per`` elements, each the low bits of an int32; 0 in the place of others."""
@@ -80,26 +81,50 @@ PAIRS = Word("dot2", 2)
 SHORTS = Word("dot2i", 2)
 
 
+def padded_rows(ctx: LowerContext, shape: ConvShape, border: Val) -> Tensor:
+    """A stage of the padded image with channels last, each row of it one dimension."""
+    x, channels = ctx.input(0), shape.channels
+    before, size = shape.pads_begin[-1] * channels, shape.spatial[-1] * channels
+
+    def formula(n: IntExpr, *at: IntExpr) -> Val:
+        *outer, e = at
+        there, row = [p - b for p, b in zip(outer, shape.pads_begin[:-1], strict=True)], e - before
+        sizes = (*zip(there, shape.spatial[:-1], strict=True), (row, size))
+        inside = reduce(lambda a, b: a & b, (in_range(p, 0, extent) for p, extent in sizes))
+        return select(inside, x[(n, *there, row // channels, row % channels)], border)
+
+    *outer, last = shape.unpadded.spatial
+    full = (shape.batch, *outer, last * channels)
+    return ctx.stage(compute(ctx.name("rows"), full, formula, axis_names=["n", *spatial_names(shape.rank)]))
+
+
 def words_of_image(
     ctx: LowerContext, shape: ConvShape, words: ConvShape, word: Word, bits: Callable[[Val], Val],
-    border: Callable[[IntExpr], Val], in_place: bool,
+    border: Callable[[IntExpr], Val], in_place: bool, rows: Tensor | None = None,
 ) -> Reader:  # fmt: skip
     """``read(n, c, at)`` of word ``c`` of the padded input of a convolution.
 
     ``words``: the geometry with channels counted in words, each group's its own; ``bits``: of an element;
     ``border(step)``: what a word outside the image holds. Where nothing is to be added and whole words of channels lie
-    together, and ``in_place``, the input is read as it lies; else a stage collects the words.
+    together, and ``in_place``, the input is read as it lies; else a stage collects the words. ``rows``: read instead of
+    the input (:func:`padded_rows`).
     """
     x = ctx.input(0)
+
+    def element(n: IntExpr, c: IntExpr, at: tuple[IntExpr, ...]) -> Val:
+        if rows is None or shape.of_pixel is None:
+            return x[shape.element(n, c, at)]
+        return rows[(n, *at[:-1], at[-1] * shape.of_pixel + c)]
 
     def group_and_step(c: IntExpr) -> tuple[IntExpr, IntExpr]:
         return (c // words.depth, c % words.depth) if shape.groups > 1 else (const(0), c)
 
     def of_pixel(n: IntExpr, c: IntExpr, at: tuple[IntExpr, ...]) -> Val:
         g, step = group_and_step(c)
-        return word.join(lambda d: bits(x[shape.element(n, g * shape.depth + d, at)]), step, shape.depth, words.depth)
+        return word.join(lambda d: bits(element(n, g * shape.depth + d, at)), step, shape.depth, words.depth)
 
-    if shape.channels_last and not shape.needs_padding and in_place and word.is_whole(shape.depth):
+    whole = word.is_whole(shape.depth) or shape.of_pixel is not None
+    if shape.channels_last and not shape.needs_padding and in_place and whole:
         return lambda n, c, at: of_pixel(n, c, tuple(at))
     extents = [b + s + e for b, s, e in zip(shape.pads_begin, shape.spatial, shape.pads_end, strict=True)]
 

@@ -11,6 +11,7 @@ from tilewright.lowering.implementations.conv.depthwise import DEPTHWISE
 from tilewright.lowering.implementations.conv.direct import DIRECT
 from tilewright.lowering.implementations.conv.implicit_gemm import IMPLICIT_GEMM
 from tilewright.lowering.implementations.conv.merged_groups import MERGED_GROUPS
+from tilewright.lowering.implementations.conv.subpixel import DOT_PRODUCT as SUBPIXEL_PAIRS
 from tilewright.lowering.implementations.conv.subpixel import SUBPIXEL
 from tilewright.lowering.implementations.conv.vectorized_reduction import VECTORIZED_REDUCTION
 from tilewright.lowering.implementations.conv.zero_insertion import ZERO_INSERTION
@@ -45,6 +46,7 @@ IMPLEMENTATIONS: Table = {
     "ConvTranspose": (
         *SUBPIXEL,
         *ZERO_INSERTION,
+        *SUBPIXEL_PAIRS,
     ),
     "ConvInteger": (
         depthwise_bytes.DEPTHWISE,

@@ -12,6 +12,8 @@ from tilewright.machine.target import Target
 from tilewright.machine.vectors import has_matrix_tiles, share_of_tiles
 from tilewright.tensor_ir.intrinsics import SIDE
 
+_WORD_BYTES = 4
+
 
 def refusal(target: Target, word: Word, rows: IntExpr, columns: IntExpr, depth: IntExpr) -> str | None:
     """Why a product of ``rows`` by ``columns`` that sums over ``depth`` has no place in matrix tiles."""
@@ -19,21 +21,28 @@ def refusal(target: Target, word: Word, rows: IntExpr, columns: IntExpr, depth: 
         return "no matrix tiles for such elements on the target"
     if not depth.is_const:
         return f"sums over {depth}, expected a constant"
-    for n, what in ((rows.value(), "rows"), (columns.value() or 0, "columns")):
-        if n is not None and n < SIDE:
-            return f"{n} {what}, expected at least {SIDE}"
+    if (n := rows.value()) is not None and n < SIDE:
+        return f"{n} rows, expected at least {SIDE}"
     return None
 
 
-def cost(target: Target, word: Word, rows: int, columns: int, taps: int, depth: IntExpr) -> float:
-    """The time of the sums over ``taps`` times ``depth`` elements: empty parts of tiles take as long as others."""
+def cost(
+    target: Target, word: Word, rows: int, columns: int, taps: int, depth: IntExpr, put: int | None = None
+) -> float:
+    """The time of the sums over ``taps`` times ``depth`` elements: empty parts of tiles take as long as others.
+    ``put``: how many times ``depth`` elements are put into tiles, if not once for each row and tap: what taps share is
+    then still near."""
     costs = target.costs
     steps = whole_steps(word.count(depth)).value() or SIDE
     products = _padded(rows) * _padded(columns) * taps * steps * word.per
     beside = block_of(const(rows)) * block_of(const(columns)) // SIDE**2
+    is_near = put is not None or block_of(const(rows)) * taps * steps * _WORD_BYTES <= target.l1_working_bytes
     return (
-        products * share_of_tiles(target, word.product) * max(1.0, costs.tile_chains / beside)
-        + _padded(rows) * taps * steps * costs.tile_word
+        products
+        * share_of_tiles(target, word.product)
+        * max(1.0, costs.tile_chains / beside)
+        * (1.0 if is_near else costs.tile_far)
+        + (_padded(rows) * taps if put is None else put) * steps * costs.tile_word
         + rows * columns * costs.tile_sum
         + columns * taps * steps * costs.weight_load
     )

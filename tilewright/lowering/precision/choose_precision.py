@@ -1,12 +1,13 @@
 """Products that are faster on bfloat16 get operands of it; what they read is stored so between kernels.
 
-A ``Conv`` or ``MatMul`` of float32 with a constant weight is estimated both ways: by the fastest of its implementations
-that is exact enough, and by that for operands of bfloat16. Where the second is faster, the weight is rounded when the
-model is built, the other operand where it is made, and the sums stay float32 (attribute ``output_dtype``). Whatever
-else reads that operand reads the rounded one, too, so that it is stored once, in half of the bytes: other products
-as it is, other operators through a Cast of their own, which fuses with them. So are tables of float32 that rows are
-taken from: they have half of the size then. Where nodes are named, those that are
-named so are reduced, and no others, whatever the estimates say.
+A ``Conv``, ``ConvTranspose`` or ``MatMul`` of float32 with a constant weight is estimated both ways: by the fastest of
+its implementations that is exact enough, and by that for operands of bfloat16. Where the second is faster, the weight
+is rounded when the model is built, the other operand where it is made, and the sums stay float32 (attribute
+``output_dtype``). Whatever else reads that operand reads the rounded one, too, so that it is stored once, in half of
+the bytes: other products as it is, other operators through a Cast of their own, which fuses with them. What operators
+only move on its way is rounded before them (:mod:`.narrow_moves`). Tables of float32 that rows are taken from are
+rounded, too: they have half of the size then. Where nodes are named, those that are named so are reduced, and no
+others, whatever the estimates say.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from tilewright.graph_ir.ir import Graph, Node, TensorType, Value, walk_graphs
 from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
-from tilewright.lowering.choose_implementation import Alternatives, Wanted, alternatives_of, best_of
+from tilewright.lowering.choose_implementation import Alternatives, Wanted, alternatives_of, best_of, facts_of
 from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.formulas.attention_tiles import suits_tiles
 from tilewright.lowering.precision.casts import read_through_cast
+from tilewright.lowering.precision.narrow_moves import narrow_moves
 from tilewright.machine.target import Target
 
 Precision: TypeAlias = Literal["fp32", "bf16", "auto"]
@@ -37,6 +40,7 @@ OfNode: TypeAlias = Literal["fp32", "bf16"]
 
 PASS = "choose_precision"
 _WEIGHT = 1
+_ATTENTION = "FusedAttention"
 _LEAST_OF_TABLE = 1 << 16
 """Elements of a constant for which halving its memory is worth a rounding."""
 
@@ -89,7 +93,7 @@ class Reduction:
         if self.nodes is None or not self.strict:
             return
         there = {n.name: n for g in walk_graphs(graph) for n in g.nodes}
-        reduced = set(reduced_nodes(graph))
+        reduced = {*reduced_nodes(graph), *(n.name for n in there.values() if _is_narrow_attention(n))}
         for node, asked in self.nodes.items():
             if not asked.strict:
                 continue
@@ -98,9 +102,14 @@ class Reduction:
                 raise InputError(f"precision: the model has no node {node!r} after its graph passes{near}")
             if asked.precision == "bf16" and node not in reduced:
                 raise InputError(
-                    f"precision: node {node!r} ({there[node].op}): expected for bf16 a Conv or MatMul of a float32 "
-                    f"operand with a constant weight, whose implementation is not named, and the pass {PASS}"
+                    f"precision: node {node!r} ({there[node].op}): expected for bf16 a Conv, ConvTranspose or MatMul "
+                    f"of a float32 operand with a constant weight, whose implementation is not named, and the pass "
+                    f"{PASS}"
                 )
+
+
+def _is_narrow_attention(node: Node) -> bool:
+    return node.op == _ATTENTION and node.attr("output_dtype") is not None
 
 
 def reduced_nodes(graph: Graph) -> tuple[str, ...]:
@@ -128,15 +137,18 @@ def _choose(
         if _is_product(c.facts) and c.node.name not in wanted.names
     }
     reduced = [c for c in products.values() if _is_reduced(c, ctx, inexact, asked)]
-    if not reduced:
+    heads = [n for n in graph.nodes if n.op == _ATTENTION and _is_attention_reduced(graph, n, target, ctx, asked)]
+    if not reduced and not heads:
         return graph
     ed = GraphEditor(graph, ctx)
     narrow: dict[str, str] = {}
+    for n in heads:
+        _narrow_operands(ed, n, 3, narrow)
+        _read(ed, n, *(narrow[x] for x in n.inputs[:3]))
+        ctx.log.fire("bfloat16", n.name)
     for c in reduced:
         x = c.node.inputs[0]
-        if x not in narrow:
-            ed.set_anchor(ed.node_id(c.node))
-            narrow[x] = ed.add("Cast", (x,), {"to": dtypes.bfloat16, "flush": 1}, hint=f"{x}.bf16")[0]
+        _narrow_operands(ed, c.node, 1, narrow)
         w = ed.constant(c.node.inputs[_WEIGHT])
         name = c.node.inputs[_WEIGHT]
         if w is not None:
@@ -147,8 +159,17 @@ def _choose(
         if ed.producer(x) is not None and not ed.is_output(x):
             _read_by_others(ed, x, own, products)
     if asked is None:
+        narrow_moves(ed, ctx, narrow)
         _narrow_tables(ed, ctx)
     return ed.finish()
+
+
+def _narrow_operands(ed: GraphEditor, node: Node, count: int, narrow: dict[str, str]) -> None:
+    """Casts of the first ``count`` operands of ``node``, one for each tensor."""
+    for x in node.inputs[:count]:
+        if x not in narrow:
+            ed.set_anchor(ed.node_id(node))
+            narrow[x] = ed.add("Cast", (x,), {"to": dtypes.bfloat16, "flush": 1}, hint=f"{x}.bf16")[0]
 
 
 def _narrow_tables(ed: GraphEditor, ctx: PassContext) -> None:
@@ -216,6 +237,16 @@ def _is_reduced(c: Alternatives, ctx: PassContext, inexact: bool, asked: Mapping
         return True
     ctx.log.refuse("bfloat16", name, f"estimated to take {cost / before:.2f} times as long")
     return False
+
+
+def _is_attention_reduced(
+    graph: Graph, node: Node, target: Target, ctx: PassContext, asked: Mapping[str, NodePrecision] | None
+) -> bool:
+    """Whether both products of an attention are to run on bfloat16: in matrix tiles, else they gain nothing."""
+    if asked is not None and asked.get(node.name, NodePrecision("fp32")).precision == "fp32":
+        return False
+    facts = facts_of(node, target, {**ctx.outer_values, **graph.values}, graph.constants, {})
+    return suits_tiles(dataclasses.replace(facts, input_values=tuple(map(_narrow, facts.input_values)), memo={}))
 
 
 def _narrow(v: Value | None) -> Value | None:

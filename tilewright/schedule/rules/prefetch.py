@@ -4,6 +4,8 @@ A panel comes from memory or the last-level cache while its first row tile runs,
 hundred rows. Where panels are the outer loop, each row tile fetches its share of the next one
 (:mod:`tilewright.tensor_ir.analysis.prefetching`). Decision: ``<acc>.ahead``, reduction steps per line, 0 for none.
 
+Nests of products in matrix tiles do likewise, each for its own steps; ``<acc>.ahead`` is 1 there or 0.
+
 A row kernel over something that no cache holds reads its row from memory in its first stage, and has nothing to read in
 those that compute: one that takes long fetches the next row meanwhile. Decision: ``<stage>.ahead``, 1 to do so.
 """
@@ -14,7 +16,7 @@ from tilewright.machine.memory import LINE_BYTES
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import buffer_bytes, expr_cost, is_spatial, loops_of, reduce_loops
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.prefetching import prefetch_of
+from tilewright.tensor_ir.analysis.prefetching import ahead_of_nest, prefetch_of
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_loop
 from tilewright.tensor_ir.ir import Buffer, loads
 
@@ -50,6 +52,18 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
             outer = loop.var if length == 1 else s.split(loop.var, (None, length))[0]
             s.prefetch(outer, panels.name)
         return
+
+
+def fetch_panels(s: Schedule, reduction: str, nest: str, panels: str, outside: bool, target: Target) -> None:
+    """Annotate ``nest``, which an intrinsic runs, if its ``panels`` are a parameter that comes from far away: too large
+    to stay in cache, or each read but once, the loop over them ``outside``."""
+    large = any(b.name == panels for b in large_inputs(s, reduction, target))
+    if not (large or outside):
+        return
+    if ahead_of_nest(s.func, find_loop(s.func, nest), panels) is None:
+        return
+    if s.sample_categorical(f"{reduction}.ahead", (0, 1), 1):
+        s.prefetch(nest, panels)
 
 
 def large_inputs(s: Schedule, reduction: str, target: Target) -> list[Buffer]:

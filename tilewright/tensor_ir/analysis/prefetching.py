@@ -15,6 +15,9 @@ may be more steps than lines: the rest of them fetch the last one. Where no loop
 step fetches what it will itself read in the next step of the loop around it: one line, or all of a few rows. It is a
 hint: a line too many, or past the end of the buffer, costs time at most. Where the loops around do not have this form,
 nothing is fetched.
+
+A nest that an intrinsic runs has the reduction inside: each of its steps fetches a part of what the same step will read
+of the next panel, its code says how.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.core.arith.bounds import Ranges, simplify
-from tilewright.core.arith.expr import ZERO, IntExpr, var
+from tilewright.core.arith.expr import ZERO, IntExpr, product, var
 from tilewright.core.arith.minmax import minimum
 from tilewright.machine.memory import LINE_BYTES
 from tilewright.tensor_ir.analysis.access import address, stride
@@ -60,32 +63,12 @@ def prefetches(func: Func) -> dict[str, FetchedLines]:
 
 def prefetch_of(func: Func, loop: Loop, buffer: str) -> FetchedLines | None:
     """What ``loop`` would fetch of ``buffer``, or None (see the module docstring)."""
-    reads = [(b, x) for b in blocks_in(loop.body) for x in loads(b.value) if x.buffer == buffer]
-    known = {b.name: b for b in func.params}
-    if not reads or buffer not in known:
+    found = _next_panel(func, loop, buffer)
+    if found is None:
         return None
-    block, read = reads[0]
-    around = loops_in(loop_path(func, loop.var))
-    if any(s.kind == "vectorized" for s in around):
-        return None
+    at, step, share, within, ranges = found
     inside = [s for s in walk(loop.body) if isinstance(s, Loop)]
-    ranges = loop_ranges([*around, *inside])
-    at = address(read, known[buffer].shape, block_environment(block), ranges)
-    reduced = {v for a, b in zip(block.axes, block.bindings, strict=True) if a.kind == "reduce" for v in b.free_vars()}
-    within: list[Loop] = []
-    share: list[Loop] = []
-    for outer in reversed(around[:-1]):
-        step = stride(at, outer.var, ranges)
-        if step is None:
-            return None
-        if step == ZERO:
-            share.insert(0, outer)
-        elif outer.var in reduced and not share:
-            within.insert(0, outer)
-        else:
-            break
-    else:
-        return None
+    known = {b.name: b for b in func.params}
     position = ZERO
     for s in (*share, *within, loop):
         position = position * s.extent + var(s.var)
@@ -105,6 +88,53 @@ def prefetch_of(func: Func, loop: Loop, buffer: str) -> FetchedLines | None:
     if not all(s.extent.is_const for s in share):
         position = minimum(position, step - line)
     return FetchedLines(buffer, simplify(here + step + position, ranges), tuple(lines), tuple(s.var for s in share))
+
+
+def ahead_of_nest(func: Func, nest: Loop, buffer: str) -> tuple[IntExpr, IntExpr, int | None] | None:
+    """Of a nest that an intrinsic runs: how far behind what it reads of ``buffer`` its next panel lies, which of the
+    nests that read the same panel it is, and how many there are, None if that is not known. None if there is no next
+    panel."""
+    found = _next_panel(func, nest, buffer)
+    if found is None:
+        return None
+    _, step, share, within, ranges = found
+    if within or any(s.extent.free_vars() & ranges.keys() for s in share):
+        return None
+    position = ZERO
+    for s in share:
+        position = position * s.extent + var(s.var)
+    return step, position, product(s.extent for s in share).value()
+
+
+def _next_panel(func: Func, loop: Loop, buffer: str) -> tuple[IntExpr, IntExpr, list[Loop], list[Loop], Ranges] | None:
+    """Of what ``loop`` reads of ``buffer``, the address, how far behind it lies what the next step of a loop around it
+    reads, the loops between that read the same again, and the other loops of the reduction between."""
+    reads = [(b, x) for b in blocks_in(loop.body) for x in loads(b.value) if x.buffer == buffer]
+    known = {b.name: b for b in func.params}
+    if not reads or buffer not in known:
+        return None
+    block, read = reads[0]
+    around = loops_in(loop_path(func, loop.var))
+    if any(s.kind == "vectorized" for s in around):
+        return None
+    ranges = loop_ranges([*around, *(s for s in walk(loop.body) if isinstance(s, Loop))])
+    at = address(read, known[buffer].shape, block_environment(block), ranges)
+    reduced = {v for a, b in zip(block.axes, block.bindings, strict=True) if a.kind == "reduce" for v in b.free_vars()}
+    within: list[Loop] = []
+    share: list[Loop] = []
+    for outer in reversed(around[:-1]):
+        step = stride(at, outer.var, ranges)
+        if step is None:
+            return None
+        if step == ZERO:
+            share.insert(0, outer)
+        elif outer.var in reduced and not share:
+            within.insert(0, outer)
+        else:
+            break
+    else:
+        return None
+    return at, step, share, within, ranges
 
 
 def _lines_a_step(taken: int, line: int, share: Sequence[Loop]) -> int:

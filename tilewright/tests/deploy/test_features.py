@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.codegen.detect_cpu import parse_target
+from tilewright.codegen.detect_cpu import detect_host, parse_target
 from tilewright.codegen.llvm.features import COMPUTING, NOT_COMPUTING
 from tilewright.deploy.include import get_include
 
@@ -28,6 +28,13 @@ def test_every_feature_can_be_asked_for(arch: str) -> None:
 def test_what_x86_cpus_have(cpu: str) -> None:
     target = parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}")
     assert not target.enabled - NOT_COMPUTING - KNOWN
+
+
+def test_what_this_machine_has() -> None:
+    """LLVM finds more than the names of CPUs say: those before AVX10 have no feature of that name."""
+    host = detect_host()
+    if host.triple.startswith("x86_64"):
+        assert not host.enabled - NOT_COMPUTING - KNOWN
 
 
 @pytest.mark.parametrize(

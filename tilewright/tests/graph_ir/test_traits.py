@@ -41,6 +41,7 @@ LISTS = {
     "graph_ir/rules/views.py": "a pattern: chains of views",
     "graph_ir/rules/weights.py": "patterns: what is linear in a weight, what chooses rows",
     "lowering/formulas/recurrent.py": "default activations of a cell",
+    "lowering/precision/narrow_moves.py": "what moves numbers or chooses one of them, and which operands",
     "quantization/operators.py": "ONNX's operators as the quantizer treats them; the room edits ONNX, not our graph",
     "reference/evaluate.py": "what a definition does with narrow floats; the room may not see the operator table",
     "reference/recurrent.py": "default activations of a cell",

@@ -1,5 +1,6 @@
 """Convolutions. ``data_layout`` NHWC (ours): X and Y are channels-last, the weight stays as ONNX has it.
-``output_dtype`` (ours): a Conv of narrower operands, one or both, gives its sums in this type, unrounded."""
+``output_dtype`` (ours): a Conv or ConvTranspose of narrower operands, one or both, gives its sums in this type,
+unrounded."""
 
 from __future__ import annotations
 
@@ -50,10 +51,16 @@ def _groups(ctx: InferContext, channels: IntExpr) -> int:
 
 
 def _conv(ctx: InferContext) -> tuple[Inferred, ...]:
+    to = _sum_type(ctx)
+    match_operands(ctx, ", m ..., m")
+    return _conv_result(ctx, 1, to)
+
+
+def _sum_type(ctx: InferContext) -> DType:
+    """The type of the sums, that of the operands if none is given."""
     to = ctx.dtype_attr("output_dtype")
     ctx.require(to is not None or ctx.dtype(0) == ctx.dtype(1), f"a weight of type {ctx.dtype(0)}", ctx.dtype(1))
-    match_operands(ctx, ", m ..., m")
-    return _conv_result(ctx, 1, to or ctx.dtype(0))
+    return to or ctx.dtype(0)
 
 
 def _conv_integer(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -77,6 +84,7 @@ def _check_parameters(ctx: InferContext, weight: int, parameters: Sequence[int])
 
 
 def _conv_transpose(ctx: InferContext) -> tuple[Inferred, ...]:
+    to = _sum_type(ctx)
     last = is_channels_last(ctx)
     w = ctx.shape(1)
     x = to_channels_first(ctx.shape(0)) if last else ctx.shape(0, len(w))
@@ -105,7 +113,7 @@ def _conv_transpose(ctx: InferContext) -> tuple[Inferred, ...]:
             trim = 0 if auto == "VALID" else pads[i] + pads[n + i]
             spatial.append((x[2 + i] - 1) * strides[i] + extra[i] + reach - trim)
     out: Shape = (x[0], w[1] * group, *spatial)
-    return (tensor(ctx.dtype(0), to_channels_last(out) if last else out),)
+    return (tensor(to, to_channels_last(out) if last else out),)
 
 
 def _deform_conv(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -166,6 +174,7 @@ OPS = table(
         3,
         layout=DataLayout.PREFERRED,
         window=True,
+        output_dtype=True,
         arithmetic=True,
     ),
     OpDef(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.formulas.quantize import lower_conv_integer
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_result, conv_shape, spatial_names
-from tilewright.lowering.geometry.conv_weight import conv_weight
+from tilewright.lowering.geometry.conv_weight import conv_weight, named, weight_rows
 from tilewright.lowering.geometry.quads import (
     ONES,
     is_zero,
@@ -31,19 +30,22 @@ from tilewright.lowering.geometry.quads import (
     without_zero_points,
     zero_point,
 )
-from tilewright.lowering.geometry.words import BYTES, words_of_image
+from tilewright.lowering.geometry.words import BYTES, padded_rows, words_of_image
 from tilewright.lowering.implementations.base import ONE_BY_ONE, Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import Sums
 from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
-from tilewright.lowering.implementations.conv.tiles import Count, in_tiles, tile_panels, whole_words
+from tilewright.lowering.implementations.conv.tiles import Count, Fold, in_tiles
 from tilewright.machine.vectors import share_of_bytes
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, sum_over
 
 
-def _lower(sums: Sums, ctx: LowerContext, count: Count = BYTES.count) -> tuple[Tensor, ...]:
-    """``count``: the words of so many channels."""
-    shape = conv_shape(ctx)
+def _lower(
+    sums: Sums, ctx: LowerContext, count: Count = BYTES.count, fold: Fold = lambda shape: shape
+) -> tuple[Tensor, ...]:
+    """``count``: the words of so many channels; ``fold``: the geometry to compute with."""
+    whole = conv_shape(ctx)
+    shape = fold(whole)
     a_by, b_by = moved_a(ctx.input(0).dtype), moved_b(ctx.input(1).dtype)
     za = zero_point(ctx.optional(2), lambda t: ctx.scalar(2), a_by)
     in_fours = dataclasses.replace(shape, channels=count(shape.depth) * shape.groups)
@@ -51,9 +53,18 @@ def _lower(sums: Sums, ctx: LowerContext, count: Count = BYTES.count) -> tuple[T
     def border(step: IntExpr) -> Val:
         return BYTES.join(lambda _: za, step, shape.depth, in_fours.depth)
 
-    read = words_of_image(ctx, shape, in_fours, BYTES, lambda v: v.cast(dtypes.int32) + a_by, border, in_place=not a_by)
+    folds = shape.of_pixel is not None and whole.needs_padding
+    rows = padded_rows(ctx, whole, (za - a_by).cast(ctx.input(0).dtype)) if folds else None
+
+    in_place = not a_by or shape.of_pixel is not None
+
+    def bits(v: Val) -> Val:
+        return v.cast(dtypes.int32) + a_by
+
+    read = words_of_image(ctx, shape, in_fours, BYTES, bits, border, in_place, rows)
     weight = conv_weight(
-        ctx, in_fours, dtypes.int32, lambda w: BYTES.pack_oihw(signed(w), in_fours.depth.value()), "quads",
+        ctx, in_fours, dtypes.int32,
+        lambda w: BYTES.pack_oihw(weight_rows(signed(w), shape), in_fours.depth.value()), named("quads", shape),
         lambda *_: constant(0, dtypes.int32),
     )  # fmt: skip
     acc = sums(ctx, in_fours, dtypes.int32, read, weight, times=BYTES.times)
@@ -74,7 +85,7 @@ def _lower(sums: Sums, ctx: LowerContext, count: Count = BYTES.count) -> tuple[T
             depth,
         )
 
-    return conv_result(ctx, shape, result)
+    return conv_result(ctx, whole, result)
 
 
 def _is_single(t: Tensor) -> bool:
@@ -111,6 +122,6 @@ def _time(facts: NodeFacts) -> float:
 
 DOT_PRODUCT = (
     *by_pixels_and_rows("ConvInteger", "dot_product", _lower, _time, conv_shape, _applies),
-    in_tiles("ConvInteger", BYTES, partial(_lower, tile_panels, count=whole_words(BYTES)), _applies),
+    *in_tiles("ConvInteger", BYTES, _lower, _applies),
 )
 LOOPS = Implementation("ConvInteger", "loops", lower_conv_integer, lambda facts: ONE_BY_ONE * plain_cost(facts))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import (
     ConvShape,
+    Reader,
     computed_type,
     padded_input,
     spatial_names,
@@ -27,9 +29,13 @@ from tilewright.lowering.geometry.conv_shape import (
 )
 from tilewright.lowering.geometry.conv_weight import conv_weight
 from tilewright.lowering.geometry.packing import flatten, unflatten
+from tilewright.lowering.geometry.words import PAIRS
 from tilewright.lowering.implementations.conv.cost import input_products
 from tilewright.lowering.implementations.conv.direct import Sums
 from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
+from tilewright.lowering.implementations.conv.pairs import pair_sums, refusal
+from tilewright.lowering.implementations.conv.tiles import Count, Fold, in_tiles
+from tilewright.machine.vectors import share_of_pairs
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, in_range, select
 
 
@@ -55,20 +61,8 @@ def _phases(shape: ConvShape) -> ConvShape:
 def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
     shape, dtype = transposed_shape(ctx), computed_type(ctx)
     w = ctx.input(1)
-    begin, first = [int(b) for b in shape.pads_begin], _first(shape)
     inner = _phases(shape)
-    taps, sizes = inner.kernel, inner.out_spatial
-    per_group, in_group = shape.per_group, shape.depth
-    phases = math.prod(shape.strides)
-
-    def to_oihw(a: np.ndarray) -> np.ndarray:
-        grouped = a.reshape(shape.groups, a.shape[0] // shape.groups, *a.shape[1:])
-        room = [(0, t * s - k) for t, s, k in zip(taps, shape.strides, shape.kernel, strict=True)]
-        full = np.pad(grouped, [(0, 0), (0, 0), (0, 0), *room])
-        split = full.reshape(*full.shape[:3], *(n for t, s in zip(taps, shape.strides, strict=True) for n in (t, s)))
-        at = range(3, 3 + 2 * shape.rank, 2)  # g, ic, oc, then (tap, phase) a dimension
-        order = np.flip(split, axis=tuple(at)).transpose(0, *(d + 1 for d in at), 2, 1, *at)
-        return order.reshape(-1, order.shape[shape.rank + 2], *taps)
+    taps, per_group, in_group, phases = inner.kernel, shape.per_group, shape.depth, math.prod(shape.strides)
 
     def read_weight(oc: IntExpr, ic: IntExpr, k: Sequence[IntExpr]) -> Val:
         group, column = oc // (phases * per_group), oc % (phases * per_group)
@@ -80,8 +74,35 @@ def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
                 value = select(in_range(p, 0, n), value, constant(0, value.dtype))
         return value
 
-    weight = conv_weight(ctx, inner, dtype, to_oihw, "iohw_phases", read_weight)
-    acc = sums(ctx, inner, dtype, padded_input(ctx, inner, dtype), weight)
+    weight = conv_weight(ctx, inner, dtype, partial(_weight_of_phases, shape), "iohw_phases", read_weight)
+    return _shuffled(ctx, shape, sums(ctx, inner, dtype, padded_input(ctx, inner, dtype), weight))
+
+
+def _lower_pairs(
+    sums: Sums, ctx: LowerContext, count: Count = PAIRS.count, fold: Fold = lambda shape: shape
+) -> tuple[Tensor, ...]:
+    """The same of bfloat16, as :mod:`.pairs`."""
+    shape = transposed_shape(ctx)
+    oihw = partial(_weight_of_phases, shape)
+    return _shuffled(ctx, shape, pair_sums(ctx, sums, _phases(shape), fold, count, oihw, "pairs_of_phases"))
+
+
+def _weight_of_phases(shape: ConvShape, a: np.ndarray) -> np.ndarray:
+    """The weight as that of the convolution of all phases, ``[OC, IC / g, taps...]``."""
+    taps = _phases(shape).kernel
+    grouped = a.reshape(shape.groups, a.shape[0] // shape.groups, *a.shape[1:])
+    room = [(0, t * s - k) for t, s, k in zip(taps, shape.strides, shape.kernel, strict=True)]
+    full = np.pad(grouped, [(0, 0), (0, 0), (0, 0), *room])
+    split = full.reshape(*full.shape[:3], *(n for t, s in zip(taps, shape.strides, strict=True) for n in (t, s)))
+    at = range(3, 3 + 2 * shape.rank, 2)  # g, ic, oc, then (tap, phase) a dimension
+    order = np.flip(split, axis=tuple(at)).transpose(0, *(d + 1 for d in at), 2, 1, *at)
+    return order.reshape(-1, order.shape[shape.rank + 2], *taps)
+
+
+def _shuffled(ctx: LowerContext, shape: ConvShape, acc: Reader) -> tuple[Tensor, ...]:
+    """The result from the sums of all phases."""
+    begin, first, phases = [int(b) for b in shape.pads_begin], _first(shape), math.prod(shape.strides)
+    sizes, per_group = _phases(shape).out_spatial, shape.per_group
     names = ["n", *spatial_names(shape.rank), "c"]
     columns = shape.out_channels * phases
     full = (shape.batch, *sizes, columns)
@@ -111,6 +132,19 @@ def _time(facts: NodeFacts) -> float:
     return float(taps * input_products(shape))
 
 
+def _pairs_refusal(facts: NodeFacts) -> str | None:
+    return refusal(facts) or _applies(facts)
+
+
 SUBPIXEL = by_pixels_and_rows(
     "ConvTranspose", "subpixel", _lower, _time, lambda facts: _phases(transposed_shape(facts)), _applies, spreads=True
 )
+DOT_PRODUCT = (
+    *by_pixels_and_rows(
+        "ConvTranspose", "dot_product", _lower_pairs, lambda facts: share_of_pairs(facts.target) * _time(facts),
+        lambda facts: _phases(transposed_shape(facts)), _pairs_refusal,
+    ),
+    *in_tiles(
+        "ConvTranspose", PAIRS, _lower_pairs, _pairs_refusal, lambda facts: _phases(transposed_shape(facts))
+    ),
+)  # fmt: skip

@@ -5,11 +5,12 @@ steps. A stage copies what the taps of each pixel read; each tap has whole rows 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import mul
 from typing import TypeAlias
 
+from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.core.dtypes import DType
 from tilewright.graph_ir.fused.fuse_pointwise_depthwise import HALO
@@ -18,22 +19,38 @@ from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_shape
 from tilewright.lowering.geometry.conv_weight import Weight
 from tilewright.lowering.geometry.packing import flatten, unflatten
-from tilewright.lowering.geometry.tile_sums import block_of, tile_sums, whole_steps
+from tilewright.lowering.geometry.tile_sums import Place, block_of, rows_of_blocks, shifted_sums, tile_sums, whole_steps
 from tilewright.lowering.geometry.words import Word
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import result_sizes
-from tilewright.lowering.implementations.conv.direct import Times, row_panels
+from tilewright.lowering.implementations.conv.direct import Sums, Times, row_panels
 from tilewright.lowering.implementations.tiles import cost, refusal
-from tilewright.tensor_ir.compute import Tensor, Val
+from tilewright.machine.target import Target
+from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, index_value, select
 from tilewright.tensor_ir.intrinsics import SIDE
 
 Count: TypeAlias = Callable[[IntExpr], IntExpr]
 """The words that so many channels have."""
 
+_PLANE = 2
+"""Dimensions of an image."""
+
+Fold: TypeAlias = Callable[[ConvShape], ConvShape]
+"""The geometry that a convolution is computed with."""
+
 
 def whole_words(word: Word) -> Count:
     """As many words as rows of a tile hold."""
     return lambda depth: whole_steps(word.count(depth))
+
+
+def folded(word: Word, shape: ConvShape) -> ConvShape:
+    """``shape``, or if that takes fewer steps, the same with the taps of a row as channels: of an image with three
+    channels each tap would fill a small part of a tile's row."""
+    rows, count = shape.rows_as_channels(), whole_words(word)
+    if rows is None or not shape.depth.is_const:
+        return shape
+    return rows if int(count(rows.depth)) < int(count(shape.depth)) * shape.kernel[-1] else shape
 
 
 def tile_panels(
@@ -45,47 +62,108 @@ def tile_panels(
     if ctx.attr_ints(HALO) is not None:
         return row_panels(ctx, shape, dtype, read, weight, width, times)
     width = width or block_of(shape.out_channels)
-    packed = weight(width)
-    each = shape.depth // SIDE
+    packed, alone = weight(width), (shape.batch == 1)
 
-    def place(step: IntExpr, q: IntExpr) -> tuple[tuple[IntExpr, ...], IntExpr]:
-        """The tap and the word of its channels."""
-        return unflatten(step // each, tuple(const(k) for k in shape.kernel[1:])), step % each * SIDE + q
+    def left(row: IntExpr, step: Place, q: IntExpr) -> Val:
+        n, *at = (const(0), *unflatten(row, shape.out_spatial[1:])) if alone else unflatten(row, shape.out_spatial)
+        *taps, each = step
+        where = zip(at, shape.strides, taps, shape.dilations, strict=True)
+        return read(n, each * SIDE + q, [p * s + t * d for p, s, t, d in where])
 
-    def left(row: IntExpr, step: IntExpr, q: IntExpr) -> Val:
-        n, *at = unflatten(row, shape.out_spatial)
-        taps, channel = place(step, q)
-        return read(
-            n, channel, [p * s + t * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
-        )
+    def right(no: IntExpr, step: Place, q: IntExpr, ni: IntExpr) -> Val:
+        *taps, each = step
+        return packed[(no, *taps, each * SIDE + q, ni)]
 
-    def right(no: IntExpr, step: IntExpr, q: IntExpr, ni: IntExpr) -> Val:
-        taps, channel = place(step, q)
-        return packed[(no, *taps, channel, ni)]
-
-    rows, steps = product((shape.batch, *shape.out_spatial)), product(shape.kernel) * each
+    steps = (*(const(k) for k in shape.kernel), shape.depth // SIDE)
+    rows = product((shape.batch, *shape.out_spatial))
     acc = tile_sums(ctx, rows, steps, packed.shape[0], width, left, right, times)
     return lambda n, c, at: acc[(flatten((n, *at), shape.out_spatial), c // width, c % width)]
 
 
+def shifted_panels(
+    ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight,
+    width: int | None = None, times: Times = mul,
+) -> Reader:  # fmt: skip
+    """The same with rows of the product that are neighbours in the padded image, those at its edges too: what a tap
+    reads is the image as it lies, some pixels further on. One copy of the image in whole rows of tiles is enough."""
+    width = width or block_of(shape.out_channels)
+    packed, (down, across) = weight(width), (shape.kernel[0], shape.kernel[1])
+    high, wide = (o + (k - 1) * d for o, k, d in zip(shape.out_spatial, shape.kernel, shape.dilations, strict=True))
+    each, pixels = shape.depth // SIDE, shape.batch * high * wide
+
+    def word(p: IntExpr, q: IntExpr) -> Val:
+        n, *at = unflatten(p, (high, wide)) if shape.batch != 1 else (const(0), *unflatten(p, (wide,)))
+        return select(index_value(p) < index_value(pixels), read(n, q, at), constant(0, dtypes.int32))
+
+    reach = (down - 1) * shape.dilations[0] * wide + across - 1
+    full = (rows_of_blocks(pixels) + reach, shape.depth)
+    image = ctx.stage(compute(ctx.name("image"), full, word, axis_names=["p", "q"]))
+
+    def place(tap: IntExpr, step: IntExpr, q: IntExpr) -> tuple[IntExpr, IntExpr]:
+        return tap * (wide * shape.dilations[0]) + step // each, step % each * SIDE + q
+
+    def right(no: IntExpr, tap: IntExpr, step: IntExpr, q: IntExpr, ni: IntExpr) -> Val:
+        return packed[(no, tap, step // each, step % each * SIDE + q, ni)]
+
+    acc = shifted_sums(ctx, image, pixels, const(down), across * each, packed.shape[0], width, place, right, times)
+    return lambda n, c, at: acc[((n * high + at[0]) * wide + at[1], c // width, c % width)]
+
+
 def in_tiles(
-    op: str, word: Word, lower: Callable[[LowerContext], tuple[Tensor, ...]], applies: Callable[[NodeFacts], str | None]
-) -> Implementation:
-    """The implementation ``dot_product_tiles`` of ``op``."""
-    return Implementation(
-        op, "dot_product_tiles", lower, partial(_cost, word),
-        lambda facts: applies(facts) or _refusal(word, facts), family="dot_product",
+    op: str, word: Word, lower: Callable[[Sums, LowerContext, Count, Fold], tuple[Tensor, ...]],
+    applies: Callable[[NodeFacts], str | None], summed: Callable[[NodeFacts], ConvShape] = conv_shape,
+) -> tuple[Implementation, ...]:  # fmt: skip
+    """The implementations ``dot_product_tiles`` and ``dot_product_shifted`` of ``op``.
+
+    ``lower(sums, ctx, count, fold)``: ``count`` the words of so many channels, ``fold`` the geometry to compute with.
+    ``summed``: the convolution that is summed.
+    """
+    count = whole_words(word)
+    return (
+        Implementation(
+            op, "dot_product_tiles", lambda ctx: lower(tile_panels, ctx, count, partial(folded, word)),
+            lambda facts: _cost(word, facts.target, summed(facts)),
+            lambda facts: applies(facts) or _refusal(word, facts.target, summed(facts)), family="dot_product",
+        ),
+        Implementation(
+            op, "dot_product_shifted", lambda ctx: lower(shifted_panels, ctx, count, lambda shape: shape),
+            lambda facts: _shifted_cost(word, facts.target, summed(facts)),
+            lambda facts: applies(facts) or _shifted_refusal(word, facts, summed(facts)), family="dot_product",
+        ),
     )  # fmt: skip
 
 
-def _refusal(word: Word, facts: NodeFacts) -> str | None:
-    shape = conv_shape(facts)
+def _refusal(word: Word, target: Target, shape: ConvShape) -> str | None:
     if shape.groups > 1:
         return f"{shape.groups} groups, expected one"
-    return refusal(facts.target, word, product((shape.batch, *shape.out_spatial)), shape.out_channels, shape.depth)
+    return refusal(target, word, product((shape.batch, *shape.out_spatial)), shape.out_channels, shape.depth)
 
 
-def _cost(word: Word, facts: NodeFacts) -> float:
-    shape = conv_shape(facts)
-    rows = math.prod(max(1, n) for n in result_sizes(shape) or ())
-    return cost(facts.target, word, rows, shape.out_channels.value() or 0, math.prod(shape.kernel), shape.depth)
+def _shifted_refusal(word: Word, facts: NodeFacts, shape: ConvShape) -> str | None:
+    if not shape.channels_last or shape.rank != _PLANE or facts.attr_ints(HALO) is not None:
+        return "no image with channels last"
+    if all(k == 1 for k in shape.kernel):
+        return "one tap, expected several"
+    if any(s != 1 for s in shape.strides) or shape.dilations[-1] != 1:
+        return f"strides {_shown(shape.strides)} and dilations {_shown(shape.dilations)}, expected 1 along a row"
+    if not all(x.is_const for x in (shape.batch, *shape.out_spatial)):
+        return "an image of symbolic size"
+    return _refusal(word, facts.target, shape)
+
+
+def _shown(numbers: Sequence[int]) -> str:
+    return " x ".join(map(str, numbers))
+
+
+def _shifted_cost(word: Word, target: Target, shape: ConvShape) -> float:
+    reach = [(k - 1) * d for k, d in zip(shape.kernel, shape.dilations, strict=True)]
+    n, h, w = (int(x) for x in (shape.batch, *shape.out_spatial))
+    rows, pixels = n * h * (w + reach[1]), n * (h + reach[0]) * (w + reach[1])
+    columns, taps = shape.out_channels.value() or 0, math.prod(shape.kernel)
+    return cost(target, word, rows, columns, taps, shape.depth, put=pixels)
+
+
+def _cost(word: Word, target: Target, whole: ConvShape) -> float:
+    rows = math.prod(max(1, n) for n in result_sizes(whole) or ())
+    shape = folded(word, whole)
+    return cost(target, word, rows, shape.out_channels.value() or 0, math.prod(shape.kernel), shape.depth)

@@ -50,6 +50,9 @@ class ComputeAt(Primitive):
     ``whole``: a region that is smaller in some iterations has its full size in all of them, wherever the buffer has the
     room, so that the loops over it need no test. What is computed beyond the region is never read.
 
+    ``multiple``: with ``whole`` and above 1, the region's first dimension is a multiple of so many elements and its
+    last one is that of the buffer, wherever that has the room: blocks that an instruction computes.
+
     Rewrite:
         alloc B[N] global:
             for i in N: B[i] = f(A[i])
@@ -88,6 +91,7 @@ class ComputeAt(Primitive):
     block: str
     loop: str
     whole: bool = False
+    multiple: int = 1
 
     def produces(self, func: Func, result: Func) -> tuple[str, ...]:
         return new_loops(func, result, self.block)
@@ -106,8 +110,9 @@ class ComputeAt(Primitive):
         outer = loops_in(target)
         ranges = loop_ranges(outer)
         extents = [ZERO + 1 if a is None else next(x.extent for x in block.axes if x.name == a) for a in axes]
+        least = [self._least(d, extents) for d in range(len(axes))]
         regions = [
-            None if a is None else _region(d, block.buffer, readers, len(outer), extents, ranges, self.whole)
+            None if a is None else _region(d, block.buffer, readers, len(outer), extents, ranges, least[d])
             for d, a in enumerate(axes)
         ]
         local = local_buffer(alloc.buffer, regions, ranges)
@@ -134,6 +139,12 @@ class ComputeAt(Primitive):
         if local is None:
             self._require_disjoint(func, block.buffer)
         return func
+
+    def _least(self, dimension: int, extents: Sequence[IntExpr]) -> int:
+        """What the size of a region is a multiple of; 0 if its size may differ from one iteration to another."""
+        if self.multiple > 1 and 0 < dimension == len(extents) - 1:
+            return (extents[dimension].value() or 1) if self.whole else 0
+        return (self.multiple if dimension == 0 else 1) if self.whole else 0
 
     def _require_place(self, loop: Loop, path: tuple[Stmt, ...], target: tuple[Stmt, ...], shared: int) -> None:
         if any(s is loop for s in path):
@@ -216,7 +227,7 @@ class ComputeAt(Primitive):
 # -- regions -----------------------------------------------------------------------------------------------------
 def _region(
     d: int, buffer: str, readers: Sequence[Site], depth: int, extents: Sequence[IntExpr], ranges: Ranges,
-    whole_tiles: bool,
+    multiple: int,
 ) -> Region:  # fmt: skip
     """What the readers need of dimension ``d``, in terms of the ``depth`` outermost loops around them."""
     extent, last = extents[d], d == len(extents) - 1
@@ -244,8 +255,10 @@ def _region(
         if lanes or top >= whole - 1:
             high = const(whole - 1)
     size = upper_bound(simplify(high - low + 1, ranges), ranges)
-    if whole_tiles and size is not None and is_nonneg(extent - low - size, ranges):
-        high = low + size - 1
+    if multiple and size is not None:
+        rounded = -(-size // multiple) * multiple
+        if is_nonneg(extent - low - rounded, ranges):
+            high = low + rounded - 1
     return clipped(low, high, extent, ranges)
 
 

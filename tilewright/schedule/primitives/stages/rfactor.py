@@ -75,7 +75,7 @@ class RFactor(Primitive):
         nest = [s for s in path[top:-1] if isinstance(s, Loop)]
         if not any(s is loop for s in nest):
             raise refuse(self, "the nest holds a guard, a store or an allocation")
-        spatial, steps = self._split_loops(block, nest, loop)
+        spatial, steps = self._split_loops(block, nest, loop, func.dims)
         ranges = loop_ranges(loops_in(path))
         require_first_step(self, block, nest)
         first = self._first_extent(loop, steps, nest, ranges)
@@ -125,7 +125,9 @@ class RFactor(Primitive):
             raise refuse(self, f"expected the identity of {combiner} as initial value")
         return update, init
 
-    def _split_loops(self, block: Block, nest: Sequence[Loop], loop: Loop) -> tuple[list[Loop], list[Loop]]:
+    def _split_loops(
+        self, block: Block, nest: Sequence[Loop], loop: Loop, dims: Sequence[str]
+    ) -> tuple[list[Loop], list[Loop]]:
         """The spatial loops of the nest, and its other reduction loops."""
         names = {x.var for x in nest}
         by_kind: dict[bool, frozenset[str]] = {True: frozenset(), False: frozenset()}
@@ -134,7 +136,7 @@ class RFactor(Primitive):
         if loop.var not in by_kind[True] or loop.var in by_kind[False]:
             raise refuse(self, "expected a loop that runs over reduce axes only")
         outside = {x for a, b in zip(block.axes, block.bindings, strict=True) if a.kind == "reduce"
-                   for x in b.free_vars()} - names  # fmt: skip
+                   for x in b.free_vars()} - names - {*dims}  # fmt: skip
         if outside:
             raise refuse(self, f"reduction loop {sorted(outside)[0]} is outside the nest of the block")
         spatial = [x for x in nest if x.var not in by_kind[True]]

@@ -21,13 +21,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tilewright.core.arith.expr import product
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import has_matrix_tiles, share_of_tiles
 from tilewright.schedule.compact_buffer import LOCAL_BYTES
 from tilewright.schedule.primitives.sampling.sample_compute_location import ROOT
 from tilewright.schedule.rules.base import SPREAD, ScheduleRule
-from tilewright.schedule.rules.elementwise import vectorize_inner
+from tilewright.schedule.rules.elementwise import schedule_elementwise, vectorize_inner
 from tilewright.schedule.rules.facts import (
     all_blocks,
     buffer_bytes,
@@ -39,25 +40,33 @@ from tilewright.schedule.rules.facts import (
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import parallelize
+from tilewright.schedule.rules.prefetch import fetch_panels
 from tilewright.schedule.rules.tiling.cache_blocking import order_of_loops
 from tilewright.schedule.rules.tiling.register_tiles import copied
+from tilewright.schedule.rules.tiling.shifted_tiles import shifted_product
 from tilewright.schedule.rules.tiling.tile_axes import tile_axes
 from tilewright.schedule.rules.tiling.tile_size import TileLoops
 from tilewright.schedule.rules.tiling.write_tile import operand_stages, write_out
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import find_block, find_buffer
+from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct
-from tilewright.tensor_ir.ir import Func, Load, Op
+from tilewright.tensor_ir.ir import Buffer, Func, Load, Op, loads
 
 _BLOCKS = 4
-"""Blocks of rows for each thread, at least."""
+"""Blocks of rows, or panels, for each thread, at least."""
+_FEW_BLOCKS = 2
+"""The same where each block reads all panels from far away."""
 
 _BLOCK_RANK = 4
-"""Dimensions of A in blocks: the blocks, their steps, and rows and words of a step."""
+"""Dimensions of A in blocks, at least: the blocks, their steps, and rows and words of a step."""
+
+_AGAIN = 1.25
+"""Times that blocks have what a stage makes, from which on it is made once: they have it again for each tap, and not
+only for rows past the end."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
+class TiledProduct:
     """A sum of products, the intrinsic that computes a block of it, and the buffers of A's blocks and B's panels."""
 
     reduction: str
@@ -66,24 +75,37 @@ class _Product:
     right: str
 
 
-def _matches(s: Schedule, block: str, target: Target) -> Iterator[_Product]:
+def _matches(s: Schedule, block: str, target: Target) -> Iterator[TiledProduct]:
     """The products for matrix tiles that ``block`` finishes, or itself."""
     found = find_block(s.func, block)
     candidates = reduction_feeders(s, block) if is_spatial(found) else [block] if is_reduction(found) else []
     for name in candidates:
-        product = _product(s.func, name)
+        product = tiled_product(s.func, name)
         if product is not None and has_matrix_tiles(target, product.by.product):
             yield product
 
 
 def blocks_for_tiles(func: Func) -> frozenset[str]:
-    """The stages that put an operand into blocks, which stay stages of their own."""
-    products = (_product(func, b.name) for b in all_blocks(func) if is_reduction(b))
-    left = {p.left for p in products if p is not None}
-    return frozenset(b.name for b in all_blocks(func) if b.buffer in left)
+    """The stages that put an operand into blocks or an image into words, which stay stages of their own, and those that
+    make what a block has several times."""
+    reductions = [b.name for b in all_blocks(func) if is_reduction(b)]
+    left = {p.left for name in reductions if (p := tiled_product(func, name)) is not None}
+    image = {i.image for name in reductions if (i := shifted_product(func, name)) is not None}
+    made = {b.buffer: b for b in all_blocks(func) if is_spatial(b)}
+    source = {x.buffer for name in left if name in made for x in loads(made[name].value)}
+    most = max((buffer_bytes(find_buffer(func, n)) or 0 for n in left), default=0)
+    kept = {n for n in source if n in made and _is_kept(find_buffer(func, n), most)}
+    return frozenset(made[n].name for n in (*left, *image, *kept) if n in made)
 
 
-def _product(func: Func, reduction: str) -> _Product | None:
+def _is_kept(source: Buffer, most: int) -> bool:
+    """True for what blocks of ``most`` bytes have several times, and for rounded numbers: words of them are loaded as
+    they lie."""
+    return source.dtype.is_narrow_float or _AGAIN * (buffer_bytes(source) or most) <= most
+
+
+def tiled_product(func: Func, reduction: str) -> TiledProduct | None:
+    """What ``reduction`` computes, if it has this form."""
     block = find_block(func, reduction)
     step = block.value.args[1] if isinstance(block.value, Op) and len(block.value.args) == 2 else None
     if not isinstance(step, Op) or len(step.args) != 2 or not all(isinstance(x, Load) for x in step.args):
@@ -92,22 +114,29 @@ def _product(func: Func, reduction: str) -> _Product | None:
     assert isinstance(left, Load)
     assert isinstance(right, Load)
     blocks, sums = find_buffer(func, left.buffer), find_buffer(func, block.buffer)
-    if len(blocks.shape) != _BLOCK_RANK or not sums.shape:
+    if len(blocks.shape) < _BLOCK_RANK or not sums.shape:
         return None
     height, side, width = (d.value() for d in (*blocks.shape[-2:], sums.shape[-1]))
     if side != SIDE or height is None or width is None:
         return None
     wanted = TileProduct(step.name, str(sums.dtype), height // SIDE, width // SIDE)
     known = TILE_PRODUCTS.get(wanted.name) == wanted
-    return _Product(reduction, wanted, left.buffer, right.buffer) if known else None
+    return TiledProduct(reduction, wanted, left.buffer, right.buffer) if known else None
 
 
-def _apply(s: Schedule, block: str, match: _Product, target: Target) -> None:
+def _apply(s: Schedule, block: str, match: TiledProduct, target: Target) -> None:
+    if block != match.reduction and s.attempt(lambda a: _finish(a, block, match, target)):
+        return
+    copy = copied(s, match.reduction)
+    s.fuse(*s.loops(copy)[-2:])
+    _finish(s, copy, match, target)
+    if block != match.reduction:
+        schedule_elementwise(s, block, target)
+
+
+def _finish(s: Schedule, consumer: str, match: TiledProduct, target: Target) -> None:
+    """Compute the sums where ``consumer`` reads them."""
     reduction, by = match.reduction, match.by
-    consumer = block
-    if reduction == block:
-        consumer = copied(s, reduction)
-        s.fuse(*s.loops(consumer)[-2:])
     total = nanoseconds(s.func, reduction, target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
     stages = operand_stages(s, reduction)
@@ -118,10 +147,12 @@ def _apply(s: Schedule, block: str, match: _Product, target: Target) -> None:
     order = order_of_loops(s, reduction, tile, own, block_size, shared=False, whole=even)
     lead = order.loops
     s.reorder(*lead, *tile.inner)
-    s.compute_at(reduction, lead[-1], whole=True)
-    s.tensorize(next(x for x in s.loops(reduction) if x not in lead), by.name)
+    s.compute_at(reduction, lead[-1], whole=True, multiple=SIDE * by.rows)
+    block_loop = next(x for x in s.loops(reduction) if x not in lead)
+    fetch_panels(s, reduction, block_loop, match.right, order.loops[0] in tile.columns, target)
+    s.tensorize(block_loop, by.name)
     write_out(s, consumer, tile.inner[1:], lanes)
-    _place(s, stages, lead, order.rows, target)
+    _place(s, stages, match.left, lead, order.rows, target)
     parallelize(s, consumer, lead, None if total is None else total * share_of_tiles(target, by.product), target)
 
 
@@ -138,35 +169,60 @@ def _split(s: Schedule, reduction: str, consumer: str, by: TileProduct) -> TileL
     return TileLoops(axes.batch, (over_rows,), (over_columns,), (inside, column))
 
 
-def _own_order(s: Schedule, match: _Product, tiles: int | None, target: Target) -> tuple[str, int]:
+def _own_order(s: Schedule, match: TiledProduct, tiles: int | None, target: Target) -> tuple[str, int]:
     """The order of the loops, and how many of ``tiles``, the row tiles, are in a block; each thread has a few blocks.
 
     Where B stays in the second-level cache, as many as have a local buffer: one for all of A would go to memory and
-    back. Where it does not, as many as stay there with a panel, which comes from farther away once for all of them.
+    back. Where B does not but all of A does, B is read once, a panel after the other; so it is where each thread would
+    read more of both otherwise. Where neither does, as many as stay there with a panel, which comes from farther away
+    once for all of them.
     """
-    size, panels = (buffer_bytes(find_buffer(s.func, b)) for b in (match.left, match.right))
+    left, right = (find_buffer(s.func, b) for b in (match.left, match.right))
+    size, panels = buffer_bytes(left), buffer_bytes(right)
     if tiles is None or size is None or panels is None:
         return "rows", 1
-    room = LOCAL_BYTES if panels <= target.resident_bytes else target.resident_bytes
-    if tiles < 2 * target.threads:
+    cache, threads = target.resident_bytes, target.threads
+    many = (right.shape[0].value() or 1) >= _BLOCKS * threads and size <= target.filling_bytes
+    if tiles < 2 * threads or (many and (panels > cache or size + panels // threads < size // threads + panels)):
         return "columns", 1
+    room, blocks = (LOCAL_BYTES, _BLOCKS) if panels <= cache else (cache // 2, _FEW_BLOCKS)
     own = 1
-    while tiles >= 2 * own * _BLOCKS * target.threads and 2 * own * size <= tiles * room:
+    while tiles >= 2 * own * blocks * target.threads and 2 * own * size <= tiles * room:
         own *= 2
     return "rows", own
 
 
-def _place(s: Schedule, stages: Sequence[str], lead: Sequence[str], rows: Sequence[str], target: Target) -> None:
-    """Make A's blocks at the loop over blocks of rows, if that is outermost; else before all."""
+def _place(
+    s: Schedule, stages: Sequence[str], left: str, lead: Sequence[str], rows: Sequence[str], target: Target
+) -> None:
+    """Make A's blocks, the buffer ``left``, at the loop over blocks of rows, if that is outermost; else before all."""
     steps = {x.var: x.extent.value() for n in s.blocks() for x in loops_of(s.func, n)}
     first = next((x for x in lead if steps[x] != 1), lead[0])
     for stage in stages:
         where = s.sample_compute_location(stage, lead, first if first in rows else ROOT)
         if where != ROOT:
             s.compute_at(stage, where)
-            vectorize_inner(s, stage, lead.index(where) + 1, target)
+            above = lead.index(where) + 1
+            if find_block(s.func, stage).buffer == left:
+                _row_by_row(s, stage, above, target)
+            vectorize_inner(s, stage, above, target)
+
+
+def _row_by_row(s: Schedule, stage: str, above: int, target: Target) -> None:
+    """Make the loop over rows of a block one of the outer: what finds a row's pixel is done once for some steps of it,
+    of which each is a vector. Steps of a row lie those of a block apart: all of them are taken if the first-level cache
+    holds these."""
+    block, loops = find_block(s.func, stage), loops_of(s.func, stage)[above:]
+    made = find_buffer(s.func, block.buffer)
+    step = made.dtype.itemsize * int(product(made.shape[-2:]))
+    bound = [i.substitute(block_environment(block)).free_vars() for i in block.indices]
+    blocks, rows, words = ([x.var for x in loops if x.var in bound[d]] for d in (0, -2, -1))
+    steps = [x for x in loops if x.var not in (*blocks, *rows, *words)]
+    few = all(x.extent.is_const for x in steps) and step * int(product(x.extent for x in steps)) <= target.l1_bytes
+    before = [] if few else [x.var for x in steps[:-1]]
+    s.reorder(*blocks, *before, *rows, *(x.var for x in steps[len(before) :]), *words)
 
 
 MATRIX_TILES = ScheduleRule(
-    "matrix_tiles", _matches, _apply, ("order", "inner", "row_block", "column_block", "at", *SPREAD)
+    "matrix_tiles", _matches, _apply, ("order", "inner", "row_block", "column_block", "at", "ahead", *SPREAD)
 )

@@ -343,7 +343,10 @@ def test_a_precision_for_each_node() -> None:
         ({"a": "auto"}, r"precision\['a'\]: expected one of fp32, bf16, got 'auto'"),
         ({"a": NodePrecision("half")}, r"precision\['a'\]: expected one of fp32, bf16, got 'half'"),  # type: ignore[arg-type]
         ({3: "bf16"}, "precision: expected names of nodes, got 3"),
-        ({"n_Relu_0": "bf16"}, r"precision: node 'n_Relu_0' \(Relu\): expected for bf16 a Conv or MatMul"),
+        (
+            {"n_Relu_0": "bf16"},
+            r"precision: node 'n_Relu_0' \(Relu\): expected for bf16 a Conv, ConvTranspose or MatMul",
+        ),
         (["a"], "precision: expected one of fp32, bf16, auto, got list"),
     ],
 )

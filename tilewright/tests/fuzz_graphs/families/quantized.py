@@ -81,7 +81,7 @@ def qlinear_conv(d: Draft) -> object:
     t, tw = np.dtype(d.one_of([np.uint8, np.int8])), np.dtype(d.one_of([np.uint8, np.int8]))
     kernel = [d.integer(1, 3) for _ in range(2)]
     attrs = geometry(d, 2, kernel)
-    groups, per_in, per_out = d.one_of([1, 1, 2, 3]), d.integer(1, 4), d.integer(1, 5)
+    groups, per_in, per_out = d.one_of([1, 1, 2, 3]), d.one_of([1, 2, 3, 4, 17]), d.one_of([1, 3, 5, 33])
     if groups > 1:
         attrs["group"] = groups
     x = d.new(t, (d.dim(True), d.fixed(groups * per_in), d.fixed(d.integer(7, 12)), d.fixed(d.integer(7, 12))), 0.1)
@@ -162,7 +162,7 @@ def qdq_conv(d: Draft) -> object:
     depthwise = d.chance(0.4)
     kernel = [d.integer(1, 5 if depthwise else 3) for _ in range(2)]
     attrs = geometry(d, 2, kernel)
-    groups, per_in, per_out = d.one_of([1, 1, 2]), d.integer(1, 9), d.integer(1, 5)
+    groups, per_in, per_out = d.one_of([1, 1, 2]), d.integer(1, 9), d.one_of([1, 2, 3, 5, 17, 33])
     if depthwise:
         groups, per_in, per_out = d.integer(2, 70), 1, 1
     if groups > 1:

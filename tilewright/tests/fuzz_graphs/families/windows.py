@@ -56,7 +56,7 @@ def conv(d: Draft) -> object:
     if d.chance(0.4):
         kernel = [kernel[0]] * n
     groups = d.one_of([1, 1, 1, 1, 2, 3])
-    per_in, per_out = d.one_of([1, 2, 3, 4, 8]), d.one_of([1, 2, 3, 5, 8, 17])
+    per_in, per_out = d.one_of([1, 2, 3, 4, 8, 33]), d.one_of([1, 2, 3, 5, 8, 17, 33])
     if d.chance(0.15):
         groups, per_in, per_out = d.one_of([3, 8, 16, 17]), 1, d.one_of([1, 1, 2])  # depthwise
     elif d.wild:
@@ -90,7 +90,7 @@ def conv_transpose(d: Draft) -> object:
     n = d.one_of([1, 2, 2, 2, 3])
     kernel = [d.one_of([1, 2, 3, 4]) for _ in range(n)]
     groups = d.one_of([1, 1, 1, 2, 3])
-    per_in, per_out = d.one_of([1, 2, 3, 4]), d.one_of([1, 2, 3, 5, 8])
+    per_in, per_out = d.one_of([1, 2, 3, 4, 8, 17]), d.one_of([1, 2, 3, 5, 8, 17])
     attrs = geometry(d, n, kernel)
     strides = attrs.get("strides", [1] * n)
     dilations = attrs.get("dilations", [1] * n)
@@ -160,8 +160,8 @@ def conv_integer(d: Draft) -> object:
         raise Rejected("from 10 on")
     kernel = [d.integer(1, 3) for _ in range(2)]
     attrs = geometry(d, 2, kernel)
-    x = image(d, d.integer(1, 4), _reach(kernel, attrs), 2, [np.uint8])
-    w = d.weight(np.uint8, (d.integer(1, 9), *x.dims[1:2], *kernel), 0.9)
+    x = image(d, d.one_of([1, 2, 3, 4, 17]), _reach(kernel, attrs), 2, [np.uint8])
+    w = d.weight(np.uint8, (d.one_of([1, 2, 3, 9, 33]), *x.dims[1:2], *kernel), 0.9)
     zero = [d.scalar(d.integer(0, 200), np.uint8)] if d.chance(0.6) else []
     if zero and d.chance(0.5):
         zero.append(d.scalar(d.integer(0, 200), np.uint8))

@@ -38,9 +38,16 @@ CASES: dict[str, tuple[str, tuple[Dim, ...], tuple[int, ...], dict[str, Attribut
     "planes": ("Conv", (1, 4, 6, 7), (8, 4, 2, 3), {"dilations": (2, 1)}),
     "groups": ("Conv", (1, 6, 5, 12), (12, 4, 3, 3), {**LAST, "group": 3, "pads": (0, 1, 0, 1)}),
     "odd groups": ("Conv", (1, 6, 5, 9), (6, 3, 3, 3), {**LAST, "group": 3}),
+    "transposed": ("ConvTranspose", (2, 5, 4, 6), (6, 5, 3, 2), {**LAST, "strides": (2, 1), "pads": (1, 0, 0, 1)}),
+    "transposed planes": ("ConvTranspose", (1, 3, 5, 4), (3, 7, 3, 3), {"output_padding": (0, 1), "strides": (1, 2)}),
+    "transposed groups": ("ConvTranspose", (1, 4, 5, 6), (6, 4, 2, 2), {**LAST, "strides": (2, 2), "group": 2}),
+    "transposed symbolic image": ("ConvTranspose", ("n", "h", 4, 3), (3, 9, 4, 4), {**LAST, "strides": (2, 2)}),
     "symbolic image": ("Conv", ("n", "h", 7, 4), (6, 4, 3, 3), {**LAST, "pads": (1, 1, 1, 1)}),
 }
-WAYS = {"MatMul": ["dot_product"], "Conv": ["dot_product", "dot_product_rows"]}
+WAYS = {
+    "MatMul": ["dot_product"],
+    **{op: ["dot_product", "dot_product_rows"] for op in ("Conv", "ConvTranspose")},
+}
 DIMS = {"n": 2, "h": 6}
 
 

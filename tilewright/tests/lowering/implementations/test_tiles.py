@@ -43,20 +43,32 @@ CASES: dict[str, tuple[str, tuple[Dim, ...], tuple[int, ...], dict[str, Attribut
     "strides": ("Conv", (2, 9, 9, 6), (40, 6, 3, 2), {**LAST, "strides": (2, 1), "pads": (1, 0, 1, 1)}),
     "planes": ("Conv", (1, 5, 8, 9), (19, 5, 3, 3), {"dilations": (2, 1)}),
     "symbolic image": ("Conv", ("n", "h", 7, 8), (18, 8, 3, 3), {**LAST, "pads": (1, 1, 1, 1)}),
+    "few columns": ("MatMul", (40, 64), (64, 3), {}),
+    "rows of taps": ("Conv", (1, 13, 8, 3), (20, 3, 4, 5), {**LAST, "strides": (2, 1)}),
+    "padded rows of taps": ("Conv", (2, 9, 8, 5), (20, 5, 3, 3), {**LAST, "pads": (1, 1, 1, 1), "strides": (2, 2)}),
+    "transposed": ("ConvTranspose", (1, 5, 4, 40), (40, 12, 3, 2), {**LAST, "strides": (2, 1), "pads": (1, 0, 0, 1)}),
+    "symbolic transposed": ("ConvTranspose", ("n", "h", 4, 6), (6, 20, 2, 2), {**LAST, "strides": (2, 2)}),
 }  # fmt: skip
+SHIFTED: dict[str, tuple[str, tuple[Dim, ...], tuple[int, ...], dict[str, Attribute]]] = {
+    "image": ("Conv", (1, 7, 6, 33), (40, 33, 3, 3), {**LAST, "pads": (1, 1, 1, 1)}),
+    "images": ("Conv", (3, 5, 6, 32), (20, 32, 2, 3), {**LAST}),
+    "dilated": ("Conv", (1, 9, 8, 70), (32, 70, 3, 2), {**LAST, "dilations": (2, 1), "pads": (0, 1, 2, 0)}),
+    "few channels": ("Conv", (1, 12, 12, 32), (3, 32, 5, 5), {**LAST, "pads": (2, 2, 2, 2)}),
+    "transposed": ("ConvTranspose", (1, 5, 4, 40), (40, 12, 3, 4), {**LAST, "strides": (2, 2), "pads": (1, 1, 0, 1)}),
+}
 BYTES = {"u8s8": ("uint8", np.int8), "s8u8": ("int8", np.uint8), "u8u8": ("uint8", np.uint8), "s8s8": ("int8", np.int8)}
 DIMS = {"n": 4, "h": 4}
-TILES = "dot_product_tiles"
+TILES, MOVED = "dot_product_tiles", "dot_product_shifted"
 
 
 def of_pairs(case: str) -> Graph:
-    g, y = product_of_bfloat16(*CASES[case])
+    g, y = product_of_bfloat16(*(SHIFTED[case.removeprefix("shifted ")] if case.startswith("shifted") else CASES[case]))
     return g.build(g.op("Relu", y))
 
 
 def of_bytes(case: str, kind: str) -> Graph:
     """With zero points, of a row or the whole, that are not those by which elements are moved."""
-    op, a, b, attrs = CASES[case]
+    op, a, b, attrs = SHIFTED[case.removeprefix("shifted ")] if case.startswith("shifted") else CASES[case]
     left, right = BYTES[kind]
     g = GraphBuilder("g")
     rng = np.random.default_rng(3)
@@ -76,18 +88,26 @@ def feed_of(graph: Graph) -> dict[str, np.ndarray]:
     return {"x": rng.integers(info.min, info.max + 1, shape).astype(value.dtype.numpy)}
 
 
-def in_tiles(graph: Graph, target: Target) -> Graph:
-    """``graph`` with its product in tiles."""
+def in_tiles(graph: Graph, target: Target, name: str = TILES) -> Graph:
+    """``graph`` with its product in tiles, by the implementation ``name``."""
     node = next(n for n in graph.nodes if n.op != "Relu")
     (found,) = (c for c in alternatives_of(graph, target) if c.node.name == node.name)
-    way = found.named(TILES)
+    way = found.named(name)
     assert way is not None
     assert way.refusal(found.facts) is None
-    return with_implementations(graph, {node.name: TILES})
+    return with_implementations(graph, {node.name: name})
 
 
-GRAPHS = {**{f"pairs: {c}": (c, "") for c in CASES}, **{f"{k}: {c}": (c, k) for c in CASES for k in BYTES}}
-SOME = [n for n in GRAPHS if n.startswith(("pairs", "s8u8")) or n.endswith(("odd", "strides"))]
+_ALL = (*CASES, *(f"shifted {c}" for c in SHIFTED))
+GRAPHS = {
+    **{f"pairs: {c}": (c, "") for c in _ALL},
+    **{f"{k}: {c}": (c, k) for c in _ALL for k in BYTES if "transposed" not in c},
+}
+SOME = [n for n in GRAPHS if n.startswith(("pairs", "s8u8")) or n.endswith(("odd", "strides", "shifted image"))]
+
+
+def way_of(name: str) -> str:
+    return MOVED if "shifted" in name else TILES
 
 
 def graph_of(name: str) -> Graph:
@@ -99,14 +119,14 @@ def graph_of(name: str) -> Graph:
 def test_the_formulas(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target = parse_target(RAPIDS)
     monkeypatch.setattr(lowered, "TARGET", target)
-    graph = in_tiles(graph_of(name), target)
+    graph = in_tiles(graph_of(name), target, way_of(name))
     lowered.require_twin(graph, feed_of(graph), DIMS, 1e-5)
 
 
 @pytest.mark.parametrize("name", SOME)
 def test_a_model(tiles: State, name: str) -> None:
     target = with_tiles().with_threads(2)
-    graph = in_tiles(graph_of(name), target)
+    graph = in_tiles(graph_of(name), target, way_of(name))
     feed = feed_of(graph)
     (want,) = interpret(graph, feed).values()
     (got,) = tilewright.compile(graph, target=target, progress=False).run(None, feed)
@@ -117,18 +137,30 @@ def test_a_model(tiles: State, name: str) -> None:
     tiles.require_clean()
 
 
-def lowered_func(graph: Graph, target: Target) -> Func:
-    done = tilewright.compile(in_tiles(graph, target), target=target, stop_after="lower", progress=False)
+def lowered_func(graph: Graph, target: Target, name: str = TILES) -> Func:
+    done = tilewright.compile(in_tiles(graph, target, name), target=target, stop_after="lower", progress=False)
     (func,) = done.funcs.values()
     return func
 
 
-@pytest.mark.parametrize("name", ["pairs: odd", "s8u8: image", "pairs: symbolic rows", "pairs: strides"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pairs: odd",
+        "s8u8: image",
+        "pairs: symbolic rows",
+        "pairs: strides",
+        "pairs: padded rows of taps",
+        "pairs: shifted images",
+        "s8u8: shifted dilated",
+        "pairs: shifted few channels",
+    ],
+)
 @pytest.mark.parametrize("seed", range(2))
 def test_any_decisions(name: str, seed: int) -> None:
     """A schedule of the search space computes what the function does, by the interpreter."""
     target = parse_target(RAPIDS)
-    func = lowered_func(graph_of(name), target)
+    func = lowered_func(graph_of(name), target, way_of(name))
     rng = np.random.default_rng(seed)
     s = schedule_by_rule(func, target, RandomDecider(rng))
     verify(s.func)
@@ -172,25 +204,17 @@ def test_they_are_chosen_where_they_pay() -> None:
     assert chosen(of_bytes("whole", "u8s8"), RAPIDS) == TILES
     assert chosen(product(512, 768, 768), RAPIDS) == TILES
     assert chosen(product(1, 768, 768), RAPIDS) == "dot_product"  # waits for the weight, and tiles would be empty
-    assert chosen(product(512, 768, 8), RAPIDS) != TILES
     without = f"{RAPIDS} -mattr=-amx-bf16,-amx-int8"
     assert chosen(of_pairs("whole"), without) == "dot_product"
     assert chosen(of_bytes("whole", "u8s8"), without) == "dot_product"
     assert chosen(of_pairs("whole"), RAPIDS.replace("linux-gnu", "windows-msvc")) == "dot_product"
 
 
-@pytest.mark.parametrize(
-    ("graph", "reason"),
-    [
-        (product(15, 64, 64), "15 rows, expected at least 16"),
-        (product(64, 64, 15), "15 columns, expected at least 16"),
-    ],
-)
-def test_what_fills_no_tile_is_refused(graph: Graph, reason: str) -> None:
-    (found,) = alternatives_of(graph, parse_target(RAPIDS))
+def test_what_fills_no_tile_is_refused() -> None:
+    (found,) = alternatives_of(product(15, 64, 64), parse_target(RAPIDS))
     way = found.named(TILES)
     assert way is not None
-    assert way.refusal(found.facts) == reason
+    assert way.refusal(found.facts) == "15 rows, expected at least 16"
 
 
 def test_a_depth_that_a_symbol_tells_is_refused() -> None:
@@ -242,4 +266,51 @@ def test_a_network_of_bfloat16(tiles: State) -> None:
     (want,) = interpret(reduced, feed).values()
     (got,) = tilewright.compile(graph, target=target, precision="bf16", progress=False).run(None, feed)
     np.testing.assert_allclose(got, want, rtol=1e-2, atol=1e-2)
+    tiles.require_clean()
+
+
+REFUSED: dict[str, tuple[tuple[Dim, ...], tuple[int, ...], dict[str, Attribute], str]] = {
+    "planes": ((1, 32, 8, 9), (19, 32, 3, 3), {}, "no image with channels last"),
+    "a line": ((1, 40, 32), (20, 32, 3), {**LAST}, "no image with channels last"),
+    "one tap": ((1, 8, 9, 32), (20, 32, 1, 1), {**LAST}, "one tap, expected several"),
+    "strides": (
+        (1, 8, 9, 32), (20, 32, 3, 3), {**LAST, "strides": (2, 1)},
+        "strides 2 x 1 and dilations 1 x 1, expected 1 along a row",
+    ),
+    "symbols": (("n", 8, 9, 32), (20, 32, 3, 3), {**LAST}, "an image of symbolic size"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_images_that_are_not_read_as_they_lie(case: str) -> None:
+    a, b, attrs, reason = REFUSED[case]
+    g, y = product_of_bfloat16("Conv", a, b, attrs)
+    (found,) = alternatives_of(g.build(y), parse_target(RAPIDS))
+    way = found.named(MOVED)
+    assert way is not None
+    assert way.refusal(found.facts) == reason
+
+
+def test_of_an_image_that_several_taps_read_one_copy_is_made() -> None:
+    assert chosen(of_pairs("shifted few channels"), RAPIDS) == MOVED
+    assert chosen(of_pairs("shifted image"), RAPIDS) == TILES  # of so few pixels a third would be edges
+    assert chosen(of_pairs("rows of taps"), RAPIDS) != MOVED
+    func = lowered_func(of_pairs("shifted image"), parse_target(RAPIDS), MOVED)
+    trace, rules = explained_default(func, parse_target(RAPIDS))
+    assert rules["o0"] == "shifted_tiles"
+    assert "tiles_dot2_taps_2x2" in str(trace.apply(func))
+
+
+@pytest.mark.parametrize("case", ["shifted image", "odd", "image"])
+def test_what_finishes_the_sums_in_another_order(tiles: State, case: str) -> None:
+    """No block of the consumer is one of the product: the sums are made before it."""
+    g, y = product_of_bfloat16(*(SHIFTED[case.removeprefix("shifted ")] if "shifted" in case else CASES[case]))
+    result = g.build(y).values[y].shape
+    across = int(result[-2] * result[-1])
+    flat = g.op("Reshape", y, g.constant(np.array([-1, across // 2 if across % 2 == 0 else across], np.int64), "to"))
+    graph = in_tiles(g.build(g.op("Relu", flat)), with_tiles().with_threads(2), way_of(case))
+    feed = feed_of(graph)
+    (want,) = interpret(graph, feed).values()
+    (got,) = tilewright.compile(graph, target=with_tiles().with_threads(2), progress=False).run(None, feed)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
     tiles.require_clean()

@@ -86,8 +86,13 @@ def test_the_cases_have_every_implementation() -> None:
     elsewhere = {  # with tests of their own
         *(("Conv", n) for n in ("winograd2_stride2", "winograd4_stride2")),
         *(("MatMulInteger", n) for n in ("dot_product", "dot_product_tiles", "shorts", "loops")),
+        *((op, "dot_product_shifted") for op in ("Conv", "ConvInteger", "ConvTranspose")),
         *(("Conv", f"{n}_pairs") for n in ("winograd2", "winograd2_stride2")),
-        *(("Conv", n) for n in ("dot_product", "dot_product_rows", "dot_product_tiles")),
+        *(
+            (op, n)
+            for op in ("Conv", "ConvTranspose")
+            for n in ("dot_product", "dot_product_rows", "dot_product_tiles")
+        ),
         *(("MatMul", n) for n in ("dot_product", "dot_product_tiles", "halves", "halves_by_rows")),
         *(("MatMulDequantized", n) for n in ("packed", "packed_by_rows", "dequantized_panels")),
         *(("ConvInteger", n) for n in ("depthwise", "dot_product", "dot_product_rows", "dot_product_tiles")),

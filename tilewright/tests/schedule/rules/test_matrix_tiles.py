@@ -9,15 +9,20 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.detect_cpu import parse_target
+from tilewright.codegen.emit.function import emit_kernel
+from tilewright.codegen.prepare.steps import prepare
 from tilewright.core import dtypes
 from tilewright.kernels.check_tiles import tile_operands, tile_product_func
 from tilewright.machine.target import Target
-from tilewright.schedule.default import explained_default
+from tilewright.schedule.decisions import FixedDecider
+from tilewright.schedule.default import explained_default, schedule_by_rule
 from tilewright.schedule.rules.tiling.matrix_tiles import blocks_for_tiles
+from tilewright.tensor_ir.analysis.prefetching import ahead_of_nest
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.hints import Prefetch, find_hint
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.intrinsics import TILE_PRODUCTS
-from tilewright.tensor_ir.ir import Func
+from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tensor_ir.verifier import verify
 from tilewright.tests.schedule.helper import f32
 
@@ -84,11 +89,12 @@ def test_without_tiles_it_is_a_product_like_others(cpu: str) -> None:
     assert "opaque" not in str(trace.apply(func))
 
 
-def test_what_has_no_tile_of_its_own_is_left_to_others() -> None:
-    """Rows that are less than a block: a part of a tile is no tile."""
+def test_rows_that_are_less_than_a_block_have_one() -> None:
+    """A part of a tile is no tile: the sums have the rows of a whole block, of which some are not read."""
     func = tile_product_func(TILE_PRODUCTS["tiles_dot2_2x2"], 20, 64, 2)
     trace, rules = explained_default(func, target(2))
-    assert rules["out"] == "register_tiles"
+    assert rules["out"] == "matrix_tiles"
+    assert "acc = local(float32[32, 1, 32]" in str(trace.apply(func))
     args = tile_operands(TILE_PRODUCTS["tiles_dot2_2x2"], func)
     np.testing.assert_array_equal(interpret(trace.apply(func), args, {})[0], interpret(func, args, {})[0])
 
@@ -103,3 +109,39 @@ def test_a_product_of_other_things_is_none() -> None:
     func = build_func("product", [a, b], [acc])
     assert not blocks_for_tiles(func)
     assert "matrix_tiles" not in explained_default(func, target(2))[1].values()
+
+
+def fetching(func: Func) -> list[Loop]:
+    return [x for x in walk(func.body) if isinstance(x, Loop) and find_hint(x.hints, Prefetch)]
+
+
+@pytest.mark.parametrize(("rows", "lines"), [(96, 11), (64, 16), (32, 32)])
+def test_blocks_of_rows_fetch_the_next_panel_together(rows: int, lines: int) -> None:
+    """Each fetches its share of what the same step of the next panel reads, 32 lines."""
+    on = target(1)
+    func = schedule_by_rule(with_blocks(rows, 64, 2048), on, FixedDecider({})).func
+    text = emit_kernel(prepare(func, on), on, "kernel")
+    assert text.count("call void @llvm.prefetch.p0(ptr %line.") == lines
+    (nest,) = fetching(func)
+    found = ahead_of_nest(func, nest, "B")
+    assert found is not None
+    step, which, nests = found
+    assert step == 64 * 16 * 32
+    assert nests == rows // 32
+    assert [which.evaluate({"out_m_0": n}) for n in range(nests)] == [*range(nests)]
+    assert f"@intrinsic.tiles_dot2_2x2.ahead{lines}(" in text
+    assert lines * nests >= 32
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "threads", "fetched"),
+    [
+        (96, 4096, 1, True),
+        (64, 1024, 2, True),  # each panel is read but once, from wherever it is
+        (1024, 256, 1, False),  # all panels stay in the second-level cache
+    ],
+)
+def test_which_panels_are_fetched(rows: int, columns: int, threads: int, fetched: bool) -> None:
+    func = with_blocks(rows, 8, columns)
+    assert bool(fetching(schedule_by_rule(func, target(threads), FixedDecider({})).func)) == fetched
+    assert not fetching(schedule_by_rule(func, target(threads), FixedDecider({"acc.ahead": 0})).func)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import tilewright
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core import dtypes
+from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.ir import Func, Loop, walk
@@ -50,3 +53,18 @@ def test_elements_of_several_axes_go_in_vectors(image: tuple[int, ...]) -> None:
     func = scaled(*image)
     assert any(v.startswith("Y_") for v in _vectors(func))
     check(func, default_trace(func, TARGET).to_text())
+
+
+def test_the_range_of_a_tensor_of_symbolic_sizes_is_found_in_vectors() -> None:
+    """The largest and smallest number of what is quantized when the model runs."""
+    g = GraphBuilder("quantized")
+    graph = g.build(*g.ops("DynamicQuantizeLinear", g.input("x", "float32", ("b", "s", 24)), outputs=3))
+    lowered = tilewright.compile(graph, target=TARGET, stop_after="lower", progress=False)
+    vectors = [v for f in lowered.funcs.values() for v in _vectors(f)]
+    assert sum("r0" in v and "_f_1" in v for v in vectors) >= 2
+    x = np.random.default_rng(0).standard_normal((3, 7, 24)).astype(np.float32)
+    y, scale, zero = tilewright.compile(graph, progress=False).run(None, {"x": x})
+    low, high = min(x.min(), 0), max(x.max(), 0)
+    np.testing.assert_allclose(scale, (high - low) / 255, rtol=1e-6)
+    assert zero == np.rint(-low / scale)
+    np.testing.assert_allclose(y, np.clip(np.rint(x / scale) + zero, 0, 255), atol=1)

@@ -157,6 +157,31 @@ def tall(n, m):
     return build_func("tall", [a], [compute("B", (n, m), lambda i, j: t[i, j] + t[i, j])], [t])
 
 
+def image(n, m):
+    """B[i, j] = T[5 i + j, 0] + T[5 i + j, 1] of the rows of T that are no edge; T has whole blocks of 8 rows."""
+    a = placeholder("A", (64, 4), f32)
+    t = compute("T", (64, 4), lambda p, q: a[p, q] * 2)
+    return build_func("image", [a], [compute("B", (n, m), lambda i, j: t[i * 5 + j, 0] + t[i * 5 + j, 1])], [t])
+
+
+def test_blocks_are_whole_in_rows_and_columns():
+    """Two rows of an image are 8 rows of T from the first to the last, and one is 3."""
+    for rows, size in ((2, 8), (1, 8), (4, 24)):
+        func = Schedule(image(8, 3))
+        down, _ = func.split("B_i", (None, rows))
+        func.compute_at("T", down, whole=True, multiple=8)
+        assert f"T = local(float32[{size}, 4])" in str(func)
+        a = np.arange(256, dtype=np.float32).reshape(64, 4)
+        np.testing.assert_array_equal(interpret(func.func, [a], {})[0], interpret(image(8, 3), [a], {})[0])
+
+
+def test_a_multiple_that_the_buffer_has_no_room_for():
+    func = Schedule(image(12, 3))  # the last row begins at 55 of 64
+    down, _ = func.split("B_i", (None, 1))
+    func.compute_at("T", down, whole=True, multiple=16)
+    assert "T = local(float32[3, 4])" in str(func)
+
+
 def test_whole_tiles_need_no_test():
     check(
         tall(N, 3),

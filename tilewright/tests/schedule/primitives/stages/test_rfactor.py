@@ -1,6 +1,10 @@
+import numpy as np
+
 from tilewright.core.arith.expr import var
 from tilewright.schedule.primitives.stages.rfactor import RFactor
+from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.compute import build_func, compute, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.schedule.helper import check, check_refusals, f32, matmul, row_max
 
@@ -67,6 +71,18 @@ def total(n):
     a = placeholder("A", (n,), f32)
     r = reduce_axis(n, "k")
     return build_func("total", [a], [compute("B", (1,), lambda i: sum_over(a[r], r))])
+
+
+def test_a_loop_fused_of_symbolic_ones():
+    """What the fused loop is divided by is a dim of the function, and no loop."""
+    a = placeholder("A", (var("b"), var("s"), 4), f32)
+    steps = [reduce_axis(e, n) for e, n in ((var("b"), "i"), (var("s"), "j"), (4, "k"))]
+    func = build_func("total", [a], [compute("B", (1,), lambda x: sum_over(a[tuple(r.index for r in steps)], *steps))])
+    s = Schedule(func)
+    fused = s.fuse("i", "j", "k")
+    s.rfactor(s.split(fused, (None, 8))[1])
+    x = np.arange(3 * 5 * 4, dtype=np.float32).reshape(3, 5, 4)
+    np.testing.assert_array_equal(interpret(s.func, [x], {"b": 3, "s": 5})[0], [x.sum()])
 
 
 def test_lanes_of_a_sum():

@@ -1,4 +1,5 @@
-"""Four bytes from different places as a word: interleaved where they are vectors, the same values in every form."""
+"""Narrow elements as words: loaded where they are neighbours in memory, interleaved where they are bytes of several
+vectors, the same values in every form."""
 
 from __future__ import annotations
 
@@ -43,6 +44,76 @@ FORMS = {
     "neighbours": joined(*(Cast(Load("A", (const(0), var("x") + k), U8), I32) for k in range(4))),
     "turned": joined(row(3), row(2), row(1), row(0)),
 }
+
+
+def element(buffer: str, dtype: dtypes.DType, k: int, step: int) -> Expr:
+    """Element ``k`` of word ``x``."""
+    load = Load(buffer, (var("x") * step + k,), dtype)
+    return Op("bits", (load,), I32) if dtype == dtypes.bfloat16 else Cast(load, I32)
+
+
+def within(k: int, step: int, end: int, x: Expr) -> Expr:
+    """``x`` where element ``k`` of a word is before ``end``, else 0."""
+    at = Index(var("x") * step + k, dtypes.int64)
+    return Select(Op("less", (at, Const(end, dtypes.int64)), dtypes.bool_), x, Const(0, I32))
+
+
+def neighbours(dtype: dtypes.DType, end: int | None = None, moved: int = 0) -> Expr:
+    """Words of neighbours, of those before ``end``, ``moved`` added to each."""
+    per = 4 if dtype.bits == 8 else 2
+    parts = [element("A", dtype, k, per) for k in range(per)]
+    if moved:
+        parts = [Op("add", (x, Const(moved, I32)), I32) for x in parts]
+    if end is not None:
+        parts = [within(k, per, end, x) for k, x in enumerate(parts)]
+    out = parts[0]
+    for k, x in enumerate(parts[1:], 1):
+        out = Op("bit_or", (out, Op("shift_left", (x, Const(32 // per * k, I32)), I32)), I32)
+    return out
+
+
+NEIGHBOURS = {
+    "pairs": (dtypes.bfloat16, None, 0),
+    "bytes": (U8, None, 0),
+    "signed bytes": (dtypes.int8, None, 128),
+    "shorts": (dtypes.uint16, None, 0),
+    "pairs to 61": (dtypes.bfloat16, 61, 0),
+    "bytes to 99": (U8, 99, 0),
+    "signed bytes to 99": (dtypes.int8, 99, 128),
+}
+
+
+def words_in_memory(form: str, vector: int | None, extent: int) -> Func:
+    dtype, _, _ = NEIGHBOURS[form]
+    a, c = Buffer("A", dtype, (const(4 * COLUMNS),)), Buffer("C", I32, (const(extent),))
+    return Func("words", (a, c), 1, (), nest(neighbours(*NEIGHBOURS[form]), c, vector))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("vector", [None, 8, 16])
+@pytest.mark.parametrize("form", NEIGHBOURS)
+def test_words_as_they_lie(form: str, vector: int | None, target: str) -> None:
+    where = parse_target(target)
+    if why_foreign(where):
+        pytest.skip("this machine cannot run it")
+    dtype = NEIGHBOURS[form][0]
+    raw = np.random.default_rng(1).integers(0, 1 << dtype.bits, 4 * COLUMNS)
+    a = raw.astype(np.uint16 if dtype.bits == 16 else np.uint8).view(dtype.numpy)
+    for extent in (128, 75):
+        func = words_in_memory(form, vector, extent)
+        np.testing.assert_array_equal(build(func, where)([a])[0], interpret(func, [a], {})[0])
+
+
+def test_a_word_in_memory_is_one_load() -> None:
+    target = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=skylake-avx512")
+    plain = emitted(words_in_memory("pairs", 16, 128), target)
+    assert "load <16 x i32>" in plain
+    assert "zext" not in plain
+    masked = emitted(words_in_memory("bytes to 99", 16, 128), target)
+    assert "llvm.masked.load.v64i8" in masked
+    assert "zext" not in masked
+    without = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell")
+    assert "llvm.masked.load.v64i8" not in emitted(words_in_memory("bytes to 99", 16, 128), without)
 
 
 def words(value: Expr, vector: int | None, extent: int) -> Func:
