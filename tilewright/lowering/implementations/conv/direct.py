@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from operator import mul
 from typing import Protocol, TypeAlias
 
-from tilewright.core.arith.expr import IntExpr, as_expr, const, product
+from tilewright.core.arith.expr import IntExpr, as_expr, product
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.dtypes import DType
 from tilewright.graph_ir.fused.fuse_pointwise_depthwise import HALO
@@ -76,10 +75,7 @@ def suits_pixels(shape: ConvShape, target: Target, itemsize: int) -> bool:
 def unpadded(shape: ConvShape) -> ConvShape:
     """The geometry over an input that has its border in memory, which most channels-last ones have when they are read
     (:mod:`tilewright.graph_ir.fused.place_borders`)."""
-    if not shape.channels_last:
-        return shape
-    zeros = (const(0),) * shape.rank
-    return dataclasses.replace(shape, pads_begin=zeros, pads_end=zeros)
+    return shape.unpadded if shape.channels_last else shape
 
 
 def row_panels(

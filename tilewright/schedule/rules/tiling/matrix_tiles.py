@@ -43,14 +43,14 @@ from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.prefetch import fetch_panels
 from tilewright.schedule.rules.tiling.cache_blocking import order_of_loops
 from tilewright.schedule.rules.tiling.register_tiles import copied
-from tilewright.schedule.rules.tiling.shifted_tiles import shifted_product
+from tilewright.schedule.rules.tiling.shifted_tiles import loaded_factors, shifted_product
 from tilewright.schedule.rules.tiling.tile_axes import tile_axes
 from tilewright.schedule.rules.tiling.tile_size import TileLoops
 from tilewright.schedule.rules.tiling.write_tile import operand_stages, write_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct
-from tilewright.tensor_ir.ir import Buffer, Func, Load, Op, loads
+from tilewright.tensor_ir.ir import Buffer, Func, loads
 
 _BLOCKS = 4
 """Blocks of rows, or panels, for each thread, at least."""
@@ -107,19 +107,17 @@ def _is_kept(source: Buffer, most: int) -> bool:
 def tiled_product(func: Func, reduction: str) -> TiledProduct | None:
     """What ``reduction`` computes, if it has this form."""
     block = find_block(func, reduction)
-    step = block.value.args[1] if isinstance(block.value, Op) and len(block.value.args) == 2 else None
-    if not isinstance(step, Op) or len(step.args) != 2 or not all(isinstance(x, Load) for x in step.args):
+    factors = loaded_factors(block)
+    if factors is None:
         return None
-    left, right = step.args
-    assert isinstance(left, Load)
-    assert isinstance(right, Load)
+    name, left, right = factors
     blocks, sums = find_buffer(func, left.buffer), find_buffer(func, block.buffer)
     if len(blocks.shape) < _BLOCK_RANK or not sums.shape:
         return None
     height, side, width = (d.value() for d in (*blocks.shape[-2:], sums.shape[-1]))
     if side != SIDE or height is None or width is None:
         return None
-    wanted = TileProduct(step.name, str(sums.dtype), height // SIDE, width // SIDE)
+    wanted = TileProduct(name, str(sums.dtype), height // SIDE, width // SIDE)
     known = TILE_PRODUCTS.get(wanted.name) == wanted
     return TiledProduct(reduction, wanted, left.buffer, right.buffer) if known else None
 

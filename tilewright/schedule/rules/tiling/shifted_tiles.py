@@ -46,7 +46,7 @@ from tilewright.schedule.rules.tiling.write_tile import write_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct
-from tilewright.tensor_ir.ir import Func, Load, Op, loads
+from tilewright.tensor_ir.ir import Block, Func, Load, Op, loads
 
 _HEIGHT = 2 * SIDE
 """Rows of a block."""
@@ -79,20 +79,27 @@ class _Loops:
     wide: int
 
 
+def loaded_factors(block: Block) -> tuple[str, Load, Load] | None:
+    """The operation that ``block`` sums, and both of its operands, if these are read from buffers."""
+    step = block.value.args[1] if isinstance(block.value, Op) and len(block.value.args) == 2 else None
+    if not isinstance(step, Op) or len(step.args) != 2:
+        return None
+    left, right = step.args
+    return (step.name, left, right) if isinstance(left, Load) and isinstance(right, Load) else None
+
+
 def shifted_product(func: Func, reduction: str) -> ShiftedProduct | None:
     """What ``reduction`` computes, if it has this form."""
     block = find_block(func, reduction)
-    step = block.value.args[1] if isinstance(block.value, Op) and len(block.value.args) == 2 else None
-    if not isinstance(step, Op) or len(step.args) != 2 or not all(isinstance(x, Load) for x in step.args):
+    factors = loaded_factors(block)
+    if factors is None:
         return None
-    left, right = step.args
-    assert isinstance(left, Load)
-    assert isinstance(right, Load)
+    name, left, right = factors
     sums = find_buffer(func, block.buffer)
     width = sums.shape[-1].value() if sums.shape else None
     if width is None or len(left.indices) != 2 or sum(a.kind == "reduce" for a in block.axes) != 3:
         return None
-    wanted = TileProduct(step.name, str(sums.dtype), _HEIGHT // SIDE, width // SIDE, taps=True)
+    wanted = TileProduct(name, str(sums.dtype), _HEIGHT // SIDE, width // SIDE, taps=True)
     known = TILE_PRODUCTS.get(wanted.name) == wanted
     return ShiftedProduct(reduction, wanted, left.buffer, right.buffer) if known else None
 
@@ -125,7 +132,7 @@ def _finish(s: Schedule, consumer: str, match: ShiftedProduct, target: Target) -
         raise ScheduleError(f"{consumer}: an image of unknown size")
     own = _own_order(s, match, target)
     images = prod(extents[x] or 1 for x in loops.batch)
-    room = _room(s, match, loops.wide, SIDE * by.columns, target) if own == "rows" else None
+    room = _room(s, match, loops.wide, target) if own == "rows" else None
     default = _own_rows(high, across, loops.wide, SIDE * by.columns, images if own == "rows" else None, room, target)
     columns, column = s.split(loops.channels, (None, SIDE * by.columns))
     down, row = s.split(loops.down, (None, choose_number(s, f"{reduction}.rows", divisors(high), default)))
@@ -199,7 +206,7 @@ def _own_order(s: Schedule, match: ShiftedProduct, target: Target) -> str:
     return "columns" if image <= target.filling_bytes and (fewer or target.resident_bytes < panels) else "rows"
 
 
-def _room(s: Schedule, match: ShiftedProduct, wide: int, width: int, target: Target) -> tuple[int, int] | None:
+def _room(s: Schedule, match: ShiftedProduct, wide: int, target: Target) -> tuple[int, int] | None:
     """If the image is copied where it is read: how many of its rows have a local buffer, and how many a step reads
     besides its own. None if all of it stays in the second-level cache."""
     image = find_buffer(s.func, match.image)
@@ -208,7 +215,7 @@ def _room(s: Schedule, match: ShiftedProduct, wide: int, width: int, target: Tar
         return None
     pixels, rows = image.shape[0].value() or 0, find_buffer(s.func, find_block(s.func, match.reduction).buffer).shape[0]
     beside = -(-(pixels - (rows.value() or 0) + _HEIGHT) // wide)
-    fit = LOCAL_BYTES // (wide * words * find_buffer(s.func, match.image).dtype.itemsize)
+    fit = LOCAL_BYTES // (wide * words * image.dtype.itemsize)
     return (fit, beside) if fit > beside else None
 
 
