@@ -102,8 +102,8 @@ class Costs:
     ``tile_byte``: a product of bfloat16 or of bytes in matrix tiles, ``tile_word``: putting a word of an operand there,
     ``tile_sum``: taking a sum from there, all in multiply-adds of float32; ``tile_chains``: products in tiles that run
     while one waits for another; ``tile_far``: how much longer products take whose blocks the first-level cache does not
-    hold. ``unpacked_rows``: most rows of a product for which packing the other operand when the
-    model runs does not pay.
+    hold; ``tile_start``: waking the unit that multiplies tiles, which rests between kernels. ``unpacked_rows``: most
+    rows of a product for which packing the other operand when the model runs does not pay.
 
     Threads, in nanoseconds of work on one thread. ``parallel_ns``: from which on threads pay; ``never_parallel_ns``:
     below which they never do; ``always_parallel_ns``: above which they always do, so that there is nothing to try.
@@ -146,6 +146,7 @@ class Costs:
     tile_sum: float = 2.0
     tile_chains: float = 3.25
     tile_far: float = 1.5
+    tile_start: float = 1.5e5
     unpacked_rows: int = 3
 
     parallel_ns: int = 8_000

@@ -453,9 +453,9 @@ def _mod(num: IntExpr, den: IntExpr) -> IntExpr:
                         return of_atom(a)
                     if inner % d == 0:
                         return _mod(a.args[0], den)
-            g = gcd(d, r, *(c for _, c in rest))
-            if g > 1:
-                return _mod(IntExpr(tuple((m, c // g) for m, c in rest), r // g), const(d // g)) * g
+            g = gcd(d, *(c for _, c in rest))
+            if g > 1:  # (g*x + r) % (g*d') == (x + r // g) % d' * g + r % g
+                return _mod(IntExpr(tuple((m, c // g) for m, c in rest), r // g), const(d // g)) * g + r % g
             return of_atom(Mod((IntExpr(rest, r), den)))
     if num == den or divide_exact(num, den) is not None or num.value() == 0:
         return ZERO

@@ -6,14 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const, product
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext, wide
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.packing import clamped, flatten, unflatten, whole_tiles
-from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, lift, sum_over
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, index_value, lift, select, sum_over
 
 Read = Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]
 """An element at ``(batch, row, column)``."""
+
+LEAST_ROWS = 8
+"""Rows from which on there are tiles of them, where a call tells the number: fewer take less time one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,24 @@ def panel_sums(
     rows = p.rows if rows is None else rows
     full = (whole_tiles(rows, width, ctx.target, dtype.itemsize), ceildiv(p.n, width), as_expr(width))
     return from_panels(p, width, ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"])))
+
+
+def few_or_many(
+    ctx: LowerContext, width: int, least: int, few: Callable[[IntExpr, IntExpr, IntExpr], Reduction],
+    tiles: Callable[[IntExpr], Read],
+) -> Read:  # fmt: skip
+    """The sums ``tiles(many)`` of at least ``least`` rows, where ``many`` is 1; else it is 0, they have no steps or no
+    rows, and ``few`` is the formula of a sum, row by row."""
+    p = product_sizes(ctx)
+    many = minimum(p.rows // least, 1)
+    of_tiles = tiles(many)
+    full = (p.rows - p.rows * many, ceildiv(p.n, width), as_expr(width))
+    rows = from_panels(p, width, ctx.stage(compute(ctx.name("few"), full, few, axis_names=["m", "no", "ni"])))
+
+    def acc(bi: Sequence[IntExpr], row: IntExpr, col: IntExpr) -> Val:
+        return select(index_value(many).equal(1), of_tiles(bi, row, col), rows(bi, row, col))
+
+    return acc
 
 
 def from_panels(p: ProductSizes, width: int, acc: Tensor) -> Read:

@@ -63,9 +63,15 @@ def tile_sums(
     return ctx.stage(compute(ctx.name("acc"), (blocks * height, panels, width), formula, axis_names=["m", "no", "ni"]))
 
 
+LONGEST_RUN = 8 * SIDE
+"""Rows that are computed together where only a call tells how many follow each other, at most."""
+
+
 def rows_of_blocks(rows: IntExpr) -> IntExpr:
-    """So many rows that a block which begins in any of ``rows`` has all of its own, in whole blocks."""
-    return ceildiv(rows + 2 * SIDE - 1, 2 * SIDE) * (2 * SIDE)
+    """So many rows that a block which begins in any of ``rows`` has all of its own, in whole blocks; of a symbolic
+    number, a run of blocks."""
+    beyond = 2 * SIDE - 1 if rows.is_const else LONGEST_RUN
+    return ceildiv(rows + beyond, 2 * SIDE) * (2 * SIDE)
 
 
 def shifted_sums(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,59 +13,96 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.geometry.packing import clamped, pack_columns, panel_width, unflatten, whole_tiles
-from tilewright.lowering.geometry.product import Read, from_panels, panel_sums, product_sizes
+from tilewright.lowering.geometry.product import LEAST_ROWS, Read, few_or_many, from_panels, panel_sums, product_sizes
 from tilewright.lowering.geometry.tile_sums import block_of, tile_sums, whole_steps
 from tilewright.lowering.geometry.words import Word
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 from tilewright.tensor_ir.intrinsics import SIDE
 
+Elements: TypeAlias = Callable[[np.ndarray], np.ndarray]
+Right: TypeAlias = Callable[[], Tensor]
+"""B in panels of words; packed when it is asked for, behind the stages that put A's words together."""
+
 
 def word_sums(
-    ctx: LowerContext, word: Word, bits: Read, in_place: bool, elements: Callable[[np.ndarray], np.ndarray], key: str
+    ctx: LowerContext, word: Word, bits: Read, in_place: bool, elements: Elements, key: str, by_rows: bool = False
 ) -> Read:
     """``acc(batch, row, column)``: the sums of ``word.times`` over the words of A and those of the constant B.
 
     ``bits(batch, row, depth)``: an element of A in the low bits of an int32. Where A's words are whole, and
     ``in_place``, they are put together where they are read; else by a stage. ``elements``: of the matrix B ``[k, n]``,
-    as they are multiplied; ``key`` names that.
+    as they are multiplied; ``key`` names that. ``by_rows``: fewer than LEAST_ROWS are summed one by one.
     """
     p = product_sizes(ctx)
-    rows, steps = p.rows, word.count(p.k)
+    steps = word.count(p.k)
+    width = panel_width(p.rows, p.n, ctx.target, dtypes.int32.itemsize)
+
+    def sums(rows: IntExpr, right: Right) -> Read:
+        full = whole_tiles(rows, width, ctx.target, dtypes.int32.itemsize)
+        return panel_sums(ctx, width, dtypes.int32, _row_sums(ctx, word, bits, in_place, rows, full, right), rows)
+
+    packed = partial(_packed_words, ctx, word, elements, steps, width, key)
+    if not by_rows:
+        return sums(p.rows, packed)
+    return _by_rows(ctx, word, bits, in_place, packed(), width, sums)
+
+
+def tile_word_sums(
+    ctx: LowerContext, word: Word, bits: Read, in_place: bool, elements: Elements, key: str, by_rows: bool = False
+) -> Read:
+    """The same in matrix tiles (:mod:`tilewright.lowering.geometry.tile_sums`), for which a stage puts A's words
+    together. ``in_place``: of rows that are summed one by one."""
+    p = product_sizes(ctx)
+    width, steps = block_of(p.n), whole_steps(word.count(p.k))
     of_row = _words_of_rows(ctx, word, bits, steps)
-    width = panel_width(rows, p.n, ctx.target, dtypes.int32.itemsize)
+    packed = _packed_words(ctx, word, elements, steps, width, key)
+
+    def sums(rows: IntExpr, right: Right) -> Read:
+        b = right()
+        acc = tile_sums(
+            ctx, rows, (steps // SIDE,), b.shape[0], width,
+            lambda row, step, q: of_row(row, step[0] * SIDE + q),
+            lambda no, step, q, ni: b[no, step[0] * SIDE + q, ni],
+            word.times,
+        )  # fmt: skip
+        return from_panels(p, width, acc)
+
+    if not by_rows:
+        return sums(p.rows, lambda: packed)
+    return _by_rows(ctx, word, bits, in_place, packed, width, sums)
+
+
+def _by_rows(
+    ctx: LowerContext, word: Word, bits: Read, in_place: bool, packed: Tensor, width: int,
+    sums: Callable[[IntExpr, Right], Read],
+) -> Read:  # fmt: skip
+    """``sums`` of at least LEAST_ROWS; of fewer row by row, from the same ``packed`` words of B."""
+    rows = product_sizes(ctx).rows
+    few = _row_sums(ctx, word, bits, in_place, rows, rows, lambda: packed)
+    return few_or_many(ctx, width, LEAST_ROWS, few, lambda many: sums(rows * many, lambda: packed))
+
+
+def _row_sums(
+    ctx: LowerContext, word: Word, bits: Read, in_place: bool, rows: IntExpr, full: IntExpr, right: Right
+) -> Callable[[IntExpr, IntExpr, IntExpr], Reduction]:  # fmt: skip
+    """The formula of a sum for a row, a panel and a column; ``full``: rows that are asked for, those past ``rows``
+    repeat the last one."""
+    p = product_sizes(ctx)
+    steps = word.count(p.k)
+    of_row = _words_of_rows(ctx, word, bits, steps)
 
     def left(row: IntExpr, step: IntExpr) -> Val:
         return of_row(clamped(row, rows), step)
 
     if not in_place or not word.is_whole(p.k):
-        full_rows = whole_tiles(rows, width, ctx.target, dtypes.int32.itemsize)
-        words = ctx.stage(compute(ctx.name("words"), (full_rows, steps), left, axis_names=["m", "q"]))
+        words = ctx.stage(compute(ctx.name("words"), (full, steps), left, axis_names=["m", "q"]))
         left = lambda row, step: words[row, step]  # noqa: E731
-    right = _packed_words(ctx, word, elements, steps, width, key)
-    q = ctx.axis(steps, "q")
+    b, q = right(), ctx.axis(steps, "q")
 
     def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        return sum_over(word.times(left(row, q.index), right[no, q.index, ni]), q)
+        return sum_over(word.times(left(row, q.index), b[no, q.index, ni]), q)
 
-    return panel_sums(ctx, width, dtypes.int32, formula)
-
-
-def tile_word_sums(
-    ctx: LowerContext, word: Word, bits: Read, elements: Callable[[np.ndarray], np.ndarray], key: str
-) -> Read:
-    """The same in matrix tiles (:mod:`tilewright.lowering.geometry.tile_sums`), for which a stage puts A's words
-    together."""
-    p = product_sizes(ctx)
-    width, steps = block_of(p.n), whole_steps(word.count(p.k))
-    of_row = _words_of_rows(ctx, word, bits, steps)
-    right = _packed_words(ctx, word, elements, steps, width, key)
-    acc = tile_sums(
-        ctx, p.rows, (steps // SIDE,), right.shape[0], width,
-        lambda row, step, q: of_row(row, step[0] * SIDE + q),
-        lambda no, step, q, ni: right[no, step[0] * SIDE + q, ni],
-        word.times,
-    )  # fmt: skip
-    return from_panels(p, width, acc)
+    return formula
 
 
 def _words_of_rows(
@@ -79,9 +118,7 @@ def _words_of_rows(
     return of_row
 
 
-def _packed_words(
-    ctx: LowerContext, word: Word, elements: Callable[[np.ndarray], np.ndarray], steps: IntExpr, width: int, key: str
-) -> Tensor:
+def _packed_words(ctx: LowerContext, word: Word, elements: Elements, steps: IntExpr, width: int, key: str) -> Tensor:
     """The constant B in panels ``[no, step, ni]`` of words."""
 
     def transform(w: np.ndarray) -> np.ndarray:

@@ -1,18 +1,27 @@
-"""When products run in matrix tiles, and what they are estimated to cost there."""
+"""The implementations of a product of words, in vectors and in matrix tiles; what they are estimated to cost there."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from tilewright.core.arith.expr import IntExpr, const
+from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.product import product_sizes
 from tilewright.lowering.geometry.tile_sums import block_of, whole_steps
 from tilewright.lowering.geometry.words import Word
+from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import known_rows
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import has_matrix_tiles, share_of_tiles
+from tilewright.tensor_ir.compute import Tensor
 from tilewright.tensor_ir.intrinsics import SIDE
 
 _WORD_BYTES = 4
+
+_LEAST_ELEMENTS = 1 << 12
+"""Of a weight: a tile of a smaller one takes less than a microsecond, whatever rows it has."""
 
 
 def refusal(target: Target, word: Word, rows: IntExpr, columns: IntExpr, depth: IntExpr) -> str | None:
@@ -45,6 +54,7 @@ def cost(
         + (_padded(rows) * taps if put is None else put) * steps * costs.tile_word
         + rows * columns * costs.tile_sum
         + columns * taps * steps * costs.weight_load
+        + costs.tile_start
     )
 
 
@@ -63,3 +73,36 @@ def product_cost(word: Word, facts: NodeFacts) -> float:
     """:func:`cost` of such a MatMul."""
     p = product_sizes(facts)
     return cost(facts.target, word, known_rows(p), p.n.value() or 0, 1, p.k)
+
+
+def products(
+    op: str, word: Word, lower: Callable[[bool, bool, LowerContext], tuple[Tensor, ...]],
+    own_cost: Callable[[NodeFacts], float], applies: Callable[[NodeFacts], str | None],
+) -> tuple[Implementation, ...]:  # fmt: skip
+    """Those of ``op``, a product with a constant second operand: in vectors and in matrix tiles, each also with a nest
+    for few rows of a number that only a call tells. ``lower(in tiles, with that nest, ctx)``."""
+    name = "dot_product"
+
+    def in_tiles(facts: NodeFacts) -> str | None:
+        return applies(facts) or product_refusal(word, facts)
+
+    def few_too(of_all: Callable[[NodeFacts], str | None], facts: NodeFacts) -> str | None:
+        if (why := of_all(facts)) is not None:
+            return why
+        if product_sizes(facts).rows.value() is not None:
+            return "the number of rows is known"
+        weight = facts.constants[1]
+        return "a small weight" if weight is None or weight.size < _LEAST_ELEMENTS else None
+
+    cost_in_tiles = partial(product_cost, word)
+    return (
+        Implementation(
+            op, f"{name}_by_rows", partial(lower, False, True), own_cost, partial(few_too, applies), family=name
+        ),
+        Implementation(op, name, partial(lower, False, False), own_cost, applies),
+        Implementation(
+            op, f"{name}_tiles_by_rows", partial(lower, True, True), cost_in_tiles, partial(few_too, in_tiles),
+            family=name,
+        ),
+        Implementation(op, f"{name}_tiles", partial(lower, True, False), cost_in_tiles, in_tiles, family=name),
+    )  # fmt: skip

@@ -20,7 +20,7 @@ from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
 from tilewright.lowering.precision.casts import read_through_cast
 from tilewright.machine.target import Target
-from tilewright.machine.vectors import share_of_pairs
+from tilewright.machine.vectors import has_matrix_tiles, share_of_pairs
 
 PASS = "widen_operands"
 _NARROW = (dtypes.float16, dtypes.bfloat16)
@@ -29,7 +29,7 @@ _MOVES = (PatternKind.VIEW, PatternKind.INJECTIVE)
 
 def widen_operands(target: Target) -> Pass:
     """The pass for a target, before precision and implementations are chosen."""
-    has_pairs = share_of_pairs(target) < 1
+    has_pairs = share_of_pairs(target) < 1 or has_matrix_tiles(target, "dot2")
     return Pass(PASS, Level.EXTENDED, Exactness.BIT_EXACT, partial(_widen, has_pairs=has_pairs))
 
 

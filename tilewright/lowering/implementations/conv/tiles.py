@@ -146,8 +146,6 @@ def _shifted_refusal(word: Word, facts: NodeFacts, shape: ConvShape) -> str | No
         return "one tap, expected several"
     if any(s != 1 for s in shape.strides) or shape.dilations[-1] != 1:
         return f"strides {_shown(shape.strides)} and dilations {_shown(shape.dilations)}, expected 1 along a row"
-    if not all(x.is_const for x in (shape.batch, *shape.out_spatial)):
-        return "an image of symbolic size"
     return _refusal(word, facts.target, shape)
 
 
@@ -157,7 +155,7 @@ def _shown(numbers: Sequence[int]) -> str:
 
 def _shifted_cost(word: Word, target: Target, shape: ConvShape) -> float:
     reach = [(k - 1) * d for k, d in zip(shape.kernel, shape.dilations, strict=True)]
-    n, h, w = (int(x) for x in (shape.batch, *shape.out_spatial))
+    n, h, w = result_sizes(shape) or (1, 1, 1)
     rows, pixels = n * h * (w + reach[1]), n * (h + reach[0]) * (w + reach[1])
     columns, taps = shape.out_channels.value() or 0, math.prod(shape.kernel)
     return cost(target, word, rows, columns, taps, shape.depth, put=pixels)

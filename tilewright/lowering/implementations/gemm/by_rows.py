@@ -8,24 +8,20 @@ a tile of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const
-from tilewright.core.arith.minmax import minimum
+from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.few_bits import panel_columns
-from tilewright.lowering.geometry.product import from_panels, panel_sums, product_result, product_sizes, row_sums
-from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, index_value, select
+from tilewright.lowering.geometry.product import Read, few_or_many, panel_sums, product_result, product_sizes, row_sums
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute
 
 IN_MEMORY = 4.0
 """The time to write an element that was made to memory and read it again, in multiply-adds."""
-
-LEAST_ROWS = 8
-"""Rows from which on there are tiles of them, where a call tells the number: fewer take less time one by one."""
 
 Formula: TypeAlias = Callable[[IntExpr, IntExpr, IntExpr], Reduction]
 """The sum of a row, for a panel and a column of it."""
@@ -63,16 +59,12 @@ def in_panels(ctx: LowerContext, w: Kept) -> tuple[Tensor, ...]:
 def by_rows(ctx: LowerContext, w: Kept, least: int) -> tuple[Tensor, ...]:
     """Tiles of rows for at least ``least`` of them; fewer are summed one by one, and the tiles have no steps."""
     p = product_sizes(ctx)
-    many = minimum(p.rows // least, 1)
-    sums = _from_panels(ctx, w, many) if w.many is None else w.many(p.k * many)
-    tiles = panel_sums(ctx, w.width, dtypes.float32, sums, p.rows * many if w.many is None else None)
-    few = (p.rows - p.rows * many, ceildiv(p.n, w.width), as_expr(w.width))
-    rows = from_panels(p, w.width, ctx.stage(compute(ctx.name("few"), few, w.few, axis_names=["m", "no", "ni"])))
 
-    def acc(bi: Sequence[IntExpr], row: IntExpr, col: IntExpr) -> Val:
-        return select(index_value(many).equal(1), tiles(bi, row, col), rows(bi, row, col))
+    def tiles(many: IntExpr) -> Read:
+        sums = _from_panels(ctx, w, many) if w.many is None else w.many(p.k * many)
+        return panel_sums(ctx, w.width, dtypes.float32, sums, p.rows * many if w.many is None else None)
 
-    return product_result(ctx, acc)
+    return product_result(ctx, few_or_many(ctx, w.width, least, w.few, tiles))
 
 
 def _from_panels(ctx: LowerContext, w: Kept, used: IntExpr) -> Formula:

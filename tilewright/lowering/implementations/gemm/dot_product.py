@@ -8,7 +8,6 @@ the sums (:mod:`tilewright.lowering.geometry.quads`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from math import prod
 
 import numpy as np
@@ -33,7 +32,7 @@ from tilewright.lowering.geometry.word_sums import tile_word_sums, word_sums
 from tilewright.lowering.geometry.words import BYTES
 from tilewright.lowering.implementations.base import ONE_BY_ONE, Implementation
 from tilewright.lowering.implementations.gemm.cost import cost_by_row
-from tilewright.lowering.implementations.tiles import product_cost, product_refusal
+from tilewright.lowering.implementations.tiles import products
 from tilewright.machine.vectors import share_of_bytes
 from tilewright.tensor_ir.compute import Tensor, Val, compute, sum_over
 
@@ -42,7 +41,7 @@ def _matrix(w: np.ndarray) -> np.ndarray:
     return w.reshape(w.shape[0], prod(w.shape[1:]))
 
 
-def _lower(tiles: bool, ctx: LowerContext) -> tuple[Tensor, ...]:
+def _lower(tiles: bool, by_rows: bool, ctx: LowerContext) -> tuple[Tensor, ...]:
     p, read = product_sizes(ctx), left_operand(ctx)
     rows, inner, k = p.rows, p.row_extents, p.k
     a_by, b_by = moved_a(ctx.input(0).dtype), moved_b(ctx.input(1).dtype)
@@ -54,10 +53,7 @@ def _lower(tiles: bool, ctx: LowerContext) -> tuple[Tensor, ...]:
         *bi, at = unflatten(clamped(row, rows), inner)
         return bits(bi, at, depth)
 
-    if tiles:
-        acc = tile_word_sums(ctx, BYTES, bits, signed, "quads")
-    else:
-        acc = word_sums(ctx, BYTES, bits, not a_by, signed, "quads")
+    acc = (tile_word_sums if tiles else word_sums)(ctx, BYTES, bits, not a_by, signed, "quads", by_rows)
     of_columns = sums_of_b(ctx, (p.n,), lambda w: _matrix(w).sum(0, dtype=np.int32))
     of_rows: Tensor | None = None
     if not is_zero(ctx, 3, b_by):
@@ -92,9 +88,5 @@ def _cost(facts: NodeFacts) -> float:
     return cost_by_row(facts, share_of_bytes(facts.target), weight_size=0.25)
 
 
-DOT_PRODUCT = Implementation("MatMulInteger", "dot_product", partial(_lower, False), _cost, _applies)
-TILES = Implementation(
-    "MatMulInteger", "dot_product_tiles", partial(_lower, True), partial(product_cost, BYTES),
-    lambda facts: _applies(facts) or product_refusal(BYTES, facts), family="dot_product",
-)  # fmt: skip
+DOT_PRODUCTS = products("MatMulInteger", BYTES, _lower, _cost, _applies)
 LOOPS = Implementation("MatMulInteger", "loops", lower_matmul_integer, lambda facts: cost_by_row(facts, ONE_BY_ONE))

@@ -21,9 +21,9 @@ from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.few_bits import panel_columns
 from tilewright.lowering.geometry.packing import pack_columns
-from tilewright.lowering.geometry.product import computed_type, product_sizes
+from tilewright.lowering.geometry.product import LEAST_ROWS, computed_type, product_sizes
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.gemm.by_rows import LEAST_ROWS, Kept, by_rows, in_registers, kept, panels_stay
+from tilewright.lowering.implementations.gemm.by_rows import Kept, by_rows, in_registers, kept, panels_stay
 from tilewright.lowering.implementations.gemm.cost import MANY, cost_by_row
 from tilewright.machine.vectors import converts_halves
 from tilewright.tensor_ir.compute import Tensor, Val

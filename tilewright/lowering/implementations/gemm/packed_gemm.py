@@ -17,6 +17,7 @@ from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.packing import pack_columns, packed_stage, panel_width
 from tilewright.lowering.geometry.product import (
+    LEAST_ROWS,
     computed_type,
     panel_sums,
     product_result,
@@ -25,7 +26,7 @@ from tilewright.lowering.geometry.product import (
     row_sums,
 )
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.gemm.by_rows import LEAST_ROWS, by_rows, kept
+from tilewright.lowering.implementations.gemm.by_rows import by_rows, kept
 from tilewright.lowering.implementations.gemm.cost import cost_by_row, packing
 from tilewright.tensor_ir.compute import Tensor, Val
 

@@ -7,7 +7,6 @@ Sums are float32. A is read in pairs where it lies so, else a stage collects the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
@@ -17,15 +16,14 @@ from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.product import left_operand, product_result, product_sizes
 from tilewright.lowering.geometry.word_sums import tile_word_sums, word_sums
 from tilewright.lowering.geometry.words import PAIRS
-from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.pairs import refusal
 from tilewright.lowering.implementations.gemm.cost import cost_by_row
-from tilewright.lowering.implementations.tiles import product_cost, product_refusal
+from tilewright.lowering.implementations.tiles import products
 from tilewright.machine.vectors import share_of_pairs
 from tilewright.tensor_ir.compute import Tensor, Val, op
 
 
-def _lower(tiles: bool, ctx: LowerContext) -> tuple[Tensor, ...]:
+def _lower(tiles: bool, by_rows: bool, ctx: LowerContext) -> tuple[Tensor, ...]:
     read = left_operand(ctx)
 
     def bits(bi: Sequence[IntExpr], row: IntExpr, depth: IntExpr) -> Val:
@@ -34,9 +32,8 @@ def _lower(tiles: bool, ctx: LowerContext) -> tuple[Tensor, ...]:
     def elements(w: np.ndarray) -> np.ndarray:
         return w.view(np.uint16)
 
-    if tiles:
-        return product_result(ctx, tile_word_sums(ctx, PAIRS, bits, elements, "pairs"))
-    return product_result(ctx, word_sums(ctx, PAIRS, bits, True, elements, "pairs"))
+    sums = tile_word_sums if tiles else word_sums
+    return product_result(ctx, sums(ctx, PAIRS, bits, True, elements, "pairs", by_rows))
 
 
 def _applies(facts: NodeFacts) -> str | None:
@@ -47,8 +44,4 @@ def _cost(facts: NodeFacts) -> float:
     return cost_by_row(facts, share_of_pairs(facts.target), weight_size=0.5)
 
 
-DOT_PRODUCT = Implementation("MatMul", "dot_product", partial(_lower, False), _cost, _applies)
-TILES = Implementation(
-    "MatMul", "dot_product_tiles", partial(_lower, True), partial(product_cost, PAIRS),
-    lambda facts: _applies(facts) or product_refusal(PAIRS, facts), family="dot_product",
-)  # fmt: skip
+DOT_PRODUCTS = products("MatMul", PAIRS, _lower, _cost, _applies)

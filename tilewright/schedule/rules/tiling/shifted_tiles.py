@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
@@ -52,6 +52,8 @@ _HEIGHT = 2 * SIDE
 """Rows of a block."""
 _STEPS = 4
 """Steps of the outer loops for each thread, if possible."""
+_RUNS = (_HEIGHT, 2 * _HEIGHT, 4 * _HEIGHT)
+"""Pixels of a row of the image in a step, where only a call tells how many there are."""
 _COPY = 0.1
 """Copying a pixel, in rows of the product."""
 _ORDERS = ("columns", "rows")
@@ -70,13 +72,13 @@ class ShiftedProduct:
 @dataclass(frozen=True, slots=True)
 class _Loops:
     """The consumer's loops over images, rows and columns of an image, and channels; ``wide``: how far the rows of the
-    product lie apart that are below each other in the image."""
+    product lie apart that are below each other in the image, None where only a call tells."""
 
     batch: tuple[str, ...]
     down: str
     across: str
     channels: str
-    wide: int
+    wide: int | None
 
 
 def loaded_factors(block: Block) -> tuple[str, Load, Load] | None:
@@ -128,17 +130,21 @@ def _finish(s: Schedule, consumer: str, match: ShiftedProduct, target: Target) -
     loops = _consumer_loops(s, match, consumer)
     extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
     high, across = extents[loops.down], extents[loops.across]
-    if high is None or across is None:
-        raise ScheduleError(f"{consumer}: an image of unknown size")
     own = _own_order(s, match, target)
     images = prod(extents[x] or 1 for x in loops.batch)
-    room = _room(s, match, loops.wide, target) if own == "rows" else None
-    default = _own_rows(high, across, loops.wide, SIDE * by.columns, images if own == "rows" else None, room, target)
+    room = _room(s, match, loops.wide, target) if own == "rows" and loops.wide is not None else None
     columns, column = s.split(loops.channels, (None, SIDE * by.columns))
-    down, row = s.split(loops.down, (None, choose_number(s, f"{reduction}.rows", divisors(high), default)))
+    if high is None or across is None or loops.wide is None:
+        run = choose_number(s, f"{reduction}.run", _RUNS, _HEIGHT)
+        down, (over, along) = loops.down, s.split(loops.across, (None, run))
+        steps, inside = [down, over], [along]
+    else:
+        rows = _own_rows(high, across, loops.wide, SIDE * by.columns, images if own == "rows" else None, room, target)
+        down, row = s.split(loops.down, (None, choose_number(s, f"{reduction}.rows", divisors(high), rows)))
+        steps, inside = [down], [row, loops.across]
     order = s.sample_categorical(f"{reduction}.order", _ORDERS, own)
-    lead = [columns, *loops.batch, down] if order == "columns" else [*loops.batch, down, columns]
-    s.reorder(*lead, row, loops.across, column)
+    lead = [columns, *loops.batch, *steps] if order == "columns" else [*loops.batch, *steps, columns]
+    s.reorder(*lead, *inside, column)
     s.compute_at(reduction, lead[-1], whole=True, multiple=_HEIGHT)
     _in_blocks(s, match, lead, lead[0] == columns, target)
     _place_image(s, match, lead, down, room is not None, target)
@@ -183,24 +189,26 @@ def _consumer_loops(s: Schedule, match: ShiftedProduct, consumer: str) -> _Loops
     read = [x for x in loads(block.value) if x.buffer == sums]
     env, names = block_environment(block), [x.var for x in loops_of(s.func, consumer)]
     row, panel, column = (i.substitute(env) for i in read[0].indices)
-    apart = {v: n for v in names if (c := row.coefficient(v)) is not None and (n := c.value())}
+    apart = {v: c for v in names if (c := row.coefficient(v)) is not None and c != 0}
     channels = [v for v in names if v in panel.free_vars() | column.free_vars()]
-    order = sorted(apart, key=lambda v: apart[v])
-    straight = row.free_vars() <= apart.keys() and all(x.indices == read[0].indices for x in read)
+    order = sorted(apart, key=lambda v: (len(apart[v].free_vars()), apart[v].value() or inf, -names.index(v)))
+    straight = row.free_vars() <= {*apart, *s.func.dims} and all(x.indices == read[0].indices for x in read)
     if not straight or len(channels) != 1 or channels[0] in apart or len(order) < 2 or apart[order[0]] != 1:
         raise ScheduleError(f"{consumer}: reads no run of rows")
     across, down = order[:2]
     batch = [v for v in names if v not in (across, down, *channels)]
-    return _Loops(tuple(batch), down, across, channels[0], apart[down])
+    return _Loops(tuple(batch), down, across, channels[0], apart[down].value())
 
 
 def _own_order(s: Schedule, match: ShiftedProduct, target: Target) -> str:
-    """Columns outside where the panels do not stay in the second-level cache but the image does, or where each thread
-    would read more of both otherwise."""
+    """Columns outside where the panels do not stay in the second-level cache but the image does, as one of unknown size
+    is taken to, or where each thread would read more of both otherwise."""
     right = find_buffer(s.func, match.right)
     image, panels = buffer_bytes(find_buffer(s.func, match.image)), buffer_bytes(right)
-    if image is None or panels is None:
+    if panels is None:
         return "rows"
+    if image is None:
+        return "columns" if target.resident_bytes < panels else "rows"
     threads, many = target.threads, (right.shape[0].value() or 1) >= _STEPS * target.threads
     fewer = many and image + panels // threads < image // threads + panels
     return "columns" if image <= target.filling_bytes and (fewer or target.resident_bytes < panels) else "rows"
@@ -238,4 +246,4 @@ def _own_rows(
     return min(shared or fits[:1], key=lambda r: (taken(r), r))
 
 
-SHIFTED_TILES = ScheduleRule("shifted_tiles", _matches, _apply, ("order", "rows", "ahead", "at", *SPREAD))
+SHIFTED_TILES = ScheduleRule("shifted_tiles", _matches, _apply, ("order", "rows", "run", "ahead", "at", *SPREAD))

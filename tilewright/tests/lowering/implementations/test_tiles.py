@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeAlias
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -22,7 +25,7 @@ from tilewright.machine.target import Target
 from tilewright.schedule.decisions import RandomDecider
 from tilewright.schedule.default import explained_default, schedule_by_rule
 from tilewright.tensor_ir.interpreter import interpret as run_func
-from tilewright.tensor_ir.ir import Func
+from tilewright.tensor_ir.ir import Alloc, Func, walk
 from tilewright.tensor_ir.verifier import verify
 from tilewright.tests.codegen.matrix_tiles import State, tiles, with_tiles
 from tilewright.tests.lowering import lowered
@@ -32,7 +35,8 @@ __all__ = ["tiles"]
 
 RAPIDS = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=sapphirerapids -num-threads=2"
 LAST: dict[str, Attribute] = {"data_layout": "NHWC"}
-CASES: dict[str, tuple[str, tuple[Dim, ...], tuple[int, ...], dict[str, Attribute]]] = {
+Case: TypeAlias = tuple[str, tuple[Dim, ...], tuple[int, ...], dict[str, Attribute]]
+CASES: dict[str, Case] = {
     "whole": ("MatMul", (64, 64), (64, 64), {}),
     "odd": ("MatMul", (50, 71), (71, 45), {}),
     "few rows": ("MatMul", (17, 32), (32, 16), {}),
@@ -49,26 +53,33 @@ CASES: dict[str, tuple[str, tuple[Dim, ...], tuple[int, ...], dict[str, Attribut
     "transposed": ("ConvTranspose", (1, 5, 4, 40), (40, 12, 3, 2), {**LAST, "strides": (2, 1), "pads": (1, 0, 0, 1)}),
     "symbolic transposed": ("ConvTranspose", ("n", "h", 4, 6), (6, 20, 2, 2), {**LAST, "strides": (2, 2)}),
 }  # fmt: skip
-SHIFTED: dict[str, tuple[str, tuple[Dim, ...], tuple[int, ...], dict[str, Attribute]]] = {
+SHIFTED: dict[str, Case] = {
     "image": ("Conv", (1, 7, 6, 33), (40, 33, 3, 3), {**LAST, "pads": (1, 1, 1, 1)}),
     "images": ("Conv", (3, 5, 6, 32), (20, 32, 2, 3), {**LAST}),
     "dilated": ("Conv", (1, 9, 8, 70), (32, 70, 3, 2), {**LAST, "dilations": (2, 1), "pads": (0, 1, 2, 0)}),
     "few channels": ("Conv", (1, 12, 12, 32), (3, 32, 5, 5), {**LAST, "pads": (2, 2, 2, 2)}),
     "transposed": ("ConvTranspose", (1, 5, 4, 40), (40, 12, 3, 4), {**LAST, "strides": (2, 2), "pads": (1, 1, 0, 1)}),
+    "symbolic images": ("Conv", ("n", 3, 6, 32), (20, 32, 2, 3), {**LAST}),
+    "symbolic rows": ("Conv", (1, 2, "w", 6), (10, 6, 3, 3), {**LAST, "pads": (1, 1, 1, 1)}),
+    "symbolic sizes": ("Conv", (2, "h", "w", 6), (16, 6, 2, 2), {**LAST, "dilations": (2, 1)}),
 }
 BYTES = {"u8s8": ("uint8", np.int8), "s8u8": ("int8", np.uint8), "u8u8": ("uint8", np.uint8), "s8s8": ("int8", np.int8)}
-DIMS = {"n": 4, "h": 4}
+DIMS = {"n": 4, "h": 4, "w": 35}
 TILES, MOVED = "dot_product_tiles", "dot_product_shifted"
 
 
+def case_of(name: str) -> Case:
+    return SHIFTED[name.removeprefix("shifted ")] if name.startswith("shifted") else CASES[name]
+
+
 def of_pairs(case: str) -> Graph:
-    g, y = product_of_bfloat16(*(SHIFTED[case.removeprefix("shifted ")] if case.startswith("shifted") else CASES[case]))
+    g, y = product_of_bfloat16(*case_of(case))
     return g.build(g.op("Relu", y))
 
 
-def of_bytes(case: str, kind: str) -> Graph:
+def of_bytes(case: str, kind: str, sizes: Case | None = None) -> Graph:
     """With zero points, of a row or the whole, that are not those by which elements are moved."""
-    op, a, b, attrs = SHIFTED[case.removeprefix("shifted ")] if case.startswith("shifted") else CASES[case]
+    op, a, b, attrs = sizes or case_of(case)
     left, right = BYTES[kind]
     g = GraphBuilder("g")
     rng = np.random.default_rng(3)
@@ -78,9 +89,9 @@ def of_bytes(case: str, kind: str) -> Graph:
     return g.build(g.op(f"{op}Integer", g.input("x", left, a), w, *zeros, **attrs))
 
 
-def feed_of(graph: Graph) -> dict[str, np.ndarray]:
+def feed_of(graph: Graph, dims: Mapping[str, int] = DIMS) -> dict[str, np.ndarray]:
     value = graph.values["x"]
-    shape = [d.evaluate(DIMS) for d in value.shape]
+    shape = [d.evaluate(dims) for d in value.shape]
     rng = np.random.default_rng(2)
     if value.dtype == dtypes.bfloat16:
         return {"x": rng.standard_normal(shape).astype(ml_dtypes.bfloat16)}
@@ -153,7 +164,8 @@ def lowered_func(graph: Graph, target: Target, name: str = TILES) -> Func:
         "pairs: padded rows of taps",
         "pairs: shifted images",
         "s8u8: shifted dilated",
-        "pairs: shifted few channels",
+        "pairs: shifted transposed",
+        "s8u8: shifted symbolic rows",
     ],
 )
 @pytest.mark.parametrize("seed", range(2))
@@ -193,21 +205,60 @@ def chosen(graph: Graph, target: str) -> str:
     return next(c for c in found if c.node.op != "Relu").standard().name
 
 
-def product(rows: int, depth: int, columns: int) -> Graph:
+def product(rows: Dim, depth: int, columns: int) -> Graph:
     g = GraphBuilder("g")
     w = g.constant(np.zeros((depth, columns), ml_dtypes.bfloat16), "w")
     return g.build(g.op("MatMul", g.input("x", "bfloat16", (rows, depth)), w, output_dtype=dtypes.float32))
 
 
+def product_of_bytes(rows: Dim, depth: int, columns: int) -> Graph:
+    g = GraphBuilder("g")
+    w = g.constant(np.zeros((depth, columns), np.int8), "w")
+    return g.build(g.op("MatMulInteger", g.input("x", "uint8", (rows, depth)), w))
+
+
 def test_they_are_chosen_where_they_pay() -> None:
     assert chosen(of_pairs("whole"), RAPIDS) == TILES
-    assert chosen(of_bytes("whole", "u8s8"), RAPIDS) == TILES
+    assert chosen(of_bytes("whole", "u8s8"), RAPIDS) == "dot_product"  # done before the tiles are awake
+    assert chosen(product_of_bytes(128, 768, 768), RAPIDS) == TILES
     assert chosen(product(512, 768, 768), RAPIDS) == TILES
+    assert chosen(product("n", 768, 768), RAPIDS) == f"{TILES}_by_rows"
+    assert chosen(product_of_bytes("n", 768, 768), RAPIDS) == f"{TILES}_by_rows"
+    assert chosen(product("n", 16, 16), RAPIDS) != f"{TILES}_by_rows"
     assert chosen(product(1, 768, 768), RAPIDS) == "dot_product"  # waits for the weight, and tiles would be empty
     without = f"{RAPIDS} -mattr=-amx-bf16,-amx-int8"
     assert chosen(of_pairs("whole"), without) == "dot_product"
     assert chosen(of_bytes("whole", "u8s8"), without) == "dot_product"
-    assert chosen(of_pairs("whole"), RAPIDS.replace("linux-gnu", "windows-msvc")) == "dot_product"
+    windows = RAPIDS.replace("linux-gnu", "windows-msvc")
+    assert chosen(of_pairs("whole"), windows) == "packed_gemm"  # vdpbf16ps is slow where there are tiles
+
+
+@pytest.mark.parametrize("way", ["dot_product_by_rows", f"{TILES}_by_rows"])
+@pytest.mark.parametrize("kind", ["pairs", "u8s8", "s8u8"])
+def test_few_rows_of_a_number_that_a_call_tells(tiles: State, way: str, kind: str) -> None:
+    target = with_tiles().with_threads(2)
+    case: Case = ("MatMul", ("n", 70), (70, 80), {})
+    if kind == "pairs":
+        g, y = product_of_bfloat16(*case)
+        whole = g.build(g.op("Relu", y))
+    else:
+        whole = of_bytes("", kind, case)
+    graph = in_tiles(whole, target, way)
+    model = tilewright.compile(graph, target=target, progress=False)
+    for rows in (0, 1, 7, 8, 33):
+        feed = feed_of(graph, {"n": rows})
+        (want,) = interpret(graph, feed).values()
+        np.testing.assert_allclose(model.run(None, feed)[0], want, rtol=1e-5, atol=1e-5 if kind == "pairs" else 0)
+    if "tiles" in way:
+        tiles.require_clean()
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 40])
+def test_few_rows_are_not_made_up_to_a_block(rows: int) -> None:
+    func = lowered_func(product("n", 64, 64), parse_target(RAPIDS), f"{TILES}_by_rows")
+    sizes = {a.buffer.name: a.buffer.shape for a in walk(func.body) if isinstance(a, Alloc)}
+    few, tiled = (sizes[n][0].evaluate({"n": rows}) for n in ("few", "acc"))
+    assert (few, tiled) == ((rows, 0) if rows < 8 else (0, -(-rows // 32) * 32))
 
 
 def test_what_fills_no_tile_is_refused() -> None:
@@ -277,7 +328,6 @@ REFUSED: dict[str, tuple[tuple[Dim, ...], tuple[int, ...], dict[str, Attribute],
         (1, 8, 9, 32), (20, 32, 3, 3), {**LAST, "strides": (2, 1)},
         "strides 2 x 1 and dilations 1 x 1, expected 1 along a row",
     ),
-    "symbols": (("n", 8, 9, 32), (20, 32, 3, 3), {**LAST}, "an image of symbolic size"),
 }  # fmt: skip
 
 
@@ -304,7 +354,7 @@ def test_of_an_image_that_several_taps_read_one_copy_is_made() -> None:
 @pytest.mark.parametrize("case", ["shifted image", "odd", "image"])
 def test_what_finishes_the_sums_in_another_order(tiles: State, case: str) -> None:
     """No block of the consumer is one of the product: the sums are made before it."""
-    g, y = product_of_bfloat16(*(SHIFTED[case.removeprefix("shifted ")] if "shifted" in case else CASES[case]))
+    g, y = product_of_bfloat16(*case_of(case))
     result = g.build(y).values[y].shape
     across = int(result[-2] * result[-1])
     flat = g.op("Reshape", y, g.constant(np.array([-1, across // 2 if across % 2 == 0 else across], np.int64), "to"))
