@@ -22,6 +22,9 @@ from tilewright.tensor_ir.intrinsics import SIDE
 Place: TypeAlias = Sequence[IntExpr]
 """A step by dimension."""
 
+LEAST_IN_TILES = 4
+"""Rows from which on a block, empty as it is, takes less time than row by row in vectors."""
+
 
 def block_of(extent: IntExpr) -> int:
     """Rows or columns of a block: those of two tiles, unless there are fewer. Four sums do not wait for each other, and

@@ -14,7 +14,7 @@ from tilewright.core.arith.expr import IntExpr, ceildiv
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.geometry.packing import clamped, pack_columns, panel_width, unflatten, whole_tiles
 from tilewright.lowering.geometry.product import LEAST_ROWS, Read, few_or_many, from_panels, panel_sums, product_sizes
-from tilewright.lowering.geometry.tile_sums import block_of, tile_sums, whole_steps
+from tilewright.lowering.geometry.tile_sums import LEAST_IN_TILES, block_of, tile_sums, whole_steps
 from tilewright.lowering.geometry.words import Word
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 from tilewright.tensor_ir.intrinsics import SIDE
@@ -31,7 +31,7 @@ def word_sums(
 
     ``bits(batch, row, depth)``: an element of A in the low bits of an int32. Where A's words are whole, and
     ``in_place``, they are put together where they are read; else by a stage. ``elements``: of the matrix B ``[k, n]``,
-    as they are multiplied; ``key`` names that. ``by_rows``: fewer than LEAST_ROWS are summed one by one.
+    as they are multiplied; ``key`` names that. ``by_rows``: few rows are summed one by one.
     """
     p = product_sizes(ctx)
     steps = word.count(p.k)
@@ -44,7 +44,7 @@ def word_sums(
     packed = partial(_packed_words, ctx, word, elements, steps, width, key)
     if not by_rows:
         return sums(p.rows, packed)
-    return _by_rows(ctx, word, bits, in_place, packed(), width, sums)
+    return _by_rows(ctx, word, bits, in_place, packed(), width, LEAST_ROWS, sums)
 
 
 def tile_word_sums(
@@ -69,17 +69,17 @@ def tile_word_sums(
 
     if not by_rows:
         return sums(p.rows, lambda: packed)
-    return _by_rows(ctx, word, bits, in_place, packed, width, sums)
+    return _by_rows(ctx, word, bits, in_place, packed, width, LEAST_IN_TILES, sums)
 
 
 def _by_rows(
     ctx: LowerContext, word: Word, bits: Read, in_place: bool, packed: Tensor, width: int,
-    sums: Callable[[IntExpr, Right], Read],
+    least: int, sums: Callable[[IntExpr, Right], Read],
 ) -> Read:  # fmt: skip
-    """``sums`` of at least LEAST_ROWS; of fewer row by row, from the same ``packed`` words of B."""
+    """``sums`` of at least ``least`` rows; of fewer row by row, from the same ``packed`` words of B."""
     rows = product_sizes(ctx).rows
     few = _row_sums(ctx, word, bits, in_place, rows, rows, lambda: packed)
-    return few_or_many(ctx, width, LEAST_ROWS, few, lambda many: sums(rows * many, lambda: packed))
+    return few_or_many(ctx, width, least, few, lambda many: sums(rows * many, lambda: packed))
 
 
 def _row_sums(

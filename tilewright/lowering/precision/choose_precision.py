@@ -30,7 +30,7 @@ from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
 from tilewright.lowering.choose_implementation import Alternatives, Wanted, alternatives_of, best_of, facts_of
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.formulas.attention_tiles import suits_tiles
+from tilewright.lowering.formulas.attention_tiles import pays_in_tiles, suits_tiles
 from tilewright.lowering.precision.casts import read_through_cast
 from tilewright.lowering.precision.narrow_moves import narrow_moves
 from tilewright.machine.target import Target
@@ -242,11 +242,14 @@ def _is_reduced(c: Alternatives, ctx: PassContext, inexact: bool, asked: Mapping
 def _is_attention_reduced(
     graph: Graph, node: Node, target: Target, ctx: PassContext, asked: Mapping[str, NodePrecision] | None
 ) -> bool:
-    """Whether both products of an attention are to run on bfloat16: in matrix tiles, else they gain nothing."""
+    """Whether both products of an attention are to run on bfloat16: in matrix tiles where they gain by it."""
     if asked is not None and asked.get(node.name, NodePrecision("fp32")).precision == "fp32":
         return False
     facts = facts_of(node, target, {**ctx.outer_values, **graph.values}, graph.constants, {})
-    return suits_tiles(dataclasses.replace(facts, input_values=tuple(map(_narrow, facts.input_values)), memo={}))
+    narrow = dataclasses.replace(facts, input_values=tuple(map(_narrow, facts.input_values)), memo={})
+    if asked is None and not pays_in_tiles(narrow):
+        return False
+    return suits_tiles(narrow)
 
 
 def _narrow(v: Value | None) -> Value | None:

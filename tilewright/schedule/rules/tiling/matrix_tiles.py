@@ -193,11 +193,14 @@ def _own_order(s: Schedule, match: TiledProduct, tiles: int | None, target: Targ
 def _place(
     s: Schedule, stages: Sequence[str], left: str, lead: Sequence[str], rows: Sequence[str], target: Target
 ) -> None:
-    """Make A's blocks, the buffer ``left``, at the loop over blocks of rows, if that is outermost; else before all."""
+    """Make A's blocks, the buffer ``left``, at the loop over blocks of rows, if that is outermost; else before all. So
+    are blocks of an open number of rows that have each element once: threads share the panels of a few rows, too."""
+    blocks = find_buffer(s.func, left).shape
+    is_open = blocks[0].value() is None and all(d == 1 for d in blocks[1:-3])
     steps = {x.var: x.extent.value() for n in s.blocks() for x in loops_of(s.func, n)}
     first = next((x for x in lead if steps[x] != 1), lead[0])
     for stage in stages:
-        where = s.sample_compute_location(stage, lead, first if first in rows else ROOT)
+        where = s.sample_compute_location(stage, lead, first if first in rows and not is_open else ROOT)
         if where != ROOT:
             s.compute_at(stage, where)
             above = lead.index(where) + 1

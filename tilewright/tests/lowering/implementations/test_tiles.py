@@ -40,6 +40,7 @@ CASES: dict[str, Case] = {
     "whole": ("MatMul", (64, 64), (64, 64), {}),
     "odd": ("MatMul", (50, 71), (71, 45), {}),
     "few rows": ("MatMul", (17, 32), (32, 16), {}),
+    "part of a tile": ("MatMul", (5, 40), (40, 20), {}),
     "batch": ("MatMul", (3, 15, 70), (70, 33), {}),
     "symbolic rows": ("MatMul", ("n", 9, 40), (40, 40), {}),
     "pixels": ("Conv", (1, 5, 8, 40), (50, 40, 1, 1), {**LAST}),
@@ -225,6 +226,7 @@ def test_they_are_chosen_where_they_pay() -> None:
     assert chosen(product("n", 768, 768), RAPIDS) == f"{TILES}_by_rows"
     assert chosen(product_of_bytes("n", 768, 768), RAPIDS) == f"{TILES}_by_rows"
     assert chosen(product("n", 16, 16), RAPIDS) != f"{TILES}_by_rows"
+    assert chosen(product(8, 768, 768), RAPIDS) == TILES
     assert chosen(product(1, 768, 768), RAPIDS) == "dot_product"  # waits for the weight, and tiles would be empty
     without = f"{RAPIDS} -mattr=-amx-bf16,-amx-int8"
     assert chosen(of_pairs("whole"), without) == "dot_product"
@@ -245,7 +247,7 @@ def test_few_rows_of_a_number_that_a_call_tells(tiles: State, way: str, kind: st
         whole = of_bytes("", kind, case)
     graph = in_tiles(whole, target, way)
     model = tilewright.compile(graph, target=target, progress=False)
-    for rows in (0, 1, 7, 8, 33):
+    for rows in (0, 1, 3, 4, 7, 8, 33):
         feed = feed_of(graph, {"n": rows})
         (want,) = interpret(graph, feed).values()
         np.testing.assert_allclose(model.run(None, feed)[0], want, rtol=1e-5, atol=1e-5 if kind == "pairs" else 0)
@@ -253,19 +255,19 @@ def test_few_rows_of_a_number_that_a_call_tells(tiles: State, way: str, kind: st
         tiles.require_clean()
 
 
-@pytest.mark.parametrize("rows", [1, 7, 8, 40])
+@pytest.mark.parametrize("rows", [1, 3, 4, 40])
 def test_few_rows_are_not_made_up_to_a_block(rows: int) -> None:
     func = lowered_func(product("n", 64, 64), parse_target(RAPIDS), f"{TILES}_by_rows")
     sizes = {a.buffer.name: a.buffer.shape for a in walk(func.body) if isinstance(a, Alloc)}
     few, tiled = (sizes[n][0].evaluate({"n": rows}) for n in ("few", "acc"))
-    assert (few, tiled) == ((rows, 0) if rows < 8 else (0, -(-rows // 32) * 32))
+    assert (few, tiled) == ((rows, 0) if rows < 4 else (0, -(-rows // 32) * 32))
 
 
 def test_what_fills_no_tile_is_refused() -> None:
-    (found,) = alternatives_of(product(15, 64, 64), parse_target(RAPIDS))
+    (found,) = alternatives_of(product(3, 64, 64), parse_target(RAPIDS))
     way = found.named(TILES)
     assert way is not None
-    assert way.refusal(found.facts) == "15 rows, expected at least 16"
+    assert way.refusal(found.facts) == "3 rows, expected at least 4"
 
 
 def test_a_depth_that_a_symbol_tells_is_refused() -> None:
