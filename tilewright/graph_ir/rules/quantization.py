@@ -60,18 +60,55 @@ def _undone(m: Match) -> str | None:
     return can_pass_through(m, "q") if refusal is None else refusal
 
 
-def _concat_guard(m: Match) -> str | None:
-    node = m.node("joined")
-    if not all(is_single(m, x) for x in m.root.inputs[1:] if x):
+# -- what moves numbers before they are quantized -------------------------------------------------------------------
+_MORE = ("Concat", "Pad", "Resize")
+"""What moves at least as many numbers as it reads."""
+_PAD_VALUE = 2
+
+
+def _sources(node: Node) -> tuple[str, ...]:
+    """What a node moves: all operands of Concat, the first one of others."""
+    return tuple(node.inputs) if node.op == "Concat" else node.inputs[:1]
+
+
+def _moves_numbers(m: Match, node: Node) -> str | None:
+    """None if the results are elements of what is moved, or one constant, and quantizing them keeps their order."""
+    if len(node.outputs) > 1:
         return NOT_HERE
-    sources = [m.editor.producer(x) for x in node.inputs]
-    return None if all(n is not None and n.op == "DequantizeLinear" for n in sources) else NOT_HERE
+    if node.op == "MaxPool":
+        scale = m.editor.array(m.root.inputs[1])
+        return None if scale is not None and bool((scale > 0).all()) else "the scale may be negative"
+    if node.op == "Pad" and len(node.inputs) > _PAD_VALUE and node.inputs[_PAD_VALUE]:
+        return None if m.editor.constant(node.inputs[_PAD_VALUE]) is not None else "what is padded with is no constant"
+    if node.op == "Resize":
+        copies = node.attr("mode", "nearest") == "nearest"
+        outside = node.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+        return None if copies and not outside else "what is resized is no copy"
+    return None
 
 
-def _concat(m: Match) -> str:
-    node = m.node("joined")
-    parts = [m.op("QuantizeLinear", x, *m.root.inputs[1:], **dict(m.root.attrs)) for x in node.inputs]
-    return m.op("Concat", *parts, **dict(node.attrs))
+def _quantize_before_guard(m: Match) -> str | None:
+    ed, node = m.editor, m.node("move")
+    if m.editor.value(m.output).dtype not in BYTES or not all(is_single(m, x) for x in m.root.inputs[1:] if x):
+        return NOT_HERE
+    source = ed.producer(m["x"])
+    if node.op != "Concat" and (source is None or source.op == "DequantizeLinear"):
+        return NOT_HERE  # of the input of a network as many numbers are quantized as are needed; bytes are moved so
+    if node.op not in _MORE and ed.use_count(m["x"]) > 1:
+        return "something else reads what is moved"
+    return _moves_numbers(m, node)
+
+
+def _quantize_before(m: Match) -> str:
+    node = m.node("move")
+    inputs, count = list(node.inputs), len(_sources(node))
+    if node.op == "Pad":
+        inputs += [""] * (_PAD_VALUE + 1 - len(inputs))
+        inputs[_PAD_VALUE] = inputs[_PAD_VALUE] or m.const(np.zeros((), np.float32))
+    for n, x in enumerate(inputs):
+        if n < count or (node.op == "Pad" and n == _PAD_VALUE):
+            inputs[n] = m.op("QuantizeLinear", x, *m.root.inputs[1:], **dict(m.root.attrs))
+    return m.op(node.op, *inputs, **dict(node.attrs))
 
 
 def _clip_guard(m: Match) -> str | None:
@@ -266,9 +303,9 @@ MOVES: tuple[Rule, ...] = (
         P(_MOVES, P("DequantizeLinear", "q", "s", rest=True, at="d"), rest=True), _moved, _move_guard,
     ),
     Rule(
-        "quantize_parts", "Quantize(Concat(s q, t r)) --> Concat(Quantize(s q), Quantize(t r))",
-        P("QuantizeLinear", P("Concat", "part", rest=True, at="joined"), rest=True), _concat, _concat_guard,
-        exclusive=True,
+        "quantize_before", "Quantize(move(x)) --> move(Quantize(x)) for what moves numbers or takes the largest",
+        P("QuantizeLinear", P((*_MOVES, *_MORE), "x", rest=True, at="move"), rest=True),
+        _quantize_before, _quantize_before_guard, exclusive=True,
     ),
     Rule(
         "clipped_bytes", "Quantize(Clip(Dequantize(q, s, z)), s, z) --> Clip(q)",

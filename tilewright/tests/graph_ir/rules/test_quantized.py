@@ -103,6 +103,28 @@ def joined(b: GraphBuilder) -> str:
     return b.op("QuantizeLinear", b.op("Concat", image(b), other, axis=1), SCALE, u8(3))
 
 
+def moved(op: str, *inputs: np.ndarray | str, scale: np.ndarray = SCALE, **attrs: object) -> Build:
+    """A product of float32 that is moved and quantized."""
+
+    def build(b: GraphBuilder) -> str:
+        w = np.random.default_rng(5).standard_normal((4, 4, 1, 1)).astype(F)
+        x = b.op("Conv", b.input("x", "float32", ("n", 4, 5, 6)), w)
+        return b.op("QuantizeLinear", b.op(op, x, *inputs, **attrs), scale, u8(3))  # type: ignore[arg-type]
+
+    return build
+
+
+def skipped(b: GraphBuilder) -> str:
+    """What is pooled is read by a sum of float32, too."""
+    x = b.op("Relu", b.input("x", "float32", ("n", 4, 5, 6)))
+    small = b.op("DequantizeLinear", b.op("QuantizeLinear", pool(b, x), SCALE, u8(3)), SCALE, u8(3))
+    return b.op("Add", b.op("ReduceMax", x, np.array([2, 3]), keepdims=1), small)
+
+
+PADS = np.array([0, 0, 1, 2, 0, 0, 0, 1])
+LARGER = np.array([1, 1, 2, 3], F)
+
+
 def signed(b: GraphBuilder, more: bool = False) -> tuple[str, ...]:
     q = b.op("QuantizeLinear", b.input("x", "float32", ("n", 4)), SCALE, np.array(-5, np.int8))
     product = b.op("MatMulInteger", q, b.constant(i8(4, 3), "w"), np.array(-5, np.int8))
@@ -169,7 +191,13 @@ FIRES: list[tuple[list[str], Build, list[str]]] = [
     (["dequantize_later", "quantized_before"], through(turn, pool), ["Transpose", "MaxPool"]),
     (["clipped_bytes"], through(clip), ["Clip"]),
     (["clipped_bytes"], through(lambda b, x: b.op("Relu", x)), ["Clip"]),
-    (["quantize_parts", "quantized_before"], joined, ["DequantizeLinear", "QuantizeLinear", "Concat"]),
+    (["quantize_before", "quantized_before"], joined, ["DequantizeLinear", "QuantizeLinear", "Concat"]),
+    (["quantize_before"], moved("MaxPool", kernel_shape=(2, 2)), ["Conv", "QuantizeLinear", "MaxPool"]),
+    (["quantize_before"], moved("Transpose", perm=(0, 2, 3, 1)), ["Conv", "QuantizeLinear", "Transpose"]),
+    (["quantize_before"], moved("Pad", PADS), ["Conv", "QuantizeLinear", "QuantizeLinear", "Pad"]),
+    (["quantize_before"], moved("Pad", PADS, np.array(-0.4, F)), ["Conv", "QuantizeLinear", "QuantizeLinear", "Pad"]),
+    (["quantize_before"], moved("Pad", PADS, mode="reflect"), ["Conv", "QuantizeLinear", "QuantizeLinear", "Pad"]),
+    (["quantize_before"], moved("Resize", "", LARGER, mode="nearest"), ["Conv", "QuantizeLinear", "Resize"]),
     (["packed_weight"], weight_only, ["MatMulDequantized"]),
     (["integer_conv"], depthwise, ["ConvInteger", "Cast", "Mul", "Mul"]),
     (["centred_conv_weight"], centred("ConvInteger", u8(120)), ["ConvInteger"]),
@@ -225,6 +253,9 @@ REFUSED: list[tuple[str, Build, str]] = [
     ("integer_conv", lambda b: conv(b, 1), "index of axis 0"),
     ("dequantize_later", lambda b: pool(b, image(b, scale=np.array(-0.5, F))), "negative"),
     ("unsigned_bytes", lambda b: signed(b, True), "something else"),
+    ("quantize_before", moved("Resize", "", LARGER, mode="linear"), "no copy"),
+    ("quantize_before", moved("MaxPool", scale=np.array(-0.5, F), kernel_shape=(2, 2)), "negative"),
+    ("quantize_before", skipped, "something else"),
 ]
 
 
