@@ -148,6 +148,37 @@ def qdq_function(d: Draft) -> object:
     return [x]
 
 
+def _moved(d: Draft, x: Val) -> Val:
+    """What moves numbers, or takes the largest."""
+    kinds = ["Transpose", "Concat", "Pad", *(["MaxPool", "Resize"] if x.rank == 4 else [])]
+    kind = d.one_of(kinds)
+    if kind == "Transpose":
+        return d.emit("Transpose", [x], {"perm": [int(a) for a in d.rng.permutation(x.rank)]})[0]
+    if kind == "Concat":
+        other = d.one_of([x, _bytes(d, x), d.emit("Abs", [x])[0]])
+        return d.emit("Concat", [x, other], {"axis": d.integer(0, x.rank - 1)})[0]
+    if kind == "Pad":
+        pads = d.given(d.rng.integers(0, 3, 2 * x.rank), 1.0)
+        value = [d.given(np.asarray(d.rng.uniform(-2, 2), np.float32), 1.0)] if d.chance(0.5) else []
+        return d.emit("Pad", [x, pads, *value])[0]
+    if kind == "MaxPool":
+        return d.emit("MaxPool", [x], {"kernel_shape": [2, 2], "strides": [d.integer(1, 2)] * 2})[0]
+    scales = d.given(np.array([1, 1, d.integer(1, 3), d.integer(1, 3)], np.float32), 1.0)
+    attrs = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return d.emit("Resize", [x, None, scales], attrs)[0]
+
+
+def qdq_move(d: Draft) -> object:
+    """Numbers that are made, moved and quantized, with pairs between or not."""
+    if d.opset < 13:
+        raise Rejected("from 13 on")
+    x = d.tensor([np.float32], range(2, 5), ok=lambda v: v.size > 0)
+    (x,) = d.emit(d.one_of(["Neg", "Relu", "Identity"]), [x])
+    for _ in range(d.integer(1, 3)):
+        x = _moved(d, _bytes(d, x) if d.chance(0.4) else x)
+    return [_bytes(d, x)]
+
+
 def qdq_matmul(d: Draft) -> object:
     if d.opset < 10:
         raise Rejected("from 10 on")
@@ -201,6 +232,6 @@ def _qlinear_binary(op: str):  # type: ignore[no-untyped-def]
 GENERATORS: Mapping[str, object] = {
     "QuantizeLinear": quantize, "DequantizeLinear": dequantize, "QDQ": round_trip, "DynamicQuantizeLinear": dynamic,
     "MatMulNBits": nbits_matmul, "QDQMatMul": qdq_matmul, "QDQConv": qdq_conv, "QLinearMatMul": qlinear_matmul,
-    "QLinearConv": qlinear_conv, "QDQFunction": qdq_function,
+    "QLinearConv": qlinear_conv, "QDQFunction": qdq_function, "QDQMove": qdq_move,
     **{op: _qlinear_binary(op) for op in ("QLinearAdd", "QLinearMul")},
 }  # fmt: skip
