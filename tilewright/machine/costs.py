@@ -102,10 +102,11 @@ class Costs:
     ``tile_byte``: a product of bfloat16 or of bytes in matrix tiles, ``tile_word``: putting a word of an operand there,
     ``tile_sum``: taking a sum from there, all in multiply-adds of float32; ``tile_chains``: products in tiles that run
     while one waits for another; ``tile_far``: how much longer products take whose blocks the first-level cache does not
-    hold; ``tile_start``: waking the unit that multiplies tiles, which rests between kernels.
-    ``softmax_element``, ``softmax_in_tiles``: a weight of an attention, and one whose products are made in tiles,
-    ``tile_operand``: an element of what these read, in multiply-adds. ``unpacked_rows``: most rows of a product for
-    which packing the other operand when the model runs does not pay.
+    hold; ``tile_start``: waking the unit that multiplies tiles, which rests between kernels; ``tile_rows``: from
+    how many on a block, empty as it is, takes less than row by row in vectors. ``softmax_element``,
+    ``softmax_in_tiles``: a weight of an attention, and one whose products are made in tiles, ``tile_operand``: an
+    element of what these read, in multiply-adds. ``unpacked_rows``: most rows of a product for which packing the other
+    operand when the model runs does not pay.
 
     Threads, in nanoseconds of work on one thread. ``parallel_ns``: from which on threads pay; ``never_parallel_ns``:
     below which they never do; ``always_parallel_ns``: above which they always do, so that there is nothing to try.
@@ -149,6 +150,7 @@ class Costs:
     tile_chains: float = 3.25
     tile_far: float = 1.5
     tile_start: float = 1.5e5
+    tile_rows: int = 4
     softmax_element: float = 80.0
     softmax_in_tiles: float = 105.0
     tile_operand: float = 16.0

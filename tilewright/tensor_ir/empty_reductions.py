@@ -2,8 +2,8 @@
 
 A reduction block stores its ``init`` at its first step; a reduction whose extent is 0 at run time has none, and still
 its elements are the init. :func:`store_empty_inits` makes that explicit for the two that run functions, the interpreter
-and codegen: in front of the outermost loop that drives a reduce axis comes a nest that runs if and only if a reduce
-axis is empty::
+and codegen: in front of the outermost loop that drives a reduce axis, or of the opaque one around it, comes a nest that
+runs if and only if a reduce axis is empty::
 
     for k in K: for i in N: B[i] = (init 0) B[i] + A[k, i]
     -->
@@ -59,7 +59,9 @@ def store_empty_inits(func: Func) -> Func:
     for block in blocks:
         path = block_path(func, block.name)
         steps = reduce_vars(block)
-        top = next((n for n, s in enumerate(path) if isinstance(s, Loop) and s.var in steps), None)
+        top = next(
+            (n for n, s in enumerate(path) if isinstance(s, Loop) and (s.kind == "opaque" or s.var in steps)), None
+        )
         if top is None or any(isinstance(s, Alloc) and s.buffer.name == block.buffer for s in path[top:]):
             continue
         loop = path[top]
@@ -85,8 +87,10 @@ def _init_nest(block: Block, around: Sequence[Stmt], steps: frozenset[str], take
     for s in around:
         if isinstance(s, Loop) and s.var not in steps:
             name = fresh_in(taken, f"{s.var}_e")
-            kind = "serial" if s.kind == "parallel" else s.kind
-            levels.append(dataclasses.replace(s, var=name, extent=s.extent.substitute(env), kind=kind))
+            kind, hints = ("serial", ()) if s.kind == "opaque" else (s.kind, s.hints)
+            kind = "serial" if kind == "parallel" else kind
+            extent = s.extent.substitute(env)
+            levels.append(dataclasses.replace(s, var=name, extent=extent, kind=kind, hints=hints))
             env[s.var] = var(name)
         elif isinstance(s, Guard):
             levels.append(Guard(substitute_expr(s.condition, env), s.body))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tilewright.core.arith.expr import IntExpr, ceildiv, product
+from tilewright.core.arith.expr import ONE, IntExpr, ceildiv, product
 from tilewright.core.arith.minmax import minimum
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.geometry.packing import unflatten
@@ -21,9 +21,6 @@ from tilewright.tensor_ir.intrinsics import SIDE
 
 Place: TypeAlias = Sequence[IntExpr]
 """A step by dimension."""
-
-LEAST_IN_TILES = 4
-"""Rows from which on a block, empty as it is, takes less time than row by row in vectors."""
 
 
 def block_of(extent: IntExpr) -> int:
@@ -41,10 +38,11 @@ def whole_steps(words: IntExpr) -> IntExpr:
 def tile_sums(
     ctx: LowerContext, rows: IntExpr, steps: Sequence[IntExpr], panels: IntExpr, width: int,
     left: Callable[[IntExpr, Place, IntExpr], Val], right: Callable[[IntExpr, Place, IntExpr, IntExpr], Val],
-    times: Callable[[Val, Val], Val],
+    times: Callable[[Val, Val], Val], used: IntExpr = ONE,
 ) -> Tensor:  # fmt: skip
     """``acc[row, no, ni]``. ``left(row, step, q)``: a word of A; ``right(no, step, q, ni)``: one of B, packed so that
-    its panels have ``width`` columns next to each other. ``steps``: of ``q`` words each, by dimension."""
+    its panels have ``width`` columns next to each other. ``steps``: of ``q`` words each, by dimension. ``used``: 1, or
+    0 where nothing is summed."""
     height = block_of(rows)
     blocks = ceildiv(rows, height)
 
@@ -56,7 +54,7 @@ def tile_sums(
     full: tuple[IntExpr | int, ...] = (blocks, *steps, height, SIDE)
     names = ["mo", *(f"s{n}" for n in range(len(steps))), "mi", "q"]
     words = ctx.stage(compute(ctx.name("tiles"), full, of_block, axis_names=names))
-    s, q = ctx.axis(product(steps), "s"), ctx.axis(SIDE, "q")
+    s, q = ctx.axis(product(steps) * used, "s"), ctx.axis(SIDE, "q")
 
     def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
         step = unflatten(s.index, steps[1:])

@@ -10,11 +10,11 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntExpr, ceildiv
+from tilewright.core.arith.expr import ONE, IntExpr, ceildiv
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.geometry.packing import clamped, pack_columns, panel_width, unflatten, whole_tiles
 from tilewright.lowering.geometry.product import LEAST_ROWS, Read, few_or_many, from_panels, panel_sums, product_sizes
-from tilewright.lowering.geometry.tile_sums import LEAST_IN_TILES, block_of, tile_sums, whole_steps
+from tilewright.lowering.geometry.tile_sums import block_of, tile_sums, whole_steps
 from tilewright.lowering.geometry.words import Word
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 from tilewright.tensor_ir.intrinsics import SIDE
@@ -41,10 +41,13 @@ def word_sums(
         full = whole_tiles(rows, width, ctx.target, dtypes.int32.itemsize)
         return panel_sums(ctx, width, dtypes.int32, _row_sums(ctx, word, bits, in_place, rows, full, right), rows)
 
-    packed = partial(_packed_words, ctx, word, elements, steps, width, key)
+    pack = partial(_packed_words, ctx, word, elements, steps, width, key)
     if not by_rows:
-        return sums(p.rows, packed)
-    return _by_rows(ctx, word, bits, in_place, packed(), width, LEAST_ROWS, sums)
+        return sums(p.rows, pack)
+    packed = pack()
+    return _by_rows(
+        ctx, word, bits, in_place, packed, width, LEAST_ROWS, lambda many: sums(p.rows * many, lambda: packed)
+    )
 
 
 def tile_word_sums(
@@ -57,29 +60,28 @@ def tile_word_sums(
     of_row = _words_of_rows(ctx, word, bits, steps)
     packed = _packed_words(ctx, word, elements, steps, width, key)
 
-    def sums(rows: IntExpr, right: Right) -> Read:
-        b = right()
+    def sums(many: IntExpr) -> Read:
         acc = tile_sums(
-            ctx, rows, (steps // SIDE,), b.shape[0], width,
+            ctx, p.rows, (steps // SIDE,), packed.shape[0], width,
             lambda row, step, q: of_row(row, step[0] * SIDE + q),
-            lambda no, step, q, ni: b[no, step[0] * SIDE + q, ni],
-            word.times,
+            lambda no, step, q, ni: packed[no, step[0] * SIDE + q, ni],
+            word.times, many,
         )  # fmt: skip
         return from_panels(p, width, acc)
 
     if not by_rows:
-        return sums(p.rows, lambda: packed)
-    return _by_rows(ctx, word, bits, in_place, packed, width, LEAST_IN_TILES, sums)
+        return sums(ONE)
+    return _by_rows(ctx, word, bits, in_place, packed, width, ctx.target.costs.tile_rows, sums)
 
 
 def _by_rows(
     ctx: LowerContext, word: Word, bits: Read, in_place: bool, packed: Tensor, width: int,
-    least: int, sums: Callable[[IntExpr, Right], Read],
+    least: int, sums: Callable[[IntExpr], Read],
 ) -> Read:  # fmt: skip
-    """``sums`` of at least ``least`` rows; of fewer row by row, from the same ``packed`` words of B."""
+    """``sums(1)`` of at least ``least`` rows; of fewer row by row, from the same ``packed`` words of B."""
     rows = product_sizes(ctx).rows
     few = _row_sums(ctx, word, bits, in_place, rows, rows, lambda: packed)
-    return few_or_many(ctx, width, least, few, lambda many: sums(rows * many, lambda: packed))
+    return few_or_many(ctx, width, least, few, sums)
 
 
 def _row_sums(

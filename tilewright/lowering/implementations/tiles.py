@@ -9,7 +9,7 @@ from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.product import product_sizes
-from tilewright.lowering.geometry.tile_sums import LEAST_IN_TILES, block_of, whole_steps
+from tilewright.lowering.geometry.tile_sums import block_of, whole_steps
 from tilewright.lowering.geometry.words import Word
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import known_rows
@@ -30,8 +30,8 @@ def refusal(target: Target, word: Word, rows: IntExpr, columns: IntExpr, depth: 
         return "no matrix tiles for such elements on the target"
     if not depth.is_const:
         return f"sums over {depth}, expected a constant"
-    if (n := rows.value()) is not None and n < LEAST_IN_TILES:
-        return f"{n} rows, expected at least {LEAST_IN_TILES}"
+    if (n := rows.value()) is not None and n < (least := target.costs.tile_rows):
+        return f"{n} rows, expected at least {least}"
     return None
 
 

@@ -67,6 +67,7 @@ class ComputeAt(Primitive):
         computed whole where it has no more elements than a full tile (padding of packed operands).
     Refuses:
         - the block or the loop is not there
+        - the multiple is less than 1
         - the block writes a parameter
         - another statement writes the buffer
         - the block is already inside the loop
@@ -97,6 +98,8 @@ class ComputeAt(Primitive):
         return new_loops(func, result, self.block)
 
     def apply(self, func: Func) -> Func:
+        if self.multiple < 1:
+            raise refuse(self, f"expected a multiple of at least 1, got {self.multiple}")
         block, path = block_and_path(self, func, self.block)
         loop = find_loop(func, self.loop, self)
         target = loop_path(func, self.loop)

@@ -70,6 +70,16 @@ def order_of_loops(
     return LoopOrder(outer, _ordered(inner, in_columns, in_rows), (*over_rows, *in_rows))
 
 
+def read_panels_once(rows: int, panels: int, target: Target, shared: bool = True) -> bool:
+    """Whether the loop over B's panels, of ``panels`` bytes, belongs outside that over A's rows, of ``rows`` bytes:
+    these stay in the second-level cache and the panels do not, or each thread reads less of both so. ``shared``: there
+    are panels enough for the threads."""
+    if rows > target.filling_bytes:
+        return False
+    fewer = rows + panels // target.threads < rows // target.threads + panels
+    return panels > target.resident_bytes or (shared and fewer)
+
+
 def _ordered(order: str, columns: Sequence[str], rows: Sequence[str]) -> tuple[str, ...]:
     return (*columns, *rows) if order == "columns" else (*rows, *columns)
 

@@ -41,7 +41,7 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.prefetch import fetch_panels
-from tilewright.schedule.rules.tiling.cache_blocking import order_of_loops
+from tilewright.schedule.rules.tiling.cache_blocking import order_of_loops, read_panels_once
 from tilewright.schedule.rules.tiling.register_tiles import copied
 from tilewright.schedule.rules.tiling.shifted_tiles import loaded_factors, shifted_product
 from tilewright.schedule.rules.tiling.tile_axes import tile_axes
@@ -173,15 +173,15 @@ def _own_order(s: Schedule, match: TiledProduct, tiles: int | None, target: Targ
     Where B stays in the second-level cache, as many as have a local buffer: one for all of A would go to memory and
     back. Where B does not but all of A does, B is read once, a panel after the other; so it is where each thread would
     read more of both otherwise. Where neither does, as many as stay there with a panel, which comes from farther away
-    once for all of them.
+    once for all of them. Rows of which only a call tells the number are taken to stay there.
     """
     left, right = (find_buffer(s.func, b) for b in (match.left, match.right))
     size, panels = buffer_bytes(left), buffer_bytes(right)
-    if tiles is None or size is None or panels is None:
-        return "rows", 1
     cache, threads = target.resident_bytes, target.threads
-    many = (right.shape[0].value() or 1) >= _BLOCKS * threads and size <= target.filling_bytes
-    if tiles < 2 * threads or (many and (panels > cache or size + panels // threads < size // threads + panels)):
+    if tiles is None or size is None or panels is None:
+        return "columns" if panels is not None and panels > cache else "rows", 1
+    many = (right.shape[0].value() or 1) >= _BLOCKS * threads
+    if tiles < 2 * threads or (many and read_panels_once(size, panels, target)):
         return "columns", 1
     room, blocks = (LOCAL_BYTES, _BLOCKS) if panels <= cache else (cache // 2, _FEW_BLOCKS)
     own = 1

@@ -42,6 +42,7 @@ from tilewright.schedule.rules.facts import (
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.prefetch import fetch_panels
 from tilewright.schedule.rules.sampling import choose_number, divisors
+from tilewright.schedule.rules.tiling.cache_blocking import read_panels_once
 from tilewright.schedule.rules.tiling.write_tile import write_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer
@@ -209,9 +210,8 @@ def _own_order(s: Schedule, match: ShiftedProduct, target: Target) -> str:
         return "rows"
     if image is None:
         return "columns" if target.resident_bytes < panels else "rows"
-    threads, many = target.threads, (right.shape[0].value() or 1) >= _STEPS * target.threads
-    fewer = many and image + panels // threads < image // threads + panels
-    return "columns" if image <= target.filling_bytes and (fewer or target.resident_bytes < panels) else "rows"
+    many = (right.shape[0].value() or 1) >= _STEPS * target.threads
+    return "columns" if read_panels_once(image, panels, target, many) else "rows"
 
 
 def _room(s: Schedule, match: ShiftedProduct, wide: int, target: Target) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -24,6 +25,7 @@ from tilewright.lowering.geometry.tile_sums import block_of
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import RandomDecider
 from tilewright.schedule.default import explained_default, schedule_by_rule
+from tilewright.tensor_ir.analysis.scopes import find_block
 from tilewright.tensor_ir.interpreter import interpret as run_func
 from tilewright.tensor_ir.ir import Alloc, Func, walk
 from tilewright.tensor_ir.verifier import verify
@@ -257,10 +259,49 @@ def test_few_rows_of_a_number_that_a_call_tells(tiles: State, way: str, kind: st
 
 @pytest.mark.parametrize("rows", [1, 3, 4, 40])
 def test_few_rows_are_not_made_up_to_a_block(rows: int) -> None:
+    """Either they are summed one by one, or in blocks: the other sums have no rows, or no steps."""
     func = lowered_func(product("n", 64, 64), parse_target(RAPIDS), f"{TILES}_by_rows")
-    sizes = {a.buffer.name: a.buffer.shape for a in walk(func.body) if isinstance(a, Alloc)}
-    few, tiled = (sizes[n][0].evaluate({"n": rows}) for n in ("few", "acc"))
-    assert (few, tiled) == ((rows, 0) if rows < 4 else (0, -(-rows // 32) * 32))
+    few = next(a.buffer.shape[0] for a in walk(func.body) if isinstance(a, Alloc) and a.buffer.name == "few")
+    steps = next(x.extent for x in find_block(func, "acc").axes if x.kind == "reduce")
+    found = few.evaluate({"n": rows}), steps.evaluate({"n": rows})
+    assert found == ((rows, 0) if rows < 4 else (0, 2))
+
+
+def decided(func: Func) -> tuple[str, str]:
+    """The trace of the default schedule, and the function that it makes."""
+    trace, _ = explained_default(func, parse_target(RAPIDS))
+    return str(trace), str(trace.apply(func))
+
+
+@pytest.mark.parametrize(("columns", "order", "steps"), [(64, "rows", "((n + 31)//32)*2"), (3072, "columns", "96")])
+def test_threads_share_the_panels_of_an_open_number_of_rows(columns: int, order: str, steps: str) -> None:
+    func = lowered_func(product("n", 768, columns), parse_target(RAPIDS), f"{TILES}_by_rows")
+    trace, text = decided(func)
+    assert f'"acc.order", candidates=("columns", "rows"), decision="{order}"' in trace
+    assert "tiles = shared(int32[" in text
+    assert "acc = local(float32[32, 1, 32]" in text
+    (shared,) = re.findall(r"for o0\w+ in parallel\(([^,]*), if_=", text)
+    assert shared == steps
+
+
+@pytest.mark.parametrize("rows", [2, 5])
+def test_blocks_without_a_step_are_zero(rows: int) -> None:
+    """Their initial values are stored in front of the nest that an intrinsic computes."""
+    func = lowered_func(product("n", 128, 32), parse_target(RAPIDS), f"{TILES}_by_rows")
+    done = explained_default(func, parse_target(RAPIDS))[0].apply(func)
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-9, 10, [int(d.evaluate({"n": rows})) for d in b.shape]) for b in func.params[: -func.outputs]]
+    typed = [a.astype(b.dtype.numpy) for a, b in zip(args, func.params, strict=False)]
+    (want,), (got,) = (run_func(f, typed, {"n": rows}) for f in (func, done))
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("case", ["shifted symbolic rows", "shifted symbolic sizes", "shifted symbolic images"])
+def test_an_image_of_open_size_is_summed_in_runs_of_a_row(case: str) -> None:
+    trace, text = decided(lowered_func(of_pairs(case), parse_target(RAPIDS), MOVED))
+    assert ('"acc.run"' in trace) == ("images" not in case)
+    assert "acc = local(float32[" in text
+    assert "opaque" in text
 
 
 def test_what_fills_no_tile_is_refused() -> None:

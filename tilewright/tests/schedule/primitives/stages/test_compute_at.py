@@ -240,6 +240,11 @@ def test_refusals():
                 'compute_at("T", loop="x")',
                 "compute_at(T): expected the name of a loop of blur, got 'x'; it has: B_i, T_i",
             ),
+            "the multiple is less than 1": (
+                blur(N),
+                'compute_at("T", loop="B_i", whole=True, multiple=0)',
+                "compute_at(T): expected a multiple of at least 1, got 0",
+            ),
             "the block writes a parameter": (
                 blur(N),
                 'compute_at("B", loop="T_i")',
