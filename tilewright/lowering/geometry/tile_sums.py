@@ -51,7 +51,7 @@ def tile_sums(
         row = mo * height + mi
         return left(row if (rows % height).value() == 0 else minimum(row, rows - 1), step, q)
 
-    full: tuple[IntExpr | int, ...] = (blocks, *steps, height, SIDE)
+    full: tuple[IntExpr | int, ...] = (blocks, *steps[:-1], steps[-1] * used, height, SIDE)
     names = ["mo", *(f"s{n}" for n in range(len(steps))), "mi", "q"]
     words = ctx.stage(compute(ctx.name("tiles"), full, of_block, axis_names=names))
     s, q = ctx.axis(product(steps) * used, "s"), ctx.axis(SIDE, "q")
