@@ -127,8 +127,11 @@ class IndexNumbers:
         return {k: v for k, v in inner.items() if v % d}
 
     def _value(self, e: IntExpr, env: Mapping[str, int]) -> int:
+        """What ``e`` is; 0 where it divides by a size of 0: the loop around it has no steps."""
         try:
             return e.evaluate(env)
+        except ZeroDivisionError:
+            return 0
         except TypeError:
             return _DYNAMIC_EXTENT
         except KeyError as error:

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.core.arith.minmax import minimum
 from tilewright.lowering.context import Lower, LowerContext, wide, widen
-from tilewright.lowering.formulas.attention_tiles import BLOCK, products_of_tiles, suits_tiles
+from tilewright.lowering.formulas.attention_tiles import products_of_tiles, suits_tiles
 from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
 from tilewright.lowering.formulas.reduce import at_reduced, reduction_stage
 from tilewright.lowering.geometry.packing import clamped, packed_stage, whole_tiles
+from tilewright.lowering.geometry.tile_sums import BLOCK
 from tilewright.tensor_ir.compute import (
     Reduction,
     Tensor,

@@ -15,14 +15,12 @@ from tilewright.core.arith.minmax import minimum
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
-from tilewright.lowering.geometry.tile_sums import whole_steps
+from tilewright.lowering.geometry.tile_sums import BLOCK, whole_steps
 from tilewright.lowering.geometry.words import PAIRS
 from tilewright.machine.vectors import has_matrix_tiles, share_of_tiles
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, index_value, op, select, sum_over
 from tilewright.tensor_ir.intrinsics import SIDE
 
-BLOCK = 2 * SIDE
-"""Rows and columns of a block."""
 _OPERANDS = 3
 
 Element = Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]

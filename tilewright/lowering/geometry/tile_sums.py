@@ -22,12 +22,15 @@ from tilewright.tensor_ir.intrinsics import SIDE
 Place: TypeAlias = Sequence[IntExpr]
 """A step by dimension."""
 
+BLOCK = 2 * SIDE
+"""Rows and columns of a block."""
+
 
 def block_of(extent: IntExpr) -> int:
     """Rows or columns of a block: those of two tiles, unless there are fewer. Four sums do not wait for each other, and
     what they win is more than what empty rows and columns cost."""
     n = extent.value()
-    return 2 * SIDE if n is None or n >= 2 * SIDE else SIDE
+    return BLOCK if n is None or n >= BLOCK else SIDE
 
 
 def whole_steps(words: IntExpr) -> IntExpr:
@@ -71,8 +74,8 @@ LONGEST_RUN = 8 * SIDE
 def rows_of_blocks(rows: IntExpr) -> IntExpr:
     """So many rows that a block which begins in any of ``rows`` has all of its own, in whole blocks; of a symbolic
     number, a run of blocks."""
-    beyond = 2 * SIDE - 1 if rows.is_const else LONGEST_RUN
-    return ceildiv(rows + beyond, 2 * SIDE) * (2 * SIDE)
+    beyond = BLOCK - 1 if rows.is_const else LONGEST_RUN
+    return ceildiv(rows + beyond, BLOCK) * BLOCK
 
 
 def shifted_sums(

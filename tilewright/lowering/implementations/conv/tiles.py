@@ -19,7 +19,15 @@ from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_shape
 from tilewright.lowering.geometry.conv_weight import Weight
 from tilewright.lowering.geometry.packing import flatten, unflatten
-from tilewright.lowering.geometry.tile_sums import Place, block_of, rows_of_blocks, shifted_sums, tile_sums, whole_steps
+from tilewright.lowering.geometry.tile_sums import (
+    BLOCK,
+    Place,
+    block_of,
+    rows_of_blocks,
+    shifted_sums,
+    tile_sums,
+    whole_steps,
+)
 from tilewright.lowering.geometry.words import Word
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import result_sizes
@@ -156,7 +164,9 @@ def _shown(numbers: Sequence[int]) -> str:
 def _shifted_cost(word: Word, target: Target, shape: ConvShape) -> float:
     reach = [(k - 1) * d for k, d in zip(shape.kernel, shape.dilations, strict=True)]
     n, h, w = result_sizes(shape) or (1, 1, 1)
-    rows, pixels = n * h * (w + reach[1]), n * (h + reach[0]) * (w + reach[1])
+    pixels = n * (h + reach[0]) * (w + reach[1])
+    is_run = not all(d.is_const for d in shape.out_spatial)  # blocks begin with a row of the image
+    rows = n * h * (-(-w // BLOCK) * BLOCK if is_run else w + reach[1])
     columns, taps = shape.out_channels.value() or 0, math.prod(shape.kernel)
     return cost(target, word, rows, columns, taps, shape.depth, put=pixels)
 

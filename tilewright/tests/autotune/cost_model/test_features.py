@@ -207,3 +207,10 @@ def test_what_is_remembered_changes_no_number(name):
     for c, row in zip(found, together, strict=True):
         memory_of.cache_clear()
         np.testing.assert_array_equal(features(c.func, TARGET), row)
+
+
+def test_an_extent_that_divides_by_the_steps_of_a_loop_without_any():
+    numbers = IndexNumbers({"n": 8})
+    left = var("n") - 8
+    assert numbers.enter("fused", left * 4) == (0.0, 0.0)
+    assert numbers.enter("i", minimum(14, var("n") - var("fused") % left)) == (0.0, 0.0)

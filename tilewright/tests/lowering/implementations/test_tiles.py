@@ -394,6 +394,19 @@ def test_of_an_image_that_several_taps_read_one_copy_is_made() -> None:
     assert "tiles_dot2_taps_2x2" in str(trace.apply(func))
 
 
+@pytest.mark.parametrize(("times", "way"), [(1, MOVED), (32, TILES)])
+def test_short_rows_of_an_open_image_fill_no_runs(times: int, way: str) -> None:
+    """One of 224 by 224 is assumed; of 7 by 7, blocks over several rows of the image have fewer empty rows."""
+    g = GraphBuilder("g")
+    x = g.input("x", "bfloat16", (1, 64, "h", "w"))
+    w = g.constant(np.zeros((64, 64, 3, 3), ml_dtypes.bfloat16), "w")
+    small = g.op("MaxPool", x, kernel_shape=(times, times), strides=(times, times))
+    last = g.op("Transpose", small, perm=(0, 2, 3, 1))
+    graph = g.build(g.op("Conv", last, w, output_dtype=dtypes.float32, data_layout="NHWC"))
+    found = alternatives_of(graph, parse_target(RAPIDS))
+    assert next(c for c in found if c.node.op == "Conv").standard().name == way
+
+
 @pytest.mark.parametrize("case", ["shifted image", "odd", "image"])
 def test_what_finishes_the_sums_in_another_order(tiles: State, case: str) -> None:
     """No block of the consumer is one of the product: the sums are made before it."""
