@@ -24,11 +24,13 @@ def result_sizes(shape: ConvShape) -> tuple[int, ...] | None:
         return None
 
 
-def plain_cost(facts: NodeFacts) -> float:
-    """The multiply-adds of the definition, and the weights read; a pixel's where the sizes have no value."""
+def plain_cost(facts: NodeFacts, share: float = 1.0, weight_size: float = 1.0) -> float:
+    """The multiply-adds of the definition, and the weights read; a pixel's where the sizes have no value. ``share``:
+    the time of a product, of that of a multiply-add of float32; ``weight_size``: of the bytes of a float32."""
     sizes = result_sizes(conv_shape(facts))
     pixels = 1 if sizes is None else max(1, math.prod(sizes))
-    return float(math.prod(int(d) for d in facts.input_shape(1)) * (pixels + facts.target.costs.weight_load))
+    each = share * pixels + weight_size * facts.target.costs.weight_load
+    return float(math.prod(int(d) for d in facts.input_shape(1)) * each)
 
 
 def input_products(shape: ConvShape) -> int:

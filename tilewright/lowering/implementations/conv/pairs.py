@@ -73,7 +73,7 @@ def _time(facts: NodeFacts) -> float:
     shape = conv_shape(facts)
     depth = shape.depth.value() or 2
     longer = -(-depth // 2) * 2 / depth * (_COLLECTED if depth % 2 else 1.0)
-    return share_of_pairs(facts.target) * plain_cost(facts) * longer / useful_lanes(facts)
+    return plain_cost(facts, share_of_pairs(facts.target), 0.5) * longer / useful_lanes(facts)
 
 
 DOT_PRODUCT = (
