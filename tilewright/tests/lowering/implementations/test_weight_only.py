@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.codegen.detect_cpu import detect_host
+from tilewright.codegen.detect_cpu import detect_host, parse_target
 from tilewright.core.errors import TilewrightError
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.plan import LoweredModel
-from tilewright.schedule.default import default_trace
+from tilewright.schedule.default import default_trace, explained_default
 from tilewright.schedule.primitives.sampling.sample_compute_location import SampleComputeLocation
 from tilewright.tensor_ir.analysis.scopes import find_buffer
 from tilewright.tensor_ir.ir import Alloc, walk
@@ -97,6 +97,17 @@ def test_a_call_of_few_rows_makes_no_panels(rows: int) -> None:
     sizes = {b.name: b.shape for a in walk(func.body) if isinstance(a, Alloc) for b in (a.buffer,)}
     made, few = sizes["real"][1].evaluate({"n": rows}), sizes["few"][0].evaluate({"n": rows})
     assert (made, few) == ((128, 0) if rows >= 7 else (0, rows))
+
+
+@pytest.mark.parametrize(("cpu", "ahead"), [("sapphirerapids", 1), ("znver4", 0)])
+def test_a_row_fetches_the_next_panel_where_that_was_measured(cpu: str, ahead: int) -> None:
+    target = dataclasses.replace(parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}"), l2_bytes=1 << 14)
+    lowered = tilewright.compile(product("uint4", rows=(1,)), target=target, stop_after="lower", progress=False)
+    assert isinstance(lowered, LoweredModel)
+    (func,) = lowered.funcs.values()
+    trace = str(explained_default(func, target)[0])
+    assert f'"acc.ahead", candidates=(0, 1), decision={ahead})' in trace
+    assert (", prefetch=" in str(explained_default(func, target)[0].apply(func))) == bool(ahead)
 
 
 @pytest.mark.parametrize(
