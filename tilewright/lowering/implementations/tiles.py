@@ -12,6 +12,7 @@ from tilewright.lowering.geometry.product import product_sizes
 from tilewright.lowering.geometry.tile_sums import block_of, whole_steps
 from tilewright.lowering.geometry.words import Word
 from tilewright.lowering.implementations.base import Implementation
+from tilewright.lowering.implementations.gemm.by_rows import open_rows_refusal
 from tilewright.lowering.implementations.gemm.cost import known_rows
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import has_matrix_tiles, share_of_tiles
@@ -19,9 +20,6 @@ from tilewright.tensor_ir.compute import Tensor
 from tilewright.tensor_ir.intrinsics import SIDE
 
 _WORD_BYTES = 4
-
-_LEAST_ELEMENTS = 1 << 12
-"""Of a weight: a tile of a smaller one takes less than a microsecond, whatever rows it has."""
 
 
 def refusal(target: Target, word: Word, rows: IntExpr, columns: IntExpr, depth: IntExpr) -> str | None:
@@ -87,12 +85,7 @@ def products(
         return applies(facts) or product_refusal(word, facts)
 
     def few_too(of_all: Callable[[NodeFacts], str | None], facts: NodeFacts) -> str | None:
-        if (why := of_all(facts)) is not None:
-            return why
-        if product_sizes(facts).rows.value() is not None:
-            return "the number of rows is known"
-        weight = facts.constants[1]
-        return "a small weight" if weight is None or weight.size < _LEAST_ELEMENTS else None
+        return of_all(facts) or open_rows_refusal(facts)
 
     cost_in_tiles = partial(product_cost, word)
     return (

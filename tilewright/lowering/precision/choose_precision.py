@@ -247,9 +247,7 @@ def _is_attention_reduced(
         return False
     facts = facts_of(node, target, {**ctx.outer_values, **graph.values}, graph.constants, {})
     narrow = dataclasses.replace(facts, input_values=tuple(map(_narrow, facts.input_values)), memo={})
-    if asked is None and not pays_in_tiles(narrow):
-        return False
-    return suits_tiles(narrow)
+    return pays_in_tiles(narrow) if asked is None else suits_tiles(narrow)
 
 
 def _narrow(v: Value | None) -> Value | None:

@@ -23,6 +23,9 @@ from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute
 IN_MEMORY = 4.0
 """The time to write an element that was made to memory and read it again, in multiply-adds."""
 
+_LEAST_ELEMENTS = 1 << 12
+"""Of a weight: a tile of a smaller one takes less than a microsecond, whatever rows it has."""
+
 Formula: TypeAlias = Callable[[IntExpr, IntExpr, IntExpr], Reduction]
 """The sum of a row, for a panel and a column of it."""
 
@@ -73,6 +76,14 @@ def _from_panels(ctx: LowerContext, w: Kept, used: IntExpr) -> Formula:
     shape = (ceildiv(p.n, w.width), p.k * used, w.width)
     real = ctx.stage(compute(ctx.name("real"), shape, w.element, axis_names=["no", "k", "ni"]))
     return row_sums(ctx, lambda no, k, ni: real[no, k, ni], p.k * used)
+
+
+def open_rows_refusal(facts: NodeFacts) -> str | None:
+    """Why few rows of a constant weight need no nest of their own that a call chooses."""
+    weight = facts.constants[1]
+    if weight is None or weight.size < _LEAST_ELEMENTS:
+        return "a small weight"
+    return "the number of rows is known" if product_sizes(facts).rows.value() is not None else None
 
 
 def panel_stays(facts: NodeFacts) -> bool:

@@ -26,7 +26,7 @@ from tilewright.lowering.geometry.product import (
     row_sums,
 )
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.gemm.by_rows import by_rows, kept
+from tilewright.lowering.implementations.gemm.by_rows import by_rows, kept, open_rows_refusal
 from tilewright.lowering.implementations.gemm.cost import cost_by_row, packing
 from tilewright.tensor_ir.compute import Tensor, Val
 
@@ -66,10 +66,6 @@ def _cost(facts: NodeFacts) -> float:
     return cost_by_row(facts, 1.0, 0.0 if product_sizes(facts).constant_b else packing(facts))
 
 
-_LEAST_ELEMENTS = 1 << 12
-"""Of a weight: a tile of a smaller one takes less than a microsecond, whatever rows it has."""
-
-
 def _by_rows(ctx: LowerContext) -> tuple[Tensor, ...]:
     return by_rows(ctx, kept(ctx, *_panels(ctx)), LEAST_ROWS)
 
@@ -78,9 +74,7 @@ def _applies_by_rows(facts: NodeFacts) -> str | None:
     p = product_sizes(facts)
     if not p.constant_b or computed_type(facts) != dtypes.float32:
         return "the second operand is not a constant matrix of float32"
-    if facts.constants[1] is None or facts.constants[1].size < _LEAST_ELEMENTS:
-        return "a small weight"
-    return "the number of rows is known" if p.rows.value() is not None else None
+    return open_rows_refusal(facts)
 
 
 BY_ROWS = Implementation("MatMul", "packed_by_rows", _by_rows, _cost, _applies_by_rows)
