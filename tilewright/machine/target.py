@@ -79,6 +79,12 @@ class Target:
         return self.l2_bytes // 4
 
     @property
+    def beyond_bytes(self) -> int:
+        """Bytes of an array that comes from memory: twice the last-level cache, but at most 512 MiB, as a virtual
+        machine names a cache that others fill too."""
+        return min(2 * self.l3_bytes, 512 << 20)
+
+    @property
     def filling_bytes(self) -> int:
         """Bytes of a working set that has the second-level cache to itself: three quarters."""
         return self.l2_bytes * 3 // 4

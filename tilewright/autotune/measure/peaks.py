@@ -75,11 +75,12 @@ def measure_peaks(target: Target, threads: int) -> Peaks:
     pinned = target.with_threads(threads)
     tiles = _tiles(pinned)
     flops = 2.0 * float(np.prod([int(d) for d in tiles.params[-1].shape])) * _DEPTH
-    rows = _rows(_READ_BYTES)
+    size = max(_READ_BYTES, target.beyond_bytes)
+    rows = _rows(size)
     products: dict[str, float] = {}
     for d, rate in measure_dot_products(target):
         products.setdefault(d.product, rate * threads)
-    return Peaks(flops / _best_seconds(tiles, pinned), _READ_BYTES / _best_seconds(rows, pinned), products)
+    return Peaks(flops / _best_seconds(tiles, pinned), size / _best_seconds(rows, pinned), products)
 
 
 @functools.cache
