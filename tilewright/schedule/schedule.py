@@ -57,6 +57,7 @@ from tilewright.schedule.primitives.stages.reverse_compute_inline import Reverse
 from tilewright.schedule.primitives.stages.rfactor import RFactor
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.scopes import blocks_in, find_loop, loops_around
+from tilewright.tensor_ir.hints import Prefetch
 from tilewright.tensor_ir.ir import Func, Scope
 
 
@@ -194,9 +195,10 @@ class Schedule:
         if if_ is not None:
             self.annotate(loop, "worth", str(if_))
 
-    def prefetch(self, loop: str, buffer: str) -> None:
-        """Fetch ahead, in each step, what will be read of a buffer."""
-        self.annotate(loop, "prefetch", buffer)
+    def prefetch(self, loop: str, *buffers: str, steps: int = 0) -> None:
+        """Fetch ahead, in each step, what will be read of a buffer; or what a step so many ``steps`` later reads of
+        ``buffers``."""
+        self.annotate(loop, "prefetch", str(Prefetch(buffers, steps)))
 
     def stream(self, loop: str, buffer: str) -> None:
         """Store past the caches into a buffer."""

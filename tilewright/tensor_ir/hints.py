@@ -22,10 +22,20 @@ class ParallelIf:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """Each step fetches some of what will be read of ``buffer``
-    (:mod:`tilewright.tensor_ir.analysis.prefetching`)."""
+    """Each step fetches some of what will be read of ``buffers``, or what a step so many ``steps`` later reads
+    (:mod:`tilewright.tensor_ir.analysis.prefetching`). In texts and traces ``"B"``, or ``"B, C + 3"``."""
 
-    buffer: str
+    buffers: tuple[str, ...]
+    steps: int = 0
+
+    @staticmethod
+    def parse(text: str) -> Prefetch:
+        """The hint whose text that is."""
+        names, _, steps = text.partition(" + ")
+        return Prefetch(tuple(names.split(", ")), int(steps) if steps.isdecimal() else 0)
+
+    def __str__(self) -> str:
+        return ", ".join(self.buffers) + (f" + {self.steps}" if self.steps else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from dataclasses import dataclass, fields
 
 from tilewright.core.console import coloured, console
 from tilewright.core.errors import InternalError
-from tilewright.tensor_ir.hints import WORDS, Hint
+from tilewright.tensor_ir.hints import WORDS, Hint, Prefetch
 from tilewright.tensor_ir.nodes import (
     Alloc,
     Axis,
@@ -186,6 +186,8 @@ def _intrinsic_text(x: TensorIntrin) -> str:
 
 def _hint_text(h: Hint) -> str:
     word = next(w for w, kind in WORDS.items() if isinstance(h, kind))
+    if isinstance(h, Prefetch):
+        return f"{word}={_quoted(str(h))}"
     values = [_quoted(v) if isinstance(v, str) else str(v) for v in (getattr(h, f.name) for f in fields(h))]
     return f"{word}={', '.join(values) or True}"
 

@@ -130,7 +130,7 @@ def _read_hint(node: ast.keyword, types: Mapping[str, DType]) -> Hint:
         case "intrinsic", ast.Constant(str(name)):
             return Intrinsic(name)
         case "prefetch", ast.Constant(str(name)):
-            return Prefetch(name)
+            return Prefetch.parse(name)
         case "stream", ast.Constant(str(name)):
             return Stream(name)
         case "joined", ast.Constant(int(most)) if most is not True:

@@ -57,7 +57,7 @@ def _fetched_ahead(ctx: Context, func: Func, nest: Loop, intrinsic: TensorIntrin
     """How many lines each step of a product in matrix tiles fetches of the next panel, and how many words behind what
     it reads itself they begin; None if it has no such hint. Nests that read the same panel share its lines."""
     hint, product = find_hint(nest.hints, Prefetch), TILE_PRODUCTS.get(intrinsic.name)
-    found = None if hint is None or product is None else ahead_of_nest(func, nest, hint.buffer)
+    found = None if hint is None or product is None else ahead_of_nest(func, nest, hint.buffers[0])
     if found is None or product is None:
         return None
     step, which, nests = found

@@ -33,7 +33,7 @@ class StatementEmitter:
     ``copies``: where the local buffers are that have no place on the stack."""
 
     def __init__(
-        self, ctx: Context, func: Func, vector_pad: int, prefetches: Mapping[str, FetchedLines],
+        self, ctx: Context, func: Func, vector_pad: int, prefetches: Mapping[str, Sequence[FetchedLines]],
         streamed: frozenset[str], copies: Mapping[str, BufferInfo],
     ) -> None:  # fmt: skip
         self.ctx = ctx
@@ -100,8 +100,7 @@ class StatementEmitter:
 
     def _step(self, s: Loop) -> None:
         """One step of a counted loop: what it fetches ahead, then its body."""
-        if s.var in self.prefetches:
-            p = self.prefetches[s.var]
+        for p in self.prefetches.get(s.var, ()):
             prefetch(self.ctx, p.buffer, simplify(p.offset, self.ctx.indexer.ranges), p.lines)
         self.emit(s.body)
 

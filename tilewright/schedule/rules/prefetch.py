@@ -3,9 +3,9 @@
 A panel comes from memory or the last-level cache while its first row tile runs, which is 5 to 10 % of a product of a
 hundred rows. Where panels are the outer loop, each row tile fetches its share of the next one
 (:mod:`tilewright.tensor_ir.analysis.prefetching`). Decision: ``<acc>.ahead``, reduction steps per line, 0 for none.
-A single row tile has nothing else to wait for, but steps that unpack a weight keep the CPU from running ahead: each
-step may fetch what the same step reads of the next panel (1; by default on CPUs with AMX alone, where it was measured:
-a row by 4096 x 4096 of four bits 0.75 -> 0.55 ms on two threads).
+
+A panel that is read but once, by a single row, comes from memory all the same. Then each step fetches what a later step
+reads of it, and of what goes with it, as scales do: ``<acc>.ahead`` is the distance in bytes of the panel.
 
 Nests of products in matrix tiles do likewise, each for its own steps; ``<acc>.ahead`` is 1 there or 0.
 
@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from tilewright.machine.memory import LINE_BYTES
 from tilewright.machine.target import Target
+from tilewright.machine.vectors import bytes_ahead
 from tilewright.schedule.rules.facts import buffer_bytes, expr_cost, is_spatial, loops_of, reduce_loops
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.prefetching import ahead_of_nest, prefetch_of
+from tilewright.tensor_ir.analysis.prefetching import FetchedLines, ahead_of_nest, bytes_of_step, prefetch_of
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_loop
-from tilewright.tensor_ir.ir import Buffer, loads
+from tilewright.tensor_ir.ir import Buffer, Loop, loads
 
+_DISTANCES = (0, 1024, 2048, 3072, 4096)
 _MOST = 2.5
 _WRITTEN_OUT = 8
 """Steps per line where the loop is entered again for each tap: more are a short loop, left at a mispredicted branch."""
@@ -37,7 +39,7 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
     loop = steps[-1]
     for panels in large_inputs(s, reduction, target):
         found = prefetch_of(s.func, loop, panels.name)
-        if found is None or not found.shared:
+        if found is None:
             continue
         tiles = 1
         for x in loops_of(s.func, reduction):
@@ -48,10 +50,8 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
             wanted = 1  # one whole tile, and the rest that was peeled off: a few lines per step
         most = wanted if len(steps) == 1 else min(wanted, _WRITTEN_OUT)
         fitting = [n for n in range(1, extent + 1) if extent % n == 0 and wanted / _MOST <= n <= most]
-        if not fitting and tiles == 1:
-            own = 1 if "amx-tile" in target.enabled else 0
-            if s.sample_categorical(f"{reduction}.ahead", (0, 1), own):
-                s.prefetch(loop.var, panels.name)
+        if _read_once(s, found) and not (found.shared and fitting):
+            _fetch_later_steps(s, reduction, loop, panels, target)
             return
         if not fitting:
             continue
@@ -60,6 +60,21 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
             outer = loop.var if length == 1 else s.split(loop.var, (None, length))[0]
             s.prefetch(outer, panels.name)
         return
+
+
+def _read_once(s: Schedule, found: FetchedLines | None) -> bool:
+    """True if there is a next panel, and no loop goes over a panel again."""
+    return found is not None and all(find_loop(s.func, x).extent == 1 for x in found.shared)
+
+
+def _fetch_later_steps(s: Schedule, reduction: str, loop: Loop, panels: Buffer, target: Target) -> None:
+    distance = int(s.sample_categorical(f"{reduction}.ahead", _DISTANCES, bytes_ahead(target)))
+    taken = bytes_of_step(s.func, loop, panels.name)
+    if not distance or not taken:
+        return
+    read = dict.fromkeys(x.buffer for x in loads(find_block(s.func, reduction).value))
+    inputs = [b.name for b in s.func.params if b.name in read and _read_once(s, prefetch_of(s.func, loop, b.name))]
+    s.prefetch(loop.var, *inputs, steps=-(-distance // taken))
 
 
 def fetch_panels(s: Schedule, reduction: str, nest: str, panels: str, outside: bool, target: Target) -> None:

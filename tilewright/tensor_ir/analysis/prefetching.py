@@ -16,6 +16,9 @@ step fetches what it will itself read in the next step of the loop around it: on
 hint: a line too many, or past the end of the buffer, costs time at most. Where the loops around do not have this form,
 nothing is fetched.
 
+Where a panel is read but once, its lines would be there too early: ``prefetch="B, C + 3"`` fetches what the step three
+later reads of two buffers. That is not far, but perhaps in the next page, where what the CPU fetches by itself ends.
+
 A nest that an intrinsic runs has the reduction inside: each of its steps fetches a part of what the same step will read
 of the next panel, its code says how.
 """
@@ -33,7 +36,7 @@ from tilewright.machine.memory import LINE_BYTES
 from tilewright.tensor_ir.analysis.access import address, stride
 from tilewright.tensor_ir.analysis.scopes import block_environment, blocks_in, loop_path, loop_ranges, loops_in
 from tilewright.tensor_ir.hints import Prefetch, find_hint
-from tilewright.tensor_ir.ir import Func, Loop, loads, walk
+from tilewright.tensor_ir.ir import Block, Func, Loop, loads, walk
 
 _MOST_LINES, _MOST_LINES_OF_ROWS = 4, 64
 
@@ -51,14 +54,39 @@ class FetchedLines:
     shared: tuple[str, ...]
 
 
-def prefetches(func: Func) -> dict[str, FetchedLines]:
+def prefetches(func: Func) -> dict[str, tuple[FetchedLines, ...]]:
     """What each loop with the hint fetches, by loop; those around which nothing can be fetched ahead are left out."""
     found = {}
     for s in walk(func.body):
         hint = find_hint(s.hints, Prefetch) if isinstance(s, Loop) else None
-        if isinstance(s, Loop) and hint is not None and (lines := prefetch_of(func, s, hint.buffer)) is not None:
-            found[s.var] = lines
+        if not isinstance(s, Loop) or hint is None:
+            continue
+        lines = [_later(func, s, b, hint.steps) if hint.steps else prefetch_of(func, s, b) for b in hint.buffers]
+        if any(x is not None for x in lines):
+            found[s.var] = tuple(x for x in lines if x is not None)
     return found
+
+
+def bytes_of_step(func: Func, loop: Loop, buffer: str) -> int:
+    """How far behind what a step of ``loop`` reads of a parameter the next step reads; 0 if that is not known."""
+    first = _first_read(func, loop, buffer)
+    own = None if first is None else stride(first[0], loop.var, first[1])
+    elements = None if own is None else own.value()
+    return 0 if elements is None else elements * next(b for b in func.params if b.name == buffer).dtype.itemsize
+
+
+def _later(func: Func, loop: Loop, buffer: str, steps: int) -> FetchedLines | None:
+    """What the step so many ``steps`` later reads of ``buffer``, as if the loop went on."""
+    first = _first_read(func, loop, buffer)
+    if first is None:
+        return None
+    at, ranges, _ = first
+    itemsize = next(b for b in func.params if b.name == buffer).dtype.itemsize
+    taken, line = bytes_of_step(func, loop, buffer) // itemsize, max(1, LINE_BYTES // itemsize)
+    if not 0 < taken <= line * _MOST_LINES_OF_ROWS:
+        return None
+    here = at.substitute({s.var: 0 for s in walk(loop.body) if isinstance(s, Loop)})
+    return FetchedLines(buffer, simplify(here + taken * steps, ranges), tuple(range(0, taken, line)), ())
 
 
 def prefetch_of(func: Func, loop: Loop, buffer: str) -> FetchedLines | None:
@@ -109,16 +137,11 @@ def ahead_of_nest(func: Func, nest: Loop, buffer: str) -> tuple[IntExpr, IntExpr
 def _next_panel(func: Func, loop: Loop, buffer: str) -> tuple[IntExpr, IntExpr, list[Loop], list[Loop], Ranges] | None:
     """Of what ``loop`` reads of ``buffer``, the address, how far behind it lies what the next step of a loop around it
     reads, the loops between that read the same again, and the other loops of the reduction between."""
-    reads = [(b, x) for b in blocks_in(loop.body) for x in loads(b.value) if x.buffer == buffer]
-    known = {b.name: b for b in func.params}
-    if not reads or buffer not in known:
+    first = _first_read(func, loop, buffer)
+    if first is None:
         return None
-    block, read = reads[0]
+    at, ranges, block = first
     around = loops_in(loop_path(func, loop.var))
-    if any(s.kind == "vectorized" for s in around):
-        return None
-    ranges = loop_ranges([*around, *(s for s in walk(loop.body) if isinstance(s, Loop))])
-    at = address(read, known[buffer].shape, block_environment(block), ranges)
     reduced = {v for a, b in zip(block.axes, block.bindings, strict=True) if a.kind == "reduce" for v in b.free_vars()}
     within: list[Loop] = []
     share: list[Loop] = []
@@ -126,7 +149,7 @@ def _next_panel(func: Func, loop: Loop, buffer: str) -> tuple[IntExpr, IntExpr, 
         step = stride(at, outer.var, ranges)
         if step is None:
             return None
-        if step == ZERO:
+        if step == ZERO or outer.extent == 1:
             share.insert(0, outer)
         elif outer.var in reduced and not share:
             within.insert(0, outer)
@@ -135,6 +158,18 @@ def _next_panel(func: Func, loop: Loop, buffer: str) -> tuple[IntExpr, IntExpr, 
     else:
         return None
     return at, step, share, within, ranges
+
+
+def _first_read(func: Func, loop: Loop, buffer: str) -> tuple[IntExpr, Ranges, Block] | None:
+    """The address of what ``loop`` reads first of a parameter, the ranges of the loops, and the block that reads it."""
+    reads = [(b, x) for b in blocks_in(loop.body) for x in loads(b.value) if x.buffer == buffer]
+    known = {b.name: b for b in func.params}
+    around = loops_in(loop_path(func, loop.var))
+    if not reads or buffer not in known or any(s.kind == "vectorized" for s in around):
+        return None
+    block, read = reads[0]
+    ranges = loop_ranges([*around, *(s for s in walk(loop.body) if isinstance(s, Loop))])
+    return address(read, known[buffer].shape, block_environment(block), ranges), ranges, block
 
 
 def _lines_a_step(taken: int, line: int, share: Sequence[Loop]) -> int:

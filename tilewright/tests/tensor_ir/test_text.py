@@ -60,7 +60,7 @@ def test_round_trip_of_everything() -> None:
     body = Alloc(
         Buffer("s", dtypes.bool_, ()),
         seq(
-            Loop("h", const(2), Seq(()), "unrolled", (Interleaved(), Joined(4), Prefetch("X"), Rolled())),
+            Loop("h", const(2), Seq(()), "unrolled", (Interleaved(), Joined(4), Prefetch(("X", "Y"), 2), Rolled())),
             inner,
             loops,
             guard,

@@ -21,8 +21,9 @@ KEYS: Mapping[str, type[Hint]] = {"prefetch": Prefetch, "stream": Stream, "worth
 class Annotate(Primitive):
     """Give a loop a hint (:mod:`tilewright.tensor_ir.hints`) in place of one of its kind that it has.
 
-    The keys: ``prefetch`` and ``stream``, whose value is a buffer, and ``worth``, an expression in the function's dims,
-    above 0 where threads are to share a parallel loop.
+    The keys: ``prefetch`` and ``stream``, whose value is a buffer (of ``prefetch`` also ``"B, C + 3"``: what the step
+    three later reads of two), and ``worth``, an expression in the function's dims, above 0 where threads are to share a
+    parallel loop.
 
     Rewrite:
         parallel for i in N: S
@@ -54,4 +55,4 @@ class Annotate(Primitive):
                 raise refuse(self, str(e)) from e
         if self.key not in KEYS:
             raise refuse(self, f"expected one of the keys {', '.join(KEYS)}, got {self.key!r}")
-        return Prefetch(self.value) if self.key == "prefetch" else Stream(self.value)
+        return Prefetch.parse(self.value) if self.key == "prefetch" else Stream(self.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -49,7 +51,7 @@ def test_the_lines_fetched_in_one_panel_are_those_of_the_next():
     rows, depth, step = 16, 24, 4
     s = by_hand(rows, depth, step)
     (loop,) = fetching(s.func)
-    p = prefetches(s.func)[loop.var]
+    (p,) = prefetches(s.func)[loop.var]
     assert p.buffer == "Bp"
     assert p.shared == ("C_m_0",)
     for panel in range(4):
@@ -66,7 +68,7 @@ def test_the_lines_fetched_in_one_panel_are_those_of_the_next():
 def test_steps_past_the_next_panel_of_a_symbolic_number_of_rows_fetch_its_last_line():
     s = by_hand(var("m"), 24, 4)
     (loop,) = fetching(s.func)
-    p = prefetches(s.func)[loop.var]
+    (p,) = prefetches(s.func)[loop.var]
     got = [p.offset.evaluate({"m": 40, "C_n_0": 1, "C_m_0": k // 6, loop.var: k % 6}) for k in range(40)]
     start, last = 2 * 24 * 16, 3 * 24 * 16 - 16
     assert got == [min(start + 16 * k, last) for k in range(40)]
@@ -78,7 +80,7 @@ def test_lines_are_counted_through_all_loops_of_the_reduction():
     s.unannotate(loop.var, "prefetch")
     taps, inner = s.split(loop.var, (None, 3))
     s.prefetch(inner, "Bp")
-    p = prefetches(s.func)[inner]
+    (p,) = prefetches(s.func)[inner]
     assert p.shared == ("C_m_0",)
     steps = [(tile, k) for tile in range(4) for k in range(6)]
     got = [p.offset.evaluate({"C_n_0": 1, "C_m_0": tile, taps: k // 3, inner: k % 3}) for tile, k in steps]
@@ -88,7 +90,8 @@ def test_lines_are_counted_through_all_loops_of_the_reduction():
 def test_nothing_is_fetched_where_the_loops_have_another_form():
     inner = Schedule(packed_matmul(16, 64, 24))
     inner.prefetch(inner.loops("acc")[-1], "Bp")  # the panel is not the next loop's: rows are outermost
-    assert prefetches(inner.func)[inner.loops("acc")[-1]].shared == ()
+    (p,) = prefetches(inner.func)[inner.loops("acc")[-1]]
+    assert p.shared == ()
     alone = Schedule(packed_matmul(16, 64, 24))
     alone.prefetch("acc_m", "Bp")  # no loop around
     assert prefetches(alone.func) == {}
@@ -145,7 +148,7 @@ WIDE = Target("x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512f,+fma", 512, 32,
 
 
 def lines_fetched(func: Func) -> list[tuple[int, ...]]:
-    return [p.lines for p in prefetches(func).values()]
+    return [p.lines for (p,) in prefetches(func).values()]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +165,7 @@ def test_panels_of_two_lines_a_step(rows: IntLike, lines: list[tuple[int, ...]])
     s = schedule_by_rule(func, WIDE, FixedDecider({}))
     assert lines_fetched(s.func) == lines
     if lines == [(0, 16)]:
-        (p,) = prefetches(s.func).values()
+        ((p,),) = prefetches(s.func).values()
         (loop,) = fetching(s.func)
         first = dict.fromkeys(p.offset.free_vars(), 0)
         at = [p.offset.evaluate({**first, loop.var: k}) for k in range(96)]
@@ -172,6 +175,29 @@ def test_panels_of_two_lines_a_step(rows: IntLike, lines: list[tuple[int, ...]])
 def test_the_decision_turns_it_off():
     s = schedule_by_rule(packed_matmul(64, 272, 96), TARGET, FixedDecider({"acc.ahead": 0}))
     assert not fetching(s.func)
+
+
+def test_a_step_fetches_what_a_later_one_reads():
+    s = by_hand(4, 24, 4)
+    (loop,) = fetching(s.func)
+    s.prefetch(loop.var, "Bp", "A", steps=3)
+    panels, rows = prefetches(s.func)[loop.var]
+    assert (panels.buffer, panels.lines) == ("Bp", (0, 16, 32, 48))
+    assert panels.offset.evaluate({"C_n_0": 2, "C_m_0": 0, loop.var: 1}) == 2 * 24 * 16 + (1 + 3) * 4 * 16
+    assert (rows.buffer, rows.lines) == ("A", (0,))
+    assert rows.offset.evaluate({"C_n_0": 2, "C_m_0": 0, loop.var: 1}) == (1 + 3) * 4
+    assert 'prefetch="Bp, A + 3"' in str(s.func)
+    assert parse_func(str(s.func)) == s.func
+    assert s.trace.apply(packed_matmul(4, 64, 24)) == s.func
+
+
+@pytest.mark.parametrize(("features", "steps"), [("", None), (",+amx-tile", 3072 // (64 * 4))])
+def test_a_row_fetches_later_steps_where_that_was_measured(features: str, steps: int | None):
+    target = dataclasses.replace(WIDE, features=WIDE.features + features)
+    s = schedule_by_rule(packed_matmul(1, 1024, 96, 64), target, FixedDecider({}))
+    assert '"acc.ahead", candidates=(0, 1024, 2048, 3072, 4096)' in str(s.trace)
+    hints = [find_hint(x.hints, Prefetch) for x in fetching(s.func)]
+    assert hints == ([] if steps is None else [Prefetch(("Bp",), steps)])
 
 
 def test_tile_heights_waste_few_rows():
@@ -208,7 +234,7 @@ def test_a_long_stage_fetches_the_next_row(n: int, m: int, fires: bool):
     assert bool(prefetches(s.func)) == fires
     assert parse_func(str(s.func)) == s.func
     if fires:
-        (fetched,) = prefetches(s.func).values()
+        ((fetched,),) = prefetches(s.func).values()
         assert fetched.shared == ()
         first = dict.fromkeys(fetched.offset.free_vars(), 0)
         assert fetched.offset.evaluate(first) == m  # row 0 fetches the first line of row 1

@@ -118,7 +118,7 @@ def test_large_ones_go_by_way_of_a_buffer(name: str) -> None:
 
 def test_the_rows_beside_a_few_are_fetched_while_those_are_transposed() -> None:
     s = schedule_by_rule(transposed(96, 1024), SMALL, FixedDecider({"B.run": 64, "B.depth": 32}))
-    (p,) = prefetches(s.func).values()
+    ((p,),) = prefetches(s.func).values()
     first = dict.fromkeys(p.offset.free_vars(), 0)
     assert p.offset.evaluate(first) == 32
     assert p.lines == tuple(row * 96 + last for row in range(8) for last in (15, 31))
