@@ -202,6 +202,10 @@ def _bits(x: Scalar) -> int:
     return int(np.float32(x).view(np.uint32)) >> 16
 
 
+def _bits_of_float32(x: Scalar) -> int:
+    return int(np.float32(x).view(np.int32))
+
+
 def _from_bits(x: int) -> Scalar:
     return np.uint32(x & 0xFFFFFFFF).view(np.float32)
 
@@ -266,6 +270,8 @@ def operation(name: str, dtype: DType) -> Callable[..., Scalar]:
     """
     if dtype.kind == "b" or (name in _BOOLEAN and name not in ("max", "min")):
         return _BOOLEAN[name]
+    if name == "bits" and dtype.bits == 32:
+        return _bits_of_float32
     if name in _OF_BITS:
         return _OF_BITS[name]
     if dtype.is_integer:

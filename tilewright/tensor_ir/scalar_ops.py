@@ -7,7 +7,8 @@ return NaN if either argument is NaN; ``clamp(x, low, high)`` is ``low`` if ``x`
 are logical for unsigned types. ``dot4`` is the sum of the products of four bytes each, those of the first int32
 unsigned and those of the second signed; ``dot2i`` that of two int16 each; ``dot2`` that of two bfloat16 each, added in
 float32 (how often it rounds, and what becomes of numbers below the normal ones, is the CPU's business). ``narrow``
-rounds to bfloat16 with the same licence. ``bits`` is the pattern of a bfloat16, ``from_bits`` the float32 of a pattern.
+rounds to bfloat16 with the same licence. ``bits`` is the pattern of a bfloat16
+or float32, ``from_bits`` the float32 of a pattern.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ class ScalarOp:
     result: str
     kinds: str
     flops: int = 1
-    only: str = ""
+    only: tuple[str, ...] = ()
 
     def accepts(self, dtype: DType) -> bool:
-        """True for element types that the operation takes: of its kinds, and the only one if it has one."""
-        return dtype.kind in self.kinds and self.only in ("", dtype.name)
+        """True for element types that the operation takes: of its kinds, and among the only ones if it has such."""
+        return dtype.kind in self.kinds and (not self.only or dtype.name in self.only)
 
     def result_type(self, dtype: DType) -> DType:
         """The element type of the result for arguments of ``dtype``."""
@@ -94,12 +95,12 @@ SCALAR_OPS: dict[str, ScalarOp] = {
     "shift_left": ScalarOp(2, "same", "iu"),
     "shift_right": ScalarOp(2, "same", "iu"),
     # several elements in 32 bits
-    "narrow": ScalarOp(1, "bfloat16", "f", only="float32"),
-    "bits": ScalarOp(1, "int32", "f", 0, only="bfloat16"),
-    "from_bits": ScalarOp(1, "float32", "i", 0, only="int32"),
-    "dot2": ScalarOp(2, "float32", "i", 3, only="int32"),
-    "dot2i": ScalarOp(2, "same", "i", 3, only="int32"),
-    "dot4": ScalarOp(2, "same", "i", 7, only="int32"),
+    "narrow": ScalarOp(1, "bfloat16", "f", only=("float32",)),
+    "bits": ScalarOp(1, "int32", "f", 0, only=("bfloat16", "float32")),
+    "from_bits": ScalarOp(1, "float32", "i", 0, only=("int32",)),
+    "dot2": ScalarOp(2, "float32", "i", 3, only=("int32",)),
+    "dot2i": ScalarOp(2, "same", "i", 3, only=("int32",)),
+    "dot4": ScalarOp(2, "same", "i", 7, only=("int32",)),
 }
 
 DOT_PRODUCTS = ("dot2", "dot2i", "dot4")

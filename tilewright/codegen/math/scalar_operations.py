@@ -248,7 +248,7 @@ OPERATIONS: dict[str, Emitter] = {
     "bit_not": lambda code, t, a: code.binary("xor", a[0], code.const(-1, a[0])),
     "shift_left": _shift(False),
     "shift_right": _shift(True),
-    "bits": lambda code, t, a: code.convert("zext", a[0], "i32"),
+    "bits": lambda code, t, a: code.convert("zext" if t.is_narrow_float else "bitcast", a[0], "i32"),
     "from_bits": lambda code, t, a: code.convert("bitcast", a[0], "float"),
     "narrow": lambda code, t, a: narrow(code, a[0]),
     "dot2": lambda code, t, a: dot2(code, a[0], a[1]),

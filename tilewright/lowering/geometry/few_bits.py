@@ -1,7 +1,8 @@
-"""Weights of few bits as products keep them: in panels of columns, bytes, or eight elements in an int32.
+"""Weights of few bits as products keep them: in panels of columns, bytes, or four or eight elements in an int32.
 
 Elements ``q`` stand for ``(q - zero) * scale``, zero and scale one for each block of neighbours in a column. Those of
-at most four bits lie in words, the first in the low bits; others, a byte each, are signed.
+at most four bits lie in words, the first four in the low halves of its bytes, the others in the high ones, so that an
+operation on bits makes bytes of them. Others, a byte each, are signed; in words they are unsigned.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from tilewright.tensor_ir.compute import Tensor, Val, constant, index_value, op
 NIBBLE = 4
 NIBBLES = 8
 """Elements of a word."""
+
+BYTE, BYTES = 8, 4
+"""Bits of a byte, and bytes of a word."""
 
 SIXTEEN = 1 << NIBBLE
 """Values of a nibble."""
@@ -52,8 +56,8 @@ class FewBits:
         """The float32 that an element stands for."""
         q = self.packed[no, depth // self.per, ni].cast(dtypes.int32)
         if self.per > 1:
-            by = index_value(depth % self.per * NIBBLE).cast(dtypes.int32)
-            q = op("bit_and", op("shift_right", q, by), constant(SIXTEEN - 1, dtypes.int32))
+            by = index_value(place_in_word(depth % self.per)).cast(dtypes.int32)
+            q = op("bit_and", op("shift_right", q, by), constant((1 << 32 // self.per) - 1, dtypes.int32))
         b = depth // self.block
         scale = self.scale[no, b, ni]
         if self.divisor != 1:
@@ -67,17 +71,22 @@ class FewBits:
         return constant(self.zero, dtypes.int32)
 
 
-def few_bits(ctx: LowerContext, divisor: Callable[[int], int] = lambda per: 1) -> FewBits:
+def place_in_word(j: IntExpr) -> IntExpr:
+    """The lowest bit of element ``j`` of a word."""
+    return j % BYTES * BYTE + j // BYTES * NIBBLE
+
+
+def few_bits(ctx: LowerContext, divisor: Callable[[int], int] = lambda per: 1, in_words: bool = False) -> FewBits:
     """The constant weight of a MatMulDequantized. Its scales are multiplied by what ``divisor``, a power of 2, says of
-    the elements of a word."""
+    the elements of a word. ``in_words``: bytes are in words as well, for which blocks are whole words."""
     p, width = product_sizes(ctx), panel_columns(ctx)
-    per, moved, block = _storage(ctx)
+    per, moved, block = _storage(ctx, in_words)
     dtype = dtypes.int32 if per > 1 else dtypes.int8
 
     def pack(w: np.ndarray) -> np.ndarray:
         elements = w.astype(np.int8 if w.dtype != np.uint8 else np.uint8).view(np.uint8)
         elements = elements + np.uint8(moved % 256)
-        return pack_columns(_words(elements) if per > 1 else elements.view(np.int8), width, dtype.numpy)
+        return pack_columns(_words(elements, per) if per > 1 else elements.view(np.int8), width, dtype.numpy)
 
     packed = ctx.packed(1, pack, (ceildiv(p.n, width), p.k // per, width), f"words_{per}_{moved}_{width}", dtype)
     factor = divisor(per)
@@ -96,14 +105,20 @@ def elements_of_word(facts: NodeFacts) -> int:
     return _storage(facts)[0]
 
 
-def _words(q: np.ndarray) -> np.ndarray:
-    """``[K, N]`` of nibbles as ``[K / 8, N]`` of int32."""
-    columns = np.ascontiguousarray(q.T)
-    found: np.ndarray = (columns[:, ::2] | columns[:, 1::2] << np.uint8(NIBBLE)).view("<i4").T
+def elements_of_block(facts: NodeFacts) -> int:
+    """Neighbours in a column that share a scale."""
+    return _storage(facts)[2]
+
+
+def _words(q: np.ndarray, per: int) -> np.ndarray:
+    """``[K, N]`` of nibbles or bytes as ``[K / per, N]`` of int32."""
+    columns = np.ascontiguousarray(q.T).reshape(q.shape[1], q.shape[0] // per, per // BYTES, BYTES)
+    joined = columns[:, :, 0] if per == BYTES else columns[:, :, 0] | columns[:, :, 1] << np.uint8(NIBBLE)
+    found: np.ndarray = np.ascontiguousarray(joined).view("<i4")[..., 0].T
     return found
 
 
-def _storage(facts: NodeFacts) -> tuple[int, int, int]:
+def _storage(facts: NodeFacts, in_words: bool = False) -> tuple[int, int, int]:
     """Elements of a word, what is added to each, and elements of a block."""
     w = facts.input_values[1]
     signed, bits = (True, 8) if w is None else (w.dtype.kind == "i", w.dtype.bits)
@@ -112,6 +127,8 @@ def _storage(facts: NodeFacts) -> tuple[int, int, int]:
         raise facts.unsupported("a weight of unknown size")
     if block % NIBBLES == 0 and _are_nibbles(facts):
         return NIBBLES, 1 << (bits - 1) if signed else 0, block
+    if in_words:
+        return BYTES, 1 << (bits - 1) if signed else 0, block
     return 1, 0 if signed or bits < 8 else -128, block
 
 

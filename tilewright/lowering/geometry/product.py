@@ -123,6 +123,11 @@ def panel_sums(
     return from_panels(p, width, ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"])))
 
 
+def rows_one_by_one(p: ProductSizes, least: int) -> IntExpr:
+    """All rows of fewer than ``least``, else none."""
+    return p.rows - p.rows * minimum(p.rows // least, 1)
+
+
 def few_or_many(
     ctx: LowerContext, width: int, least: int, few: Callable[[IntExpr, IntExpr, IntExpr], Reduction],
     tiles: Callable[[IntExpr], Read],
@@ -132,7 +137,7 @@ def few_or_many(
     p = product_sizes(ctx)
     many = minimum(p.rows // least, 1)
     of_tiles = tiles(many)
-    full = (p.rows - p.rows * many, ceildiv(p.n, width), as_expr(width))
+    full = (rows_one_by_one(p, least), ceildiv(p.n, width), as_expr(width))
     rows = from_panels(p, width, ctx.stage(compute(ctx.name("few"), full, few, axis_names=["m", "no", "ni"])))
 
     def acc(bi: Sequence[IntExpr], row: IntExpr, col: IntExpr) -> Val:

@@ -19,6 +19,7 @@ from tilewright.lowering.implementations.einsum import as_product
 from tilewright.lowering.implementations.einsum.loops import LOOPS
 from tilewright.lowering.implementations.gemm import (
     dot_product,
+    fixed_point,
     halves,
     packed_gemm,
     pairs,
@@ -77,7 +78,13 @@ IMPLEMENTATIONS: Table = {
         shorts.SHORTS,
         dot_product.LOOPS,
     ),
-    "MatMulDequantized": (weight_only.BY_ROWS, weight_only.PACKED, weight_only.PANELS),
+    "MatMulDequantized": (
+        fixed_point.BY_ROWS,
+        fixed_point.PACKED,
+        weight_only.BY_ROWS,
+        weight_only.PACKED,
+        weight_only.PANELS,
+    ),
     "Einsum": (
         as_product.BATCHED_GEMM,
         as_product.UNPACKED_GEMM,

@@ -20,7 +20,7 @@ from tilewright.lowering.geometry.few_bits import panel_columns
 from tilewright.lowering.geometry.product import Read, few_or_many, panel_sums, product_result, product_sizes, row_sums
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute
 
-IN_MEMORY = 4.0
+IN_MEMORY = 30.0
 """The time to write an element that was made to memory and read it again, in multiply-adds."""
 
 _LEAST_ELEMENTS = 1 << 12

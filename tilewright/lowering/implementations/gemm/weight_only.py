@@ -18,7 +18,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.few_bits import NIBBLE, NIBBLES, SIXTEEN, FewBits, elements_of_word, few_bits
+from tilewright.lowering.geometry.few_bits import NIBBLES, SIXTEEN, FewBits, elements_of_word, few_bits, place_in_word
 from tilewright.lowering.geometry.product import left_operand, place_of_row, product_sizes
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.by_rows import (
@@ -61,7 +61,7 @@ def _in_panels(ctx: LowerContext) -> tuple[Tensor, ...]:
 
 
 def _by_rows(ctx: LowerContext) -> tuple[Tensor, ...]:
-    least = math.ceil((_PER_REAL - _PER_WEIGHT) / (_per_row(ctx) - 1.0))
+    least = least_for_panels(ctx, _per_row(ctx), _PER_WEIGHT)
     return by_rows(ctx, _kept(ctx, _scaled_for_registers(ctx)), least)
 
 
@@ -70,7 +70,7 @@ def _kept(ctx: LowerContext, w: FewBits) -> Kept:
 
 
 def _few_bits(ctx: LowerContext, divisor: Callable[[int], int] = lambda per: 1) -> FewBits:
-    if (reason := _applies(ctx)) is not None:
+    if (reason := not_constant(ctx)) is not None:
         raise ctx.unsupported(reason)
     return few_bits(ctx, divisor)
 
@@ -103,7 +103,7 @@ def _unpacked(word: Val, j: int, per: int) -> Val:
     as it is."""
     if per == 1:
         return word.cast(dtypes.int32).cast(dtypes.float32)
-    by = _MANTISSA - NIBBLE * j
+    by = _MANTISSA - place_in_word(const(j)).evaluate({})
     at = op("shift_left" if by > 0 else "shift_right", word, constant(abs(by), dtypes.int32))
     q = op("bit_and", at, constant((SIXTEEN - 1) << _MANTISSA, dtypes.int32))
     return op("from_bits", op("bit_or", q, constant(_ONE, dtypes.int32)))
@@ -121,7 +121,8 @@ def _sum(values: list[Val]) -> Val:
     return reduce(add, values)
 
 
-def _applies(facts: NodeFacts) -> str | None:
+def not_constant(facts: NodeFacts) -> str | None:
+    """Why the weight cannot be packed, if it cannot."""
     if all(c is not None for c in facts.constants[1:]):
         return None
     return "a weight, scale or zero point that is not constant"
@@ -131,28 +132,41 @@ def _per_row(facts: NodeFacts) -> float:
     return _PER_NIBBLE if elements_of_word(facts) > 1 else _PER_BYTE
 
 
-def _cost(facts: NodeFacts, per_row: float, per_weight: float) -> float:
+def least_for_panels(facts: NodeFacts, per_row: float, per_weight: float) -> int:
+    """Rows from which on panels take less time than ``per_row`` for each element and row, and ``per_weight`` once."""
+    return math.ceil((_per_real(facts) - per_weight) / (per_row - 1.0))
+
+
+def cost_of_rows(facts: NodeFacts, per_row: float, per_weight: float) -> float:
     """Of a number of rows that only a call tells, one counts: language models give a token after the other."""
     rows = 1 if product_sizes(facts).rows.value() is not None else 1 / MANY
     return cost_by_row(facts, per_row * rows, per_weight, _OF_BYTES)
 
 
-def _cost_in_registers(facts: NodeFacts) -> float:
-    return _cost(facts, _per_row(facts), _PER_WEIGHT)
-
-
-def _cost_in_panels(facts: NodeFacts) -> float:
-    return _cost(facts, 1.0, _PER_REAL if panel_stays(facts) else _PER_REAL + IN_MEMORY)
-
-
-def _cost_by_rows(facts: NodeFacts) -> float:
+def cost_of_either(facts: NodeFacts, in_registers: float) -> float:
     """That of the faster one. That of the slower one where it is known which one is faster, so that there is nothing to
     choose at a call, and where neither a panel fits in the second-level cache nor all panels in any: they would be
     written to memory, which takes more."""
     chooses = product_sizes(facts).rows.value() is None and panels_stay(facts)
-    return (min if chooses else max)(_cost_in_registers(facts), _cost_in_panels(facts))
+    return (min if chooses else max)(in_registers, _cost_in_panels(facts))
 
 
-PACKED = Implementation("MatMulDequantized", "packed", _in_registers, _cost_in_registers, _applies, spreads=True)
-PANELS = Implementation("MatMulDequantized", "dequantized_panels", _in_panels, _cost_in_panels, _applies)
-BY_ROWS = Implementation("MatMulDequantized", "packed_by_rows", _by_rows, _cost_by_rows, _applies, spreads=True)
+def _per_real(facts: NodeFacts) -> float:
+    return _PER_REAL if panel_stays(facts) else _PER_REAL + IN_MEMORY
+
+
+def _cost_in_registers(facts: NodeFacts) -> float:
+    return cost_of_rows(facts, _per_row(facts), _PER_WEIGHT)
+
+
+def _cost_in_panels(facts: NodeFacts) -> float:
+    return cost_of_rows(facts, 1.0, _per_real(facts))
+
+
+def _cost_by_rows(facts: NodeFacts) -> float:
+    return cost_of_either(facts, _cost_in_registers(facts))
+
+
+PACKED = Implementation("MatMulDequantized", "packed", _in_registers, _cost_in_registers, not_constant, spreads=True)
+PANELS = Implementation("MatMulDequantized", "dequantized_panels", _in_panels, _cost_in_panels, not_constant)
+BY_ROWS = Implementation("MatMulDequantized", "packed_by_rows", _by_rows, _cost_by_rows, not_constant, spreads=True)

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.codegen.detect_cpu import detect_host, parse_target
-from tilewright.core.errors import TilewrightError
+from tilewright.codegen.detect_cpu import parse_target
+from tilewright.core.errors import InputError, TilewrightError
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph
 from tilewright.lowering.plan import LoweredModel
-from tilewright.schedule.default import default_trace, explained_default
+from tilewright.machine.target import Target
+from tilewright.schedule.default import default_trace
 from tilewright.schedule.primitives.sampling.sample_compute_location import SampleComputeLocation
 from tilewright.tensor_ir.analysis.scopes import find_buffer
 from tilewright.tensor_ir.ir import Alloc, walk
@@ -59,6 +60,14 @@ def feed_of(rows: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng(3).standard_normal((*rows, 128)).astype(np.float32)}
 
 
+def node_of(graph: Graph) -> str:
+    """The name of the only MatMulDequantized."""
+    passed = tilewright.compile(graph, stop_after="passes", progress=False)
+    (name,) = (n.name for n in passed.nodes if n.op == "MatMulDequantized")
+    return name
+
+
+WAYS = ["packed", "packed_by_rows", "dequantized_panels", "fixed_point", "fixed_point_by_rows"]
 CASES: dict[str, dict[str, Any]] = {
     "blocks": {"block": 16},
     "no zero points": {"zero": False},
@@ -73,12 +82,14 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("implementation", ["packed", "packed_by_rows", "dequantized_panels"])
+@pytest.mark.parametrize("implementation", WAYS)
 def test_results(implementation: str, case: str, dtype: str) -> None:
     graph = product(dtype, **CASES[case])
-    passed = tilewright.compile(graph, stop_after="passes", progress=False)
-    assert isinstance(passed, Graph)
-    (node,) = (n.name for n in passed.nodes if n.op == "MatMulDequantized")
+    node = node_of(graph)
+    if implementation.startswith("fixed_point") and case in ("odd blocks", "one scale a row"):
+        with pytest.raises(InputError, match="blocks that are not whole words"):
+            tilewright.compile(graph, implementations={node: implementation}, progress=False)
+        return
     model = tilewright.compile(graph, implementations={node: implementation}, progress=False)
     for n in (1, 6, 14, 23):
         dims = tuple(d if isinstance(d, int) else n for d in CASES[case].get("rows", ("n",)))
@@ -89,36 +100,36 @@ def test_results(implementation: str, case: str, dtype: str) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
 
 
-@pytest.mark.parametrize("rows", [0, 1, 6, 7, 8, 40])
-def test_a_call_of_few_rows_makes_no_panels(rows: int) -> None:
-    lowered = tilewright.compile(product("uint4"), stop_after="lower", progress=False)
+def cpu_named(name: str) -> Target:
+    """A CPU with products of bytes (znver4), or without (znver3)."""
+    return parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={name}")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 6, 7, 8, 18, 19, 40])
+@pytest.mark.parametrize(("cpu", "least"), [("znver3", 7), ("znver4", 19)])
+def test_a_call_of_few_rows_makes_no_panels(cpu: str, least: int, rows: int) -> None:
+    lowered = tilewright.compile(product("uint4"), target=cpu_named(cpu), stop_after="lower", progress=False)
     assert isinstance(lowered, LoweredModel)
     (func,) = lowered.funcs.values()
     sizes = {b.name: b.shape for a in walk(func.body) if isinstance(a, Alloc) for b in (a.buffer,)}
     made, few = sizes["real"][1].evaluate({"n": rows}), sizes["few"][0].evaluate({"n": rows})
-    assert (made, few) == ((128, 0) if rows >= 7 else (0, rows))
-
-
-@pytest.mark.parametrize(("cpu", "ahead"), [("sapphirerapids", 1), ("znver4", 0)])
-def test_a_row_fetches_the_next_panel_where_that_was_measured(cpu: str, ahead: int) -> None:
-    target = dataclasses.replace(parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}"), l2_bytes=1 << 14)
-    lowered = tilewright.compile(product("uint4", rows=(1,)), target=target, stop_after="lower", progress=False)
-    assert isinstance(lowered, LoweredModel)
-    (func,) = lowered.funcs.values()
-    trace = str(explained_default(func, target)[0])
-    assert f'"acc.ahead", candidates=(0, 1), decision={ahead})' in trace
-    assert (", prefetch=" in str(explained_default(func, target)[0].apply(func))) == bool(ahead)
+    assert (made, few) == ((128, 0) if rows >= least else (0, rows))
 
 
 @pytest.mark.parametrize(
-    ("rows", "want"), [(1, "packed"), ("n", "packed_by_rows"), (4, "packed"), (200, "dequantized_panels")]
-)
-def test_many_rows_are_multiplied_with_float32(rows: Dim, want: str) -> None:
+    ("rows", "cpu", "want"),
+    [
+        (1, "znver3", "packed"), ("n", "znver3", "packed_by_rows"), (4, "znver3", "packed"),
+        (1, "znver4", "fixed_point"), ("n", "znver4", "fixed_point_by_rows"), (4, "znver4", "fixed_point"),
+        (200, "znver3", "dequantized_panels"), (200, "znver4", "dequantized_panels"),
+    ],
+)  # fmt: skip
+def test_many_rows_are_multiplied_with_float32(rows: Dim, cpu: str, want: str) -> None:
     def build(b: GraphBuilder) -> str:
         x = b.input("x", "float32", (rows, 128))
         return b.op("MatMul", x, dequantized(b, integers("uint4", (128, 512)), 32, "uint4", True, False))
 
-    graph = tilewright.compile(built(build), stop_after="passes", progress=False)
+    graph = tilewright.compile(built(build), target=cpu_named(cpu), stop_after="passes", progress=False)
     assert isinstance(graph, Graph)
     (node,) = (n for n in graph.nodes if n.op == "MatMulDequantized")
     assert node.attr("implementation") == want
@@ -126,8 +137,10 @@ def test_many_rows_are_multiplied_with_float32(rows: Dim, want: str) -> None:
 
 @pytest.mark.parametrize(("l2_bytes", "where"), [(1 << 20, "o0_n_0"), (1 << 12, "root")])
 def test_a_panel_is_made_where_it_is_used_if_a_cache_holds_it(l2_bytes: int, where: str) -> None:
-    target = dataclasses.replace(detect_host(), threads=1, l2_bytes=l2_bytes)
-    lowered = tilewright.compile(product("uint4", rows=(40,)), target=target, stop_after="lower", progress=False)
+    target = dataclasses.replace(cpu_named("znver3"), threads=1, l2_bytes=l2_bytes)
+    graph = product("uint4", rows=(40,))
+    pinned = {node_of(graph): "dequantized_panels"}
+    lowered = tilewright.compile(graph, target=target, implementations=pinned, stop_after="lower", progress=False)
     assert isinstance(lowered, LoweredModel)
     (func,) = lowered.funcs.values()
     trace = default_trace(func, target)
@@ -138,7 +151,7 @@ def test_a_panel_is_made_where_it_is_used_if_a_cache_holds_it(l2_bytes: int, whe
 
 
 def test_panels_that_fit_in_no_cache_are_not_made_for_rows_of_a_call() -> None:
-    small = dataclasses.replace(detect_host(), l2_bytes=1 << 14, l3_bytes=0)
+    small = dataclasses.replace(cpu_named("znver3"), l2_bytes=1 << 14, l3_bytes=0)
     graph = tilewright.compile(product("uint4"), target=small, stop_after="passes", progress=False)
     assert [n.attr("implementation") for n in graph.nodes if n.op == "MatMulDequantized"] == ["packed"]
 
@@ -153,13 +166,17 @@ def test_the_rule_and_the_interpreter(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "kept"), [("int8", "int8"), ("uint8", "int8"), ("int4", "int32"), ("uint4", "int32")]
-)
-def test_what_is_kept_is_as_small_as_what_is_stored(dtype: str, kept: str) -> None:
-    lowered = tilewright.compile(product(dtype), stop_after="lower", progress=False)
+    ("dtype", "cpu", "kept", "steps"),
+    [
+        ("int8", "znver3", "int8", 128), ("uint8", "znver3", "int8", 128), ("int4", "znver3", "int32", 16),
+        ("uint4", "znver3", "int32", 16), ("int8", "znver4", "int32", 32), ("uint8", "znver4", "int32", 32),
+        ("int4", "znver4", "int32", 16), ("uint4", "znver4", "int32", 16),
+    ],
+)  # fmt: skip
+def test_what_is_kept_is_as_small_as_what_is_stored(dtype: str, cpu: str, kept: str, steps: int) -> None:
+    lowered = tilewright.compile(product(dtype), target=cpu_named(cpu), stop_after="lower", progress=False)
     assert isinstance(lowered, LoweredModel)
     (func,) = lowered.funcs.values()
-    steps = 128 if kept == "int8" else 128 // 8
     weight = next(p for p in func.params if p.dtype.name == kept and len(p.shape) == 3 and p.shape[1] == steps)
     assert int(weight.shape[0] * weight.shape[2]) >= 130
 
@@ -192,3 +209,42 @@ def test_it_cannot_be_computed_with_a_weight_of_the_run() -> None:
     graph = b.build(b.op("MatMulDequantized", b.input("x", "float32", (4, 128)), w, s))
     with pytest.raises(TilewrightError, match="not constant"):
         tilewright.compile(graph, progress=False)
+
+
+def fixed_point_model(k: int = 128, n: int = 130, rows: int = 3, dtype: str = "uint4") -> tuple[Any, np.ndarray]:
+    """A compiled product in fixed point, and the dequantized weight in float64."""
+    q, scale = integers(dtype, (k, n)), np.random.default_rng(1).uniform(0.01, 0.02, (k // 32, n)).astype(np.float32)
+    zeros = integers(dtype, (k // 32, n), 2)
+    b = GraphBuilder("g")
+    w = b.op("DequantizeLinear", b.constant(q, "w"), scale, zeros, axis=0, block_size=32)
+    graph = b.build(b.op("MatMul", b.input("x", "float32", (rows, k)), w))
+    model = tilewright.compile(graph, implementations={node_of(graph): "fixed_point"}, progress=False)
+    wide = (q.astype(np.float64) - np.repeat(zeros.astype(np.float64), 32, 0)) * np.repeat(
+        scale.astype(np.float64), 32, 0
+    )
+    return model, wide
+
+
+@pytest.mark.parametrize("size", [1e-37, 1e-20, 1.0, 1e30])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_fixed_point_is_as_exact_as_float32(dtype: str, size: float) -> None:
+    model, wide = fixed_point_model(dtype=dtype)
+    x = np.random.default_rng(4).standard_normal((3, 128)).astype(np.float32) * np.float32(size)
+    x[1] = np.abs(x[1])
+    x[2, ::32] *= 1000
+    (got,) = model.run(None, {"x": x})
+    error, weights = np.abs(got - x.astype(np.float64) @ wide), np.abs(wide)
+    largest = np.abs(x).reshape(3, 4, 32).max(2).repeat(32, 1).astype(np.float64)
+    assert (error <= 2.0**-22 * (largest @ weights) + 1e-36).all()
+    assert (error[:2] <= 4e-7 * (np.abs(x[:2]).astype(np.float64) @ weights) + 1e-36).all()
+
+
+def test_fixed_point_of_extreme_rows() -> None:
+    model, wide = fixed_point_model()
+    x = np.zeros((3, 128), np.float32)
+    x[1] = np.float32(3.4e38) / 4096
+    x[2, 40] = np.inf
+    (got,) = model.run(None, {"x": x})
+    assert (got[0] == 0).all()
+    np.testing.assert_allclose(got[1], x[1].astype(np.float64) @ wide, rtol=1e-5)
+    assert np.isnan(got[2]).all()
