@@ -103,6 +103,11 @@ def _keeps_rows(node: Node) -> bool:
     return node.op == "Transpose" and isinstance(perm, tuple) and len(perm) > 0 and perm[-1] == len(perm) - 1
 
 
+def _is_repeated(anchor: Node) -> bool:
+    """True if few elements of the result of ``anchor`` may be made again: those that a border mirrors."""
+    return op_def(anchor).ends_elementwise or (anchor.op == "Resize" and anchor.attr("mode", "nearest") == "nearest")
+
+
 def _is_alone(op: OpDef) -> bool:
     """True for what copies one tensor from or to any number of others (Concat, Split)."""
     return op.kind is PatternKind.INJECTIVE and (op.max_inputs is None or op.max_outputs is None)
@@ -251,6 +256,7 @@ class _Fuser:
                 and scattered
                 and not crops
                 and not _keeps_rows(n)
+                and not (_is_repeated(node) and self._pads_rows(n))
                 and (self._depends(m, anchor, nodes))
             ):
                 return f"{n.op} after {node.op} would scatter its stores"
@@ -260,6 +266,14 @@ class _Fuser:
             if grows and self._depends(m, anchor, nodes):
                 return f"{n.op} makes the result of {node.op} larger"
         return self._prologue_refusal(node, kind, before)
+
+    def _pads_rows(self, node: Node) -> bool:
+        """True for a Pad that adds whole rows: nothing along the last axis."""
+        pads = self.graph.constants.get(node.inputs[1]) if node.op == "Pad" and len(node.inputs) > 1 else None
+        if pads is None or any(node.inputs[3:]):
+            return False
+        begin, end = pads.array.reshape(2, -1)
+        return not begin[-1] and not end[-1]
 
     def _prologue_refusal(self, node: Node, kind: PatternKind, before: Sequence[int]) -> str | None:
         if not before:

@@ -92,6 +92,8 @@ class OpDef:
     ``window``: reads each element once for every place of a sliding window over it.
     ``rowwise``: reads the rows along ``axis`` (-1 if not given) two or three times, each by itself.
     ``reads_once``: reads no element of an operand more than once, so that what makes it may be computed there.
+    ``ends_elementwise``: each element of the result is made by itself in the end, from what was reduced before, so that
+    what moves whole rows may take its place.
     ``updates``: position of the operand that the result is, but for some elements that are replaced; with an attribute
     ``reduction``, that are combined with what was there.
     ``layout``: has the attribute ``data_layout``.
@@ -122,6 +124,7 @@ class OpDef:
     window: bool = False
     rowwise: bool = False
     reads_once: bool = False
+    ends_elementwise: bool = False
     updates: int | None = None
     layout: DataLayout | None = None
     output_dtype: bool = False

@@ -98,6 +98,7 @@ OPS = table(
         3,
         layout=DataLayout.SUPPORTED,
         arithmetic=True,
+        ends_elementwise=True,
     ),
     OpDef(
         "BatchNormalization",

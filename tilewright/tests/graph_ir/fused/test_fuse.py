@@ -38,8 +38,17 @@ def image(b: GraphBuilder) -> str:
     return b.input("x", "float32", ("n", 6, 8, 8))
 
 
-def resize(b: GraphBuilder, x: str, side: int) -> str:
-    return b.op("Resize", x, None, None, i64(side, side), axes=(2, 3), mode="linear")
+def resize(b: GraphBuilder, x: str, side: int, mode: str = "linear") -> str:
+    return b.op("Resize", x, None, None, i64(side, side), axes=(2, 3), mode=mode)
+
+
+def norm(b: GraphBuilder) -> str:
+    return b.op("InstanceNormalization", image(b), w(6), w(6))
+
+
+def rows_added(b: GraphBuilder, x: str, rows: int, columns: int = 0) -> str:
+    """``x`` with mirrored rows, and so many elements more in each."""
+    return b.op("Pad", x, i64(0, 0, rows, columns, 0, 0, rows, columns), mode="reflect")
 
 
 def crop(b: GraphBuilder, x: str) -> str:
@@ -89,6 +98,8 @@ GROUPS: list[tuple[str, Build, list[str]]] = [
         lambda b: b.op("Relu", b.op("Concat", b.op("Neg", x2(b)), x2(b, "z"), axis=0)),
         ["Neg", "Concat", "Relu"],
     ),
+    ("padded_norm", lambda b: rows_added(b, b.op("Relu", norm(b)), 1), ["InstanceNormalization Relu Pad"]),
+    ("padded_resize", lambda b: rows_added(b, resize(b, image(b), 16, "nearest"), 2), ["Resize Pad"]),
     (
         "resize",
         lambda b: b.op("Sub", crop(b, resize(b, b.op("Cast", image(b), to=10), 5)), np.ones((6, 1, 1), np.float16)),
@@ -128,6 +139,10 @@ REFUSALS: list[tuple[str, Build, str]] = [
     ("window", lambda b: conv(b, b.op("Neg", image(b))), "reads each element many times"),
     ("anchors", lambda b: b.op("MatMul", b.op("MatMul", x2(b), w(6, 6)), w(6, 6)), "MatMul and MatMul cannot share"),
     ("scatter", lambda b: b.op("Transpose", b.op("MatMul", x2(b), w(6, 6))), "would scatter its stores"),
+    ("longer", lambda b: rows_added(b, norm(b), 0, 1), "Pad after InstanceNormalization would scatter"),
+    ("computed", lambda b: b.op("Pad", norm(b), b.input("p", "int64", (8,))), "depends on its operands"),
+    ("linear", lambda b: rows_added(b, resize(b, image(b), 16), 1), "Pad after Resize would scatter"),
+    ("product", lambda b: rows_added(b, conv(b, image(b)), 1), "Pad after Conv would scatter"),
     ("larger", lambda b: b.op("Add", b.op("MatMul", x2(b), w(6, 6)), w(3, 1, 6)), "makes the result of MatMul larger"),
     ("readers", lambda b: (b.op("Exp", y := b.op("Neg", x2(b))), b.op("Log", y)), "do not meet again"),
     (

@@ -34,6 +34,11 @@ def weight(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 
 
+def _padded_norm(b: GraphBuilder, x: list[str], mode: str) -> tuple[str, ...]:
+    y = b.op("InstanceNormalization", x[0], weight(3), weight(3), data_layout="NHWC")
+    return b.ops("Pad", b.op("Relu", y), ints(0, 2, 1, 0, 0, 1, 2, 0), mode=mode)
+
+
 CASES: dict[str, tuple[list[Shape], Case]] = {
     "add_broadcast": ([(2, 1, 5), (3, 1)], one("Add")),
     "gelu": ([(3, 7)], one("Gelu")),
@@ -98,6 +103,16 @@ CASES: dict[str, tuple[list[Shape], Case]] = {
         lambda b, x: b.ops("LayerNormalization", x[0], weight(7), weight(7), outputs=3, axis=-1),
     ),
     "rms_norm": ([(2, 7)], with_constants("RMSNormalization", weight(7), axis=-1)),
+    **{
+        f"{mode}_of_instance_norm": ([(2, 5, 6, 3)], lambda b, x, mode=mode: _padded_norm(b, x, mode))
+        for mode in ("reflect", "edge", "wrap", "constant")
+    },
+    "reflect_of_resize": (
+        [(1, 3, 4, 5)],
+        lambda b, x: b.ops(
+            "Pad", b.op("Resize", x[0], None, np.float32([1, 2, 2, 1])), ints(0, 3, 1, 0, 0, 1, 2, 0), mode="reflect"
+        ),
+    ),
     "instance_norm": ([(2, 3, 5)], with_constants("InstanceNormalization", weight(3), weight(3))),
     "group_norm": ([(2, 4, 3)], with_constants("GroupNormalization", weight(4), weight(4), num_groups=2)),
     "batch_norm": (
