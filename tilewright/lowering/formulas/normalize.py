@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.core.arith.expr import IntExpr, const, product
+from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, const, product
 from tilewright.lowering.context import Lower, LowerContext, widen
 from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
-from tilewright.lowering.formulas.reduce import at_reduced, mapped, reciprocal_of, reduction_stage
+from tilewright.lowering.formulas.reduce import at_reduced, mapped, pays_in_parts, reciprocal_of, reduction_stage
 from tilewright.lowering.indexing import normal_axis
-from tilewright.tensor_ir.compute import Tensor, Val, compute, in_range, op, select, sum_over
+from tilewright.tensor_ir.compute import (
+    Reduction,
+    Tensor,
+    Val,
+    compute,
+    constant,
+    equal,
+    in_range,
+    op,
+    select,
+    sum_over,
+)
 
 Loader = Callable[[Sequence[IntExpr]], Val]
 
@@ -28,6 +39,8 @@ def moments(
     c: LowerContext, shape: Sequence[IntExpr], axes: Sequence[int], value: Loader, epsilon: float
 ) -> tuple[Tensor, Tensor]:
     """The recorded mean and 1 / sqrt(variance + epsilon) along ``axes``."""
+    if pays_in_parts(shape, axes) and all(shape[d].is_const for d in axes):
+        return _moments_in_one_sweep(c, shape, axes, value, epsilon)
     mean = mean_stage(c, shape, axes, value, "mean")
 
     def squared(i: Sequence[IntExpr]) -> Val:
@@ -38,6 +51,54 @@ def moments(
     scale = reciprocal_of(product(shape[d] for d in axes), total.dtype)
     inverse = c.stage(mapped(c, total, "inv_std", lambda v: 1.0 / op("sqrt", v * scale + epsilon)))
     return mean, inverse
+
+
+def _moments_in_one_sweep(
+    c: LowerContext, shape: Sequence[IntExpr], axes: Sequence[int], value: Loader, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    """The same with memory read once: for each index of the first axis, a part, the sums of differences to a pivot and
+    of their squares side by side.
+
+    The pivot is the mean of a diagonal, one element of each of ``n`` parts: near the mean also where some rows or
+    columns are far from the others. If it is ``d`` away, these elements alone make a variance of ``d * d * n / count``:
+    what cancels in the end is at most ``count / n`` times as large as what is left.
+    """
+    first, *rest = sorted(axes)
+    pair, rank = rest[-1], len(shape)
+
+    def kept(first_size: IntLike, pair_size: IntLike) -> list[IntExpr]:
+        sizes = {d: as_expr(1) for d in rest} | {first: as_expr(first_size), pair: as_expr(pair_size)}
+        return [sizes.get(d, s) for d, s in enumerate(shape)]
+
+    def of_diagonal(i: Sequence[IntExpr]) -> Val:
+        return value([i[first] * shape[d] // shape[first] if d in rest else x for d, x in enumerate(i)])
+
+    pivot = mean_stage(c, kept(shape[first], 1), [first], of_diagonal, "pivot")
+    steps = {d: c.axis(shape[d], f"r{d}") for d in rest}
+
+    def powers(*i: IntExpr) -> Reduction:
+        at = [steps[d].index if d in steps else x for d, x in enumerate(i)]
+        v = value(at) - pivot[at_reduced(at, axes)]
+        return sum_over(select(equal(i[pair], 0), v, v * v), *steps.values())
+
+    parts = c.stage(compute(c.name("powers"), kept(shape[first], 2), powers, axis_names=axis_names(rank)))
+
+    def mean_of(power: int, hint: str) -> Tensor:
+        def part(i: Sequence[IntExpr]) -> Val:
+            return parts[tuple(const(power - 1) if d == pair else x for d, x in enumerate(i))]
+
+        total = c.stage(reduction_stage(c, f"{hint}_sum", kept(shape[first], 1), [first], part, sum_over))
+        scale = reciprocal_of(product(shape[d] for d in axes), total.dtype)
+        return c.stage(mapped(c, total, hint, lambda v: v * scale))
+
+    offset, square = mean_of(1, "offset"), mean_of(2, "square")
+
+    def inverse(*i: IntExpr) -> Val:
+        variance = square[i] - offset[i] * offset[i]
+        return 1.0 / op("sqrt", op("max", variance, constant(0.0, variance.dtype)) + epsilon)
+
+    mean = c.stage(compute(c.name("mean"), kept(1, 1), lambda *i: pivot[i] + offset[i], axis_names=axis_names(rank)))
+    return mean, c.stage(compute(c.name("inv_std"), kept(1, 1), inverse, axis_names=axis_names(rank)))
 
 
 def _channel_axis(c: LowerContext, x: Tensor) -> int:

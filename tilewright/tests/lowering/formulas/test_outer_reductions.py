@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -62,3 +64,48 @@ def test_instance_norm_over_channels_last_keeps_its_statistics_outside_the_pixel
     args = [feed, *(p.evaluate(graph.constants) for p in low.constants)]
     for threads in (1, 2):
         np.testing.assert_allclose(build(after)(args, {}, threads)[0], want, rtol=1e-4, atol=1e-5)
+
+
+def bright_first_row(x: np.ndarray) -> None:
+    x[:, 0] += 1000
+
+
+def bright_diagonal(x: np.ndarray) -> None:
+    for k in range(16):
+        x[:, k * x.shape[1] // 16, k * x.shape[2] // 16] += 30
+
+
+def far_from_zero(x: np.ndarray) -> None:
+    x += 30000
+
+
+def constant_pixels(x: np.ndarray) -> None:
+    x[:] = 12345.678
+
+
+def one_bright_pixel(x: np.ndarray) -> None:
+    x[:, 0, 0] = 1e4
+
+
+@pytest.mark.parametrize(
+    "change", [bright_first_row, bright_diagonal, far_from_zero, constant_pixels, one_bright_pixel]
+)
+@pytest.mark.parametrize("shape", [(2, 16, 16, 5), (1, 224, 24, 3)], ids=str)
+def test_instance_norm_in_one_sweep_is_exact(shape: tuple[int, ...], change: Callable[[np.ndarray], None]) -> None:
+    """Against float64. Memory is read once for the statistics: squares of differences to the mean of a diagonal."""
+    b = GraphBuilder()
+    ones, zeros = np.ones(shape[-1], np.float32), np.zeros(shape[-1], np.float32)
+    x = b.input("x", "float32", shape)
+    graph = b.build(b.op("InstanceNormalization", x, ones, zeros, data_layout="NHWC"))
+    func = lower(graph).func
+    assert [x.name for x in blocks_in(func.body) if any(a.kind == "reduce" for a in x.axes)] == [
+        "pivot_sum", "powers", "offset_sum", "square_sum",
+    ]  # fmt: skip
+    feed = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
+    change(feed)
+    wide = feed.astype(np.float64)
+    want = (wide - wide.mean((1, 2), keepdims=True)) / np.sqrt(wide.var((1, 2), keepdims=True) + 1e-5)
+    after = default_trace(func, detect_host()).apply(func)
+    (got,) = build(after)([feed, ones, zeros])
+    spacing = np.spacing(np.abs(feed).max()) / np.sqrt(wide.var((1, 2), keepdims=True) + 1e-5)
+    assert (np.abs(got - want) <= 2 * spacing + 2e-5 * np.abs(want) + 1e-6).all()
