@@ -76,9 +76,17 @@ def rms_norm(d: Draft) -> object:
 
 
 def instance_norm(d: Draft) -> object:
-    x = _float(d, 3)
+    """Also of an image large enough that its statistics are made in one sweep, behind a convolution."""
+    x = _float(d, 3) if d.chance(0.7) else _large_image(d)
     c = x.dims[1]
     return d.emit("InstanceNormalization", [x, *(d.new(x.dtype, (c,), 0.8) for _ in range(2))], {"epsilon": 1e-2})
+
+
+def _large_image(d: Draft) -> Val:
+    channels, sides = d.integer(1, 5), [d.fixed(d.integer(16, 22)) for _ in range(2)]
+    x = d.new(np.float32, (d.dim(True), d.fixed(channels), *sides), 0.1)
+    weights = d.given(d.rng.uniform(-1, 1, (d.integer(1, 20), channels, 1, 1)).astype(np.float32), 1.0)
+    return d.emit("Conv", [x, weights])[0]
 
 
 def group_norm(d: Draft) -> object:
