@@ -122,10 +122,9 @@ def _extremum(float_pred: str, signed: str, unsigned: str, bool_op: str) -> Emit
             return code.intrinsic(signed if t.kind == "i" else unsigned, a[0], a[1])
         if a[1].is_const and "0x7FF" not in a[1].text.upper():  # x OP constant: an unordered compare keeps a NaN
             return code.select(code.compare("o" + float_pred, a[1], a[0]), a[1], a[0])
-        # first where it wins or is NaN, else second; a NaN in the second loses every ordered compare and is taken
-        wins = code.compare("o" + float_pred, a[0], a[1])
-        first_nan = code.compare("uno", a[0], a[0])
-        return code.select(code.binary("or", wins, first_nan), a[0], a[1])
+        # the inner choice is one instruction of x86, which takes the second where one is NaN
+        number = code.compare("ord", a[0], a[0])
+        return code.select(number, code.select(code.compare("o" + float_pred, a[0], a[1]), a[0], a[1]), a[0])
 
     return emit
 
