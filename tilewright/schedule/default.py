@@ -40,7 +40,7 @@ from tilewright.schedule.rules.tiling.matrix_tiles import MATRIX_TILES, blocks_f
 from tilewright.schedule.rules.tiling.register_tiles import REGISTER_TILES
 from tilewright.schedule.rules.tiling.shifted_tiles import SHIFTED_TILES
 from tilewright.schedule.rules.tiling.tile_chain import TILE_CHAIN
-from tilewright.schedule.rules.transpose import TRANSPOSE
+from tilewright.schedule.rules.transpose import TRANSPOSE, TRANSPOSED_OPERANDS
 from tilewright.schedule.rules.winograd import WINOGRAD, find_winograd
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
@@ -65,6 +65,7 @@ DEFAULT_RULES: tuple[ScheduleRule, ...] = (
     ROW_REDUCTION,
     REDUCTION,
     TRANSPOSE,
+    TRANSPOSED_OPERANDS,
     ELEMENTWISE,
 )
 

@@ -6,16 +6,22 @@ no cache holds, a block is transposed into a buffer in the first-level cache, wh
 lines: neither reading nor writing touches a line twice. Its rows lie far apart, which prefetchers do not follow: while
 a few are transposed, those beside them are fetched.
 
+Where something is computed of what it reads across (a Relu before or after the Transpose, an addition), each step of a
+tile first transposes its operands into buffers in the first-level cache, in squares as well.
+
 Decisions: ``<block>.squares``, how many squares lie side by side in the direction of reading (two use up a cache line);
 ``<block>.run``, elements of a run that goes out of such a buffer, 0 for none, and ``<block>.depth``, how many runs it
-holds, ``<block>.ahead``, 1 to fetch rows ahead; and those of :mod:`.parallelism` and :mod:`.streaming_stores`.
+holds, ``<block>.ahead``, 1 to fetch rows ahead; ``<block>.tile``, elements of a tile of transposed operands in the
+direction of writing; and those of :mod:`.parallelism` and :mod:`.streaming_stores`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
+from tilewright.core.arith.expr import product
 from tilewright.core.dtypes import float32
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
@@ -27,13 +33,14 @@ from tilewright.schedule.rules.prefetch import fetch_next_row
 from tilewright.schedule.rules.sampling import choose_number
 from tilewright.schedule.rules.streaming_stores import stream_if_large
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import find_block, find_buffer
-from tilewright.tensor_ir.ir import Load
+from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer
+from tilewright.tensor_ir.ir import Load, loads
 
 _INTRINSIC, _SIDE = "transpose_8x8_f32", 8
 _SQUARES = (1, 2, 4)
 _RUN, _RUNS = 64, (0, 16, 32, 64, 128, 256)
 _DEPTH, _DEPTHS = 32, (16, 32, 64)
+_TILES = (16, 32, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +157,83 @@ def _directions(s: Schedule, block: str, loops: list[str]) -> tuple[str, str]:
     return read, written
 
 
+@dataclass(frozen=True, slots=True)
+class _Across:
+    """Operands that a block reads along the loop ``read``, in tiles of ``depth`` steps, while it writes along
+    ``written``."""
+
+    operands: tuple[str, ...]
+    read: str
+    written: str
+    depth: int
+
+
+def _read_across(s: Schedule, block: str, target: Target) -> list[_Across]:
+    found = find_block(s.func, block)
+    if not is_spatial(found) or isinstance(found.value, Load) or target.lanes(4) < 4:
+        return []
+    store, *reads = block_accesses(s.func, block)
+    loops = loops_of(s.func, block)
+    written = next((x.var for x in loops if store.stride(x.var) == 1), None)
+    if written is None or any(x.stride(written) is None for x in reads):
+        return []
+    across = [x for x in reads if x.stride(written) not in (0, 1)]
+    read = {x.var for a in across for x in loops if a.stride(x.var) == 1}
+    if len(read) != 1 or any(x.dtype != float32 or x.buffer == found.buffer for x in across):
+        return []
+    steps, least = ({x.var: x.extent.value() or 0 for x in loops}, _TILES[0])
+    depth = next((n for n in (2 * _SIDE, _SIDE) if steps[min(read)] % n == 0), 0)
+    if steps[written] < least or steps[min(read)] < _SIDE or not _leaves_caches(s, block, bool(depth), target):
+        return []
+    return [_Across(tuple(dict.fromkeys(x.buffer for x in across)), read.pop(), written, depth or 2 * _SIDE)]
+
+
+def _leaves_caches(s: Schedule, block: str, in_squares: bool, target: Target) -> bool:
+    """True if lines that are read across leave the first-level cache before the next vector wants them, or where tiles
+    are not ``in_squares``, the second-level cache."""
+    size = buffer_bytes(find_buffer(s.func, find_block(s.func, block).buffer))
+    return size is None or size >= (target.l1_working_bytes if in_squares else target.l2_bytes)
+
+
+def _transpose_operands(s: Schedule, block: str, match: _Across, target: Target) -> None:
+    total = nanoseconds(s.func, block, target.costs)
+    around = [x.var for x in loops_of(s.func, block) if x.var not in (match.read, match.written)]
+    run = int(s.sample_categorical(f"{block}.tile", _TILES, _TILES[1]))
+    copies = [s.cache_read(block, b, "global") for b in match.operands]
+    read_outer, row = s.split(match.read, (None, match.depth))
+    written_outer, column = s.split(match.written, (None, run))
+    outer = [*around, read_outer, written_outer]
+    s.reorder(*outer, row, column)
+    for copy in copies:
+        axis = _written_axis(s, block, copy, column)
+        s.compute_at(copy, written_outer)
+        size = product(find_buffer(s.func, copy).shape).value()
+        if size is None or size > match.depth * run:
+            raise ScheduleError(f"transpose({block}): expected that a tile reads a tile of {copy}, got {size} elements")
+        names = [f"d{n}" for n in range(len(find_buffer(s.func, copy).shape))]
+        turned = [n for k, n in enumerate(names) if k != axis]
+        s.transform_layout(copy, f"{', '.join(names)} -> {', '.join([*turned, names[axis]])}")
+        if not s.attempt(partial(transpose_squares, block=copy, target=target, above=len(outer))):
+            vectorize_inner(s, copy, len(outer), target)
+    vectorize_inner(s, block, len(outer), target)
+    parallelize(s, block, outer, total, target)
+    stream_if_large(s, block, target)
+
+
+def _written_axis(s: Schedule, block: str, copy: str, column: str) -> int:
+    """The dimension of the copy along which the block reads with the loop ``column``."""
+    found = find_block(s.func, block)
+    env = block_environment(found)
+    places = {n for x in loads(found.value) if x.buffer == copy
+              for n, i in enumerate(x.indices) if column in i.substitute(env).free_vars()}  # fmt: skip
+    if len(places) != 1:
+        raise ScheduleError(f"transpose({block}): expected one dimension of {copy} along {column}, got {len(places)}")
+    return places.pop()
+
+
+TRANSPOSED_OPERANDS = ScheduleRule(
+    "transposed_operands", _read_across, _transpose_operands, ("tile", "squares", *VECTORS, *SPREAD, "stream")
+)
 TRANSPOSE = ScheduleRule(
     "transpose", _matches, _apply, ("squares", "run", "depth", "ahead", *VECTORS, *SPREAD, "stream")
 )

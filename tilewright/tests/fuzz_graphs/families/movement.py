@@ -86,6 +86,15 @@ def transpose(d: Draft) -> object:
     return d.emit("Transpose", [x], {"perm": perm} if perm else {})
 
 
+def transposed_sum(d: Draft) -> object:
+    """Elementwise operators around the Transpose of images that the first-level cache does not hold."""
+    dims = (d.integer(1, 2), d.integer(14, 24), d.integer(16, 40), d.one_of([8, 16, 24, 32, 37]))
+    values = [d.given(d.rng.standard_normal(dims).astype(np.float32), 0.1) for _ in range(2)]
+    x = d.emit("Add", values)[0] if d.chance(0.5) else d.emit("Relu", values[:1])[0]
+    y = d.emit("Transpose", [x], {"perm": [0, 3, 1, 2] if d.chance(0.7) else [3, 0, 2, 1]})[0]
+    return d.emit("Cast", [y], {"to": 10}) if d.chance(0.3) else d.emit("Sigmoid", [y])
+
+
 def squeeze(d: Draft) -> object:
     x = d.tensor([d.one_of(ANY)], range(1, 5), ok=lambda v: any(set(s) == {1} for s in v.dims))
     ones = [k for k, s in enumerate(x.dims) if set(s) == {1}]
@@ -315,8 +324,9 @@ def constant_node(d: Draft) -> object:
 
 
 GENERATORS: Mapping[str, object] = {
-    "Reshape": reshape, "Shape": shape_of, "Size": size_of, "Transpose": transpose, "Squeeze": squeeze,
-    "Unsqueeze": unsqueeze, "Flatten": flatten, "Concat": concat, "Split": split, "Slice": slice_, "Pad": pad,
+    "Reshape": reshape, "Shape": shape_of, "Size": size_of, "Transpose": transpose, "TransposedSum": transposed_sum,
+    "Squeeze": squeeze, "Unsqueeze": unsqueeze, "Flatten": flatten, "Concat": concat, "Split": split, "Slice": slice_,
+    "Pad": pad,
     "Tile": tile, "Expand": expand, "DepthToSpace": depth_to_space, "SpaceToDepth": space_to_depth, "Trilu": trilu,
     "ReverseSequence": reverse_sequence, "EyeLike": eye_like, "Range": range_, "RangeOfSize": range_of_size,
     "ConstantOfShape": constant_of_shape, "CenterCropPad": center_crop_pad, "ShapeArithmetic": shape_arithmetic,

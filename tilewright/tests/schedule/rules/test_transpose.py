@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import TypeAlias
 
 import pytest
 
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntLike, var
+from tilewright.core.arith.expr import IntExpr, IntLike, const, var
+from tilewright.core.arith.minmax import minimum as minimum_of
 from tilewright.core.dtypes import DType
 from tilewright.schedule.decisions import FixedDecider
 from tilewright.schedule.default import default_trace, schedule_by_rule
 from tilewright.tensor_ir.analysis.prefetching import prefetches
-from tilewright.tensor_ir.compute import build_func, compute, placeholder
+from tilewright.tensor_ir.compute import Tensor, Val, build_func, compute, maximum, placeholder
 from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tests.schedule.helper import check
 
 N, M = var("n"), var("m")
+Formula: TypeAlias = Callable[[IntExpr, IntExpr, IntExpr, IntExpr], Val]
 TARGET = detect_host().with_threads(2)
 
 
@@ -45,6 +49,62 @@ def scaled(n: int, m: int) -> Func:
     return build_func("scaled", [a], [compute("B", (n, m), lambda i, j: a[j, i] + a[j, i])])
 
 
+def channels_last_of(n: IntLike, c: IntLike, h: IntLike, w: IntLike) -> tuple[Tensor, tuple[IntLike, ...], Formula]:
+    a = placeholder("A", (n, h, w, c), dtypes.float32)
+    return a, (n, c, h, w), lambda b, k, y, x: a[b, y, x, k]
+
+
+def relu_of(image: tuple[Tensor, tuple[IntLike, ...], Formula]) -> Func:
+    """B[n, c, y, x] = max(A[n, y, x, c], 0)"""
+    a, shape, read = image
+    return build_func("relu", [a], [compute("B", shape, lambda *i: maximum(read(*i), 0.0), axis_names=list("nchw"))])
+
+
+def narrowed(n: int, c: int, h: int, w: int) -> Func:
+    """B[n, c, y, x] = bfloat16(A[n, y, x, c])"""
+    a, shape, read = channels_last_of(n, c, h, w)
+    formula = lambda *i: read(*i).cast(dtypes.bfloat16)  # noqa: E731
+    return build_func("narrowed", [a], [compute("B", shape, formula, axis_names=list("nchw"))])
+
+
+def added(n: int, c: int, h: int, w: int) -> Func:
+    """B[n, c, y, x] = A[n, y, x, c] * D[c] + C[n, y, x, c] + E[n, c, y, x]: two operands across, two that are not"""
+    a, shape, read = channels_last_of(n, c, h, w)
+    b = placeholder("C", (n, h, w, c), dtypes.float32)
+    d, e = placeholder("D", (c,), dtypes.float32), placeholder("E", shape, dtypes.float32)
+    return build_func("added", [a, b, d, e], [compute(
+        "B", shape, lambda i, k, y, x: read(i, k, y, x) * d[k] + b[i, y, x, k] + e[i, k, y, x], axis_names=list("nchw")
+    )])  # fmt: skip
+
+
+def mirrored(n: int, m: int) -> Func:
+    """B[i, j] = A[min(j, m - 1 - j), i] + 1: a tile reads rows that lie far apart"""
+    a = placeholder("A", (m, n), dtypes.float32)
+    index = lambda j: minimum_of(j, const(m) - 1 - j)  # noqa: E731
+    return build_func("mirrored", [a], [compute("B", (n, m), lambda i, j: a[index(j), i] + 1.0)])
+
+
+OPERANDS = {
+    "relu": relu_of(channels_last_of(1, 64, 9, 40)),
+    "ragged": relu_of(channels_last_of(2, 21, 3, 19)),
+    "batch": relu_of(channels_last_of(N, 16, 2, 40)),
+    "least": relu_of(channels_last_of(1, 8, 1, 16)),
+    "narrowed": narrowed(1, 40, 3, 17),
+    "added": added(2, 24, 5, 36),
+    "matrix": scaled(16, 70),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_are_transposed_for_each_tile(name: str) -> None:
+    tiny = dataclasses.replace(TARGET, l1_bytes=1 << 8, l2_bytes=1 << 10)
+    trace = default_trace(OPERANDS[name], tiny).to_text()
+    assert "cache_read" in trace
+    assert "transform_layout" in trace
+    assert ("transpose_8x8_f32" in trace) == (name != "ragged")
+    check(OPERANDS[name], trace, sizes=[{"n": n} for n in (0, 1, 3)])
+
+
 TAKEN = {
     "divisible": transposed(16, 24),
     "ragged": transposed(19, 11),
@@ -59,7 +119,10 @@ LEFT = {
     "short rows": transposed(16, 7),
     "few channels": channels_last(1, 3, 8, 8),
     "other element type": transposed(16, 16, dtypes.float64),
-    "arithmetic": scaled(16, 16),
+    "arithmetic on short rows": scaled(64, 14),
+    "arithmetic in the first-level cache": scaled(64, 32),
+    "arithmetic on sizes of a call": relu_of(channels_last_of(1, var("c"), 9, 8)),
+    "what a border mirrors": mirrored(40, 300),
     "one direction": channels_last(2, 16, 1, 1),
 }
 
