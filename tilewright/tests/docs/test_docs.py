@@ -184,6 +184,10 @@ def test_the_page_on_kernels_names_every_scalar_operation() -> None:
             assert name not in told, name
             told[name] = facts
     assert told == {
-        name: [str(o.arity), o.only or ", ".join(kinds[k] for k in o.kinds), o.result.replace("same", "the same")]
+        name: [
+            str(o.arity),
+            ", ".join(o.only) or ", ".join(kinds[k] for k in o.kinds),
+            o.result.replace("same", "the same"),
+        ]
         for name, o in SCALAR_OPS.items()
     }

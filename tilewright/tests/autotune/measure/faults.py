@@ -33,7 +33,7 @@ _AFTER = {
 def fault_of(func: Func) -> str | None:
     """The fault that a scheduled function asks for."""
     hints = [h for s in walk(func.body) if isinstance(s, Loop) for h in s.hints if isinstance(h, Prefetch)]
-    return next((h.buffer for h in hints if h.buffer not in {b.name for b in func.params}), None)
+    return next((b for h in hints for b in h.buffers if b not in {p.name for p in func.params}), None)
 
 
 def faulty_emit(func: Func, target: Target, symbol: str) -> str:
