@@ -7,8 +7,8 @@ return NaN if either argument is NaN; ``clamp(x, low, high)`` is ``low`` if ``x`
 are logical for unsigned types. ``dot4`` is the sum of the products of four bytes each, those of the first int32
 unsigned and those of the second signed; ``dot2i`` that of two int16 each; ``dot2`` that of two bfloat16 each, added in
 float32 (how often it rounds, and what becomes of numbers below the normal ones, is the CPU's business). ``narrow``
-rounds to bfloat16 with the same licence. ``bits`` is the pattern of a bfloat16
-or float32, ``from_bits`` the float32 of a pattern.
+rounds to bfloat16 with the same licence. ``bits`` is the pattern of a bfloat16 or float32, ``from_bits`` the float32 of
+a pattern.
 """
 
 from __future__ import annotations

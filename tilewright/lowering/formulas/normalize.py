@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, const, product
+from tilewright.core.arith.expr import IntExpr, const, product
 from tilewright.lowering.context import Lower, LowerContext, widen
 from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
-from tilewright.lowering.formulas.reduce import at_reduced, mapped, pays_in_parts, reciprocal_of, reduction_stage
+from tilewright.lowering.formulas.reduce import (
+    at_reduced,
+    kept_shape,
+    mapped,
+    pays_in_parts,
+    reciprocal_of,
+    reduction_stage,
+)
 from tilewright.lowering.indexing import normal_axis
 from tilewright.tensor_ir.compute import (
     Reduction,
@@ -64,16 +71,12 @@ def _moments_in_one_sweep(
     what cancels in the end is at most ``count / n`` times as large as what is left.
     """
     first, *rest = sorted(axes)
-    pair, rank = rest[-1], len(shape)
-
-    def kept(first_size: IntLike, pair_size: IntLike) -> list[IntExpr]:
-        sizes = {d: as_expr(1) for d in rest} | {first: as_expr(first_size), pair: as_expr(pair_size)}
-        return [sizes.get(d, s) for d, s in enumerate(shape)]
+    pair, names, of_parts, of_all = rest[-1], axis_names(len(shape)), kept_shape(shape, rest), kept_shape(shape, axes)
 
     def of_diagonal(i: Sequence[IntExpr]) -> Val:
         return value([i[first] * shape[d] // shape[first] if d in rest else x for d, x in enumerate(i)])
 
-    pivot = mean_stage(c, kept(shape[first], 1), [first], of_diagonal, "pivot")
+    pivot = mean_stage(c, of_parts, [first], of_diagonal, "pivot")
     steps = {d: c.axis(shape[d], f"r{d}") for d in rest}
 
     def powers(*i: IntExpr) -> Reduction:
@@ -81,13 +84,14 @@ def _moments_in_one_sweep(
         v = value(at) - pivot[at_reduced(at, axes)]
         return sum_over(select(equal(i[pair], 0), v, v * v), *steps.values())
 
-    parts = c.stage(compute(c.name("powers"), kept(shape[first], 2), powers, axis_names=axis_names(rank)))
+    pairs = [const(2) if d == pair else s for d, s in enumerate(of_parts)]
+    parts = c.stage(compute(c.name("powers"), pairs, powers, axis_names=names))
 
     def mean_of(power: int, hint: str) -> Tensor:
         def part(i: Sequence[IntExpr]) -> Val:
             return parts[tuple(const(power - 1) if d == pair else x for d, x in enumerate(i))]
 
-        total = c.stage(reduction_stage(c, f"{hint}_sum", kept(shape[first], 1), [first], part, sum_over))
+        total = c.stage(reduction_stage(c, f"{hint}_sum", of_parts, [first], part, sum_over))
         scale = reciprocal_of(product(shape[d] for d in axes), total.dtype)
         return c.stage(mapped(c, total, hint, lambda v: v * scale))
 
@@ -97,8 +101,8 @@ def _moments_in_one_sweep(
         variance = square[i] - offset[i] * offset[i]
         return 1.0 / op("sqrt", op("max", variance, constant(0.0, variance.dtype)) + epsilon)
 
-    mean = c.stage(compute(c.name("mean"), kept(1, 1), lambda *i: pivot[i] + offset[i], axis_names=axis_names(rank)))
-    return mean, c.stage(compute(c.name("inv_std"), kept(1, 1), inverse, axis_names=axis_names(rank)))
+    mean = c.stage(compute(c.name("mean"), of_all, lambda *i: pivot[i] + offset[i], axis_names=names))
+    return mean, c.stage(compute(c.name("inv_std"), of_all, inverse, axis_names=names))
 
 
 def _channel_axis(c: LowerContext, x: Tensor) -> int:

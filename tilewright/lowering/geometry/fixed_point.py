@@ -19,6 +19,7 @@ from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.geometry.product import left_operand, place_of_row, product_sizes
 from tilewright.lowering.geometry.words import BYTES as WORD
+from tilewright.lowering.geometry.words import shifted
 from tilewright.tensor_ir.compute import (
     Reduction,
     Tensor,
@@ -84,7 +85,7 @@ class FixedPoint:
         """The sum of products of a group's elements, as the digits of ``part``, and unsigned bytes, four of neighbours
         in each of ``words``."""
         sums = [self._of_digit(words, row, group, d) for d in part.digits]
-        return reduce(add, [moved(x, _BYTE * j) for j, x in enumerate(sums)])
+        return reduce(add, [shifted(x, _BYTE * j) for j, x in enumerate(sums)])
 
     def _of_digit(self, words: Sequence[Val], row: IntExpr, group: IntExpr, digit: int) -> Val:
         def of_word(j: int) -> Val:
@@ -140,24 +141,17 @@ def rows_in_fixed_point(ctx: LowerContext, rows: IntExpr, size: int, parts: Sequ
     return FixedPoint(size, exponents, digits, tuple(part(own) for own in parts))
 
 
-def moved(word: Val, by: int) -> Val:
-    """``word`` with its bits ``by`` places higher, or lower."""
-    if by == 0:
-        return word
-    return op("shift_left" if by > 0 else "shift_right", word, constant(abs(by), dtypes.int32))
-
-
 def _number_of(t: Val, digits: Sequence[int]) -> Val:
     """The number that neighbouring ``digits`` of ``t`` are, which begin or end with its own."""
     begin, end = _BYTE * digits[0], _BYTE * (digits[-1] + 1)
     if digits[-1] == DIGITS - 1:
         return _rounded(t, begin)
-    return t - moved(_rounded(t, end), end)
+    return t - shifted(_rounded(t, end), end)
 
 
 def _rounded(t: Val, low: int) -> Val:
     """The digits of ``t`` from bit ``low`` on, as those below it are signed."""
-    return moved(t + (_SIGNS & (1 << low) - 1), -low) if low else t
+    return shifted(t + (_SIGNS & (1 << low) - 1), -low) if low else t
 
 
 def _pattern(bits: int) -> Val:

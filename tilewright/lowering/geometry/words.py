@@ -57,8 +57,7 @@ class Word:
     def of(self, elements: Sequence[Val]) -> Val:
         """The word of at most ``per`` elements, each the low bits of an int32; 0 in the place of others."""
         width = 32 // self.per
-        moved = [op("shift_left", v, constant(width * j, dtypes.int32)) if j else v for j, v in enumerate(elements)]
-        return reduce(lambda x, y: op("bit_or", x, y), moved)
+        return reduce(lambda x, y: op("bit_or", x, y), [shifted(v, width * j) for j, v in enumerate(elements)])
 
     def pack(self, w: np.ndarray, steps: int | None = None) -> np.ndarray:
         """``[k, ...]`` of elements to ``[steps, ...]`` of int32, zeros past the end; ``steps``: None for as many words
@@ -74,6 +73,13 @@ class Word:
         """``[OC, IC, taps...]`` of elements to ``[OC, steps, taps...]`` of int32, as :meth:`pack`."""
         found: np.ndarray = np.moveaxis(self.pack(np.moveaxis(w, 1, 0), steps), 0, 1)
         return found
+
+
+def shifted(word: Val, by: int) -> Val:
+    """``word`` with its bits ``by`` places higher, or lower."""
+    if by == 0:
+        return word
+    return op("shift_left" if by > 0 else "shift_right", word, constant(abs(by), dtypes.int32))
 
 
 BYTES = Word("dot4", 4)

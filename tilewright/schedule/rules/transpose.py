@@ -181,11 +181,11 @@ def _read_across(s: Schedule, block: str, target: Target) -> list[_Across]:
     read = {x.var for a in across for x in loops if a.stride(x.var) == 1}
     if len(read) != 1 or any(x.dtype != float32 or x.buffer == found.buffer for x in across):
         return []
-    steps, least = ({x.var: x.extent.value() or 0 for x in loops}, _TILES[0])
-    depth = next((n for n in (2 * _SIDE, _SIDE) if steps[min(read)] % n == 0), 0)
-    if steps[written] < least or steps[min(read)] < _SIDE or not _leaves_caches(s, block, bool(depth), target):
+    (along,), steps = read, {x.var: x.extent.value() or 0 for x in loops}
+    depth = next((n for n in (2 * _SIDE, _SIDE) if steps[along] % n == 0), 0)
+    if steps[written] < _TILES[0] or steps[along] < _SIDE or not _leaves_caches(s, block, bool(depth), target):
         return []
-    return [_Across(tuple(dict.fromkeys(x.buffer for x in across)), read.pop(), written, depth or 2 * _SIDE)]
+    return [_Across(tuple(dict.fromkeys(x.buffer for x in across)), along, written, depth or 2 * _SIDE)]
 
 
 def _leaves_caches(s: Schedule, block: str, in_squares: bool, target: Target) -> bool:
@@ -207,10 +207,11 @@ def _transpose_operands(s: Schedule, block: str, match: _Across, target: Target)
     for copy in copies:
         axis = _written_axis(s, block, copy, column)
         s.compute_at(copy, written_outer)
-        size = product(find_buffer(s.func, copy).shape).value()
+        tile = find_buffer(s.func, copy).shape
+        size = product(tile).value()
         if size is None or size > match.depth * run:
             raise ScheduleError(f"transpose({block}): expected that a tile reads a tile of {copy}, got {size} elements")
-        names = [f"d{n}" for n in range(len(find_buffer(s.func, copy).shape))]
+        names = [f"d{n}" for n in range(len(tile))]
         turned = [n for k, n in enumerate(names) if k != axis]
         s.transform_layout(copy, f"{', '.join(names)} -> {', '.join([*turned, names[axis]])}")
         if not s.attempt(partial(transpose_squares, block=copy, target=target, above=len(outer))):

@@ -70,9 +70,7 @@ def prefetches(func: Func) -> dict[str, tuple[FetchedLines, ...]]:
 def bytes_of_step(func: Func, loop: Loop, buffer: str) -> int:
     """How far behind what a step of ``loop`` reads of a parameter the next step reads; 0 if that is not known."""
     first = _first_read(func, loop, buffer)
-    own = None if first is None else stride(first[0], loop.var, first[1])
-    elements = None if own is None else own.value()
-    return 0 if elements is None else elements * next(b for b in func.params if b.name == buffer).dtype.itemsize
+    return 0 if first is None else _taken(first[0], loop, first[1]) * _itemsize(func, buffer)
 
 
 def _later(func: Func, loop: Loop, buffer: str, steps: int) -> FetchedLines | None:
@@ -81,8 +79,7 @@ def _later(func: Func, loop: Loop, buffer: str, steps: int) -> FetchedLines | No
     if first is None:
         return None
     at, ranges, _ = first
-    itemsize = next(b for b in func.params if b.name == buffer).dtype.itemsize
-    taken, line = bytes_of_step(func, loop, buffer) // itemsize, max(1, LINE_BYTES // itemsize)
+    taken, line = _taken(at, loop, ranges), max(1, LINE_BYTES // _itemsize(func, buffer))
     if not 0 < taken <= line * _MOST_LINES_OF_ROWS:
         return None
     here = at.substitute({s.var: 0 for s in walk(loop.body) if isinstance(s, Loop)})
@@ -96,16 +93,13 @@ def prefetch_of(func: Func, loop: Loop, buffer: str) -> FetchedLines | None:
         return None
     at, step, share, within, ranges = found
     inside = [s for s in walk(loop.body) if isinstance(s, Loop)]
-    known = {b.name: b for b in func.params}
     position = ZERO
     for s in (*share, *within, loop):
         position = position * s.extent + var(s.var)
     if any(s.extent.free_vars() & ranges.keys() for s in (*share, *within, loop)):
         return None
     here = at.substitute({s.var: 0 for s in (*within, loop, *inside)})
-    line = max(1, LINE_BYTES // known[buffer].dtype.itemsize)
-    own = stride(at, loop.var, ranges)
-    taken = 0 if own is None else own.value() or 0
+    taken, line = _taken(at, loop, ranges), max(1, LINE_BYTES // _itemsize(func, buffer))
     lines: Sequence[int]
     if share or within:
         lines = range(0, _lines_a_step(taken, line, share) * line, line)
@@ -170,6 +164,16 @@ def _first_read(func: Func, loop: Loop, buffer: str) -> tuple[IntExpr, Ranges, B
     block, read = reads[0]
     ranges = loop_ranges([*around, *(s for s in walk(loop.body) if isinstance(s, Loop))])
     return address(read, known[buffer].shape, block_environment(block), ranges), ranges, block
+
+
+def _taken(at: IntExpr, loop: Loop, ranges: Ranges) -> int:
+    """Elements from what a step of ``loop`` reads to what the next one reads; 0 if that is not known."""
+    own = stride(at, loop.var, ranges)
+    return 0 if own is None else own.value() or 0
+
+
+def _itemsize(func: Func, buffer: str) -> int:
+    return next(b for b in func.params if b.name == buffer).dtype.itemsize
 
 
 def _lines_a_step(taken: int, line: int, share: Sequence[Loop]) -> int:

@@ -19,8 +19,9 @@ from tilewright.core.arith.expr import IntExpr
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.few_bits import BYTES, NIBBLE, FewBits, elements_of_block, few_bits
-from tilewright.lowering.geometry.fixed_point import DIGITS, LARGEST_GROUP, moved, rows_in_fixed_point
+from tilewright.lowering.geometry.fixed_point import DIGITS, LARGEST_GROUP, rows_in_fixed_point
 from tilewright.lowering.geometry.product import product_sizes, rows_one_by_one
+from tilewright.lowering.geometry.words import shifted
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm import weight_only
 from tilewright.lowering.implementations.gemm.by_rows import Kept, by_rows, in_registers
@@ -81,7 +82,7 @@ def _bytes_of(words: Sequence[Val], per: int) -> list[Val]:
     if per == BYTES:
         return list(words)
     low = constant(_LOW_NIBBLES, dtypes.int32)
-    return [op("bit_and", half, low) for word in words for half in (word, moved(word, -NIBBLE))]
+    return [op("bit_and", half, low) for word in words for half in (word, shifted(word, -NIBBLE))]
 
 
 def _applies(facts: NodeFacts) -> str | None:

@@ -20,6 +20,7 @@ from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.few_bits import NIBBLES, SIXTEEN, FewBits, elements_of_word, few_bits, place_in_word
 from tilewright.lowering.geometry.product import left_operand, place_of_row, product_sizes
+from tilewright.lowering.geometry.words import shifted
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.by_rows import (
     IN_MEMORY,
@@ -104,8 +105,7 @@ def _unpacked(word: Val, j: int, per: int) -> Val:
     if per == 1:
         return word.cast(dtypes.int32).cast(dtypes.float32)
     by = _MANTISSA - place_in_word(const(j)).evaluate({})
-    at = op("shift_left" if by > 0 else "shift_right", word, constant(abs(by), dtypes.int32))
-    q = op("bit_and", at, constant((SIXTEEN - 1) << _MANTISSA, dtypes.int32))
+    q = op("bit_and", shifted(word, by), constant((SIXTEEN - 1) << _MANTISSA, dtypes.int32))
     return op("from_bits", op("bit_or", q, constant(_ONE, dtypes.int32)))
 
 
