@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from tilewright.core.arith.expr import IntExpr, as_var
+from tilewright.core.arith.expr import IntExpr, as_var, const
 from tilewright.core.errors import InternalError, VerifyError
 from tilewright.graph_ir.inference import constant_value, infer_node
 from tilewright.graph_ir.ir import (
@@ -53,6 +53,7 @@ class GraphEditor:
         self._anchor = 0
         self.sharpened: set[str] = set()
         self._known: dict[str, IntExpr] = {}
+        self._assumed = frozenset(s for a in graph.assumptions for s in a.symbols())
         self._mentions: dict[str, dict[str, None]] | None = None
         self._last_id = len(graph.nodes)
         self.touched: list[int] = []
@@ -239,6 +240,12 @@ class GraphEditor:
                 if old is not None:
                     self._equate(old, new)
 
+    def sizes_are(self, name: str, shape: Sequence[int]) -> None:
+        """``name`` was evaluated and has this shape: symbols that its node made for sizes are numbers from now on."""
+        v = self.value(name)
+        if isinstance(v.type, TensorType):
+            self._equate(v, Value(name, TensorType(v.dtype, tuple(const(d) for d in shape))))
+
     def drop_constant(self, name: str) -> None:
         """Forgets a constant that nothing reads."""
         if self.use_count(name) == 0:
@@ -342,18 +349,31 @@ class GraphEditor:
         self._equate(a, b)
 
     def _equate(self, old: Value, new: Value) -> None:
-        """Both are one tensor: a symbol that inference made for the first becomes what the second says instead."""
+        """Both are one tensor: a symbol that inference made for the first becomes what the second says instead.
+
+        Not a symbol that an assumption names, unless the tensor's own node made it: the two may be equal only because
+        calls compare, and with the symbol replaced everywhere there would be nothing left to compare.
+        """
         if not isinstance(old.type, TensorType) or not isinstance(new.type, TensorType):
             return
         pairs = [*zip(old.type.shape or (), new.type.shape or (), strict=False)]
         pairs += zip(old.data or (), new.data or (), strict=False)
         for a, b in pairs:
             a, b = a.substitute(self._known), b.substitute(self._known)
+            holder = old
             if is_fresh(b) and not is_fresh(a):
-                a, b = b, a
+                a, b, holder = b, a, new
             symbol = as_var(a)
-            if symbol is not None and is_fresh(a) and symbol not in b.free_vars():
+            if symbol is None or not is_fresh(a) or symbol in b.free_vars():
+                continue
+            if symbol not in self._assumed or self._made_by_its_node(symbol, holder.name):
                 self._replace_symbol(symbol, b)
+
+    def _made_by_its_node(self, symbol: str, name: str) -> bool:
+        """Whether nothing that the producer of ``name`` reads mentions the symbol."""
+        node = self.producer(name)
+        reads = () if node is None else node_reads(node)
+        return not any(i in self.values and symbol in value_symbols(self.values[i]) for i in reads)
 
     def _replace_symbol(self, symbol: str, known: IntExpr) -> None:
         if self._mentions is None:

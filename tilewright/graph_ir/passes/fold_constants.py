@@ -155,6 +155,7 @@ def _evaluate(ed: GraphEditor, node: Node, known: dict[str, Constant], budget: i
             if array.dtype != want and want != np.dtype(object):
                 array = array.astype(want)
             known[o] = Constant(array)
+            ed.sizes_are(o, array.shape)
     return nbytes
 
 

@@ -132,3 +132,21 @@ def test_sizes_of_unknown_relation_are_assumed_equal() -> None:
     x, s = b.input("x", "float32", (1, "c", 5)), b.input("s", "float32", ("k",))
     g = infer_graph(b.build(b.op("GroupNormalization", x, s, s, num_groups=1)))
     assert {(a.left, a.right) for a in g.assumptions} == {(var("c"), var("k"))}
+
+
+@pytest.mark.parametrize("between", [(), ("Neg",), ("Neg", "Abs")])
+def test_an_assumed_size_that_is_known_later_is_compared_all_the_same(between: tuple[str, ...]) -> None:
+    """NonZero of a constant folds, and all that follows; that it has 30 elements says nothing of what Unique finds."""
+    b = GraphBuilder("g")
+    at = b.op("NonZero", np.repeat([1, 0], [30, 3]).astype(np.int32))
+    for op in between:
+        at = b.op(op, at)
+    _, first, *_ = b.ops("Unique", b.input("x", "float32", ("n",)), outputs=4)
+    g = b.build(b.op("LessOrEqual", first, at))
+    model = compile(g, progress=False)
+    for n in (1, 30):
+        data = np.arange(n, dtype=np.float32)
+        (got,) = model.run({"x": data}).values()
+        np.testing.assert_array_equal(got, interpret(g, {"x": data})[g.outputs[0]])
+    with pytest.raises(InputError, match=r"LessOrEqual.*expected dimensions that agree"):
+        model.run({"x": np.arange(7, dtype=np.float32)})
