@@ -69,6 +69,16 @@ class Target:
         return self.l1_bytes // 2
 
     @property
+    def l1_panel_bytes(self) -> int:
+        """Bytes of a panel that stay in the first-level cache while another operand and results pass: three eighths."""
+        return self.l1_bytes * 3 // 8
+
+    @property
+    def l1_sums_bytes(self) -> int:
+        """Bytes of sums that come back to the first-level cache every few steps, and may be late: two thirds."""
+        return self.l1_bytes * 2 // 3
+
+    @property
     def resident_bytes(self) -> int:
         """Bytes that stay in the second-level cache while others of the same size pass through it: half."""
         return self.l2_bytes // 2

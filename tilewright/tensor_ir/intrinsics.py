@@ -105,7 +105,7 @@ class TileProduct:
             name=self.name, rows=SIDE * self.rows, columns=SIDE * self.columns, sums=self.sums, zero=zero,
             product=self.product,
         )  # fmt: skip
-        return TensorIntrin(parse_func(text))
+        return TensorIntrin(parse_func(text), resumes=True)
 
 
 TILE_PRODUCTS: dict[str, TileProduct] = {

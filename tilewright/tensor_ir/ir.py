@@ -125,12 +125,15 @@ class TensorIntrin:
     ``description``: what it computes, one nest of loops, of constant extents or such as a dim of it tells; its name is
     the intrinsic's. ``dense``: parameters whose
     dimensions must all lie without gaps, not the last alone. ``code``: implementations; a target gets the first that it
-    can run; empty for those of codegen's own table.
+    can run; empty for those of codegen's own table. ``resumes``: a nest may be some steps of its reduction only; the
+    code then has a parameter ``i1 %first`` after all others, and starts from the initial value, or else from what is
+    stored.
     """
 
     description: Func
     dense: tuple[str, ...] = ()
     code: tuple[MachineCode, ...] = ()
+    resumes: bool = False
 
     @property
     def name(self) -> str:
@@ -181,7 +184,8 @@ def _intrinsic_text(x: TensorIntrin) -> str:
     code = tuple(
         (c.body, c.features, c.declares, *((c.setup, c.teardown) if c.setup or c.teardown else ())) for c in x.code
     )
-    return f"@intrinsic({_quoted(str(x.description))}, dense={x.dense!r}, code={code!r})"
+    resumes = ", resumes=True" if x.resumes else ""
+    return f"@intrinsic({_quoted(str(x.description))}, dense={x.dense!r}, code={code!r}{resumes})"
 
 
 def _hint_text(h: Hint) -> str:

@@ -95,10 +95,10 @@ def _function(node: ast.FunctionDef) -> Func:
         match d:
             case ast.Call(func=ast.Name(id="attrs"), keywords=[ast.keyword("parts", ast.Constant(str(names)))]):
                 partial = tuple(names.split(", "))
-            case ast.Call(func=ast.Name(id="intrinsic"), args=[description], keywords=[dense, code]):
+            case ast.Call(func=ast.Name(id="intrinsic"), args=[description], keywords=[dense, code, *resumes]):
                 of_text = parse_func(ast.literal_eval(description))
                 codes = tuple(MachineCode(*c) for c in ast.literal_eval(code.value))
-                intrinsics.append(TensorIntrin(of_text, ast.literal_eval(dense.value), codes))
+                intrinsics.append(TensorIntrin(of_text, ast.literal_eval(dense.value), codes, bool(resumes)))
             case _:
                 _refuse(d, "@attrs(parts=...) or @intrinsic(...)")
     dims: list[str] = []

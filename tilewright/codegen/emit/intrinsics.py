@@ -12,7 +12,7 @@ from tilewright.codegen.emit.context import Context
 from tilewright.codegen.emit.matrix_tiles import tile_product_code
 from tilewright.codegen.llvm.types import memory_type
 from tilewright.core.arith.bounds import loop_range, simplify
-from tilewright.core.arith.expr import IntExpr
+from tilewright.core.arith.expr import ZERO, IntExpr
 from tilewright.core.errors import InternalError, TargetError
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.intrinsic_match import Mismatch, intrinsic_of, match_intrinsic
@@ -50,7 +50,17 @@ def call_intrinsic(ctx: Context, func: Func, nest: Loop) -> None:
     ]
     if ahead is not None:
         operands.append(f"i64 {ctx.indexer.operand(ahead[1])}")
+    if intrinsic.resumes:
+        operands.append(f"i1 {_is_first(ctx, found.before)}")
     ctx.code.line(f"call void @{symbol}({', '.join(operands)})")
+
+
+def _is_first(ctx: Context, before: Sequence[IntExpr]) -> str:
+    """Whether all of ``before``, none of which is negative, are 0."""
+    if not before:
+        return "true"
+    steps = ctx.indexer.operand(simplify(sum(before, ZERO), ctx.indexer.ranges))
+    return ctx.code.emit("i1", 0, f"icmp eq i64 {steps}, 0").text
 
 
 def _fetched_ahead(ctx: Context, func: Func, nest: Loop, intrinsic: TensorIntrin) -> tuple[int, IntExpr] | None:
@@ -102,6 +112,7 @@ def _define(ctx: Context, intrinsic: TensorIntrin, lines: int) -> str:
         for b in intrinsic.description.params:
             params += [f"ptr %{b.name}", *(f"i64 %{b.name}_{d}" for d in range(len(b.shape) - 1))]
         params += [f"i64 %{n}" for n in (*intrinsic.description.dims, *(["ahead"] if lines else []))]
+        params += ["i1 %first"] if intrinsic.resumes else []
         head = f"define internal void @{symbol}({', '.join(params)}) alwaysinline nounwind"
         module.helpers[symbol] = f"{head} {{\n{code.body.strip()}\n  ret void\n}}"
     return symbol

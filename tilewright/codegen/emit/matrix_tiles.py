@@ -50,7 +50,7 @@ def _begin_taps(taps: bool) -> tuple[str, ...]:
         "%some = icmp sgt i64 %least, 0",
         "br i1 %some, label %tap, label %done",
         "tap:",
-        "%t = phi i64 [ 0, %begin ], [ %t.next, %end ]",
+        "%t = phi i64 [ 0, %sum ], [ %t.next, %end ]",
         "%A.t = mul i64 %t, %A_0",
         "%B.t = mul i64 %t, %B_0",
         "%A.tap = getelementptr i32, ptr %A, i64 %A.t",
@@ -67,12 +67,26 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
     step, row = (1, 2) if p.taps else (0, 1)  # the strides of A and B along steps and rows
     body = [
         "begin:",
-        *(f"call void @{ZERO}(i8 {n})" for n, _, _ in sums),
         *(f"%{x}.pitch = shl i64 %{x}, 2" for x in (f"A_{row}", f"B_{row}", "C_0")),
         *(f"%{x}.down = mul i64 %{x}, {SIDE}" for x in (f"A_{row}", "C_0")),
+        "%C.0.0 = getelementptr i32, ptr %C, i64 0",
+        *(["%C.1.0 = getelementptr i32, ptr %C, i64 %C_0.down"] if p.rows > 1 else []),
+        *(
+            f"%C.{r}.1 = getelementptr i32, ptr %C.{r}.0, i64 {SIDE}"
+            for r in range(p.rows)
+            for _ in range(p.columns - 1)
+        ),
+        "br i1 %first, label %start, label %resume",
+        "start:",
+        *(f"call void @{ZERO}(i8 {n})" for n, _, _ in sums),
+        "br label %sum",
+        "resume:",
+        *(f"call void @{LOAD}(i8 {n}, ptr %C.{r}.{c}, i64 %C_0.pitch)" for n, r, c in sums),
+        "br label %sum",
+        "sum:",
         *_begin_taps(p.taps),
         "step:",
-        f"%k = phi i64 [ 0, %{'tap' if p.taps else 'begin'} ], [ %next, %step ]",
+        f"%k = phi i64 [ 0, %{'tap' if p.taps else 'sum'} ], [ %next, %step ]",
         f"%A.k = mul i64 %k, %A_{step}",
         f"%B.k = mul i64 %k, %B_{step}",
         f"%A.0 = getelementptr i32, ptr {'%A.tap' if p.taps else '%A'}, i64 %A.k",
@@ -96,13 +110,6 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
         f"br i1 %more, label %step, label %{'end' if p.taps else 'done'}",
         *(_END_TAPS if p.taps else ()),
         "done:",
-        "%C.0.0 = getelementptr i32, ptr %C, i64 0",
-        *(["%C.1.0 = getelementptr i32, ptr %C, i64 %C_0.down"] if p.rows > 1 else []),
-        *(
-            f"%C.{r}.1 = getelementptr i32, ptr %C.{r}.0, i64 {SIDE}"
-            for r in range(p.rows)
-            for _ in range(p.columns - 1)
-        ),
         *(f"call void @{STORE}(i8 {n}, ptr %C.{r}.{c}, i64 %C_0.pitch)" for n, r, c in sums),
     ]
     declares = (

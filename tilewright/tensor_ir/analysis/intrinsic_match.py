@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tilewright.core.arith.bounds import Ranges, loop_range, simplify
-from tilewright.core.arith.expr import ZERO, IntExpr, as_var, product
+from tilewright.core.arith.bounds import Ranges, is_nonneg, loop_range, simplify
+from tilewright.core.arith.expr import ZERO, IntExpr, as_var, product, var
 from tilewright.tensor_ir.analysis.access import linear_address
 from tilewright.tensor_ir.analysis.dependence import carried_dependences
 from tilewright.tensor_ir.analysis.scopes import block_environment, buffers
@@ -55,10 +55,12 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Where the parameters of an intrinsic lie, and the values of its dims."""
+    """Where the parameters of an intrinsic lie, and the values of its dims. ``before``: steps of the reduction before
+    those of the nest; it starts from the initial value where all are 0."""
 
     regions: dict[str, Region]
     dims: dict[str, IntExpr]
+    before: tuple[IntExpr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def match_intrinsic(
         matcher.require_layout(nest)
     except _Different as e:
         return Mismatch(str(e))
-    return Match(matcher.regions, matcher.dims)
+    return Match(matcher.regions, matcher.dims, tuple(matcher.before))
 
 
 class _Different(Exception):
@@ -111,6 +113,7 @@ class _Matcher:
         self.loops: dict[str, str] = {}
         self.regions: dict[str, Region] = {}
         self.dims: dict[str, IntExpr] = {}
+        self.before: list[IntExpr] = []
 
     def _row_major(self, buffer: str, indices: tuple[IntExpr, ...]) -> IntExpr:
         return linear_address(indices, self.buffers[buffer].shape)
@@ -156,8 +159,21 @@ class _Matcher:
             return
         if not (isinstance(mine, Const) and isinstance(theirs, Const) and _same_constant(mine, theirs)):
             raise _Different(f"{_named(s)} does not store the initial values of {self.intrinsic.name}")
-        if _steps(s) != {self.loops.get(v or "") for v in _steps(wanted)}:
+        if not self._are_steps(s, {self.loops[v] for b in _steps(wanted) for v in b.free_vars()}):
             raise _Different(f"{_named(s)} does not reduce over the loops over which {self.intrinsic.name} does")
+
+    def _are_steps(self, s: Block | Store, loops: set[str]) -> bool:
+        """Whether the nest reduces over ``loops``, and over others outside only if the intrinsic resumes sums."""
+        found: set[str] = set()
+        for b in _steps(s):
+            inside = b.free_vars() & {*self.loops.values()}
+            before = simplify(b - sum((var(v) for v in inside), ZERO), self.ranges)
+            if len(inside) > 1 or before.free_vars() & inside or not is_nonneg(before, self.ranges):
+                return False
+            if before != ZERO:
+                self.before.append(before)
+            found |= inside
+        return found == loops and (not self.before or self.intrinsic.resumes)
 
     # -- values --------------------------------------------------------------------------------------------------
     def _value(self, e: Expr, wanted: Expr) -> None:
@@ -268,12 +284,12 @@ def _named(s: Block | Store) -> str:
     return f"block {s.name}" if isinstance(s, Block) else f"the store to {s.buffer}"
 
 
-def _steps(s: Block | Store) -> set[str | None]:
-    """The loops over which a block reduces; None for what is no plain loop."""
+def _steps(s: Block | Store) -> dict[IntExpr, None]:
+    """What the reduction axes of a block are bound to, but for 0."""
     if not isinstance(s, Block):
-        return set()
-    bindings = [b for a, b in zip(s.axes, s.bindings, strict=True) if a.kind != "spatial"]
-    return {as_var(b) for b in bindings if b != ZERO}
+        return {}
+    bindings = (b for a, b in zip(s.axes, s.bindings, strict=True) if a.kind != "spatial")
+    return dict.fromkeys(b for b in bindings if b != ZERO)
 
 
 def _kind(s: Stmt) -> str:

@@ -10,9 +10,11 @@ The formulas put operands and sums into such blocks (:mod:`tilewright.lowering.g
                 acc[mr, nr] = sum       # the intrinsic
                 C[...] = f(acc[i, j])   # a row after the other, in vectors
 
-Where there are few row tiles the threads share the panels, and all of A is put together first.
+Where there are few row tiles the threads share the panels, and all of A is put together first. Row tiles that read the
+same panel take some steps of their sums in turns (:mod:`.steps_in_turns`), where a panel is too long for the
+first-level cache.
 
-Decisions besides those of :mod:`.cache_blocking` and :mod:`tilewright.schedule.rules.parallelism`: ``<stage>.at``, the
+Decisions besides those of :mod:`.cache_blocking`, :mod:`.steps_in_turns` and :mod:`tilewright.schedule.rules.parallelism`: ``<stage>.at``, the
 loop at which A's blocks are made.
 """
 
@@ -41,9 +43,11 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.prefetch import fetch_panels
+from tilewright.schedule.rules.sampling import divisors
 from tilewright.schedule.rules.tiling.cache_blocking import order_of_loops, read_panels_once
 from tilewright.schedule.rules.tiling.register_tiles import copied
 from tilewright.schedule.rules.tiling.shifted_tiles import loaded_factors, shifted_product
+from tilewright.schedule.rules.tiling.steps_in_turns import choose_steps, sum_in_turns
 from tilewright.schedule.rules.tiling.tile_axes import tile_axes
 from tilewright.schedule.rules.tiling.tile_size import TileLoops
 from tilewright.schedule.rules.tiling.write_tile import operand_stages, write_out
@@ -145,13 +149,27 @@ def _finish(s: Schedule, consumer: str, match: TiledProduct, target: Target) -> 
     order = order_of_loops(s, reduction, tile, own, block_size, shared=False, whole=even)
     lead = order.loops
     s.reorder(*lead, *tile.inner)
+    count = next(x.extent.value() for x in loops_of(s.func, consumer) if x.var == lead[-1])
+    inside = _tiles_in_turns(count, by, target) if even and lead[-1] in order.rows and lead[-2:-1] else 1
+    depth = choose_steps(s, reduction, by, target) if inside > 1 else None
+    if depth is not None:
+        lead = [*lead[:-1], *(s.split(lead[-1], (None, inside))[:1] if inside != count else ())]
     s.compute_at(reduction, lead[-1], whole=True, multiple=SIDE * by.rows)
     block_loop = next(x for x in s.loops(reduction) if x not in lead)
+    if depth is not None:
+        over, block_loop = s.split(block_loop, (None, SIDE * by.rows))
+        sum_in_turns(s, reduction, over, depth)
     fetch_panels(s, reduction, block_loop, match.right, order.loops[0] in tile.columns, target)
     s.tensorize(block_loop, by.name)
     write_out(s, consumer, tile.inner[1:], lanes)
     _place(s, stages, match.left, lead, order.rows, target)
     parallelize(s, consumer, lead, None if total is None else total * share_of_tiles(target, by.product), target)
+
+
+def _tiles_in_turns(count: int | None, by: TileProduct, target: Target) -> int:
+    """How many of ``count`` row tiles take steps in turns: as many as have their sums in the first-level cache."""
+    sums = 4 * SIDE * SIDE * by.rows * by.columns
+    return max((n for n in divisors(count) if n * sums <= target.l1_sums_bytes), default=1)
 
 
 def _split(s: Schedule, reduction: str, consumer: str, by: TileProduct) -> TileLoops:
@@ -225,5 +243,5 @@ def _row_by_row(s: Schedule, stage: str, above: int, target: Target) -> None:
 
 
 MATRIX_TILES = ScheduleRule(
-    "matrix_tiles", _matches, _apply, ("order", "inner", "row_block", "column_block", "at", "ahead", *SPREAD)
+    "matrix_tiles", _matches, _apply, ("order", "inner", "row_block", "column_block", "at", "ahead", "depth", *SPREAD)
 )

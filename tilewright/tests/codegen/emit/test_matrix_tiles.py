@@ -62,6 +62,29 @@ def test_the_code_computes_the_nest(tiles: State, name: str, size: tuple[int, in
     tiles.require_clean()
 
 
+@pytest.mark.parametrize("taps", [False, True])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_sums_of_a_few_steps_are_resumed(tiles: State, taps: bool, depth: int) -> None:
+    """For all rows the first steps, then the next; the sums lie in memory in between."""
+    p = TILE_PRODUCTS["tiles_dot2_taps_2x2" if taps else "tiles_dot2_2x2"]
+    func = tile_product_func(p, 64, 32, 6)
+    s = Schedule(func)
+    rows, panels, columns, *taps_loop, steps, words = s.loops("acc")
+    over, row = s.split(rows, (None, SIDE * p.rows))
+    turns, steps = s.split(steps, (None, depth))
+    s.reorder(turns, over, panels, row, columns, *taps_loop, steps, words)
+    if taps:
+        tap, taps_loop[0] = s.split(taps_loop[0], (None, 1))
+        s.reorder(tap, turns, over, panels, row, columns, taps_loop[0], steps, words)
+    s.tensorize(row, p.name)
+    verify(s.func)
+    args = tile_operands(p, func)
+    (want,) = interpret(func, args, {})
+    np.testing.assert_array_equal(interpret(s.func, args, {})[0], want)
+    np.testing.assert_allclose(build(s.func, with_tiles())(args, {}, 1)[0], want, rtol=1e-6, atol=1e-5)
+    tiles.require_clean()
+
+
 def test_the_check_of_a_machine(tiles: State, monkeypatch: pytest.MonkeyPatch) -> None:
     """What ``doctor`` runs where there are tiles: all intrinsics, by the default schedule."""
     assert wrong_tile_products(with_tiles()) == []
@@ -80,6 +103,9 @@ def test_the_text_of_a_tensorized_function() -> None:
     p = TILE_PRODUCTS["tiles_dot2_2x2"]
     done = scheduled(p, tile_product_func(p, 40, 64, 5))
     assert parse_func(str(done)) == done
+    own = with_intrinsics(done, p.describe())
+    assert parse_func(str(own)) == own
+    assert own.intrinsics[0].resumes
 
 
 @pytest.mark.parametrize(("name", "instruction"), [("tiles_dot2_2x2", "tdpbf16ps"), ("tiles_dot4_2x2", "tdpbusd")])

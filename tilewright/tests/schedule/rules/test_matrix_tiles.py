@@ -74,6 +74,37 @@ def test_many_rows_are_shared_and_put_into_blocks_where_they_are_used() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("rows", "steps", "threads", "found"),
+    [
+        (128, 24, 1, ("acc = local(float32[128, 1, 32]", "s_0 in range(3)", "acc_m_0 in range(4)")),
+        (416, 24, 1, ("acc = local(float32[32, 1, 32]",)),  # 13 tiles are not cut evenly
+        (448, 24, 2, ("acc = local(float32[224, 1, 32]", "s_0 in range(3)", "acc_m_0 in range(7)")),
+        (128, 16, 1, ("acc = local(float32[32, 1, 32]",)),  # a panel fits in the first-level cache
+        (128, 29, 1, ("acc = local(float32[32, 1, 32]",)),  # no few steps are a part of these
+        (32, 24, 1, ("acc = local(float32[32, 1, 32]",)),
+    ],
+)
+def test_steps_in_turns(rows: int, steps: int, threads: int, found: tuple[str, ...]) -> None:
+    """All row tiles take some steps, then the next, and the last of them is finished when all have theirs."""
+    func = with_blocks(rows, steps, 1024)
+    s = schedule_by_rule(func, target(threads), FixedDecider({}))
+    verify(s.func)
+    text = str(s.func)
+    assert [x for x in re.findall(r"acc = local\(float32\[[^\]]*\]|(?:s_0|acc_m_0) in range\(\d+\)", text)] == [*found]
+    whole = schedule_by_rule(func, target(threads), FixedDecider({"acc.depth": steps})).func
+    assert "s_0 in" not in str(whole)
+
+
+def test_sums_in_turns_are_those_of_the_function() -> None:
+    func = with_blocks(96, 24, 64)
+    on = dataclasses.replace(target(1), l1_bytes=20 << 10, l2_bytes=64 << 10)
+    done = schedule_by_rule(func, on, FixedDecider({"acc.order": "columns", "acc.depth": 4})).func
+    assert "s_0 in range(6)" in str(done)
+    args = tile_operands(TILE_PRODUCTS["tiles_dot2_2x2"], func)
+    np.testing.assert_array_equal(interpret(done, args, {})[0], interpret(func, args, {})[0])
+
+
 def test_few_rows_are_put_into_blocks_first_and_columns_shared() -> None:
     assert scheduled(with_blocks(64, 8, 1024), target(8)) == [
         "tiles = shared(int32[2, 8, 32, 16]", "parallel", "acc = local(float32[32, 1, 32]", "opaque",
@@ -119,7 +150,7 @@ def fetching(func: Func) -> list[Loop]:
 def test_blocks_of_rows_fetch_the_next_panel_together(rows: int, lines: int) -> None:
     """Each fetches its share of what the same step of the next panel reads, 32 lines."""
     on = target(1)
-    func = schedule_by_rule(with_blocks(rows, 64, 2048), on, FixedDecider({})).func
+    func = schedule_by_rule(with_blocks(rows, 64, 2048), on, FixedDecider({"acc.depth": 64})).func
     text = emit_kernel(prepare(func, on), on, "kernel")
     assert text.count("call void @llvm.prefetch.p0(ptr %line.") == lines
     (nest,) = fetching(func)

@@ -3,14 +3,17 @@ import dataclasses
 import pytest
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntLike, var
+from tilewright.core.arith.expr import IntLike, const, var
 from tilewright.schedule.primitives.loops.tensorize import Tensorize
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
+from tilewright.tensor_ir.analysis import scopes
+from tilewright.tensor_ir.analysis.intrinsic_match import Match, match_intrinsic
 from tilewright.tensor_ir.compute import build_func, compute, placeholder
 from tilewright.tensor_ir.intrinsics import TENSOR_INTRINSICS, malformed, with_intrinsics
 from tilewright.tensor_ir.ir import Func, TensorIntrin
 from tilewright.tensor_ir.text import parse_func
+from tilewright.tensor_ir.verifier import verify
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise, f32, matmul
 from tilewright.tests.schedule.intrinsics import SMALL
 
@@ -172,8 +175,20 @@ TILES = _F.format("tiles_dot2_1x1")
 DOUBLE, OUTER, TURN = _F.format("double_4"), _F.format("outer_2x1"), _F.format("transpose_8x8_f32")
 
 
+def test_a_few_steps_of_a_sum_that_the_intrinsic_resumes():
+    """Its code starts from the initial value where ``o`` is 0."""
+    s = Schedule(_product("float32(0.0)", "range(2)"))
+    s.tensorize("i", "tiles_dot2_1x1")
+    verify(s.func)
+    nest = scopes.find_loop(s.func, "i")
+    found = match_intrinsic(s.func, nest, TENSOR_INTRINSICS["tiles_dot2_1x1"], {"o": (const(0), const(1))})
+    assert isinstance(found, Match)
+    assert found.before == (var("o") * 3,)
+
+
 def test_refusals():
     f = transposed(8, 8)
+    at_once = dataclasses.replace(TENSOR_INTRINSICS["tiles_dot2_1x1"], resumes=False)
     bad = TensorIntrin(parse_func("def bad(A: out(float32[4])):\n    A[0] = A[0]"))
     turn, double, outer = (f'tensorize("i", intrinsic="{x}")' for x in ("transpose_8x8_f32", "double_4", "outer_2x1"))
     known = ", ".join(sorted({*TENSOR_INTRINSICS, "copy_2", "dot_2", "double_4", "outer_2x1"}))
@@ -233,7 +248,7 @@ def test_refusals():
                 _product("float32(1.0)"), tiles, TILES + "block C does not store the initial values of tiles_dot2_1x1",
             ),
             "a reduction with initial values is not over the loops of the description's": (
-                _product("float32(0.0)", "range(2)"),
+                with_intrinsics(_product("float32(0.0)", "range(2)"), at_once),
                 tiles,
                 TILES + "block C does not reduce over the loops over which tiles_dot2_1x1 does",
             ),

@@ -1,0 +1,37 @@
+"""Products in matrix tiles, a few steps of the sums of several row tiles in turns, then the next few: what these read
+of a panel stays in the first-level cache, and the sums lie in memory in between, where the intrinsic resumes them.
+
+Decision, of ``<acc>`` the reduction: ``.depth`` (steps at a time).
+"""
+
+from __future__ import annotations
+
+from tilewright.machine.target import Target
+from tilewright.schedule.rules.facts import reduce_loops
+from tilewright.schedule.rules.sampling import choose_number, divisors
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor_ir.analysis.scopes import find_loop
+from tilewright.tensor_ir.intrinsics import SIDE, TileProduct
+
+_LEAST = 4
+"""Steps at a time, at least: sums are loaded and stored for each few."""
+
+
+def choose_steps(s: Schedule, reduction: str, by: TileProduct, target: Target) -> int | None:
+    """Ask how many steps at a time; None for all, the default for a panel that fits in the first-level cache."""
+    extent = find_loop(s.func, reduce_loops(s.func, reduction)[0]).extent.value()
+    sizes = [n for n in divisors(extent) if n >= _LEAST]
+    if extent is None or not sizes:
+        return None
+    step = 4 * SIDE * SIDE * by.columns
+    fitting = [n for n in sizes if n * step <= target.l1_panel_bytes]
+    own = fitting[-1] if fitting and extent * step >= target.l1_bytes else extent
+    depth = choose_number(s, f"{reduction}.depth", sizes, own)
+    return None if depth == extent else depth
+
+
+def sum_in_turns(s: Schedule, reduction: str, over: str, depth: int) -> None:
+    """Sum up ``depth`` steps for all row tiles, one in each step of ``over``, then the next."""
+    turns, _ = s.split(reduce_loops(s.func, reduction)[0], (None, depth))
+    loops = s.loops(reduction)
+    s.reorder(turns, *(x for x in loops[loops.index(over) :] if x != turns))
