@@ -27,10 +27,10 @@ BLOCK = 2 * SIDE
 
 
 def block_of(extent: IntExpr) -> int:
-    """Rows or columns of a block: those of two tiles, unless there are fewer. Four sums do not wait for each other, and
-    what they win is more than what empty rows and columns cost."""
+    """Rows or columns of a block: those of two tiles, unless one has them all. Four sums do not wait for each other,
+    and what they win is more than what empty rows and columns cost."""
     n = extent.value()
-    return BLOCK if n is None or n >= BLOCK else SIDE
+    return BLOCK if n is None or n > SIDE else SIDE
 
 
 def whole_steps(words: IntExpr) -> IntExpr:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -17,10 +18,22 @@ from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_shape, with_bias
 from tilewright.lowering.geometry.conv_weight import conv_weight, named, weight_rows
 from tilewright.lowering.geometry.words import PAIRS, padded_rows, words_of_image
+from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import Sums
 from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
-from tilewright.lowering.implementations.conv.tiles import Count, Fold, in_tiles
+from tilewright.lowering.implementations.conv.tiles import (
+    Count,
+    Fold,
+    add_columns,
+    columns_cost,
+    columns_panel,
+    columns_refusal,
+    in_tiles,
+    taps_as_columns,
+    weight_columns,
+    whole_words,
+)
 from tilewright.machine.vectors import share_of_pairs
 from tilewright.tensor_ir.compute import Tensor, Val, constant, op
 
@@ -34,6 +47,13 @@ def _lower(
     """``count``: the words of so many channels; ``fold``: the geometry to compute with."""
     shape = conv_shape(ctx)
     return with_bias(ctx, shape, pair_sums(ctx, sums, shape, fold, count, lambda w: w, "pairs"))
+
+
+def _lower_columns(ctx: LowerContext) -> tuple[Tensor, ...]:
+    whole = conv_shape(ctx)
+    shape, count = taps_as_columns(whole), whole_words(PAIRS)
+    sums = pair_sums(ctx, columns_panel, shape, lambda same: same, count, weight_columns, "pairs_columns")
+    return with_bias(ctx, whole, add_columns(whole, sums))
 
 
 def pair_sums(
@@ -79,4 +99,12 @@ def _time(facts: NodeFacts) -> float:
 DOT_PRODUCT = (
     *by_pixels_and_rows("Conv", "dot_product", _lower, _time, conv_shape, refusal),
     *in_tiles("Conv", PAIRS, _lower, refusal),
+    Implementation(
+        "Conv",
+        "dot_product_columns",
+        _lower_columns,
+        partial(columns_cost, PAIRS),
+        lambda facts: refusal(facts) or columns_refusal(PAIRS, facts),
+        family="dot_product",
+    ),
 )

@@ -4,11 +4,14 @@ steps. A stage copies what the taps of each pixel read; each tap has whole rows 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
-from operator import mul
+from functools import partial, reduce
+from operator import add, mul
 from typing import TypeAlias
+
+import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const, product
@@ -59,6 +62,12 @@ def folded(word: Word, shape: ConvShape) -> ConvShape:
     if rows is None or not shape.depth.is_const:
         return shape
     return rows if int(count(rows.depth)) < int(count(shape.depth)) * shape.kernel[-1] else shape
+
+
+def _folded_into_one(word: Word, shape: ConvShape) -> ConvShape:
+    """The same if the taps of a row take one step then, in rows of known length: each pixel has all of them."""
+    rows = folded(word, shape)
+    return rows if shape.out_spatial[-1].is_const and whole_words(word)(rows.depth) == SIDE else shape
 
 
 def tile_panels(
@@ -117,6 +126,59 @@ def shifted_panels(
     return lambda n, c, at: acc[((n * high + at[0]) * wide + at[1], c // width, c % width)]
 
 
+def taps_as_columns(shape: ConvShape) -> ConvShape:
+    """The convolution of which each tap of a row has results of its own: those of a pixel are sums of neighbours'. It
+    fills tiles where there are few channels to compute."""
+    *down, across = shape.kernel
+    *high, wide = shape.out_spatial
+    return dataclasses.replace(
+        shape, out_channels=shape.out_channels * across, out_spatial=(*high, wide + across - 1), kernel=(*down, 1)
+    )
+
+
+def weight_columns(w: np.ndarray) -> np.ndarray:
+    """``[OC, IC, taps...]`` as :func:`taps_as_columns` has it: ``[row * OC, IC, taps..., 1]``."""
+    columns = np.moveaxis(w, -1, 0)
+    return np.ascontiguousarray(columns).reshape(-1, *w.shape[1:-1], 1)
+
+
+def columns_panel(
+    ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight,
+    width: int | None = None, times: Times = mul,
+) -> Reader:  # fmt: skip
+    """:func:`shifted_panels` of one panel, in which all sums that a pixel adds up lie together."""
+    n = shape.out_channels.value() or BLOCK
+    return shifted_panels(ctx, shape, dtype, read, weight, width or (SIDE if n <= SIDE else BLOCK), times)
+
+
+def add_columns(shape: ConvShape, columns: Reader) -> Reader:
+    """The sums of ``shape`` from those of :func:`taps_as_columns`."""
+
+    def read(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
+        *before, last = at
+        each = (columns(n, c + shape.out_channels * k, (*before, last + k)) for k in range(shape.kernel[-1]))
+        return reduce(add, each)
+
+    return read
+
+
+def columns_refusal(word: Word, facts: NodeFacts) -> str | None:
+    """Why taps of a row are no columns."""
+    shape = conv_shape(facts)
+    if shape.kernel[-1] == 1:
+        return "rows of one tap, expected several"
+    if not shape.out_spatial[-1].is_const:
+        return f"rows of {shape.out_spatial[-1]} pixels, expected a constant"
+    if (columns := (shape.out_channels * shape.kernel[-1]).value() or BLOCK + 1) > BLOCK:
+        return f"{columns} channels and taps of a row, expected at most {BLOCK}"
+    return _shifted_refusal(word, facts, shape)
+
+
+def columns_cost(word: Word, facts: NodeFacts) -> float:
+    """What it takes with taps of a row as columns."""
+    return _shifted_cost(word, facts.target, taps_as_columns(conv_shape(facts)))
+
+
 def in_tiles(
     op: str, word: Word, lower: Callable[[Sums, LowerContext, Count, Fold], tuple[Tensor, ...]],
     applies: Callable[[NodeFacts], str | None], summed: Callable[[NodeFacts], ConvShape] = conv_shape,
@@ -134,7 +196,7 @@ def in_tiles(
             lambda facts: applies(facts) or _refusal(word, facts.target, summed(facts)), family="dot_product",
         ),
         Implementation(
-            op, "dot_product_shifted", lambda ctx: lower(shifted_panels, ctx, count, lambda shape: shape),
+            op, "dot_product_shifted", lambda ctx: lower(shifted_panels, ctx, count, partial(_folded_into_one, word)),
             lambda facts: _shifted_cost(word, facts.target, summed(facts)),
             lambda facts: applies(facts) or _shifted_refusal(word, facts, summed(facts)), family="dot_product",
         ),
@@ -161,7 +223,8 @@ def _shown(numbers: Sequence[int]) -> str:
     return " x ".join(map(str, numbers))
 
 
-def _shifted_cost(word: Word, target: Target, shape: ConvShape) -> float:
+def _shifted_cost(word: Word, target: Target, whole: ConvShape) -> float:
+    shape = _folded_into_one(word, whole)
     reach = [(k - 1) * d for k, d in zip(shape.kernel, shape.dilations, strict=True)]
     n, h, w = result_sizes(shape) or (1, 1, 1)
     pixels = n * (h + reach[0]) * (w + reach[1])

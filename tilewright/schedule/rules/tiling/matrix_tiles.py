@@ -14,8 +14,8 @@ Where there are few row tiles the threads share the panels, and all of A is put 
 same panel take some steps of their sums in turns (:mod:`.steps_in_turns`), where a panel is too long for the
 first-level cache.
 
-Decisions besides those of :mod:`.cache_blocking`, :mod:`.steps_in_turns` and :mod:`tilewright.schedule.rules.parallelism`: ``<stage>.at``, the
-loop at which A's blocks are made.
+Decisions besides those of :mod:`.cache_blocking`, :mod:`.steps_in_turns` and
+:mod:`tilewright.schedule.rules.parallelism`: ``<stage>.at``, the loop at which A's blocks are made.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
+from tilewright.core.arith.bounds import simplify
 from tilewright.core.errors import ScheduleError
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import has_matrix_tiles, share_of_tiles
@@ -45,7 +46,7 @@ from tilewright.schedule.rules.sampling import choose_number, divisors
 from tilewright.schedule.rules.tiling.cache_blocking import read_panels_once
 from tilewright.schedule.rules.tiling.write_tile import write_out
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer
+from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, loop_ranges
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct
 from tilewright.tensor_ir.ir import Block, Func, Load, Op, loads
 
@@ -72,14 +73,17 @@ class ShiftedProduct:
 
 @dataclass(frozen=True, slots=True)
 class _Loops:
-    """The consumer's loops over images, rows and columns of an image, and channels; ``wide``: how far the rows of the
-    product lie apart that are below each other in the image, None where only a call tells."""
+    """The consumer's loops over images, rows and columns of an image, and channels, None where it has one. ``panels``:
+    whether the channels are in several panels. ``wide``: how far the rows of the product lie apart that are below each
+    other in the image, None where only a call tells. ``beyond``: how many rows behind its first a pixel reads."""
 
     batch: tuple[str, ...]
     down: str
     across: str
-    channels: str
+    channels: str | None
+    panels: bool
     wide: int | None
+    beyond: int
 
 
 def loaded_factors(block: Block) -> tuple[str, Load, Load] | None:
@@ -131,26 +135,35 @@ def _finish(s: Schedule, consumer: str, match: ShiftedProduct, target: Target) -
     loops = _consumer_loops(s, match, consumer)
     extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
     high, across = extents[loops.down], extents[loops.across]
-    own = _own_order(s, match, target)
+    own = _own_order(s, match, target) if loops.panels else "rows"
     images = prod(extents[x] or 1 for x in loops.batch)
-    room = _room(s, match, loops.wide, target) if own == "rows" and loops.wide is not None else None
-    columns, column = s.split(loops.channels, (None, SIDE * by.columns))
+    room = _room(s, match, loops.wide) if own == "rows" and loops.wide is not None else None
+    columns, column = _split_channels(s, loops, by)
     if high is None or across is None or loops.wide is None:
         run = choose_number(s, f"{reduction}.run", _RUNS, _HEIGHT)
         down, (over, along) = loops.down, s.split(loops.across, (None, run))
         steps, inside = [down, over], [along]
     else:
-        rows = _own_rows(high, across, loops.wide, SIDE * by.columns, images if own == "rows" else None, room, target)
+        taken = across + loops.beyond
+        rows = _own_rows(high, taken, loops.wide, SIDE * by.columns, images if own == "rows" else None, room, target)
         down, row = s.split(loops.down, (None, choose_number(s, f"{reduction}.rows", divisors(high), rows)))
         steps, inside = [down], [row, loops.across]
-    order = s.sample_categorical(f"{reduction}.order", _ORDERS, own)
-    lead = [columns, *loops.batch, *steps] if order == "columns" else [*loops.batch, *steps, columns]
-    s.reorder(*lead, *inside, column)
+    order = s.sample_categorical(f"{reduction}.order", _ORDERS, own) if columns else own
+    lead = [*columns, *loops.batch, *steps] if order == "columns" else [*loops.batch, *steps, *columns]
+    s.reorder(*lead, *inside, *column)
     s.compute_at(reduction, lead[-1], whole=True, multiple=_HEIGHT)
-    _in_blocks(s, match, lead, lead[0] == columns, target)
+    _in_blocks(s, match, lead, lead[0] in columns, target)
     _place_image(s, match, lead, down, room is not None, target)
-    write_out(s, consumer, [column], lanes)
+    write_out(s, consumer, column, lanes)
     parallelize(s, consumer, lead, None if total is None else total * share_of_tiles(target, by.product), target)
+
+
+def _split_channels(s: Schedule, loops: _Loops, by: TileProduct) -> tuple[list[str], list[str]]:
+    """The loops over panels and over the channels of one."""
+    if loops.channels is None or not loops.panels:
+        return [], [] if loops.channels is None else [loops.channels]
+    panels, channels = s.split(loops.channels, (None, SIDE * by.columns))
+    return [panels], [channels]
 
 
 def _alone(s: Schedule, match: ShiftedProduct, target: Target) -> None:
@@ -177,7 +190,7 @@ def _in_blocks(s: Schedule, match: ShiftedProduct, lead: Sequence[str], outside:
 def _place_image(
     s: Schedule, match: ShiftedProduct, lead: Sequence[str], down: str, near: bool, target: Target
 ) -> None:
-    """Copy the image at the loop over its rows, by default if it would leave the cache until it is read, or before."""
+    """Copy the image at the loop over its rows, by default if those of a step are ``near`` then, or before."""
     for stage in [b.name for b in all_blocks(s.func) if b.buffer == match.image]:
         if s.sample_compute_location(stage, [down], down if near else ROOT) != ROOT:
             s.compute_at(stage, down)
@@ -187,18 +200,24 @@ def _place_image(
 def _consumer_loops(s: Schedule, match: ShiftedProduct, consumer: str) -> _Loops:
     """The loops by what they do to the row of the product that is read. Raises ScheduleError."""
     block, sums = find_block(s.func, consumer), find_block(s.func, match.reduction).buffer
-    read = [x for x in loads(block.value) if x.buffer == sums]
     env, names = block_environment(block), [x.var for x in loops_of(s.func, consumer)]
-    row, panel, column = (i.substitute(env) for i in read[0].indices)
+    read = [[i.substitute(env) for i in x.indices] for x in loads(block.value) if x.buffer == sums]
+    row, _, column = read[0]
+    panels = [simplify(i, loop_ranges(loops_of(s.func, consumer))) for _, i, _ in read]
+    panel, beyond = panels[0], [(i - row).value() for i, _, _ in read]
     apart = {v: c for v in names if (c := row.coefficient(v)) is not None and c != 0}
     channels = [v for v in names if v in panel.free_vars() | column.free_vars()]
     order = sorted(apart, key=lambda v: (len(apart[v].free_vars()), apart[v].value() or inf, -names.index(v)))
-    straight = row.free_vars() <= {*apart, *s.func.dims} and all(x.indices == read[0].indices for x in read)
-    if not straight or len(channels) != 1 or channels[0] in apart or len(order) < 2 or apart[order[0]] != 1:
+    known = [n for n in beyond if n is not None and n >= 0]
+    straight = row.free_vars() <= {*apart, *s.func.dims} and len(known) == len(beyond)
+    alike = all(i == 0 for i in panels) or all(other == read[0] for other in read)
+    one = len(channels) == 1 or (not channels and panel == 0)
+    if not (straight and alike and one) or {*channels} & {*apart} or len(order) < 2 or apart[order[0]] != 1:
         raise ScheduleError(f"{consumer}: reads no run of rows")
     across, down = order[:2]
     batch = [v for v in names if v not in (across, down, *channels)]
-    return _Loops(tuple(batch), down, across, channels[0], apart[down].value())
+    of_channels = channels[0] if channels else None
+    return _Loops(tuple(batch), down, across, of_channels, panel != 0, apart[down].value(), max(known))
 
 
 def _own_order(s: Schedule, match: ShiftedProduct, target: Target) -> str:
@@ -214,12 +233,12 @@ def _own_order(s: Schedule, match: ShiftedProduct, target: Target) -> str:
     return "columns" if read_panels_once(image, panels, target, many) else "rows"
 
 
-def _room(s: Schedule, match: ShiftedProduct, wide: int, target: Target) -> tuple[int, int] | None:
+def _room(s: Schedule, match: ShiftedProduct, wide: int) -> tuple[int, int] | None:
     """If the image is copied where it is read: how many of its rows have a local buffer, and how many a step reads
-    besides its own. None if all of it stays in the second-level cache."""
+    besides its own. None if these are too many, or the size of the image is not known."""
     image = find_buffer(s.func, match.image)
     size, words = buffer_bytes(image), image.shape[-1].value()
-    if size is None or words is None or size <= target.resident_bytes:
+    if size is None or words is None:
         return None
     pixels, rows = image.shape[0].value() or 0, find_buffer(s.func, find_block(s.func, match.reduction).buffer).shape[0]
     beside = -(-(pixels - (rows.value() or 0) + _HEIGHT) // wide)
@@ -241,7 +260,7 @@ def _own_rows(
         return (size(rows) + (0 if room is None else room[1] * wide * _COPY)) / rows
 
     most = high if room is None else room[0] - room[1]
-    fits = [r for r in divisors(high) if 4 * width * size(r) <= LOCAL_BYTES // 2 and r <= most] or [1]
+    fits = [r for r in divisors(high) if 4 * width * size(r) <= LOCAL_BYTES and r <= most] or [1]
     shared = [r for r in fits if images is None or images * (high // r) >= _STEPS * target.threads]
     return min(shared or fits[:1], key=lambda r: (taken(r), r))
 

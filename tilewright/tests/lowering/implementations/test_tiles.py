@@ -68,7 +68,7 @@ SHIFTED: dict[str, Case] = {
 }
 BYTES = {"u8s8": ("uint8", np.int8), "s8u8": ("int8", np.uint8), "u8u8": ("uint8", np.uint8), "s8s8": ("int8", np.int8)}
 DIMS = {"n": 4, "h": 4, "w": 35}
-TILES, MOVED = "dot_product_tiles", "dot_product_shifted"
+TILES, MOVED, COLUMNS = "dot_product_tiles", "dot_product_shifted", "dot_product_columns"
 
 
 def case_of(name: str) -> Case:
@@ -337,7 +337,7 @@ def test_groups_are_refused() -> None:
     assert way.refusal(found.facts) == "2 groups, expected one"
 
 
-@pytest.mark.parametrize(("extent", "block"), [(16, 16), (31, 16), (32, 32), (33, 32)])
+@pytest.mark.parametrize(("extent", "block"), [(16, 16), (17, 32), (31, 32), (33, 32)])
 def test_blocks(extent: int, block: int) -> None:
     assert block_of(const(extent)) == block
     assert block_of(var("n")) == 32
@@ -385,13 +385,59 @@ def test_images_that_are_not_read_as_they_lie(case: str) -> None:
 
 
 def test_of_an_image_that_several_taps_read_one_copy_is_made() -> None:
-    assert chosen(of_pairs("shifted few channels"), RAPIDS) == MOVED
+    assert chosen(of_pairs("shifted few channels"), RAPIDS) == COLUMNS
     assert chosen(of_pairs("shifted image"), RAPIDS) == TILES  # of so few pixels a third would be edges
     assert chosen(of_pairs("rows of taps"), RAPIDS) != MOVED
     func = lowered_func(of_pairs("shifted image"), parse_target(RAPIDS), MOVED)
     trace, rules = explained_default(func, parse_target(RAPIDS))
     assert rules["o0"] == "shifted_tiles"
     assert "tiles_dot2_taps_2x2" in str(trace.apply(func))
+
+
+FEW: dict[str, Case] = {
+    "of nine taps": ("Conv", (1, 13, 12, 32), (3, 32, 9, 9), {**LAST, "pads": (4, 4, 4, 4)}),
+    "of one tap below another": ("Conv", (2, 5, 9, 40), (2, 40, 1, 4), {**LAST}),
+    "dilated": ("Conv", (1, 9, 8, 18), (10, 18, 2, 3), {**LAST, "dilations": (2, 1), "pads": (0, 1, 2, 0)}),
+    "one": ("Conv", (1, 8, 8, 32), (1, 32, 3, 3), {**LAST, "pads": (1, 1, 1, 1)}),
+    "symbolic images": ("Conv", ("n", 5, 6, 32), (4, 32, 3, 3), {**LAST}),
+    "symbolic rows": ("Conv", (1, "h", 9, 32), (4, 32, 3, 3), {**LAST, "pads": (1, 1, 1, 1)}),
+}
+
+
+@pytest.mark.parametrize("case", FEW)
+def test_taps_of_a_row_are_columns_where_there_are_few_channels(tiles: State, case: str) -> None:
+    g, y = product_of_bfloat16(*FEW[case])
+    on = with_tiles().with_threads(2)
+    graph = in_tiles(g.build(g.op("Relu", y)), on, COLUMNS)
+    feed = feed_of(graph)
+    (want,) = interpret(graph, feed).values()
+    (got,) = tilewright.compile(graph, target=on, progress=False).run(None, feed)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+    tiles.require_clean()
+
+
+def test_sums_of_taps_are_added_where_they_are_made() -> None:
+    g, y = product_of_bfloat16(*FEW["of nine taps"])
+    trace, text = decided(lowered_func(g.build(g.op("Relu", y)), parse_target(RAPIDS), COLUMNS))
+    assert '"acc.rows"' in trace
+    assert re.search(r"acc = local\(float32\[\d+, 1, 32\]", text)
+    assert "tiles_dot2_taps_2x2" in text
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "reason"),
+    [
+        ((1, 8, 8, 32), (4, 32, 3, 1), "rows of one tap, expected several"),
+        ((1, 8, 8, 32), (11, 32, 3, 3), "33 channels and taps of a row, expected at most 32"),
+        ((1, 8, "w", 32), (4, 32, 3, 3), "rows of w - 2 pixels, expected a constant"),
+    ],
+)
+def test_taps_that_are_no_columns(shape: tuple[int | str, ...], weight: tuple[int, ...], reason: str) -> None:
+    g, y = product_of_bfloat16("Conv", shape, weight, {**LAST})
+    (found,) = alternatives_of(g.build(y), parse_target(RAPIDS))
+    way = found.named(COLUMNS)
+    assert way is not None
+    assert way.refusal(found.facts) == reason
 
 
 @pytest.mark.parametrize(("times", "way"), [(1, MOVED), (32, TILES)])

@@ -88,7 +88,7 @@ def test_the_cases_have_every_implementation() -> None:
         *(("MatMulInteger", n) for n in ("dot_product", "dot_product_tiles", "shorts", "loops")),
         *((op, f"{n}_by_rows") for op in ("MatMul", "MatMulInteger") for n in ("dot_product", "dot_product_tiles")),
         *((op, "dot_product_shifted") for op in ("Conv", "ConvInteger", "ConvTranspose")),
-        *(("Conv", f"{n}_pairs") for n in ("winograd2", "winograd2_stride2")),
+        *(("Conv", n) for n in ("winograd2_pairs", "winograd2_stride2_pairs", "dot_product_columns")),
         *(
             (op, n)
             for op in ("Conv", "ConvTranspose")
