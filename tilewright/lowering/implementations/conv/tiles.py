@@ -31,7 +31,7 @@ from tilewright.lowering.geometry.tile_sums import (
     tile_sums,
     whole_steps,
 )
-from tilewright.lowering.geometry.words import Word
+from tilewright.lowering.geometry.words import PAIRS, Word
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import result_sizes
 from tilewright.lowering.implementations.conv.direct import Sums, Times, row_panels
@@ -65,9 +65,11 @@ def folded(word: Word, shape: ConvShape) -> ConvShape:
 
 
 def _folded_into_one(word: Word, shape: ConvShape) -> ConvShape:
-    """The same if the taps of a row take one step then, in rows of known length: each pixel has all of them."""
+    """The same if the taps of a row take one step then, in rows of known length: each pixel has all of them. Not of
+    bytes, four of which make a word that begins anywhere."""
     rows = folded(word, shape)
-    return rows if shape.out_spatial[-1].is_const and whole_words(word)(rows.depth) == SIDE else shape
+    fits = shape.out_spatial[-1].is_const and whole_words(word)(rows.depth) == SIDE
+    return rows if fits and word.per == PAIRS.per else shape
 
 
 def tile_panels(
