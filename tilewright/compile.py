@@ -60,6 +60,7 @@ from tilewright.lowering.choose_implementation import Wanted, choose_implementat
 from tilewright.lowering.implementations.operator import definitions
 from tilewright.lowering.plan import LoweredGroups, lower_graph_to_plan
 from tilewright.lowering.precision.choose_precision import Reduction, choose_precision
+from tilewright.lowering.precision.dequantize_for_readers import PASS as DEQUANTIZE_FOR_READERS
 from tilewright.lowering.precision.widen_operands import widen_operands
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import look_up_operations, share_of_products
@@ -148,7 +149,8 @@ def compile(  # noqa: A001
         level = Level.of(o.opt_level)
         reduce = () if reduction is None else (choose_precision(target, level, wanted, reduction),)
         own = (user_pass(o.rules),) if o.rules else ()
-        passes = (*own, *PASSES, widen_operands(target), *reduce, choose_implementation(target, level, wanted))
+        choose = choose_implementation(target, level, wanted)
+        passes = (*own, *PASSES, widen_operands(target), *reduce, DEQUANTIZE_FOR_READERS, choose)
         optimized, report = run_passes(
             graph, o.opt_level, o.disabled_pass, o.instruments, o.enabled_pass, passes,
             replace(
