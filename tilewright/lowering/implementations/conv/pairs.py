@@ -27,9 +27,9 @@ from tilewright.lowering.implementations.conv.tiles import (
     Fold,
     add_columns,
     columns_cost,
-    columns_panel,
     columns_refusal,
     in_tiles,
+    shifted_panels,
     taps_as_columns,
     weight_columns,
     whole_words,
@@ -52,7 +52,7 @@ def _lower(
 def _lower_columns(ctx: LowerContext) -> tuple[Tensor, ...]:
     whole = conv_shape(ctx)
     shape, count = taps_as_columns(whole), whole_words(PAIRS)
-    sums = pair_sums(ctx, columns_panel, shape, lambda same: same, count, weight_columns, "pairs_columns")
+    sums = pair_sums(ctx, shifted_panels, shape, lambda same: same, count, weight_columns, "pairs_columns")
     return with_bias(ctx, whole, add_columns(whole, sums))
 
 

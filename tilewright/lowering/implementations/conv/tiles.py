@@ -144,15 +144,6 @@ def weight_columns(w: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(columns).reshape(-1, *w.shape[1:-1], 1)
 
 
-def columns_panel(
-    ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight,
-    width: int | None = None, times: Times = mul,
-) -> Reader:  # fmt: skip
-    """:func:`shifted_panels` of one panel, in which all sums that a pixel adds up lie together."""
-    n = shape.out_channels.value() or BLOCK
-    return shifted_panels(ctx, shape, dtype, read, weight, width or (SIDE if n <= SIDE else BLOCK), times)
-
-
 def add_columns(shape: ConvShape, columns: Reader) -> Reader:
     """The sums of ``shape`` from those of :func:`taps_as_columns`."""
 
