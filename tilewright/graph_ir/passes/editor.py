@@ -382,6 +382,8 @@ class GraphEditor:
                 self._note_symbols(v)
         one = {symbol: known}
         self._known = {s: e.substitute(one) for s, e in self._known.items()} | one
+        if symbol in self._assumed:
+            self._assumed |= known.free_vars()
         for name in self._mentions.pop(symbol, ()):
             found = self.values.get(name)
             if found is not None and (new := value_with(found, one)) is not found:

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from tilewright.compile import compile  # noqa: A004 - the name that users of compilers know
+from tilewright.core import dtypes
 from tilewright.core.arith.expr import var
 from tilewright.core.errors import InputError, ModelError
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.inference import infer_graph
 from tilewright.graph_ir.interpreter import interpret
+from tilewright.graph_ir.passes.base import PassContext
+from tilewright.graph_ir.passes.editor import GraphEditor
 
 
 def f32(*shape: int) -> np.ndarray:
@@ -150,3 +153,20 @@ def test_an_assumed_size_that_is_known_later_is_compared_all_the_same(between: t
         np.testing.assert_array_equal(got, interpret(g, {"x": data})[g.outputs[0]])
     with pytest.raises(InputError, match=r"LessOrEqual.*expected dimensions that agree"):
         model.run({"x": np.arange(7, dtype=np.float32)})
+
+
+def test_a_size_that_stands_for_an_assumed_one_is_assumed_too() -> None:
+    """Two equal nodes become one: the assumption is then about the symbol of the other."""
+    b = GraphBuilder("g")
+    x = b.input("x", "float32", ("n",))
+    (kept, *_), (gone, *_) = (b.ops("Unique", x, outputs=2) for _ in range(2))
+    at = b.op("NonZero", b.input("y", "int32", (33,)))
+    graph = infer_graph(b.build(b.op("Mul", gone, b.op("Cast", at, to=dtypes.float32)), kept))
+    (assumed,) = graph.assumptions
+    ed = GraphEditor(graph, PassContext.for_graph(graph))
+    size = graph.values[kept].type.shape[0]
+    assert size.free_vars().isdisjoint(assumed.symbols())
+    ed.replace_all_uses({gone: kept})
+    product = next(n for n in ed.nodes.values() if n.op == "Mul")
+    ed.infer_again(product, {product.inputs[1]: np.zeros((1, 30), np.float32)})
+    assert ed.values[kept].type.shape[0] == size
