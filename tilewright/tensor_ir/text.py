@@ -95,10 +95,12 @@ def _function(node: ast.FunctionDef) -> Func:
         match d:
             case ast.Call(func=ast.Name(id="attrs"), keywords=[ast.keyword("parts", ast.Constant(str(names)))]):
                 partial = tuple(names.split(", "))
-            case ast.Call(func=ast.Name(id="intrinsic"), args=[description], keywords=[dense, code, *resumes]):
+            case ast.Call(func=ast.Name(id="intrinsic"), args=[description], keywords=[dense, code, *more]) if [
+                ast.unparse(k) for k in more
+            ] in ([], ["resumes=True"]):
                 of_text = parse_func(ast.literal_eval(description))
                 codes = tuple(MachineCode(*c) for c in ast.literal_eval(code.value))
-                intrinsics.append(TensorIntrin(of_text, ast.literal_eval(dense.value), codes, bool(resumes)))
+                intrinsics.append(TensorIntrin(of_text, ast.literal_eval(dense.value), codes, bool(more)))
             case _:
                 _refuse(d, "@attrs(parts=...) or @intrinsic(...)")
     dims: list[str] = []

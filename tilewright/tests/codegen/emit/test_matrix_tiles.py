@@ -11,7 +11,7 @@ from tilewright.codegen.emit.matrix_tiles import configuration
 from tilewright.codegen.kernel import build
 from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.codegen.prepare.steps import prepare
-from tilewright.core.errors import TargetError
+from tilewright.core.errors import ParseError, TargetError
 from tilewright.kernels.check_tiles import tile_operands, tile_product_func, wrong_tile_products
 from tilewright.machine.vectors import has_matrix_tiles
 from tilewright.schedule.schedule import Schedule
@@ -106,6 +106,9 @@ def test_the_text_of_a_tensorized_function() -> None:
     own = with_intrinsics(done, p.describe())
     assert parse_func(str(own)) == own
     assert own.intrinsics[0].resumes
+    for other in ("resumes=False", "restarts=True"):
+        with pytest.raises(ParseError, match="expected @attrs"):
+            parse_func(str(own).replace("resumes=True", other))
 
 
 @pytest.mark.parametrize(("name", "instruction"), [("tiles_dot2_2x2", "tdpbf16ps"), ("tiles_dot4_2x2", "tdpbusd")])
