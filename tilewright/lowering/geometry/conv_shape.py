@@ -92,6 +92,15 @@ class ConvShape:
             of_pixel=self.channels,
         )  # fmt: skip
 
+    def taps_as_columns(self) -> ConvShape:
+        """The convolution of which each tap of a row has results of its own: those of a pixel are sums of neighbours'.
+        It fills tiles where there are few channels to compute."""
+        *down, across = self.kernel
+        *high, wide = self.out_spatial
+        return dataclasses.replace(
+            self, out_channels=self.out_channels * across, out_spatial=(*high, wide + across - 1), kernel=(*down, 1)
+        )
+
 
 def conv_shape(facts: NodeFacts) -> ConvShape:
     """Geometry of a ``Conv`` node, ``auto_pad`` resolved."""

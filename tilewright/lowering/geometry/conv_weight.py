@@ -65,6 +65,12 @@ def weight_rows(w: np.ndarray, shape: ConvShape) -> np.ndarray:
     return np.ascontiguousarray(rows).reshape(len(w), -1, *w.shape[2:-1], 1)
 
 
+def weight_columns(w: np.ndarray) -> np.ndarray:
+    """``[OC, IC, taps...]`` as :meth:`ConvShape.taps_as_columns` has it: ``[row * OC, IC, taps..., 1]``."""
+    columns = np.moveaxis(w, -1, 0)
+    return np.ascontiguousarray(columns).reshape(-1, *w.shape[1:-1], 1)
+
+
 def _pack_oihw(w: np.ndarray, groups: int, width: int, dtype: np.dtype) -> np.ndarray:
     """``[OC, IC / g, taps...] -> [no, taps..., ic, ni]``, the panels of each group together."""
     oc, ic, taps = w.shape[0] // groups, w.shape[1], w.shape[2:]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from tilewright.graph_ir.ir import Node
+from tilewright.graph_ir.passes.base import with_inputs
 from tilewright.graph_ir.passes.editor import GraphEditor
 
 
@@ -12,5 +11,9 @@ def read_through_cast(ed: GraphEditor, reader: Node, name: str, stored: str, hin
     """Let ``reader`` read ``stored`` instead of ``name``, through a Cast to its type, which fuses with the reader."""
     ed.set_anchor(ed.node_id(reader))
     back = ed.add("Cast", (stored,), {"to": ed.value(name).dtype}, hint=hint)[0]
-    inputs = tuple(back if i == name else i for i in reader.inputs)
-    ed.replace_node(reader, dataclasses.replace(reader, inputs=inputs))
+    read_instead(ed, reader, name, back)
+
+
+def read_instead(ed: GraphEditor, reader: Node, name: str, new: str) -> None:
+    """Let ``reader`` read ``new`` where it read ``name``."""
+    ed.replace_node(reader, with_inputs(reader, tuple(new if i == name else i for i in reader.inputs)))

@@ -6,13 +6,12 @@ times the bytes of the quantized one. With one of its own, each reader takes the
 
 from __future__ import annotations
 
-import dataclasses
-
 from tilewright.graph_ir.ir import Graph, Node
 from tilewright.graph_ir.kinds import PatternKind
 from tilewright.graph_ir.ops import op_def
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
+from tilewright.lowering.precision.casts import read_instead
 
 _FUSING = (PatternKind.BROADCAST, PatternKind.REDUCTION)
 """What reads each element once and computes with it."""
@@ -52,8 +51,7 @@ def _read_own(ed: GraphEditor, reader: Node, node: Node) -> None:
     ed.set_anchor(ed.node_id(reader))
     (name,) = node.outputs
     (own,) = ed.add(node.op, node.inputs, dict(node.attrs), name, stands_for=node)
-    inputs = tuple(own if i == name else i for i in reader.inputs)
-    ed.replace_node(reader, dataclasses.replace(reader, inputs=inputs))
+    read_instead(ed, reader, name, own)
 
 
 PASS = Pass("dequantize_for_readers", Level.EXTENDED, Exactness.BIT_EXACT, _dequantize)

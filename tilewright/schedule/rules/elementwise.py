@@ -162,7 +162,7 @@ def vectorize_loop(s: Schedule, block: str, loop: str, target: Target, vectors: 
     A loop that fits in one vector becomes the lanes as it is (returns None).
     """
     lanes = target.lanes(widest_itemsize(s.func, block))
-    extent = next(x.extent.value() for x in loops_of(s.func, block) if x.var == loop)
+    extent = find_loop(s.func, loop).extent.value()
     if extent == 1 or lanes == 1:
         return loop
     lanes = choose_lanes(s, block, lanes, target)

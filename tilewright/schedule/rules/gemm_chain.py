@@ -35,7 +35,7 @@ from tilewright.schedule.rules.tiling.tile_axes import TileAxes, tile_axes
 from tilewright.schedule.rules.tiling.write_tile import operand_stages, write_out, write_reduction
 from tilewright.schedule.rules.transpose import transpose_squares
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer
+from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer, find_loop
 from tilewright.tensor_ir.ir import loads
 
 
@@ -92,7 +92,7 @@ def _apply(s: Schedule, block: str, match: tuple[Chain, TileAxes, int], target: 
     total = total_nanoseconds(s.func, (chain.first, *chain.between, chain.second), target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, b) for b in (chain.first, chain.second, consumer)))
     (row,) = axes.rows
-    extent = next(x.extent.value() for x in loops_of(s.func, consumer) if x.var == row)
+    extent = find_loop(s.func, row).extent.value()
     limit = target.tile_rows(max(1, width // lanes))
     s.reorder(*axes.batch, row, axes.columns)
     tile, row = s.split(row, (None, limit if extent is None else max(1, min(limit, extent))))

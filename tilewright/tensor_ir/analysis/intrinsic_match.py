@@ -159,21 +159,24 @@ class _Matcher:
             return
         if not (isinstance(mine, Const) and isinstance(theirs, Const) and _same_constant(mine, theirs)):
             raise _Different(f"{_named(s)} does not store the initial values of {self.intrinsic.name}")
-        if not self._are_steps(s, {self.loops[v] for b in _steps(wanted) for v in b.free_vars()}):
+        before = self._steps_before(s, {self.loops[v] for b in _steps(wanted) for v in b.free_vars()})
+        if before is None or (before and not self.intrinsic.resumes):
             raise _Different(f"{_named(s)} does not reduce over the loops over which {self.intrinsic.name} does")
+        self.before += before
 
-    def _are_steps(self, s: Block | Store, loops: set[str]) -> bool:
-        """Whether the nest reduces over ``loops``, and over others outside only if the intrinsic resumes sums."""
-        found: set[str] = set()
+    def _steps_before(self, s: Block | Store, loops: set[str]) -> list[IntExpr] | None:
+        """The steps before those of the nest, along each axis that has some; None if the nest does not reduce over
+        ``loops``, one after the other along an axis."""
+        found, steps = set[str](), list[IntExpr]()
         for b in _steps(s):
             inside = b.free_vars() & {*self.loops.values()}
             before = simplify(b - sum((var(v) for v in inside), ZERO), self.ranges)
             if len(inside) > 1 or before.free_vars() & inside or not is_nonneg(before, self.ranges):
-                return False
+                return None
             if before != ZERO:
-                self.before.append(before)
+                steps.append(before)
             found |= inside
-        return found == loops and (not self.before or self.intrinsic.resumes)
+        return steps if found == loops else None
 
     # -- values --------------------------------------------------------------------------------------------------
     def _value(self, e: Expr, wanted: Expr) -> None:

@@ -16,7 +16,7 @@ from tilewright.core import dtypes
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_shape, with_bias
-from tilewright.lowering.geometry.conv_weight import conv_weight, named, weight_rows
+from tilewright.lowering.geometry.conv_weight import conv_weight, named, weight_columns, weight_rows
 from tilewright.lowering.geometry.words import PAIRS, padded_rows, words_of_image
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
@@ -30,8 +30,6 @@ from tilewright.lowering.implementations.conv.tiles import (
     columns_refusal,
     in_tiles,
     shifted_panels,
-    taps_as_columns,
-    weight_columns,
     whole_words,
 )
 from tilewright.machine.vectors import share_of_pairs
@@ -51,7 +49,7 @@ def _lower(
 
 def _lower_columns(ctx: LowerContext) -> tuple[Tensor, ...]:
     whole = conv_shape(ctx)
-    shape, count = taps_as_columns(whole), whole_words(PAIRS)
+    shape, count = whole.taps_as_columns(), whole_words(PAIRS)
     sums = pair_sums(ctx, shifted_panels, shape, lambda same: same, count, weight_columns, "pairs_columns")
     return with_bias(ctx, whole, add_columns(whole, sums))
 

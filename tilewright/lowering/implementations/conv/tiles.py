@@ -4,14 +4,11 @@ steps. A stage copies what the taps of each pixel read; each tap has whole rows 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from operator import add, mul
 from typing import TypeAlias
-
-import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, const, product
@@ -128,24 +125,8 @@ def shifted_panels(
     return lambda n, c, at: acc[((n * high + at[0]) * wide + at[1], c // width, c % width)]
 
 
-def taps_as_columns(shape: ConvShape) -> ConvShape:
-    """The convolution of which each tap of a row has results of its own: those of a pixel are sums of neighbours'. It
-    fills tiles where there are few channels to compute."""
-    *down, across = shape.kernel
-    *high, wide = shape.out_spatial
-    return dataclasses.replace(
-        shape, out_channels=shape.out_channels * across, out_spatial=(*high, wide + across - 1), kernel=(*down, 1)
-    )
-
-
-def weight_columns(w: np.ndarray) -> np.ndarray:
-    """``[OC, IC, taps...]`` as :func:`taps_as_columns` has it: ``[row * OC, IC, taps..., 1]``."""
-    columns = np.moveaxis(w, -1, 0)
-    return np.ascontiguousarray(columns).reshape(-1, *w.shape[1:-1], 1)
-
-
 def add_columns(shape: ConvShape, columns: Reader) -> Reader:
-    """The sums of ``shape`` from those of :func:`taps_as_columns`."""
+    """The sums of ``shape`` from those of :meth:`ConvShape.taps_as_columns`."""
 
     def read(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
         *before, last = at
@@ -169,7 +150,7 @@ def columns_refusal(word: Word, facts: NodeFacts) -> str | None:
 
 def columns_cost(word: Word, facts: NodeFacts) -> float:
     """What it takes with taps of a row as columns."""
-    return _shifted_cost(word, facts.target, taps_as_columns(conv_shape(facts)))
+    return _shifted_cost(word, facts.target, conv_shape(facts).taps_as_columns())
 
 
 def in_tiles(

@@ -33,7 +33,7 @@ from tilewright.schedule.rules.prefetch import fetch_next_row, row_to_fetch
 from tilewright.schedule.rules.sampling import choose_number
 from tilewright.schedule.rules.streaming_stores import stream_if_large
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, loads_of
+from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, find_loop, loads_of
 from tilewright.tensor_ir.ir import loads
 
 _PARTIAL_COUNTS = (1, 2, 4, 8)
@@ -130,7 +130,7 @@ def _computed_again(s: Schedule, stage: str) -> bool:
 
 def _several_rows(s: Schedule, consumer: str, feeders: list[str], rows: list[str]) -> list[str]:
     """The row loops, the last one split if several rows go through the stages together."""
-    extent = next(x.extent.value() for x in loops_of(s.func, consumer) if x.var == rows[-1])
+    extent = find_loop(s.func, rows[-1]).extent.value()
     options = [r for r in _ROW_COUNTS if extent is not None and extent % r == 0 and r < extent]
     count = choose_number(s, f"{consumer}.rows", options, 1)
     return rows if count == 1 else [*rows[:-1], s.split(rows[-1], (None, count))[0]]
@@ -146,7 +146,7 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     if not steps:
         return
     lanes = target.lanes(widest_itemsize(s.func, block))
-    extent = next(x.extent.value() for x in loops_of(s.func, block) if x.var == steps[-1])
+    extent = find_loop(s.func, steps[-1]).extent.value()
     if lanes == 1 or (extent is not None and extent < 2 * lanes):
         return
     width = lanes * target.costs.side_by_side
@@ -199,7 +199,7 @@ def _factor(s: Schedule, block: str, loop: str, lanes: int, unroll_steps: bool) 
     for name in (partial, init):
         own = [x.var for x in loops_of(s.func, name)]
         last = loop if name == partial and loop in own else own[-1]
-        extent = next(x.extent.value() for x in loops_of(s.func, name) if x.var == last)
+        extent = find_loop(s.func, last).extent.value()
         if extent is None or extent > lanes:
             middle, last = s.split(last, (None, lanes))
             s.unroll(middle)

@@ -43,16 +43,15 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.prefetch import fetch_panels
-from tilewright.schedule.rules.sampling import divisors
 from tilewright.schedule.rules.tiling.cache_blocking import order_of_loops, read_panels_once
 from tilewright.schedule.rules.tiling.register_tiles import copied
 from tilewright.schedule.rules.tiling.shifted_tiles import loaded_factors, shifted_product
-from tilewright.schedule.rules.tiling.steps_in_turns import choose_steps, sum_in_turns
+from tilewright.schedule.rules.tiling.steps_in_turns import choose_steps, sum_in_turns, tiles_in_turns
 from tilewright.schedule.rules.tiling.tile_axes import tile_axes
 from tilewright.schedule.rules.tiling.tile_size import TileLoops
 from tilewright.schedule.rules.tiling.write_tile import operand_stages, write_out
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer
+from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, find_loop
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct
 from tilewright.tensor_ir.ir import Buffer, Func, loads
 
@@ -143,14 +142,14 @@ def _finish(s: Schedule, consumer: str, match: TiledProduct, target: Target) -> 
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
     stages = operand_stages(s, reduction)
     tile = _split(s, reduction, consumer, by)
-    tiles = next(x.extent.value() for x in loops_of(s.func, consumer) if x.var == tile.row_loops[0])
+    tiles = find_loop(s.func, tile.row_loops[0]).extent.value()
     own, block_size = _own_order(s, match, tiles, target)
     even = tiles is not None and tiles % block_size == 0
     order = order_of_loops(s, reduction, tile, own, block_size, shared=False, whole=even)
     lead = order.loops
     s.reorder(*lead, *tile.inner)
-    count = next(x.extent.value() for x in loops_of(s.func, consumer) if x.var == lead[-1])
-    inside = _tiles_in_turns(count, by, target) if even and lead[-1] in order.rows and lead[-2:-1] else 1
+    count = find_loop(s.func, lead[-1]).extent.value()
+    inside = tiles_in_turns(count, by, target) if even and lead[-1] in order.rows and lead[-2:-1] else 1
     depth = choose_steps(s, reduction, by, target) if inside > 1 else None
     if depth is not None:
         lead = [*lead[:-1], *(s.split(lead[-1], (None, inside))[:1] if inside != count else ())]
@@ -164,12 +163,6 @@ def _finish(s: Schedule, consumer: str, match: TiledProduct, target: Target) -> 
     write_out(s, consumer, tile.inner[1:], lanes)
     _place(s, stages, match.left, lead, order.rows, target)
     parallelize(s, consumer, lead, None if total is None else total * share_of_tiles(target, by.product), target)
-
-
-def _tiles_in_turns(count: int | None, by: TileProduct, target: Target) -> int:
-    """How many of ``count`` row tiles take steps in turns: as many as have their sums in the first-level cache."""
-    sums = 4 * SIDE * SIDE * by.rows * by.columns
-    return max((n for n in divisors(count) if n * sums <= target.l1_sums_bytes), default=1)
 
 
 def _split(s: Schedule, reduction: str, consumer: str, by: TileProduct) -> TileLoops:

@@ -17,13 +17,23 @@ _LEAST = 4
 """Steps at a time, at least: sums are loaded and stored for each few."""
 
 
+_TILE_BYTES = 4 * SIDE * SIDE
+"""Of an operand or of sums."""
+
+
+def tiles_in_turns(count: int | None, by: TileProduct, target: Target) -> int:
+    """How many of ``count`` row tiles take steps in turns: as many as have their sums in the first-level cache."""
+    sums = _TILE_BYTES * by.rows * by.columns
+    return max((n for n in divisors(count) if n * sums <= target.l1_sums_bytes), default=1)
+
+
 def choose_steps(s: Schedule, reduction: str, by: TileProduct, target: Target) -> int | None:
     """Ask how many steps at a time; None for all, the default for a panel that fits in the first-level cache."""
     extent = find_loop(s.func, reduce_loops(s.func, reduction)[0]).extent.value()
     sizes = [n for n in divisors(extent) if n >= _LEAST]
     if extent is None or not sizes:
         return None
-    step = 4 * SIDE * SIDE * by.columns
+    step = _TILE_BYTES * by.columns
     fitting = [n for n in sizes if n * step <= target.l1_panel_bytes]
     own = fitting[-1] if fitting and extent * step >= target.l1_bytes else extent
     depth = choose_number(s, f"{reduction}.depth", sizes, own)

@@ -45,7 +45,7 @@ def write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None
     if not loops:
         return
     *outer, last = loops
-    extent = next(x.extent.value() for x in loops_of(s.func, block) if x.var == last)
+    extent = find_loop(s.func, last).extent.value()
     if extent is None or extent > lanes:
         middle, last = s.split(last, (None, lanes))
         outer.append(middle)
