@@ -62,6 +62,9 @@ _FEWEST = 4
 _MANY = 64
 """Tiles from which on their products are transformed back panel by panel."""
 
+_BALANCED = 0.9
+"""The share of the time in which all have something to do that strips must leave, of the most that any leave."""
+
 _DOUBLINGS = 6
 """Strips of a symbolic number of tiles are one register tile or three, so many times doubled."""
 
@@ -215,8 +218,9 @@ def _divided(e: IntExpr) -> Iterator[tuple[str, int]]:
 def _decide_strip(s: Schedule, conv: Transformed, nest: _Nest, lanes: int, target: Target) -> int:
     """Tiles of a strip: rows of tiles or a part of a row, strips of equal size if possible; or whole register tiles.
 
-    By default half of what fits, where the weights stay in the cache from strip to strip. Where they do not, all tiles
-    (the second form), or as many as fit if all tiles would not stay in the third-level cache.
+    By default half of what fits, where the weights stay in the cache from strip to strip, in as many strips as keep all
+    threads busy to the end. Where they do not, all tiles (the second form), or as many as fit if all tiles would not
+    stay in the third-level cache.
     """
     block = find_block(s.func, conv.product)
     operand = find_block(s.func, conv.before[-1]).buffer
@@ -238,6 +242,13 @@ def _decide_strip(s: Schedule, conv: Transformed, nest: _Nest, lanes: int, targe
         return row is None or (row % n if n < row else rows * row % n) == 0
 
     even = [n for n in options if is_even(n) and (2 * n <= fits or not reused)]
+
+    def busy(n: int) -> float:
+        turns = total / n / target.threads
+        return turns / math.ceil(turns) if total else 1.0
+
+    most = max(map(busy, even), default=1.0)
+    even = [n for n in even if busy(n) >= _BALANCED * most]
     own = max(even, default=total) if reused or (total and size > target.l3_share_bytes) else total
     return int(s.sample_categorical(f"{conv.product}.strip", tuple(sorted({*options, total})), own))
 
@@ -297,7 +308,7 @@ def _strips(
     _write_back(s, conv, user, nest)
     register_tiles = _products(s, conv, copy, {*outer, nest.columns}, results, strip, lanes, target)
     s.compute_at(conv.before[-1], outer[-1])
-    _transform(s, conv, set(outer), tile_axis, lanes)
+    _transform(s, conv, set(outer), tile_axis, target)
     s.attempt(lambda a: a.peel(register_tiles))
     peel_if_ragged(s, user, nest.columns)
     parallelize(s, user, outer, work, target)
@@ -320,7 +331,7 @@ def _whole(
         s.compute_at(copy, around[-1])
     _write_back(s, conv, user, nest)
     register_tiles = _products(s, conv, copy, {*around}, results, count, lanes, target)
-    _transform(s, conv, set(), tile_axis, lanes)
+    _transform(s, conv, set(), tile_axis, target)
     s.attempt(lambda a: a.peel(register_tiles))
     peel_if_ragged(s, user, nest.columns)
     parallelize(s, user, [nest.columns] if by_panel else [*nest.outer, nest.columns], work, target)
@@ -415,9 +426,10 @@ def _tile_rows(count: int, limit: int, costs: Costs) -> int:
     return min(range(1, min(count, limit) + 1), key=lambda rows: (cycles(rows), -rows))
 
 
-def _transform(s: Schedule, conv: Transformed, around: set[str], tile: str, lanes: int) -> None:
+def _transform(s: Schedule, conv: Transformed, around: set[str], tile: str, target: Target) -> None:
     """The passes over the operand, for one tile and one vector of channels at a time, written out."""
     *first, last = conv.before
+    lanes = target.lanes(max(widest_itemsize(s.func, b) for b in conv.before))
     *inside, channel = [x.var for x in loops_of(s.func, last) if x.var not in {tile, *around}]
     vectors, channel = s.split(channel, (None, lanes))
     s.reorder(tile, vectors, *inside, channel)

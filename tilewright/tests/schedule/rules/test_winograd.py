@@ -112,6 +112,12 @@ def test_every_decision_keeps_the_values(strip: int, rows: int) -> None:
     require_twin(func, s.func)
 
 
+@pytest.mark.parametrize(("threads", "strip"), [(1, 40), (2, 20), (3, 8), (4, 10), (8, 5)])
+def test_strips_keep_all_threads_busy(threads: int, strip: int) -> None:
+    text = default_trace(short_filter(1, 80, 16, 16), TARGET.with_threads(threads)).to_text()
+    assert f'"M.strip", candidates=(4, 5, 6, 7, 8, 10, 14, 20, 40), decision={strip}' in text
+
+
 SYMBOLIC = {
     "length": short_filter(1, var("t"), 16, 16), "both": short_filter(var("n"), var("t"), 5, 17),
     "batch": short_filter(var("n"), 40, 16, 16), "odd": short_filter(var("n"), 13, 3, 9),
