@@ -29,8 +29,9 @@ BYTES = (dtypes.int8, dtypes.uint8)
 _LONGEST = (2**31 - 1) // (255 * 255)
 """Products of two bytes whose sum an int32 holds."""
 
-_WINOGRAD = 0.45
-"""Multiply-adds of the definition that one by Winograd's algorithm stands for, its transforms counted."""
+_WINOGRAD = 1.0
+"""The most that a product of bytes may take, in multiply-adds of float32, for Winograd's algorithm to be as fast in
+whole numbers."""
 
 _DEPTHWISE = 0.45
 """The most that a product of bytes may take, in multiply-adds of float32, for depthwise convolutions to gain by it:

@@ -216,8 +216,9 @@ def spatial_names(rank: int) -> list[str]:
     return ["d", "h", "w"][-rank:] if rank <= 3 else [f"s{i}" for i in range(rank)]
 
 
-def padded_input(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:
-    """``read(n, c, at)`` over the padded input; a channels-last stage if padding or another layout asks for a copy."""
+def padded_input(ctx: LowerContext, shape: ConvShape, dtype: DType, border: Val | None = None) -> Reader:
+    """``read(n, c, at)`` over the padded input; a channels-last stage if padding or another layout asks for a copy.
+    ``border``: what it is padded with, None for 0."""
     x = ctx.input(0)
     if not shape.needs_padding and (shape.channels_last or all(k == 1 for k in shape.kernel)):
         return lambda n, c, at: x[shape.element(n, c, at)].cast(dtype)
@@ -227,7 +228,7 @@ def padded_input(ctx: LowerContext, shape: ConvShape, dtype: DType) -> Reader:
         at = [p - b for p, b in zip(i[1:-1], shape.pads_begin, strict=True)]
         value = x[shape.element(i[0], i[-1], at)].cast(dtype)
         inside = shape.inside(at)
-        return value if inside is None else select(inside, value, constant(0, dtype))
+        return value if inside is None else select(inside, value, constant(0, dtype) if border is None else border)
 
     full = (shape.batch, *extents, shape.channels)
     padded = ctx.stage(compute(ctx.name("padded"), full, formula, axis_names=["n", *spatial_names(shape.rank), "c"]))

@@ -53,6 +53,7 @@ IMPLEMENTATIONS: Table = {
         depthwise_bytes.DEPTHWISE,
         *conv_dot_product.DOT_PRODUCT,
         *conv_shorts.SHORTS,
+        *winograd.OF_BYTES,
         conv_dot_product.LOOPS,
     ),
     "MatMul": (

@@ -41,17 +41,19 @@ def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
         return op("bit_and", v.cast(dtypes.int32) - zx, constant(LOW, dtypes.int32))
 
     read = words_of_image(ctx, shape, in_pairs, WORDS, bits, lambda step: zero, in_place=False)
-    weight = conv_weight(ctx, in_pairs, dtypes.int32, _pairs(ctx), zero_key(ctx), lambda *_: zero)
+    own = centred(ctx)
+    weight = conv_weight(ctx, in_pairs, dtypes.int32, lambda w: WORDS.pack_oihw(own(w)), zero_key(ctx), lambda *_: zero)
     return conv_result(ctx, shape, sums(ctx, in_pairs, dtypes.int32, read, weight, times=WORDS.times))
 
 
-def _pairs(facts: NodeFacts) -> Callable[[np.ndarray], np.ndarray]:
-    """The weight less its zero points, in pairs of int16."""
+def centred(facts: NodeFacts) -> Callable[[np.ndarray], np.ndarray]:
+    """Makes int16 of the weight less its zero points."""
     zero = facts.constant(3)
 
     def transform(w: np.ndarray) -> np.ndarray:
         own = np.int16(0) if zero is None else zero.array.astype(np.int16).reshape(-1, *(1,) * (w.ndim - 1))
-        return WORDS.pack_oihw(w.astype(np.int16) - own)
+        found: np.ndarray = w.astype(np.int16) - own
+        return found
 
     return transform
 

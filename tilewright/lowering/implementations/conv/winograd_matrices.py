@@ -13,6 +13,7 @@ infinity for four outputs), the second one product per output: (5 + 4)^2 = 81 pr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,18 +28,20 @@ Pass = Callable[[Sequence[Any]], list[Any]]
 
 _PATCHES = 8
 _CHANNELS = 16
+_SHORT = 2**15 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Winograd:
     """One of them. ``tile``: outputs a side; ``stride``: inputs from output to output; ``g``: the matrix G; ``before``,
-    ``after``: multiply by B^T and A^T."""
+    ``after``: multiply by B^T and A^T; ``whole``: for each row of G a factor that makes it whole numbers."""
 
     tile: int
     stride: int
     g: Matrix
     before: Pass
     after: Pass
+    whole: tuple[int, ...]
 
     @property
     def patch(self) -> int:
@@ -54,6 +57,32 @@ class Winograd:
     def a_t(self) -> np.ndarray:
         """A^T, float64."""
         return np.stack(self.after(list(np.eye(self.patch))))
+
+    @property
+    def whole_g(self) -> np.ndarray:
+        """G with rows of whole numbers, int64."""
+        return np.asarray(np.rint(np.asarray(self.g) * np.asarray(self.whole)[:, None]), np.int64)
+
+    @property
+    def scale(self) -> int:
+        """How often a result of :meth:`whole_after` is that of ``after``, a side."""
+        return math.lcm(*self.whole)
+
+    @property
+    def places(self) -> int:
+        """How many bits of a sum of whole numbers the power of two in ``scale`` squared takes."""
+        return (self.scale**2 & -(self.scale**2)).bit_length() - 1
+
+    @property
+    def inverse(self) -> int:
+        """What undoes the odd factor of ``scale`` squared modulo 2^32, as an int32."""
+        unsigned = pow(self.scale**2 >> self.places, -1, 1 << 32)
+        return int(np.array(unsigned, np.uint32).view(np.int32))
+
+    def whole_after(self, m: Sequence[Any]) -> list[Any]:
+        """``scale`` times A^T times the products of whole numbers."""
+        shares = [self.scale // factor for factor in self.whole]
+        return self.after([v if share == 1 else v * share for v, share in zip(m, shares, strict=True)])
 
 
 def _before_2(d: Sequence[Any]) -> list[Any]:
@@ -109,7 +138,8 @@ def _after_4_stride_2(m: Sequence[Any]) -> list[Any]:
 
 WINOGRAD: dict[str, Winograd] = {
     "winograd2": Winograd(
-        2, 1, ((1.0, 0.0, 0.0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0.0, 0.0, 1.0)), _before_2, _after_2
+        2, 1, ((1.0, 0.0, 0.0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0.0, 0.0, 1.0)), _before_2, _after_2,
+        (2, 2, 2, 2),
     ),
     "winograd3": Winograd(
         3,
@@ -120,6 +150,7 @@ WINOGRAD: dict[str, Winograd] = {
         ),
         _before_3,
         _after_3,
+        (6, 6, 6, 6, 6),
     ),
     "winograd4": Winograd(
         4,
@@ -130,6 +161,7 @@ WINOGRAD: dict[str, Winograd] = {
         ),
         _before_4,
         _after_4,
+        (24, 24, 24, 24, 24, 12),
     ),
     "winograd2_stride2": Winograd(
         2,
@@ -137,6 +169,7 @@ WINOGRAD: dict[str, Winograd] = {
         ((1.0, 0.0, 0.0), (1.0, 0.0, 1.0), (0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (0.0, 1.0, 0.0)),
         _before_2_stride_2,
         _after_2_stride_2,
+        (1, 1, 1, 1, 1),
     ),
     "winograd4_stride2": Winograd(
         4,
@@ -147,16 +180,36 @@ WINOGRAD: dict[str, Winograd] = {
         ),
         _before_4_stride_2,
         _after_4_stride_2,
+        (6,) * 9,
     ),
 }  # fmt: skip
 
 
-def transformed_weight(w: np.ndarray, known: Winograd) -> np.ndarray:
-    """``G g G^T`` for each of the kernels ``[oc, ic, 3, 3]``, as ``[patch, patch, ic, oc]`` in float64."""
-    g = np.asarray(known.g, np.float64)
+def transformed_weight(w: np.ndarray, known: Winograd, whole: bool = False) -> np.ndarray:
+    """``G g G^T`` for each of the kernels ``[oc, ic, 3, 3]``, as ``[patch, patch, ic, oc]`` in float64. ``whole``: of
+    the matrix of whole numbers."""
+    g = np.asarray(known.whole_g if whole else known.g, np.float64)
     oc, ic = w.shape[:2]
     flat = np.ascontiguousarray(w.reshape(oc, ic, 9).transpose(2, 1, 0), np.float64).reshape(9, -1)
     return np.asarray(np.kron(g, g) @ flat).reshape(known.patch, known.patch, ic, oc)  # one large product
+
+
+def middles_of_sums(w: np.ndarray, known: Winograd, low: int, high: int) -> np.ndarray | str:
+    """The middle of the sums of each output channel in whole numbers, int32 ``[oc]``, all of them 0 where sums around 0
+    are told apart anyway; or why they cannot be computed so.
+
+    ``w``: the kernels ``[oc, ic, 3, 3]``, integers; ``low``, ``high``: the least and the greatest element of a patch.
+    """
+    largest = int(np.abs(known.whole_g).sum(1).max()) ** 2 * int(np.abs(w.astype(np.int32)).max(initial=0))
+    if largest > _SHORT:
+        return f"transformed weights of up to {largest}, an int16 holds {_SHORT}"
+    up, down = (np.where(keep, w, 0).sum((1, 2, 3), dtype=np.int64) for keep in (w > 0, w < 0))
+    least, most = up * low + down * high, up * high + down * low
+    apart, room = int((most - least).max(initial=0)), 1 << (32 - known.places)
+    if apart >= room:
+        return f"sums that lie up to {apart} apart, expected less than {room}"
+    found = np.where(np.maximum(most, -least) < room // 2, 0, (most + least + 1) // 2)
+    return found.astype(np.int32)
 
 
 def rounded(x: np.ndarray) -> np.ndarray:

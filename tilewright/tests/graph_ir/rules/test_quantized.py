@@ -272,6 +272,21 @@ def test_depthwise_ones_stay_in_float32_where_bytes_are_slow() -> None:
     assert "this CPU computes depthwise convolutions faster" in reasons(ctx)
 
 
+def test_fast_algorithms_run_in_whole_numbers_where_those_are_fast() -> None:
+    def build(b: GraphBuilder) -> str:
+        x = b.op("DequantizeLinear", b.input("x", "uint8", (1, 16, 8, 8)), np.array(0.1, F), u8(0))
+        w = b.op("DequantizeLinear", b.constant(np.ones((16, 16, 3, 3), np.int8), "w"), np.array(0.2, F))
+        return b.op("Conv", x, w, pads=(1, 1, 1, 1))
+
+    graph = built(build)
+    for cost, ops in ((0.6, {"ConvInteger"}), (1.5, {"Conv"})):
+        ctx = PassContext.for_graph(graph, enabled=("integer_conv",))
+        ctx = dataclasses.replace(ctx, costs=dataclasses.replace(GENERIC, byte_products=cost))
+        new = as_pass("integer_conv").apply(graph, ctx)
+        assert {n.op for n in new.nodes} & {"Conv", "ConvInteger"} == ops
+    assert "by Winograd's algorithm in float32" in reasons(ctx)
+
+
 def test_quotients_beyond_float32_stay_quotients() -> None:
     b = GraphBuilder()
     x = b.op("Mul", b.input("x", "float32", ("n",)), np.array(1e30, F))

@@ -99,5 +99,6 @@ def test_the_cases_have_every_implementation() -> None:
         *(("MatMulDequantized", n) for n in ("fixed_point", "fixed_point_by_rows")),
         *(("ConvInteger", n) for n in ("depthwise", "dot_product", "dot_product_rows", "dot_product_tiles")),
         *(("ConvInteger", n) for n in ("shorts", "shorts_rows", "loops")),
+        *(("ConvInteger", f"{n}_shorts") for n in ("winograd2", "winograd4", "winograd2_stride2")),
     }
     assert found | elsewhere == {(op, i.name) for op, ways in IMPLEMENTATIONS.items() for i in ways}

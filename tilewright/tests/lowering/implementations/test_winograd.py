@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tilewright.codegen.detect_cpu import parse_target
 from tilewright.core.errors import UnsupportedError
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.ir import Attribute, Graph
+from tilewright.lowering.choose_implementation import alternatives_of
+from tilewright.lowering.implementations.conv.winograd import OF_BYTES
 from tilewright.lowering.implementations.conv.winograd_matrices import WINOGRAD
 from tilewright.tests.lowering.lowered import lower, require_twin
 
@@ -101,3 +104,80 @@ def test_refusals(shape: tuple[Dim, ...], attrs: dict[str, Attribute], message: 
         lower(conv("winograd4", shape, 4, **attrs))
     with pytest.raises(UnsupportedError, match="unknown implementation 'other', expected one of depthwise, direct, "):
         lower(conv("other", (1, 8, 8, 4), 4))
+
+
+def of_bytes(
+    implementation: str, x: tuple[Dim, ...], weight: np.ndarray, dtype: str = "uint8", zero: int | str | None = None,
+    zeros: np.ndarray | None = None, **attrs: Attribute,
+) -> Graph:  # fmt: skip
+    """A ConvInteger with channels last; ``zero``: that of ``x``, the name of an input if it comes at run time."""
+    b = GraphBuilder("g")
+    operands: list[str | None] = [b.input("x", dtype, x), b.constant(weight, "w")]
+    if zero is not None or zeros is not None:
+        value = b.input(zero, dtype, ()) if isinstance(zero, str) else b.constant(np.array(zero or 0, dtype), "zx")
+        operands.append(value)
+    if zeros is not None:
+        operands.append(b.constant(zeros, "zw"))
+    attrs = {"strides": (WINOGRAD[implementation.removesuffix("_shorts")].stride,) * 2, **attrs}
+    return b.build(b.op("ConvInteger", *operands, implementation=implementation, data_layout="NHWC", **attrs))
+
+
+def extremes(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
+    info = np.iinfo(dtype)
+    return np.random.default_rng(seed).choice([info.min, info.max], shape).astype(dtype)
+
+
+WHOLE = [i.name for i in OF_BYTES]
+
+
+@pytest.mark.parametrize("implementation", WHOLE)
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("zero", [None, 3, 127, "z"])
+def test_bytes_are_exact(implementation: str, dtype: str, zero: int | str | None) -> None:
+    for shape, pads in (((1, 5, 7, 3), (1, 1, 1, 1)), ((2, 4, 4, 2), (0, 1, 2, 0)), ((1, 3, 3, 1), (0, 0, 0, 0))):
+        graph = of_bytes(implementation, shape, extremes((5, shape[-1], 3, 3), "int8", 1), dtype, zero, pads=pads)
+        feed = {"x": extremes(shape, dtype, 2), **({"z": np.array(77, dtype)} if zero == "z" else {})}
+        require_twin(graph, {k: v for k, v in feed.items() if k in graph.inputs})
+
+
+@pytest.mark.parametrize("implementation", WHOLE)
+def test_zero_points_of_weights_are_taken_off_at_build_time(implementation: str) -> None:
+    weight = np.random.default_rng(3).integers(40, 200, (5, 4, 3, 3)).astype(np.uint8)
+    for zeros in (np.array(130, np.uint8), np.array([40, 120, 199, 60, 255], np.uint8)):
+        graph = of_bytes(implementation, (1, 6, 6, 4), weight, zero=9, zeros=zeros, pads=(1, 1, 1, 1))
+        require_twin(graph, {"x": extremes((1, 6, 6, 4), "uint8", 4)})
+
+
+@pytest.mark.parametrize("implementation", WHOLE)
+@pytest.mark.parametrize("dims", [(1, 1, 1), (2, 2, 3), (1, 5, 7), (3, 8, 2)])
+def test_bytes_of_symbolic_sizes(implementation: str, dims: tuple[int, ...]) -> None:
+    graph = of_bytes(implementation, ("n", "h", "w", 3), extremes((5, 3, 3, 3), "int8", 5), zero=200, pads=(1, 1, 1, 1))
+    env = dict(zip(("n", "h", "w"), dims, strict=True))
+    require_twin(graph, {"x": extremes((*dims, 3), "uint8", 6)}, env)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_that_wrap_around_are_exact(sign: int) -> None:
+    """576 times the sums do not fit in an int32, the largest of them not even without the power of two."""
+    weight = np.full((3, 200, 3, 3), sign * 127, np.int8)
+    weight[1] //= 2
+    weight[2] = extremes(weight[2].shape, "int8", 7)
+    graph = of_bytes("winograd4_shorts", (1, 4, 4, 200), weight, pads=(1, 1, 1, 1))
+    low = lower(graph)
+    assert any(c.key.startswith("middles") for c in low.constants)
+    for x in (np.full((1, 4, 4, 200), 255, np.uint8), extremes((1, 4, 4, 200), "uint8", 8)):
+        require_twin(graph, {"x": x})
+
+
+def test_bytes_are_chosen_where_vectors_multiply_int16() -> None:
+    weight = extremes((64, 64, 3, 3), "int8", 9)
+    graph = of_bytes("winograd4_shorts", (1, 56, 56, 64), weight, pads=(1, 1, 1, 1))
+    for cpu, wanted in (
+        ("haswell", "winograd4_shorts"), ("icelake-server", "winograd4_shorts"), ("sapphirerapids", "dot_product"),
+    ):  # fmt: skip
+        (found,) = alternatives_of(graph, parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}"))
+        assert found.standard().name.startswith(wanted)
+    with pytest.raises(UnsupportedError, match="sums that lie up to 116586000 apart, expected less than 67108864"):
+        lower(of_bytes("winograd4_shorts", (1, 8, 8, 400), np.full((1, 400, 3, 3), 127, np.int8)))
+    with pytest.raises(UnsupportedError, match="transformed weights of up to 36720, an int16 holds 32767"):
+        lower(of_bytes("winograd4_shorts", (1, 8, 8, 4), np.full((1, 4, 3, 3), 255, np.uint8)))

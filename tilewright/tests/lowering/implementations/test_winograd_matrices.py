@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.lowering.implementations.conv.winograd_matrices import WINOGRAD, estimated_error, transformed_weight
+from tilewright.lowering.implementations.conv.winograd_matrices import (
+    WINOGRAD,
+    estimated_error,
+    middles_of_sums,
+    transformed_weight,
+)
 
 
 @pytest.mark.parametrize("name", WINOGRAD)
@@ -42,3 +47,39 @@ def test_results_that_overflow_have_an_infinite_error() -> None:
 
 def test_weights_without_results_have_no_error() -> None:
     assert estimated_error(np.zeros((4, 4, 3, 3), np.float32), WINOGRAD["winograd4"]) == 0.0
+
+
+@pytest.mark.parametrize("name", WINOGRAD)
+def test_whole_numbers_give_whole_multiples(name: str) -> None:
+    a = WINOGRAD[name]
+    np.testing.assert_allclose(a.whole_g, np.asarray(a.g) * np.asarray(a.whole)[:, None], rtol=1e-15)
+    after = np.stack(a.whole_after(list(np.eye(a.patch))))
+    np.testing.assert_allclose(after, a.a_t * (a.scale / np.asarray(a.whole)), rtol=1e-15)
+    rng = np.random.default_rng(2)
+    d, g = rng.integers(-255, 256, (a.patch, a.patch)), rng.integers(-128, 128, (1, 1, 3, 3))
+    products = transformed_weight(g, a, whole=True)[..., 0, 0] * (a.b_t @ d @ a.b_t.T)
+    windows = np.lib.stride_tricks.sliding_window_view(d, (3, 3))[:: a.stride, :: a.stride]
+    np.testing.assert_array_equal(after @ products @ after.T, a.scale**2 * (windows * g).sum((2, 3)))
+    assert (a.scale**2 >> a.places) * a.inverse % 2**32 == 1
+
+
+@pytest.mark.parametrize("name", WINOGRAD)
+def test_bytes_and_their_weights_fit_in_int16(name: str) -> None:
+    a = WINOGRAD[name]
+    assert np.abs(a.b_t).sum(1).max() ** 2 * 255 < 2**15
+    assert np.abs(a.whole_g).sum(1).max() ** 2 * 128 < 2**15
+
+
+def test_sums_are_told_apart_as_far_as_bits_are_left() -> None:
+    known = WINOGRAD["winograd4"]
+    assert known.places == 6
+    near = np.full((2, 100, 3, 3), 100, np.int16)
+    assert list(middles_of_sums(near, known, 0, 255)) == [0, 0]
+    one_sign = np.full((1, 200, 3, 3), 127, np.int16)  # beyond 2^25 where it ends, and 2^26 are told apart
+    assert list(middles_of_sums(one_sign, known, 0, 255)) == [200 * 9 * 127 * 255 // 2]
+    assert list(middles_of_sums(-one_sign, known, 0, 255)) == [-(200 * 9 * 127 * 255) // 2]
+    assert middles_of_sums(np.repeat(one_sign, 2, 1), known, 0, 255) == (
+        "sums that lie up to 116586000 apart, expected less than 67108864"
+    )
+    assert "int16 holds 32767" in str(middles_of_sums(np.full((1, 1, 3, 3), 255, np.int16), known, 0, 255))
+    assert middles_of_sums(np.zeros((0, 4, 3, 3), np.int16), known, 0, 255).shape == (0,)  # type: ignore[union-attr]
