@@ -18,6 +18,7 @@ from tilewright.core.errors import InternalError
 from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
 from tilewright.graph_ir.passes.base import PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
+from tilewright.lowering.precision.balanced_rounding import rounded_weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def _switch(ed: GraphEditor, node: Node, narrow: str, switch: str) -> None:
     if wide is None or weight is None:
         raise InternalError(f"with_switches: expected a product with a constant weight, got '{node.name}'")
     ed.set_anchor(ed.node_id(wide))
-    rounded = ed.add_constant(weight.converted(dtypes.bfloat16.numpy), f"{node.inputs[1]}.bf16")
+    rounded = ed.add_constant(rounded_weight(node.op, weight), f"{node.inputs[1]}.bf16")
     attrs = dict(node.attrs)
     reduced = ed.add(
         node.op, (narrow, rounded, *wide.inputs[2:]), {**attrs, "output_dtype": dtypes.float32}, f"{node.name}.reduced"

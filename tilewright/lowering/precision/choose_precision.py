@@ -31,6 +31,7 @@ from tilewright.graph_ir.passes.editor import GraphEditor
 from tilewright.lowering.choose_implementation import Alternatives, Wanted, alternatives_of, best_of, facts_of
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.formulas.attention_tiles import pays_in_tiles, suits_tiles
+from tilewright.lowering.precision.balanced_rounding import rounded_weight
 from tilewright.lowering.precision.casts import read_through_cast
 from tilewright.lowering.precision.narrow_moves import narrow_moves
 from tilewright.machine.target import Target
@@ -152,7 +153,7 @@ def _choose(
         w = ed.constant(c.node.inputs[_WEIGHT])
         name = c.node.inputs[_WEIGHT]
         if w is not None:
-            name = ed.add_constant(w.converted(dtypes.bfloat16.numpy), f"{name}.bf16")
+            name = ed.add_constant(rounded_weight(c.node.op, w), f"{name}.bf16")
         _read(ed, c.node, narrow[x], name)
         ctx.log.fire("bfloat16", c.node.name)
     for x, own in narrow.items():
