@@ -198,8 +198,9 @@ def _sums(
         full = (panels, as_expr(known.patch), as_expr(known.patch), depth, as_expr(width))
 
         def pack(w: np.ndarray) -> np.ndarray:
-            out = np.zeros([int(d) for d in full], numbers.packed_type.numpy)
-            w = kernels(w)
+            oc, ic = w.shape[:2]  # where those of the input are symbolic, too
+            size = (-(-oc // width), known.patch, known.patch, int(numbers.depth(const(ic))), width)
+            out, w = np.zeros(size, numbers.packed_type.numpy), kernels(w)
             for k, panel in enumerate(out):  # a panel at a time: all of it in float64 would be four times the weights
                 some = w[k * width : (k + 1) * width]
                 panel[..., : len(some)] = numbers.packed(some, known)

@@ -156,6 +156,23 @@ def test_bytes_of_symbolic_sizes(implementation: str, dims: tuple[int, ...]) -> 
     require_twin(graph, {"x": extremes((*dims, 3), "uint8", 6)}, env)
 
 
+@pytest.mark.parametrize("implementation", [*WINOGRAD, *WHOLE])
+def test_the_weight_tells_how_many_channels_there_are(implementation: str) -> None:
+    shape: tuple[Dim, ...] = (1, 6, 7, "c")
+    if implementation in WINOGRAD:
+        graph = conv(implementation, (1, 6, 7, 3), 4, pads=(1, 1, 1, 1))
+    else:
+        graph = of_bytes(implementation, (1, 6, 7, 3), extremes((4, 3, 3, 3), "int8", 1), zero=7, pads=(1, 1, 1, 1))
+    given = graph.values["x"]
+    b = GraphBuilder("open")
+    name = b.input("x", given.dtype, shape)
+    (node,) = graph.nodes
+    rest = [b.constant(graph.constants[i].array, i) for i in node.inputs[1:]]
+    graph = b.build(b.op(node.op, name, *rest, **dict(node.attrs)))
+    x = np.random.default_rng(6).integers(0, 256, (1, 6, 7, 3)).astype(given.dtype.numpy)
+    require_twin(graph, {"x": x}, {"c": 3}, tolerance=1e-4)
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_that_wrap_around_are_exact(sign: int) -> None:
     """576 times the sums do not fit in an int32, the largest of them not even without the power of two."""
