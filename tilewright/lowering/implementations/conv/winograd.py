@@ -34,9 +34,9 @@ from tilewright.lowering.implementations.conv.shorts import refusal as shorts_re
 from tilewright.lowering.implementations.conv.winograd_matrices import (
     WINOGRAD,
     Pass,
+    WholeKernels,
     Winograd,
     estimated_error,
-    middles_of_sums,
     rounded,
     transformed_weight,
 )
@@ -51,7 +51,7 @@ _REDUCED_TILE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers:
+class Numbers:
     """What patches and weights are multiplied as.
 
     ``rows``: the type between the two passes over a patch. ``held``: an element of a patch as it is stored. ``word``:
@@ -81,14 +81,14 @@ class _Numbers:
         return u if self.word is None else np.moveaxis(self.word.pack(np.moveaxis(u, 2, 0)), 0, 2)
 
 
-FLOATS = _Numbers(
+FLOATS = Numbers(
     "", dtypes.float32, lambda v: v, None, lambda v: v, transformed_weight, lambda known: known.after
 )  # fmt: skip
-ROUNDED = _Numbers(
+ROUNDED = Numbers(
     "_pairs", dtypes.float32, lambda v: op("narrow", v), PAIRS, lambda v: op("bits", v),
     lambda w, known: rounded(transformed_weight(w, known)).view(np.uint16), lambda known: known.after,
 )  # fmt: skip
-WHOLE = _Numbers(
+WHOLE = Numbers(
     "_shorts", dtypes.int16, lambda v: v.cast(dtypes.uint16), SHORTS, lambda v: v.cast(dtypes.int32),
     lambda w, known: transformed_weight(w, known, whole=True).astype(np.int16), lambda known: known.whole_after,
 )  # fmt: skip
@@ -118,7 +118,7 @@ class TileGrid:
 
 def transformed_product(
     ctx: LowerContext, name: str, grid: TileGrid, channels: IntExpr, out_channels: IntExpr,
-    read: Reader, numbers: _Numbers, packed: Callable[[int], Tensor],
+    read: Reader, numbers: Numbers, packed: Callable[[int], Tensor],
 ) -> Reader:  # fmt: skip
     """``acc(n, c, (h, w))`` of the 3x3 convolution of ``read(n, c, (h, w))``, defined on all of the patches.
     ``packed(width)``: the weight in panels of so many columns."""
@@ -172,7 +172,7 @@ def _one_of(i: IntExpr, values: Sequence[Val]) -> Val:
 
 
 def _sums(
-    ctx: LowerContext, name: str, numbers: _Numbers, image: Callable[[ConvShape], Reader],
+    ctx: LowerContext, name: str, numbers: Numbers, image: Callable[[ConvShape], Reader],
     kernels: Callable[[np.ndarray], np.ndarray] = lambda w: w, key: str = "",
 ) -> Reader:  # fmt: skip
     """The convolution over tiles of the output. ``image``: the padded input of a geometry; ``kernels``: makes what is
@@ -211,7 +211,7 @@ def _sums(
     return transformed_product(ctx, name, grid, shape.channels, shape.out_channels, read, numbers, weight)
 
 
-def _lower(name: str, numbers: _Numbers, ctx: LowerContext) -> tuple[Tensor, ...]:
+def _lower(name: str, numbers: Numbers, ctx: LowerContext) -> tuple[Tensor, ...]:
     sums = _sums(ctx, name, numbers, lambda shape: padded_input(ctx, shape, dtypes.float32))
     return with_bias(ctx, conv_shape(ctx), sums)
 
@@ -242,16 +242,13 @@ def _lower_whole(name: str, ctx: LowerContext) -> tuple[Tensor, ...]:
 
 def _middles(known: Winograd, facts: NodeFacts) -> np.ndarray | str:
     """The middle of the sums of each output channel, or why they cannot be computed."""
-
-    def find() -> np.ndarray | str:
-        x, weight, zero = facts.input_values[0], facts.constants[1], known_zero(facts, 2, 0)
-        if x is None or weight is None:
-            return "the weight is not constant"
-        least, most = (-128, 127) if x.dtype == dtypes.int8 else (0, 255)
-        low, high = (least - most, most - least) if zero is None else (least - zero, most - zero)
-        return middles_of_sums(centred(facts)(weight.array), known, low, high)
-
-    return facts.once(f"middles_{known.patch}_{known.tile}", find)
+    x, weight, zero = facts.input_values[0], facts.constants[1], known_zero(facts, 2, 0)
+    if x is None or weight is None:
+        return "the weight is not constant"
+    kernels = facts.once("whole_kernels", lambda: WholeKernels.of(centred(facts)(weight.array)))
+    least, most = (-128, 127) if x.dtype == dtypes.int8 else (0, 255)
+    low, high = (least - most, most - least) if zero is None else (least - zero, most - zero)
+    return kernels.middles(known, low, high)
 
 
 def _applies(known: Winograd, facts: NodeFacts) -> str | None:

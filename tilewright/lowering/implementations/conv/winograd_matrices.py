@@ -194,22 +194,35 @@ def transformed_weight(w: np.ndarray, known: Winograd, whole: bool = False) -> n
     return np.asarray(np.kron(g, g) @ flat).reshape(known.patch, known.patch, ic, oc)  # one large product
 
 
-def middles_of_sums(w: np.ndarray, known: Winograd, low: int, high: int) -> np.ndarray | str:
-    """The middle of the sums of each output channel in whole numbers, int32 ``[oc]``, all of them 0 where sums around 0
-    are told apart anyway; or why they cannot be computed so.
+@dataclass(frozen=True, slots=True)
+class WholeKernels:
+    """What is to be known of kernels of integers: the ``largest`` of them, and for each output channel the sums of
+    those above and below 0, int64 ``[oc]``."""
 
-    ``w``: the kernels ``[oc, ic, 3, 3]``, integers; ``low``, ``high``: the least and the greatest element of a patch.
-    """
-    largest = int(np.abs(known.whole_g).sum(1).max()) ** 2 * int(np.abs(w.astype(np.int32)).max(initial=0))
-    if largest > _SHORT:
-        return f"transformed weights of up to {largest}, an int16 holds {_SHORT}"
-    up, down = (np.where(keep, w, 0).sum((1, 2, 3), dtype=np.int64) for keep in (w > 0, w < 0))
-    least, most = up * low + down * high, up * high + down * low
-    apart, room = int((most - least).max(initial=0)), 1 << (32 - known.places)
-    if apart >= room:
-        return f"sums that lie up to {apart} apart, expected less than {room}"
-    found = np.where(np.maximum(most, -least) < room // 2, 0, (most + least + 1) // 2)
-    return found.astype(np.int32)
+    largest: int
+    up: np.ndarray
+    down: np.ndarray
+
+    @staticmethod
+    def of(w: np.ndarray) -> WholeKernels:
+        """Of the kernels ``[oc, ic, 3, 3]``."""
+        up = np.maximum(w, 0).sum((1, 2, 3), dtype=np.int64)
+        largest = max(-int(w.min(initial=0)), int(w.max(initial=0)))
+        return WholeKernels(largest, up, w.sum((1, 2, 3), dtype=np.int64) - up)
+
+    def middles(self, known: Winograd, low: int, high: int) -> np.ndarray | str:
+        """The middle of the sums of each output channel in whole numbers, int32 ``[oc]``, all of them 0 where sums
+        around 0 are told apart anyway; or why they cannot be computed so. ``low``, ``high``: the least and the greatest
+        element of a patch."""
+        largest = int(np.abs(known.whole_g).sum(1).max()) ** 2 * self.largest
+        if largest > _SHORT:
+            return f"transformed weights of up to {largest}, an int16 holds {_SHORT}"
+        least, most = self.up * low + self.down * high, self.up * high + self.down * low
+        apart, room = int((most - least).max(initial=0)), 1 << (32 - known.places)
+        if apart >= room:
+            return f"sums that lie up to {apart} apart, expected less than {room}"
+        found = np.where(np.maximum(most, -least) < room // 2, 0, (most + least + 1) // 2)
+        return found.astype(np.int32)
 
 
 def rounded(x: np.ndarray) -> np.ndarray:

@@ -7,8 +7,8 @@ import pytest
 
 from tilewright.lowering.implementations.conv.winograd_matrices import (
     WINOGRAD,
+    WholeKernels,
     estimated_error,
-    middles_of_sums,
     transformed_weight,
 )
 
@@ -74,12 +74,12 @@ def test_sums_are_told_apart_as_far_as_bits_are_left() -> None:
     known = WINOGRAD["winograd4"]
     assert known.places == 6
     near = np.full((2, 100, 3, 3), 100, np.int16)
-    assert list(middles_of_sums(near, known, 0, 255)) == [0, 0]
+    assert list(WholeKernels.of(near).middles(known, 0, 255)) == [0, 0]
     one_sign = np.full((1, 200, 3, 3), 127, np.int16)  # beyond 2^25 where it ends, and 2^26 are told apart
-    assert list(middles_of_sums(one_sign, known, 0, 255)) == [200 * 9 * 127 * 255 // 2]
-    assert list(middles_of_sums(-one_sign, known, 0, 255)) == [-(200 * 9 * 127 * 255) // 2]
-    assert middles_of_sums(np.repeat(one_sign, 2, 1), known, 0, 255) == (
+    assert list(WholeKernels.of(one_sign).middles(known, 0, 255)) == [200 * 9 * 127 * 255 // 2]
+    assert list(WholeKernels.of(-one_sign).middles(known, 0, 255)) == [-(200 * 9 * 127 * 255) // 2]
+    assert WholeKernels.of(np.repeat(one_sign, 2, 1)).middles(known, 0, 255) == (
         "sums that lie up to 116586000 apart, expected less than 67108864"
     )
-    assert "int16 holds 32767" in str(middles_of_sums(np.full((1, 1, 3, 3), 255, np.int16), known, 0, 255))
-    assert middles_of_sums(np.zeros((0, 4, 3, 3), np.int16), known, 0, 255).shape == (0,)  # type: ignore[union-attr]
+    assert "int16 holds 32767" in str(WholeKernels.of(np.full((1, 1, 3, 3), 255, np.int16)).middles(known, 0, 255))
+    assert WholeKernels.of(np.zeros((0, 4, 3, 3), np.int16)).middles(known, 0, 255).shape == (0,)  # type: ignore[union-attr]
