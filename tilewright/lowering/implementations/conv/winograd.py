@@ -1,10 +1,11 @@
-"""Winograd's convolutions F(m x m, 3x3) for m from 2 to 4: fewer products, at the price of transforms and of rounding.
+"""Winograd's convolutions F(m x m, 3x3) for m from 2 to 4: fewer products, at the price of transforms and rounding.
 
 An output tile of ``m x m`` comes from an input patch of ``(m + 2) x (m + 2)``, or ``2m + 1`` a side where the stride is
 2: ``Y = A^T [(G g G^T) * (B^T d B)] A``, where the product in the middle is one matrix product over the channels for
 each of the positions of the patch. Stages:
 ``row`` and ``V`` (``B^T d B``, a pass for each side), ``M`` (the products, over weights that are transformed and packed
-at build time), ``Z`` and ``Y`` (``A^T M A``, likewise). The matrices are in :mod:`.winograd_matrices`.
+at build time), ``Z`` and ``Y`` (``A^T M A``, likewise). The matrices are in :mod:`.winograd_matrices`, also those of
+whole numbers, by which convolutions of bytes are exact.
 """
 
 from __future__ import annotations
@@ -54,13 +55,12 @@ _REDUCED_TILE = 2
 class Numbers:
     """What patches and weights are multiplied as.
 
-    ``rows``: the type between the two passes over a patch. ``held``: an element of a patch as it is stored. ``word``:
-    None, or how neighbouring channels are multiplied together, each the ``bits`` of an element. ``weight``: the
-    transformed kernels ``[patch, patch, ic, oc]`` as elements. ``after``: the pass over products.
+    ``held``: an element of a patch as it is stored. ``word``: None, or how neighbouring channels are multiplied
+    together, each the ``bits`` of an element. ``weight``: the transformed kernels ``[patch, patch, ic, oc]`` as
+    elements. ``after``: the pass over products.
     """
 
     suffix: str
-    rows: DType
     held: Callable[[Val], Val]
     word: Word | None
     bits: Callable[[Val], Val]
@@ -81,15 +81,13 @@ class Numbers:
         return u if self.word is None else np.moveaxis(self.word.pack(np.moveaxis(u, 2, 0)), 0, 2)
 
 
-FLOATS = Numbers(
-    "", dtypes.float32, lambda v: v, None, lambda v: v, transformed_weight, lambda known: known.after
-)  # fmt: skip
+FLOATS = Numbers("", lambda v: v, None, lambda v: v, transformed_weight, lambda known: known.after)
 ROUNDED = Numbers(
-    "_pairs", dtypes.float32, lambda v: op("narrow", v), PAIRS, lambda v: op("bits", v),
+    "_pairs", lambda v: op("narrow", v), PAIRS, lambda v: op("bits", v),
     lambda w, known: rounded(transformed_weight(w, known)).view(np.uint16), lambda known: known.after,
 )  # fmt: skip
 WHOLE = Numbers(
-    "_shorts", dtypes.int16, lambda v: v.cast(dtypes.uint16), SHORTS, lambda v: v.cast(dtypes.int32),
+    "_shorts", lambda v: v.cast(dtypes.uint16), SHORTS, lambda v: v.cast(dtypes.int32),
     lambda w, known: transformed_weight(w, known, whole=True).astype(np.int16), lambda known: known.whole_after,
 )  # fmt: skip
 
