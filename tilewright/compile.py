@@ -63,7 +63,7 @@ from tilewright.lowering.precision.choose_precision import Reduction, choose_pre
 from tilewright.lowering.precision.dequantize_for_readers import PASS as DEQUANTIZE_FOR_READERS
 from tilewright.lowering.precision.widen_operands import widen_operands
 from tilewright.machine.target import Target
-from tilewright.machine.vectors import look_up_operations, share_of_products
+from tilewright.machine.vectors import look_up_operations, share_of_bytes, share_of_products
 from tilewright.options import CompileKeywords, CompileOptions
 from tilewright.progress import Progress
 from tilewright.runtime.coverage import estimated_coverage
@@ -154,7 +154,8 @@ def compile(  # noqa: A001
         optimized, report = run_passes(
             graph, o.opt_level, o.disabled_pass, o.instruments, o.enabled_pass, passes,
             replace(
-                target.costs, byte_products=share_of_products(target), look_up=look_up_operations(target)
+                target.costs, byte_products=share_of_products(target), byte_words=share_of_bytes(target),
+                look_up=look_up_operations(target),
             ),
         )  # fmt: skip
         wanted.require_nodes(optimized)

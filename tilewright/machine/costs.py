@@ -96,7 +96,8 @@ class Costs:
     reading Strassen's sums, for an element of a row of operand and result, in multiply-adds. ``transforms``: the nests
     around transformed products, in multiply-adds. ``packed_weight``: scaling and packing an element of a weight when
     the model runs, in elements of the input. ``byte_products``: exact products of bytes, in multiply-adds of float32,
-    by the instructions that the target has (:func:`tilewright.machine.vectors.share_of_products`). ``look_up``: an
+    by the instructions that the target has (:func:`tilewright.machine.vectors.share_of_products`), ``byte_words``: of
+    four bytes in a lane each (:func:`tilewright.machine.vectors.share_of_bytes`). ``look_up``: an
     element from a table of 256 bytes, in operations on float32 (:func:`tilewright.machine.vectors.look_up_operations`);
     ``expensive_element``: a function with a division, an exponential or the like, in the same. ``tile_pair``,
     ``tile_byte``: a product of bfloat16 or of bytes in matrix tiles, ``tile_word``: putting a word of an operand there,
@@ -141,6 +142,7 @@ class Costs:
     transforms: int = 2_500_000
     packed_weight: int = 16
     byte_products: float = 0.3
+    byte_words: float = 0.3
     look_up: float = 50.0
     expensive_element: float = 16.0
     tile_pair: float = 1 / 12

@@ -33,9 +33,9 @@ _WINOGRAD = 1.0
 """The most that a product of bytes may take, in multiply-adds of float32, for Winograd's algorithm to be as fast in
 whole numbers."""
 
-_DEPTHWISE = 0.45
-"""The most that a product of bytes may take, in multiply-adds of float32, for depthwise convolutions to gain by it:
-words of rows have gaps where a window has none."""
+_DEPTHWISE = 1.0
+"""The most that a product of four bytes in a lane may take, in multiply-adds of float32, for depthwise convolutions to
+gain by it: words of rows have gaps where a window has none, but what is read and stored are bytes."""
 
 _FEWEST_CHANNELS = 16
 
@@ -96,7 +96,7 @@ def _conv_guard(m: Match) -> str | None:
     if int_attr(m.root, "group", 1) > 1 and shape[1] < MIN_CHANNELS:
         if not _is_depthwise(m, shape):
             return f"{shape[1]} input channels a group, at least {MIN_CHANNELS} are needed: sums are exact in float32"
-        if costs.byte_products > _DEPTHWISE:
+        if costs.byte_words > _DEPTHWISE:
             return "this CPU computes depthwise convolutions faster in float32 than from products of bytes"
     if costs.byte_products > _WINOGRAD and _has_fast_algorithm(m, shape):
         return "this CPU computes it faster by Winograd's algorithm in float32 than from products of bytes"

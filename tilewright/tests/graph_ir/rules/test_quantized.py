@@ -266,7 +266,7 @@ def test_it_is_refused(name: str, build: Build, reason: str) -> None:
 
 def test_depthwise_ones_stay_in_float32_where_bytes_are_slow() -> None:
     graph = built(depthwise)
-    costs = dataclasses.replace(GENERIC, byte_products=0.6)
+    costs = dataclasses.replace(GENERIC, byte_words=3.0)
     ctx = dataclasses.replace(PassContext.for_graph(graph, enabled=("integer_conv",)), costs=costs)
     assert as_pass("integer_conv").apply(graph, ctx) is graph
     assert "this CPU computes depthwise convolutions faster" in reasons(ctx)

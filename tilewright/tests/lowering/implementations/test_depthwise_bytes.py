@@ -113,9 +113,22 @@ def test_refusals(graph: Graph, reason: str) -> None:
     assert found.standard().name != "depthwise"
 
 
-def test_it_is_chosen() -> None:
-    (found,) = alternatives_of(CASES["3x3"], parse_target(AVX512))
+@pytest.mark.parametrize("cpu", ["znver4", "haswell"])
+def test_it_is_chosen(cpu: str) -> None:
+    (found,) = alternatives_of(CASES["3x3"], parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}"))
     assert found.standard().name == "depthwise"
+
+
+@pytest.mark.parametrize(("cpu", "op"), [("znver4", "ConvInteger"), ("haswell", "ConvInteger"), ("nehalem", "Conv")])
+def test_dequantized_ones_are_integers_where_vectors_multiply_bytes(cpu: str, op: str) -> None:
+    g = GraphBuilder("dequantized")
+    scale, zero = np.array(0.1, np.float32), np.array(3, np.uint8)
+    x = g.op("DequantizeLinear", g.input("x", "uint8", (1, 32, 28, 28)), scale, zero)
+    w = g.op("DequantizeLinear", g.constant(numbers(np.random.default_rng(1), "int8", (32, 1, 3, 3)), "w"), scale)
+    y = g.op("QuantizeLinear", g.op("Conv", x, w, group=32, pads=(1, 1, 1, 1)), scale, zero)
+    target = f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}"
+    graph = tilewright.compile(g.build(y), target=target, stop_after="passes", progress=False)
+    assert [n.op for n in graph.nodes if "Conv" in n.op] == [op]
 
 
 def test_its_kernel_multiplies_bytes() -> None:
