@@ -17,6 +17,15 @@ from tilewright.tests.autotune.records.log_helper import mlp_model
 distributed = pytest.importorskip("distributed")
 
 
+def _interruptible(command: list[str]) -> subprocess.Popen[str]:
+    """A process that SIGINT reaches, also where these tests were started in the background, with the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_tuning_is_measured_by_a_worker(tmp_path: Path) -> None:
     onnx.save(mlp_model(4, 8), tmp_path / "m.onnx")
@@ -25,7 +34,7 @@ def test_a_tuning_is_measured_by_a_worker(tmp_path: Path) -> None:
     ) as cluster, distributed.Client(cluster) as client:  # fmt: skip
         address = cluster.scheduler_address
         command = [sys.executable, "-m", "tilewright", "worker", "--join", address, "--name", "far"]
-        worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        worker = _interruptible(command)
         try:
             client.wait_for_workers(1, timeout=90)
             assert worker.stdout is not None
