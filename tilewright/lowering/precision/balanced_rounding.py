@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 
-import ml_dtypes
 import numpy as np
 
 from tilewright.core import dtypes
@@ -40,7 +39,7 @@ def rounded_weight(op: str, weight: Constant) -> Constant:
 def balanced(w: np.ndarray) -> np.ndarray:
     """The kernels ``[oc, ic, taps...]`` of float32 in bfloat16."""
     v = np.ascontiguousarray(w).reshape(*w.shape[:2], math.prod(w.shape[2:]))
-    out = np.empty(v.shape, ml_dtypes.bfloat16)
+    out = np.empty(v.shape, dtypes.bfloat16.numpy)
     if not out.size:
         return out.reshape(w.shape)
     filters = max(1, _AT_ONCE // v[0].size)
@@ -87,9 +86,8 @@ def _balance_filters(own: np.ndarray, moved: np.ndarray, takes: np.ndarray) -> N
     """Likewise over whole filters, ``own[filter, weight]``, those with the least loss first."""
     total = np.where(takes, own + moved, own).sum(1, keepdims=True)
     amount = np.abs(moved)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        loss = (2 * own + moved) * np.sign(moved)
-        loss[takes | (moved * total >= 0)] = np.inf
+    loss = (2 * own + moved) * np.sign(moved)
+    loss[takes | (moved * total >= 0)] = np.inf
     count = min(own.shape[1], _FEWEST + 4 * math.isqrt(own.shape[1]))
     order = loss.argpartition(count - 1, 1)[:, :count]
     order = np.take_along_axis(order, np.take_along_axis(loss, order, 1).argsort(1), 1)

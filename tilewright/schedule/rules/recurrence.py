@@ -31,7 +31,7 @@ from tilewright.schedule.rules.parallelism import is_worth_spreading
 from tilewright.schedule.rules.sampling import choose_number
 from tilewright.schedule.rules.tiling.write_tile import write_out
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import blocks_in, find_block
+from tilewright.tensor_ir.analysis.scopes import blocks_in, find_block, find_loop
 
 
 def _matches(s: Schedule, block: str, target: Target) -> list[str]:
@@ -86,7 +86,7 @@ def _largest_first(s: Schedule, block: str, loops: Sequence[str]) -> list[str]:
 def _spread(s: Schedule, loop: str, target: Target) -> None:
     """Threads over the outermost shared loop if that is legal and worth it; or over the reductions of each step."""
     inside = _inside(s, loop)
-    extent = next(x.extent for x in loops_of(s.func, inside[0]) if x.var == loop)
+    extent = find_loop(s.func, loop).extent
     worth = extent != 1 and is_worth_spreading(total_nanoseconds(s.func, inside, target.costs), target)
     if worth and s.attempt(lambda a: a.parallel(loop)):
         return

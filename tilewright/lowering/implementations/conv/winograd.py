@@ -192,19 +192,19 @@ def _sums(
         return padded(n, c, [clamped(p, size) for p, size in zip(at, sizes, strict=True)])
 
     def weight(width: int) -> Tensor:
-        panels, depth = ceildiv(shape.out_channels, width), numbers.depth(shape.channels)
-        full = (panels, as_expr(known.patch), as_expr(known.patch), depth, as_expr(width))
+        def full(oc: IntExpr, ic: IntExpr) -> tuple[IntExpr, ...]:
+            return ceildiv(oc, width), as_expr(known.patch), as_expr(known.patch), numbers.depth(ic), as_expr(width)
 
         def pack(w: np.ndarray) -> np.ndarray:
-            oc, ic = w.shape[:2]  # where those of the input are symbolic, too
-            size = (-(-oc // width), known.patch, known.patch, int(numbers.depth(const(ic))), width)
-            out, w = np.zeros(size, numbers.packed_type.numpy), kernels(w)
+            own = full(*map(const, w.shape[:2]))  # known where those of the input are symbolic, too
+            out, w = np.zeros([int(d) for d in own], numbers.packed_type.numpy), kernels(w)
             for k, panel in enumerate(out):  # a panel at a time: all of it in float64 would be four times the weights
                 some = w[k * width : (k + 1) * width]
                 panel[..., : len(some)] = numbers.packed(some, known)
             return out
 
-        return ctx.packed(1, pack, full, f"{name}{numbers.suffix}_{width}{key}", numbers.packed_type)
+        hint = f"{name}{numbers.suffix}_{width}{key}"
+        return ctx.packed(1, pack, full(shape.out_channels, shape.channels), hint, numbers.packed_type)
 
     return transformed_product(ctx, name, grid, shape.channels, shape.out_channels, read, numbers, weight)
 
@@ -227,7 +227,9 @@ def _lower_whole(name: str, ctx: LowerContext) -> tuple[Tensor, ...]:
 
     sums = _sums(ctx, name, WHOLE, image, centred(ctx), zero_key(ctx))
     middles = _middles(known, ctx)
-    table = None if isinstance(middles, str) or not middles.any() else ctx.table(middles, "middles")
+    if isinstance(middles, str):
+        raise ctx.unsupported(middles)
+    table = ctx.table(middles, "middles") if middles.any() else None
 
     def result(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
         total = sums(n, c, at) * known.inverse
