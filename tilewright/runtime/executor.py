@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias
@@ -31,7 +31,7 @@ from tilewright.runtime.control import run_control_step
 from tilewright.runtime.host_ops.host_step import run_host_step
 from tilewright.runtime.loop_driver import LOOP_DRIVER_TYPE, NativeBody, NativeLoop, Result
 from tilewright.runtime.outputs import GivenOutputs
-from tilewright.runtime.resources.arena import Placement, Values, nbytes, require_sizes, size_of
+from tilewright.runtime.resources.arena import Placement, Shapes, Values, nbytes, size_of
 from tilewright.runtime.resources.arrays import address, aligned_array, aligned_empty, view
 from tilewright.runtime.resources.memory import require_memory
 from tilewright.runtime.resources.thread_pool import PoolHandle
@@ -112,7 +112,8 @@ class Executor:
         self._root = {name: root_slot(plan, name) for name in plan.slots}
         self._placement = Placement(plan)
         outputs = [plan.slots[n] for n in plan.outputs]
-        self._output_sizes = [size_of(s) for s in outputs if s.kind == "output" and s.shape is not None]
+        self._output_sizes = Counter(size_of(s) for s in outputs if s.kind == "output" and s.shape is not None)
+        self._shapes = Shapes(plan)
         self.constants = {n: np.asarray(loaded(c), order="C") for n, c in plan.constants.items()}
         self._constant_addresses = {n: address(a) for n, a in self.constants.items()}
         self._layouts: OrderedDict[tuple[int, ...], _Layout] = OrderedDict()
@@ -323,12 +324,12 @@ class Executor:
         for n in layout.arrays.keys() & positions.keys():
             for p, offset in positions[n]:
                 table.pointers[p] = offset + address(layout.arrays[n])  # type: ignore[arg-type]
-        order = (*self.plan.inputs, *self.plan.captures)
-        slots = [self.plan.slots[o] for o in self.plan.outputs]
+        order, places = (*self.plan.inputs, *self.plan.captures), self._makers[w].places
+        slots, shape_of = [self.plan.slots[o] for o in self.plan.outputs], self._shapes.under(Values(env))
         return _Direct(
             memoryview(table.pointers),  # type: ignore[arg-type]  # arrays are buffers from Python 3.12 on
-            tuple((order.index(n), tuple(at for at, _ in p)) for n, p, _, _ in table.patches if n in order),
-            tuple((s.shape_values(env), s.dtype.numpy, positions.get(s.name, ())) for s in slots),
+            tuple([(k, at) for k, n in enumerate(order) if (at := places(n))]),
+            tuple([(shape_of(s.name), s.dtype.numpy, positions.get(s.name, ())) for s in slots]),
             self._entries[w], self._parallel[w], table,
         )  # fmt: skip
 
@@ -356,8 +357,8 @@ class Executor:
             known, values = frozenset(full), Values(full)
             places = self._placement.place(known, values)
             outputs = sum(
-                nbytes(tuple(values[d] for d in dims), fixed)
-                for fixed, dims, symbols in self._output_sizes if symbols <= known
+                count * nbytes(tuple([values[d] for d in dims]), fixed)
+                for (fixed, dims, symbols), count in self._output_sizes.items() if symbols <= known
             )  # fmt: skip
             require_memory(self.plan.name, "intermediate values and outputs", places.size + outputs)
             more = {s: v for s, v in full.items() if s not in env}
@@ -431,13 +432,14 @@ class Executor:
         if maker is None:
             steps = self.plan.steps[w.start : w.stop]
             maker = self._makers[w] = TableMaker(self.plan.name, steps, self._root, self._constant_addresses)
-        return maker.make(layout.offsets, address(self._arena), Values(env), lambda n: self._own_array(n, env))
+        values = Values(env)
+        shape_of = self._shapes.under(values)
 
-    def _own_array(self, name: str, env: Mapping[str, int]) -> tuple[tuple[int, ...], np.dtype]:
-        """Shape and element type of the array that a kernel gets for a slot outside the arena, if it has to be made."""
-        slot = self.plan.slots[name]
-        shape = () if slot.kind in ("input", "host") else slot.shape_values(env)
-        return require_sizes(name, shape), slot.dtype.numpy
+        def array_of(name: str) -> tuple[tuple[int, ...], np.dtype]:
+            slot = self.plan.slots[name]
+            return () if slot.kind in ("input", "host") else shape_of(name), slot.dtype.numpy
+
+        return maker.make(layout.offsets, address(self._arena), values, array_of)
 
     def _run_step(self, i: int, arrays: dict[str, object], env: Mapping[str, int], layout: _Layout) -> None:
         step = self.plan.steps[i]

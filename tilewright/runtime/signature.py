@@ -82,6 +82,8 @@ class InputChecker:
         self._known = frozenset(plan.inputs)
         self._folded = frozenset(folded)
         self._shapes = [(n, plan.slots[n].shape) for n in plan.inputs]
+        alike: dict[tuple[IntExpr, ...] | None, int] = {}
+        self._numbers = [alike.setdefault(shape, len(alike)) for _, shape in self._shapes]
         self._expected = [_expected(plan.slots[n]) for n in plan.inputs]
         self._specs = {n: spec_of(plan, n) for n in plan.inputs}
         self._limits = plan.limits
@@ -154,16 +156,20 @@ class InputChecker:
 
     def _check_symbolic(self, arrays: Sequence[object]) -> None:
         env: dict[str, tuple[int, str]] = {}
-        for (name, shape), array in zip(self._shapes, arrays, strict=True):
-            if shape is not None and isinstance(array, np.ndarray):
+        met: set[int] = set()
+        for (name, shape), number, array in zip(self._shapes, self._numbers, arrays, strict=True):
+            if shape is not None and number not in met and isinstance(array, np.ndarray):
+                met.add(number)
                 self._collect(name, array.shape, shape, env)
         values = {k: v for k, (v, _) in env.items()}
         for r in self._limits:
             if r.free_vars() <= values.keys() and (message := r.violation(values)) is not None:
                 raise InputError(message)
-        for (name, shape), array in zip(self._shapes, arrays, strict=True):
-            if shape is None or not isinstance(array, np.ndarray):
+        agreed: set[tuple[int, tuple[int, ...]]] = set()
+        for (name, shape), number, array in zip(self._shapes, self._numbers, arrays, strict=True):
+            if shape is None or not isinstance(array, np.ndarray) or (number, array.shape) in agreed:
                 continue
+            agreed.add((number, array.shape))
             for axis, (size, d) in enumerate(zip(array.shape, shape, strict=True)):
                 if not d.free_vars() <= values.keys():
                     continue

@@ -41,24 +41,35 @@ class TableMaker:
 
     def __init__(self, plan: str, steps: Sequence[Step], root: Mapping[str, str], constants: Mapping[str, int]) -> None:
         self._plan = plan
-        self._roots: list[str] = []
         self._constants = constants
         dims: list[IntExpr] = []
-        self._inside: list[tuple[int, IntExpr]] = []
+        roots: dict[str, list[int]] = {}
+        self._inside: list[tuple[str, int, IntExpr]] = []
+        at = 0
         for step in steps:
             if not isinstance(step, NativeStep):
                 raise InternalError(f"plan {plan}: a segment holds a step that is not native")
-            at = len(self._roots)
-            self._roots += [root[name] for name in step_slots(step)[0]]
-            if isinstance(step, KernelStep):
-                self._inside += [(at + k, offset) for k, offset in step.offsets]
+            offsets = dict(step.offsets) if isinstance(step, KernelStep) else {}
+            for k, name in enumerate(step_slots(step)[0]):
+                roots.setdefault(root[name], []).append(at + k)
+                if k in offsets:
+                    self._inside.append((root[name], at + k, offsets[k]))
+            at += len(step_slots(step)[0])
             dims += step.dims
-        places: dict[IntExpr, list[int]] = {}
+        self._at = {name: tuple(places) for name, places in roots.items()}
+        self._root_at = np.empty(at, np.intp)
+        for k, places in enumerate(self._at.values()):
+            self._root_at[list(places)] = k
+        of_dims: dict[IntExpr, list[int]] = {}
         for k, d in enumerate(dims):
-            places.setdefault(d, []).append(k)
-        self._dims = [(d, np.array(at)) for d, at in places.items()]
+            of_dims.setdefault(d, []).append(k)
+        self._dims = [(d, np.array(places)) for d, places in of_dims.items()]
         self._count = len(dims)
-        self._placed: tuple[Mapping[str, int], int, np.ndarray, tuple[tuple[str, tuple[int, ...]], ...]] | None = None
+        self._placed: tuple[Mapping[str, int], int, np.ndarray, tuple[str, ...]] | None = None
+
+    def places(self, root: str) -> tuple[int, ...]:
+        """Where the table has the addresses of a slot."""
+        return self._at.get(root, ())
 
     def make(
         self, offsets: Mapping[str, int], arena_base: int, values: Values,
@@ -68,34 +79,23 @@ class TableMaker:
         outside. Raises ResourceError for a size beyond int64."""
         fixed, outside = self._addresses(offsets, arena_base)
         pointers, dims = fixed.copy(), np.empty(self._count, np.int64)
-        inside = {k: values[offset] for k, offset in self._inside}
-        for k, by in inside.items():
-            if self._roots[k] in offsets:
-                pointers[k] += np.uint64(by)
+        inside: dict[int, int] = {}
+        for root, k, offset in self._inside:
+            inside[k] = values[offset]
+            if root in offsets:
+                pointers[k] += np.uint64(inside[k])
         for d, at in self._dims:
             value = values[d]
             if abs(value) >= _TOO_LARGE:
                 raise ResourceError(f"{self._plan}: expected sizes below 2**62, got {value}")
             dims[at] = value
-        patches = tuple((name, tuple((k, inside.get(k, 0)) for k in at), *array_of(name)) for name, at in outside)
+        patches = tuple([(n, tuple([(k, inside.get(k, 0)) for k in self._at[n]]), *array_of(n)) for n in outside])
         return Table(pointers, dims, patches, arena_base, address(pointers), address(dims))
 
-    def _addresses(
-        self, offsets: Mapping[str, int], arena_base: int
-    ) -> tuple[np.ndarray, tuple[tuple[str, tuple[int, ...]], ...]]:
-        """Addresses before what :attr:`_inside` adds, 0 for slots outside the arena, and the places of these."""
+    def _addresses(self, offsets: Mapping[str, int], arena_base: int) -> tuple[np.ndarray, tuple[str, ...]]:
+        """Addresses before what :attr:`_inside` adds, 0 for slots outside the arena, and these."""
         if self._placed is None or self._placed[0] is not offsets or self._placed[1] != arena_base:
-            pointers: list[int] = []
-            outside: dict[str, list[int]] = {}
-            for k, root in enumerate(self._roots):
-                at = offsets.get(root)
-                if at is not None:
-                    pointers.append(arena_base + at)
-                elif root in self._constants:
-                    pointers.append(self._constants[root])
-                else:
-                    outside.setdefault(root, []).append(k)
-                    pointers.append(0)
-            frozen = tuple((name, tuple(at)) for name, at in outside.items())
-            self._placed = offsets, arena_base, np.array(pointers, np.uint64), frozen
+            outside = tuple([n for n in self._at if n not in offsets and n not in self._constants])
+            found = [arena_base + offsets[n] if n in offsets else self._constants.get(n, 0) for n in self._at]
+            self._placed = offsets, arena_base, np.array(found, np.uint64)[self._root_at], outside
         return self._placed[2:]

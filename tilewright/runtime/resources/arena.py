@@ -6,8 +6,9 @@ Neural Net Inference (2020).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.errors import InputError
@@ -16,6 +17,9 @@ from tilewright.machine.memory import LINE_BYTES
 
 _GROWTH = 8
 """Sizes that grew get an eighth more."""
+
+_MOST = 2
+"""Times the bytes that an arena took when all was placed together, until that is done again."""
 
 _LEAST = 0.75
 """Of the bytes at hand that temporaries fill: with less, what is used lies further apart than it need."""
@@ -51,6 +55,28 @@ class Values(dict[IntExpr, int]):
     def __missing__(self, d: IntExpr) -> int:
         value = self[d] = d.evaluate(self._env)
         return value
+
+
+class Shapes:
+    """The shapes of a plan's slots, of which many are the same."""
+
+    def __init__(self, plan: Plan) -> None:
+        numbers: dict[tuple[IntExpr, ...], int] = {}
+        self._number = {n: numbers.setdefault(s.shape or (), len(numbers)) for n, s in plan.slots.items()}
+        self._dims = tuple(numbers)
+
+    def under(self, values: Values) -> Callable[[str], tuple[int, ...]]:
+        """A function that gives the shape of a slot. It raises InputError for negative sizes."""
+        found: dict[int, tuple[int, ...]] = {}
+
+        def shape_of(name: str) -> tuple[int, ...]:
+            k = self._number[name]
+            shape = found.get(k)
+            if shape is None:
+                shape = found[k] = require_sizes(name, tuple([values[d] for d in self._dims[k]]))
+            return shape
+
+        return shape_of
 
 
 def size_of(slot: Slot) -> tuple[int, tuple[IntExpr, ...], frozenset[str]]:
@@ -91,72 +117,124 @@ def require_sizes(name: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Offsets of temporaries in an arena of ``size`` bytes, with ``room`` for so many bytes each, and ``sizes`` for
-    which they were found."""
+    """Offsets of temporaries in an arena of ``size`` bytes, with ``room`` for so many bytes each."""
 
     offsets: Mapping[str, int]
     size: int
     room: Mapping[str, int]
-    sizes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """Temporaries of one size: ``each`` bytes times ``dims``."""
+
+    each: int
+    dims: tuple[IntExpr, ...]
+    symbols: frozenset[str]
+    names: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The ``places`` that were found last, for these ``sizes`` and with that ``room``, both by group of those alike.
+    ``whole``: the bytes of the arena when all of them were placed together."""
+
+    places: Places
+    sizes: Mapping[int, int]
+    room: Mapping[int, int]
+    whole: int
 
 
 class Placement:
     """Places for the temporaries of a plan, for one binding of the symbols after another.
 
     The places for earlier sizes stay where later ones fit there and fill them well, and sizes that grow (a sequence, a
-    token in each call) get some room to grow: most calls with new sizes find their places made.
+    token in each call) get some room to grow: most calls with new sizes find their places made. Where they do not, what
+    is of a fixed size stays, until the arena is twice as large as it was with all of them placed.
     """
 
     def __init__(self, plan: Plan) -> None:
         self._lives = lifetimes(plan)
         self._conflicts = conflicts(self._lives)
-        found = {name: size_of(plan.slots[name]) for name in self._lives if plan.slots[name].shape is not None}
-        self._fixed = {name: size for name, (size, dims, _) in found.items() if not dims}
-        self._varying = {name: of for name, of in found.items() if of[1]}
-        self._last: Places | None = None
+        self._fixed: dict[str, int] = {}
+        alike: dict[tuple[int, tuple[IntExpr, ...]], _Alike] = {}
+        for name in self._lives:
+            if plan.slots[name].shape is not None:
+                size, dims, symbols = size_of(plan.slots[name])
+                if dims:
+                    alike.setdefault((size, dims), _Alike(size, dims, symbols, [])).names.append(name)
+                else:
+                    self._fixed[name] = size
+        self._alike = tuple(alike.values())
+        varying = {n for x in self._alike for n in x.names}
+        beside = sorted({o for n in varying for o in self._conflicts[n]} & self._fixed.keys())
+        self._beside = [(n, _lines(self._fixed[n])) for n in beside]
+        self._of_fixed = sum(self._fixed.values())
+        self._last: _Last | None = None
 
     def place(self, known: frozenset[str], values: Values) -> Places:
         """Places for the temporaries whose sizes follow from the ``known`` symbols. Raises InputError for negative
         sizes."""
-        sizes = dict(self._fixed)
-        for name, (each, dims, symbols) in self._varying.items():
-            if symbols <= known:
-                sizes[name] = nbytes(require_sizes(name, tuple([values[d] for d in dims])), each)
+        sizes = {
+            k: nbytes(require_sizes(x.names[0], tuple([values[d] for d in x.dims])), x.each)
+            for k, x in enumerate(self._alike)
+            if x.symbols <= known
+        }
         last = self._last
-        if last is None or last.room.keys() != sizes.keys() or not _fits(sizes, last.room):
-            grows = last is not None and last.sizes.keys() == sizes.keys() and _grows(last.sizes, sizes)
-            room = {n: s + s // _GROWTH if n in self._varying else s for n, s in sizes.items()} if grows else sizes
-            offsets, size = place(room, self._lives, self._conflicts)
-            self._last = last = Places(offsets, size, room, sizes)
-        return last
+        if last is None or not self._fits(sizes, last.room):
+            grows = last is not None and _grows(last.sizes, sizes)
+            room = {k: s + s // _GROWTH for k, s in sizes.items()} if grows else sizes
+            self._last = last = self._placed(sizes, room, last if grows else None)
+        return last.places
+
+    def _placed(self, sizes: Mapping[int, int], room: Mapping[int, int], before: _Last | None) -> _Last:
+        varying = {name: size for k, size in room.items() for name in self._alike[k].names}
+        if before is not None:
+            stays = before.places.offsets
+            kept = {n: ((at := stays[n]), at + size) for n, size in self._beside}
+            offsets, size = place(varying, self._lives, self._conflicts, kept)
+            size = max(size, before.places.size)
+            if size <= _MOST * before.whole:
+                return _Last(Places({**stays, **offsets}, size, self._fixed | varying), sizes, room, before.whole)
+        offsets, size = place(self._fixed | varying, self._lives, self._conflicts)
+        return _Last(Places(offsets, size, self._fixed | varying), sizes, room, size)
+
+    def _fits(self, sizes: Mapping[int, int], room: Mapping[int, int]) -> bool:
+        """True if all fit, and leave little room."""
+        if room.keys() != sizes.keys() or any(s > room[k] for k, s in sizes.items()):
+            return False
+        return _LEAST * (self._of_fixed + self._sum(room)) <= self._of_fixed + self._sum(sizes)
+
+    def _sum(self, sizes: Mapping[int, int]) -> int:
+        return sum(s * len(self._alike[k].names) for k, s in sizes.items())
 
 
-def _fits(sizes: Mapping[str, int], room: Mapping[str, int]) -> bool:
-    """True if all fit, and leave little room."""
-    return all(s <= room[n] for n, s in sizes.items()) and _LEAST * sum(room.values()) <= sum(sizes.values())
-
-
-def _grows(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
-    return all(before[n] <= s <= 2 * before[n] for n, s in after.items())
+def _grows(before: Mapping[int, int], after: Mapping[int, int]) -> bool:
+    return before.keys() == after.keys() and all(before[k] <= s <= 2 * before[k] for k, s in after.items())
 
 
 def place(
-    sizes: Mapping[str, int], lives: Mapping[str, Lifetime], others: Mapping[str, tuple[str, ...]]
-) -> tuple[dict[str, int], int]:
+    sizes: Mapping[str, int], lives: Mapping[str, Lifetime], others: Mapping[str, tuple[str, ...]],
+    kept: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+) -> tuple[dict[str, int], int]:  # fmt: skip
     """Byte offsets of the named temporaries, and the arena's size. Overlapping lifetimes never overlap in space.
 
-    ``others``: the :func:`conflicts` of the lifetimes, which are the same for all sizes.
+    ``others``: the :func:`conflicts` of the lifetimes, which are the same for all sizes. ``kept``: where further ones
+    begin and end, which have their places.
     """
-    offsets: dict[str, int] = {}
-    ends: dict[str, int] = {}
-    total = 0
+    taken = dict(kept)
+    total = max((end for _, end in kept.values()), default=0)
     for name in sorted(sizes, key=lambda n: (-sizes[n], lives[n].first, n)):
-        size = -(-max(sizes[name], 1) // LINE_BYTES) * LINE_BYTES
-        at = 0
-        for lo, hi in sorted((offsets[o], ends[o]) for o in others[name] if o in offsets):
+        size, at = _lines(sizes[name]), 0
+        for lo, hi in sorted([taken[o] for o in others[name] if o in taken]):
             if lo - at >= size:
                 break
             at = max(at, hi)
-        offsets[name], ends[name] = at, at + size
+        taken[name] = at, at + size
         total = max(total, at + size)
-    return offsets, total
+    return {name: at for name, (at, _) in taken.items()}, total
+
+
+def _lines(size: int) -> int:
+    """``size`` in whole lines, at least one."""
+    return -(-max(size, 1) // LINE_BYTES) * LINE_BYTES

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import tilewright
 from tilewright.core.errors import InputError
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.machine.memory import LINE_BYTES
-from tilewright.runtime.resources.arena import Lifetime, Placement, Values, conflicts, place
+from tilewright.runtime.resources.arena import Lifetime, Placement, Places, Values, conflicts, lifetimes, place
 
 
 def scene(seed: int, n: int) -> tuple[dict[str, int], dict[str, Lifetime]]:
@@ -43,6 +45,28 @@ def test_places(seed: int) -> None:
     assert offsets == placed_plainly(sizes, lives)
     assert total >= max(at + sizes[n] for n, at in offsets.items())
     assert all(at % LINE_BYTES == 0 for at in offsets.values())
+
+
+def require_apart(
+    offsets: Mapping[str, int], sizes: Mapping[str, int], lives: Mapping[str, Lifetime], total: int
+) -> None:
+    for a, x in lives.items():
+        assert offsets[a] + sizes[a] <= total
+        for b, y in lives.items():
+            if a < b and x.first <= y.last and y.first <= x.last:
+                assert offsets[a] + sizes[a] <= offsets[b] or offsets[b] + sizes[b] <= offsets[a], (a, b)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_places_beside_what_stays(seed: int) -> None:
+    sizes, lives = scene(seed, 1 + 3 * seed)
+    sizes = {n: max(1, s) for n, s in sizes.items()}
+    before, _ = place(sizes, lives, conflicts(lives))
+    stays = {n: (before[n], before[n] + sizes[n]) for k, n in enumerate(sizes) if k % 2}
+    grown = {n: 2 * s for n, s in sizes.items() if n not in stays}
+    offsets, total = place(grown, lives, conflicts(lives), stays)
+    assert all(offsets[n] == at for n, (at, _) in stays.items())
+    require_apart(offsets, sizes | grown, lives, total)
 
 
 def test_values_without_a_known_size_have_no_place() -> None:
@@ -84,6 +108,28 @@ def test_places_stay_while_sizes_fit(placement: Placement) -> None:
         assert need.keys() == p.offsets.keys()
         assert all(need[name] <= p.room[name] for name in need)
         assert sum(p.room.values()) <= 1.34 * sum(need.values())
+
+
+def test_sizes_that_grow_leave_the_others_where_they_are() -> None:
+    """Up to an arena of twice the size, then all are placed anew."""
+    b = GraphBuilder()
+    x, y = b.input("x", "float32", ("n", 16)), b.input("y", "float32", (64, 16))
+    for _ in range(4):
+        y = b.op("MatMul", b.op("Softmax", y), np.ones((16, 16), np.float32))
+        x = b.op("MatMul", b.op("Softmax", b.op("Add", x, b.op("ReduceSum", y))), np.ones((16, 16), np.float32))
+    plan = tilewright.compile(b.build(x), progress=False).plan
+    growing, lives, met = Placement(plan), lifetimes(plan), list[Places]()
+    for n in range(20, 1000, 2):
+        p = growing.place(*sized(n))
+        need = {name: max(1, math.prod(plan.slots[name].shape_values({"n": n}))) * 4 for name in p.offsets}
+        require_apart(p.offsets, need, {name: lives[name] for name in need}, p.size)
+        assert p.size <= 2.3 * Placement(plan).place(*sized(n)).size
+        fixed = {name for name in need if all(d.is_const for d in plan.slots[name].shape or ())}
+        assert 0 < len(fixed) < len(need)
+        if not met or p is not met[-1]:
+            met.append(p)
+    moves = sum(any(a.offsets[name] != b.offsets[name] for name in fixed) for a, b in pairwise(met))
+    assert 0 < moves <= len(met) / 3
 
 
 def test_other_sizes_get_other_places(placement: Placement) -> None:
