@@ -18,14 +18,19 @@ from tilewright.tensor_ir.ir import Func
 _ROWS, _COLUMNS, _STEPS = 33, 34, 2
 """A little more than a block; the innermost loop has several steps."""
 _DOWN = 2
-"""Rows of an image, and taps."""
+"""Rows of an image, and taps; parts of an operand."""
+_GROUPS = 3
+"""That have a scale each."""
 
 
 def tile_product_func(p: TileProduct, rows: int, columns: int, steps: int) -> Func:
     """``out[m, n] = 1 + sum of p.product(A, B)`` of words that lie in blocks for ``p``: A ``[blocks, steps, rows of a
-    block, 16]``, B ``[panels, 16 * steps, columns of a block]``; of ``p`` with taps, those of an image."""
-    if p.taps:
+    block, 16]``, B ``[panels, 16 * steps, columns of a block]``; of ``p`` with taps, those of an image, and with parts,
+    of groups that have a scale each."""
+    if p.form == "taps":
         return _product_of_taps(p, rows // _DOWN, columns, steps)
+    if p.form == "parts":
+        return _product_of_parts(p, rows, columns, steps)
     high, wide = SIDE * p.rows, SIDE * p.columns
     down, right = -(-rows // high), -(-columns // wide)
     a = placeholder("A", (down, steps, high, SIDE), dtypes.int32)
@@ -65,14 +70,40 @@ def _product_of_taps(p: TileProduct, across: int, columns: int, steps: int) -> F
     return build_func("product", [a, b], [out], [acc])
 
 
+def _product_of_parts(p: TileProduct, rows: int, columns: int, steps: int) -> Func:
+    """``out[m, n] = 1 + sum over groups of scale * (sum of p.product(A, B))``: A ``[blocks, groups, parts, steps, rows
+    of a block, 16]``, B ``[panels, groups, steps, 16, columns of a block]``, scale ``[panels, groups, columns]``."""
+    high, wide = SIDE * p.rows, SIDE * p.columns
+    down, right = -(-rows // high), -(-columns // wide)
+    a = placeholder("A", (down, _GROUPS, _DOWN, steps, high, SIDE), dtypes.int32)
+    b = placeholder("B", (right, _GROUPS, steps, SIDE, wide), dtypes.int32)
+    scale = placeholder("scale", (right, _GROUPS, wide), dtypes.float32)
+    d, k, q, over = (reduce_axis(n, name) for n, name in ((_DOWN, "d"), (steps, "k"), (SIDE, "q"), (_GROUPS, "g")))
+
+    def of_group(g: IntExpr, m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        left = a[m // high, g, d.index, k.index, m % high, q.index]
+        return sum_over(op(p.product, left, b[no, g, k.index, q.index, ni]), d, k, q)
+
+    full = (down * high, right, wide)
+    sums = compute("sums", (_GROUPS, *full), of_group, axis_names=["g", "m", "no", "ni"])
+    acc = compute(
+        "acc", full, lambda m, no, ni: sum_over(sums[over.index, m, no, ni] * scale[no, over.index, ni], over),
+        axis_names=["m", "no", "ni"],
+    )  # fmt: skip
+    out = compute("out", (rows, columns), lambda m, n: acc[m, n // wide, n % wide] + 1.0, axis_names=["m", "n"])
+    return build_func("product", [a, b, scale], [out], [sums, acc])
+
+
 def tile_operands(p: TileProduct, func: Func) -> list[np.ndarray]:
-    """Words of any bytes, or of small integers in bfloat16, whose sums are exact in any order."""
+    """Words of any bytes, or of small integers in bfloat16, whose sums are exact in any order; scales that are powers
+    of 2."""
     rng = np.random.default_rng(5)
-    shapes = [tuple(int(d) for d in b.shape) for b in func.params[:2]]
+    shapes = [tuple(int(d) for d in b.shape) for b in func.params[: len(func.params) - func.outputs]]
     if p.product == "dot4":
         return [rng.integers(-(1 << 31), 1 << 31, s, dtype=np.int32) for s in shapes]
-    pairs = (rng.integers(-9, 10, (*s, 2)).astype(np.float32).view(np.uint32) >> 16 for s in shapes)
-    return [(x[..., 0] | x[..., 1] << 16).astype(np.uint32).view(np.int32) for x in pairs]
+    pairs = [rng.integers(-9, 10, (*s, 2)).astype(np.float32).view(np.uint32) >> 16 for s in shapes[:2]]
+    words = [(x[..., 0] | x[..., 1] << 16).astype(np.uint32).view(np.int32) for x in pairs]
+    return [*words, *(np.exp2(rng.integers(-2, 3, s)).astype(np.float32) for s in shapes[2:])]
 
 
 def wrong_tile_products(target: Target) -> list[str]:

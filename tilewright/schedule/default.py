@@ -4,9 +4,10 @@
 module of :mod:`tilewright.schedule.rules` each: recurrence (stages that share a loop over steps), winograd (tiles that
 are transformed, multiplied and transformed back), gemm_chain (two products with a softmax between), vectorized
 reduction axis (products with few columns), resample (image resizing), column reduction (large reductions over leading
-axes), fused depthwise (depthwise after pointwise convolutions), rows of bytes (depthwise ones of bytes), shifted tiles
-and matrix tiles (convolutions and products by AMX), register tiles (matrix products, convolutions, pooling, small outer
-reductions), row reduction (softmax, norms, inner reductions), transpose, elementwise (data movement and gathers, too).
+axes), fused depthwise (depthwise after pointwise convolutions), rows of bytes (depthwise ones of bytes), shifted tiles,
+grouped tiles and matrix tiles (convolutions and products by AMX), register tiles (matrix products, convolutions,
+pooling, small outer reductions), row reduction (softmax, norms, inner reductions), transpose, elementwise (data
+movement and gathers, too).
 Other blocks with ordered axes stay as they were declared.
 
 A rule is a value, :class:`.rules.base.ScheduleRule`: it schedules the nest of a block, and as much of what feeds it as
@@ -36,6 +37,7 @@ from tilewright.schedule.rules.reductions.row_reduction import REDUCTION, ROW_RE
 from tilewright.schedule.rules.reductions.vectorized_reduction_axis import VECTORIZED_REDUCTION_AXIS
 from tilewright.schedule.rules.resample import RESAMPLE
 from tilewright.schedule.rules.rows_of_bytes import ROWS_OF_BYTES
+from tilewright.schedule.rules.tiling.grouped_tiles import GROUPED_TILES, stages_for_groups
 from tilewright.schedule.rules.tiling.matrix_tiles import MATRIX_TILES, blocks_for_tiles
 from tilewright.schedule.rules.tiling.register_tiles import REGISTER_TILES
 from tilewright.schedule.rules.tiling.shifted_tiles import SHIFTED_TILES
@@ -60,6 +62,7 @@ DEFAULT_RULES: tuple[ScheduleRule, ...] = (
     FUSED_DEPTHWISE,
     ROWS_OF_BYTES,
     SHIFTED_TILES,
+    GROUPED_TILES,
     MATRIX_TILES,
     REGISTER_TILES,
     ROW_REDUCTION,
@@ -121,7 +124,7 @@ def schedule_by_rule(
     ``taken``: gets the names of the rules that scheduled, by the block that they were asked for.
     """
     s = Schedule(func, decider=decider, memory=memory)
-    inline_stages(s, blocks_for_tiles(func).union(*(c.stages() for c in find_winograd(func))))
+    inline_stages(s, blocks_for_tiles(func).union(stages_for_groups(func), *(c.stages() for c in find_winograd(func))))
     done: set[str] = set()
     while (block := _next(s, done)) is not None:
         before = {id(x): x for x in _nests(s.func.body)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from tilewright.core.arith.expr import IntExpr, as_var
 from tilewright.tensor_ir.ir import (
@@ -82,38 +83,71 @@ def {name}(
                             C[m, n] = add(C[m, n], {product}(A[u, o, m, p], B[u, o, p, n]))
 """
 
+_TILE_PRODUCT_OF_PARTS = """
+def {name}(
+    parts: dim, steps: dim, A: int32[parts, steps, {rows}, 16], B: int32[steps, 16, {columns}],
+    C: out({sums}[{rows}, {columns}])
+):
+    for i in range({rows}):
+        for j in range({columns}):
+            for t in range(parts):
+                for k in range(steps):
+                    for q in range(16):
+                        with block(
+                            "C", m=spatial({rows}, i), n=spatial({columns}, j), u=reduce(parts, t), o=reduce(steps, k),
+                            p=reduce(16, q)
+                        ):
+                            init({zero})
+                            C[m, n] = add(C[m, n], {product}(A[u, o, m, p], B[o, p, n]))
+"""
+
+Form: TypeAlias = Literal["", "taps", "parts"]
+
+_TEXTS: dict[Form, str] = {"": _TILE_PRODUCT, "taps": _TILE_PRODUCT_OF_TAPS, "parts": _TILE_PRODUCT_OF_PARTS}
+
 
 @dataclass(frozen=True, slots=True)
 class TileProduct:
     """A product of words in matrix tiles: ``product`` is the scalar operation on words, ``sums`` the type of its sums;
-    the result has ``rows`` and ``columns`` of tiles. ``taps``: steps have two dimensions, each with a stride of its
-    own, so that operands can be read where they lie in an image."""
+    the result has ``rows`` and ``columns`` of tiles. ``form``: with ``taps`` steps have two dimensions, each with a
+    stride of its own, so that operands can be read where they lie in an image; with ``parts`` A is a sum of several
+    operands, each multiplied with the same B."""
 
     product: str
     sums: str
     rows: int
     columns: int
-    taps: bool = False
+    form: Form = ""
 
     @property
     def name(self) -> str:
-        return f"tiles_{self.product}_{'taps_' if self.taps else ''}{self.rows}x{self.columns}"
+        return f"tiles_{self.product}_{self.form}{'_' if self.form else ''}{self.rows}x{self.columns}"
 
     def describe(self) -> TensorIntrin:
         zero = "float32(0.0)" if self.sums == "float32" else "int32(0)"
-        text = (_TILE_PRODUCT_OF_TAPS if self.taps else _TILE_PRODUCT).format(
+        text = _TEXTS[self.form].format(
             name=self.name, rows=SIDE * self.rows, columns=SIDE * self.columns, sums=self.sums, zero=zero,
             product=self.product,
         )  # fmt: skip
         return TensorIntrin(parse_func(text), resumes=True)
 
 
+_FORMS: tuple[tuple[str, str, int, Form], ...] = (
+    ("dot2", "float32", 1, ""),
+    ("dot2", "float32", 2, ""),
+    ("dot2", "float32", 2, "taps"),
+    ("dot4", "int32", 1, ""),
+    ("dot4", "int32", 2, ""),
+    ("dot4", "int32", 2, "taps"),
+    ("dot2", "float32", 1, "parts"),
+    ("dot2", "float32", 2, "parts"),
+)
+
 TILE_PRODUCTS: dict[str, TileProduct] = {
     p.name: p
-    for product, sums in (("dot2", "float32"), ("dot4", "int32"))
-    for rows, taps in ((1, False), (2, False), (2, True))
+    for product, sums, rows, form in _FORMS
     for columns in (1, 2)
-    for p in (TileProduct(product, sums, rows, columns, taps),)
+    for p in (TileProduct(product, sums, rows, columns, form),)
 }
 
 TENSOR_INTRINSICS: dict[str, TensorIntrin] = {

@@ -39,24 +39,42 @@ _END_TAPS = (
     "%t.more = icmp slt i64 %t.next, %taps",
     "br i1 %t.more, label %tap, label %done",
 )
+_BEGIN_PARTS = (
+    "br label %part",
+    "part:",
+    "%t = phi i64 [ 0, %step ], [ %t.next, %part ]",
+    "%A.t = mul i64 %t, %A_0",
+    "%A.0 = getelementptr i32, ptr %A.step, i64 %A.t",
+)
+_END_PARTS = (
+    "%t.next = add i64 %t, 1",
+    "%t.more = icmp slt i64 %t.next, %parts",
+    "br i1 %t.more, label %part, label %end",
+    "end:",
+)
 
 
-def _begin_taps(taps: bool) -> tuple[str, ...]:
+def _begin(p: TileProduct) -> tuple[str, ...]:
     """Into the first step, if there is one."""
-    if not taps:
+    if not p.form:
         return "%some = icmp sgt i64 %steps, 0", "br i1 %some, label %step, label %done"
     return (
-        "%least = call i64 @llvm.smin.i64(i64 %taps, i64 %steps)",
+        f"%least = call i64 @llvm.smin.i64(i64 %{p.form}, i64 %steps)",
         "%some = icmp sgt i64 %least, 0",
-        "br i1 %some, label %tap, label %done",
-        "tap:",
-        "%t = phi i64 [ 0, %sum ], [ %t.next, %end ]",
-        "%A.t = mul i64 %t, %A_0",
-        "%B.t = mul i64 %t, %B_0",
-        "%A.tap = getelementptr i32, ptr %A, i64 %A.t",
-        "%B.tap = getelementptr i32, ptr %B, i64 %B.t",
-        "br label %step",
+        f"br i1 %some, label %{'tap' if p.form == 'taps' else 'step'}, label %done",
+        *(_BEGIN_TAPS if p.form == "taps" else ()),
     )
+
+
+_BEGIN_TAPS = (
+    "tap:",
+    "%t = phi i64 [ 0, %sum ], [ %t.next, %end ]",
+    "%A.t = mul i64 %t, %A_0",
+    "%B.t = mul i64 %t, %B_0",
+    "%A.tap = getelementptr i32, ptr %A, i64 %A.t",
+    "%B.tap = getelementptr i32, ptr %B, i64 %B.t",
+    "br label %step",
+)
 
 
 def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
@@ -64,10 +82,13 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
     step fetches into the second level, from ``%ahead`` words behind what it reads of B."""
     product, feature = PRODUCTS[p.product]
     sums = [(p.columns * r + c, r, c) for r in range(p.rows) for c in range(p.columns)]
-    step, row = (1, 2) if p.taps else (0, 1)  # the strides of A and B along steps and rows
+    taps, parts = p.form == "taps", p.form == "parts"
+    step, row = (1, 2) if p.form else (0, 1)  # the strides of A along steps and rows
+    b_step, b_row = (1, 2) if taps else (0, 1)
+    load_b = [f"call void @{LOAD}(i8 {_B + c}, ptr %B.{c}, i64 %B_{b_row}.pitch)" for c in range(p.columns)]
     body = [
         "begin:",
-        *(f"%{x}.pitch = shl i64 %{x}, 2" for x in (f"A_{row}", f"B_{row}", "C_0")),
+        *(f"%{x}.pitch = shl i64 %{x}, 2" for x in (f"A_{row}", f"B_{b_row}", "C_0")),
         *(f"%{x}.down = mul i64 %{x}, {SIDE}" for x in (f"A_{row}", "C_0")),
         "%C.0.0 = getelementptr i32, ptr %C, i64 0",
         *(["%C.1.0 = getelementptr i32, ptr %C, i64 %C_0.down"] if p.rows > 1 else []),
@@ -84,14 +105,13 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
         *(f"call void @{LOAD}(i8 {n}, ptr %C.{r}.{c}, i64 %C_0.pitch)" for n, r, c in sums),
         "br label %sum",
         "sum:",
-        *_begin_taps(p.taps),
+        *_begin(p),
         "step:",
-        f"%k = phi i64 [ 0, %{'tap' if p.taps else 'sum'} ], [ %next, %step ]",
+        f"%k = phi i64 [ 0, %{'tap' if taps else 'sum'} ], [ %next, %{'end' if parts else 'step'} ]",
         f"%A.k = mul i64 %k, %A_{step}",
-        f"%B.k = mul i64 %k, %B_{step}",
-        f"%A.0 = getelementptr i32, ptr {'%A.tap' if p.taps else '%A'}, i64 %A.k",
-        f"%B.0 = getelementptr i32, ptr {'%B.tap' if p.taps else '%B'}, i64 %B.k",
-        *([f"%A.1 = getelementptr i32, ptr %A.0, i64 %A_{row}.down"] if p.rows > 1 else []),
+        f"%B.k = mul i64 %k, %B_{b_step}",
+        f"%A.{'step' if parts else '0'} = getelementptr i32, ptr {'%A.tap' if taps else '%A'}, i64 %A.k",
+        f"%B.0 = getelementptr i32, ptr {'%B.tap' if taps else '%B'}, i64 %B.k",
         *([f"%B.1 = getelementptr i32, ptr %B.0, i64 {SIDE}"] if p.columns > 1 else []),
         *(
             line
@@ -102,13 +122,17 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
                 f"call void @{_PREFETCH}(ptr %line.{n}, i32 0, i32 2, i32 1)",
             )
         ),
+        *(load_b if parts else ()),
+        *(_BEGIN_PARTS if parts else ()),
+        *([f"%A.1 = getelementptr i32, ptr %A.0, i64 %A_{row}.down"] if p.rows > 1 else []),
         *(f"call void @{LOAD}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in range(p.rows)),
-        *(f"call void @{LOAD}(i8 {_B + c}, ptr %B.{c}, i64 %B_{row}.pitch)" for c in range(p.columns)),
+        *(() if parts else load_b),
         *(f"call void @{product}(i8 {n}, i8 {_A + r}, i8 {_B + c})" for n, r, c in sums),
+        *(_END_PARTS if parts else ()),
         "%next = add i64 %k, 1",
         "%more = icmp slt i64 %next, %steps",
-        f"br i1 %more, label %step, label %{'end' if p.taps else 'done'}",
-        *(_END_TAPS if p.taps else ()),
+        f"br i1 %more, label %step, label %{'end' if taps else 'done'}",
+        *(_END_TAPS if taps else ()),
         "done:",
         *(f"call void @{STORE}(i8 {n}, ptr %C.{r}.{c}, i64 %C_0.pitch)" for n, r, c in sums),
     ]
@@ -121,7 +145,7 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
         f"declare void @{STORE}(i8, ptr, i64)",
         f"declare void @{product}(i8, i8, i8)",
         *((f"declare void @{_PREFETCH}(ptr, i32, i32, i32)",) if lines else ()),
-        *(("declare i64 @llvm.smin.i64(i64, i64)",) if p.taps else ()),
+        *(("declare i64 @llvm.smin.i64(i64, i64)",) if p.form else ()),
     )
     return MachineCode(
         "\n".join(line if line.endswith(":") else f"  {line}" for line in body),

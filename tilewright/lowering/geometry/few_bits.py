@@ -54,15 +54,18 @@ class FewBits:
 
     def element(self, no: IntExpr, depth: IntExpr, ni: IntExpr) -> Val:
         """The float32 that an element stands for."""
+        scale = self.scale[no, depth // self.block, ni]
+        if self.divisor != 1:
+            scale = scale * constant(1 / self.divisor, dtypes.float32)
+        return self.whole(no, depth, ni).cast(dtypes.float32) * scale
+
+    def whole(self, no: IntExpr, depth: IntExpr, ni: IntExpr) -> Val:
+        """An element without its scale, ``q - zero``, an int32."""
         q = self.packed[no, depth // self.per, ni].cast(dtypes.int32)
         if self.per > 1:
             by = index_value(place_in_word(depth % self.per)).cast(dtypes.int32)
             q = op("bit_and", op("shift_right", q, by), constant((1 << 32 // self.per) - 1, dtypes.int32))
-        b = depth // self.block
-        scale = self.scale[no, b, ni]
-        if self.divisor != 1:
-            scale = scale * constant(1 / self.divisor, dtypes.float32)
-        return (q - self.zero_of(no, b, ni)).cast(dtypes.float32) * scale
+        return q - self.zero_of(no, depth // self.block, ni)
 
     def zero_of(self, no: IntExpr, b: IntExpr, ni: IntExpr) -> Val:
         """The zero point of a block, an int32."""

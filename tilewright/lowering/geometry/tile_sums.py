@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tilewright.core.arith.expr import ONE, IntExpr, ceildiv, product
+from tilewright.core.arith.expr import ONE, IntExpr, as_expr, ceildiv, product
 from tilewright.core.arith.minmax import minimum
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.geometry.packing import unflatten
@@ -46,17 +46,7 @@ def tile_sums(
     """``acc[row, no, ni]``. ``left(row, step, q)``: a word of A; ``right(no, step, q, ni)``: one of B, packed so that
     its panels have ``width`` columns next to each other. ``steps``: of ``q`` words each, by dimension. ``used``: 1, or
     0 where nothing is summed."""
-    height = block_of(rows)
-    blocks = ceildiv(rows, height)
-
-    def of_block(mo: IntExpr, *at: IntExpr) -> Val:
-        *step, mi, q = at
-        row = mo * height + mi
-        return left(row if (rows % height).value() == 0 else minimum(row, rows - 1), step, q)
-
-    full: tuple[IntExpr | int, ...] = (blocks, *steps[:-1], steps[-1] * used, height, SIDE)
-    names = ["mo", *(f"s{n}" for n in range(len(steps))), "mi", "q"]
-    words = ctx.stage(compute(ctx.name("tiles"), full, of_block, axis_names=names))
+    words, blocks, height = _blocks(ctx, rows, (*steps[:-1], steps[-1] * used), left)
     s, q = ctx.axis(product(steps) * used, "s"), ctx.axis(SIDE, "q")
 
     def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
@@ -65,6 +55,51 @@ def tile_sums(
         return sum_over(times(a, right(no, step, q.index, ni)), s, q)
 
     return ctx.stage(compute(ctx.name("acc"), (blocks * height, panels, width), formula, axis_names=["m", "no", "ni"]))
+
+
+def _blocks(
+    ctx: LowerContext, rows: IntExpr, steps: Sequence[IntExpr], left: Callable[[IntExpr, Place, IntExpr], Val]
+) -> tuple[Tensor, IntExpr, int]:
+    """A in blocks, how many there are, and the rows of one."""
+    height = block_of(rows)
+    blocks = ceildiv(rows, height)
+
+    def of_block(mo: IntExpr, *at: IntExpr) -> Val:
+        *step, mi, q = at
+        row = mo * height + mi
+        return left(row if (rows % height).value() == 0 else minimum(row, rows - 1), step, q)
+
+    names = ["mo", *(f"s{n}" for n in range(len(steps))), "mi", "q"]
+    full: tuple[IntExpr | int, ...] = (blocks, *steps, height, SIDE)
+    return ctx.stage(compute(ctx.name("tiles"), full, of_block, axis_names=names)), blocks, height
+
+
+def grouped_sums(
+    ctx: LowerContext, rows: IntExpr, groups: IntExpr, parts: int, steps: int, panels: IntExpr, width: int,
+    left: Callable[[IntExpr, Place, IntExpr], Val],
+    right: Callable[[IntExpr, IntExpr, IntExpr, IntExpr, IntExpr], Val],
+    scale: Callable[[IntExpr, IntExpr, IntExpr], Val], times: Callable[[Val, Val], Val],
+) -> Tensor:  # fmt: skip
+    """``acc[row, no, ni]``, the sum over ``groups`` of ``scale(no, g, ni)`` times the sums of their products. A is a
+    sum of ``parts``: ``left(row, (g, part, step), q)``; B, which they share, is put into panels: ``right(no, g, step,
+    q, ni)``. A group has ``steps`` of ``q`` words each."""
+    words, blocks, height = _blocks(ctx, rows, (groups, as_expr(parts), as_expr(steps)), left)
+    b = ctx.stage(
+        compute(ctx.name("panels"), (panels, groups, steps, SIDE, width), right, axis_names=["no", "g", "s", "q", "ni"])
+    )
+    d, s, q, over = ctx.axis(parts, "d"), ctx.axis(steps, "s"), ctx.axis(SIDE, "q"), ctx.axis(groups, "g")
+
+    def of_group(g: IntExpr, m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        a = words[m // height, g, d.index, s.index, m % height, q.index]
+        return sum_over(times(a, b[no, g, s.index, q.index, ni]), d, s, q)
+
+    full = (blocks * height, panels, width)
+    sums = ctx.stage(compute(ctx.name("group"), (groups, *full), of_group, axis_names=["g", "m", "no", "ni"]))
+
+    def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        return sum_over(sums[over.index, m, no, ni] * scale(no, over.index, ni), over)
+
+    return ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
 
 
 LONGEST_RUN = 8 * SIDE

@@ -15,11 +15,11 @@ from tilewright.lowering.implementations.conv.subpixel import DOT_PRODUCT as SUB
 from tilewright.lowering.implementations.conv.subpixel import SUBPIXEL
 from tilewright.lowering.implementations.conv.vectorized_reduction import VECTORIZED_REDUCTION
 from tilewright.lowering.implementations.conv.zero_insertion import ZERO_INSERTION
+from tilewright.lowering.implementations.dequantized import bfloat16_tiles, fixed_point, weight_only
 from tilewright.lowering.implementations.einsum import as_product
 from tilewright.lowering.implementations.einsum.loops import LOOPS
 from tilewright.lowering.implementations.gemm import (
     dot_product,
-    fixed_point,
     halves,
     packed_gemm,
     pairs,
@@ -27,7 +27,6 @@ from tilewright.lowering.implementations.gemm import (
     split_k,
     unpacked_gemm,
     vectorized_reduction,
-    weight_only,
 )
 from tilewright.lowering.implementations.gemm.batched_gemm import BATCHED_GEMM
 from tilewright.lowering.implementations.gemm.strassen import STRASSEN
@@ -80,6 +79,8 @@ IMPLEMENTATIONS: Table = {
         dot_product.LOOPS,
     ),
     "MatMulDequantized": (
+        bfloat16_tiles.BY_ROWS,
+        bfloat16_tiles.TILES,
         fixed_point.BY_ROWS,
         fixed_point.PACKED,
         weight_only.BY_ROWS,

@@ -41,7 +41,7 @@ def cost(
     then still near."""
     costs = target.costs
     steps = whole_steps(word.count(depth)).value() or SIDE
-    products = _padded(rows) * _padded(columns) * taps * steps * word.per
+    products = padded(rows) * padded(columns) * taps * steps * word.per
     beside = block_of(const(rows)) * block_of(const(columns)) // SIDE**2
     is_near = put is not None or block_of(const(rows)) * taps * steps * _WORD_BYTES <= target.l1_working_bytes
     return (
@@ -49,14 +49,15 @@ def cost(
         * share_of_tiles(target, word.product)
         * max(1.0, costs.tile_chains / beside)
         * (1.0 if is_near else costs.tile_far)
-        + (_padded(rows) * taps if put is None else put) * steps * costs.tile_word
+        + (padded(rows) * taps if put is None else put) * steps * costs.tile_word
         + rows * columns * costs.tile_sum
         + columns * taps * steps * costs.weight_load
         + costs.tile_start
     )
 
 
-def _padded(n: int) -> int:
+def padded(n: int) -> int:
+    """Rows or columns in whole blocks."""
     block = block_of(const(n))
     return -(-n // block) * block
 

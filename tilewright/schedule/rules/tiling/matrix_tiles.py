@@ -141,7 +141,7 @@ def _finish(s: Schedule, consumer: str, match: TiledProduct, target: Target) -> 
     total = nanoseconds(s.func, reduction, target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
     stages = operand_stages(s, reduction)
-    tile = _split(s, reduction, consumer, by)
+    tile = split_blocks(s, reduction, consumer, by)
     tiles = find_loop(s.func, tile.row_loops[0]).extent.value()
     own, block_size = _own_order(s, match, tiles, target)
     even = tiles is not None and tiles % block_size == 0
@@ -165,7 +165,7 @@ def _finish(s: Schedule, consumer: str, match: TiledProduct, target: Target) -> 
     parallelize(s, consumer, lead, None if total is None else total * share_of_tiles(target, by.product), target)
 
 
-def _split(s: Schedule, reduction: str, consumer: str, by: TileProduct) -> TileLoops:
+def split_blocks(s: Schedule, reduction: str, consumer: str, by: TileProduct) -> TileLoops:
     """The consumer's loops over blocks, and those in a block."""
     height, width = SIDE * by.rows, SIDE * by.columns
     axes = tile_axes(s, reduction, consumer)

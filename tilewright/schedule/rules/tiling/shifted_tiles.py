@@ -106,7 +106,7 @@ def shifted_product(func: Func, reduction: str) -> ShiftedProduct | None:
     width = sums.shape[-1].value() if sums.shape else None
     if width is None or len(left.indices) != 2 or sum(a.kind == "reduce" for a in block.axes) != 3:
         return None
-    wanted = TileProduct(name, str(sums.dtype), _HEIGHT // SIDE, width // SIDE, taps=True)
+    wanted = TileProduct(name, str(sums.dtype), _HEIGHT // SIDE, width // SIDE, "taps")
     known = TILE_PRODUCTS.get(wanted.name) == wanted
     return ShiftedProduct(reduction, wanted, left.buffer, right.buffer) if known else None
 

@@ -28,7 +28,7 @@ __all__ = ["tiles"]
 
 def scheduled(p: TileProduct, func: Func) -> Func:
     s = Schedule(func)
-    if p.taps:
+    if p.form == "taps":
         rows, panels, *_ = s.loops("acc")
         over, row = s.split(rows, (None, SIDE * p.rows))
         s.reorder(over, panels, row)
@@ -41,6 +41,12 @@ def scheduled(p: TileProduct, func: Func) -> Func:
     over_columns, column = s.split(column, (None, SIDE * p.columns))
     s.reorder(over_rows, over_columns, row, column)
     first, *_ = s.compute_at("acc", over_columns, whole=True)
+    if p.form == "parts":
+        *inside, groups = s.loops("acc")[2:]
+        s.reorder(groups, *inside)
+        s.decompose_reduction("acc", groups)
+        s.compute_at("sums", groups, whole=True)
+        first = s.loops("sums")[3]
     s.tensorize(first, p.name)
     s.parallel(over_rows)
     verify(s.func)
@@ -97,6 +103,17 @@ def test_the_check_of_a_machine(tiles: State, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.skipif(not has_matrix_tiles(detect_host(), "dot2"), reason="this machine has no matrix tiles")
 def test_this_machine() -> None:
     assert wrong_tile_products(detect_host()) == []
+
+
+def test_the_assembly_of_parts() -> None:
+    """B's tiles are loaded once for all parts."""
+    p = TILE_PRODUCTS["tiles_dot2_parts_2x2"]
+    target = parse_target("llvm -mcpu=sapphirerapids -mtriple=x86_64-unknown-linux-gnu -num-threads=1")
+    func = prepare(scheduled(p, tile_product_func(p, 64, 96, 1)), target)
+    found = assembly_text(emit_kernel(func, target, "kernel"), target)
+    used = [x.split()[0] + x.split()[-1] for x in found.splitlines() if x.strip().startswith(("tileload", "tdp"))]
+    part = [f"tileloadd%tmm{n}" for n in (4, 5)] + [f"tdpbf16ps%tmm{n}" for n in range(4)]
+    assert used == [*(f"tileloadd%tmm{n}" for n in (6, 7)), *part, *part]
 
 
 def test_the_text_of_a_tensorized_function() -> None:

@@ -207,9 +207,10 @@ def qdq_conv(d: Draft) -> object:
 
 def nbits_matmul(d: Draft) -> object:
     """A product with a weight of 4 or 8 bits in blocks, of few rows and many."""
-    bits, block, blocks, n = d.one_of([4, 8]), d.one_of([16, 32]), d.integer(1, 9), d.integer(1, 200)
+    bits, block, blocks, n = d.one_of([4, 8]), d.one_of([16, 32, 64]), d.integer(1, 9), d.integer(1, 200)
     k = block * blocks  # from 16,384 elements on a weight stays packed
-    x = d.weight(np.float32, (d.dim(), *([d.dim(True)] if d.chance(0.3) else []), d.fixed(k)), 0.1)
+    rows = d.fixed(d.integer(4, 80)) if d.chance(0.3) else d.dim()  # many fill matrix tiles
+    x = d.weight(np.float32, (rows, *([d.dim(True)] if d.chance(0.3) else []), d.fixed(k)), 0.1)
     w = d.given(d.rng.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8), 1.0)
     scale = d.given(d.rng.uniform(0.02, 0.1, n * blocks).astype(np.float32), 1.0)
     zeros = d.rng.integers(0, 256, n * -(-blocks * bits // 8)).astype(np.uint8)

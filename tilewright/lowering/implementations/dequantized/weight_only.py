@@ -49,7 +49,7 @@ _PER_WEIGHT = 0.5
 _PER_REAL = 4.0
 """The time to make a float32 of an element, in multiply-adds: in a cache, just before it is used."""
 
-_OF_BYTES = 0.25
+OF_BYTES = 0.25
 """The share of a float32 that an element takes at most."""
 
 
@@ -140,7 +140,7 @@ def least_for_panels(facts: NodeFacts, per_row: float, per_weight: float) -> int
 def cost_of_rows(facts: NodeFacts, per_row: float, per_weight: float) -> float:
     """Of a number of rows that only a call tells, one counts: language models give a token after the other."""
     rows = 1 if product_sizes(facts).rows.value() is not None else 1 / MANY
-    return cost_by_row(facts, per_row * rows, per_weight, _OF_BYTES)
+    return cost_by_row(facts, per_row * rows, per_weight, OF_BYTES)
 
 
 def cost_of_either(facts: NodeFacts, in_registers: float) -> float:
@@ -148,18 +148,23 @@ def cost_of_either(facts: NodeFacts, in_registers: float) -> float:
     choose at a call, and where neither a panel fits in the second-level cache nor all panels in any: they would be
     written to memory, which takes more."""
     chooses = product_sizes(facts).rows.value() is None and panels_stay(facts)
-    return (min if chooses else max)(in_registers, _cost_in_panels(facts))
+    return (min if chooses else max)(in_registers, cost_in_panels(facts))
 
 
 def _per_real(facts: NodeFacts) -> float:
     return _PER_REAL if panel_stays(facts) else _PER_REAL + IN_MEMORY
 
 
+def cost_of_many(facts: NodeFacts) -> float:
+    """Panels of float32 for as many rows as an open number counts for."""
+    return cost_by_row(facts, 1.0, _per_real(facts), OF_BYTES)
+
+
 def _cost_in_registers(facts: NodeFacts) -> float:
     return cost_of_rows(facts, _per_row(facts), _PER_WEIGHT)
 
 
-def _cost_in_panels(facts: NodeFacts) -> float:
+def cost_in_panels(facts: NodeFacts) -> float:
     return cost_of_rows(facts, 1.0, _per_real(facts))
 
 
@@ -168,5 +173,5 @@ def _cost_by_rows(facts: NodeFacts) -> float:
 
 
 PACKED = Implementation("MatMulDequantized", "packed", _in_registers, _cost_in_registers, not_constant, spreads=True)
-PANELS = Implementation("MatMulDequantized", "dequantized_panels", _in_panels, _cost_in_panels, not_constant)
+PANELS = Implementation("MatMulDequantized", "dequantized_panels", _in_panels, cost_in_panels, not_constant)
 BY_ROWS = Implementation("MatMulDequantized", "packed_by_rows", _by_rows, _cost_by_rows, not_constant, spreads=True)

@@ -4,7 +4,7 @@
 The bytes of the weight stay in words, and two operations on bits take them out of nibbles: ``acc[row, no, ni] += (sum
 over digits i of 2^(8 i) * (sum over a group of dot4(q, d_i)) - zero * sum(t)) * 2^e * scale``. Nothing rounds but a
 conversion for each group. Unpacking to float32 takes three operations for an element
-(:mod:`~tilewright.lowering.implementations.gemm.weight_only`), this about one.
+(:mod:`~tilewright.lowering.implementations.dequantized.weight_only`), this about one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilewright.lowering.geometry.fixed_point import DIGITS, LARGEST_GROUP, rows
 from tilewright.lowering.geometry.product import product_sizes, rows_one_by_one
 from tilewright.lowering.geometry.words import shifted
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.gemm import weight_only
+from tilewright.lowering.implementations.dequantized import weight_only
 from tilewright.lowering.implementations.gemm.by_rows import Kept, by_rows, in_registers
 from tilewright.machine.vectors import share_of_bytes
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, constant, op, sum_over
@@ -51,13 +51,14 @@ def _by_rows(ctx: LowerContext) -> tuple[Tensor, ...]:
 
 def _kept(ctx: LowerContext, rows: IntExpr) -> Kept:
     """The weight, and the formula of the sums of ``rows`` rows."""
-    if (reason := _applies(ctx)) is not None:
+    if (reason := refusal(ctx)) is not None:
         raise ctx.unsupported(reason)
     w = few_bits(ctx, in_words=True)
-    return Kept(w.width, w.element, _sum(ctx, w, rows))
+    return Kept(w.width, w.element, row_sums(ctx, w, rows))
 
 
-def _sum(ctx: LowerContext, w: FewBits, rows: IntExpr) -> Callable[[IntExpr, IntExpr, IntExpr], Reduction]:
+def row_sums(ctx: LowerContext, w: FewBits, rows: IntExpr) -> Callable[[IntExpr, IntExpr, IntExpr], Reduction]:
+    """The formula of the sums of ``rows`` rows, one by one, from a weight in words."""
     size = math.gcd(w.block, LARGEST_GROUP)
     x = rows_in_fixed_point(ctx, rows, size, _HIGHEST_APART if w.per == BYTES else _ALL)
     g, count = ctx.axis(product_sizes(ctx).k // size, "g"), size // w.per
@@ -85,7 +86,8 @@ def _bytes_of(words: Sequence[Val], per: int) -> list[Val]:
     return [op("bit_and", half, low) for word in words for half in (word, shifted(word, -NIBBLE))]
 
 
-def _applies(facts: NodeFacts) -> str | None:
+def refusal(facts: NodeFacts) -> str | None:
+    """Why rows in fixed point do not suit the weight, if they do not."""
     if (reason := weight_only.not_constant(facts)) is not None:
         return reason
     return "blocks that are not whole words" if elements_of_block(facts) % BYTES else None
@@ -99,9 +101,10 @@ def _cost_in_registers(facts: NodeFacts) -> float:
     return weight_only.cost_of_rows(facts, _per_row(facts), _PER_WEIGHT)
 
 
-def _cost_by_rows(facts: NodeFacts) -> float:
+def cost_by_rows(facts: NodeFacts) -> float:
+    """With panels for many rows."""
     return weight_only.cost_of_either(facts, _cost_in_registers(facts))
 
 
-PACKED = Implementation("MatMulDequantized", "fixed_point", _in_registers, _cost_in_registers, _applies, spreads=True)
-BY_ROWS = Implementation("MatMulDequantized", "fixed_point_by_rows", _by_rows, _cost_by_rows, _applies, spreads=True)
+PACKED = Implementation("MatMulDequantized", "fixed_point", _in_registers, _cost_in_registers, refusal, spreads=True)
+BY_ROWS = Implementation("MatMulDequantized", "fixed_point_by_rows", _by_rows, cost_by_rows, refusal, spreads=True)

@@ -1,0 +1,182 @@
+"""Products with weights of few bits in matrix tiles of bfloat16: rows in parts, groups with scales, few rows, many."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.codegen.detect_cpu import parse_target
+from tilewright.core.errors import InputError
+from tilewright.graph_ir.builder import Dim, GraphBuilder
+from tilewright.graph_ir.interpreter import interpret
+from tilewright.graph_ir.ir import Graph
+from tilewright.lowering.choose_implementation import with_implementations
+from tilewright.lowering.plan import LoweredModel
+from tilewright.machine.target import Target
+from tilewright.schedule.decisions import RandomDecider
+from tilewright.schedule.default import explained_default, schedule_by_rule
+from tilewright.tensor_ir.interpreter import interpret as run_func
+from tilewright.tensor_ir.ir import Func
+from tilewright.tensor_ir.verifier import verify
+from tilewright.tests.codegen.matrix_tiles import State, tiles, with_tiles
+from tilewright.tests.graph_ir.rewriting import built
+from tilewright.tests.lowering import lowered
+from tilewright.tests.lowering.implementations.test_weight_only import (
+    CASES,
+    TYPES,
+    dequantized,
+    feed_of,
+    integers,
+    node_of,
+    product,
+)
+
+__all__ = ["tiles"]
+
+RAPIDS = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=sapphirerapids -num-threads=2"
+WAYS = ["bfloat16_tiles", "bfloat16_tiles_by_rows"]
+OTHERS = ("odd blocks", "one scale a row", "vector")
+
+
+def passed(graph: Graph, target: Target) -> Graph:
+    done = tilewright.compile(graph, target=target, stop_after="passes", progress=False)
+    assert isinstance(done, Graph)
+    return done
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("case", [c for c in CASES if c not in OTHERS])
+@pytest.mark.parametrize("way", WAYS)
+def test_results(tiles: State, way: str, case: str, dtype: str) -> None:
+    graph, target = product(dtype, **CASES[case]), with_tiles().with_threads(2)
+    model = tilewright.compile(graph, target=target, implementations={node_of(graph): way}, progress=False)
+    for n in (1, 16, 40):
+        dims = tuple(d if isinstance(d, int) else n for d in CASES[case].get("rows", ("n",)))
+        feed = feed_of(dims)
+        (want,) = interpret(graph, feed).values()
+        (got,) = model.run(None, feed)
+        assert isinstance(want, np.ndarray)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+    tiles.require_clean()
+
+
+@pytest.mark.parametrize(
+    ("case", "message"), [("odd blocks", "not whole words"), ("vector", "1 rows, expected at least")]
+)
+def test_what_has_no_place_in_tiles(case: str, message: str) -> None:
+    graph = product("uint4", **CASES[case])
+    with pytest.raises(InputError, match=message):
+        tilewright.compile(
+            graph, target=parse_target(RAPIDS), implementations={node_of(graph): "bfloat16_tiles"}, progress=False
+        )
+
+
+def lowered_func(graph: Graph, target: Target, way: str) -> Func:
+    pinned = {node_of(graph): way}
+    done = tilewright.compile(graph, target=target, implementations=pinned, stop_after="lower", progress=False)
+    assert isinstance(done, LoweredModel)
+    (func,) = done.funcs.values()
+    return func
+
+
+@pytest.mark.parametrize("case", ["blocks", "turned", "columns", "batches"])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_formulas(monkeypatch: pytest.MonkeyPatch, way: str, case: str) -> None:
+    target = parse_target(RAPIDS)
+    monkeypatch.setattr(lowered, "TARGET", target)
+    graph = passed(product("uint8", **CASES[case]), target)
+    rows = tuple(17 if d == "n" else d for d in CASES[case].get("rows", ("n",)))
+    lowered.require_twin(with_implementations(graph, {node_of(graph): way}), feed_of(rows), {"n": 17}, 1e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("rows", [("n",), (70,)])
+@pytest.mark.parametrize("way", WAYS)
+def test_any_decisions(way: str, rows: tuple[Dim, ...], seed: int) -> None:
+    """A schedule of the search space computes what the function does, by the interpreter."""
+    if rows != ("n",) and way.endswith("by_rows"):
+        pytest.skip("the number of rows is known")
+    target = parse_target(RAPIDS)
+    func = lowered_func(product("int4", rows=rows, block=32, zero=seed % 2 == 0), target, way)
+    s = schedule_by_rule(func, target, RandomDecider(np.random.default_rng(seed)))
+    verify(s.func)
+    assert "opaque" in str(s)
+    rng = np.random.default_rng(seed)
+    dims = {d: 40 for d in func.dims}
+    args = []
+    for b in func.params[: -func.outputs]:
+        shape = [d.evaluate(dims) for d in b.shape]
+        args.append(rng.integers(-9, 10, shape).astype(b.dtype.numpy) if b.dtype.is_float
+                    else rng.integers(-(1 << 31), 1 << 31, shape).astype(b.dtype.numpy))  # fmt: skip
+    (want,), (got,) = (run_func(f, args, dims) for f in (func, s.func))
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6 * np.abs(want).max())
+
+
+def scheduled(rows: Dim, k: int, n: int, threads: int = 2, **target: int) -> str:
+    """The default schedule of a product with blocks of 32."""
+
+    def build(b: GraphBuilder) -> str:
+        w = dequantized(b, np.zeros((k, n), TYPES["uint4"]), 32, "uint4", False, False)
+        return b.op("MatMul", b.input("x", "float32", (rows, k)), w)
+
+    sizes = {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20, "l3_bytes": 32 << 20, **target}
+    on = dataclasses.replace(parse_target(RAPIDS), threads=threads, **sizes)
+    func = lowered_func(built(build), on, "bfloat16_tiles")
+    trace, rules = explained_default(func, on)
+    assert "grouped_tiles" in rules.values()
+    return str(trace.apply(func))
+
+
+def test_a_panel_is_made_once_for_the_row_tiles_that_stay_in_a_cache() -> None:
+    assert "panels = local(int32[1, 28, 1, 16, 32])" in scheduled(256, 896, 896)  # one for all of its groups
+    assert "panels = local(int32[1, 1, 1, 16, 32])" in scheduled(256, 4864, 896)  # one for each group and row tile
+    assert "panels = local(int32[1, 28, 1, 16, 32])" in scheduled("n", 896, 896)
+    assert "panels = local(int32[1, 1, 1, 16, 32])" in scheduled("n", 4864, 896)
+    assert "panels = local(int32[1, 1, 1, 16, 32])" in scheduled(32, 896, 896)
+
+
+def chosen(rows: Dim, cpu: str, k: int = 896, n: int = 896) -> str:
+    def build(b: GraphBuilder) -> str:
+        x = b.input("x", "float32", (rows, k))
+        return b.op("MatMul", x, dequantized(b, integers("uint4", (k, n)), 32, "uint4", True, False))
+
+    graph = passed(built(build), parse_target(cpu))
+    (node,) = (n for n in graph.nodes if n.op == "MatMulDequantized")
+    return str(node.attr("implementation"))
+
+
+def test_they_are_chosen_where_they_pay() -> None:
+    assert chosen(256, RAPIDS) == "bfloat16_tiles"
+    assert chosen(32, RAPIDS) == "bfloat16_tiles"
+    assert chosen(1, RAPIDS) == chosen(2, RAPIDS) == "fixed_point"
+    assert chosen("n", RAPIDS) == "bfloat16_tiles_by_rows"
+    assert chosen("n", f"{RAPIDS} -mattr=-amx-bf16") == "fixed_point_by_rows"
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_three_parts_are_as_exact_as_float32(tiles: State, dtype: str, size: float) -> None:
+    k, n, rows = 128, 130, 40
+    q, scale = integers(dtype, (k, n)), np.random.default_rng(1).uniform(0.01, 0.02, (k // 32, n)).astype(np.float32)
+    zeros = integers(dtype, (k // 32, n), 2)
+    b = GraphBuilder("g")
+    w = b.op("DequantizeLinear", b.constant(q, "w"), scale, zeros, axis=0, block_size=32)
+    graph = b.build(b.op("MatMul", b.input("x", "float32", (rows, k)), w))
+    pinned: dict[str, Any] = {"implementations": {node_of(graph): "bfloat16_tiles"}}
+    model = tilewright.compile(graph, target=with_tiles().with_threads(1), progress=False, **pinned)
+    wide = (q.astype(np.float64) - zeros.astype(np.float64).repeat(32, 0)) * scale.astype(np.float64).repeat(32, 0)
+    x = np.random.default_rng(4).standard_normal((rows, k)).astype(np.float32) * np.float32(size)
+    x[1] = np.abs(x[1])
+    x[2, ::32] *= 1000
+    x[3] = 0
+    (got,) = model.run(None, {"x": x})
+    error = np.abs(got - x.astype(np.float64) @ wide)
+    assert (error <= 4e-7 * (np.abs(x).astype(np.float64) @ np.abs(wide))).all()
+    x[5, 40], x[6, 3] = np.inf, np.nan
+    (got,) = model.run(None, {"x": x})
+    assert np.isnan(got[5:7]).all()
+    assert np.isfinite(np.delete(got, [5, 6], 0)).all()
