@@ -149,7 +149,8 @@ def _wide_operands(s: Site) -> None:
     """Operands in the type of the sums, for ``output_dtype``."""
     to = s.node.attr("output_dtype")
     assert isinstance(to, DType)
-    wide = [x if not x or s.dtype(x) == to else s.op("Cast", x, to=to) for x in s.node.inputs]
+    narrow = {x for x in s.node.inputs if x and s.dtype(x) != to and s.dtype(x).is_float}
+    wide = [s.op("Cast", x, to=to) if x in narrow else x for x in s.node.inputs]
     s.instead(s.node.op, *wide, **s.attrs_without("output_dtype"))
 
 

@@ -18,7 +18,7 @@ from tilewright.core.errors import InternalError
 from tilewright.graph_ir.ir import Graph, Node, TensorType, Value
 from tilewright.graph_ir.passes.base import PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
-from tilewright.lowering.precision.balanced_rounding import rounded_weight
+from tilewright.lowering.precision.choose_precision import rounded_operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,10 @@ def with_switches(graph: Graph, names: Collection[str]) -> Switched:
 def _switch(ed: GraphEditor, node: Node, narrow: str, switch: str) -> None:
     """A choice between ``node`` and the same on operands of bfloat16, the first of which is ``narrow``."""
     wide = ed.producer(node.outputs[0])
-    weight = ed.constant(node.inputs[1])
-    if wide is None or weight is None:
+    if wide is None or ed.constant(node.inputs[1]) is None:
         raise InternalError(f"with_switches: expected a product with a constant weight, got '{node.name}'")
     ed.set_anchor(ed.node_id(wide))
-    rounded = ed.add_constant(rounded_weight(node.op, weight), f"{node.inputs[1]}.bf16")
+    rounded = rounded_operand(ed, node)
     attrs = dict(node.attrs)
     reduced = ed.add(
         node.op, (narrow, rounded, *wide.inputs[2:]), {**attrs, "output_dtype": dtypes.float32}, f"{node.name}.reduced"

@@ -8,8 +8,6 @@ alignment: they are written twice, and the buffer's address decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tilewright.codegen.emit.context import Context, Lanes
 from tilewright.codegen.emit.flatten import BufferInfo
 from tilewright.codegen.emit.indexing import Linear
@@ -17,10 +15,12 @@ from tilewright.codegen.emit.limited import Limited, lanes_below, limited_index
 from tilewright.codegen.llvm.builder import Code, Value
 from tilewright.codegen.llvm.types import full_type, memory_type, register_type, suffix
 from tilewright.codegen.math.byte_tables import ENTRIES, look_up
-from tilewright.core.arith.expr import IntExpr
+from tilewright.core.arith.bounds import simplify
+from tilewright.core.arith.expr import ZERO, IntExpr, var
 from tilewright.core.dtypes import DType, uint8
 from tilewright.core.errors import InternalError
 from tilewright.machine.vectors import permutes_bytes
+from tilewright.tensor_ir.analysis.prefetching import FetchedLines
 from tilewright.tensor_ir.ir import Cast, Dyn, Expr, walk_index
 
 _MAX_SHUFFLE_STRIDE = 4
@@ -77,16 +77,25 @@ def store(ctx: Context, buffer: str, offset: IntExpr, value: Value) -> None:
         _scatter(ctx, info, offset, raw, lanes)
 
 
-def prefetch(ctx: Context, buffer: str, offset: IntExpr, lines: Sequence[int]) -> None:
-    """Ask for the cache lines ``lines`` elements behind ``offset``, which may lie outside the buffer, into the
-    second-level cache."""
-    info = ctx.buffers[buffer]
+def prefetch(ctx: Context, p: FetchedLines) -> None:
+    """Ask for cache lines, which may lie outside the buffer, into the second-level cache."""
+    info, code = ctx.buffers[p.buffer], ctx.code
     name = "llvm.prefetch.p0"
-    ctx.code.module.declare(name, "void", ("ptr", "i32", "i32", "i32"))
-    pointer = _pointer(ctx, info, ctx.indexer.linear(offset))
-    for n in lines:
-        at = ctx.code.emit("ptr", 0, f"getelementptr i8, ptr {pointer}, i64 {n * info.dtype.itemsize}")
-        ctx.code.line(f"call void @{name}(ptr {at.text}, i32 0, i32 {_SECOND_LEVEL}, i32 1)")
+    code.module.declare(name, "void", ("ptr", "i32", "i32", "i32"))
+    pointer = _pointer(ctx, info, ctx.indexer.linear(simplify(p.offset, ctx.indexer.ranges)))
+    after = None
+    if p.first is not None:
+        steps = ctx.indexer.operand(simplify(sum(map(var, p.shared), ZERO), ctx.indexer.ranges))
+        found = code.emit("i1", 0, f"icmp {'eq' if p.first else 'ne'} i64 {steps}, 0")
+        fetch, after = code.new_block("fetch"), code.new_block("fetched")
+        code.branch_if(found.text, fetch, after)
+        code.start(fetch)
+    for n in p.lines:
+        at = code.emit("ptr", 0, f"getelementptr i8, ptr {pointer}, i64 {n * info.dtype.itemsize}")
+        code.line(f"call void @{name}(ptr {at.text}, i32 0, i32 {_SECOND_LEVEL}, i32 1)")
+    if after is not None:
+        code.branch(after)
+        code.start(after)
 
 
 # -- representation --------------------------------------------------------------------------------------------------

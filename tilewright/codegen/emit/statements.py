@@ -101,7 +101,7 @@ class StatementEmitter:
     def _step(self, s: Loop) -> None:
         """One step of a counted loop: what it fetches ahead, then its body."""
         for p in self.prefetches.get(s.var, ()):
-            prefetch(self.ctx, p.buffer, simplify(p.offset, self.ctx.indexer.ranges), p.lines)
+            prefetch(self.ctx, p)
         self.emit(s.body)
 
     def _with_value(self, s: Loop, value: int) -> None:

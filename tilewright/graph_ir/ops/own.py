@@ -20,8 +20,8 @@ CommonSizes(x0, x1, ...) {axes, operands, dims}
 BroadcastTo(x, sizes)
     ``x`` repeated along each axis whose element of ``sizes`` (one for each axis of ``x``) is not 1.
 
-The attribute ``output_dtype`` of Conv, ConvTranspose, MatMul and FusedAttention is ours: they give sums of narrower
-operands in this type, unrounded.
+The attribute ``output_dtype`` of Conv, ConvTranspose, MatMul, MatMulDequantized and FusedAttention is ours: they give
+sums of narrower operands in this type, unrounded.
 
 So is ``flush`` 1 of a Cast from float32 to bfloat16: numbers below the normal ones may become 0.
 
@@ -59,7 +59,7 @@ def _matmul_dequantized(ctx: InferContext) -> tuple[Inferred, ...]:
         ctx.require(ctx.shape(i, 2) == scale, f"shape {scale} of the scale", ctx.shape(i, 2))
     blocks, depth = scale[0].value(), w[0].value()
     ctx.require(bool(blocks and depth and depth % blocks == 0), "blocks of one size", f"{scale[0]} of {w[0]}")
-    return (tensor(ctx.dtype(0), matmul_shape(ctx, 0, 1)),)
+    return (tensor(ctx.dtype_attr("output_dtype") or ctx.dtype(0), matmul_shape(ctx, 0, 1)),)
 
 
 def _look_up(ctx: InferContext) -> tuple[Inferred, ...]:
@@ -91,7 +91,16 @@ def _broadcast_to(ctx: InferContext) -> tuple[Inferred, ...]:
 
 OPS = table(
     OpDef("FusedAttention", PatternKind.OUT_FUSABLE, _attention, 3, 4, own=True, output_dtype=True, arithmetic=True),
-    OpDef("MatMulDequantized", PatternKind.OUT_FUSABLE, _matmul_dequantized, 3, 4, own=True, arithmetic=True),
+    OpDef(
+        "MatMulDequantized",
+        PatternKind.OUT_FUSABLE,
+        _matmul_dequantized,
+        3,
+        4,
+        own=True,
+        output_dtype=True,
+        arithmetic=True,
+    ),
     OpDef("LookUp", PatternKind.BROADCAST, _look_up, 2, 2, own=True, mixed_operands=True, dtypes=_look_up_type),
     OpDef("CommonSizes", PatternKind.HOST, _common_sizes, 1, None, host="reads sizes only", own=True),
     OpDef(

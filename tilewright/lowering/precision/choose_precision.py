@@ -3,11 +3,11 @@
 A ``Conv``, ``ConvTranspose`` or ``MatMul`` of float32 with a constant weight is estimated both ways: by the fastest of
 its implementations that is exact enough, and by that for operands of bfloat16. Where the second is faster, the weight
 is rounded when the model is built, the other operand where it is made, and the sums stay float32 (attribute
-``output_dtype``). Whatever else reads that operand reads the rounded one, too, so that it is stored once, in half of
-the bytes: other products as it is, other operators through a Cast of their own, which fuses with them. What operators
-only move on its way is rounded before them (:mod:`.narrow_moves`). Tables of float32 that rows are taken from are
-rounded, too: they have half of the size then. Where nodes are named, those that are named so are reduced, and no
-others, whatever the estimates say.
+``output_dtype``). Weights of few bits (``MatMulDequantized``) stay as they are. Whatever else reads that operand reads
+the rounded one, too, so that it is stored once, in half of the bytes: other products as it is, other operators through
+a Cast of their own, which fuses with them. What operators only move on its way is rounded before them
+(:mod:`.narrow_moves`). Tables of float32 that rows are taken from are rounded, too: they have half of the size then.
+Where nodes are named, those that are named so are reduced, and no others, whatever the estimates say.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ class Reduction:
                 raise InputError(f"precision: the model has no node {node!r} after its graph passes{near}")
             if asked.precision == "bf16" and node not in reduced:
                 raise InputError(
-                    f"precision: node {node!r} ({there[node].op}): expected for bf16 a Conv, ConvTranspose or MatMul "
-                    f"of a float32 operand with a constant weight, whose implementation is not named, and the pass "
-                    f"{PASS}"
+                    f"precision: node {node!r} ({there[node].op}): expected for bf16 a Conv, ConvTranspose, MatMul or "
+                    f"MatMulDequantized of a float32 operand with a constant weight, whose implementation is not "
+                    f"named, and the pass {PASS}"
                 )
 
 
@@ -114,11 +114,12 @@ def _is_narrow_attention(node: Node) -> bool:
 
 
 def reduced_nodes(graph: Graph) -> tuple[str, ...]:
-    """The products of ``graph``, after its passes, whose weights are bfloat16; those of its bodies, too."""
+    """The products of ``graph``, after its passes, of bfloat16 and a constant weight of as many bits or fewer; those of
+    its bodies, too."""
     return tuple(
         n.name for g in walk_graphs(graph) for n in g.nodes
-        if n.attr("output_dtype") is not None and op_def(n).output_dtype
-        and n.inputs[_WEIGHT] in g.constants and g.values[n.inputs[_WEIGHT]].dtype == dtypes.bfloat16
+        if n.attr("output_dtype") is not None and op_def(n).output_dtype and n.inputs[_WEIGHT] in g.constants
+        and all(g.values[x].dtype == dtypes.bfloat16 for x in n.inputs[:2] if g.values[x].dtype.is_float)
     )  # fmt: skip
 
 
@@ -150,11 +151,7 @@ def _choose(
     for c in reduced:
         x = c.node.inputs[0]
         _narrow_operands(ed, c.node, 1, narrow)
-        w = ed.constant(c.node.inputs[_WEIGHT])
-        name = c.node.inputs[_WEIGHT]
-        if w is not None:
-            name = ed.add_constant(rounded_weight(c.node.op, w), f"{name}.bf16")
-        _read(ed, c.node, narrow[x], name)
+        _read(ed, c.node, narrow[x], rounded_operand(ed, c.node))
         ctx.log.fire("bfloat16", c.node.name)
     for x, own in narrow.items():
         if ed.producer(x) is not None and not ed.is_output(x):
@@ -163,6 +160,15 @@ def _choose(
         narrow_moves(ed, ctx, narrow)
         _narrow_tables(ed, ctx)
     return ed.finish()
+
+
+def rounded_operand(ed: GraphEditor, node: Node) -> str:
+    """The weight of a product as its reduced form reads it."""
+    name = node.inputs[_WEIGHT]
+    w = ed.constant(name)
+    if w is None or not ed.value(name).dtype.is_float:
+        return name
+    return ed.add_constant(rounded_weight(node.op, w), f"{name}.bf16")
 
 
 def _narrow_operands(ed: GraphEditor, node: Node, count: int, narrow: dict[str, str]) -> None:
@@ -208,11 +214,11 @@ def _read_by_others(ed: GraphEditor, x: str, own: str, products: dict[str, Alter
 
 
 def _is_product(facts: NodeFacts) -> bool:
-    """True for a product of a float32 operand with a constant float32 weight."""
+    """True for a product of a float32 operand with a constant weight of float32, or of few bits with scales of it."""
     if not op_def(facts.node).output_dtype or facts.constants[0] is not None or facts.constants[_WEIGHT] is None:
         return False
     values = [v for v in (*facts.input_values, *facts.output_values) if v is not None]
-    return all(v.dtype == dtypes.float32 for v in values)
+    return values[0].dtype == dtypes.float32 and all(v.dtype == dtypes.float32 for v in values if v.dtype.is_float)
 
 
 def _is_reduced(c: Alternatives, ctx: PassContext, inexact: bool, asked: Mapping[str, NodePrecision] | None) -> bool:
@@ -252,6 +258,6 @@ def _is_attention_reduced(
 
 
 def _narrow(v: Value | None) -> Value | None:
-    if v is None or not isinstance(v.type, TensorType):
+    if v is None or not isinstance(v.type, TensorType) or not v.dtype.is_float:
         return v
     return dataclasses.replace(v, type=TensorType(dtypes.bfloat16, v.type.shape))

@@ -5,7 +5,8 @@ hundred rows. Where panels are the outer loop, each row tile fetches its share o
 (:mod:`tilewright.tensor_ir.analysis.prefetching`). Decision: ``<acc>.ahead``, reduction steps per line, 0 for none.
 
 A panel that is read but once, by a single row, comes from memory all the same. Then each step fetches what a later step
-reads of it, and of what goes with it, as scales do: ``<acc>.ahead`` is the distance in bytes of the panel.
+reads of it, and of what goes with it, as scales do: ``<acc>.ahead`` is the distance in bytes of the panel. Of rows that
+are summed one by one, whose number only a call tells, the first does so, and the others fetch the next panel.
 
 Nests of products in matrix tiles do likewise, each for its own steps; ``<acc>.ahead`` is 1 there or 0.
 
@@ -21,7 +22,7 @@ from tilewright.machine.vectors import bytes_ahead
 from tilewright.schedule.rules.facts import buffer_bytes, expr_cost, is_spatial, loops_of, reduce_loops
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.prefetching import FetchedLines, ahead_of_nest, bytes_of_step, prefetch_of
-from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_loop
+from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer, find_loop
 from tilewright.tensor_ir.ir import Buffer, Loop, loads
 
 _DISTANCES = (0, 1024, 2048, 3072, 4096)
@@ -41,6 +42,9 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
         found = prefetch_of(s.func, loop, panels.name)
         if found is None:
             continue
+        if bytes_ahead(target) and _is_row_by_row(s, reduction, found):
+            _fetch_later_steps(s, reduction, loop, panels, target)
+            return
         tiles = 1
         for x in loops_of(s.func, reduction):
             if x.var in found.shared:
@@ -67,13 +71,26 @@ def _read_once(s: Schedule, found: FetchedLines | None) -> bool:
     return found is not None and all(find_loop(s.func, x).extent == 1 for x in found.shared)
 
 
+def _is_row_by_row(s: Schedule, reduction: str, found: FetchedLines) -> bool:
+    """True if an open number of rows read a panel one after the other."""
+    sums = find_buffer(s.func, find_block(s.func, reduction).buffer)
+    alone = sums.scope == "local" and all(d == 1 for d in sums.shape[:-1])
+    return alone and any(not find_loop(s.func, x).extent.is_const for x in found.shared)
+
+
+def _is_read_in_order(s: Schedule, loop: Loop, buffer: str) -> bool:
+    """True if each row reads all of it, once."""
+    found = prefetch_of(s.func, loop, buffer)
+    return found is not None and all(find_loop(s.func, x).extent.value() in (1, None) for x in found.shared)
+
+
 def _fetch_later_steps(s: Schedule, reduction: str, loop: Loop, panels: Buffer, target: Target) -> None:
     distance = int(s.sample_categorical(f"{reduction}.ahead", _DISTANCES, bytes_ahead(target)))
     taken = bytes_of_step(s.func, loop, panels.name)
     if not distance or not taken:
         return
     read = dict.fromkeys(x.buffer for x in loads(find_block(s.func, reduction).value))
-    inputs = [b.name for b in s.func.params if b.name in read and _read_once(s, prefetch_of(s.func, loop, b.name))]
+    inputs = [b.name for b in s.func.params if b.name in read and _is_read_in_order(s, loop, b.name)]
     s.prefetch(loop.var, *inputs, steps=-(-distance // taken))
 
 

@@ -18,6 +18,7 @@ nothing is fetched.
 
 Where a panel is read but once, its lines would be there too early: ``prefetch="B, C + 3"`` fetches what the step three
 later reads of two buffers. That is not far, but perhaps in the next page, where what the CPU fetches by itself ends.
+Where loops read the panel again, their first step does so, and the others fetch what the next panel has.
 
 A nest that an intrinsic runs has the reduction inside: each of its steps fetches a part of what the same step will read
 of the next panel, its code says how.
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.core.arith.bounds import Ranges, simplify
 from tilewright.core.arith.expr import ZERO, IntExpr, product, var
@@ -45,13 +46,15 @@ _MOST_LINES, _MOST_LINES_OF_ROWS = 4, 64
 class FetchedLines:
     """What to fetch at the start of each step of a loop: lines of ``buffer``, ``lines`` elements behind ``offset``.
 
-    ``shared``: the loops, outermost first, that read the same part again and so share the fetching.
+    ``shared``: the loops, outermost first, that read the same part again and so share the fetching. ``first``: True if
+    the first step of these alone does it, False if all others do.
     """
 
     buffer: str
     offset: IntExpr
     lines: tuple[int, ...]
     shared: tuple[str, ...]
+    first: bool | None = None
 
 
 def prefetches(func: Func) -> dict[str, tuple[FetchedLines, ...]]:
@@ -62,6 +65,7 @@ def prefetches(func: Func) -> dict[str, tuple[FetchedLines, ...]]:
         if not isinstance(s, Loop) or hint is None:
             continue
         lines = [_later(func, s, b, hint.steps) if hint.steps else prefetch_of(func, s, b) for b in hint.buffers]
+        lines += [_by_others(func, s, x) for x in lines[:1] if x is not None and x.first]
         if any(x is not None for x in lines):
             found[s.var] = tuple(x for x in lines if x is not None)
     return found
@@ -83,7 +87,16 @@ def _later(func: Func, loop: Loop, buffer: str, steps: int) -> FetchedLines | No
     if not 0 < taken <= line * _MOST_LINES_OF_ROWS:
         return None
     here = at.substitute({s.var: 0 for s in walk(loop.body) if isinstance(s, Loop)})
-    return FetchedLines(buffer, simplify(here + taken * steps, ranges), tuple(range(0, taken, line)), ())
+    found = _next_panel(func, loop, buffer)
+    again = tuple(x.var for x in ([] if found is None else found[2]) if x.extent != 1)
+    lines = tuple(range(0, taken, line))
+    return FetchedLines(buffer, simplify(here + taken * steps, ranges), lines, again, bool(again) or None)
+
+
+def _by_others(func: Func, loop: Loop, by_first: FetchedLines) -> FetchedLines | None:
+    """What the steps fetch that read again what the first one read: the next panel."""
+    found = prefetch_of(func, loop, by_first.buffer)
+    return None if found is None else replace(found, first=False)
 
 
 def prefetch_of(func: Func, loop: Loop, buffer: str) -> FetchedLines | None:

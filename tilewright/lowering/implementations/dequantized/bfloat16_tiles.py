@@ -130,9 +130,9 @@ def _cost(facts: NodeFacts) -> float:
 
 
 def _cost_by_rows(facts: NodeFacts) -> float:
-    """That of few rows, which are computed in the same way, if tiles are the faster way for many."""
-    of_few = fixed_point.cost_by_rows(facts)
-    return of_few if _cost(facts) < weight_only.cost_of_many(facts) else 2 * of_few
+    """That of few rows, which are summed in the same way with panels of float32 for many, in proportion to what tiles
+    take for these."""
+    return fixed_point.cost_by_rows(facts) * _cost(facts) / weight_only.cost_of_many(facts)
 
 
 def _few_too(facts: NodeFacts) -> str | None:

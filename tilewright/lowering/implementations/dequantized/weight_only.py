@@ -89,7 +89,7 @@ def _sum_in_registers(ctx: LowerContext, w: FewBits) -> Callable[[IntExpr, IntEx
     def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
         bi, at = place_of_row(p, row)
         first = b.index * w.block + step.index * each
-        xs = [read(bi, at, first + j) for j in range(each)]
+        xs = [read(bi, at, first + j).cast(dtypes.float32) for j in range(each)]
         words = [w.packed[no, (first + j) // w.per, ni] for j in range(0, each, w.per)]
         value = _sum([x * _unpacked(words[j // w.per], j, w.per) for j, x in enumerate(xs)])
         if has_zero:

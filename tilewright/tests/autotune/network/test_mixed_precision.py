@@ -345,7 +345,7 @@ def test_a_precision_for_each_node() -> None:
         ({3: "bf16"}, "precision: expected names of nodes, got 3"),
         (
             {"n_Relu_0": "bf16"},
-            r"precision: node 'n_Relu_0' \(Relu\): expected for bf16 a Conv, ConvTranspose or MatMul",
+            r"precision: node 'n_Relu_0' \(Relu\): expected for bf16 a Conv, ConvTranspose, MatMul",
         ),
         (["a"], "precision: expected one of fp32, bf16, auto, got list"),
     ],

@@ -10,6 +10,7 @@ import pytest
 
 import tilewright
 from tilewright.codegen.detect_cpu import parse_target
+from tilewright.core import dtypes
 from tilewright.core.errors import InputError
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
@@ -73,6 +74,24 @@ def test_what_has_no_place_in_tiles(case: str, message: str) -> None:
         tilewright.compile(
             graph, target=parse_target(RAPIDS), implementations={node_of(graph): "bfloat16_tiles"}, progress=False
         )
+
+
+@pytest.mark.parametrize("implementation", [*WAYS, "fixed_point", "packed_by_rows", "dequantized_panels"])
+def test_rows_of_bfloat16(tiles: State, implementation: str) -> None:
+    """By any implementation the same products of rounded rows, in sums of float32."""
+    graph, target = product("uint4"), with_tiles().with_threads(2)
+    options: dict[str, Any] = {"target": target, "precision": {node_of(graph): "bf16"}, "progress": False}
+    done = tilewright.compile(graph, stop_after="passes", **options)
+    (node,) = (n for n in done.nodes if n.op == "MatMulDequantized")
+    assert done.values[node.inputs[0]].dtype == dtypes.bfloat16
+    pinned = with_implementations(done, {node.name: implementation})
+    for n in (1, 20):
+        (got,) = tilewright.compile(pinned, target=target, progress=False).run(None, feed_of((n,)))
+        (want,) = interpret(done, feed_of((n,))).values()
+        assert isinstance(want, np.ndarray)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+        (exact,) = interpret(graph, feed_of((n,))).values()
+        assert 1e-5 < np.abs(got - exact).max() / np.abs(exact).max() < 1e-2
 
 
 def lowered_func(graph: Graph, target: Target, way: str) -> Func:

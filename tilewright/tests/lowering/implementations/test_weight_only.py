@@ -47,11 +47,12 @@ def dequantized(b: GraphBuilder, w: np.ndarray, block: int, dtype: str, zero: bo
 
 
 def product(
-    dtype: str, rows: tuple[Dim, ...] = ("n",), block: int = 32, zero: bool = True, turned: bool = False, axis: int = 0
-) -> Graph:
+    dtype: str, rows: tuple[Dim, ...] = ("n",), block: int = 32, zero: bool = True, turned: bool = False,
+    axis: int = 0, k: int = 128, n: int = 130,
+) -> Graph:  # fmt: skip
     def build(b: GraphBuilder) -> str:
-        x = b.input("x", "float32", (*rows, 128))
-        return b.op("MatMul", x, dequantized(b, integers(dtype, (128, 130)), block, dtype, zero, turned, axis))
+        x = b.input("x", "float32", (*rows, k))
+        return b.op("MatMul", x, dequantized(b, integers(dtype, (k, n)), block, dtype, zero, turned, axis))
 
     return built(build)
 

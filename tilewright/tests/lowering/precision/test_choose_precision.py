@@ -13,6 +13,8 @@ from tilewright.core.errors import InputError
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph, Node
+from tilewright.lowering.precision.choose_precision import reduced_nodes
+from tilewright.tests.lowering.implementations.test_weight_only import product
 
 AVX512 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4"
 RNG = np.random.default_rng(3)
@@ -148,3 +150,14 @@ def test_a_table_that_something_else_reads_stays() -> None:
     graph = reduced(embedded(also_read=True))
     (gather,) = (n for n in graph.nodes if n.op == "Gather")
     assert graph.constants[gather.inputs[0]].dtype == np.float32
+
+
+def test_weights_of_few_bits_stay_and_rows_are_rounded_where_there_are_tiles() -> None:
+    graph = product("uint4", rows=(64,), k=512, n=512)
+    tiles = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=sapphirerapids"
+    (node,) = (n for n in reduced(graph, tiles).nodes if n.op == "MatMulDequantized")
+    values = reduced(graph, tiles).values
+    assert [values[i].dtype for i in node.inputs[:3]] == [dtypes.bfloat16, dtypes.uint4, dtypes.float32]
+    assert values[node.outputs[0]].dtype == dtypes.float32
+    assert reduced_nodes(reduced(graph, tiles)) == (node.name,)
+    assert reduced_nodes(reduced(graph)) == ()  # as fast on float32, without tiles

@@ -74,6 +74,37 @@ def test_steps_past_the_next_panel_of_a_symbolic_number_of_rows_fetch_its_last_l
     assert got == [min(start + 16 * k, last) for k in range(40)]
 
 
+def row_by_row(rows: IntLike) -> Func:
+    """``C = A @ B`` of an open number of rows, each a tile of its own, with the default schedule of its columns."""
+    s = Schedule(packed_matmul(rows, 4096, 512))
+    m, column = s.loops("C")
+    panel, column = s.split(column, (None, 16))
+    s.reorder(panel, m, column)
+    s.compute_at("acc", m)
+    s.reorder("k", "acc_ni")
+    s.decompose_reduction("acc", "k")
+    s.prefetch("k", "Bp", steps=3)
+    return s.func
+
+
+def test_the_first_row_fetches_what_it_reads_soon_and_the_others_the_next_panel():
+    func = row_by_row(var("m"))
+    first, others = prefetches(func)["k"]
+    assert (first.first, others.first) == (True, False)
+    assert first.shared == others.shared == ("C_m",)
+    at = {"m": 9, "C_n_0": 2, "C_m": 0, "k": 5}
+    assert first.offset.evaluate(at) == (2 * 512 + 5 + 3) * 16
+    panel = range(3 * 512 * 16, 4 * 512 * 16)
+    assert {others.offset.evaluate({**at, "C_m": row, "k": k}) in panel for row in (1, 4, 8) for k in (0, 511)} == {
+        True
+    }
+    text = emitted(func, detect_host())
+    assert text.count("icmp eq") >= 1
+    assert text.count("call void @llvm.prefetch") == 2
+    (alone,) = prefetches(row_by_row(1))["k"]
+    assert (alone.first, alone.shared) == (None, ())
+
+
 def test_lines_are_counted_through_all_loops_of_the_reduction():
     s = by_hand(16, 24, 4)
     (loop,) = fetching(s.func)
