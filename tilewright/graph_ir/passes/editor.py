@@ -360,14 +360,13 @@ class GraphEditor:
         pairs += zip(old.data or (), new.data or (), strict=False)
         for a, b in pairs:
             a, b = a.substitute(self._known), b.substitute(self._known)
-            holder = old
-            if is_fresh(b) and not is_fresh(a):
-                a, b, holder = b, a, new
-            symbol = as_var(a)
-            if symbol is None or not is_fresh(a) or symbol in b.free_vars():
-                continue
-            if symbol not in self._assumed or self._made_by_its_node(symbol, holder.name):
-                self._replace_symbol(symbol, b)
+            for one, other, holder in ((a, b, old), (b, a, new)):
+                symbol = as_var(one)
+                if symbol is None or not is_fresh(one) or symbol in other.free_vars():
+                    continue
+                if symbol not in self._assumed or self._made_by_its_node(symbol, holder.name):
+                    self._replace_symbol(symbol, other)
+                    break
 
     def _made_by_its_node(self, symbol: str, name: str) -> bool:
         """Whether nothing that the producer of ``name`` reads mentions the symbol."""

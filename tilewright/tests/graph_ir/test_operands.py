@@ -170,3 +170,19 @@ def test_a_size_that_stands_for_an_assumed_one_is_assumed_too() -> None:
     product = next(n for n in ed.nodes.values() if n.op == "Mul")
     ed.infer_again(product, {product.inputs[1]: np.zeros((1, 30), np.float32)})
     assert ed.values[kept].type.shape[0] == size
+
+
+@pytest.mark.parametrize("op", ["Expand", "Tile"])
+def test_an_assumed_size_is_compared_when_another_node_makes_it(op: str) -> None:
+    """The Sub moves in front of the node that repeats, which is a new one: its sizes are those that the Add assumes."""
+    b = GraphBuilder("g")
+    x, sizes = b.input("x", "float32", ("n", 4, 4)), b.input("sizes", "int64", (3,))
+    repeated = b.op(op, np.arange(16, dtype=np.float32).reshape(1, 4, 4), sizes)
+    g = b.build(b.op("Add", b.op("Sub", repeated, np.float32(2)), x))
+    model = compile(g, progress=False)
+    for n, count in ((4, 4), (1, 4), (4, 1), (1, 1)):
+        feed = {"x": np.ones((n, 4, 4), np.float32), "sizes": np.array([count, 1, 1])}
+        (got,) = model.run(feed).values()
+        np.testing.assert_array_equal(got, interpret(g, feed)[g.outputs[0]])
+    with pytest.raises(InputError, match="expected dimensions that"):
+        model.run({"x": np.ones((3, 4, 4), np.float32), "sizes": np.array([4, 1, 1])})

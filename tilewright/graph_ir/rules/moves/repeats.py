@@ -6,8 +6,9 @@ An Expand and a broadcasting operator ``f``, whatever the sizes ``s`` are::
 
 for both sides have the shape that ``x``, ``y`` and ``s`` broadcast to. A Tile is the same along axes on which the
 other operands have size 1, or are repeated by the same Tile. Where ``f(x, y)`` has the whole shape by itself, nothing
-is left to repeat. Softmax and norms of rows, reductions and products see a repetition only along the axes that they
-work on; the greatest or least of repeated numbers is that of the numbers.
+is left to repeat. All of this where the sizes are known to agree: those that are only assumed to are compared in each
+call, with the size of what is repeated. Softmax and norms of rows, reductions and products see a repetition only along
+the axes that they work on; the greatest or least of repeated numbers is that of the numbers.
 
 A repetition moves only if all that read it let it through, or need none: else it has to be there, too. Where an
 operator moves, adds or drops axes, the repetition behind it has its operand's elements in other places; if they are
@@ -136,21 +137,24 @@ def _elementwise(ed: GraphEditor, node: Node, repeat: _Repeat) -> _Sunk | str:
     if whole is None:
         return NOT_HERE
     twins = [i for i in dict.fromkeys(node.inputs) if i and _is_twin(ed, i, repeat)]
-    inputs, shapes = [], []
+    inputs, shapes, given = [], [], []
     for i in node.inputs:
         twin = _repeat(ed, i) if i in twins else None
         shape = twin.inner if twin is not None else tensor_shape(ed.value(i)) if i else ()
         if shape is None:
             return NOT_HERE
+        given.append(shape if twin is None else twin.outer)
         inputs.append(i if twin is None else twin.source)
         shapes.append(shape)
     if node.op in _CASTS:
-        shapes = shapes[:1]
+        shapes, given = shapes[:1], given[:1]
     left = _common(shapes)
     if left is None:
         return "another operand has sizes of its own along an axis of the repetition"
     if node.op not in BROADCASTING and left != shapes[0]:
         return f"{node.op} does not broadcast its first operand"
+    if _common(given) != whole:
+        return "calls compare its size with that of another operand"
     if left == whole:
         return _Sunk(tuple(inputs))
     if repeat.node.op == "Expand":
