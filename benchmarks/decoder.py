@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many tokens a second does a language model give? Against onnxruntime, in turns of some tokens.
 
-    python benchmarks/decoder.py [--bits 4] [--fixed 1024] [--prompt 64] [--tokens 64] [--threads 2]
+    python benchmarks/decoder.py [--bits 4] [--fixed 1024] [--prompt 64] [--tokens 64] [--threads 2] [--accuracy-level 4]
     python benchmarks/decoder.py --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --intermediate 8192
 
 The model is one that ONNX Runtime GenAI would export, with random weights (tilewright/tests/frontend/transformers/
@@ -46,7 +46,7 @@ def main() -> int:
     if room is not None and room < args.prompt + args.tokens:
         raise SystemExit(f"--fixed: expected at least {args.prompt + args.tokens} rows, got {room}")
     d = Decoder(args.layers, args.hidden, args.heads, args.kv_heads, args.intermediate, args.vocabulary, args.bits,
-                args.block, room, max(4096, args.prompt + args.tokens))  # fmt: skip
+                args.block, room, max(4096, args.prompt + args.tokens), args.accuracy_level)  # fmt: skip
     proto = decoder_model(d, args.seed)
     size = _read_bytes(proto)
     start = time.perf_counter()
@@ -94,6 +94,8 @@ def _arguments() -> argparse.Namespace:
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=int, default=default, help=f"{what} (default: {default})".strip())
     p.add_argument("--bits", type=int, choices=(4, 8, 32), default=4, help="of a weight; 32: float32")
+    p.add_argument("--accuracy-level", type=int, choices=(0, 1, 4), default=0,
+                   help="4: onnxruntime may round rows to bytes, as most models of ONNX Runtime GenAI say")  # fmt: skip
     p.add_argument("--tolerance", type=float, default=1e-3, help="largest difference of logits, of the largest logit")
     return p.parse_args()
 

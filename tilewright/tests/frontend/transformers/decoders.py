@@ -19,7 +19,8 @@ Arrays = dict[str, np.ndarray]
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """Sizes of a model. ``bits``: of a weight, 32 for float32; ``block``: weights that share a scale; ``rows``: how
-    long the caches are, None for caches that grow; ``positions``: rows of the tables of angles."""
+    long the caches are, None for caches that grow; ``positions``: rows of the tables of angles; ``accuracy``: how exact
+    onnxruntime has to be (``accuracy_level``), 4 for bytes."""
 
     layers: int = 24
     hidden: int = 896
@@ -31,6 +32,7 @@ class Decoder:
     block: int = 32
     rows: int | None = None
     positions: int = 4096
+    accuracy: int = 0
 
     @property
     def head(self) -> int:
@@ -147,7 +149,7 @@ class _Builder:
             return self.node("MatMul", name, [x, weight], outputs)[0]
         inputs = [x, *self.quantized(name, n, k, size)]
         return self.node("MatMulNBits", name, inputs, outputs, domain=MS, K=k, N=n, bits=self.d.bits,
-                         block_size=self.d.block)[0]  # fmt: skip
+                         block_size=self.d.block, accuracy_level=self.d.accuracy)[0]  # fmt: skip
 
     def norm(self, name: str) -> str:
         return self.constant(f"{name}.weight", self.rng.uniform(0.8, 1.2, self.d.hidden).astype(np.float32))
