@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many tokens a second does a language model give? Against onnxruntime, in turns of some tokens.
 
-    python benchmarks/decoder.py [--bits 4] [--fixed 1024] [--prompt 64] [--tokens 64] [--threads 2] [--accuracy-level 4]
+    python benchmarks/decoder.py [--bits 4] [--fixed 1024] [--prompt 64] [--tokens 64] [--accuracy-level 4]
     python benchmarks/decoder.py --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --intermediate 8192
 
 The model is one that ONNX Runtime GenAI would export, with random weights (tilewright/tests/frontend/transformers/
