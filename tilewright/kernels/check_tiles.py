@@ -19,7 +19,7 @@ _ROWS, _COLUMNS, _STEPS = 33, 34, 2
 """A little more than a block; the innermost loop has several steps."""
 _DOWN = 2
 """Rows of an image, and taps; parts of an operand."""
-_GROUPS = 3
+_GROUPS = 2
 """That have a scale each."""
 
 
@@ -30,7 +30,7 @@ def tile_product_func(p: TileProduct, rows: int, columns: int, steps: int) -> Fu
     if p.form == "taps":
         return _product_of_taps(p, rows // _DOWN, columns, steps)
     if p.form == "parts":
-        return _product_of_parts(p, rows, columns, steps)
+        return _product_of_parts(p, rows, columns, -(-steps // _DOWN))
     high, wide = SIDE * p.rows, SIDE * p.columns
     down, right = -(-rows // high), -(-columns // wide)
     a = placeholder("A", (down, steps, high, SIDE), dtypes.int32)

@@ -13,7 +13,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import ONE, IntExpr, ceildiv, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.few_bits import FewBits, elements_of_block, few_bits, panel_columns
+from tilewright.lowering.geometry.few_bits import BYTES, FewBits, elements_of_block, few_bits, panel_columns
 from tilewright.lowering.geometry.product import (
     Read,
     few_or_many,
@@ -35,6 +35,9 @@ from tilewright.tensor_ir.compute import Tensor, Val, index_value, select
 from tilewright.tensor_ir.intrinsics import SIDE
 
 _FLOATS = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
+
+_LONGEST_GROUP = 512
+"""Elements of a group: its words of a panel, 32 KiB, stay near."""
 
 _PER_SUM = 5.0
 """Multiply-adds for a sum of a group: it leaves its tile, is scaled and added to those of others."""
@@ -65,15 +68,14 @@ def _require(ctx: LowerContext) -> None:
 
 def _sums(ctx: LowerContext, w: FewBits, used: IntExpr) -> Read:
     """``acc(batch, row, column)``; ``used``: 1, or 0 where nothing is summed."""
-    p, width = product_sizes(ctx), _columns(w.width)
-    rows = split_rows(ctx, p.rows, used)
-    block = const(w.block)
-    steps, whole = _steps(w.block), whole_steps(PAIRS.count(block))
-    is_whole = whole * PAIRS.per == block
+    p, width, size = product_sizes(ctx), _columns(w.width), _group(w.block)
+    rows, group = split_rows(ctx, p.rows, used), const(size)
+    whole = whole_steps(PAIRS.count(group))
+    is_whole = whole * PAIRS.per == group
 
     def left(row: IntExpr, step: Place, q: IntExpr) -> Val:
         g, part, s = step
-        return PAIRS.join(lambda k: rows.bits(part, row, g * w.block + k), s * SIDE + q, block, whole)
+        return PAIRS.join(lambda k: rows.bits(part, row, g * size + k), s * SIDE + q, group, whole)
 
     def right(no: IntExpr, g: IntExpr, s: IntExpr, q: IntExpr, ni: IntExpr) -> Val:
         column = no * width + ni
@@ -81,17 +83,17 @@ def _sums(ctx: LowerContext, w: FewBits, used: IntExpr) -> Read:
 
         def element(j: int) -> Val:
             k = (s * SIDE + q) * PAIRS.per + j
-            found = w.whole(panel, g * w.block + k, inside).cast(dtypes.float32)
-            return found if is_whole else select(index_value(k) < index_value(block), found, 0.0)
+            found = w.whole(panel, g * size + k, inside).cast(dtypes.float32)
+            return found if is_whole else select(index_value(k) < index_value(group), found, 0.0)
 
         return pair_of(element(0), element(1))
 
     def scale(no: IntExpr, g: IntExpr, ni: IntExpr) -> Val:
         column = no * width + ni
-        return w.scale[column // w.width, g, column % w.width]
+        return w.scale[column // w.width, g // (w.block // size), column % w.width]
 
     acc = grouped_sums(
-        ctx, p.rows, p.k // w.block * used, rows.count, steps, ceildiv(p.n, w.width) * (w.width // width), width,
+        ctx, p.rows, p.k // size * used, rows.count, _steps(size), ceildiv(p.n, w.width) * (w.width // width), width,
         left, right, scale, PAIRS.times,
     )  # fmt: skip
     return from_panels(p, width, acc)
@@ -102,9 +104,15 @@ def _columns(width: int) -> int:
     return BLOCK if width % BLOCK == 0 else SIDE
 
 
-def _steps(block: int) -> int:
+def _group(block: int) -> int:
+    """Elements of a group, a part of a block that leaves least of its tiles empty, the longest of these."""
+    sizes = [n for n in range(BYTES, min(block, _LONGEST_GROUP) + 1, BYTES) if block % n == 0]
+    return min(sizes, key=lambda n: (_steps(n) / n, -n))
+
+
+def _steps(group: int) -> int:
     """Rows of words of a tile that a group takes."""
-    return int(whole_steps(PAIRS.count(const(block)))) // SIDE
+    return int(whole_steps(PAIRS.count(const(group)))) // SIDE
 
 
 def _applies(facts: NodeFacts) -> str | None:
@@ -118,12 +126,12 @@ def _applies(facts: NodeFacts) -> str | None:
 
 
 def _cost(facts: NodeFacts) -> float:
-    p, costs, block = product_sizes(facts), facts.target.costs, elements_of_block(facts)
-    rows, columns, depth = tiles.padded(known_rows(p)), tiles.padded(p.n.value() or 0), p.k.value() or block
+    p, costs, size = product_sizes(facts), facts.target.costs, _group(elements_of_block(facts))
+    rows, columns, depth = tiles.padded(known_rows(p)), tiles.padded(p.n.value() or 0), p.k.value() or size
     x = facts.input_values[0]
-    words = depth // block * _steps(block) * SIDE * (1 if x is None else parts_of(x.dtype))
+    words = depth // size * _steps(size) * SIDE * (1 if x is None else parts_of(x.dtype))
     products = (
-        rows * columns * (words * PAIRS.per * share_of_tiles(facts.target, PAIRS.product) + depth // block * _PER_SUM)
+        rows * columns * (words * PAIRS.per * share_of_tiles(facts.target, PAIRS.product) + depth // size * _PER_SUM)
     )
     weights = columns * depth * (_PER_WEIGHT + costs.weight_load * weight_only.OF_BYTES)
     return products + weights + rows * words * costs.tile_word + costs.tile_start

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tilewright.core.arith.bounds import upper_bound
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import has_matrix_tiles, share_of_tiles
 from tilewright.schedule.compact_buffer import LOCAL_BYTES
@@ -52,7 +53,6 @@ from tilewright.tensor_ir.ir import Block, Func, loads
 _BLOCK_RANK = 6
 """Dimensions of A in blocks: the blocks, groups, parts and steps, rows and words of a step."""
 
-
 _PART_BYTES, _WORD_BYTES = 2, 4
 """Of a part of an element of A, which is made once, and of a word of them."""
 
@@ -60,14 +60,13 @@ _PART_BYTES, _WORD_BYTES = 2, 4
 @dataclass(frozen=True, slots=True)
 class GroupedProduct:
     """``reduction`` adds up scaled sums, ``sums`` is the product that makes them, by an intrinsic, from the buffers of
-    A's blocks and B's panels. ``groups``: how many there are, where there are rows at all."""
+    A's blocks and B's panels."""
 
     reduction: str
     sums: str
     by: TileProduct
     left: str
     right: str
-    groups: int
 
 
 def grouped_product(func: Func, reduction: str) -> GroupedProduct | None:
@@ -78,13 +77,10 @@ def grouped_product(func: Func, reduction: str) -> GroupedProduct | None:
     factors = loaded_factors(block)
     if factors is None:
         return None
-    _, sums, scale = factors
-    of_group = next((b for b in all_blocks(func) if b.buffer == sums.buffer and is_reduction(b)), None)
+    sums = factors[1].buffer
+    of_group = next((b for b in all_blocks(func) if b.buffer == sums and is_reduction(b)), None)
     found = None if of_group is None else _product_of_parts(func, of_group)
-    groups = find_buffer(func, scale.buffer).shape[-2].value() if len(scale.indices) > 1 else None
-    if found is None or of_group is None or groups is None:
-        return None
-    return GroupedProduct(reduction, of_group.name, *found, groups)
+    return None if found is None or of_group is None else GroupedProduct(reduction, of_group.name, *found)
 
 
 def _product_of_parts(func: Func, sums: Block) -> tuple[TileProduct, str, str] | None:
@@ -162,8 +158,9 @@ def _order(s: Schedule, match: GroupedProduct, tile: TileLoops, target: Target) 
     local buffer."""
     (rows,), (columns,) = tile.row_loops, tile.columns
     tiles = find_loop(s.func, rows).extent.value()
-    step = _WORD_BYTES * match.groups * _steps_of_group(s, match) * SIDE
-    panel, block = step * SIDE * match.by.columns, step * SIDE * match.by.rows * _parts(s, match)
+    _, groups, parts, steps, height, _ = (upper_bound(d, {}) or 1 for d in find_buffer(s.func, match.left).shape)
+    step = _WORD_BYTES * groups * steps * SIDE
+    panel, block = step * SIDE * match.by.columns, step * height * parts
     sizes = [n for n in (1, 2, 4, 8, 16) if tiles is None or n < tiles] + ([] if tiles is None else [tiles])
     if panel > LOCAL_BYTES:
         sizes = [1]
@@ -175,14 +172,6 @@ def _order(s: Schedule, match: GroupedProduct, tile: TileLoops, target: Target) 
         return [*tile.batch, rows, columns], columns
     over, inside = s.split(rows, (None, size))
     return [*tile.batch, over, columns, inside], columns
-
-
-def _parts(s: Schedule, match: GroupedProduct) -> int:
-    return find_buffer(s.func, match.left).shape[2].value() or 1
-
-
-def _steps_of_group(s: Schedule, match: GroupedProduct) -> int:
-    return find_buffer(s.func, match.left).shape[3].value() or 1
 
 
 def _place(s: Schedule, made: str, lead: list[str], own: str, target: Target) -> None:

@@ -94,16 +94,19 @@ def test_rows_of_bfloat16(tiles: State, implementation: str) -> None:
         assert 1e-5 < np.abs(got - exact).max() / np.abs(exact).max() < 1e-2
 
 
-def lowered_func(graph: Graph, target: Target, way: str) -> Func:
-    pinned = {node_of(graph): way}
-    done = tilewright.compile(graph, target=target, implementations=pinned, stop_after="lower", progress=False)
-    assert isinstance(done, LoweredModel)
-    (func,) = done.funcs.values()
-    return func
+def lowered_func(graph: Graph, target: Target, way: str, precision: str = "fp32") -> Func:
+    """The product alone, in a precision and by an implementation."""
+    node = node_of(graph)
+    options: dict[str, Any] = {"target": target, "precision": {node: precision}, "progress": False}
+    done = tilewright.compile(graph, stop_after="passes", **options)
+    lowered_model = tilewright.compile(
+        with_implementations(done, {node: way}), target=target, stop_after="lower", progress=False
+    )
+    assert isinstance(lowered_model, LoweredModel)
+    return next(f for f in lowered_model.funcs.values() if "matmul" in f.name)
 
 
-@pytest.mark.parametrize("case", ["blocks", "turned", "columns", "batches"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "case"), [(WAYS[0], "blocks"), (WAYS[0], "columns"), (WAYS[1], "turned")])
 def test_the_formulas(monkeypatch: pytest.MonkeyPatch, way: str, case: str) -> None:
     target = parse_target(RAPIDS)
     monkeypatch.setattr(lowered, "TARGET", target)
@@ -112,25 +115,27 @@ def test_the_formulas(monkeypatch: pytest.MonkeyPatch, way: str, case: str) -> N
     lowered.require_twin(with_implementations(graph, {node_of(graph): way}), feed_of(rows), {"n": 17}, 1e-4)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("rows", [("n",), (70,)])
-@pytest.mark.parametrize("way", WAYS)
-def test_any_decisions(way: str, rows: tuple[Dim, ...], seed: int) -> None:
+@pytest.mark.parametrize(
+    ("way", "rows", "precision", "seed"),
+    [
+        ("bfloat16_tiles", 33, "bf16", 0), ("bfloat16_tiles", 33, "bf16", 1), ("bfloat16_tiles", "n", "bf16", 2),
+        ("bfloat16_tiles", 33, "fp32", 3), ("bfloat16_tiles_by_rows", "n", "bf16", 4),
+    ],
+)  # fmt: skip
+def test_any_decisions(way: str, rows: Dim, precision: str, seed: int) -> None:
     """A schedule of the search space computes what the function does, by the interpreter."""
-    if rows != ("n",) and way.endswith("by_rows"):
-        pytest.skip("the number of rows is known")
     target = parse_target(RAPIDS)
-    func = lowered_func(product("int4", rows=rows, block=32, zero=seed % 2 == 0), target, way)
+    func = lowered_func(product("int4", rows=(rows,), block=64, zero=seed % 2 == 0), target, way, precision)
     s = schedule_by_rule(func, target, RandomDecider(np.random.default_rng(seed)))
     verify(s.func)
     assert "opaque" in str(s)
     rng = np.random.default_rng(seed)
-    dims = {d: 40 for d in func.dims}
+    dims = dict.fromkeys(func.dims, 33)
     args = []
     for b in func.params[: -func.outputs]:
         shape = [d.evaluate(dims) for d in b.shape]
-        args.append(rng.integers(-9, 10, shape).astype(b.dtype.numpy) if b.dtype.is_float
-                    else rng.integers(-(1 << 31), 1 << 31, shape).astype(b.dtype.numpy))  # fmt: skip
+        low, high = (-9, 10) if b.dtype.is_float else (-(1 << 31), 1 << 31)
+        args.append(rng.integers(low, high, shape).astype(b.dtype.numpy))
     (want,), (got,) = (run_func(f, args, dims) for f in (func, s.func))
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6 * np.abs(want).max())
 
