@@ -33,6 +33,15 @@ _BYTES = "".join(f"\\{b:02x}" for b in configuration())
 _GLOBAL = f'@{_CONFIGURATION} = private unnamed_addr constant [64 x i8] c"{_BYTES}", align 64'
 
 
+_BEGIN_TAPS = (
+    "tap:",
+    "%t = phi i64 [ 0, %sum ], [ %t.next, %end ]",
+    "%A.t = mul i64 %t, %A_0",
+    "%B.t = mul i64 %t, %B_0",
+    "%A.tap = getelementptr i32, ptr %A, i64 %A.t",
+    "%B.tap = getelementptr i32, ptr %B, i64 %B.t",
+    "br label %step",
+)
 _END_TAPS = (
     "end:",
     "%t.next = add i64 %t, 1",
@@ -64,17 +73,6 @@ def _begin(p: TileProduct) -> tuple[str, ...]:
         f"br i1 %some, label %{'tap' if p.form == 'taps' else 'step'}, label %done",
         *(_BEGIN_TAPS if p.form == "taps" else ()),
     )
-
-
-_BEGIN_TAPS = (
-    "tap:",
-    "%t = phi i64 [ 0, %sum ], [ %t.next, %end ]",
-    "%A.t = mul i64 %t, %A_0",
-    "%B.t = mul i64 %t, %B_0",
-    "%A.tap = getelementptr i32, ptr %A, i64 %A.t",
-    "%B.tap = getelementptr i32, ptr %B, i64 %B.t",
-    "br label %step",
-)
 
 
 def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:

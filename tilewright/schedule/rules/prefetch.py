@@ -66,9 +66,11 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
         return
 
 
-def _read_once(s: Schedule, found: FetchedLines | None) -> bool:
-    """True if there is a next panel, and no loop goes over a panel again."""
-    return found is not None and all(find_loop(s.func, x).extent == 1 for x in found.shared)
+def _read_once(s: Schedule, found: FetchedLines | None, by_row: bool = False) -> bool:
+    """True if there is a next panel, and no loop goes over a panel again; ``by_row``: but one over an open number of
+    rows."""
+    again = (1, None) if by_row else (1,)
+    return found is not None and all(find_loop(s.func, x).extent.value() in again for x in found.shared)
 
 
 def _is_row_by_row(s: Schedule, reduction: str, found: FetchedLines) -> bool:
@@ -78,19 +80,17 @@ def _is_row_by_row(s: Schedule, reduction: str, found: FetchedLines) -> bool:
     return alone and any(not find_loop(s.func, x).extent.is_const for x in found.shared)
 
 
-def _is_read_in_order(s: Schedule, loop: Loop, buffer: str) -> bool:
-    """True if each row reads all of it, once."""
-    found = prefetch_of(s.func, loop, buffer)
-    return found is not None and all(find_loop(s.func, x).extent.value() in (1, None) for x in found.shared)
-
-
 def _fetch_later_steps(s: Schedule, reduction: str, loop: Loop, panels: Buffer, target: Target) -> None:
     distance = int(s.sample_categorical(f"{reduction}.ahead", _DISTANCES, bytes_ahead(target)))
     taken = bytes_of_step(s.func, loop, panels.name)
     if not distance or not taken:
         return
     read = dict.fromkeys(x.buffer for x in loads(find_block(s.func, reduction).value))
-    inputs = [b.name for b in s.func.params if b.name in read and _is_read_in_order(s, loop, b.name)]
+    inputs = [
+        b.name
+        for b in s.func.params
+        if b.name in read and _read_once(s, prefetch_of(s.func, loop, b.name), by_row=True)
+    ]
     s.prefetch(loop.var, *inputs, steps=-(-distance // taken))
 
 

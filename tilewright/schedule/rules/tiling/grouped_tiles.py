@@ -27,7 +27,7 @@ from tilewright.machine.vectors import has_matrix_tiles, share_of_tiles
 from tilewright.schedule.compact_buffer import LOCAL_BYTES
 from tilewright.schedule.primitives.sampling.sample_compute_location import ROOT
 from tilewright.schedule.rules.base import SPREAD, ScheduleRule
-from tilewright.schedule.rules.elementwise import schedule_elementwise, vectorize_inner
+from tilewright.schedule.rules.elementwise import vectorize_inner
 from tilewright.schedule.rules.facts import (
     all_blocks,
     is_multiply_add,
@@ -40,15 +40,14 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.sampling import choose_number
-from tilewright.schedule.rules.tiling.matrix_tiles import split_blocks
-from tilewright.schedule.rules.tiling.register_tiles import copied
+from tilewright.schedule.rules.tiling.matrix_tiles import finish_there_or_copy, split_blocks, tiled_product
 from tilewright.schedule.rules.tiling.shifted_tiles import loaded_factors
 from tilewright.schedule.rules.tiling.tile_size import TileLoops
 from tilewright.schedule.rules.tiling.write_tile import write_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_block, find_buffer, find_loop
-from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct
-from tilewright.tensor_ir.ir import Block, Func, loads
+from tilewright.tensor_ir.intrinsics import SIDE, TileProduct
+from tilewright.tensor_ir.ir import Func, loads
 
 _BLOCK_RANK = 6
 """Dimensions of A in blocks: the blocks, groups, parts and steps, rows and words of a step."""
@@ -78,24 +77,11 @@ def grouped_product(func: Func, reduction: str) -> GroupedProduct | None:
     if factors is None:
         return None
     sums = factors[1].buffer
-    of_group = next((b for b in all_blocks(func) if b.buffer == sums and is_reduction(b)), None)
-    found = None if of_group is None else _product_of_parts(func, of_group)
-    return None if found is None or of_group is None else GroupedProduct(reduction, of_group.name, *found)
-
-
-def _product_of_parts(func: Func, sums: Block) -> tuple[TileProduct, str, str] | None:
-    factors = loaded_factors(sums)
-    if factors is None:
+    of_group = next((b.name for b in all_blocks(func) if b.buffer == sums and is_reduction(b)), None)
+    found = None if of_group is None else tiled_product(func, of_group, "parts")
+    if found is None or len(find_buffer(func, found.left).shape) != _BLOCK_RANK:
         return None
-    name, left, right = factors
-    blocks, made = find_buffer(func, left.buffer), find_buffer(func, sums.buffer)
-    if len(blocks.shape) != _BLOCK_RANK:
-        return None
-    height, side, width = (d.value() for d in (*blocks.shape[-2:], made.shape[-1]))
-    if side != SIDE or height is None or width is None:
-        return None
-    wanted = TileProduct(name, str(made.dtype), height // SIDE, width // SIDE, "parts")
-    return (wanted, left.buffer, right.buffer) if TILE_PRODUCTS.get(wanted.name) == wanted else None
+    return GroupedProduct(reduction, found.reduction, found.by, found.left, found.right)
 
 
 def _matches(s: Schedule, block: str, target: Target) -> Iterator[GroupedProduct]:
@@ -118,13 +104,7 @@ def stages_for_groups(func: Func) -> frozenset[str]:
 
 
 def _apply(s: Schedule, block: str, match: GroupedProduct, target: Target) -> None:
-    if block != match.reduction and s.attempt(lambda a: _finish(a, block, match, target)):
-        return
-    copy = copied(s, match.reduction)
-    s.fuse(*s.loops(copy)[-2:])
-    _finish(s, copy, match, target)
-    if block != match.reduction:
-        schedule_elementwise(s, block, target)
+    finish_there_or_copy(s, block, match.reduction, lambda a, consumer: _finish(a, consumer, match, target), target)
 
 
 def _finish(s: Schedule, consumer: str, match: GroupedProduct, target: Target) -> None:

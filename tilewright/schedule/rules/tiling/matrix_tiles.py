@@ -20,7 +20,7 @@ Decisions besides those of :mod:`.cache_blocking`, :mod:`.steps_in_turns` and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.core.arith.expr import product
@@ -52,7 +52,7 @@ from tilewright.schedule.rules.tiling.tile_size import TileLoops
 from tilewright.schedule.rules.tiling.write_tile import operand_stages, write_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, find_loop
-from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct
+from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, Form, TileProduct
 from tilewright.tensor_ir.ir import Buffer, Func, loads
 
 _BLOCKS = 4
@@ -107,8 +107,8 @@ def _is_kept(source: Buffer, most: int) -> bool:
     return source.dtype.is_narrow_float or _AGAIN * (buffer_bytes(source) or most) <= most
 
 
-def tiled_product(func: Func, reduction: str) -> TiledProduct | None:
-    """What ``reduction`` computes, if it has this form."""
+def tiled_product(func: Func, reduction: str, form: Form = "") -> TiledProduct | None:
+    """What ``reduction`` computes, if it has this form; with the ``form`` of an intrinsic, one of these."""
     block = find_block(func, reduction)
     factors = loaded_factors(block)
     if factors is None:
@@ -120,18 +120,26 @@ def tiled_product(func: Func, reduction: str) -> TiledProduct | None:
     height, side, width = (d.value() for d in (*blocks.shape[-2:], sums.shape[-1]))
     if side != SIDE or height is None or width is None:
         return None
-    wanted = TileProduct(name, str(sums.dtype), height // SIDE, width // SIDE)
+    wanted = TileProduct(name, str(sums.dtype), height // SIDE, width // SIDE, form)
     known = TILE_PRODUCTS.get(wanted.name) == wanted
     return TiledProduct(reduction, wanted, left.buffer, right.buffer) if known else None
 
 
 def _apply(s: Schedule, block: str, match: TiledProduct, target: Target) -> None:
-    if block != match.reduction and s.attempt(lambda a: _finish(a, block, match, target)):
+    finish_there_or_copy(s, block, match.reduction, lambda a, consumer: _finish(a, consumer, match, target), target)
+
+
+def finish_there_or_copy(
+    s: Schedule, block: str, reduction: str, finish: Callable[[Schedule, str], None], target: Target
+) -> None:
+    """Let ``finish`` compute the sums where ``block`` reads them; where it cannot, or that is the reduction itself, in
+    a copy of them, whose panels and columns are one row."""
+    if block != reduction and s.attempt(lambda a: finish(a, block)):
         return
-    copy = copied(s, match.reduction)
+    copy = copied(s, reduction)
     s.fuse(*s.loops(copy)[-2:])
-    _finish(s, copy, match, target)
-    if block != match.reduction:
+    finish(s, copy)
+    if block != reduction:
         schedule_elementwise(s, block, target)
 
 

@@ -35,6 +35,7 @@ from tilewright.tests.lowering.implementations.test_weight_only import (
     integers,
     node_of,
     product,
+    require_results,
 )
 
 __all__ = ["tiles"]
@@ -56,13 +57,7 @@ def passed(graph: Graph, target: Target) -> Graph:
 def test_results(tiles: State, way: str, case: str, dtype: str) -> None:
     graph, target = product(dtype, **CASES[case]), with_tiles().with_threads(2)
     model = tilewright.compile(graph, target=target, implementations={node_of(graph): way}, progress=False)
-    for n in (1, 16, 40):
-        dims = tuple(d if isinstance(d, int) else n for d in CASES[case].get("rows", ("n",)))
-        feed = feed_of(dims)
-        (want,) = interpret(graph, feed).values()
-        (got,) = model.run(None, feed)
-        assert isinstance(want, np.ndarray)
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+    require_results(graph, model, CASES[case].get("rows", ("n",)), (1, 16, 40))
     tiles.require_clean()
 
 
@@ -156,15 +151,14 @@ def test_any_decisions(way: str, rows: Dim, precision: str, seed: int) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6 * np.abs(want).max())
 
 
-def scheduled(rows: Dim, k: int, n: int, threads: int = 2, **target: int) -> str:
+def scheduled(rows: Dim, k: int, n: int) -> str:
     """The default schedule of a product with blocks of 32."""
 
     def build(b: GraphBuilder) -> str:
         w = dequantized(b, np.zeros((k, n), TYPES["uint4"]), 32, "uint4", False, False)
         return b.op("MatMul", b.input("x", "float32", (rows, k)), w)
 
-    sizes = {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20, "l3_bytes": 32 << 20, **target}
-    on = dataclasses.replace(parse_target(RAPIDS), threads=threads, **sizes)
+    on = dataclasses.replace(parse_target(RAPIDS), l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=32 << 20)
     func = lowered_func(built(build), on, "bfloat16_tiles")
     trace, rules = explained_default(func, on)
     assert "grouped_tiles" in rules.values()

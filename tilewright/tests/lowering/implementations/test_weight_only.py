@@ -81,6 +81,18 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+def require_results(
+    graph: Graph, model: tilewright.CompiledModel, rows: tuple[Dim, ...], counts: tuple[int, ...]
+) -> None:
+    """For so many rows, what the definition gives."""
+    for n in counts:
+        feed = feed_of(tuple(d if isinstance(d, int) else n for d in rows))
+        (want,) = interpret(graph, feed).values()
+        (got,) = model.run(None, feed)
+        assert isinstance(want, np.ndarray)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("implementation", WAYS)
@@ -92,13 +104,7 @@ def test_results(implementation: str, case: str, dtype: str) -> None:
             tilewright.compile(graph, implementations={node: implementation}, progress=False)
         return
     model = tilewright.compile(graph, implementations={node: implementation}, progress=False)
-    for n in (1, 6, 14, 23):
-        dims = tuple(d if isinstance(d, int) else n for d in CASES[case].get("rows", ("n",)))
-        feed = feed_of(dims)
-        (want,) = interpret(graph, feed).values()
-        (got,) = model.run(None, feed)
-        assert isinstance(want, np.ndarray)
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+    require_results(graph, model, CASES[case].get("rows", ("n",)), (1, 6, 14, 23))
 
 
 def cpu_named(name: str) -> Target:
