@@ -302,15 +302,16 @@ def upper_bound(e: IntExpr, ranges: Ranges) -> int | None:
     return top
 
 
-def simplify(e: IntExpr, ranges: Ranges) -> IntExpr:
-    """``e`` with every division, remainder, minimum and maximum removed that the ranges decide."""
+def simplify(e: IntExpr, ranges: Ranges, rests: bool = False) -> IntExpr:
+    """``e`` with every division, remainder, minimum and maximum removed that the ranges decide. ``rests``: divisions
+    also lose what is too little to count, as ``r`` in ``(4*q + r) // 12`` where ``r`` is less than 4."""
     if not any([isinstance(a, (FloorDiv, Mod, Min, Max)) for mono, _ in e.terms for a in mono]):
         return e
     out = const(e.const)
     for mono, c in e.terms:
         term = const(c)
         for a in mono:
-            term = term * (_simplify_size(a) if a.free_vars().isdisjoint(ranges) else _simplify_atom(a, ranges))
+            term = term * (_simplify_size(a) if a.free_vars().isdisjoint(ranges) else _simplify_atom(a, ranges, rests))
         out = out + term
     return out
 
@@ -321,9 +322,9 @@ def _simplify_size(a: Atom) -> IntExpr:
     return _simplify_atom(a, {})
 
 
-def _simplify_atom(a: Atom, ranges: Ranges) -> IntExpr:
+def _simplify_atom(a: Atom, ranges: Ranges, rests: bool = False) -> IntExpr:
     if isinstance(a, (FloorDiv, Mod)):
-        num, den = (simplify(x, ranges) for x in a.args)
+        num, den = (simplify(x, ranges, rests) for x in a.args)
         lo, hi = interval(num, ranges)
         d = den.value()
         if d == 0:  # in a loop that never runs
@@ -335,9 +336,11 @@ def _simplify_atom(a: Atom, ranges: Ranges) -> IntExpr:
             return const(0) if isinstance(a, FloorDiv) else num
         if d is None:
             return _split_symbolic(num, den, isinstance(a, FloorDiv), ranges)
+        if rests and (found := _without_rest(num, d, isinstance(a, FloorDiv), ranges)) is not None:
+            return found
         return num // den if isinstance(a, FloorDiv) else num % den
     if isinstance(a, (Min, Max)):
-        args = [simplify(x, ranges) for x in a.args]
+        args = [simplify(x, ranges, rests) for x in a.args]
         sign = 1 if isinstance(a, Min) else -1
         kept: list[IntExpr] = []
         for i, x in enumerate(args):
@@ -346,6 +349,17 @@ def _simplify_atom(a: Atom, ranges: Ranges) -> IntExpr:
                 kept.append(x)
         return (minimum if isinstance(a, Min) else maximum)(*kept)
     return of_atom(a)
+
+
+def _without_rest(num: IntExpr, d: int, want_quotient: bool, ranges: Ranges) -> IntExpr | None:
+    """``(g*q + r) // d`` is ``q // (d / g)``, and ``% d`` is ``g * (q % (d / g)) + r``, where ``0 <= r < g`` is proved
+    for a divisor ``g`` of ``d``."""
+    for g in sorted({math.gcd(c, d) for _, c in num.terms} - {1, d}, reverse=True):
+        rest = IntExpr(tuple((mono, c) for mono, c in num.terms if c % g), num.const % g)
+        if rest != 0 and is_nonneg(rest, ranges) and is_less(rest, const(g), ranges):
+            whole = (num - rest) // g
+            return whole // (d // g) if want_quotient else (whole % (d // g)) * g + rest
+    return None
 
 
 def _split_symbolic(num: IntExpr, den: IntExpr, want_quotient: bool, ranges: Ranges) -> IntExpr:

@@ -214,7 +214,9 @@ class _Matcher:
         if self.buffers[buffer].dtype != self.params[param].dtype:
             raise _Different(f"{buffer} holds {self.buffers[buffer].dtype}, not {self.params[param].dtype}")
         shown = f"{buffer}[{', '.join(map(str, indices))}]"
-        address = simplify(self.place(buffer, tuple(simplify(i, self.ranges) for i in indices)), self.ranges)
+        address = simplify(
+            self.place(buffer, tuple(simplify(i, self.ranges, rests=True) for i in indices)), self.ranges
+        )
         if next(walk_index(address), None) is not None:
             raise _Different(f"the place of {shown} is read from memory")
         mine = frozenset(self.loops.values())

@@ -69,12 +69,22 @@ def test_interval_and_signs_hold_everywhere(t: object, n: tuple[int, int, int], 
 
 
 @settings(max_examples=300, deadline=None)
-@given(trees(), extents, st.booleans())
-def test_simplify_means_the_same(t: object, n: tuple[int, int, int], ragged: bool) -> None:
+@given(trees(), extents, st.booleans(), st.booleans())
+def test_simplify_means_the_same(t: object, n: tuple[int, int, int], ragged: bool, rests: bool) -> None:
     e, ranges = build(t), ranges_of(n, ragged)
-    s = simplify(e, ranges)
+    s = simplify(e, ranges, rests)
     for p in points(ranges):
         assert s.evaluate(p) == e.evaluate(p)
+
+
+@pytest.mark.parametrize("each", [2, 4, 8])
+def test_steps_of_three_dimensions_a_few_at_a_time_are_a_straight_line(each: int) -> None:
+    """Their places in memory, where no few of them end in the middle of a dimension."""
+    ranges = {"s_0": loop_range(9 * each // 2), "s_1": loop_range(2)}
+    step = var("s_0") * 2 + var("s_1")
+    down, across, words = step // (3 * each), step // each % 3, step % each
+    place = [simplify(i, ranges, rests=True) for i in (down, across, words)]
+    assert simplify((place[0] * 3 + place[1]) * each + place[2], ranges) == step
 
 
 @settings(max_examples=300, deadline=None)
