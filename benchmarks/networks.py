@@ -84,7 +84,7 @@ def _arguments() -> argparse.Namespace:
     p.add_argument("--seconds", type=float, default=8.0, help="of timing, a row")
     p.add_argument("--tune", type=float, default=0.0, metavar="S", help="tune each for so many seconds first")
     p.add_argument("--logs", help="folder of the tuning logs, one per network; tuning goes on where it stopped")
-    p.add_argument("--precision", choices=("fp32", "bf16", "auto"), default="fp32", help="ours")
+    p.add_argument("--precision", choices=("fp32", "bf16", "bf16x3", "auto"), default="fp32", help="ours")
     p.add_argument(
         "--openvino", nargs="?", const="default", choices=("default", "fp32"),
         help="against OpenVINO, too, which must be installed, in the precision of its choice or in float32",

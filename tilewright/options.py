@@ -59,9 +59,11 @@ class BuildOptions:
     ``explain`` lists: the name of one of the operator's implementations, or an Implementation of your own.
 
     ``precision``: ``fp32`` computes as the model says. ``bf16`` rounds the operands of products to bfloat16 (8 bits of
-    precision) where that is faster, adds in float32, and stores what such products read in 16 bits. ``auto`` does what
-    tuning with ``auto`` found faster and exact enough on this machine, by the log; without a log it is ``fp32``. A
-    mapping says ``fp32`` or ``bf16`` for single nodes, named as after the graph passes; the others are ``fp32``.
+    precision) where that is faster, adds in float32, and stores what such products read in 16 bits. ``bf16x3`` keeps
+    operands, and takes each for the sum of two bfloat16 numbers (17 bits) where three products of these are faster than
+    one of float32. ``auto`` does what tuning with ``auto`` found faster and exact enough on this machine, by the log;
+    without a log it is ``fp32``. A mapping says ``fp32``, ``bf16`` or ``bf16x3`` for single nodes, named as after the
+    graph passes; the others are ``fp32``.
 
     ``rules``: rewrites of your own (:mod:`tilewright.rules`), which run before all passes, at every level.
     ``operators``: operators of your own domains (:mod:`tilewright.operators`). ``schedule_rules``: of your own, tried

@@ -96,7 +96,8 @@ def add_build_options(parser: argparse.ArgumentParser, several_targets: bool = F
     )  # fmt: skip
     group.add_argument(
         "--precision", choices=get_args(Precision), default="fp32",
-        help="bf16: products that are faster so take operands rounded to bfloat16; auto: as a log says (default: fp32)",
+        help="bf16: products that are faster so take operands rounded to bfloat16, bf16x3: to two such numbers each; "
+        "auto: as a log says (default: fp32)",
     )  # fmt: skip
     group.add_argument("--threads", type=count, help="threads of a run (default: what the machine allows; see doctor)")
     group.add_argument("--disable-pass", action="append", default=[], metavar="NAME", help="a graph pass or rule")

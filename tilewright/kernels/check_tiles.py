@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr
+from tilewright.lowering.geometry.split_pairs import SPLIT
+from tilewright.lowering.geometry.words import Word
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import has_matrix_tiles
 from tilewright.schedule.default import default_trace
-from tilewright.tensor_ir.compute import Reduction, build_func, compute, op, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.compute import Reduction, Val, build_func, compute, op, placeholder, reduce_axis, sum_over
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct
 from tilewright.tensor_ir.ir import Func
@@ -26,40 +30,50 @@ _GROUPS = 2
 def tile_product_func(p: TileProduct, rows: int, columns: int, steps: int) -> Func:
     """``out[m, n] = 1 + sum of p.product(A, B)`` of words that lie in blocks for ``p``: A ``[blocks, steps, rows of a
     block, 16]``, B ``[panels, 16 * steps, columns of a block]``; of ``p`` with taps, those of an image, and with parts,
-    of groups that have a scale each."""
-    if p.form == "taps":
+    of groups that have a scale each. Operands of a split product have two rows of words in a step."""
+    if p.has_taps:
         return _product_of_taps(p, rows // _DOWN, columns, steps)
     if p.form == "parts":
         return _product_of_parts(p, rows, columns, -(-steps // _DOWN))
     high, wide = SIDE * p.rows, SIDE * p.columns
-    down, right = -(-rows // high), -(-columns // wide)
-    a = placeholder("A", (down, steps, high, SIDE), dtypes.int32)
-    b = placeholder("B", (right, steps * SIDE, wide), dtypes.int32)
+    down, right, planes = -(-rows // high), -(-columns // wide), _planes(p)
+    a = placeholder("A", (down, steps, planes, high, SIDE), dtypes.int32)
+    b = placeholder("B", (right, steps, planes, SIDE, wide), dtypes.int32)
     k, q = reduce_axis(steps, "k"), reduce_axis(SIDE, "q")
-    acc = compute(
-        "acc", (down * high, right, wide),
-        lambda m, no, ni: sum_over(
-            op(p.product, a[m // high, k.index, m % high, q.index], b[no, k.index * SIDE + q.index, ni]), k, q
-        ),
-        axis_names=["m", "no", "ni"],
-    )  # fmt: skip
+
+    def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        left = [a[m // high, k.index, n, m % high, q.index] for n in range(planes)]
+        return sum_over(_step(p, left, [b[no, k.index, n, q.index, ni] for n in range(planes)]), k, q)
+
+    acc = compute("acc", (down * high, right, wide), formula, axis_names=["m", "no", "ni"])
     one = 1.0 if p.sums == "float32" else 1
     out = compute("out", (rows, columns), lambda m, n: acc[m, n // wide, n % wide] + one, axis_names=["m", "n"])
     return build_func("product", [a, b], [out], [acc])
 
 
+def _planes(p: TileProduct) -> int:
+    """Rows of words that a step has of each operand."""
+    return SPLIT.planes if p.is_split else 1
+
+
+def _step(p: TileProduct, left: Sequence[Val], right: Sequence[Val]) -> Val:
+    """What a step adds up, of words in all planes."""
+    return Word(p.product, 1, len(left)).sum_of_planes(lambda n: left[n], lambda n: right[n])
+
+
 def _product_of_taps(p: TileProduct, across: int, columns: int, steps: int) -> Func:
     """``out[y, x, n] = 1 + sum of p.product(A, B)`` of two taps below each other: A ``[pixels, 16 * steps]`` in rows of
     one pixel more than there are results, B ``[panels, 2, 16 * steps, columns of a block]``."""
-    high, wide, row = SIDE * p.rows, SIDE * p.columns, across + 1
+    high, wide, row, planes = SIDE * p.rows, SIDE * p.columns, across + 1, _planes(p)
     blocks, panels = -(-(_DOWN * row + high - 1) // high), -(-columns // wide)
-    a = placeholder("A", (blocks * high + row, steps * SIDE), dtypes.int32)
-    b = placeholder("B", (panels, _DOWN, steps * SIDE, wide), dtypes.int32)
+    a = placeholder("A", (blocks * high + row, steps * planes * SIDE), dtypes.int32)
+    b = placeholder("B", (panels, _DOWN, steps * planes * SIDE, wide), dtypes.int32)
     t, k, q = reduce_axis(_DOWN, "t"), reduce_axis(steps, "k"), reduce_axis(SIDE, "q")
 
     def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        word = k.index * SIDE + q.index
-        return sum_over(op(p.product, a[m + t.index * row, word], b[no, t.index, word, ni]), t, k, q)
+        words = [(k.index * planes + n) * SIDE + q.index for n in range(planes)]
+        left = [a[m + t.index * row, w] for w in words]
+        return sum_over(_step(p, left, [b[no, t.index, w, ni] for w in words]), t, k, q)
 
     acc = compute("acc", (blocks * high, panels, wide), formula, axis_names=["m", "no", "ni"])
     one = 1.0 if p.sums == "float32" else 1

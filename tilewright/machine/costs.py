@@ -104,7 +104,8 @@ class Costs:
     ``tile_sum``: taking a sum from there, all in multiply-adds of float32; ``tile_chains``: products in tiles that run
     while one waits for another; ``tile_far``: how much longer products take whose blocks the first-level cache does not
     hold; ``tile_start``: waking the unit that multiplies tiles, which rests between kernels; ``tile_rows``: from
-    how many on a block, empty as it is, takes less than row by row in vectors. ``softmax_element``,
+    how many on a block, empty as it is, takes less than row by row in vectors; ``split_word``, ``split_ragged_word``
+    where words are not whole, ``split_sum`` and ``split_rows``: the same of operands in two parts. ``softmax_element``,
     ``softmax_in_tiles``: a weight of an attention, and one whose products are made in tiles, ``tile_operand``: an
     element of what these read, in multiply-adds. ``unpacked_rows``: most rows of a product for which packing the other
     operand when the model runs does not pay.
@@ -149,6 +150,10 @@ class Costs:
     tile_byte: float = 1 / 24
     tile_word: float = 3.0
     tile_sum: float = 2.0
+    split_word: float = 16.0
+    split_ragged_word: float = 110.0
+    split_sum: float = 19.0
+    split_rows: int = 3
     tile_chains: float = 3.25
     tile_far: float = 1.5
     tile_start: float = 1.5e5

@@ -66,7 +66,7 @@ NOT_WIDENED = frozenset(
         "Unsqueeze", "Where",
     }
 )  # fmt: skip
-COMPUTED_HOW = ("flush", "implementation", "halo", "host", "in_place", "runs", "sizes", "begin")
+COMPUTED_HOW = ("flush", "implementation", "halo", "host", "in_place", "runs", "sizes", "begin", "split_operands")
 """Attributes that say how a node is computed, not what it gives."""
 
 _STATISTICS = {"LayerNormalization": 1}  # outputs from here on are float32

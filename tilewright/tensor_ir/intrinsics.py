@@ -101,9 +101,53 @@ def {name}(
                             C[m, n] = add(C[m, n], {product}(A[u, o, m, p], B[o, p, n]))
 """
 
-Form: TypeAlias = Literal["", "taps", "parts"]
+_SPLIT_TILE_PRODUCT = """
+def {name}(
+    steps: dim, A: int32[steps, {rows}, 16], Al: int32[steps, {rows}, 16], B: int32[steps, 16, {columns}],
+    Bl: int32[steps, 16, {columns}], C: out({sums}[{rows}, {columns}])
+):
+    for i in range({rows}):
+        for j in range({columns}):
+            for k in range(steps):
+                for q in range(16):
+                    with block("C", m=spatial({rows}, i), n=spatial({columns}, j), o=reduce(steps, k), p=reduce(16, q)):
+                        init({zero})
+                        C[m, n] = add(C[m, n], add(
+                            add({product}(A[o, m, p], B[o, p, n]), {product}(Al[o, m, p], B[o, p, n])),
+                            {product}(A[o, m, p], Bl[o, p, n])
+                        ))
+"""
 
-_TEXTS: dict[Form, str] = {"": _TILE_PRODUCT, "taps": _TILE_PRODUCT_OF_TAPS, "parts": _TILE_PRODUCT_OF_PARTS}
+_SPLIT_TILE_PRODUCT_OF_TAPS = """
+def {name}(
+    taps: dim, steps: dim, A: int32[taps, steps, {rows}, 16], Al: int32[taps, steps, {rows}, 16],
+    B: int32[taps, steps, 16, {columns}], Bl: int32[taps, steps, 16, {columns}], C: out({sums}[{rows}, {columns}])
+):
+    for i in range({rows}):
+        for j in range({columns}):
+            for t in range(taps):
+                for k in range(steps):
+                    for q in range(16):
+                        with block(
+                            "C", m=spatial({rows}, i), n=spatial({columns}, j), u=reduce(taps, t), o=reduce(steps, k),
+                            p=reduce(16, q)
+                        ):
+                            init({zero})
+                            C[m, n] = add(C[m, n], add(
+                                add({product}(A[u, o, m, p], B[u, o, p, n]), {product}(Al[u, o, m, p], B[u, o, p, n])),
+                                {product}(A[u, o, m, p], Bl[u, o, p, n])
+                            ))
+"""
+
+Form: TypeAlias = Literal["", "taps", "parts", "split", "split_taps"]
+
+_TEXTS: dict[Form, str] = {
+    "": _TILE_PRODUCT,
+    "taps": _TILE_PRODUCT_OF_TAPS,
+    "parts": _TILE_PRODUCT_OF_PARTS,
+    "split": _SPLIT_TILE_PRODUCT,
+    "split_taps": _SPLIT_TILE_PRODUCT_OF_TAPS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +155,22 @@ class TileProduct:
     """A product of words in matrix tiles: ``product`` is the scalar operation on words, ``sums`` the type of its sums;
     the result has ``rows`` and ``columns`` of tiles. ``form``: with ``taps`` steps have two dimensions, each with a
     stride of its own, so that operands can be read where they lie in an image; with ``parts`` A is a sum of several
-    operands, each multiplied with the same B."""
+    operands, each multiplied with the same B; those of ``split`` have a high and a low part of both, and
+    leave out the product of two low ones."""
 
     product: str
     sums: str
     rows: int
     columns: int
     form: Form = ""
+
+    @property
+    def is_split(self) -> bool:
+        return self.form.startswith("split")
+
+    @property
+    def has_taps(self) -> bool:
+        return self.form.endswith("taps")
 
     @property
     def name(self) -> str:
@@ -141,6 +194,9 @@ _FORMS: tuple[tuple[str, str, int, Form], ...] = (
     ("dot4", "int32", 2, "taps"),
     ("dot2", "float32", 1, "parts"),
     ("dot2", "float32", 2, "parts"),
+    ("dot2", "float32", 1, "split"),
+    ("dot2", "float32", 2, "split"),
+    ("dot2", "float32", 2, "split_taps"),
 )
 
 TILE_PRODUCTS: dict[str, TileProduct] = {

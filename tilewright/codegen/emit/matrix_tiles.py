@@ -33,15 +33,6 @@ _BYTES = "".join(f"\\{b:02x}" for b in configuration())
 _GLOBAL = f'@{_CONFIGURATION} = private unnamed_addr constant [64 x i8] c"{_BYTES}", align 64'
 
 
-_BEGIN_TAPS = (
-    "tap:",
-    "%t = phi i64 [ 0, %sum ], [ %t.next, %end ]",
-    "%A.t = mul i64 %t, %A_0",
-    "%B.t = mul i64 %t, %B_0",
-    "%A.tap = getelementptr i32, ptr %A, i64 %A.t",
-    "%B.tap = getelementptr i32, ptr %B, i64 %B.t",
-    "br label %step",
-)
 _END_TAPS = (
     "end:",
     "%t.next = add i64 %t, 1",
@@ -63,15 +54,45 @@ _END_PARTS = (
 )
 
 
+def _operands(p: TileProduct) -> tuple[str, ...]:
+    return ("A", "Al", "B", "Bl") if p.is_split else ("A", "B")
+
+
 def _begin(p: TileProduct) -> tuple[str, ...]:
     """Into the first step, if there is one."""
-    if not p.form:
+    if not (p.has_taps or p.form == "parts"):
         return "%some = icmp sgt i64 %steps, 0", "br i1 %some, label %step, label %done"
     return (
-        f"%least = call i64 @llvm.smin.i64(i64 %{p.form}, i64 %steps)",
+        f"%least = call i64 @llvm.smin.i64(i64 %{'taps' if p.has_taps else p.form}, i64 %steps)",
         "%some = icmp sgt i64 %least, 0",
-        f"br i1 %some, label %{'tap' if p.form == 'taps' else 'step'}, label %done",
-        *(_BEGIN_TAPS if p.form == "taps" else ()),
+        f"br i1 %some, label %{'tap' if p.has_taps else 'step'}, label %done",
+        *(_begin_taps(p) if p.has_taps else ()),
+    )
+
+
+def _begin_taps(p: TileProduct) -> tuple[str, ...]:
+    return (
+        "tap:",
+        "%t = phi i64 [ 0, %sum ], [ %t.next, %end ]",
+        *(f"%{x}.t = mul i64 %t, %{x}_0" for x in _operands(p)),
+        *(f"%{x}.tap = getelementptr i32, ptr %{x}, i64 %{x}.t" for x in _operands(p)),
+        "br label %step",
+    )
+
+
+def _low_products(p: TileProduct, product: str, row: int, b_row: int) -> tuple[str, ...]:
+    """Those of a low part, behind those of both high ones: A's low part takes the place of the high one, which is
+    loaded again for B's low part."""
+    left, right = range(p.rows), range(p.columns)
+    each = [f"call void @{product}(i8 {p.columns * r + c}, i8 {_A + r}, i8 {_B + c})" for r in left for c in right]
+    return (
+        *([f"%Al.1 = getelementptr i32, ptr %Al.0, i64 %A_{row}.down"] if p.rows > 1 else []),
+        *([f"%Bl.1 = getelementptr i32, ptr %Bl.0, i64 {SIDE}"] if p.columns > 1 else []),
+        *(f"call void @{LOAD}(i8 {_A + r}, ptr %Al.{r}, i64 %A_{row}.pitch)" for r in left),
+        *each,
+        *(f"call void @{LOAD}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in left),
+        *(f"call void @{LOAD}(i8 {_B + c}, ptr %Bl.{c}, i64 %B_{b_row}.pitch)" for c in right),
+        *each,
     )
 
 
@@ -80,8 +101,8 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
     step fetches into the second level, from ``%ahead`` words behind what it reads of B."""
     product, feature = PRODUCTS[p.product]
     sums = [(p.columns * r + c, r, c) for r in range(p.rows) for c in range(p.columns)]
-    taps, parts = p.form == "taps", p.form == "parts"
-    step, row = (1, 2) if p.form else (0, 1)  # the strides of A along steps and rows
+    taps, parts = p.has_taps, p.form == "parts"
+    step, row = (1, 2) if taps or parts else (0, 1)  # the strides of A along steps and rows
     b_step, b_row = (1, 2) if taps else (0, 1)
     load_b = [f"call void @{LOAD}(i8 {_B + c}, ptr %B.{c}, i64 %B_{b_row}.pitch)" for c in range(p.columns)]
     body = [
@@ -106,10 +127,12 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
         *_begin(p),
         "step:",
         f"%k = phi i64 [ 0, %{'tap' if taps else 'sum'} ], [ %next, %{'end' if parts else 'step'} ]",
-        f"%A.k = mul i64 %k, %A_{step}",
-        f"%B.k = mul i64 %k, %B_{b_step}",
-        f"%A.{'step' if parts else '0'} = getelementptr i32, ptr {'%A.tap' if taps else '%A'}, i64 %A.k",
-        f"%B.0 = getelementptr i32, ptr {'%B.tap' if taps else '%B'}, i64 %B.k",
+        *(f"%{x}.k = mul i64 %k, %{x}_{step if x[0] == 'A' else b_step}" for x in _operands(p)),
+        *(
+            f"%{x}.{'step' if parts and x == 'A' else '0'} = getelementptr i32, ptr %{x}{'.tap' if taps else ''}, "
+            f"i64 %{x}.k"
+            for x in _operands(p)
+        ),
         *([f"%B.1 = getelementptr i32, ptr %B.0, i64 {SIDE}"] if p.columns > 1 else []),
         *(
             line
@@ -126,6 +149,7 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
         *(f"call void @{LOAD}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in range(p.rows)),
         *(() if parts else load_b),
         *(f"call void @{product}(i8 {n}, i8 {_A + r}, i8 {_B + c})" for n, r, c in sums),
+        *(_low_products(p, product, row, b_row) if p.is_split else ()),
         *(_END_PARTS if parts else ()),
         "%next = add i64 %k, 1",
         "%more = icmp slt i64 %next, %steps",
@@ -143,7 +167,7 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
         f"declare void @{STORE}(i8, ptr, i64)",
         f"declare void @{product}(i8, i8, i8)",
         *((f"declare void @{_PREFETCH}(ptr, i32, i32, i32)",) if lines else ()),
-        *(("declare i64 @llvm.smin.i64(i64, i64)",) if p.form else ()),
+        *(("declare i64 @llvm.smin.i64(i64, i64)",) if taps or parts else ()),
     )
     return MachineCode(
         "\n".join(line if line.endswith(":") else f"  {line}" for line in body),

@@ -23,6 +23,9 @@ BroadcastTo(x, sizes)
 The attribute ``output_dtype`` of Conv, ConvTranspose, MatMul, MatMulDequantized and FusedAttention is ours: they give
 sums of narrower operands in this type, unrounded.
 
+``split_operands`` 1 of Conv, ConvTranspose and MatMul: each operand of float32 may be taken for the sum of two bfloat16
+numbers.
+
 So is ``flush`` 1 of a Cast from float32 to bfloat16: numbers below the normal ones may become 0.
 
 The attribute ``in_place`` 1 says that a result takes the memory of the operand that it updates (the trait ``updates``).

@@ -16,6 +16,7 @@ from tilewright.core.arith.expr import ONE, IntExpr, as_expr, ceildiv, product
 from tilewright.core.arith.minmax import minimum
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.geometry.packing import unflatten
+from tilewright.lowering.geometry.words import Word
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 from tilewright.tensor_ir.intrinsics import SIDE
 
@@ -41,18 +42,27 @@ def whole_steps(words: IntExpr) -> IntExpr:
 def tile_sums(
     ctx: LowerContext, rows: IntExpr, steps: Sequence[IntExpr], panels: IntExpr, width: int,
     left: Callable[[IntExpr, Place, IntExpr], Val], right: Callable[[IntExpr, Place, IntExpr, IntExpr], Val],
-    times: Callable[[Val, Val], Val], used: IntExpr = ONE,
+    word: Word, used: IntExpr = ONE,
 ) -> Tensor:  # fmt: skip
     """``acc[row, no, ni]``. ``left(row, step, q)``: a word of A; ``right(no, step, q, ni)``: one of B, packed so that
-    its panels have ``width`` columns next to each other. ``steps``: of ``q`` words each, by dimension. ``used``: 1, or
-    0 where nothing is summed."""
-    words, blocks, height = _blocks(ctx, rows, (*steps[:-1], steps[-1] * used), left)
+    its panels have ``width`` columns next to each other. ``steps``: of ``q`` words of each plane, by dimension; ``q``
+    goes over all planes. ``used``: 1, or 0 where nothing is summed."""
+
+    def of_plane(row: IntExpr, step: Place, q: IntExpr) -> Val:
+        return left(row, step, q) if word.planes == 1 else left(row, step[:-1], step[-1] * SIDE + q)
+
+    planes = (as_expr(word.planes),) if word.planes > 1 else ()
+    words, blocks, height = _blocks(ctx, rows, (*steps[:-1], steps[-1] * used, *planes), of_plane)
     s, q = ctx.axis(product(steps) * used, "s"), ctx.axis(SIDE, "q")
 
     def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
         step = unflatten(s.index, steps[1:])
-        a = words[(m // height, *step, m % height, q.index)]
-        return sum_over(times(a, right(no, step, q.index, ni)), s, q)
+
+        def a(plane: int) -> Val:
+            at = [as_expr(plane)] if planes else []
+            return words[(m // height, *step, *at, m % height, q.index)]
+
+        return sum_over(word.sum_of_planes(a, lambda plane: right(no, step, q.index + plane * SIDE, ni)), s, q)
 
     return ctx.stage(compute(ctx.name("acc"), (blocks * height, panels, width), formula, axis_names=["m", "no", "ni"]))
 
@@ -116,20 +126,25 @@ def rows_of_blocks(rows: IntExpr) -> IntExpr:
 def shifted_sums(
     ctx: LowerContext, image: Tensor, rows: IntExpr, taps: IntExpr, steps: IntExpr, panels: IntExpr, width: int,
     place: Callable[[IntExpr, IntExpr, IntExpr], tuple[IntExpr, IntExpr]],
-    right: Callable[[IntExpr, IntExpr, IntExpr, IntExpr, IntExpr], Val], times: Callable[[Val, Val], Val],
+    right: Callable[[IntExpr, IntExpr, IntExpr, IntExpr, IntExpr], Val], word: Word,
 ) -> Tensor:  # fmt: skip
     """``acc[row, no, ni]`` of rows that are neighbours in an ``image`` of words, read where they lie.
 
-    ``place(tap, step, q)``: how far behind its row a word of a step lies, in rows and words. Two strides reach all
-    steps, one over ``taps`` and one over ``steps``. ``right(no, tap, step, q, ni)``: a word of B. There are
-    :func:`rows_of_blocks` rows, all of which the image must have.
+    ``place(tap, step, q)``: how far behind its row a word of a step lies, in rows and words; ``q`` goes over all planes
+    of ``word``. Two strides reach all steps, one over ``taps`` and one over ``steps``. ``right(no, tap, step, q, ni)``:
+    a word of B. There are :func:`rows_of_blocks` rows, all of which the image must have.
     """
     t, s, q = ctx.axis(taps, "t"), ctx.axis(steps, "s"), ctx.axis(SIDE, "q")
 
     def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        down, along = place(t.index, s.index, q.index)
-        b = right(no, t.index, s.index, q.index, ni)
-        return sum_over(times(image[m + down, along], b), t, s, q)
+        def a(plane: int) -> Val:
+            down, along = place(t.index, s.index, q.index + plane * SIDE)
+            return image[m + down, along]
+
+        def b(plane: int) -> Val:
+            return right(no, t.index, s.index, q.index + plane * SIDE, ni)
+
+        return sum_over(word.sum_of_planes(a, b), t, s, q)
 
     full = (rows_of_blocks(rows), panels, width)
     return ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))

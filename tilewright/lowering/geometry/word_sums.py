@@ -61,17 +61,20 @@ def tile_word_sums(
     packed = _packed_words(ctx, word, elements, steps, width, key)
 
     def sums(many: IntExpr) -> Read:
+        of_step = SIDE * word.planes
         acc = tile_sums(
-            ctx, p.rows, (steps // SIDE,), packed.shape[0], width,
-            lambda row, step, q: of_row(row, step[0] * SIDE + q),
-            lambda no, step, q, ni: packed[no, step[0] * SIDE + q, ni],
-            word.times, many,
+            ctx, p.rows, (steps // of_step,), packed.shape[0], width,
+            lambda row, step, q: of_row(row, step[0] * of_step + q),
+            lambda no, step, q, ni: packed[no, step[0] * of_step + q, ni],
+            word, many,
         )  # fmt: skip
         return from_panels(p, width, acc)
 
     if not by_rows:
         return sums(ONE)
-    return _by_rows(ctx, word, bits, in_place, packed, width, ctx.target.costs.tile_rows, sums)
+    costs = ctx.target.costs
+    least = costs.tile_rows if word.planes == 1 else costs.split_rows
+    return _by_rows(ctx, word, bits, in_place, packed, width, least, sums)
 
 
 def _by_rows(
@@ -99,10 +102,17 @@ def _row_sums(
     if not in_place or not word.is_whole(p.k):
         words = ctx.stage(compute(ctx.name("words"), (full, steps), left, axis_names=["m", "q"]))
         left = lambda row, step: words[row, step]  # noqa: E731
-    b, q = right(), ctx.axis(steps, "q")
+    b = right()
+    if word.planes == 1:
+        q = ctx.axis(steps, "q")
+        return lambda row, no, ni: sum_over(word.times(left(row, q.index), b[no, q.index, ni]), q)
+    s, q = ctx.axis(steps // (SIDE * word.planes), "s"), ctx.axis(SIDE, "q")
 
     def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        return sum_over(word.times(left(row, q.index), b[no, q.index, ni]), q)
+        def at(plane: int) -> IntExpr:
+            return (s.index * word.planes + plane) * SIDE + q.index
+
+        return sum_over(word.sum_of_planes(lambda n: left(row, at(n)), lambda n: b[no, at(n), ni]), s, q)
 
     return formula
 

@@ -20,13 +20,22 @@ Element = Callable[[IntExpr], Val]
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """``per`` elements in 32 bits. ``product``: the scalar operation on two words."""
+    """``per`` elements in 32 bits. ``product``: the scalar operation on two words. ``planes``: so many rows of words,
+    one behind the other, stand for the same elements, and their sums take ``products`` of two rows."""
 
     product: str
     per: int
+    planes: int = 1
+    products: int = 1
 
     def times(self, a: Val, b: Val) -> Val:
         return op(self.product, a, b)
+
+    def sum_of_planes(self, a: Callable[[int], Val], b: Callable[[int], Val]) -> Val:
+        """The products of what two operands have in their planes: all but those of two low parts."""
+        if self.planes == 1:
+            return self.times(a(0), b(0))
+        return self.times(a(0), b(0)) + self.times(a(1), b(0)) + self.times(a(0), b(1))
 
     def count(self, depth: IntExpr) -> IntExpr:
         """:meth:`rows` of a size that may be symbolic."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.lowering.implementations import split_products
 from tilewright.lowering.implementations.base import Table
 from tilewright.lowering.implementations.conv import depthwise_bytes, winograd
 from tilewright.lowering.implementations.conv import dot_product as conv_dot_product
@@ -42,11 +43,13 @@ IMPLEMENTATIONS: Table = {
         VECTORIZED_REDUCTION,
         *winograd.IMPLEMENTATIONS,
         *conv_pairs.DOT_PRODUCT,
+        *split_products.CONV,
     ),
     "ConvTranspose": (
         *SUBPIXEL,
         *ZERO_INSERTION,
         *SUBPIXEL_PAIRS,
+        *split_products.CONV_TRANSPOSE,
     ),
     "ConvInteger": (
         depthwise_bytes.DEPTHWISE,
@@ -64,6 +67,7 @@ IMPLEMENTATIONS: Table = {
         vectorized_reduction.MATMUL,
         STRASSEN,
         *pairs.DOT_PRODUCTS,
+        *split_products.MATMUL,
         halves.BY_ROWS,
         halves.HALVES,
     ),

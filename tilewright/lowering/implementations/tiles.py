@@ -41,19 +41,31 @@ def cost(
     then still near."""
     costs = target.costs
     steps = whole_steps(word.count(depth)).value() or SIDE
-    products = padded(rows) * padded(columns) * taps * steps * word.per
+    products = padded(rows) * padded(columns) * taps * steps * word.per * word.products / word.planes
     beside = block_of(const(rows)) * block_of(const(columns)) // SIDE**2
-    is_near = put is not None or block_of(const(rows)) * taps * steps * _WORD_BYTES <= target.l1_working_bytes
+    per_word, per_sum = costs.tile_word, costs.tile_sum
+    if word.planes > 1:
+        per_word, per_sum = costs.split_word if word.is_whole(depth) else costs.split_ragged_word, costs.split_sum
     return (
         products
         * share_of_tiles(target, word.product)
         * max(1.0, costs.tile_chains / beside)
-        * (1.0 if is_near else costs.tile_far)
-        + (padded(rows) * taps if put is None else put) * steps * costs.tile_word
-        + rows * columns * costs.tile_sum
+        * _distance(target, word, rows, columns, taps * steps, put is None)
+        + (padded(rows) * taps if put is None else put) * steps * per_word
+        + rows * columns * per_sum
         + columns * taps * steps * costs.weight_load
         + costs.tile_start
     )
+
+
+def _distance(target: Target, word: Word, rows: int, columns: int, steps: int, in_blocks: bool) -> float:
+    """How much longer products take because of what they read from afar: blocks of rows that the first-level cache does
+    not hold, or, of an image, panels in two parts that do not stay in the second-level cache beside it."""
+    if in_blocks:
+        is_near = block_of(const(rows)) * steps * _WORD_BYTES <= target.l1_working_bytes
+        return 1.0 if is_near else target.costs.tile_far
+    share = block_of(const(columns)) * steps * _WORD_BYTES / target.beside_bytes
+    return 1.0 if word.planes == 1 or share <= 1 else float(target.costs.tile_far**share)
 
 
 def padded(n: int) -> int:

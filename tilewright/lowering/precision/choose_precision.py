@@ -8,12 +8,15 @@ the rounded one, too, so that it is stored once, in half of the bytes: other pro
 a Cast of their own, which fuses with them. What operators only move on its way is rounded before them
 (:mod:`.narrow_moves`). Tables of float32 that rows are taken from are rounded, too: they have half of the size then.
 Where nodes are named, those that are named so are reduced, and no others, whatever the estimates say.
+
+Between both is ``bf16x3``: a product keeps its operands, and may take each for a sum of two bfloat16 numbers
+(:mod:`tilewright.lowering.implementations.split_products`), where that is faster than float32.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias, cast, get_args
@@ -31,17 +34,21 @@ from tilewright.graph_ir.passes.editor import GraphEditor
 from tilewright.lowering.choose_implementation import Alternatives, Wanted, alternatives_of, best_of, facts_of
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.formulas.attention_tiles import pays_in_tiles, suits_tiles
+from tilewright.lowering.implementations.split_products import ATTRIBUTE as SPLIT
+from tilewright.lowering.implementations.split_products import FAMILY
 from tilewright.lowering.precision.balanced_rounding import rounded_weight
 from tilewright.lowering.precision.casts import read_through_cast
 from tilewright.lowering.precision.narrow_moves import narrow_moves
 from tilewright.machine.target import Target
 
-Precision: TypeAlias = Literal["fp32", "bf16", "auto"]
-OfNode: TypeAlias = Literal["fp32", "bf16"]
+Precision: TypeAlias = Literal["fp32", "bf16", "bf16x3", "auto"]
+OfNode: TypeAlias = Literal["fp32", "bf16", "bf16x3"]
 
 PASS = "choose_precision"
 _WEIGHT = 1
 _ATTENTION = "FusedAttention"
+_WORTH = 0.9
+"""The share of float32's time that three products for one may take by estimate, which is that far off at times."""
 _LEAST_OF_TABLE = 1 << 16
 """Elements of a constant for which halving its memory is worth a rounding."""
 
@@ -55,6 +62,8 @@ class NodePrecision:
     why: str = "asked for"
     strict: bool = True
 
+
+_NOT_ASKED = NodePrecision("fp32", "not asked for")
 
 Precisions: TypeAlias = Precision | Mapping[str, str | NodePrecision]
 
@@ -75,11 +84,21 @@ def require_precision(value: Precisions) -> Precision | Mapping[str, NodePrecisi
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """Which products are reduced. ``nodes``: by name; None: those that are faster so by estimate. Not ``strict``: nodes
-    that are not there or cannot be reduced are passed over."""
+    """Which products are reduced. ``nodes``: by name; None: those that are faster so by estimate, to ``precision``. Not
+    ``strict``: nodes that are not there or cannot be reduced are passed over."""
 
     nodes: Mapping[str, NodePrecision] | None = None
     strict: bool = True
+    precision: OfNode = "bf16"
+
+    def of_node(self, name: str) -> NodePrecision | None:
+        """What a node has whatever the estimates say; None where they decide."""
+        return None if self.nodes is None else self.nodes.get(name, _NOT_ASKED)
+
+    def wants(self, name: str, precision: OfNode) -> bool:
+        """Whether a node is to have that precision, if it can."""
+        given = self.of_node(name)
+        return (self.precision if given is None else given.precision) == precision
 
     @staticmethod
     def of(asked: Precisions, strict: bool = True) -> Reduction | None:
@@ -87,7 +106,7 @@ class Reduction:
         plain = require_precision(asked)
         if isinstance(plain, Mapping):
             return Reduction(plain, strict)
-        return Reduction() if plain == "bf16" else None
+        return None if plain in ("fp32", "auto") else Reduction(precision=cast(OfNode, plain))
 
     def require_nodes(self, graph: Graph) -> None:
         """Raises InputError for a node that ``graph``, after its passes, does not have, or has not reduced."""
@@ -95,6 +114,7 @@ class Reduction:
             return
         there = {n.name: n for g in walk_graphs(graph) for n in g.nodes}
         reduced = {*reduced_nodes(graph), *(n.name for n in there.values() if _is_narrow_attention(n))}
+        split = {*split_nodes(graph)}
         for node, asked in self.nodes.items():
             if not asked.strict:
                 continue
@@ -106,6 +126,11 @@ class Reduction:
                     f"precision: node {node!r} ({there[node].op}): expected for bf16 a Conv, ConvTranspose, MatMul or "
                     f"MatMulDequantized of a float32 operand with a constant weight, whose implementation is not "
                     f"named, and the pass {PASS}"
+                )
+            if asked.precision == "bf16x3" and node not in split:
+                raise InputError(
+                    f"precision: node {node!r} ({there[node].op}): expected for bf16x3 a Conv, ConvTranspose or MatMul "
+                    f"of a float32 operand with a constant weight, matrix tiles of bfloat16, and the pass {PASS}"
                 )
 
 
@@ -123,16 +148,19 @@ def reduced_nodes(graph: Graph) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def split_nodes(graph: Graph) -> tuple[str, ...]:
+    """The products of ``graph``, after its passes, whose operands may be taken for sums of two bfloat16 numbers; those
+    of its bodies, too."""
+    return tuple(n.name for g in walk_graphs(graph) for n in g.nodes if n.attr(SPLIT))
+
+
 def choose_precision(target: Target, level: Level, wanted: Wanted, reduction: Reduction) -> Pass:
     """The pass for a target, before the choice of implementations."""
-    run = partial(_choose, target=target, inexact=level >= Level.ALL, wanted=wanted, asked=reduction.nodes)
+    run = partial(_choose, target=target, inexact=level >= Level.ALL, wanted=wanted, asked=reduction)
     return Pass(PASS, Level.EXTENDED, Exactness.APPROXIMATE, run)
 
 
-def _choose(
-    graph: Graph, ctx: PassContext, target: Target, inexact: bool, wanted: Wanted,
-    asked: Mapping[str, NodePrecision] | None,
-) -> Graph:  # fmt: skip
+def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wanted: Wanted, asked: Reduction) -> Graph:
     products = {
         c.node.name: c
         for c in alternatives_of(graph, target, wanted.table, ctx.outer_values)
@@ -140,9 +168,13 @@ def _choose(
     }
     reduced = [c for c in products.values() if _is_reduced(c, ctx, inexact, asked)]
     heads = [n for n in graph.nodes if n.op == _ATTENTION and _is_attention_reduced(graph, n, target, ctx, asked)]
-    if not reduced and not heads:
+    split = [c for c in products.values() if _is_split(c, ctx, inexact, asked)]
+    if not reduced and not heads and not split:
         return graph
     ed = GraphEditor(graph, ctx)
+    for c in split:
+        ed.replace_node(c.node, c.node.with_attrs(**{SPLIT: 1}))
+        ctx.log.fire("bf16x3", c.node.name)
     narrow: dict[str, str] = {}
     for n in heads:
         _narrow_operands(ed, n, 3, narrow)
@@ -155,8 +187,8 @@ def _choose(
         ctx.log.fire("bfloat16", c.node.name)
     for x, own in narrow.items():
         if ed.producer(x) is not None and not ed.is_output(x):
-            _read_by_others(ed, x, own, products)
-    if asked is None:
+            _read_by_others(ed, x, own, products.keys() - {c.node.name for c in split})
+    if asked.nodes is None and asked.precision == "bf16":
         narrow_moves(ed, ctx, narrow)
         _narrow_tables(ed, ctx)
     return ed.finish()
@@ -203,7 +235,8 @@ def _read(ed: GraphEditor, node: Node, x: str, *more: str) -> None:
     ed.replace_node(node, dataclasses.replace(node, inputs=inputs).with_attrs(output_dtype=dtypes.float32))
 
 
-def _read_by_others(ed: GraphEditor, x: str, own: str, products: dict[str, Alternatives]) -> None:
+def _read_by_others(ed: GraphEditor, x: str, own: str, products: Collection[str]) -> None:
+    """Let what else reads ``x`` read ``own``, the same rounded: ``products`` as it is."""
     for reader in ed.users(x):
         if own in reader.outputs or any(True for _ in reader.subgraphs()):
             continue
@@ -221,12 +254,12 @@ def _is_product(facts: NodeFacts) -> bool:
     return values[0].dtype == dtypes.float32 and all(v.dtype == dtypes.float32 for v in values if v.dtype.is_float)
 
 
-def _is_reduced(c: Alternatives, ctx: PassContext, inexact: bool, asked: Mapping[str, NodePrecision] | None) -> bool:
+def _is_reduced(c: Alternatives, ctx: PassContext, inexact: bool, asked: Reduction) -> bool:
     """Whether a product is to be reduced and can be; the log of the pass says why."""
-    name = c.node.name
-    given = None if asked is None else asked.get(name, NodePrecision("fp32", "not asked for"))
-    if given is not None and given.precision == "fp32":
-        ctx.log.refuse("bfloat16", name, given.why)
+    name, given = c.node.name, asked.of_node(c.node.name)
+    if not asked.wants(name, "bf16"):
+        if given is not None and given.precision == "fp32":
+            ctx.log.refuse("bfloat16", name, given.why)
         return False
     narrow = dataclasses.replace(
         c.facts,
@@ -234,27 +267,45 @@ def _is_reduced(c: Alternatives, ctx: PassContext, inexact: bool, asked: Mapping
         input_values=tuple(_narrow(v) if n <= _WEIGHT else v for n, v in enumerate(c.facts.input_values)),
         memo={},
     )
-    best, own = best_of(Alternatives(narrow, c.ways, {}), ctx, inexact), best_of(c, ctx, inexact)
+    return _is_better("bfloat16", Alternatives(narrow, c.ways, {}), c, ctx, inexact, given)
+
+
+def _is_split(c: Alternatives, ctx: PassContext, inexact: bool, asked: Reduction) -> bool:
+    """The same for operands of two bfloat16 numbers each."""
+    if not asked.wants(c.node.name, "bf16x3"):
+        return False
+    ways = tuple(i for i in c.ways if i.family == FAMILY)
+    facts = dataclasses.replace(c.facts, node=c.node.with_attrs(**{SPLIT: 1}), memo={})
+    given = asked.of_node(c.node.name)
+    return _is_better("bf16x3", Alternatives(facts, ways, {}), c, ctx, inexact, given, _WORTH)
+
+
+def _is_better(
+    kind: str, reduced: Alternatives, c: Alternatives, ctx: PassContext, inexact: bool, given: NodePrecision | None,
+    most: float = 1.0,
+) -> bool:  # fmt: skip
+    """Whether ``reduced`` can take the place of ``c`` and is to: as it is ``given``, or because it should take at most
+    that share of the time."""
+    name, best = c.node.name, best_of(reduced, ctx, inexact)
     if best is None:
         return False
     if given is not None:
         ctx.log.note(f"{name}: {given.why}")
         return True
-    if own is None or (cost := best.cost(narrow.priced)) < (before := own.cost(c.facts.priced)):
+    own = best_of(c, ctx, inexact)
+    if own is None or (cost := best.cost(reduced.facts.priced)) < most * (before := own.cost(c.facts.priced)):
         return True
-    ctx.log.refuse("bfloat16", name, f"estimated to take {cost / before:.2f} times as long")
+    ctx.log.refuse(kind, name, f"estimated to take {cost / before:.2f} times as long")
     return False
 
 
-def _is_attention_reduced(
-    graph: Graph, node: Node, target: Target, ctx: PassContext, asked: Mapping[str, NodePrecision] | None
-) -> bool:
+def _is_attention_reduced(graph: Graph, node: Node, target: Target, ctx: PassContext, asked: Reduction) -> bool:
     """Whether both products of an attention are to run on bfloat16: in matrix tiles where they gain by it."""
-    if asked is not None and asked.get(node.name, NodePrecision("fp32")).precision == "fp32":
+    if not asked.wants(node.name, "bf16"):
         return False
     facts = facts_of(node, target, {**ctx.outer_values, **graph.values}, graph.constants, {})
     narrow = dataclasses.replace(facts, input_values=tuple(map(_narrow, facts.input_values)), memo={})
-    return pays_in_tiles(narrow) if asked is None else suits_tiles(narrow)
+    return pays_in_tiles(narrow) if asked.nodes is None else suits_tiles(narrow)
 
 
 def _narrow(v: Value | None) -> Value | None:

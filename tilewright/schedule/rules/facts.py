@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tilewright.core.arith.bounds import upper_bound
@@ -71,11 +71,19 @@ def is_spatial(block: Block) -> bool:
 
 
 def _product_of(block: Block) -> Op | None:
-    """The product that a reduction sums up, or the dot product; None if it sums up something else."""
+    """The product that a reduction sums up, or the dot product, the first of several; None if it sums up something
+    else."""
     v = block.value
     if not is_reduction(block) or not isinstance(v, Op) or v.name != "add" or len(v.args) != 2:
         return None
-    return v.args[1] if isinstance(v.args[1], Op) and v.args[1].name in ("mul", *DOT_PRODUCTS) else None
+    step = v.args[1]
+    while isinstance(step, Op) and step.name == "add" and _is_product(step.args[1], DOT_PRODUCTS):
+        step = step.args[0]
+    return step if isinstance(step, Op) and _is_product(step, ("mul", *DOT_PRODUCTS)) else None
+
+
+def _is_product(e: Expr, names: Collection[str]) -> bool:
+    return isinstance(e, Op) and e.name in names
 
 
 def is_multiply_add(block: Block) -> bool:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_shape, with_bias
 from tilewright.lowering.geometry.conv_weight import conv_weight, named, weight_columns, weight_rows
-from tilewright.lowering.geometry.words import PAIRS, padded_rows, words_of_image
+from tilewright.lowering.geometry.words import PAIRS, Word, padded_rows, words_of_image
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import Sums
@@ -44,37 +46,53 @@ def _lower(
 ) -> tuple[Tensor, ...]:
     """``count``: the words of so many channels; ``fold``: the geometry to compute with."""
     shape = conv_shape(ctx)
-    return with_bias(ctx, shape, pair_sums(ctx, sums, shape, fold, count, lambda w: w, "pairs"))
+    return with_bias(ctx, shape, pair_sums(ctx, sums, shape, fold, count, lambda w: w, "pairs", ROUNDED))
 
 
 def _lower_columns(ctx: LowerContext) -> tuple[Tensor, ...]:
     whole = conv_shape(ctx)
     shape, count = whole.taps_as_columns(), whole_words(PAIRS)
-    sums = pair_sums(ctx, shifted_panels, shape, lambda same: same, count, weight_columns, "pairs_columns")
+    sums = pair_sums(
+        ctx, partial(shifted_panels, PAIRS), shape, lambda same: same, count, weight_columns, "pairs_columns", ROUNDED
+    )
     return with_bias(ctx, whole, add_columns(whole, sums))
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """How elements become words: ``bits`` of one of the input, of type ``dtype``, ``elements`` of the weight."""
+
+    word: Word
+    dtype: DType
+    bits: Callable[[Val], Val]
+    elements: Callable[[np.ndarray], np.ndarray]
 
 
 def pair_sums(
     ctx: LowerContext, sums: Sums, whole: ConvShape, fold: Fold, count: Count,
-    oihw: Callable[[np.ndarray], np.ndarray], key: str,
+    oihw: Callable[[np.ndarray], np.ndarray], key: str, operands: Operands,
 ) -> Reader:  # fmt: skip
     """The sums of a convolution of that geometry, whose weight ``oihw``, called ``key``, makes of the node's."""
+    word = operands.word
     shape = fold(whole)
     in_pairs = dataclasses.replace(shape, channels=count(shape.depth) * shape.groups)
     zero = constant(0, dtypes.int32)
 
     def pairs(w: np.ndarray) -> np.ndarray:
-        return PAIRS.pack_oihw(weight_rows(oihw(w), shape).view(np.uint16), in_pairs.depth.value())
+        return word.pack_oihw(operands.elements(weight_rows(oihw(w), shape)), in_pairs.depth.value())
 
     folds = shape.of_pixel is not None and whole.needs_padding
-    rows = padded_rows(ctx, whole, constant(0.0, dtypes.bfloat16)) if folds else None
-    read = words_of_image(ctx, shape, in_pairs, PAIRS, _bits, lambda step: zero, True, rows)
+    rows = padded_rows(ctx, whole, constant(0.0, operands.dtype)) if folds else None
+    read = words_of_image(ctx, shape, in_pairs, word, operands.bits, lambda step: zero, True, rows)
     weight = conv_weight(ctx, in_pairs, dtypes.int32, pairs, named(key, shape), lambda *_: zero)
-    return sums(ctx, in_pairs, dtypes.int32, read, weight, times=PAIRS.times)
+    return sums(ctx, in_pairs, dtypes.int32, read, weight, times=word.times)
 
 
 def _bits(v: Val) -> Val:
     return op("bits", v)
+
+
+ROUNDED = Operands(PAIRS, dtypes.bfloat16, _bits, lambda w: w.view(np.uint16))
 
 
 def refusal(facts: NodeFacts) -> str | None:

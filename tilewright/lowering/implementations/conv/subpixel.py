@@ -33,7 +33,7 @@ from tilewright.lowering.geometry.words import PAIRS
 from tilewright.lowering.implementations.conv.cost import input_products
 from tilewright.lowering.implementations.conv.direct import Sums
 from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
-from tilewright.lowering.implementations.conv.pairs import pair_sums, refusal
+from tilewright.lowering.implementations.conv.pairs import ROUNDED, Operands, pair_sums, refusal
 from tilewright.lowering.implementations.conv.tiles import Count, Fold, in_tiles
 from tilewright.machine.vectors import share_of_pairs
 from tilewright.tensor_ir.compute import Tensor, Val, compute, constant, in_range, select
@@ -44,7 +44,7 @@ def _first(shape: ConvShape) -> list[int]:
     return [int(b) // s for b, s in zip(shape.pads_begin, shape.strides, strict=True)]
 
 
-def _phases(shape: ConvShape) -> ConvShape:
+def phase_shape(shape: ConvShape) -> ConvShape:
     """The convolution of all phases."""
     first = _first(shape)
     taps = tuple(-(-k // s) for k, s in zip(shape.kernel, shape.strides, strict=True))
@@ -61,7 +61,7 @@ def _phases(shape: ConvShape) -> ConvShape:
 def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
     shape, dtype = transposed_shape(ctx), computed_type(ctx)
     w = ctx.input(1)
-    inner = _phases(shape)
+    inner = phase_shape(shape)
     taps, per_group, in_group, phases = inner.kernel, shape.per_group, shape.depth, math.prod(shape.strides)
 
     def read_weight(oc: IntExpr, ic: IntExpr, k: Sequence[IntExpr]) -> Val:
@@ -78,18 +78,21 @@ def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
     return _shuffled(ctx, shape, sums(ctx, inner, dtype, padded_input(ctx, inner, dtype), weight))
 
 
-def _lower_pairs(
-    sums: Sums, ctx: LowerContext, count: Count = PAIRS.count, fold: Fold = lambda shape: shape
-) -> tuple[Tensor, ...]:
-    """The same of bfloat16, as :mod:`.pairs`."""
+def lower_pairs(
+    operands: Operands, key: str, sums: Sums, ctx: LowerContext, count: Count = PAIRS.count,
+    fold: Fold = lambda shape: shape,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The same of words, as :mod:`.pairs`; ``key`` names the weight in words."""
     shape = transposed_shape(ctx)
     oihw = partial(_weight_of_phases, shape)
-    return _shuffled(ctx, shape, pair_sums(ctx, sums, _phases(shape), fold, count, oihw, "pairs_of_phases"))
+    return _shuffled(
+        ctx, shape, pair_sums(ctx, sums, phase_shape(shape), fold, count, oihw, f"{key}_of_phases", operands)
+    )
 
 
 def _weight_of_phases(shape: ConvShape, a: np.ndarray) -> np.ndarray:
     """The weight as that of the convolution of all phases, ``[OC, IC / g, taps...]``."""
-    taps = _phases(shape).kernel
+    taps = phase_shape(shape).kernel
     grouped = a.reshape(shape.groups, a.shape[0] // shape.groups, *a.shape[1:])
     room = [(0, t * s - k) for t, s, k in zip(taps, shape.strides, shape.kernel, strict=True)]
     full = np.pad(grouped, [(0, 0), (0, 0), (0, 0), *room])
@@ -102,7 +105,7 @@ def _weight_of_phases(shape: ConvShape, a: np.ndarray) -> np.ndarray:
 def _shuffled(ctx: LowerContext, shape: ConvShape, acc: Reader) -> tuple[Tensor, ...]:
     """The result from the sums of all phases."""
     begin, first, phases = [int(b) for b in shape.pads_begin], _first(shape), math.prod(shape.strides)
-    sizes, per_group = _phases(shape).out_spatial, shape.per_group
+    sizes, per_group = phase_shape(shape).out_spatial, shape.per_group
     names = ["n", *spatial_names(shape.rank), "c"]
     columns = shape.out_channels * phases
     full = (shape.batch, *sizes, columns)
@@ -118,7 +121,7 @@ def _shuffled(ctx: LowerContext, shape: ConvShape, acc: Reader) -> tuple[Tensor,
     return with_bias(ctx, shape, result)
 
 
-def _applies(facts: NodeFacts) -> str | None:
+def phases_refusal(facts: NodeFacts) -> str | None:
     shape = transposed_shape(facts)
     if any(d != 1 for d in shape.dilations):
         return f"dilations {', '.join(map(str, shape.dilations))}, expected 1"
@@ -133,18 +136,27 @@ def _time(facts: NodeFacts) -> float:
 
 
 def _pairs_refusal(facts: NodeFacts) -> str | None:
-    return refusal(facts) or _applies(facts)
+    return refusal(facts) or phases_refusal(facts)
+
+
+_LOWER_PAIRS = partial(lower_pairs, ROUNDED, "pairs")
 
 
 SUBPIXEL = by_pixels_and_rows(
-    "ConvTranspose", "subpixel", _lower, _time, lambda facts: _phases(transposed_shape(facts)), _applies, spreads=True
+    "ConvTranspose",
+    "subpixel",
+    _lower,
+    _time,
+    lambda facts: phase_shape(transposed_shape(facts)),
+    phases_refusal,
+    spreads=True,
 )
 DOT_PRODUCT = (
     *by_pixels_and_rows(
-        "ConvTranspose", "dot_product", _lower_pairs, lambda facts: share_of_pairs(facts.target) * _time(facts),
-        lambda facts: _phases(transposed_shape(facts)), _pairs_refusal,
+        "ConvTranspose", "dot_product", _LOWER_PAIRS, lambda facts: share_of_pairs(facts.target) * _time(facts),
+        lambda facts: phase_shape(transposed_shape(facts)), _pairs_refusal,
     ),
     *in_tiles(
-        "ConvTranspose", PAIRS, _lower_pairs, _pairs_refusal, lambda facts: _phases(transposed_shape(facts))
+        "ConvTranspose", PAIRS, _LOWER_PAIRS, _pairs_refusal, lambda facts: phase_shape(transposed_shape(facts))
     ),
 )  # fmt: skip

@@ -65,39 +65,39 @@ def _folded_into_one(word: Word, shape: ConvShape) -> ConvShape:
     """The same if the taps of a row take one step then, in rows of known length: each pixel has all of them. Not of
     bytes, four of which make a word that begins anywhere."""
     rows = folded(word, shape)
-    fits = shape.out_spatial[-1].is_const and whole_words(word)(rows.depth) == SIDE
+    fits = shape.out_spatial[-1].is_const and whole_words(word)(rows.depth) == SIDE * word.planes
     return rows if fits and word.per == PAIRS.per else shape
 
 
 def tile_panels(
-    ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight,
+    word: Word, ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight,
     width: int | None = None, times: Times = mul,
 ) -> Reader:  # fmt: skip
-    """The sums over all pixels (:class:`tilewright.lowering.implementations.conv.direct.Sums`), for one group; a result
-    with a border, which no single row axis has, is computed row by row in vectors."""
+    """The sums over all pixels (:class:`tilewright.lowering.implementations.conv.direct.Sums`) of words, for one group;
+    a result with a border, which no single row axis has, is computed row by row in vectors."""
     if ctx.attr_ints(HALO) is not None:
         return row_panels(ctx, shape, dtype, read, weight, width, times)
     width = width or block_of(shape.out_channels)
-    packed, alone = weight(width), (shape.batch == 1)
+    packed, alone, of_step = weight(width), (shape.batch == 1), SIDE * word.planes
 
     def left(row: IntExpr, step: Place, q: IntExpr) -> Val:
         n, *at = (const(0), *unflatten(row, shape.out_spatial[1:])) if alone else unflatten(row, shape.out_spatial)
         *taps, each = step
         where = zip(at, shape.strides, taps, shape.dilations, strict=True)
-        return read(n, each * SIDE + q, [p * s + t * d for p, s, t, d in where])
+        return read(n, each * of_step + q, [p * s + t * d for p, s, t, d in where])
 
     def right(no: IntExpr, step: Place, q: IntExpr, ni: IntExpr) -> Val:
         *taps, each = step
-        return packed[(no, *taps, each * SIDE + q, ni)]
+        return packed[(no, *taps, each * of_step + q, ni)]
 
-    steps = (*(const(k) for k in shape.kernel), shape.depth // SIDE)
+    steps = (*(const(k) for k in shape.kernel), shape.depth // of_step)
     rows = product((shape.batch, *shape.out_spatial))
-    acc = tile_sums(ctx, rows, steps, packed.shape[0], width, left, right, times)
+    acc = tile_sums(ctx, rows, steps, packed.shape[0], width, left, right, word)
     return lambda n, c, at: acc[(flatten((n, *at), shape.out_spatial), c // width, c % width)]
 
 
 def shifted_panels(
-    ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight,
+    word: Word, ctx: LowerContext, shape: ConvShape, dtype: DType, read: Reader, weight: Weight,
     width: int | None = None, times: Times = mul,
 ) -> Reader:  # fmt: skip
     """The same with rows of the product that are neighbours in the padded image, those at its edges too: what a tap
@@ -105,23 +105,24 @@ def shifted_panels(
     width = width or block_of(shape.out_channels)
     packed, (down, across) = weight(width), (shape.kernel[0], shape.kernel[1])
     high, wide = (o + (k - 1) * d for o, k, d in zip(shape.out_spatial, shape.kernel, shape.dilations, strict=True))
-    each, pixels = shape.depth // SIDE, shape.batch * high * wide
+    of_step = SIDE * word.planes
+    each, pixels = shape.depth // of_step, shape.batch * high * wide
 
-    def word(p: IntExpr, q: IntExpr) -> Val:
+    def of_pixel(p: IntExpr, q: IntExpr) -> Val:
         n, *at = unflatten(p, (high, wide)) if shape.batch != 1 else (const(0), *unflatten(p, (wide,)))
         return select(index_value(p) < index_value(pixels), read(n, q, at), constant(0, dtypes.int32))
 
     reach = (down - 1) * shape.dilations[0] * wide + across - 1
     full = (rows_of_blocks(pixels) + reach, shape.depth)
-    image = ctx.stage(compute(ctx.name("image"), full, word, axis_names=["p", "q"]))
+    image = ctx.stage(compute(ctx.name("image"), full, of_pixel, axis_names=["p", "q"]))
 
     def place(tap: IntExpr, step: IntExpr, q: IntExpr) -> tuple[IntExpr, IntExpr]:
-        return tap * (wide * shape.dilations[0]) + step // each, step % each * SIDE + q
+        return tap * (wide * shape.dilations[0]) + step // each, step % each * of_step + q
 
     def right(no: IntExpr, tap: IntExpr, step: IntExpr, q: IntExpr, ni: IntExpr) -> Val:
-        return packed[(no, tap, step // each, step % each * SIDE + q, ni)]
+        return packed[(no, tap, step // each, step % each * of_step + q, ni)]
 
-    acc = shifted_sums(ctx, image, pixels, const(down), across * each, packed.shape[0], width, place, right, times)
+    acc = shifted_sums(ctx, image, pixels, const(down), across * each, packed.shape[0], width, place, right, word)
     return lambda n, c, at: acc[((n * high + at[0]) * wide + at[1], c // width, c % width)]
 
 
@@ -165,12 +166,13 @@ def in_tiles(
     count = whole_words(word)
     return (
         Implementation(
-            op, "dot_product_tiles", lambda ctx: lower(tile_panels, ctx, count, partial(folded, word)),
+            op, "dot_product_tiles", lambda ctx: lower(partial(tile_panels, word), ctx, count, partial(folded, word)),
             lambda facts: _cost(word, facts.target, summed(facts)),
             lambda facts: applies(facts) or _refusal(word, facts.target, summed(facts)), family="dot_product",
         ),
         Implementation(
-            op, "dot_product_shifted", lambda ctx: lower(shifted_panels, ctx, count, partial(_folded_into_one, word)),
+            op, "dot_product_shifted",
+            lambda ctx: lower(partial(shifted_panels, word), ctx, count, partial(_folded_into_one, word)),
             lambda facts: _shifted_cost(word, facts.target, summed(facts)),
             lambda facts: applies(facts) or _shifted_refusal(word, facts, summed(facts)), family="dot_product",
         ),

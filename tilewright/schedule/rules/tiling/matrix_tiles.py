@@ -45,7 +45,7 @@ from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.prefetch import fetch_panels
 from tilewright.schedule.rules.tiling.cache_blocking import order_of_loops, read_panels_once
 from tilewright.schedule.rules.tiling.register_tiles import copied
-from tilewright.schedule.rules.tiling.shifted_tiles import loaded_factors, shifted_product
+from tilewright.schedule.rules.tiling.shifted_tiles import shifted_product, tile_factors
 from tilewright.schedule.rules.tiling.steps_in_turns import choose_steps, sum_in_turns, tiles_in_turns
 from tilewright.schedule.rules.tiling.tile_axes import tile_axes
 from tilewright.schedule.rules.tiling.tile_size import TileLoops
@@ -110,17 +110,17 @@ def _is_kept(source: Buffer, most: int) -> bool:
 def tiled_product(func: Func, reduction: str, form: Form = "") -> TiledProduct | None:
     """What ``reduction`` computes, if it has this form; with the ``form`` of an intrinsic, one of these."""
     block = find_block(func, reduction)
-    factors = loaded_factors(block)
+    factors = tile_factors(block)
     if factors is None:
         return None
-    name, left, right = factors
+    name, split, left, right = factors
     blocks, sums = find_buffer(func, left.buffer), find_buffer(func, block.buffer)
     if len(blocks.shape) < _BLOCK_RANK or not sums.shape:
         return None
     height, side, width = (d.value() for d in (*blocks.shape[-2:], sums.shape[-1]))
     if side != SIDE or height is None or width is None:
         return None
-    wanted = TileProduct(name, str(sums.dtype), height // SIDE, width // SIDE, form)
+    wanted = TileProduct(name, str(sums.dtype), height // SIDE, width // SIDE, "split" if split else form)
     known = TILE_PRODUCTS.get(wanted.name) == wanted
     return TiledProduct(reduction, wanted, left.buffer, right.buffer) if known else None
 

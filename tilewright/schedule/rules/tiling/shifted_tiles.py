@@ -95,18 +95,36 @@ def loaded_factors(block: Block) -> tuple[str, Load, Load] | None:
     return (step.name, left, right) if isinstance(left, Load) and isinstance(right, Load) else None
 
 
+def tile_factors(block: Block) -> tuple[str, bool, Load, Load] | None:
+    """The operation on words that ``block`` sums, whether of operands in two parts, and both of their first ones."""
+    if (one := loaded_factors(block)) is not None:
+        return one[0], False, *one[1:]
+    step = block.value.args[1] if isinstance(block.value, Op) and len(block.value.args) == 2 else None
+    match step:
+        case Op(
+            "add",
+            (Op("add", (Op(high, (Load() as a, Load() as b), _), Op(low, (al, c), _)), _), Op(last, (d, bl), _)),
+            _,
+        ):
+            alike = high == low == last and (c, d) == (b, a)
+            parts = isinstance(al, Load) and isinstance(bl, Load) and (al.buffer, bl.buffer) == (a.buffer, b.buffer)
+            return (high, True, a, b) if alike and parts else None
+        case _:
+            return None
+
+
 def shifted_product(func: Func, reduction: str) -> ShiftedProduct | None:
     """What ``reduction`` computes, if it has this form."""
     block = find_block(func, reduction)
-    factors = loaded_factors(block)
+    factors = tile_factors(block)
     if factors is None:
         return None
-    name, left, right = factors
+    name, split, left, right = factors
     sums = find_buffer(func, block.buffer)
     width = sums.shape[-1].value() if sums.shape else None
     if width is None or len(left.indices) != 2 or sum(a.kind == "reduce" for a in block.axes) != 3:
         return None
-    wanted = TileProduct(name, str(sums.dtype), _HEIGHT // SIDE, width // SIDE, "taps")
+    wanted = TileProduct(name, str(sums.dtype), _HEIGHT // SIDE, width // SIDE, "split_taps" if split else "taps")
     known = TILE_PRODUCTS.get(wanted.name) == wanted
     return ShiftedProduct(reduction, wanted, left.buffer, right.buffer) if known else None
 

@@ -18,7 +18,7 @@ from tilewright.schedule.rules.parallelism import feeds_all_threads
 from tilewright.schedule.rules.sampling import choose_number, divisors
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer, find_loop
-from tilewright.tensor_ir.ir import Block, loads, walk_index
+from tilewright.tensor_ir.ir import loads, walk_index
 
 _UNROLLS = (1, 2, 3, 4, 8)
 _BYTES_OF_LANE = 4
@@ -68,16 +68,16 @@ def lanes_stored(s: Schedule, block: str, lanes: int) -> int:
 
 
 def operand_stages(s: Schedule, reduction: str) -> list[str]:
-    """Stages at the root that only the reduction reads: the padded or packed operand."""
+    """Stages at the root that only the reduction reads, each once: the padded or packed operand."""
     block = find_block(s.func, reduction)
     stages = {b.buffer: b for b in all_blocks(s.func) if is_spatial(b)}
-    found: list[Block] = [stages[x.buffer] for x in loads(block.value) if x.buffer in stages]
-    return [b.name for b in found if [u.name for u in consumers(s.func, b.buffer)] == [reduction]]
+    found = dict.fromkeys(x.buffer for x in loads(block.value) if x.buffer in stages)
+    return [stages[n].name for n in found if [u.name for u in consumers(s.func, n)] == [reduction]]
 
 
 def place_stages(s: Schedule, stages: Sequence[str], around: Sequence[str], target: Target) -> None:
     """Compute an operand's stage at one of the loops around the tile, or where it is read, if so decided."""
-    for stage in dict.fromkeys(stages):
+    for stage in stages:
         options = list(around)
         if s.copy().attempt(partial(Schedule.compute_inline, block=stage)):
             options.append(INLINE)

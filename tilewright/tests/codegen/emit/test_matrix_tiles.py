@@ -28,7 +28,7 @@ __all__ = ["tiles"]
 
 def scheduled(p: TileProduct, func: Func) -> Func:
     s = Schedule(func)
-    if p.form == "taps":
+    if p.has_taps:
         rows, panels, *_ = s.loops("acc")
         over, row = s.split(rows, (None, SIDE * p.rows))
         s.reorder(over, panels, row)
@@ -68,11 +68,11 @@ def test_the_code_computes_the_nest(tiles: State, name: str, size: tuple[int, in
     tiles.require_clean()
 
 
-@pytest.mark.parametrize("taps", [False, True])
+@pytest.mark.parametrize("form", ["", "taps_", "split_", "split_taps_"])
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_sums_of_a_few_steps_are_resumed(tiles: State, taps: bool, depth: int) -> None:
+def test_sums_of_a_few_steps_are_resumed(tiles: State, form: str, depth: int) -> None:
     """For all rows the first steps, then the next; the sums lie in memory in between."""
-    p = TILE_PRODUCTS["tiles_dot2_taps_2x2" if taps else "tiles_dot2_2x2"]
+    p, taps = TILE_PRODUCTS[f"tiles_dot2_{form}2x2"], "taps" in form
     func = tile_product_func(p, 64, 32, 6)
     s = Schedule(func)
     rows, panels, columns, *taps_loop, steps, words = s.loops("acc")
@@ -114,6 +114,18 @@ def test_the_assembly_of_parts() -> None:
     used = [x.split()[0] + x.split()[-1] for x in found.splitlines() if x.strip().startswith(("tileload", "tdp"))]
     part = [f"tileloadd%tmm{n}" for n in (4, 5)] + [f"tdpbf16ps%tmm{n}" for n in range(4)]
     assert used == [*(f"tileloadd%tmm{n}" for n in (6, 7)), *part, *part]
+
+
+def test_the_assembly_of_operands_in_two_parts() -> None:
+    """Three products of four tiles each, A's high parts loaded again for B's low ones."""
+    p = TILE_PRODUCTS["tiles_dot2_split_2x2"]
+    target = parse_target("llvm -mcpu=sapphirerapids -mtriple=x86_64-unknown-linux-gnu -num-threads=1")
+    func = prepare(scheduled(p, tile_product_func(p, 64, 96, 1)), target)
+    found = assembly_text(emit_kernel(func, target, "kernel"), target)
+    used = [x.split()[0] + x.split()[-1] for x in found.splitlines() if x.strip().startswith(("tileload", "tdp"))]
+    a, b = ([f"tileloadd%tmm{n}" for n in two] for two in ((4, 5), (6, 7)))
+    products = [f"tdpbf16ps%tmm{n}" for n in range(4)]
+    assert used == [*a, *b, *products, *a, *products, *a, *b, *products]
 
 
 def test_the_text_of_a_tensorized_function() -> None:

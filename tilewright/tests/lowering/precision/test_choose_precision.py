@@ -13,7 +13,7 @@ from tilewright.core.errors import InputError
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Graph, Node
-from tilewright.lowering.precision.choose_precision import reduced_nodes
+from tilewright.lowering.precision.choose_precision import reduced_nodes, split_nodes
 from tilewright.tests.lowering.implementations.test_weight_only import product
 
 AVX512 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4"
@@ -161,3 +161,57 @@ def test_weights_of_few_bits_stay_and_rows_are_rounded_where_there_are_tiles() -
     assert values[node.outputs[0]].dtype == dtypes.float32
     assert reduced_nodes(reduced(graph, tiles)) == (node.name,)
     assert reduced_nodes(reduced(graph)) == ()  # as fast on float32, without tiles
+
+
+RAPIDS = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=sapphirerapids"
+
+
+def passed(graph: Graph, precision: object, target: str = RAPIDS) -> Graph:
+    found: Graph = tilewright.compile(  # type: ignore[call-overload]
+        graph, target=target, precision=precision, stop_after="passes", progress=False
+    )
+    return found
+
+
+def two_layers() -> Graph:
+    """Both products read the same, and so does a sum."""
+    g = GraphBuilder("two_layers")
+    x = g.op("Relu", g.input("x", "float32", (128, 512)))
+    y = g.op("MatMul", x, weight(512, 512))
+    return g.build(g.op("Add", g.op("Mul", y, g.op("MatMul", x, weight(512, 512))), x))
+
+
+def test_operands_of_two_numbers_each_keep_their_type() -> None:
+    graph = passed(two_layers(), "bf16x3")
+    assert split_nodes(graph) == tuple(n.name for n in products(graph))
+    assert {n.attr("implementation") for n in products(graph)} == {"split_tiles"}
+    assert {v.dtype for v in graph.values.values()} == {dtypes.float32}
+    assert reduced_nodes(graph) == ()
+
+
+def test_operands_are_two_numbers_only_where_that_is_faster() -> None:
+    for target in (AVX512, "llvm -mtriple=aarch64-linux-gnu -mcpu=generic"):
+        assert split_nodes(passed(two_layers(), "bf16x3", target)) == ()
+    g = GraphBuilder("small")
+    graph = g.build(g.op("MatMul", g.input("x", "float32", (8, 16)), weight(16, 16)))
+    assert split_nodes(passed(graph, "bf16x3")) == ()
+    text = tilewright.compile(graph, target=RAPIDS, precision="bf16x3", progress=False).explain()
+    assert f"refused bf16x3 at {graph.nodes[0].name}: estimated to take" in text
+
+
+def test_a_product_of_two_numbers_beside_one_of_bfloat16_reads_what_that_one_rounds() -> None:
+    """It splits what it reads all the same: its weight is not rounded."""
+    graph = two_layers()
+    first, second = (n.name for n in products(graph))
+    found = passed(graph, {first: "bf16", second: "bf16x3"})
+    a, b = (next(n for n in found.nodes if n.name == name) for name in (first, second))
+    assert [found.values[i].dtype for i in (*a.inputs, *b.inputs)] == [*[dtypes.bfloat16] * 2, *[dtypes.float32] * 2]
+    assert (reduced_nodes(found), split_nodes(found)) == ((first,), (second,))
+
+
+def test_a_node_that_cannot_be_of_two_numbers_is_an_error() -> None:
+    graph = two_layers()
+    (relu,) = (n.name for n in graph.nodes if n.op == "Relu")
+    for node, target in ((relu, RAPIDS), (products(graph)[0].name, AVX512)):
+        with pytest.raises(InputError, match=f"node '{node}'.* expected for bf16x3 a Conv"):
+            passed(graph, {node: "bf16x3"}, target)
