@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from tilewright.core import dtypes
 from tilewright.core.errors import InternalError, TilewrightError, UnsupportedError, VerifyError
 from tilewright.frontend import from_onnx
 from tilewright.graph_ir.interpreter import interpret
-from tilewright.graph_ir.ir import TensorType
+from tilewright.graph_ir.ir import TensorType, walk_graphs
 from tilewright.graph_ir.passes.merge_products import MERGE_PRODUCTS
+from tilewright.lowering.precision.choose_precision import NodePrecision, split_nodes
 from tilewright.lowering.table import TABLE
 from tilewright.options import CompileOptions
 from tilewright.simplification.options import Level
@@ -34,7 +36,8 @@ SAMPLES = 6
 @dataclass(frozen=True, slots=True)
 class Build:
     """One way to compile a graph. ``records``: with records of random schedules; ``pins``: and random implementations
-    of nodes; ``reduced``: with products on bfloat16, compared with the graph that has them; ``exported``: and run as an
+    of nodes; ``reduced``: with products on bfloat16, compared with the graph that has them, ``split``: with
+    all that can be on two such numbers for each operand; ``exported``: and run as an
     artifact, too. ``simplified``: not compiled but simplified at that level, and the result interpreted. ``written``:
     neither, but written after the passes of the level, in ``opset`` (0: any). ``requested``: with passes and rules that
     are off by themselves."""
@@ -44,6 +47,7 @@ class Build:
     records: bool = False
     pins: bool = False
     reduced: bool = False
+    split: bool = False
     exported: bool = False
     simplified: bool = False
     written: bool = False
@@ -65,7 +69,7 @@ class Build:
         if self.written:
             return f"written after passes of level {self.level!r}{f' in opset {self.opset}' if self.opset else ''}"
         more = (", with records" if self.records else "") + (", with pins" if self.pins else "")
-        more += ", precision='bf16'" if self.reduced else ""
+        more += ", precision='bf16'" if self.reduced else ", all products of bf16x3" if self.split else ""
         more += ", with what is on request" if self.requested else ""
         return f"opt_level={self.level!r}, threads={self.threads}{more}{', exported' if self.exported else ''}"
 
@@ -113,10 +117,16 @@ def builds_of(seed: int, ways: Ways = "some") -> tuple[Build, ...]:
     if ways == "every":
         every = [Build(level, threads) for level in LEVELS for threads in (1, 2)]
         more = (Build("all", 2, True), Build("all", 2, pins=True), Build("all", 2, reduced=True))
+        more = (*more, Build("all", 2, split=True))
         return (*every, *more, Build("all", 2, requested=True), Build("all", 2, exported=True))
     first = Build("all", 2 - seed % 2, exported=seed % 4 == 3)
     other = Build(LEVELS[seed % 3], 1 + seed // 3 % 2, requested=seed % 2 == 1)
-    more = (Build("all", 2, True), Build("all", 2, reduced=True), Build("all", 2, pins=True))
+    more = (
+        Build("all", 2, True),
+        Build("all", 2, reduced=True),
+        Build("all", 2, pins=True),
+        Build("all", 2, split=True),
+    )
     last = builds_of(seed, "write")[seed // _WRITTEN_IN % 5 :][:1] if seed % _WRITTEN_IN == 0 else ()
     return first, other, *more[seed % 4 : seed % 4 + 1], *last
 
@@ -172,10 +182,15 @@ def _check_build(
             implementations=pins,
             precision="bf16" if build.reduced else "fp32",
         )
+        if build.split:
+            plain = tilewright.compile(model, options, stop_after="passes")
+            asked = {n.name: NodePrecision("bf16x3", strict=False) for g in walk_graphs(plain) for n in g.nodes}
+            options = dataclasses.replace(options, precision=asked)
         compiled = tilewright.compile(model, options)
-        if build.reduced:
+        if build.reduced or build.split:
             graph = tilewright.compile(model, options, stop_after="passes")
-            if not any(v.dtype == dtypes.bfloat16 for v in graph.values.values() if isinstance(v.type, TensorType)):
+            narrow = any(v.dtype == dtypes.bfloat16 for v in graph.values.values() if isinstance(v.type, TensorType))
+            if not (narrow if build.reduced else split_nodes(graph)):
                 return None
             wanted = [
                 interpret_perturbed(graph, sample.feed(v), SAMPLES, huge=sample.wild == "huge") for v in sample.variants

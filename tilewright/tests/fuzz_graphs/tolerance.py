@@ -19,8 +19,11 @@ from tilewright.core import dtypes
 from tilewright.core.errors import TilewrightError
 from tilewright.graph_ir.interpreter import evaluate_node
 from tilewright.graph_ir.ir import Graph, Node
+from tilewright.lowering.implementations.split_products import ATTRIBUTE as SPLIT
 
 _FACTOR = 8.0
+_OF_TWO_PARTS = 2.0**-16
+"""What an operand that is split is off by, at most, with the product that is left out."""
 _ACCUMULATING = frozenset(
     """AveragePool BatchNormalization CausalConvWithState Col2Im Conv ConvTranspose CumProd CumSum DFT DeformConv Det
     Einsum Gemm GlobalAveragePool GlobalLpPool GridSample GroupNormalization GRU If InstanceNormalization LRN LSTM
@@ -65,6 +68,8 @@ def _run(
         elif rng is not None and node.op in _ACCUMULATING:
             summed = node.inputs[:1] if node.op == "Resize" else node.inputs  # scales are exact: sizes follow from them
             seen = {**scope, **{i: _perturbed(scope[i], rng) for i in summed if i}}
+        if rng is not None and node.attr(SPLIT):
+            seen = {**seen, **{i: _perturbed(scope[i], rng, _OF_TWO_PARTS) for i in node.inputs[:2]}}
         if rng is not None and node.op == "DeformConv":
             seen = {**seen, node.inputs[2]: _moved(seen[node.inputs[2]], scope[node.inputs[0]], rng)}
         if rng is not None and node.op == "Resize" and node.inputs[0]:
