@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import cast
 
 from tilewright.autotune.base.workload import Workload
 from tilewright.autotune.lookup.workloads import kernel_steps, networks_of, workloads_of
@@ -15,6 +16,8 @@ from tilewright.machine.target import Target
 
 MIXED = "mixed"
 """In a choice: each node has the precision that ``nodes`` says."""
+
+_REDUCED = ("bf16", "bf16x3")
 
 
 def recorded_choice(
@@ -29,18 +32,18 @@ def recorded_choice(
 def precision_of(
     choice: Choice | None, lowered: LoweredModel, workloads: Mapping[str, Workload] | None = None
 ) -> Precisions:
-    """What a choice asks for: ``fp32``, also without one, ``bf16``, or a precision for each node of ``lowered``."""
-    if choice is None or choice.implementation not in ("bf16", MIXED):
+    """What a choice asks for: one precision, ``fp32`` also without a choice, or one for each node of ``lowered``."""
+    if choice is None or choice.implementation not in (*_REDUCED, MIXED):
         return "fp32"
-    if choice.implementation == "bf16":
-        return "bf16"
+    if choice.implementation != MIXED:
+        return cast(Precisions, choice.implementation)
     places = node_places(lowered, workloads)
     found = {node: choice.nodes[place] for node, place in places.items() if place in choice.nodes}
     return {n: NodePrecision(_precision(c), _measured(c), strict=False) for n, c in found.items()}
 
 
 def _precision(c: NodeChoice) -> OfNode:
-    return "bf16" if c.implementation == "bf16" else "fp32"
+    return cast(OfNode, c.implementation) if c.implementation in _REDUCED else "fp32"
 
 
 def account(choice: Choice, each: bool = True) -> str:
@@ -49,10 +52,12 @@ def account(choice: Choice, each: bool = True) -> str:
         f"{k} {s * 1e3:.3f} ms" + (f", off by {choice.errors[k]:.1e}" if k in choice.errors else "")
         for k, s in choice.seconds.items()
     ]
-    reduced = sum(n.implementation == "bf16" for n in choice.nodes.values())
+    kinds = Counter(n.implementation for n in choice.nodes.values())
     lines = [f"precision {choice.implementation}: {'; '.join(parts) or 'no product gains on bfloat16'}"]
     if choice.nodes:
-        lines[0] += f"; {reduced} of {len(choice.nodes)} products on bfloat16"
+        lines[0] += f"; {kinds['bf16']} of {len(choice.nodes)} products on bfloat16"
+        if kinds["bf16x3"]:
+            lines[0] += f", {kinds['bf16x3']} on two for each operand"
     if each:
         lines += [f"  {n.name}: {n.implementation}; {_measured(n)}" for n in choice.nodes.values()]
     return "\n".join(lines)

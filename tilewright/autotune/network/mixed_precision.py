@@ -1,8 +1,9 @@
-"""The nodes that are reduced to bfloat16 where all of them together are too far off.
+"""The nodes that are reduced to bfloat16 where all of them together are too far off. Others take operands of two
+bfloat16 numbers (``bf16x3``), where that is faster than float32: what it is off by hardly counts beside theirs.
 
-Each node has a gain, the difference of its kernel's times in both builds, and an error, that of the network's results
-with it alone reduced. Errors of rounding add up like independent ones, in squares, so nodes are taken by gain for their
-squared error, as many as the budget allows: by the error of the network that is really built so.
+Each node has a gain, the difference of its kernel's times on bfloat16 and else, and an error, that of the network's
+results with it alone reduced. Errors of rounding add up like independent ones, in squares, so nodes are taken by gain
+for their squared error, as many as the budget allows: by the error of the network that is really built so.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import partial
 import numpy as np
 
 from tilewright.autotune.lookup.apply_best import choose_schedules
+from tilewright.autotune.lookup.precision import MIXED
 from tilewright.autotune.lookup.workloads import kernel_of_node, kernel_steps
 from tilewright.autotune.network.end_to_end import assemble, kernel_times
 from tilewright.autotune.network.options import TuneOptions
@@ -54,8 +56,9 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Build:
-    """The network in one precision with default schedules. ``graph``: after its passes."""
+    """The network in a ``precision`` with default schedules. ``graph``: after its passes."""
 
+    precision: str
     graph: Graph
     lowered: LoweredModel
     model: CompiledModel
@@ -76,11 +79,13 @@ class Builds:
     def build(self, precision: Precisions) -> Build:
         """The network in a precision, or in one for each node."""
         options = dataclasses.replace(self._options, precision=precision)
-        return self._built(compile(self._graph, options, stop_after="passes"), self._known)
+        name = precision if isinstance(precision, str) else MIXED
+        return self._built(name, compile(self._graph, options, stop_after="passes"), self._known)
 
-    def reduced(self, nodes: Collection[str]) -> Build:
-        """The network with these nodes on bfloat16 and the others in float32."""
-        return self.build(dict.fromkeys(nodes, "bf16"))
+    def reduced(self, nodes: Collection[str], split: Collection[str] = ()) -> Build:
+        """The network with these nodes on bfloat16, those of ``split`` besides on two such numbers for each, and the
+        others in float32."""
+        return self.build({**dict.fromkeys(split, "bf16x3"), **dict.fromkeys(nodes, "bf16")})
 
     def switched(self, nodes: Collection[str]) -> Callable[[Collection[str], Feed], Results]:
         """What runs the network with some of these nodes reduced, without another build."""
@@ -91,16 +96,16 @@ class Builds:
         graph, _ = run_passes(
             found.graph, o.opt_level, o.disabled_pass, (), o.enabled_pass, (choose,), self._target.costs
         )
-        model = self._built(graph, LoweredGroups()).model
+        model = self._built(MIXED, graph, LoweredGroups()).model
         return lambda reduced, feed: model.run({**feed, **found.settings(reduced)})
 
-    def _built(self, graph: Graph, known: LoweredGroups) -> Build:
+    def _built(self, precision: str, graph: Graph, known: LoweredGroups) -> Build:
         o, target = self._options, self._target
         lowered = fuse_and_lower(
             graph, target, o.disabled_pass, out_of_range=o.out_of_range, table=self._wanted.table, known=known
         )
         chosen = choose_schedules(lowered, target, None, rules=before_default(o.schedule_rules))
-        return Build(graph, lowered, assemble(lowered, target, chosen, self._cache))
+        return Build(precision, graph, lowered, assemble(lowered, target, chosen, self._cache))
 
 
 Runner = Callable[[Feed], Results]
@@ -182,8 +187,11 @@ def worthwhile(gains: Mapping[str, float]) -> list[str]:
     return out
 
 
-def nodes_within(builds: Builds, errors: Errors, gains: Mapping[str, float]) -> tuple[list[str], dict[str, float]]:
-    """The nodes to reduce, and the error of each node alone, where it was asked for. ``gains``: seconds, by node."""
+def nodes_within(
+    builds: Builds, errors: Errors, gains: Mapping[str, float], split: Collection[str] = ()
+) -> tuple[list[str], dict[str, float]]:
+    """The nodes to reduce, and the error of each node alone, where it was asked for. ``gains``: seconds, by node.
+    ``split``: nodes that are of two bfloat16 numbers otherwise."""
     hopeful = worthwhile(gains)
     if not hopeful:
         return [], {}
@@ -193,6 +201,6 @@ def nodes_within(builds: Builds, errors: Errors, gains: Mapping[str, float]) -> 
     taken = taken_within(ordered, alone, errors.margin, lambda some: errors.first(partial(run, some)), _ROUNDS)
 
     def is_within(n: int) -> bool:
-        return errors.are_within(builds.reduced(taken[:n]).model.run)
+        return errors.are_within(builds.reduced(taken[:n], split).model.run)
 
     return taken[: longest_within(len(taken), is_within)], alone

@@ -1,9 +1,10 @@
 """``precision="auto"``: builds of a network compared, by what they give and by how long they take.
 
 The fastest whose results differ from float32's by no more than the budget is used: float32 itself, all products that
-should gain on bfloat16, or a part of them. The log says so: times, errors and choice, for the network and for each
-node. None of the builds is tuned, so that the one that is used is tuned with all of the time; then it is compared with
-float32 once more, both with all that the log has.
+should gain on bfloat16, all that should gain on two such numbers for each operand, or some of these and some of those.
+The log says so: times, errors and choice, for the network and for each node. None of the builds is tuned, so that the
+one that is used is tuned with all of the time; then it is compared with float32 once more, both with all that the log
+has.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from tilewright.autotune.records.record import Choice, NodeChoice, time_after
 from tilewright.codegen.detect_cpu import parse_target, with_threads
 from tilewright.compile import ModelLike, compile  # noqa: A004 - the name that users of compilers know
 from tilewright.core.errors import BroadcastError
-from tilewright.lowering.precision.choose_precision import Precisions, reduced_nodes
+from tilewright.lowering.precision.choose_precision import OfNode, Precisions, reduced_nodes, split_nodes
 from tilewright.runtime.model import CompiledModel
 
 Contenders = Mapping[str, Callable[[], object]]
 NodeSeconds = Callable[[Build, Build, Sequence[str], Feed], Mapping[str, tuple[float, float]]]
+
+_SPLIT: OfNode = "bf16x3"
 
 _FEEDS = 4
 """Random inputs on which results are compared."""
@@ -100,34 +103,52 @@ def _compare(
     if not nodes:
         return _Compared()
     errors = Errors(own.model.run, feeds, max_error)
-    models = {"fp32": own.model, "bf16": other.model}
-    allowed = {"bf16"} if errors.are_within(other.model.run) else set()
-    outside = {n.name for n in other.graph.nodes}
-    times = profile(own, other, [n for n in nodes if n in outside], feeds[0])  # without those in bodies
-    gains = {n: before - after for n, (before, after) in times.items()}
+    models, ways = {"fp32": own.model, "bf16": other.model}, {"bf16": dict.fromkeys(nodes, "bf16")}
+    allowed = {"bf16"} if errors.are_within(other.model.run) else set[str]()
+    times: dict[str, Mapping[str, float]] = {**_node_times(own, other, nodes, feeds[0], profile)}
     alone: Mapping[str, float] = {}
     if allowed:
-        part = [n for n in nodes if gains.get(n, 1.0) > 0.0]
+        part = [n for n in nodes if n not in times or times[n]["bf16"] < times[n]["fp32"]]
+        ways[MIXED] = dict.fromkeys(part, "bf16")
     else:
-        part, alone = nodes_within(builds, errors, gains)
-    if part and len(part) < len(nodes):
-        models[MIXED] = builds.reduced(part).model
-        if errors.are_within(models[MIXED].run):
-            allowed.add(MIXED)
+        third = builds.build(_SPLIT)
+        split = split_nodes(third.graph)
+        if split:
+            models[_SPLIT], ways[_SPLIT] = third.model, dict.fromkeys(split, _SPLIT)
+            for n, taken in _node_times(own, third, split, feeds[0], profile).items():
+                times[n] = {**taken, **times.get(n, {})}
+            allowed |= {_SPLIT} if errors.are_within(third.model.run) else set()
+        faster = [n for n in split if _SPLIT in allowed and _gain(times.get(n, {}), _SPLIT) > 0]
+        gains = {n: s.get(_SPLIT if n in faster else "fp32", 0.0) - s["bf16"] for n, s in times.items() if "bf16" in s}
+        part, alone = nodes_within(builds, errors, gains, faster)
+        ways[MIXED] = {**dict.fromkeys(faster, _SPLIT), **dict.fromkeys(part, "bf16")}
+    if ways[MIXED] and all(ways[MIXED] != w for k, w in ways.items() if k != MIXED):
+        models[MIXED] = builds.build(ways[MIXED]).model
+        allowed |= {MIXED} if errors.are_within(models[MIXED].run) else set()
     seconds = measure({k: partial(m.run, feeds[0]) for k, m in models.items()}, own.model.threads)
     fast = [k for k in allowed if seconds[k] <= _WORTH * seconds["fp32"]]
     best = min(fast, key=lambda k: (seconds[k], k), default="fp32")
-    reduced = {"fp32": (), "bf16": nodes, MIXED: part}[best]
+    chosen = ways.get(best, {})
     return _Compared(
         best, seconds, _finite({k: errors.of(m.run) for k, m in models.items() if k != "fp32"}),
         {
-            n: NodeChoice(
-                n, "bf16" if n in reduced else "fp32", dict(zip(("fp32", "bf16"), times.get(n, ()), strict=False)),
-                _finite(alone).get(n),
-            )
-            for n in nodes
+            n: NodeChoice(n, chosen.get(n, "fp32"), times.get(n, {}), _finite(alone).get(n))
+            for n in dict.fromkeys(n for w in ways.values() for n in w)
         },
     )  # fmt: skip
+
+
+def _node_times(
+    own: Build, other: Build, nodes: Sequence[str], feed: Feed, profile: NodeSeconds
+) -> dict[str, dict[str, float]]:
+    """Seconds of each node's kernel in both builds, by precision; without nodes in bodies."""
+    outside = {n.name for n in other.graph.nodes}
+    found = profile(own, other, [n for n in nodes if n in outside], feed)
+    return {n: {own.precision: before, other.precision: after} for n, (before, after) in found.items()}
+
+
+def _gain(seconds: Mapping[str, float], precision: str) -> float:
+    return seconds["fp32"] - seconds[precision] if precision in seconds else 0.0
 
 
 def _finite(errors: Mapping[str, float]) -> dict[str, float]:

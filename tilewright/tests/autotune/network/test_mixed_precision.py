@@ -33,6 +33,12 @@ LAYERS = 5
 Feed = Mapping[str, np.ndarray]
 
 
+@pytest.fixture(autouse=True)
+def two_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without matrix tiles (with them: test_between_precisions.py)."""
+    monkeypatch.setattr("tilewright.autotune.network.precision.split_nodes", lambda graph: ())
+
+
 def weight(seed: int, *shape: int) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
 
@@ -340,14 +346,14 @@ def test_a_precision_for_each_node() -> None:
     [
         ({"aa": "bf16"}, "precision: the model has no node 'aa' after its graph passes"),
         ({"aa": "fp32"}, "precision: the model has no node 'aa' after its graph passes"),
-        ({"a": "auto"}, r"precision\['a'\]: expected one of fp32, bf16, got 'auto'"),
-        ({"a": NodePrecision("half")}, r"precision\['a'\]: expected one of fp32, bf16, got 'half'"),  # type: ignore[arg-type]
+        ({"a": "auto"}, r"precision\['a'\]: expected one of fp32, bf16, bf16x3, got 'auto'"),
+        ({"a": NodePrecision("half")}, r"precision\['a'\]: expected one of fp32, bf16, bf16x3, got 'half'"),  # type: ignore[arg-type]
         ({3: "bf16"}, "precision: expected names of nodes, got 3"),
         (
             {"n_Relu_0": "bf16"},
             r"precision: node 'n_Relu_0' \(Relu\): expected for bf16 a Conv, ConvTranspose, MatMul",
         ),
-        (["a"], "precision: expected one of fp32, bf16, auto, got list"),
+        (["a"], "precision: expected one of fp32, bf16, bf16x3, auto, got list"),
     ],
 )
 def test_what_is_no_precision(asked: object, message: str) -> None:
