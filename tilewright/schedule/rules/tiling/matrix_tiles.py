@@ -169,7 +169,7 @@ def _finish(s: Schedule, consumer: str, match: TiledProduct, target: Target) -> 
     fetch_panels(s, reduction, block_loop, match.right, order.loops[0] in tile.columns, target)
     s.tensorize(block_loop, by.name)
     write_out(s, consumer, tile.inner[1:], lanes)
-    _place(s, stages, match.left, lead, order.rows, target)
+    _place(s, stages, match, lead, order.rows, target)
     parallelize(s, consumer, lead, None if total is None else total * share_of_tiles(target, by.product), target)
 
 
@@ -210,12 +210,13 @@ def _own_order(s: Schedule, match: TiledProduct, tiles: int | None, target: Targ
 
 
 def _place(
-    s: Schedule, stages: Sequence[str], left: str, lead: Sequence[str], rows: Sequence[str], target: Target
+    s: Schedule, stages: Sequence[str], match: TiledProduct, lead: Sequence[str], rows: Sequence[str], target: Target
 ) -> None:
-    """Make A's blocks, the buffer ``left``, at the loop over blocks of rows, if that is outermost; else before all. So
-    are blocks of an open number of rows that have each element once: threads share the panels of a few rows, too."""
-    blocks = find_buffer(s.func, left).shape
-    is_open = blocks[0].value() is None and all(d == 1 for d in blocks[1:-3])
+    """Make A's blocks at the loop over blocks of rows, if that is outermost; else before all. So are blocks of an open
+    number of rows that have each element once: threads share the panels of a few rows, too."""
+    blocks = find_buffer(s.func, match.left).shape
+    taps = blocks[1 : -4 if match.by.is_split else -3]
+    is_open = blocks[0].value() is None and all(d == 1 for d in taps)
     steps = {x.var: x.extent.value() for n in s.blocks() for x in loops_of(s.func, n)}
     first = next((x for x in lead if steps[x] != 1), lead[0])
     for stage in stages:
@@ -223,7 +224,7 @@ def _place(
         if where != ROOT:
             s.compute_at(stage, where)
             above = lead.index(where) + 1
-            if find_block(s.func, stage).buffer == left:
+            if find_block(s.func, stage).buffer == match.left:
                 _row_by_row(s, stage, above, target)
             vectorize_inner(s, stage, above, target)
 
