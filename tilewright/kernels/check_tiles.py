@@ -21,6 +21,8 @@ from tilewright.tensor_ir.ir import Func
 
 _ROWS, _COLUMNS, _STEPS = 33, 34, 2
 """A little more than a block; the innermost loop has several steps."""
+_SPLIT_ROWS = 16
+"""Of operands in two parts, whose interpreter takes three times as long, for one panel."""
 _DOWN = 2
 """Rows of an image, and taps; parts of an operand."""
 _GROUPS = 2
@@ -127,7 +129,8 @@ def wrong_tile_products(target: Target) -> list[str]:
     for name, p in TILE_PRODUCTS.items():
         if not has_matrix_tiles(target, p.product):
             continue
-        func = tile_product_func(p, _ROWS, _COLUMNS, _STEPS)
+        rows, columns = (_SPLIT_ROWS, SIDE * p.columns) if p.is_split else (_ROWS, _COLUMNS)
+        func = tile_product_func(p, rows, columns, _STEPS)
         args = tile_operands(p, func)
         trace = default_trace(func, target)
         (want,) = interpret(func, args, {})

@@ -80,16 +80,32 @@ def _begin_taps(p: TileProduct) -> tuple[str, ...]:
     )
 
 
-def _low_products(p: TileProduct, product: str, row: int, b_row: int) -> tuple[str, ...]:
+def _fetch(lines: range) -> tuple[str, ...]:
+    """Fetch these lines of those that a step fetches."""
+    return tuple(
+        line
+        for n in lines
+        for line in (
+            f"%far.{n} = add i64 %ahead, {n * SIDE}",
+            f"%line.{n} = getelementptr i32, ptr %B.0, i64 %far.{n}",
+            f"call void @{_PREFETCH}(ptr %line.{n}, i32 0, i32 2, i32 1)",
+        )
+    )
+
+
+def _low_products(p: TileProduct, product: str, row: int, b_row: int, lines: int) -> tuple[str, ...]:
     """Those of a low part, behind those of both high ones: A's low part takes the place of the high one, which is
-    loaded again for B's low part."""
+    loaded again for B's low part. Before each a third of ``lines`` is fetched: all of them at once would take all
+    buffers for lines under way, and loads of tiles wait for one."""
     left, right = range(p.rows), range(p.columns)
     each = [f"call void @{product}(i8 {p.columns * r + c}, i8 {_A + r}, i8 {_B + c})" for r in left for c in right]
     return (
         *([f"%Al.1 = getelementptr i32, ptr %Al.0, i64 %A_{row}.down"] if p.rows > 1 else []),
         *([f"%Bl.1 = getelementptr i32, ptr %Bl.0, i64 {SIDE}"] if p.columns > 1 else []),
+        *_fetch(range(lines // 3, 2 * lines // 3)),
         *(f"call void @{LOAD}(i8 {_A + r}, ptr %Al.{r}, i64 %A_{row}.pitch)" for r in left),
         *each,
+        *_fetch(range(2 * lines // 3, lines)),
         *(f"call void @{LOAD}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in left),
         *(f"call void @{LOAD}(i8 {_B + c}, ptr %Bl.{c}, i64 %B_{b_row}.pitch)" for c in right),
         *each,
@@ -134,22 +150,14 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
             for x in _operands(p)
         ),
         *([f"%B.1 = getelementptr i32, ptr %B.0, i64 {SIDE}"] if p.columns > 1 else []),
-        *(
-            line
-            for n in range(lines)
-            for line in (
-                f"%far.{n} = add i64 %ahead, {n * SIDE}",
-                f"%line.{n} = getelementptr i32, ptr %B.0, i64 %far.{n}",
-                f"call void @{_PREFETCH}(ptr %line.{n}, i32 0, i32 2, i32 1)",
-            )
-        ),
+        *_fetch(range(lines // 3 if p.is_split else lines)),
         *(load_b if parts else ()),
         *(_BEGIN_PARTS if parts else ()),
         *([f"%A.1 = getelementptr i32, ptr %A.0, i64 %A_{row}.down"] if p.rows > 1 else []),
         *(f"call void @{LOAD}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in range(p.rows)),
         *(() if parts else load_b),
         *(f"call void @{product}(i8 {n}, i8 {_A + r}, i8 {_B + c})" for n, r, c in sums),
-        *(_low_products(p, product, row, b_row) if p.is_split else ()),
+        *(_low_products(p, product, row, b_row, lines) if p.is_split else ()),
         *(_END_PARTS if parts else ()),
         "%next = add i64 %k, 1",
         "%more = icmp slt i64 %next, %steps",
