@@ -9,7 +9,6 @@ import numpy as np
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr
-from tilewright.lowering.geometry.split_pairs import SPLIT
 from tilewright.lowering.geometry.words import Word
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import has_matrix_tiles
@@ -38,7 +37,7 @@ def tile_product_func(p: TileProduct, rows: int, columns: int, steps: int) -> Fu
     if p.form == "parts":
         return _product_of_parts(p, rows, columns, -(-steps // _DOWN))
     high, wide = SIDE * p.rows, SIDE * p.columns
-    down, right, planes = -(-rows // high), -(-columns // wide), _planes(p)
+    down, right, planes = -(-rows // high), -(-columns // wide), p.planes
     a = placeholder("A", (down, steps, planes, high, SIDE), dtypes.int32)
     b = placeholder("B", (right, steps, planes, SIDE, wide), dtypes.int32)
     k, q = reduce_axis(steps, "k"), reduce_axis(SIDE, "q")
@@ -53,11 +52,6 @@ def tile_product_func(p: TileProduct, rows: int, columns: int, steps: int) -> Fu
     return build_func("product", [a, b], [out], [acc])
 
 
-def _planes(p: TileProduct) -> int:
-    """Rows of words that a step has of each operand."""
-    return SPLIT.planes if p.is_split else 1
-
-
 def _step(p: TileProduct, left: Sequence[Val], right: Sequence[Val]) -> Val:
     """What a step adds up, of words in all planes."""
     return Word(p.product, 1, len(left)).sum_of_planes(lambda n: left[n], lambda n: right[n])
@@ -66,7 +60,7 @@ def _step(p: TileProduct, left: Sequence[Val], right: Sequence[Val]) -> Val:
 def _product_of_taps(p: TileProduct, across: int, columns: int, steps: int) -> Func:
     """``out[y, x, n] = 1 + sum of p.product(A, B)`` of two taps below each other: A ``[pixels, 16 * steps]`` in rows of
     one pixel more than there are results, B ``[panels, 2, 16 * steps, columns of a block]``."""
-    high, wide, row, planes = SIDE * p.rows, SIDE * p.columns, across + 1, _planes(p)
+    high, wide, row, planes = SIDE * p.rows, SIDE * p.columns, across + 1, p.planes
     blocks, panels = -(-(_DOWN * row + high - 1) // high), -(-columns // wide)
     a = placeholder("A", (blocks * high + row, steps * planes * SIDE), dtypes.int32)
     b = placeholder("B", (panels, _DOWN, steps * planes * SIDE, wide), dtypes.int32)

@@ -54,100 +54,7 @@ def dot_8x4_u8s8s32(A: uint8[4], B: int8[8, 4], C: out(int32[8])):
 SIDE = 16
 """Rows of a matrix tile, and its words of 32 bits in a row."""
 
-_TILE_PRODUCT = """
-def {name}(steps: dim, A: int32[steps, {rows}, 16], B: int32[steps, 16, {columns}], C: out({sums}[{rows}, {columns}])):
-    for i in range({rows}):
-        for j in range({columns}):
-            for k in range(steps):
-                for q in range(16):
-                    with block("C", m=spatial({rows}, i), n=spatial({columns}, j), o=reduce(steps, k), p=reduce(16, q)):
-                        init({zero})
-                        C[m, n] = add(C[m, n], {product}(A[o, m, p], B[o, p, n]))
-"""
-
-_TILE_PRODUCT_OF_TAPS = """
-def {name}(
-    taps: dim, steps: dim, A: int32[taps, steps, {rows}, 16], B: int32[taps, steps, 16, {columns}],
-    C: out({sums}[{rows}, {columns}])
-):
-    for i in range({rows}):
-        for j in range({columns}):
-            for t in range(taps):
-                for k in range(steps):
-                    for q in range(16):
-                        with block(
-                            "C", m=spatial({rows}, i), n=spatial({columns}, j), u=reduce(taps, t), o=reduce(steps, k),
-                            p=reduce(16, q)
-                        ):
-                            init({zero})
-                            C[m, n] = add(C[m, n], {product}(A[u, o, m, p], B[u, o, p, n]))
-"""
-
-_TILE_PRODUCT_OF_PARTS = """
-def {name}(
-    parts: dim, steps: dim, A: int32[parts, steps, {rows}, 16], B: int32[steps, 16, {columns}],
-    C: out({sums}[{rows}, {columns}])
-):
-    for i in range({rows}):
-        for j in range({columns}):
-            for t in range(parts):
-                for k in range(steps):
-                    for q in range(16):
-                        with block(
-                            "C", m=spatial({rows}, i), n=spatial({columns}, j), u=reduce(parts, t), o=reduce(steps, k),
-                            p=reduce(16, q)
-                        ):
-                            init({zero})
-                            C[m, n] = add(C[m, n], {product}(A[u, o, m, p], B[o, p, n]))
-"""
-
-_SPLIT_TILE_PRODUCT = """
-def {name}(
-    steps: dim, A: int32[steps, {rows}, 16], Al: int32[steps, {rows}, 16], B: int32[steps, 16, {columns}],
-    Bl: int32[steps, 16, {columns}], C: out({sums}[{rows}, {columns}])
-):
-    for i in range({rows}):
-        for j in range({columns}):
-            for k in range(steps):
-                for q in range(16):
-                    with block("C", m=spatial({rows}, i), n=spatial({columns}, j), o=reduce(steps, k), p=reduce(16, q)):
-                        init({zero})
-                        C[m, n] = add(C[m, n], add(
-                            add({product}(A[o, m, p], B[o, p, n]), {product}(Al[o, m, p], B[o, p, n])),
-                            {product}(A[o, m, p], Bl[o, p, n])
-                        ))
-"""
-
-_SPLIT_TILE_PRODUCT_OF_TAPS = """
-def {name}(
-    taps: dim, steps: dim, A: int32[taps, steps, {rows}, 16], Al: int32[taps, steps, {rows}, 16],
-    B: int32[taps, steps, 16, {columns}], Bl: int32[taps, steps, 16, {columns}], C: out({sums}[{rows}, {columns}])
-):
-    for i in range({rows}):
-        for j in range({columns}):
-            for t in range(taps):
-                for k in range(steps):
-                    for q in range(16):
-                        with block(
-                            "C", m=spatial({rows}, i), n=spatial({columns}, j), u=reduce(taps, t), o=reduce(steps, k),
-                            p=reduce(16, q)
-                        ):
-                            init({zero})
-                            C[m, n] = add(C[m, n], add(
-                                add({product}(A[u, o, m, p], B[u, o, p, n]), {product}(Al[u, o, m, p], B[u, o, p, n])),
-                                {product}(A[u, o, m, p], Bl[u, o, p, n])
-                            ))
-"""
-
 Form: TypeAlias = Literal["", "taps", "parts", "split", "split_taps"]
-
-_TEXTS: dict[Form, str] = {
-    "": _TILE_PRODUCT,
-    "taps": _TILE_PRODUCT_OF_TAPS,
-    "parts": _TILE_PRODUCT_OF_PARTS,
-    "split": _SPLIT_TILE_PRODUCT,
-    "split_taps": _SPLIT_TILE_PRODUCT_OF_TAPS,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +83,47 @@ class TileProduct:
     def name(self) -> str:
         return f"tiles_{self.product}_{self.form}{'_' if self.form else ''}{self.rows}x{self.columns}"
 
+    @property
+    def planes(self) -> int:
+        """Rows of words that a step has of each operand, one for each part."""
+        return 2 if self.is_split else 1
+
     def describe(self) -> TensorIntrin:
+        """``C[m, n]``, the sum over steps ``o``, and over taps or parts ``u``, of products of 16 words ``p``."""
+        rows, columns = SIDE * self.rows, SIDE * self.columns
+        outer = "taps" if self.has_taps else "parts" if self.form == "parts" else ""
+        of_a, of_b = (f"{outer}, " if x else "" for x in (outer, self.has_taps))
+        parts = ("", "l")[: self.planes]
+        params = [
+            *(f"{dim}: dim" for dim in (outer, "steps") if dim),
+            *(f"A{part}: int32[{of_a}steps, {rows}, {SIDE}]" for part in parts),
+            *(f"B{part}: int32[{of_b}steps, {SIDE}, {columns}]" for part in parts),
+            f"C: out({self.sums}[{rows}, {columns}])",
+        ]
+        loops = [("i", rows), ("j", columns), *([("t", outer)] if outer else []), ("k", "steps"), ("q", SIDE)]
+        axes = [f"m=spatial({rows}, i)", f"n=spatial({columns}, j)", *([f"u=reduce({outer}, t)"] if outer else [])]
+        nest = [
+            *(f"for {loop} in range({extent}):" for loop, extent in loops),
+            f'with block("C", {", ".join(axes)}, o=reduce(steps, k), p=reduce({SIDE}, q)):',
+        ]
+        inside = "    " * (1 + len(nest))
         zero = "float32(0.0)" if self.sums == "float32" else "int32(0)"
-        text = _TEXTS[self.form].format(
-            name=self.name, rows=SIDE * self.rows, columns=SIDE * self.columns, sums=self.sums, zero=zero,
-            product=self.product,
-        )  # fmt: skip
-        return TensorIntrin(parse_func(text), resumes=True)
+        lines = [
+            f"def {self.name}({', '.join(params)}):",
+            *("    " * (1 + n) + line for n, line in enumerate(nest)),
+            f"{inside}init({zero})",
+            f"{inside}C[m, n] = add(C[m, n], {self._step('u, ' if of_a else '', 'u, ' if of_b else '')})",
+        ]
+        return TensorIntrin(parse_func("\n".join(lines)), resumes=True)
+
+    def _step(self, at_a: str, at_b: str) -> str:
+        """What a step adds to a sum, as text. ``at_a``, ``at_b``: the first index of both operands."""
+
+        def times(a: str, b: str) -> str:
+            return f"{self.product}({a}[{at_a}o, m, p], {b}[{at_b}o, p, n])"
+
+        high = times("A", "B")
+        return f"add(add({high}, {times('Al', 'B')}), {times('A', 'Bl')})" if self.is_split else high
 
 
 _FORMS: tuple[tuple[str, str, int, Form], ...] = (

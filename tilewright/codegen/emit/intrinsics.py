@@ -71,7 +71,7 @@ def _fetched_ahead(ctx: Context, func: Func, nest: Loop, intrinsic: TensorIntrin
     if found is None or product is None:
         return None
     step, which, nests = found
-    lines = -(-SIDE * product.columns * (2 if product.is_split else 1) // (nests or _NESTS))
+    lines = -(-SIDE * product.columns * product.planes // (nests or _NESTS))
     return lines, simplify(step + which * (lines * SIDE), ctx.indexer.ranges)
 
 

@@ -8,6 +8,8 @@ Intel, Architectures Software Developer's Manual, volume 2: LDTILECFG, TILELOADD
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.tensor_ir.intrinsics import SIDE, TileProduct
 from tilewright.tensor_ir.ir import MachineCode
 
@@ -93,12 +95,11 @@ def _fetch(lines: range) -> tuple[str, ...]:
     )
 
 
-def _low_products(p: TileProduct, product: str, row: int, b_row: int, lines: int) -> tuple[str, ...]:
+def _low_products(p: TileProduct, each: Sequence[str], row: int, b_row: int, lines: int) -> tuple[str, ...]:
     """Those of a low part, behind those of both high ones: A's low part takes the place of the high one, which is
-    loaded again for B's low part. Before each a third of ``lines`` is fetched: all of them at once would take all
-    buffers for lines under way, and loads of tiles wait for one."""
+    loaded again for B's low part. ``each``: the products of what is loaded. Before each a third of ``lines`` is
+    fetched: all of them at once would take all buffers for lines under way, and loads of tiles wait for one."""
     left, right = range(p.rows), range(p.columns)
-    each = [f"call void @{product}(i8 {p.columns * r + c}, i8 {_A + r}, i8 {_B + c})" for r in left for c in right]
     return (
         *([f"%Al.1 = getelementptr i32, ptr %Al.0, i64 %A_{row}.down"] if p.rows > 1 else []),
         *([f"%Bl.1 = getelementptr i32, ptr %Bl.0, i64 {SIDE}"] if p.columns > 1 else []),
@@ -120,6 +121,7 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
     taps, parts = p.has_taps, p.form == "parts"
     step, row = (1, 2) if taps or parts else (0, 1)  # the strides of A along steps and rows
     b_step, b_row = (1, 2) if taps else (0, 1)
+    products = [f"call void @{product}(i8 {n}, i8 {_A + r}, i8 {_B + c})" for n, r, c in sums]
     load_b = [f"call void @{LOAD}(i8 {_B + c}, ptr %B.{c}, i64 %B_{b_row}.pitch)" for c in range(p.columns)]
     body = [
         "begin:",
@@ -156,8 +158,8 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
         *([f"%A.1 = getelementptr i32, ptr %A.0, i64 %A_{row}.down"] if p.rows > 1 else []),
         *(f"call void @{LOAD}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in range(p.rows)),
         *(() if parts else load_b),
-        *(f"call void @{product}(i8 {n}, i8 {_A + r}, i8 {_B + c})" for n, r, c in sums),
-        *(_low_products(p, product, row, b_row, lines) if p.is_split else ()),
+        *products,
+        *(_low_products(p, products, row, b_row, lines) if p.is_split else ()),
         *(_END_PARTS if parts else ()),
         "%next = add i64 %k, 1",
         "%more = icmp slt i64 %next, %steps",

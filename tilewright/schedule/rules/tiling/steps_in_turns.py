@@ -33,7 +33,7 @@ def choose_steps(s: Schedule, reduction: str, by: TileProduct, target: Target) -
     sizes = [n for n in divisors(extent) if n >= _LEAST]
     if extent is None or not sizes:
         return None
-    step = _TILE_BYTES * by.columns * (2 if by.is_split else 1)
+    step = _TILE_BYTES * by.columns * by.planes
     fitting = [n for n in sizes if n * step <= target.l1_panel_bytes]
     own = fitting[-1] if fitting and extent * step >= target.l1_bytes else extent
     depth = choose_number(s, f"{reduction}.depth", sizes, own)

@@ -108,27 +108,26 @@ def test_this_machine() -> None:
     assert wrong_tile_products(detect_host()) == []
 
 
-def test_the_assembly_of_parts() -> None:
-    """B's tiles are loaded once for all parts."""
-    p = TILE_PRODUCTS["tiles_dot2_parts_2x2"]
+def loads_and_products(name: str) -> list[str]:
+    """Those that the assembly of an intrinsic has, each with its first register."""
+    p = TILE_PRODUCTS[name]
     target = parse_target("llvm -mcpu=sapphirerapids -mtriple=x86_64-unknown-linux-gnu -num-threads=1")
     func = prepare(scheduled(p, tile_product_func(p, 64, 96, 1)), target)
     found = assembly_text(emit_kernel(func, target, "kernel"), target)
-    used = [x.split()[0] + x.split()[-1] for x in found.splitlines() if x.strip().startswith(("tileload", "tdp"))]
+    return [x.split()[0] + x.split()[-1] for x in found.splitlines() if x.strip().startswith(("tileload", "tdp"))]
+
+
+def test_the_assembly_of_parts() -> None:
+    """B's tiles are loaded once for all parts."""
     part = [f"tileloadd%tmm{n}" for n in (4, 5)] + [f"tdpbf16ps%tmm{n}" for n in range(4)]
-    assert used == [*(f"tileloadd%tmm{n}" for n in (6, 7)), *part, *part]
+    assert loads_and_products("tiles_dot2_parts_2x2") == [*(f"tileloadd%tmm{n}" for n in (6, 7)), *part, *part]
 
 
 def test_the_assembly_of_operands_in_two_parts() -> None:
     """Three products of four tiles each, A's high parts loaded again for B's low ones."""
-    p = TILE_PRODUCTS["tiles_dot2_split_2x2"]
-    target = parse_target("llvm -mcpu=sapphirerapids -mtriple=x86_64-unknown-linux-gnu -num-threads=1")
-    func = prepare(scheduled(p, tile_product_func(p, 64, 96, 1)), target)
-    found = assembly_text(emit_kernel(func, target, "kernel"), target)
-    used = [x.split()[0] + x.split()[-1] for x in found.splitlines() if x.strip().startswith(("tileload", "tdp"))]
     a, b = ([f"tileloadd%tmm{n}" for n in two] for two in ((4, 5), (6, 7)))
     products = [f"tdpbf16ps%tmm{n}" for n in range(4)]
-    assert used == [*a, *b, *products, *a, *products, *a, *b, *products]
+    assert loads_and_products("tiles_dot2_split_2x2") == [*a, *b, *products, *a, *products, *a, *b, *products]
 
 
 def test_the_text_of_a_tensorized_function() -> None:

@@ -15,14 +15,11 @@ from tilewright.lowering.choose_implementation import alternatives_of, with_impl
 from tilewright.lowering.geometry.split_pairs import SPLIT
 from tilewright.lowering.implementations.split_products import ATTRIBUTE
 from tilewright.machine.target import Target
-from tilewright.schedule.decisions import RandomDecider
-from tilewright.schedule.default import explained_default, schedule_by_rule
-from tilewright.tensor_ir.interpreter import interpret as run_func
+from tilewright.schedule.default import explained_default
 from tilewright.tensor_ir.ir import Func
-from tilewright.tensor_ir.verifier import verify
 from tilewright.tests.codegen.matrix_tiles import State, tiles, with_tiles
 from tilewright.tests.lowering import lowered
-from tilewright.tests.lowering.implementations.test_tiles import CASES, DIMS, RAPIDS, Case, case_of
+from tilewright.tests.lowering.implementations.test_tiles import CASES, DIMS, RAPIDS, Case, case_of, randomly_scheduled
 
 __all__ = ["tiles"]
 
@@ -93,16 +90,8 @@ def func_of(name: str) -> Func:
 @pytest.mark.parametrize("name", ["odd", "symbolic rows", "shifted images"])
 def test_any_decisions(name: str) -> None:
     """A schedule of the search space computes what the function does, by the interpreter; words are any bits there."""
-    func, rng = func_of(name), np.random.default_rng(0)
-    s = schedule_by_rule(func, parse_target(RAPIDS), RandomDecider(rng))
-    verify(s.func)
-    assert "tiles_dot2_split_" in str(s)
-    dims = {d: DIMS[d] for d in func.dims}
-    args = [
-        rng.integers(-9, 10, [d.evaluate(dims) for d in b.shape]).astype(b.dtype.numpy)
-        for b in func.params[: -func.outputs]
-    ]
-    (want,), (got,) = (run_func(f, args, dims) for f in (func, s.func))
+    text, want, got = randomly_scheduled(func_of(name), 0)
+    assert "tiles_dot2_split_" in text
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 

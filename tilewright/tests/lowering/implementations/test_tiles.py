@@ -174,19 +174,24 @@ def lowered_func(graph: Graph, target: Target, name: str = TILES) -> Func:
 @pytest.mark.parametrize("seed", range(2))
 def test_any_decisions(name: str, seed: int) -> None:
     """A schedule of the search space computes what the function does, by the interpreter."""
-    target = parse_target(RAPIDS)
-    func = lowered_func(graph_of(name), target, way_of(name))
+    func = lowered_func(graph_of(name), parse_target(RAPIDS), way_of(name))
+    text, want, got = randomly_scheduled(func, seed)
+    assert "opaque" in text
+    np.testing.assert_array_equal(got, want)
+
+
+def randomly_scheduled(func: Func, seed: int) -> tuple[str, np.ndarray, np.ndarray]:
+    """A schedule of the search space, and what the function and the scheduled one compute by the interpreter."""
     rng = np.random.default_rng(seed)
-    s = schedule_by_rule(func, target, RandomDecider(rng))
+    s = schedule_by_rule(func, parse_target(RAPIDS), RandomDecider(rng))
     verify(s.func)
-    assert "opaque" in str(s)
     dims = {d: DIMS[d] for d in func.dims}
     args = [
         rng.integers(-9, 10, [d.evaluate(dims) for d in b.shape]).astype(b.dtype.numpy)
         for b in func.params[: -func.outputs]
     ]
     (want,), (got,) = (run_func(f, args, dims) for f in (func, s.func))
-    np.testing.assert_array_equal(got, want)
+    return str(s), want, got
 
 
 @pytest.mark.parametrize(("name", "instruction"), [("pairs: whole", "tdpbf16ps"), ("u8s8: whole", "tdpbusd")])
