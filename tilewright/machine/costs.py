@@ -104,8 +104,10 @@ class Costs:
     ``tile_sum``: taking a sum from there, all in multiply-adds of float32; ``tile_chains``: products in tiles that run
     while one waits for another; ``tile_far``: how much longer products take whose blocks the first-level cache does not
     hold; ``tile_start``: waking the unit that multiplies tiles, which rests between kernels; ``tile_rows``: from
-    how many on a block, empty as it is, takes less than row by row in vectors; ``split_word``, ``split_ragged_word``
-    where words are not whole, ``split_sum`` and ``split_rows``: the same of operands in two parts. ``softmax_element``,
+    how many on a block, empty as it is, takes less than row by row in vectors, ``pair_rows``, ``byte_rows``: the same
+    where rows of an open number wait for a weight from memory, of bfloat16 or of bytes; ``split_word``,
+    ``split_ragged_word`` where words are not whole, ``split_sum`` and ``split_rows``, which is of an open number: the
+    same of operands in two parts. ``softmax_element``,
     ``softmax_in_tiles``: a weight of an attention, and one whose products are made in tiles, ``tile_operand``: an
     element of what these read, in multiply-adds. ``unpacked_rows``: most rows of a product for which packing the other
     operand when the model runs does not pay.
@@ -153,11 +155,13 @@ class Costs:
     split_word: float = 16.0
     split_ragged_word: float = 110.0
     split_sum: float = 19.0
-    split_rows: int = 3
+    split_rows: int = 8
     tile_chains: float = 3.25
     tile_far: float = 1.5
     tile_start: float = 1.5e5
     tile_rows: int = 4
+    pair_rows: int = 6
+    byte_rows: int = 13
     softmax_element: float = 80.0
     softmax_in_tiles: float = 105.0
     tile_operand: float = 16.0

@@ -22,7 +22,7 @@ from tilewright.core.arith.bounds import loop_range, simplify, upper_bound
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.errors import InternalError
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
-from tilewright.tensor_ir.analysis.prefetching import FetchedLines
+from tilewright.tensor_ir.analysis.prefetching import FetchedLines, steps_written_out
 from tilewright.tensor_ir.hints import Interleaved, Joined, Rolled, find_hint
 from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Guard, Loop, Seq, Stmt, Store, expr_free_vars
 
@@ -44,6 +44,9 @@ class StatementEmitter:
         self.copies = copies
         self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
         self._loops = 0  # written so far
+        self._behind_first: dict[
+            str, str
+        ] = {}  # a loop that is written out: the loop that fetches behind its first step
         self._slots: dict[tuple[str, int], BufferInfo] = {}
 
     def emit(self, s: Stmt) -> None:
@@ -99,10 +102,18 @@ class StatementEmitter:
             self.counted(s.var, "0", extent, s.extent, lambda: self._step(s), unroll)
 
     def _step(self, s: Loop) -> None:
-        """One step of a counted loop: what it fetches ahead, then its body."""
-        for p in self.prefetches.get(s.var, ()):
-            prefetch(self.ctx, p)
+        """One step of a counted loop: what it fetches ahead, then its body. Of steps that are written out it is behind
+        the first: LLVM would move the loads of all of them together, which takes more registers than there are."""
+        steps = steps_written_out(s) if s.var in self.prefetches else None
+        if steps is None:
+            self._fetch(s.var)
+        else:
+            self._behind_first[steps.var] = s.var
         self.emit(s.body)
+
+    def _fetch(self, loop: str) -> None:
+        for p in self.prefetches.get(loop, ()):
+            prefetch(self.ctx, p)
 
     def _with_value(self, s: Loop, value: int) -> None:
         env = self.ctx.indexer.env
@@ -179,6 +190,8 @@ class StatementEmitter:
         for i in range(self._bound(s, extent)):
             if isinstance(extent, int):
                 self._with_value(s, i)
+                if i == 0 and s.var in self._behind_first:
+                    self._fetch(self._behind_first.pop(s.var))
                 continue
             inside = code.emit("i1", 0, f"icmp sgt i64 {extent}, {i}")
             body, after = code.new_block("copy"), code.new_block("next")

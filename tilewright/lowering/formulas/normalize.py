@@ -268,7 +268,7 @@ def lower_lp_norm(c: LowerContext) -> tuple[Tensor, ...]:
 
 def lower_mean_variance_norm(c: LowerContext) -> tuple[Tensor, ...]:
     x, out = c.input(0), c.output()
-    axes = tuple(normal_axis(a, x.ndim, c.where) for a in c.attr_ints("axes") or (0, 2, 3))
+    axes = tuple(sorted({normal_axis(a, x.ndim, c.where) for a in c.attr_ints("axes") or (0, 2, 3)}))
 
     def load(i: Sequence[IntExpr]) -> Val:
         return widen(x[tuple(i)])

@@ -11,6 +11,7 @@ Computations (2019).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +19,11 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, ceildiv
 from tilewright.core.io.stored import cast_elements
+from tilewright.lowering.context import LowerContext
+from tilewright.lowering.geometry.product import left_operand, place_of_row, product_sizes
+from tilewright.lowering.geometry.split_rows import HIGH
 from tilewright.lowering.geometry.words import PAIRS, Element, Word, shifted
-from tilewright.tensor_ir.compute import Val, index_value, op, select
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, constant, index_value, op, select, sum_over
 from tilewright.tensor_ir.intrinsics import SIDE
 
 _PARTS = 2
@@ -59,6 +63,26 @@ class SplitPairs(Word):
         low = cast_elements(padded - high.astype(np.float32), dtypes.bfloat16.numpy)
         both = np.stack([x.reshape(-1, _BLOCK, *rest) for x in (high, low)], 1).reshape(-1, *rest)
         return PAIRS.pack(both.view(np.uint16))
+
+
+def split_row_sums(ctx: LowerContext, packed: Tensor) -> Callable[[IntExpr, IntExpr, IntExpr], Reduction]:
+    """The formula of a sum of few rows, for a row, a panel and a column of it. The row stays float32, and the parts of
+    the weight, ``packed[panel, step, column]``, become float32 in registers: no stage splits the row, and each word is
+    read but once, in the order in which it lies."""
+    p, read = product_sizes(ctx), left_operand(ctx)
+    s = ctx.axis(packed.shape[1] // (_PARTS * SIDE), "s")
+    d, q, j = ctx.axis(_PARTS, "d"), ctx.axis(SIDE, "q"), ctx.axis(PAIRS.per, "j")
+
+    def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        bi, at = place_of_row(p, row)
+        depth = s.index * _BLOCK + q.index * PAIRS.per + j.index
+        found = read(bi, at, depth)
+        found = found if SPLIT.is_whole(p.k) else select(index_value(depth) < index_value(p.k), found, 0.0)
+        word = packed[no, (s.index * _PARTS + d.index) * SIDE + q.index, ni]
+        high = op("shift_left", word, index_value((1 - j.index) * 16).cast(dtypes.int32))
+        return sum_over(found * op("from_bits", op("bit_and", high, constant(HIGH, dtypes.int32))), s, d, q, j)
+
+    return formula
 
 
 SPLIT = SplitPairs("dot2", PAIRS.per, planes=_PARTS, products=3)

@@ -14,8 +14,9 @@ from tilewright.core.arith.expr import ONE, IntExpr, ceildiv
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.geometry.packing import clamped, pack_columns, panel_width, unflatten, whole_tiles
 from tilewright.lowering.geometry.product import LEAST_ROWS, Read, few_or_many, from_panels, panel_sums, product_sizes
+from tilewright.lowering.geometry.split_pairs import split_row_sums
 from tilewright.lowering.geometry.tile_sums import block_of, tile_sums, whole_steps
-from tilewright.lowering.geometry.words import Word
+from tilewright.lowering.geometry.words import BYTES, Word
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, sum_over
 from tilewright.tensor_ir.intrinsics import SIDE
 
@@ -73,7 +74,9 @@ def tile_word_sums(
     if not by_rows:
         return sums(ONE)
     costs = ctx.target.costs
-    least = costs.tile_rows if word.planes == 1 else costs.split_rows
+    if word.planes > 1:
+        return few_or_many(ctx, width, costs.split_rows, split_row_sums(ctx, packed), sums)
+    least = costs.byte_rows if word.per == BYTES.per else costs.pair_rows
     return _by_rows(ctx, word, bits, in_place, packed, width, least, sums)
 
 
@@ -102,19 +105,8 @@ def _row_sums(
     if not in_place or not word.is_whole(p.k):
         words = ctx.stage(compute(ctx.name("words"), (full, steps), left, axis_names=["m", "q"]))
         left = lambda row, step: words[row, step]  # noqa: E731
-    b = right()
-    if word.planes == 1:
-        q = ctx.axis(steps, "q")
-        return lambda row, no, ni: sum_over(word.times(left(row, q.index), b[no, q.index, ni]), q)
-    s, q = ctx.axis(steps // (SIDE * word.planes), "s"), ctx.axis(SIDE, "q")
-
-    def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        def at(plane: int) -> IntExpr:
-            return (s.index * word.planes + plane) * SIDE + q.index
-
-        return sum_over(word.sum_of_planes(lambda n: left(row, at(n)), lambda n: b[no, at(n), ni]), s, q)
-
-    return formula
+    b, q = right(), ctx.axis(steps, "q")
+    return lambda row, no, ni: sum_over(word.times(left(row, q.index), b[no, q.index, ni]), q)
 
 
 def _words_of_rows(

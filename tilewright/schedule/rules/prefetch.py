@@ -5,8 +5,8 @@ hundred rows. Where panels are the outer loop, each row tile fetches its share o
 (:mod:`tilewright.tensor_ir.analysis.prefetching`). Decision: ``<acc>.ahead``, reduction steps per line, 0 for none.
 
 A panel that is read but once, by a single row, comes from memory all the same. Then each step fetches what a later step
-reads of it, and of what goes with it, as scales do: ``<acc>.ahead`` is the distance in bytes of the panel. Of rows that
-are summed one by one, whose number only a call tells, the first does so, and the others fetch the next panel.
+reads of it, and of what goes with it, as scales do: ``<acc>.ahead`` is the distance in bytes of the panel. Where only a
+call tells the number of rows, the first tile of them does so, perhaps the only one, and others fetch the next panel.
 
 Nests of products in matrix tiles do likewise, each for its own steps; ``<acc>.ahead`` is 1 there or 0.
 
@@ -16,13 +16,14 @@ those that compute: one that takes long fetches the next row meanwhile. Decision
 
 from __future__ import annotations
 
+from tilewright.core.arith.bounds import upper_bound
 from tilewright.machine.memory import LINE_BYTES
 from tilewright.machine.target import Target
 from tilewright.machine.vectors import bytes_ahead
 from tilewright.schedule.rules.facts import buffer_bytes, expr_cost, is_spatial, loops_of, reduce_loops
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.prefetching import FetchedLines, ahead_of_nest, bytes_of_step, prefetch_of
-from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer, find_loop
+from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_loop
 from tilewright.tensor_ir.ir import Buffer, Loop, loads
 
 _DISTANCES = (0, 1024, 2048, 3072, 4096)
@@ -34,7 +35,7 @@ _WRITTEN_OUT = 8
 def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
     """Annotate a reduction loop of ``reduction`` if its panels are parameters too large to stay in cache."""
     steps = [x for x in loops_of(s.func, reduction) if x.var in reduce_loops(s.func, reduction) and x.kind == "serial"]
-    extent = steps[-1].extent.value() if steps else None
+    extent = upper_bound(steps[-1].extent, {}) if steps else None
     if extent is None:
         return
     loop = steps[-1]
@@ -42,8 +43,9 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
         found = prefetch_of(s.func, loop, panels.name)
         if found is None:
             continue
-        if bytes_ahead(target) and _is_row_by_row(s, reduction, found):
-            _fetch_later_steps(s, reduction, loop, panels, target)
+        if bytes_ahead(target) and _open_loops(s, found) and _read_once(s, found, by_row=True):
+            advancing = [x for x in steps if bytes_of_step(s.func, x, panels.name)]
+            _fetch_later_steps(s, reduction, advancing[-1] if advancing else loop, panels, target)
             return
         tiles = 1
         for x in loops_of(s.func, reduction):
@@ -53,7 +55,8 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
         if wanted < 1 and len(consumers(s.func, panels.name)) > 1:
             wanted = 1  # one whole tile, and the rest that was peeled off: a few lines per step
         most = wanted if len(steps) == 1 else min(wanted, _WRITTEN_OUT)
-        fitting = [n for n in range(1, extent + 1) if extent % n == 0 and wanted / _MOST <= n <= most]
+        lengths = range(1, extent + 1) if loop.extent.is_const else (1,)
+        fitting = [n for n in lengths if extent % n == 0 and wanted / _MOST <= n <= most]
         if _read_once(s, found) and not (found.shared and fitting):
             _fetch_later_steps(s, reduction, loop, panels, target)
             return
@@ -73,11 +76,9 @@ def _read_once(s: Schedule, found: FetchedLines | None, by_row: bool = False) ->
     return found is not None and all(find_loop(s.func, x).extent.value() in again for x in found.shared)
 
 
-def _is_row_by_row(s: Schedule, reduction: str, found: FetchedLines) -> bool:
-    """True if an open number of rows read a panel one after the other."""
-    sums = find_buffer(s.func, find_block(s.func, reduction).buffer)
-    alone = sums.scope == "local" and all(d == 1 for d in sums.shape[:-1])
-    return alone and any(not find_loop(s.func, x).extent.is_const for x in found.shared)
+def _open_loops(s: Schedule, found: FetchedLines | None) -> list[str]:
+    """The loops over an open number of rows that read the same again."""
+    return [] if found is None else [x for x in found.shared if not find_loop(s.func, x).extent.is_const]
 
 
 def _fetch_later_steps(s: Schedule, reduction: str, loop: Loop, panels: Buffer, target: Target) -> None:
@@ -86,11 +87,12 @@ def _fetch_later_steps(s: Schedule, reduction: str, loop: Loop, panels: Buffer, 
     if not distance or not taken:
         return
     read = dict.fromkeys(x.buffer for x in loads(find_block(s.func, reduction).value))
-    inputs = [
-        b.name
-        for b in s.func.params
-        if b.name in read and _read_once(s, prefetch_of(s.func, loop, b.name), by_row=True)
-    ]
+    rows = _open_loops(s, prefetch_of(s.func, loop, panels.name))
+    inputs = []
+    for b in s.func.params:
+        found = prefetch_of(s.func, loop, b.name) if b.name in read else None
+        if _read_once(s, found, by_row=True) and _open_loops(s, found) == rows:
+            inputs.append(b.name)
     s.prefetch(loop.var, *inputs, steps=-(-distance // taken))
 
 

@@ -71,6 +71,15 @@ def prefetches(func: Func) -> dict[str, tuple[FetchedLines, ...]]:
     return found
 
 
+def steps_written_out(loop: Loop) -> Loop | None:
+    """The loop in ``loop`` that has a known number of steps of the same reduction, one behind the other."""
+    inner = loop.body
+    if not isinstance(inner, Loop) or inner.kind != "unrolled" or (inner.extent.value() or 0) < 2:
+        return None
+    blocks = blocks_in(inner.body)
+    return inner if blocks and all(inner.var in _reduced(b) for b in blocks) else None
+
+
 def bytes_of_step(func: Func, loop: Loop, buffer: str) -> int:
     """How far behind what a step of ``loop`` reads of a parameter the next step reads; 0 if that is not known."""
     first = _first_read(func, loop, buffer)
@@ -149,7 +158,7 @@ def _next_panel(func: Func, loop: Loop, buffer: str) -> tuple[IntExpr, IntExpr, 
         return None
     at, ranges, block = first
     around = loops_in(loop_path(func, loop.var))
-    reduced = {v for a, b in zip(block.axes, block.bindings, strict=True) if a.kind == "reduce" for v in b.free_vars()}
+    reduced = _reduced(block)
     within: list[Loop] = []
     share: list[Loop] = []
     for outer in reversed(around[:-1]):
@@ -165,6 +174,11 @@ def _next_panel(func: Func, loop: Loop, buffer: str) -> tuple[IntExpr, IntExpr, 
     else:
         return None
     return at, step, share, within, ranges
+
+
+def _reduced(block: Block) -> set[str]:
+    """The loops that the block sums over."""
+    return {v for a, b in zip(block.axes, block.bindings, strict=True) if a.kind == "reduce" for v in b.free_vars()}
 
 
 def _first_read(func: Func, loop: Loop, buffer: str) -> tuple[IntExpr, Ranges, Block] | None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import tilewright
+from tilewright.codegen.assembly_loops import assembly_loops
 from tilewright.codegen.detect_cpu import parse_target
+from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.tests.api.models import convolution
 
 _LABEL = re.compile(r"^(\.LBB\w+):.*?(?=^\.LBB|\Z)", re.MULTILINE | re.DOTALL)
@@ -51,3 +54,17 @@ def test_the_tile_leaves_registers_for_broadcast_values() -> None:
     arm, x86 = (parse_target(f"llvm -mtriple={t}") for t in ("aarch64-linux-gnu", "x86_64-linux-gnu -mcpu=znver4"))
     assert (arm.tile_rows(1), arm.tile_rows(2), arm.full_registers) == (28, 13, 24)
     assert (x86.tile_rows(1), x86.tile_rows(2), x86.full_registers) == (30, 14, 28)
+
+
+@pytest.mark.parametrize("cpu", ["icelake-server", "znver4"])
+def test_steps_written_out_behind_each_other_do_not_spill(cpu: str) -> None:
+    """A full tile of 14 rows whose steps fetch a line for two of them: with all loads first there were 33 values."""
+    b = GraphBuilder()
+    x = b.input("x", "float32", (56, 768))
+    graph = b.build(b.op("MatMul", x, np.zeros((768, 1024), np.float32)))
+    where = parse_target(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu} -num-threads=1")
+    (kernel,) = tilewright.compile(graph, target=where, stop_after="codegen", cache=False).values()
+    text = kernel.assembly_text(where)
+    loop = assembly_loops(text).loops[0]
+    assert (loop.multiply_adds, loop.stack) == (56, 0)
+    assert any("prefetch" in line for line in loop.lines)

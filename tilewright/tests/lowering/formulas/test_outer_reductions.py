@@ -46,6 +46,17 @@ def test_a_long_reduction_takes_two_sweeps_and_a_short_one_does_not(shape: tuple
     assert sum(any(a.kind == "reduce" for a in b.axes) for b in blocks_in(func.body)) == sweeps
 
 
+@pytest.mark.parametrize("axes", [(0, 3, 1, 2), (2, -1, 0, 1)])
+def test_axes_in_any_order_are_summed_as_they_lie(axes: tuple[int, ...]) -> None:
+    """In the order that the node gives, rows of the image would be summed element by element, ten times as long."""
+
+    def normalized(order: tuple[int, ...]) -> Graph:
+        b = GraphBuilder()
+        return b.build(b.op("MeanVarianceNormalization", b.input("x", "float32", (2, 3, 16, 17)), axes=order))
+
+    assert str(lower(normalized(axes)).func) == str(lower(normalized((0, 1, 2, 3))).func)
+
+
 @pytest.mark.parametrize("size", [5, 16, 19])
 def test_instance_norm_over_channels_last_keeps_its_statistics_outside_the_pixels(size: int) -> None:
     b = GraphBuilder()

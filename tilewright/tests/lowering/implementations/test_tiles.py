@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import ml_dtypes
@@ -254,7 +254,7 @@ def test_few_rows_of_a_number_that_a_call_tells(tiles: State, way: str, kind: st
         whole = of_bytes("", kind, case)
     graph = in_tiles(whole, target, way)
     model = tilewright.compile(graph, target=target, progress=False)
-    for rows in (0, 1, 3, 4, 7, 8, 33):
+    for rows in (0, 1, 5, 6, 8, 12, 13, 33):
         feed = feed_of(graph, {"n": rows})
         (want,) = interpret(graph, feed).values()
         np.testing.assert_allclose(model.run(None, feed)[0], want, rtol=1e-5, atol=1e-5 if kind == "pairs" else 0)
@@ -262,14 +262,17 @@ def test_few_rows_of_a_number_that_a_call_tells(tiles: State, way: str, kind: st
         tiles.require_clean()
 
 
-@pytest.mark.parametrize("rows", [1, 3, 4, 40])
-def test_few_rows_are_not_made_up_to_a_block(rows: int) -> None:
+@pytest.mark.parametrize("rows", [1, 5, 6, 12, 13, 40])
+@pytest.mark.parametrize(("of", "steps", "least"), [(product, 2, 6), (product_of_bytes, 1, 13)])
+def test_few_rows_are_not_made_up_to_a_block(
+    of: Callable[[Dim, int, int], Graph], steps: int, least: int, rows: int
+) -> None:
     """Either they are summed one by one, or in blocks: the other sums have no rows, or no steps."""
-    func = lowered_func(product("n", 64, 64), parse_target(RAPIDS), f"{TILES}_by_rows")
+    func = lowered_func(of("n", 64, 64), parse_target(RAPIDS), f"{TILES}_by_rows")
     few = next(a.buffer.shape[0] for a in walk(func.body) if isinstance(a, Alloc) and a.buffer.name == "few")
-    steps = next(x.extent for x in find_block(func, "acc").axes if x.kind == "reduce")
-    found = few.evaluate({"n": rows}), steps.evaluate({"n": rows})
-    assert found == ((rows, 0) if rows < 4 else (0, 2))
+    extent = next(x.extent for x in find_block(func, "acc").axes if x.kind == "reduce")
+    found = few.evaluate({"n": rows}), extent.evaluate({"n": rows})
+    assert found == ((rows, 0) if rows < least else (0, steps))
 
 
 def decided(func: Func) -> tuple[str, str]:

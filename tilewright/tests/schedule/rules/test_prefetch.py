@@ -7,10 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+import tilewright
 from tilewright.codegen.detect_cpu import detect_host
 from tilewright.codegen.kernel import build
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntLike, var
+from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.machine.costs import GENERIC
 from tilewright.machine.target import Target
 from tilewright.schedule.decisions import FixedDecider
@@ -229,6 +231,21 @@ def test_a_row_fetches_later_steps_where_that_was_measured(features: str, steps:
     assert '"acc.ahead", candidates=(0, 1024, 2048, 3072, 4096)' in str(s.trace)
     hints = [find_hint(x.hints, Prefetch) for x in fetching(s.func)]
     assert hints == ([] if steps is None else [Prefetch(("Bp",), steps)])
+
+
+@pytest.mark.parametrize(("features", "few"), [("", 0), (",+amx-tile", 3072 // (32 * 4))])
+def test_rows_of_an_open_number_fetch_in_both_of_their_nests(features: str, few: int):
+    """Few rows wait for the weight as one does, and what they multiply, which other panels read again, is left out."""
+    target = dataclasses.replace(WIDE, features=WIDE.features + features)
+    b = GraphBuilder()
+    x = b.input("x", "float32", ("n", 96))
+    weight = np.random.default_rng(0).standard_normal((96, 1024)).astype(np.float32)
+    graph = b.build(b.op("MatMul", x, weight))
+    done = tilewright.compile(graph, target=target, stop_after="lower", progress=False)
+    (func,) = done.funcs.values()
+    s = schedule_by_rule(func, target, FixedDecider({}))
+    hints = [find_hint(x.hints, Prefetch) for x in fetching(s.func)]
+    assert hints == [Prefetch(("c1",), few)] * 2
 
 
 def test_tile_heights_waste_few_rows():
