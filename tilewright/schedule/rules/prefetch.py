@@ -39,10 +39,8 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
     if extent is None:
         return
     loop = steps[-1]
-    for panels in large_inputs(s, reduction, target):
-        found = prefetch_of(s.func, loop, panels.name)
-        if found is None:
-            continue
+    large = [(b, found) for b in large_inputs(s, reduction, target) if (found := prefetch_of(s.func, loop, b.name))]
+    for panels, found in sorted(large, key=lambda x: not x[1].shared):  # what rows read again are the panels
         if bytes_ahead(target) and _open_loops(s, found) and _read_once(s, found, by_row=True):
             advancing = [x for x in steps if bytes_of_step(s.func, x, panels.name)]
             _fetch_later_steps(s, reduction, advancing[-1] if advancing else loop, panels, target)

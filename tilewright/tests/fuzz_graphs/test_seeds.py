@@ -9,8 +9,8 @@ import pytest
 
 from tilewright.tests.sources import ROOT
 
-SEEDS = 25
-COUNT = 125
+SEEDS = 20
+COUNT = 80
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, SEEDS))

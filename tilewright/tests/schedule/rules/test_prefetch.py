@@ -177,6 +177,11 @@ def test_the_rule_fetches_large_panels_ahead(m: IntLike, n: int, k: int, fires: 
     np.testing.assert_array_equal(got, np.maximum(a @ b + bias, 0))
 
 
+def test_of_two_large_operands_the_one_that_rows_read_again_is_fetched():
+    s = schedule_by_rule(packed_matmul(400, 320, 384), TARGET, FixedDecider({}))
+    assert {find_hint(x.hints, Prefetch) for x in fetching(s.func)} == {Prefetch(("Bp",))}
+
+
 WIDE = Target("x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512f,+fma", 512, 32, 32768, 1 << 17, 1 << 23, 2)
 
 
