@@ -18,10 +18,10 @@ from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct
 from tilewright.tensor_ir.ir import Func
 
-_ROWS, _COLUMNS, _STEPS = 33, 34, 2
-"""A little more than a block; the innermost loop has several steps."""
+_ROWS, _COLUMNS, _STEPS = 32, 32, 2
+"""A block; the innermost loop has several steps. More blocks take four times as long to interpret."""
 _SPLIT_ROWS = 16
-"""Of operands in two parts, whose interpreter takes three times as long, for one panel."""
+"""Of operands in two parts, whose interpreter takes three times as long."""
 _DOWN = 2
 """Rows of an image, and taps; parts of an operand."""
 _GROUPS = 2

@@ -10,7 +10,7 @@ import pytest
 from tilewright.tests.sources import ROOT
 
 SEEDS = 20
-COUNT = 80
+COUNT = 60
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, SEEDS))
