@@ -44,9 +44,7 @@ class StatementEmitter:
         self.copies = copies
         self.parts: tuple[Lanes, ...] = ()  # the vectorized loop around, in vectors of a power of two of lanes
         self._loops = 0  # written so far
-        self._behind_first: dict[
-            str, str
-        ] = {}  # a loop that is written out: the loop that fetches behind its first step
+        self._behind_first: dict[str, str] = {}  # of steps written out: the loop that fetches behind the first
         self._slots: dict[tuple[str, int], BufferInfo] = {}
 
     def emit(self, s: Stmt) -> None:

@@ -44,13 +44,16 @@ class SplitPairs(Word):
     def is_whole(self, depth: IntExpr) -> bool:
         return bool((depth % _BLOCK).value() == 0)
 
+    def within(self, element: Val, at: IntExpr, depth: IntExpr) -> Val:
+        """The element at ``at``, 0 past ``depth``."""
+        return element if self.is_whole(depth) else select(index_value(at) < index_value(depth), element, 0.0)
+
     def join(self, element: Element, step: IntExpr, depth: IntExpr, steps: IntExpr | None = None) -> Val:
         block, part, q = step // (_PARTS * SIDE), step // SIDE % _PARTS, step % SIDE
         pair = []
         for j in range(self.per):
             at = block * _BLOCK + q * self.per + j
-            v = element(at)
-            pair.append(v if self.is_whole(depth) else select(index_value(at) < index_value(depth), v, 0.0))
+            pair.append(self.within(element(at), at, depth))
         high = [op("bits", op("narrow", v)) for v in pair]
         low = [op("bits", op("narrow", v - op("from_bits", shifted(h, 16)))) for v, h in zip(pair, high, strict=True)]
         return self.of([select(index_value(part).equal(0), a, b) for a, b in zip(high, low, strict=True)])
@@ -76,8 +79,7 @@ def split_row_sums(ctx: LowerContext, packed: Tensor) -> Callable[[IntExpr, IntE
     def formula(row: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
         bi, at = place_of_row(p, row)
         depth = s.index * _BLOCK + q.index * PAIRS.per + j.index
-        found = read(bi, at, depth)
-        found = found if SPLIT.is_whole(p.k) else select(index_value(depth) < index_value(p.k), found, 0.0)
+        found = SPLIT.within(read(bi, at, depth), depth, p.k)
         word = packed[no, (s.index * _PARTS + d.index) * SIDE + q.index, ni]
         high = op("shift_left", word, index_value((1 - j.index) * 16).cast(dtypes.int32))
         return sum_over(found * op("from_bits", op("bit_and", high, constant(HIGH, dtypes.int32))), s, d, q, j)

@@ -36,6 +36,7 @@ from tilewright.core.arith.minmax import minimum
 from tilewright.machine.memory import LINE_BYTES
 from tilewright.tensor_ir.analysis.access import address, stride
 from tilewright.tensor_ir.analysis.scopes import block_environment, blocks_in, loop_path, loop_ranges, loops_in
+from tilewright.tensor_ir.empty_reductions import reduce_vars
 from tilewright.tensor_ir.hints import Prefetch, find_hint
 from tilewright.tensor_ir.ir import Block, Func, Loop, loads, walk
 
@@ -77,7 +78,7 @@ def steps_written_out(loop: Loop) -> Loop | None:
     if not isinstance(inner, Loop) or inner.kind != "unrolled" or (inner.extent.value() or 0) < 2:
         return None
     blocks = blocks_in(inner.body)
-    return inner if blocks and all(inner.var in _reduced(b) for b in blocks) else None
+    return inner if blocks and all(inner.var in reduce_vars(b) for b in blocks) else None
 
 
 def bytes_of_step(func: Func, loop: Loop, buffer: str) -> int:
@@ -158,7 +159,7 @@ def _next_panel(func: Func, loop: Loop, buffer: str) -> tuple[IntExpr, IntExpr, 
         return None
     at, ranges, block = first
     around = loops_in(loop_path(func, loop.var))
-    reduced = _reduced(block)
+    reduced = reduce_vars(block)
     within: list[Loop] = []
     share: list[Loop] = []
     for outer in reversed(around[:-1]):
@@ -174,11 +175,6 @@ def _next_panel(func: Func, loop: Loop, buffer: str) -> tuple[IntExpr, IntExpr, 
     else:
         return None
     return at, step, share, within, ranges
-
-
-def _reduced(block: Block) -> set[str]:
-    """The loops that the block sums over."""
-    return {v for a, b in zip(block.axes, block.bindings, strict=True) if a.kind == "reduce" for v in b.free_vars()}
 
 
 def _first_read(func: Func, loop: Loop, buffer: str) -> tuple[IntExpr, Ranges, Block] | None:
