@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tilewright.machine.costs import Costs
 from tilewright.machine.cpus import costs_of
+from tilewright.machine.memory import PAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ class Target:
     def largest_cache(self) -> int:
         """Bytes of the largest cache."""
         return max(self.l2_bytes, self.l3_bytes)
+
+    @property
+    def l1_ways(self) -> int:
+        """Lines that a set of the first-level cache holds, if it finds its sets by an address's place in its page."""
+        return self.l1_bytes // PAGE_BYTES
 
     @property
     def l1_working_bytes(self) -> int:

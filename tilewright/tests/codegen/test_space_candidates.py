@@ -50,6 +50,7 @@ def from_onnx(op: str, inputs: Shapes, out: tuple[int, ...], constants: Shapes, 
 FUNCS = {
     "matmul": packed_matmul(12, 32, 32),
     "matmul, ragged": packed_matmul(13, 40, 8),
+    "matmul, rows pages apart": packed_matmul(17, 32, 1024),
     "convolution": conv(9, 9, 8, 16, 3, 1, 1),
     "stages in rows": softmax_like(16, 33),
     "3x3": from_onnx("Conv", {"x": (1, 8, 8, 12)}, (1, 32, 8, 12), {"w": (32, 8, 3, 3)}, "Relu", pads=[1] * 4),

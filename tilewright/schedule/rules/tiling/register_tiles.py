@@ -17,9 +17,9 @@ Covers matrix products, convolutions, depthwise convolutions, pooling and reduct
 Without blocks, the default in most cases, ``jc``, ``ic`` and ``pc`` have one step. The consumer (the epilogue, or a
 copy made by ``cache_write``) is split into tiles, and the reduction is computed at the tile as a local buffer.
 
-Decisions besides those of :mod:`.tile_size`, :mod:`.cache_blocking`, :mod:`.k_blocking`, :mod:`.write_tile` and
-:mod:`tilewright.schedule.rules.parallelism`: ``<acc>.lanes`` (vector width) and ``<acc>.epilogue`` (finished at the
-tile, or in a pass of its own).
+Decisions besides those of :mod:`.tile_size`, :mod:`.cache_blocking`, :mod:`.k_blocking`, :mod:`.spaced_rows`,
+:mod:`.write_tile` and :mod:`tilewright.schedule.rules.parallelism`: ``<acc>.lanes`` (vector width) and
+``<acc>.epilogue`` (finished at the tile, or in a pass of its own).
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from tilewright.schedule.rules.prefetch import fetch_ahead, large_inputs
 from tilewright.schedule.rules.tiling.cache_blocking import order_of_loops, own_block, own_order
 from tilewright.schedule.rules.tiling.k_blocking import choose_kc, tile_partial
 from tilewright.schedule.rules.tiling.share_tiles import is_ragged, spread
+from tilewright.schedule.rules.tiling.spaced_rows import set_apart, space_rows
 from tilewright.schedule.rules.tiling.tile_axes import TileAxes, is_packed, split_groups, tile_axes
 from tilewright.schedule.rules.tiling.tile_size import split_tile
 from tilewright.schedule.rules.tiling.write_tile import (
@@ -118,8 +119,9 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     """
     total = nanoseconds(s.func, reduction, target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
-    stages = operand_stages(s, reduction)
     tile = split_tile(s, reduction, consumer, axes, lanes, target)
+    spaced = space_rows(s, reduction, axes, tile, target)
+    stages = operand_stages(s, reduction)
     own, shared = own_order(s, reduction, tile, axes, target)
     ragged = [x for x in tile.row_loops if is_ragged(s, consumer, x)]
     block = 1 if shared else own_block(s, reduction, consumer, tile, axes, target)
@@ -142,6 +144,8 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
         write_out(s, consumer, tile.inner, lanes_stored(s, consumer, lanes))
         tile_partial(s, own_results, reduction, lead, lanes, target)
         place_stages(s, stages, lead, target)
+    if spaced is not None:
+        set_apart(s, spaced)
     spread(s, consumer, lead, ragged, total, target)
     if axes.panel is not None:
         fetch_ahead(s, reduction, target)
@@ -149,5 +153,5 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
 
 REGISTER_TILES = ScheduleRule(
     "register_tiles", _matches, _apply,
-    ("epilogue", "order", "inner", "row_block", "column_block", "depth", "ahead", *WRITE, *ELEMENTS),
+    ("epilogue", "order", "inner", "row_block", "column_block", "depth", "spaced", "ahead", *WRITE, *ELEMENTS),
 )  # fmt: skip
