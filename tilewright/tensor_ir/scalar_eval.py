@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -195,7 +196,12 @@ def _int_pow(a: int, b: int) -> int:
 
 
 def _dot4(a: int, b: int) -> int:
-    return sum((a >> s & 0xFF) * ((b >> s & 0xFF ^ 0x80) - 0x80) for s in (0, 8, 16, 24))
+    return (
+        (a & 0xFF) * ((b & 0xFF ^ 0x80) - 0x80)
+        + (a >> 8 & 0xFF) * ((b >> 8 & 0xFF ^ 0x80) - 0x80)
+        + (a >> 16 & 0xFF) * ((b >> 16 & 0xFF ^ 0x80) - 0x80)
+        + (a >> 24 & 0xFF) * ((b >> 24 & 0xFF ^ 0x80) - 0x80)
+    )
 
 
 def _bits(x: Scalar) -> int:
@@ -211,8 +217,15 @@ def _from_bits(x: int) -> Scalar:
 
 
 def _dot2(a: int, b: int) -> Scalar:
-    (a0, a1), (b0, b1) = (np.array([x << 16 & 0xFFFF0000, x & 0xFFFF0000], np.uint32).view(np.float32) for x in (a, b))
-    return np.float32(np.float64(a1) * np.float64(b1) + np.float64(a0) * np.float64(b0))
+    wide = _bfloat16_values()
+    high = wide[a >> 16 & 0xFFFF] * wide[b >> 16 & 0xFFFF]
+    return np.float32(high + wide[a & 0xFFFF] * wide[b & 0xFFFF])
+
+
+@cache
+def _bfloat16_values() -> list[float]:
+    """The numbers of all bfloat16, by their bits."""
+    return [float(x) for x in (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32)]
 
 
 def _dot2i(a: int, b: int) -> int:

@@ -84,8 +84,11 @@ def tilestored64(n: int, address: int, pitch: int) -> None:
         ctypes.memmove(address + r * pitch, row.tobytes(), ROW_BYTES)
 
 
+_LEAST = np.finfo(np.float32).tiny
+
+
 def _flushed(x: np.ndarray) -> np.ndarray:
-    return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x).astype(np.float32)
+    return x * (np.abs(x) >= _LEAST)  # zeros keep their signs
 
 
 def tdpbf16ps(total: int, a: int, b: int) -> None:
@@ -95,11 +98,10 @@ def tdpbf16ps(total: int, a: int, b: int) -> None:
         bits = STATE.tile(n).view("<u2").astype(np.uint32) << 16
         return _flushed(bits.view(np.float32)).reshape(ROWS, 16, 2)
 
-    x, y = wide(a), wide(b)
+    x, y = wide(a).astype(np.float64), wide(b).astype(np.float64)
     sums = np.zeros((ROWS, 16, 2), np.float32)
-    for k in range(16):
-        exact = sums.astype(np.float64) + x[:, k, None, :].astype(np.float64) * y[None, k].astype(np.float64)
-        sums = _flushed(exact.astype(np.float32))
+    for products in x.transpose(1, 0, 2)[:, :, None] * y[:, None]:
+        sums = _flushed((sums + products).astype(np.float32))
     found = STATE.tile(total).view("<f4")
     found[:] = _flushed(_flushed(found) + _flushed(sums[..., 0] + sums[..., 1]))
 
