@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +40,7 @@ from tilewright.tensor_ir.ir import (
     Seq,
     Stmt,
     Store,
+    walk_index,
 )
 from tilewright.tensor_ir.scalar_eval import caster, literal, operation, to_values
 
@@ -50,6 +50,7 @@ _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=",
     "greater": ">", "greater_equal": ">=",
 }  # fmt: skip
+_WRAPPED = ("add", "sub", "mul")
 
 
 class InterpreterError(TilewrightError):
@@ -105,16 +106,26 @@ def prepare(func: Func) -> Program:
 
 # -- memory ------------------------------------------------------------------------------------------------------
 class _Memory:
-    """Elements of one buffer; None marks what was never written. ``read`` and ``write`` check every index."""
+    """Elements of one buffer; None marks what was never written. Whoever uses ``cells`` checks every index."""
 
-    __slots__ = ("cells", "name", "read", "shape", "write")
+    __slots__ = ("cells", "name", "shape")
 
     def __init__(self, name: str, shape: tuple[int, ...], cells: list[Any] | None = None) -> None:
         self.name, self.shape = name, shape
         self.cells: list[Any] = cells if cells is not None else [None] * _size(name, shape)
-        self.read, self.write = _accessors(len(shape))(self.cells, shape, self._fail)
 
-    def _fail(self, index: tuple[int, ...], writing: bool) -> None:
+    def read(self, *index: int) -> Any:
+        """The element at ``index``."""
+        flat = 0
+        for i, s in zip(index, self.shape, strict=True):
+            if not 0 <= i < s:
+                self.fail(index)
+            flat = flat * s + i
+        value = self.cells[flat]
+        return self.fail(index) if value is None else value
+
+    def fail(self, index: tuple[int, ...], writing: bool = False) -> None:
+        """Raises the InterpreterError of a read or write that cannot be."""
         text = f"{self.name}[{', '.join(map(str, index))}]"
         if any(not 0 <= i < s for i, s in zip(index, self.shape, strict=True)):
             verb = "written" if writing else "read"
@@ -129,32 +140,6 @@ def _size(name: str, shape: tuple[int, ...]) -> int:
             raise InterpreterError(f"{name}: negative extent in shape {list(shape)}")
         n *= s
     return n
-
-
-@cache
-def _accessors(rank: int) -> Callable[..., tuple[Callable[..., Any], Callable[..., None]]]:
-    """The maker of the reader and writer of a buffer of ``rank`` dimensions."""
-    idx = [f"i{d}" for d in range(rank)]
-    inside = " and ".join(f"0 <= i{d} < s{d}" for d in range(rank)) or "True"
-    flat = "0"
-    for d in range(rank):
-        flat = f"i{d}" if d == 0 else f"({flat})*s{d} + i{d}"
-    unpack = f"    {', '.join(f's{d}' for d in range(rank))}, = shape\n" if rank else ""
-    tuple_text = f"({''.join(i + ', ' for i in idx)})"
-    source = (
-        f"def make(cells, shape, fail):\n{unpack}"
-        f"    def read({', '.join(idx)}):\n"
-        f"        if {inside}:\n            v = cells[{flat}]\n"
-        f"            if v is not None:\n                return v\n"
-        f"        fail({tuple_text}, False)\n"
-        f"    def write({', '.join([*idx, 'value'])}):\n"
-        f"        if {inside}:\n            cells[{flat}] = value\n"
-        f"        else:\n            fail({tuple_text}, True)\n"
-        f"    return read, write\n"
-    )
-    namespace: dict[str, Any] = {}
-    exec(source, namespace)
-    return namespace["make"]  # type: ignore[no-any-return]
 
 
 def _input_memory(func: Func, buffer: Buffer, array: np.ndarray, env: Mapping[str, int]) -> _Memory:
@@ -182,6 +167,47 @@ def _output_array(func: Func, buffer: Buffer, memory: _Memory) -> np.ndarray:
     return wide.astype(buffer.dtype.numpy).reshape(memory.shape)
 
 
+# -- texts ------------------------------------------------------------------------------------------------------
+def _extents(name: str, rank: int) -> list[str]:
+    """The variables with the shape of a buffer."""
+    return [f"s{d}_{name}" for d in range(rank)]
+
+
+def _inside(name: str, index: Sequence[str]) -> str:
+    """Whether an index is in the buffer."""
+    return " and ".join(f"0 <= {i} < {s}" for i, s in zip(index, _extents(name, len(index)), strict=True)) or "True"
+
+
+def _flat(name: str, index: Sequence[str]) -> str:
+    """The place of an element."""
+    text = ""
+    for i, s in zip(index, _extents(name, len(index)), strict=True):
+        text = f"({text})*{s} + {i}" if text else i
+    return text or "0"
+
+
+def _tuple(index: Sequence[str]) -> str:
+    return f"({''.join(i + ', ' for i in index)})"
+
+
+def _checked_load(name: str, index: Sequence[str]) -> str:
+    """An element by a call, which computes its index once: there are loads in it."""
+    return f"m_{name}.read({', '.join(index)})"
+
+
+def _wrapped(text: str, dtype: DType) -> str:
+    """An integer modulo two to the width of its type."""
+    mask = (1 << dtype.bits) - 1
+    if dtype.kind == "u":
+        return f"({text} & {mask})"
+    half = 1 << (dtype.bits - 1)
+    return f"(({text} + {half} & {mask}) - {half})"
+
+
+def _broadcast(*extents: int) -> int:
+    return next((n for n in extents if n != 1), 1)
+
+
 # -- source ------------------------------------------------------------------------------------------------------
 class _Writer:
     """Writes the Python source of a function."""
@@ -189,7 +215,7 @@ class _Writer:
     def __init__(self, func: Func) -> None:
         self.func = func
         self.lines: list[str] = []
-        self.globals: dict[str, Any] = {"_Memory": _Memory}
+        self.globals: dict[str, Any] = {"_Memory": _Memory, "_broadcast": _broadcast}
         self.shared: dict[tuple[object, ...], str] = {}
         self.counter = 0
 
@@ -218,7 +244,9 @@ class _Writer:
         name = self.fresh("b")
         buffers[b.name] = name
         self.line(depth, f"m_{name} = {source}")
-        self.line(depth, f"r_{name} = m_{name}.read; w_{name} = m_{name}.write")
+        self.line(depth, f"c_{name} = m_{name}.cells")
+        if b.shape:
+            self.line(depth, f"{', '.join(_extents(name, len(b.shape)))}, = m_{name}.shape")
 
     def share(self, key: tuple[object, ...], make: Callable[[], Any], stem: str) -> str:
         """The global name of an object that the source uses, made once."""
@@ -279,9 +307,12 @@ class _Writer:
         variables: Mapping[str, str],
         buffers: dict[str, str],
     ) -> None:
-        idx = [self.index(i, depth, variables, buffers) for i in indices]
-        source = self.value(value, depth, variables, buffers)[0]
-        self.line(depth, f"w_{buffers[buffer]}({', '.join([*idx, source])})")
+        name, index = buffers[buffer], [self.fresh("i") for _ in indices]
+        for i, expr in zip(index, indices, strict=True):
+            self.line(depth, f"{i} = {self.index(expr, depth, variables, buffers)}")
+        self.line(depth, f"x = {self.value(value, depth, variables, buffers)[0]}")
+        self.line(depth, f"if {_inside(name, index)}: c_{name}[{_flat(name, index)}] = x")
+        self.line(depth, f"else: m_{name}.fail({_tuple(index)}, True)")
 
     # values: source text and its nesting of parentheses
     def value(self, e: Expr, depth: int, variables: Mapping[str, str], buffers: dict[str, str]) -> tuple[str, int]:
@@ -298,8 +329,9 @@ class _Writer:
             case Const():
                 return self.share(("const", repr(e.value), e.dtype), lambda: literal(e.value, e.dtype), "c"), 0
             case Load(buffer, indices):
-                idx = ", ".join(self.index(i, depth, variables, buffers) for i in indices)
-                return f"r_{buffers[buffer]}({idx})", 4
+                idx = [self.index(i, depth, variables, buffers) for i in indices]
+                plain = all(next(walk_index(i), None) is None for i in indices)
+                return (self.load if plain else _checked_load)(buffers[buffer], idx), 5
             case Index(expr, dtype):
                 return f"{self.cast(int64, dtype)}({self.index(expr, depth, variables, buffers)})", 4
             case Cast(value, dtype):
@@ -318,6 +350,14 @@ class _Writer:
                 return self.op(name, args, parts)
         raise InternalError(f"interpreter: unknown value {e!r}")
 
+    def load(self, name: str, index: list[str]) -> str:
+        """An element of a buffer. What is there costs no call; else the index is computed again for the message."""
+        known = [i if i.isidentifier() or i.isdigit() else self.fresh("i") for i in index]
+        tested = [k if k == i else f"({k} := {i})" for k, i in zip(known, index, strict=True)]
+        x = self.fresh("x")
+        found = f"({x} := c_{name}[{_flat(name, known)}]) is not None"
+        return f"({x} if {_inside(name, tested)} and {found} else m_{name}.fail({_tuple(index)}))"
+
     def op(self, name: str, args: tuple[Expr, ...], parts: list[tuple[str, int]]) -> tuple[str, int]:
         dtype = args[0].dtype
         nested = 1 + max(n for _, n in parts)
@@ -326,6 +366,8 @@ class _Writer:
             return f"({parts[0][0]} {_INFIX[name]} {parts[1][0]})", nested
         if name in ("logical_and", "logical_or"):
             return f"({parts[0][0]} {name[8:]} {parts[1][0]})", nested
+        if name in _WRAPPED and dtype.is_integer:
+            return _wrapped(f"{parts[0][0]} {_INFIX[name]} {parts[1][0]}", dtype), nested + 1
         f = self.share(("op", name, dtype), lambda: operation(name, dtype), "f")
         return f"{f}({', '.join(t for t, _ in parts)})", nested
 
@@ -352,5 +394,5 @@ class _Writer:
         if isinstance(a, (Min, Max)):
             return f"{a.symbol}({', '.join(args)})"
         if isinstance(a, Broadcast):
-            return f"next((v for v in ({', '.join(args)}) if v != 1), 1)"
+            return f"_broadcast({', '.join(args)})"
         raise InternalError(f"interpreter: unknown index {a}")

@@ -218,7 +218,7 @@ def _from_bits(x: int) -> Scalar:
 
 def _dot2(a: int, b: int) -> Scalar:
     wide = _bfloat16_values()
-    high = wide[a >> 16 & 0xFFFF] * wide[b >> 16 & 0xFFFF]
+    high = wide[a >> 16] * wide[b >> 16]  # of a negative number, from the end
     return np.float32(high + wide[a & 0xFFFF] * wide[b & 0xFFFF])
 
 
@@ -273,6 +273,7 @@ _BOOLEAN: dict[str, Callable[..., bool]] = {
     "max": lambda a, b: bool(a or b),
     "min": lambda a, b: bool(a and b),
 }
+_IN_RANGE = ("max", "min", "bit_and", "bit_or", "bit_xor", "floor_mod", "trunc_mod", "dot4")
 _EXACT = ("clamp", "max", "min", "neg", "abs", "sign", "floor", "ceil", "round", "trunc")
 
 
@@ -289,7 +290,7 @@ def operation(name: str, dtype: DType) -> Callable[..., Scalar]:
         return _OF_BITS[name]
     if dtype.is_integer:
         f = _INTEGER[name]
-        if name in ("max", "min", "bit_and", "bit_or", "bit_xor", "floor_mod", "trunc_mod"):
+        if name in _IN_RANGE:
             return f
         return lambda *args: wrap(f(*args), dtype)
     f = _FLOAT[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -104,7 +106,7 @@ def test_the_default_runs_the_intrinsic(name: str) -> None:
 
 def test_taps_and_channels_take_turns() -> None:
     """A few steps of a tap at a time are still a straight line for the intrinsic."""
-    target = parse_target(RAPIDS)
+    target = dataclasses.replace(parse_target(RAPIDS), l1_bytes=48 << 10, l2_bytes=2 << 20)
     case: Case = ("Conv", (1, 30, 30, 128), (256, 128, 3, 3), {"data_layout": "NHWC", "strides": (2, 2)})
     graph = split(graph_of(case), target, "split_tiles")
     (func,) = tilewright.compile(graph, target=target, stop_after="lower", progress=False).funcs.values()
