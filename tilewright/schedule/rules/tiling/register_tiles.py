@@ -120,7 +120,7 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     total = nanoseconds(s.func, reduction, target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
     tile = split_tile(s, reduction, consumer, axes, lanes, target)
-    spaced = space_rows(s, reduction, axes, tile, target)
+    spaced = space_rows(s, reduction, axes, tile, total, target)
     stages = operand_stages(s, reduction)
     own, shared = own_order(s, reduction, tile, axes, target)
     ragged = [x for x in tile.row_loops if is_ragged(s, consumer, x)]

@@ -15,7 +15,7 @@ from math import gcd, prod
 from tilewright.core.arith.bounds import upper_bound
 from tilewright.machine.memory import LINE_BYTES, PAGE_BYTES
 from tilewright.machine.target import Target
-from tilewright.schedule.rules.facts import StridedAccess, block_accesses, loops_of, nanoseconds, reduce_loops
+from tilewright.schedule.rules.facts import StridedAccess, block_accesses, loops_of, reduce_loops
 from tilewright.schedule.rules.tiling.tile_axes import TileAxes
 from tilewright.schedule.rules.tiling.tile_size import TileLoops
 from tilewright.schedule.rules.tiling.write_tile import operand_stages
@@ -26,9 +26,12 @@ _COLUMNS = 128
 """Columns of the result from which on a copy of the operand costs less than it gains."""
 
 
-def space_rows(s: Schedule, reduction: str, axes: TileAxes, tile: TileLoops, target: Target) -> str | None:
+def space_rows(
+    s: Schedule, reduction: str, axes: TileAxes, tile: TileLoops, total: float | None, target: Target
+) -> str | None:
     """Ask whether to have rows further apart where they crowd. Returns the buffer, a new copy or a stage that makes the
-    operand anyhow, for :func:`set_apart` when it is where it is made; None to leave the operand as it lies."""
+    operand anyhow, for :func:`set_apart` when it is where it is made; None to leave the operand as it lies. ``total``:
+    estimated nanoseconds of the reduction on one thread."""
     if axes.panel is None or not tile.row_loops or not find_loop(s.func, tile.row_loops[-1]).extent.is_const:
         return None
     operand = block_accesses(s.func, reduction)[1]
@@ -40,8 +43,7 @@ def space_rows(s: Schedule, reduction: str, axes: TileAxes, tile: TileLoops, tar
         return None
     made = operand.buffer in {find_block(s.func, x).buffer for x in operand_stages(s, reduction)}
     columns = (find_loop(s.func, tile.columns[0]).extent.value() or 1) * axes.panel
-    work = nanoseconds(s.func, reduction, target.costs)
-    waits = target.threads > 1 and (work is None or work < target.costs.always_parallel_ns)
+    waits = target.threads > 1 and (total is None or total < target.costs.always_parallel_ns)
     own = int(made or (columns >= _COLUMNS and not waits))
     if not s.sample_categorical(f"{reduction}.spaced", (0, 1), own):
         return None

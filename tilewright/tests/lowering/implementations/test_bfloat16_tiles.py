@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from tilewright.tensor_ir.verifier import verify
 from tilewright.tests.codegen.matrix_tiles import State, tiles, with_tiles
 from tilewright.tests.graph_ir.rewriting import built
 from tilewright.tests.lowering import lowered
+from tilewright.tests.lowering.implementations.test_tiles import RAPIDS, rapids
 from tilewright.tests.lowering.implementations.test_weight_only import (
     CASES,
     TYPES,
@@ -40,7 +40,6 @@ from tilewright.tests.lowering.implementations.test_weight_only import (
 
 __all__ = ["tiles"]
 
-RAPIDS = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=sapphirerapids -num-threads=2"
 WAYS = ["bfloat16_tiles", "bfloat16_tiles_by_rows"]
 OTHERS = ("odd blocks", "one scale a row", "vector")
 
@@ -158,7 +157,7 @@ def scheduled(rows: Dim, k: int, n: int) -> str:
         w = dequantized(b, np.zeros((k, n), TYPES["uint4"]), 32, "uint4", False, False)
         return b.op("MatMul", b.input("x", "float32", (rows, k)), w)
 
-    on = dataclasses.replace(parse_target(RAPIDS), l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=32 << 20)
+    on = rapids()
     func = lowered_func(built(build), on, "bfloat16_tiles")
     trace, rules = explained_default(func, on)
     assert "grouped_tiles" in rules.values()

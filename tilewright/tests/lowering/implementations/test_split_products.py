@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -21,7 +19,15 @@ from tilewright.schedule.default import explained_default
 from tilewright.tensor_ir.ir import Func
 from tilewright.tests.codegen.matrix_tiles import State, tiles, with_tiles
 from tilewright.tests.lowering import lowered
-from tilewright.tests.lowering.implementations.test_tiles import CASES, DIMS, RAPIDS, Case, case_of, randomly_scheduled
+from tilewright.tests.lowering.implementations.test_tiles import (
+    CASES,
+    DIMS,
+    RAPIDS,
+    Case,
+    case_of,
+    randomly_scheduled,
+    rapids,
+)
 
 __all__ = ["tiles"]
 
@@ -106,7 +112,7 @@ def test_the_default_runs_the_intrinsic(name: str) -> None:
 
 def test_taps_and_channels_take_turns() -> None:
     """A few steps of a tap at a time are still a straight line for the intrinsic."""
-    target = dataclasses.replace(parse_target(RAPIDS), l1_bytes=48 << 10, l2_bytes=2 << 20)
+    target = rapids()
     case: Case = ("Conv", (1, 30, 30, 128), (256, 128, 3, 3), {"data_layout": "NHWC", "strides": (2, 2)})
     graph = split(graph_of(case), target, "split_tiles")
     (func,) = tilewright.compile(graph, target=target, stop_after="lower", progress=False).funcs.values()

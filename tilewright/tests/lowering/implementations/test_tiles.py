@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -100,6 +101,11 @@ def feed_of(graph: Graph, dims: Mapping[str, int] = DIMS) -> dict[str, np.ndarra
         return {"x": rng.standard_normal(shape).astype(ml_dtypes.bfloat16)}
     info = np.iinfo(value.dtype.numpy)
     return {"x": rng.integers(info.min, info.max + 1, shape).astype(value.dtype.numpy)}
+
+
+def rapids() -> Target:
+    """``RAPIDS`` with caches of its own, not those of the machine that runs the test."""
+    return dataclasses.replace(parse_target(RAPIDS), l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=32 << 20)
 
 
 def in_tiles(graph: Graph, target: Target, name: str = TILES) -> Graph:
