@@ -98,9 +98,21 @@ def permutes_bytes(target: Target) -> bool:
     return {"avx512vbmi"} <= target.enabled and target.vector_bits == 512
 
 
+def shuffled_bytes(target: Target) -> int:
+    """How many bytes an instruction takes each from any of 16 or more places at once; 0 if there is none."""
+    on = target.enabled
+    if not is_x86(target.triple) or not {"ssse3", "sse4.1"} <= on:
+        return 0
+    if target.vector_bits >= 512 and "avx512bw" in on:
+        return 64
+    return 32 if target.vector_bits >= 256 and "avx2" in on else 16
+
+
 def look_up_operations(target: Target) -> float:
     """The time of elements from a table of 256 bytes, in operations on as many of float32."""
-    return 4.0 if permutes_bytes(target) else target.costs.look_up
+    if permutes_bytes(target):
+        return 4.0
+    return 12.0 if shuffled_bytes(target) else target.costs.look_up
 
 
 def with_vectors(target: Target) -> Target:

@@ -14,14 +14,14 @@ from tilewright.codegen.emit.indexing import Linear
 from tilewright.codegen.emit.limited import Limited, lanes_below, limited_index
 from tilewright.codegen.llvm.builder import Code, Value
 from tilewright.codegen.llvm.types import full_type, memory_type, register_type, suffix
-from tilewright.codegen.math.byte_tables import ENTRIES, look_up
+from tilewright.codegen.math.byte_tables import look_up
+from tilewright.codegen.prepare.byte_look_ups import looked_up_byte
 from tilewright.core.arith.bounds import simplify
 from tilewright.core.arith.expr import ZERO, IntExpr, var
-from tilewright.core.dtypes import DType, uint8
+from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
-from tilewright.machine.vectors import permutes_bytes
 from tilewright.tensor_ir.analysis.prefetching import FetchedLines
-from tilewright.tensor_ir.ir import Cast, Dyn, Expr, walk_index
+from tilewright.tensor_ir.ir import Expr, walk_index
 
 _MAX_SHUFFLE_STRIDE = 4
 _SECOND_LEVEL = 2  # locality of llvm.prefetch: 3 is the first-level cache
@@ -136,7 +136,7 @@ def _load_raw(ctx: Context, info: BufferInfo, offset: IntExpr) -> Value:
     lanes = ctx.lanes
     if lanes is None or lanes.var not in offset.free_vars():
         return _load_uniform(ctx, info, offset)
-    if (place := _byte_of_table(ctx, info, offset)) is not None:
+    if (place := looked_up_byte(ctx.target, info.dtype, info.capacity, offset)) is not None:
         return _load_from_table(ctx, info, place, lanes)
     form = ctx.split(offset, lanes)
     if form is not None and form[0] == 1 and (lanes.tail or not reads_memory(offset)):
@@ -159,17 +159,6 @@ def reads_memory(offset: IntExpr) -> bool:
     return next(walk_index(offset), None) is not None
 
 
-def _byte_of_table(ctx: Context, info: BufferInfo, offset: IntExpr) -> Expr | None:
-    """The byte that ``offset`` is, in a table of bytes with a place for each that the CPU looks up by vectors."""
-    if info.capacity != ENTRIES or info.dtype.bits != 8 or not permutes_bytes(ctx.target):
-        return None
-    if len(offset.terms) != 1 or offset.const or offset.terms[0][1] != 1 or len(offset.terms[0][0]) != 1:
-        return None
-    (atom,) = offset.terms[0][0]
-    value = atom.value if isinstance(atom, Dyn) else None
-    return value.value if isinstance(value, Cast) and value.value.dtype == uint8 else None
-
-
 def _load_from_table(ctx: Context, info: BufferInfo, place: Expr, lanes: Lanes) -> Value:
     """The whole table is read, whatever the mask: only lanes that are on count."""
     index = ctx.code.splat(ctx.evaluate(ctx.flattener.value(place)), lanes.count)
@@ -178,7 +167,7 @@ def _load_from_table(ctx: Context, info: BufferInfo, place: Expr, lanes: Lanes) 
         ptr = _pointer(ctx, info, Linear(first, {}))
         return ctx.code.emit("i8", count, f"load {full_type('i8', count)}, ptr {ptr}, {_align(info)}")
 
-    return look_up(ctx.code, index, part)
+    return look_up(ctx.code, ctx.target, index, part)
 
 
 def _load_scalar(ctx: Context, info: BufferInfo, form: Linear) -> Value:

@@ -13,8 +13,9 @@ from tilewright.codegen.emit.context import Context, Lanes
 from tilewright.codegen.emit.expressions import evaluate
 from tilewright.codegen.emit.flatten import FlatStore
 from tilewright.codegen.llvm.builder import Value
+from tilewright.codegen.prepare.byte_look_ups import looked_up_byte
 from tilewright.codegen.prepare.join_calls import is_long
-from tilewright.tensor_ir.ir import Const, Expr, Loop, Op, expr_children
+from tilewright.tensor_ir.ir import Const, Expr, Load, Loop, Op, expr_children
 
 
 def copies_of(unrolled: Sequence[Loop], most: int) -> Iterator[list[dict[str, int]]]:
@@ -33,7 +34,7 @@ def copies_of(unrolled: Sequence[Loop], most: int) -> Iterator[list[dict[str, in
 def slp_values(ctx: Context, flat: FlatStore, lanes: Lanes, copies: Sequence[Mapping[str, int]]) -> list[Value]:
     """What each of the copies stores."""
     code, n = ctx.code, lanes.count
-    arguments = list(_arguments(flat.value))
+    arguments = list(_arguments(ctx, flat.value, lanes))
     found: list[list[Value]] = []
     for at in copies:
         ctx.indexer.env.update(at)
@@ -57,14 +58,25 @@ def _side_by_side(ctx: Context, values: Sequence[Value], lanes: int) -> Value:
     return parts[0]
 
 
-def _arguments(e: Expr) -> Iterator[Expr]:
-    """The largest parts of a value without a long function, but for constants; of a product its factors, as it may
-    become one with an addition."""
-    if is_long(e) or (isinstance(e, Op) and e.name == "mul"):
+def _arguments(ctx: Context, e: Expr, lanes: Lanes) -> Iterator[Expr]:
+    """The largest parts of a value without a long function or a look-up, but for constants; of a product its factors,
+    as it may become one with an addition."""
+    if isinstance(e, Load):
+        place = _place(ctx, e) if lanes.var in e.indices[0].free_vars() else None
+        if place is None:
+            yield e
+        else:
+            yield from _arguments(ctx, ctx.flattener.value(place), lanes)
+    elif is_long(e, lambda x: _place(ctx, x) is not None) or (isinstance(e, Op) and e.name == "mul"):
         for c in expr_children(e):
-            yield from _arguments(c)
+            yield from _arguments(ctx, c, lanes)
     elif not isinstance(e, Const):
         yield e
+
+
+def _place(ctx: Context, e: Load) -> Expr | None:
+    info = ctx.buffers[e.buffer]
+    return looked_up_byte(ctx.target, info.dtype, info.capacity, e.indices[0])
 
 
 __all__ = ["copies_of", "slp_values"]

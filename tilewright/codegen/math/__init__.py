@@ -2,6 +2,6 @@
 
 Takes: operands in registers and their element types.
 Gives: the instructions that compute an operation of the tensor IR (``scalar_operations``).
-May import: codegen.llvm, core.
+May import: codegen.llvm, machine, core.
 Never: touches memory; knows a loop.
 """

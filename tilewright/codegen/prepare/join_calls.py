@@ -2,21 +2,28 @@
 
 A function like exp is twenty operations of which each waits for the one before. Copies that are written out one after
 the other fill the window in which a processor looks for work with operations that wait; where the same operation of
-several copies comes together, they go on side by side. The hint ``joined`` on the outermost of the loops that are
-written out says how many (:mod:`tilewright.codegen.emit.slp_calls`).
+several copies comes together, they go on side by side. A look-up in a table of bytes takes as long for a few bytes as
+for a register full, so copies fill it together. The hint ``joined`` on the outermost of the loops that are written out
+says how many (:mod:`tilewright.codegen.emit.slp_calls`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TypeAlias
 
+from tilewright.codegen.prepare.byte_look_ups import looked_up_byte
 from tilewright.codegen.prepare.interleave_stores import is_independent
 from tilewright.codegen.prepare.map_loops import map_loops
 from tilewright.core.arith.bounds import Ranges
+from tilewright.core.arith.expr import product
 from tilewright.machine.target import Target
+from tilewright.machine.vectors import shuffled_bytes
+from tilewright.tensor_ir.analysis.access import linear_address
+from tilewright.tensor_ir.analysis.scopes import buffers
 from tilewright.tensor_ir.hints import Joined, with_hint
-from tilewright.tensor_ir.ir import Block, Expr, Func, Loop, Op, Select, Stmt, walk_expr
+from tilewright.tensor_ir.ir import Block, Expr, Func, Index, Load, Loop, Op, Select, Stmt, walk_expr
 from tilewright.tensor_ir.scalar_ops import SCALAR_OPS
 
 _LONG = 12
@@ -28,10 +35,16 @@ Nest: TypeAlias = tuple[list[Loop], Loop, Block]
 
 def join_calls(func: Func, target: Target) -> Func:
     """``func`` with the hint on each nest whose copies may be joined."""
-    hint = Joined(target.costs.joined_calls)
+    tables = {b.name: b for b in buffers(func)}
+
+    def is_look_up(x: Load) -> bool:
+        table = tables[x.buffer]
+        offset = linear_address(x.indices, table.shape)
+        return looked_up_byte(target, table.dtype, product(table.shape).value(), offset) is not None
 
     def marked(s: Loop, ranges: Ranges, lanes: bool) -> Loop:
-        return dataclasses.replace(s, hints=with_hint(s.hints, hint)) if not lanes and _may_be_joined(s) else s
+        most = 1 if lanes else _copies(s, target, is_look_up)
+        return dataclasses.replace(s, hints=with_hint(s.hints, Joined(most))) if most > 1 else s
 
     return map_loops(func, marked)
 
@@ -48,18 +61,28 @@ def unrolled_nest(s: Loop) -> Nest | None:
     return (unrolled, inner, inner.body) if isinstance(inner.body, Block) else None
 
 
-def is_long(e: Expr) -> bool:
-    """True if a value has a long function in it."""
-    return any(isinstance(x, Op) and SCALAR_OPS[x.name].flops >= _LONG for x in walk_expr(e))
+def is_long(e: Expr, is_look_up: Callable[[Load], bool]) -> bool:
+    """True if a value has a long function or a look-up in it."""
+    return any(_is_function(x) or (isinstance(x, Load) and is_look_up(x)) for x in walk_expr(e))
 
 
-def _may_be_joined(s: Loop) -> bool:
+def _is_function(e: Expr) -> bool:
+    return isinstance(e, Op) and SCALAR_OPS[e.name].flops >= _LONG
+
+
+def _copies(s: Loop, target: Target, is_look_up: Callable[[Load], bool]) -> int:
+    """How many copies of what ``s`` writes out may be computed at once."""
     nest = unrolled_nest(s)
     if nest is None:
-        return False
+        return 1
     _, inner, block = nest
     lanes = inner.extent.value() or 0
-    if lanes < 2 or lanes & (lanes - 1) or not is_long(block.value) or not is_independent(block):
-        return False
-    # a select around a function says what may be read
-    return not any(isinstance(x, Select) and is_long(x) for x in walk_expr(block.value))
+    if lanes < 2 or lanes & (lanes - 1) or not is_independent(block) or not is_long(block.value, is_look_up):
+        return 1
+    for x in walk_expr(block.value):
+        # operands of functions are read first: a select around one says what may be read, an index is of one copy
+        apart = isinstance(x, Select | Index) or (isinstance(x, Load) and not is_look_up(x))
+        if apart and is_long(x, is_look_up):
+            return 1
+    functions = any(map(_is_function, walk_expr(block.value)))
+    return target.costs.joined_calls if functions else shuffled_bytes(target) // lanes

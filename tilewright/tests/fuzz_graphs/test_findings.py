@@ -389,6 +389,11 @@ FINDINGS = (
             "g (float[n,4] x, bool[k] c, bool[m] f) => (float[?,?] y, float[?] z)"
             "{ y = Compress<axis = 0>(x, c)  r = Compress(x, f)  z = Relu(r) }",
             sizes=({"n": 5, "k": 3, "m": 7}, {"n": 2, "k": 2, "m": 1}, {"n": 8, "k": 8, "m": 32})),
+    Finding("a look-up of a byte that a long function makes",
+            "g (float[48,64] x) => (uint8[48,64] y)"
+            "{ m = MatMul(x, w)  t = Tanh(m)  q = QuantizeLinear(t, s, z)  d = DequantizeLinear(q, s, z)"
+            "  g = Sigmoid(d)  p = Mul(d, g)  y = QuantizeLinear(p, s, z) }",
+            constants={"w": _random((64, 64)) / 8, "s": np.array(1 / 127, np.float32), "z": np.array(128, np.uint8)}),
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Copies of a long function whose operations alternate: which are joined, and that they compute the same."""
+"""Copies of a long function or a look-up that are computed at once: which are, and that they compute the same."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from tilewright.codegen.detect_cpu import detect_host
+from tilewright.codegen.detect_cpu import detect_host, parse_target, why_foreign
 from tilewright.codegen.kernel import build
 from tilewright.codegen.prepare.steps import prepare
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import const, var
+from tilewright.core.arith.expr import const, of_atom, var
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import (
     Axis,
@@ -19,6 +19,7 @@ from tilewright.tensor_ir.ir import (
     Buffer,
     Cast,
     Const,
+    Dyn,
     Expr,
     Func,
     Index,
@@ -106,3 +107,76 @@ def test_what_may_not_be_read_is_not_read() -> None:
 
 def test_a_copy_that_reads_what_another_writes_waits() -> None:
     assert widths(kernel(4, exp(Load("C", (Y, X), F32)))) == [8] * 4
+
+
+# -- look-ups --------------------------------------------------------------------------------------------------------
+AVX2 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell"
+U8 = dtypes.uint8
+
+
+def byte(e: Expr) -> Expr:
+    """``e`` as a byte, whatever it is."""
+    return Cast(Cast(Op("clamp", (e, Const(0.0, F32), Const(255.0, F32)), F32), dtypes.int32), U8)
+
+
+def looked_up(of: Expr) -> Expr:
+    return Load("T", (of_atom(Dyn(Cast(of, dtypes.int64))),), U8)
+
+
+def times(e: Expr, factor: float) -> Expr:
+    return Op("mul", (e, Const(factor, F32)), F32)
+
+
+def bytes_kernel(rows: int, value: Expr, lanes: int) -> Func:
+    """``C[y, x] = value`` of bytes, with the rows written out; ``T`` is the table."""
+    a, b = Buffer("A", F32, (const(rows), const(lanes))), Buffer("B", F32, (const(rows),))
+    t, c = Buffer("T", U8, (const(256),)), Buffer("C", U8, (const(rows), const(lanes)))
+    axes = (Axis("y", const(rows)), Axis("x", const(lanes)))
+    block = Block("C", axes, (var("i"), var("j")), "C", (Y, X), value)
+    body = Loop("i", const(rows), Loop("j", const(lanes), block, "vectorized"), "unrolled")
+    return Func("f", (a, b, t, c), 1, (), body)
+
+
+BYTES: dict[str, Expr] = {
+    "a look-up": looked_up(byte(times(ELEMENT, 90.0))),
+    "of a function": looked_up(byte(times(exp(ELEMENT), 40.0))),
+    "of one for each row": looked_up(byte(times(ROW, 90.0))),
+    "of a look-up": looked_up(looked_up(byte(times(ELEMENT, 90.0)))),
+    "two": Op("bit_or", (looked_up(byte(times(ELEMENT, 90.0))), looked_up(byte(times(ROW, 50.0)))), U8),
+    "beside a function": Op("bit_or", (looked_up(byte(times(ELEMENT, 90.0))), byte(exp(ELEMENT))), U8),
+    "under a select": Select(less(ELEMENT, ROW), looked_up(byte(times(ELEMENT, 90.0))), Const(7, U8)),
+}
+
+
+@pytest.mark.parametrize("value", BYTES.values(), ids=list(BYTES))
+@pytest.mark.parametrize("rows", [3, 6])
+@pytest.mark.parametrize("lanes", [8, 12, 16])
+@pytest.mark.parametrize("target", ["llvm", AVX2, "llvm -mcpu=x86-64"])
+def test_look_ups_find_the_same(value: Expr, rows: int, lanes: int, target: str) -> None:
+    if why_foreign(parse_target(target)):
+        pytest.skip("this machine cannot run it")
+    func = bytes_kernel(rows, value, lanes)
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(0, 3, (rows, lanes)).astype(np.float32), rng.uniform(0, 3, rows).astype(np.float32)
+    data = [a, b, rng.permutation(256).astype(np.uint8)]
+    np.testing.assert_array_equal(build(func, parse_target(target))(data)[0], interpret(func, data, {})[0])
+
+
+@pytest.mark.parametrize(("lanes", "shuffles"), [(8, 16), (16, 32), (32, 64)])
+def test_copies_fill_a_register_of_bytes(lanes: int, shuffles: int) -> None:
+    """Four rows of 8 bytes take one look-up of 32, four of 16 two."""
+    text = emitted(bytes_kernel(4, BYTES["a look-up"], lanes), parse_target(AVX2), "f")
+    assert text.count("call <32 x i8> @llvm.x86.avx2.pshuf.b") == shuffles
+
+
+def test_an_index_that_takes_a_function_is_of_one_copy() -> None:
+    place = of_atom(Dyn(Cast(byte(times(exp(ELEMENT), 9.0)), dtypes.int64)))
+    a, c = (Buffer(name, F32, (const(4), const(8))) for name in "AC")
+    t = Buffer("T", F32, (const(300),))
+    axes = (Axis("y", const(4)), Axis("x", const(8)))
+    block = Block("C", axes, (var("i"), var("j")), "C", (Y, X), exp(Load("T", (place,), F32)))
+    func = Func("f", (a, t, c), 1, (), Loop("i", const(4), Loop("j", const(8), block, "vectorized"), "unrolled"))
+    assert "joined" not in str(prepare(func, detect_host()))
+    rng = np.random.default_rng(0)
+    data = [rng.uniform(0, 2, (4, 8)).astype(np.float32), rng.uniform(0, 2, 300).astype(np.float32)]
+    np.testing.assert_allclose(build(func)(data)[0], interpret(func, data, {})[0], rtol=1e-6)

@@ -113,7 +113,7 @@ def _quantized_again(d: Draft, x: Val) -> object:
     if d.chance(0.3):
         return [x]
     if d.chance(0.3):
-        x = _function(d, _bytes(d, x))
+        x = _function(d, _bytes(d, _function(d, x) if d.chance(0.3) else x))
     scale, zero = _scale(d), _zero(d, np.dtype(d.one_of([np.uint8, np.int8])))
     (q,) = d.emit("QuantizeLinear", [x, scale, zero])
     return d.emit("DequantizeLinear", [q, scale, zero])
@@ -139,10 +139,11 @@ def _function(d: Draft, x: Val) -> Val:
 
 
 def qdq_function(d: Draft) -> object:
-    """Functions of one byte, one behind the other."""
+    """Functions of one byte, one behind the other, which a function of floats may make."""
     if d.opset < 10:
         raise Rejected("from 10 on")
-    x = _bytes(d, d.tensor([np.float32], range(1, 5)))
+    x = d.tensor([np.float32], range(1, 5))
+    x = _bytes(d, _function(d, x) if d.chance(0.3) else x)
     for _ in range(d.integer(1, 2)):
         x = _bytes(d, _function(d, x))
     return [x]
