@@ -96,8 +96,25 @@ PAIRS = Word("dot2", 2)
 SHORTS = Word("dot2i", 2)
 
 
-def padded_rows(ctx: LowerContext, shape: ConvShape, border: Val) -> Tensor:
-    """A stage of the padded image with channels last, each row of it one dimension."""
+def words_of_row(word: Word, shape: ConvShape) -> int:
+    """The words that a pixel of the result reads of a row of the image."""
+    return word.rows(shape.depth.value() or word.per) * shape.kernel[-1]
+
+
+def in_fewer_words(word: Word, shape: ConvShape) -> ConvShape:
+    """``shape``, or the same with the taps of a row as channels where those of a pixel are no whole words and the row
+    is no more words: then the elements may be read as they lie."""
+    rows = shape.rows_as_channels()
+    if rows is None or not shape.depth.is_const or word.is_whole(shape.depth) or shape.kernel[-1] == 1:
+        return shape
+    return rows if words_of_row(word, rows) <= words_of_row(word, shape) else shape
+
+
+def padded_rows(
+    ctx: LowerContext, shape: ConvShape, border: Val, element: Callable[[Val], Val] = lambda v: v, room: int = 0
+) -> Tensor:
+    """A stage of the padded image with channels last, each row of it one dimension. ``element``: what is kept of each;
+    ``room``: so many elements of a border behind a row."""
     x, channels = ctx.input(0), shape.channels
     before, size = shape.pads_begin[-1] * channels, shape.spatial[-1] * channels
 
@@ -106,11 +123,31 @@ def padded_rows(ctx: LowerContext, shape: ConvShape, border: Val) -> Tensor:
         there, row = [p - b for p, b in zip(outer, shape.pads_begin[:-1], strict=True)], e - before
         sizes = (*zip(there, shape.spatial[:-1], strict=True), (row, size))
         inside = reduce(lambda a, b: a & b, (in_range(p, 0, extent) for p, extent in sizes))
-        return select(inside, x[(n, *there, row // channels, row % channels)], border)
+        return select(inside, element(x[(n, *there, row // channels, row % channels)]), border)
 
     *outer, last = shape.unpadded.spatial
-    full = (shape.batch, *outer, last * channels)
+    full = (shape.batch, *outer, last * channels + room)
     return ctx.stage(compute(ctx.name("rows"), full, formula, axis_names=["n", *spatial_names(shape.rank)]))
+
+
+def words_of_rows(
+    ctx: LowerContext, whole: ConvShape, shape: ConvShape, words: ConvShape, word: Word, border: Val,
+    element: Callable[[Val], Val], bits: Callable[[Val], Val],
+) -> Reader:  # fmt: skip
+    """``read(n, c, at)`` of word ``c`` of an image of which the taps of a row are channels (:func:`in_fewer_words`), as
+    it lies in a copy of :func:`padded_rows`; ``bits``: of an element of that. Behind the last tap a word has what comes
+    next there, which zeros of the weight meet.
+
+    ``whole``, ``shape``, ``words``: the geometry as it is, with a row's taps as channels, and with these in words.
+    """
+    room = int(words.depth) * word.per - int(shape.depth)
+    rows, pixel = padded_rows(ctx, whole, border, element, room), whole.channels
+
+    def read(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
+        *outer, last = at
+        return word.join(lambda d: bits(rows[(n, *outer, last * pixel + d)]), c, words.depth * word.per)
+
+    return read
 
 
 def words_of_image(

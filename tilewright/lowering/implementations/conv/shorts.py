@@ -2,7 +2,8 @@
 
 For CPUs that multiply int16 in pairs (``pmaddwd``) and not bytes in fours. Zero points are taken off the elements,
 which int16 holds, so that nothing is left to take off the sums; borders are zeros. A stage widens the input; the weight
-is widened and packed at build time.
+is widened and packed at build time. Of an image with an odd number of channels the taps of a row are channels, which
+are fewer words (three taps of three channels: five for six), and the image is widened as it lies.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from tilewright.core import dtypes
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import conv_result, conv_shape
-from tilewright.lowering.geometry.conv_weight import conv_weight
+from tilewright.lowering.geometry.conv_weight import conv_weight, named, weight_rows
 from tilewright.lowering.geometry.quads import zero_point
 from tilewright.lowering.geometry.words import SHORTS as WORDS
-from tilewright.lowering.geometry.words import words_of_image
+from tilewright.lowering.geometry.words import in_fewer_words, words_of_image, words_of_row, words_of_rows
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import Sums
 from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
@@ -32,18 +33,29 @@ LOW = 0xFFFF
 
 
 def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
-    shape = conv_shape(ctx)
+    whole = conv_shape(ctx)
+    shape = in_fewer_words(WORDS, whole)
     in_pairs = dataclasses.replace(shape, channels=WORDS.count(shape.depth) * shape.groups)
     zero = constant(0, dtypes.int32)
     zx = zero_point(ctx.optional(2), lambda t: ctx.scalar(2), 0)
 
-    def bits(v: Val) -> Val:
-        return op("bit_and", v.cast(dtypes.int32) - zx, constant(LOW, dtypes.int32))
+    def less_zero(v: Val) -> Val:
+        return v.cast(dtypes.int32) - zx
 
-    read = words_of_image(ctx, shape, in_pairs, WORDS, bits, lambda step: zero, in_place=False)
+    def low(v: Val) -> Val:
+        return op("bit_and", v.cast(dtypes.int32), constant(LOW, dtypes.int32))
+
+    if shape is whole:
+        read = words_of_image(ctx, shape, in_pairs, WORDS, lambda v: low(less_zero(v)), lambda step: zero, False)
+    else:
+        border = constant(0, dtypes.int16)
+        read = words_of_rows(ctx, whole, shape, in_pairs, WORDS, border, lambda v: less_zero(v).cast(dtypes.int16), low)
     own = centred(ctx)
-    weight = conv_weight(ctx, in_pairs, dtypes.int32, lambda w: WORDS.pack_oihw(own(w)), zero_key(ctx), lambda *_: zero)
-    return conv_result(ctx, shape, sums(ctx, in_pairs, dtypes.int32, read, weight, times=WORDS.times))
+    weight = conv_weight(
+        ctx, in_pairs, dtypes.int32, lambda w: WORDS.pack_oihw(weight_rows(own(w), shape)),
+        named(zero_key(ctx), shape), lambda *_: zero,
+    )  # fmt: skip
+    return conv_result(ctx, whole, sums(ctx, in_pairs, dtypes.int32, read, weight, times=WORDS.times))
 
 
 def centred(facts: NodeFacts) -> Callable[[np.ndarray], np.ndarray]:
@@ -75,8 +87,9 @@ def refusal(facts: NodeFacts, weight: int = 1, zero: int = 3) -> str | None:
 
 def _time(facts: NodeFacts) -> float:
     shape = conv_shape(facts)
-    depth = shape.depth.value() or 2
-    return share_of_shorts(facts.target) * plain_cost(facts) * (-(-depth // 2) * 2 / depth) / useful_lanes(facts)
+    elements = (shape.depth.value() or WORDS.per) * shape.kernel[-1]
+    ragged = words_of_row(WORDS, in_fewer_words(WORDS, shape)) * WORDS.per / elements
+    return share_of_shorts(facts.target) * plain_cost(facts) * ragged / useful_lanes(facts)
 
 
 SHORTS = by_pixels_and_rows("ConvInteger", "shorts", _lower, _time, conv_shape, refusal)

@@ -12,8 +12,10 @@ from tilewright.codegen.llvm.jit import assembly_text
 from tilewright.codegen.prepare.steps import prepare
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
-from tilewright.graph_ir.ir import Graph
+from tilewright.graph_ir.ir import Attribute, Graph
 from tilewright.lowering.choose_implementation import alternatives_of, with_implementations
+from tilewright.lowering.geometry.conv_shape import conv_shape
+from tilewright.lowering.geometry.words import BYTES, SHORTS, in_fewer_words
 from tilewright.machine.target import Target
 from tilewright.schedule.default import explained_default
 from tilewright.tensor_ir.analysis.scopes import blocks_in
@@ -107,6 +109,46 @@ def test_unsigned_images_are_read_in_place() -> None:
         assert "register_tiles" in rules.values()
         text = emit_kernel(prepare(trace.apply(func), target), target, "kernel")
         assert assembly_text(text, target).count("vpdpbusd") >= target.tile_rows(2)
+
+
+def few_channels(channels: int, kernel: tuple[int, int], dtype: str = "uint8", zero: int = 0) -> Graph:
+    """A first layer, channels last; ``zero``: that of its weight."""
+    rng = np.random.default_rng(channels)
+    g = GraphBuilder("first")
+    w = g.constant(numbers(rng, "int8", (16, channels, *kernel)), "w")
+    zeros = g.constant(numbers(rng, dtype, ()), "zx"), g.constant(np.array(zero, np.int8), "zw")
+    attrs: dict[str, Attribute] = {"strides": (2, 2), "pads": (1, 2, 1, 0), "data_layout": "NHWC"}
+    return g.build(g.op("ConvInteger", g.input("x", dtype, (2, 9, 11, channels)), w, *zeros, **attrs))
+
+
+FOLDED = {"dot_product": {3: 3, 5: 4, 6: 5, 2: 2, 1: 1, 7: 6}, "shorts": {3: 5, 5: 8, 1: 2, 7: 11}}
+"""Words of a row of three taps by channels, where the taps count as channels."""
+
+
+@pytest.mark.parametrize("way", WAYS[:4])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_taps_of_a_row_are_channels_where_these_are_no_whole_words(channels: int, way: str) -> None:
+    words = FOLDED[way.removesuffix("_rows")].get(channels)
+    for dtype, zero in (("uint8", 0), ("int8", 9)):
+        graph = few_channels(channels, (2, 3), dtype, zero)
+        chosen = with_implementations(graph, {graph.nodes[0].name: way})
+        (func,) = tilewright.compile(chosen, stop_after="lower", progress=False).funcs.values()
+        blocks = {b.name: b for b in blocks_in(func.body)}
+        assert ("rows" in blocks) == (words is not None)
+        assert ("words" in blocks) == (words is None)
+        steps = [a.extent.value() for a in blocks["acc"].axes if a.kind == "reduce"]
+        assert words is None or steps[-1] == words
+        feed = {"x": numbers(np.random.default_rng(1), dtype, (2, 9, 11, channels))}
+        (want,) = interpret(graph, feed).values()
+        got = tilewright.compile(chosen, progress=False).run(None, feed)[0]
+        np.testing.assert_array_equal(got, want)
+
+
+def test_taps_stay_apart_where_that_takes_fewer_words() -> None:
+    for kernel, word, apart in (((3, 1), BYTES, True), ((1, 3), BYTES, False), ((3, 1), SHORTS, True)):
+        (found,) = alternatives_of(few_channels(3, kernel), parse_target(AVX512))
+        shape = in_fewer_words(word, conv_shape(found.facts))
+        assert (shape.of_pixel is None) == apart
 
 
 def test_what_is_chosen() -> None:
