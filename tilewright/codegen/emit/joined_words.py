@@ -2,7 +2,8 @@
 
 Neighbours in memory are such a word as they lie, so lanes of them are one load. Bytes of four vectors are interleaved:
 written out that is four conversions, three shifts and three operations on registers of 32-bit lanes. Interleaving
-bytes, then pairs of them, works on four times as many lanes a register. Pairs of bytes are interleaved within lanes of
+bytes, then pairs of them, works on four times as many lanes a register. Two bytes, each as 16 bits, are interleaved and
+then widened. Pairs of bytes are interleaved within lanes of
 128 bits, as the instructions do (``punpcklbw``, ``punpckhbw``); for the results to lie in order, the fours of bytes
 that come together in a lane are brought there first.
 """
@@ -143,6 +144,9 @@ def _bytes(ctx: Context, e: Op, parts: dict[int, Expr], lanes: Lanes) -> Value |
     fit = all(shift % 8 == 0 and 0 <= shift < _WORD and _is_byte(ctx, x, lanes) for shift, x in parts.items())
     if not fit or sum(not isinstance(x, Const) for x in parts.values()) < 2:
         return None
+    if sorted(parts) == [0, _WORD // 2]:
+        low, high = (_byte(ctx, parts[shift]) for shift in sorted(parts))
+        return _widened(ctx.code, low, high, lanes.count)
     return _interleaved(ctx.code, [_byte(ctx, parts.get(8 * j, Const(0, e.dtype))) for j in range(4)], lanes.count)
 
 
@@ -182,6 +186,13 @@ def _interleaved(code: Code, parts: Sequence[Value], lanes: int) -> Value:
         left, right = (code.view(_unpacked(code, x, y, _LANE, high), "i16", n // 2) for x, y in ((a, b), (c, d)))
         out += [code.view(_unpacked(code, left, right, _LANE // 2, h), "i32", n // 4) for h in (False, True)]
     return code.concat(out)
+
+
+def _widened(code: Code, low: Value, high: Value, lanes: int) -> Value:
+    """``lanes`` words of two bytes, each widened to 16 bits: interleaved first, which is half the work."""
+    order = [side * lanes + lane for lane in range(lanes) for side in (0, 1)]
+    pairs = code.shuffle(code.splat(low, lanes), code.splat(high, lanes), order)
+    return code.view(code.convert("zext", pairs, "i16"), "i32", lanes)
 
 
 def _unpacked(code: Code, x: Value, y: Value, width: int, high: bool) -> Value:

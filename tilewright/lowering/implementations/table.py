@@ -52,7 +52,7 @@ IMPLEMENTATIONS: Table = {
         *split_products.CONV_TRANSPOSE,
     ),
     "ConvInteger": (
-        depthwise_bytes.DEPTHWISE,
+        *depthwise_bytes.DEPTHWISE,
         *conv_dot_product.DOT_PRODUCT,
         *conv_shorts.SHORTS,
         *winograd.OF_BYTES,

@@ -1,11 +1,11 @@
-"""Depthwise convolutions of bytes, whose words hold four rows of a pixel.
+"""Depthwise convolutions of bytes, whose words hold four rows of a pixel, or two as int16.
 
 ``out[h, w, c] = f(acc[h / R, h % R, w, c])``, where ``acc[ho, r, w, c]`` is the sum over ``q`` and ``j`` of
-``dot4(words[ho, q, w s + j, c], taps[r, q, j, c])``. Of a panel of channels and a group of ``R`` rows the words are
-made once, into a local buffer that stays in the first-level cache; then a tile of a few columns of all ``R`` rows is
-summed up, vector by vector of the panel, and finished for the whole panel: so bytes are stored in whole vectors.
-Threads share groups and panels. Decisions: ``<acc>.vectors`` (of a panel), ``<acc>.rows`` (columns of a tile), and
-those of :mod:`.parallelism`.
+``dot4(words[ho, q, w s + j, c], taps[r, q, j, c])``, or of ``dot2i``. Of a panel of channels and a group of ``R`` rows
+the words are made once, into a local buffer that stays in the first-level cache; then a tile of a few columns of all
+``R`` rows is summed up, vector by vector of the panel, and finished for the whole panel: so bytes are stored in whole
+vectors. Threads share groups and panels. Decisions: ``<acc>.vectors`` (of a panel), ``<acc>.rows`` (columns of a tile),
+and those of :mod:`.parallelism`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from tilewright.tensor_ir.ir import Block, Load, Op, loads
 _MOST_VECTORS = 4
 """Vectors of a panel: as many of 32 bits are one of bytes."""
 _COLUMNS = 2
+_INTERLEAVED = 16
+"""Bytes that are interleaved to words at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def _words_of(s: Schedule, sums: Block) -> str | None:
     if not is_multiply_add(sums) or not isinstance(value, Op) or not isinstance(value.args[1], Op):
         return None
     left = value.args[1].args[0]
-    if value.args[1].name != "dot4" or not isinstance(left, Load):
+    if value.args[1].name not in ("dot4", "dot2i") or not isinstance(left, Load):
         return None
     stages = [b.name for b in all_blocks(s.func) if b.buffer == left.buffer and is_spatial(b)]
     return stages[0] if stages and [u.name for u in consumers(s.func, left.buffer)] == [sums.name] else None
@@ -124,12 +126,14 @@ def _apply(s: Schedule, block: str, match: RowsOfBytes, target: Target) -> None:
 
 
 def _choose_vectors(s: Schedule, sums: str, channels: int | None, lanes: int) -> int:
-    """Vectors of a panel: by default as many as make equal panels, or the most."""
+    """Vectors of a panel: by default as many as make equal panels, of bytes that are interleaved if possible, or the
+    most."""
     if channels is None:
         return _MOST_VECTORS
     options = [v for v in range(1, _MOST_VECTORS + 1) if v == 1 or (v - 1) * lanes < channels]
     equal = [v for v in options if channels % (v * lanes) == 0]
-    return choose_number(s, f"{sums}.vectors", options, (equal or options)[-1])
+    interleaved = [v for v in equal if v * lanes % _INTERLEAVED == 0]
+    return choose_number(s, f"{sums}.vectors", options, (interleaved or equal or options)[-1])
 
 
 def _choose_columns(s: Schedule, sums: str, columns: int | None, group: int, target: Target) -> int:

@@ -1,10 +1,11 @@
-"""Depthwise convolutions of bytes, four rows of the image at a time.
+"""Depthwise convolutions of bytes, four rows of the image at a time, or two where CPUs multiply int16 in pairs.
 
 A sum over the taps of one channel has no neighbouring channels to make words of, so four rows of a pixel are one:
 ``words[ho, q, w, c]`` holds rows ``4 q`` to ``4 q + 3`` of those that a group of ``R`` rows of the result reaches into,
 and ``acc[ho, r, w, c] += dot4(words[ho, q, w s + j, c], taps[r, q, j, c])``: where a row of the result has no tap in a
 word's row, the weight has a 0. So a word serves all rows of the group; of a 3x3 window with stride 1 two rows share one
-word a column, of 5x5 four rows two.
+word a column, of 5x5 four rows two. Words of two rows, widened to int16, are twice as many, and their products
+(``dot2i``) one instruction each where those of bytes are widened at each use.
 
 Weights have no zero point (the rule ``centred_conv_weight`` takes it off). That of the input is taken off the sums
 (:mod:`tilewright.lowering.geometry.quads`); where there is a border, it holds the zero point.
@@ -12,8 +13,10 @@ Weights have no zero point (the rule ``centred_conv_weight`` takes it off). That
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -24,17 +27,22 @@ from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_result, conv_shape
 from tilewright.lowering.geometry.quads import is_zero, known_zero, moved_a, sums_of_b, zero_point
-from tilewright.lowering.geometry.words import BYTES
+from tilewright.lowering.geometry.words import BYTES, SHORTS, Word
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost
-from tilewright.machine.vectors import share_of_bytes
+from tilewright.machine.target import Target
+from tilewright.machine.vectors import share_of_bytes, share_of_shorts
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, constant, select, sum_over
+
+_MADE = {BYTES.per: 8, SHORTS.per: 5}
+"""Making a word of so many rows, in multiply-adds of float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """How rows of the result share words: ``rows`` of them reach into ``words`` fours of rows of the input."""
+    """How rows of the result share words: ``rows`` of them reach into ``words`` words of rows of the input."""
 
+    word: Word
     rows: int
     words: int
     stride: int
@@ -45,27 +53,33 @@ class RowGroups:
         return self.rows * self.stride
 
 
-def row_groups(taps: int, stride: int) -> RowGroups:
+def row_groups(word: Word, taps: int, stride: int) -> RowGroups:
     """As many rows as need no more words than one does."""
-    words = BYTES.rows(taps)
-    return RowGroups(1 + (BYTES.per * words - taps) // stride, words, stride)
+    words = word.rows(taps)
+    return RowGroups(word, 1 + (word.per * words - taps) // stride, words, stride)
 
 
-def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
+def _lower(word: Word, ctx: LowerContext) -> tuple[Tensor, ...]:
     shape = conv_shape(ctx)
     moved = moved_a(ctx.input(0).dtype)
     known = known_zero(ctx, 2, moved)
     zero = zero_point(ctx.input(2), lambda t: ctx.scalar(2), moved) if known is None else constant(known, dtypes.int32)
-    groups = row_groups(shape.kernel[0], shape.strides[0])
+    groups = row_groups(word, shape.kernel[0], shape.strides[0])
     words = _words(ctx, shape, groups, moved, zero)
     columns, step = shape.kernel[1], shape.strides[1]
     full: tuple[IntExpr | int, ...] = (groups.rows, groups.words, columns, shape.out_channels)
-    taps = ctx.packed(1, lambda w: _shifted_taps(w, groups), full, f"rows_{groups.stride}", dtypes.int32)
+    taps = ctx.packed(
+        1,
+        lambda w: _shifted_taps(w, groups),
+        full,
+        f"rows_{groups.stride}{'' if word == BYTES else '_shorts'}",
+        dtypes.int32,
+    )
     q, kw = ctx.axis(groups.words, "q"), ctx.axis(columns, "kw")
 
     def formula(n: IntExpr, ho: IntExpr, r: IntExpr, w: IntExpr, c: IntExpr) -> Reduction:
         at = w * step + kw.index * shape.dilations[1]
-        return sum_over(BYTES.times(words[n, ho, q.index, at, c], taps[r, q.index, kw.index, c]), q, kw)
+        return sum_over(word.times(words[n, ho, q.index, at, c], taps[r, q.index, kw.index, c]), q, kw)
 
     high, wide = shape.out_spatial
     over = (shape.batch, ceildiv(high, groups.rows), groups.rows, wide, shape.out_channels)
@@ -86,8 +100,8 @@ def _words(ctx: LowerContext, shape: ConvShape, groups: RowGroups, moved: int, z
     read = _padded(ctx, shape, moved, zero)
 
     def formula(n: IntExpr, ho: IntExpr, q: IntExpr, w: IntExpr, c: IntExpr) -> Val:
-        first = ho * groups.step + q * BYTES.per
-        return BYTES.of([read(n, c, (first + j, w)) for j in range(min(BYTES.per, reach))])
+        first = ho * groups.step + q * groups.word.per
+        return groups.word.of([read(n, c, (first + j, w)) for j in range(min(groups.word.per, reach))])
 
     full = (shape.batch, ceildiv(shape.out_spatial[0], groups.rows), groups.words, wide, shape.channels)
     return ctx.stage(compute(ctx.name("words"), full, formula, axis_names=["n", "ho", "q", "w", "c"]))
@@ -111,10 +125,11 @@ def _padded(ctx: LowerContext, shape: ConvShape, moved: int, zero: Val) -> Reade
 def _shifted_taps(w: np.ndarray, groups: RowGroups) -> np.ndarray:
     """``[C, 1, KH, KW]`` of int8 to words ``[rows, words, KW, C]``."""
     channels, _, high, wide = w.shape
-    bytes_ = np.zeros((groups.rows, groups.words * BYTES.per, wide, channels), np.int8)
+    word, kind = groups.word, np.int8 if groups.word == BYTES else np.int16
+    elements = np.zeros((groups.rows, groups.words * word.per, wide, channels), kind)
     for r in range(groups.rows):
-        bytes_[r, r * groups.stride : r * groups.stride + high] = w[:, 0].transpose(1, 2, 0)
-    packed = [BYTES.pack(rows, groups.words) for rows in bytes_]
+        elements[r, r * groups.stride : r * groups.stride + high] = w[:, 0].transpose(1, 2, 0)
+    packed = [word.pack(rows, groups.words) for rows in elements]
     return np.ascontiguousarray(packed)
 
 
@@ -132,11 +147,17 @@ def _applies(facts: NodeFacts) -> str | None:
     return None if is_zero(facts, 3) else "the weight has a zero point"
 
 
-def _time(facts: NodeFacts) -> float:
+def _time(word: Word, share: Callable[[Target], float], facts: NodeFacts) -> float:
     shape = conv_shape(facts)
-    groups = row_groups(shape.kernel[0], shape.strides[0])
-    used = BYTES.per * groups.words / shape.kernel[0]
-    return share_of_bytes(facts.target) * plain_cost(facts) * used
+    groups = row_groups(word, shape.kernel[0], shape.strides[0])
+    used = word.per * groups.words / shape.kernel[0]
+    made = groups.words / groups.rows * shape.strides[1] * _MADE[word.per]
+    return plain_cost(facts, share(facts.target)) * used + made * plain_cost(facts) / math.prod(shape.kernel)
 
 
-DEPTHWISE = Implementation("ConvInteger", "depthwise", _lower, _time, _applies)
+DEPTHWISE = (
+    Implementation("ConvInteger", "depthwise", partial(_lower, BYTES), partial(_time, BYTES, share_of_bytes), _applies),
+    Implementation(
+        "ConvInteger", "depthwise_shorts", partial(_lower, SHORTS), partial(_time, SHORTS, share_of_shorts), _applies
+    ),
+)

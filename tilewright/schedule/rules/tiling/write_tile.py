@@ -18,7 +18,7 @@ from tilewright.schedule.rules.parallelism import feeds_all_threads
 from tilewright.schedule.rules.sampling import choose_number, divisors
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers, find_block, find_buffer, find_loop
-from tilewright.tensor_ir.ir import loads, walk_index
+from tilewright.tensor_ir.ir import Op, loads, walk_expr, walk_index
 
 _UNROLLS = (1, 2, 3, 4, 8)
 _BYTES_OF_LANE = 4
@@ -56,13 +56,16 @@ def write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None
 
 
 def lanes_stored(s: Schedule, block: str, lanes: int) -> int:
-    """Lanes of the vectors in which a tile is finished: ``lanes``, but where bytes come from a table as many as make a
-    whole vector of them, if the innermost loop has them."""
-    read = loads(find_block(s.func, block).value)
-    bytes_read = [i for x in read if x.dtype.itemsize == 1 for i in x.indices]
-    from_table = any(next(walk_index(i), None) is not None for i in bytes_read)
-    extent = loops_of(s.func, block)[-1].extent.value()
-    if extent is None or extent % lanes or not from_table:
+    """Lanes of the vectors in which a tile is finished: ``lanes``, but where bytes are rounded, or come from a table,
+    as many as make a whole vector of them, if the innermost loop has them: those of several vectors are packed into
+    one."""
+    stored, extent = find_block(s.func, block), loops_of(s.func, block)[-1].extent.value()
+    read = [i for x in loads(stored.value) if x.dtype.itemsize == 1 for i in x.indices]
+    from_table = any(next(walk_index(i), None) is not None for i in read)
+    rounded = stored.value.dtype.itemsize == 1 and any(
+        isinstance(x, Op) and x.name == "round" for x in walk_expr(stored.value)
+    )
+    if extent is None or extent % lanes or not (from_table or rounded):
         return lanes
     return min(lanes * _BYTES_OF_LANE, extent)
 

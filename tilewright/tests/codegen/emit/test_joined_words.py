@@ -38,6 +38,8 @@ def joined(*parts: Expr) -> Expr:
 
 FORMS = {
     "four rows": joined(*map(row, range(4))),
+    "two rows": Op("bit_or", (row(0), Op("shift_left", (row(3), Const(16, I32)), I32)), I32),
+    "one row and one for all": Op("bit_or", (row(2), Op("shift_left", (row(1, 0), Const(16, I32)), I32)), I32),
     "three": joined(*map(row, range(3))),
     "a constant": joined(row(0), Const(200, I32), row(2), row(3)),
     "one for all": joined(row(0), row(1, 0), row(2), row(1, 0)),
@@ -153,6 +155,14 @@ def test_bytes_are_interleaved() -> None:
     assert "zext" not in emitted(words(FORMS["four rows"], 64, 128), target)
     apart = joined(*(row(k, 2) for k in range(4)))
     assert "zext" in emitted(words(apart, 16, 64), target)
+
+
+def test_two_bytes_are_interleaved_before_they_are_widened() -> None:
+    """Two instructions for 16 of each, where each as 32 bits would take four, a shift and an or."""
+    pairs = Op("bit_or", (row(0), Op("shift_left", (row(1), Const(16, I32)), I32)), I32)
+    text = emitted(words(pairs, 16, 64), parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell"))
+    assert "zext <32 x i8>" in text
+    assert "shl" not in text
 
 
 def test_signed_bytes_and_other_shifts_are_no_words() -> None:

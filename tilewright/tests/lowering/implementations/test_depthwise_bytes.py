@@ -1,4 +1,4 @@
-"""Depthwise convolutions of bytes, four rows in a word: exact for all geometries, zero points and sizes."""
+"""Depthwise convolutions of bytes, four rows in a word or two: exact for all geometries, zero points and sizes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Attribute, Graph
 from tilewright.lowering.choose_implementation import alternatives_of, with_implementations
+from tilewright.lowering.geometry.words import BYTES, SHORTS
 from tilewright.lowering.implementations.conv.depthwise_bytes import RowGroups, row_groups
 from tilewright.schedule.default import explained_default, schedule_by_rule
 from tilewright.schedule.rules.rows_of_bytes import find_rows_of_bytes
@@ -24,6 +25,8 @@ from tilewright.tests.lowering.lowered import lower, require_twin
 from tilewright.tests.schedule.rules.test_winograd import Pick
 
 AVX512 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4"
+AVX2 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell"
+WAYS = ("depthwise", "depthwise_shorts")
 
 
 def numbers(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -73,30 +76,40 @@ CASES = {
 DIMS = {"n": 2, "h": 7, "w": 9}
 
 
-@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize(
+    ("target", "way"),
+    [
+        ("llvm", "depthwise"), ("llvm -mcpu=haswell", "depthwise"), ("llvm -mcpu=haswell", "depthwise_shorts"),
+        ("llvm -mcpu=x86-64", "depthwise_shorts"),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("case", CASES)
-def test_results_are_exact(case: str, target: str) -> None:
+def test_results_are_exact(case: str, target: str, way: str) -> None:
     if why_foreign(parse_target(target)):
         pytest.skip("this machine cannot run it")
     graph = CASES[case]
     feed = feed_of(graph, **DIMS)
-    choice = {graph.nodes[0].name: "depthwise"}
+    choice = {graph.nodes[0].name: way}
     model = tilewright.compile(graph, target=target, implementations=choice, progress=False)
     np.testing.assert_array_equal(model.run(None, feed)[0], next(iter(interpret(graph, feed).values())))
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", ["odd rows and channels", "5x5 stride 2", "signed", "symbolic"])
-def test_the_interpreter_says_the_same(case: str) -> None:
+def test_the_interpreter_says_the_same(case: str, way: str) -> None:
     graph = CASES[case]
-    require_twin(with_implementations(graph, {graph.nodes[0].name: "depthwise"}), feed_of(graph, **DIMS), DIMS)
+    require_twin(with_implementations(graph, {graph.nodes[0].name: way}), feed_of(graph, **DIMS), DIMS)
 
 
 def test_rows_that_share_words() -> None:
-    assert row_groups(3, 1) == RowGroups(2, 1, 1)
-    assert row_groups(3, 2) == RowGroups(1, 1, 2)
-    assert row_groups(5, 1) == RowGroups(4, 2, 1)
-    assert row_groups(5, 2) == RowGroups(2, 2, 2)
-    assert row_groups(4, 1) == RowGroups(1, 1, 1)
+    assert row_groups(BYTES, 3, 1) == RowGroups(BYTES, 2, 1, 1)
+    assert row_groups(BYTES, 3, 2) == RowGroups(BYTES, 1, 1, 2)
+    assert row_groups(BYTES, 5, 1) == RowGroups(BYTES, 4, 2, 1)
+    assert row_groups(BYTES, 5, 2) == RowGroups(BYTES, 2, 2, 2)
+    assert row_groups(BYTES, 4, 1) == RowGroups(BYTES, 1, 1, 1)
+    assert row_groups(SHORTS, 3, 1) == RowGroups(SHORTS, 2, 2, 1)
+    assert row_groups(SHORTS, 3, 2) == RowGroups(SHORTS, 1, 2, 2)
+    assert row_groups(SHORTS, 5, 1) == RowGroups(SHORTS, 2, 3, 1)
 
 
 REFUSALS = [
@@ -108,15 +121,21 @@ REFUSALS = [
 @pytest.mark.parametrize(("graph", "reason"), REFUSALS, ids=[r for _, r in REFUSALS])
 def test_refusals(graph: Graph, reason: str) -> None:
     (found,) = alternatives_of(graph, parse_target(AVX512))
-    (way,) = (i for i in found.ways if i.name == "depthwise")
-    assert reason in (way.refusal(found.facts) or "")
-    assert found.standard().name != "depthwise"
+    assert all(reason in (found.named(way).refusal(found.facts) or "") for way in WAYS)
+    assert found.standard().name not in WAYS
 
 
-@pytest.mark.parametrize("cpu", ["znver4", "haswell"])
-def test_it_is_chosen(cpu: str) -> None:
-    (found,) = alternatives_of(CASES["3x3"], parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}"))
-    assert found.standard().name == "depthwise"
+@pytest.mark.parametrize(
+    ("target", "case", "way"),
+    [
+        (AVX512, "3x3", "depthwise"), (AVX512, "stride 2", "depthwise"), (AVX2, "3x3", "depthwise_shorts"),
+        (AVX2, "5x5", "depthwise_shorts"), (AVX2, "stride 2", "depthwise"),
+    ],
+)  # fmt: skip
+def test_which_is_chosen(target: str, case: str, way: str) -> None:
+    """Words of two rows are more, and where each serves one row of the result, making them takes longer."""
+    (found,) = alternatives_of(CASES[case], parse_target(target))
+    assert found.standard().name == way
 
 
 @pytest.mark.parametrize(("cpu", "op"), [("znver4", "ConvInteger"), ("haswell", "ConvInteger"), ("nehalem", "Conv")])
@@ -131,24 +150,28 @@ def test_dequantized_ones_are_integers_where_vectors_multiply_bytes(cpu: str, op
     assert [n.op for n in graph.nodes if "Conv" in n.op] == [op]
 
 
-def test_its_kernel_multiplies_bytes() -> None:
-    target = parse_target(AVX512)
+@pytest.mark.parametrize(("cpu", "product"), [(AVX512, "vpdpbusd"), (AVX2, "vpmaddwd")])
+def test_its_kernel_multiplies_words(cpu: str, product: str) -> None:
+    target = parse_target(cpu)
     lowered = tilewright.compile(CASES["3x3"], target=target, stop_after="lower", progress=False)
     (func,) = lowered.funcs.values()
     trace, rules = explained_default(func, target)
     assert "rows_of_bytes" in rules.values()
     text = assembly_text(emit_kernel(prepare(trace.apply(func), target), target, "kernel"), target)
-    assert text.count("vpdpbusd") >= 12
+    assert text.count(product) >= 12
     assert "vpunpck" in text
     assert "vpmovzxbd" not in text
 
 
 @pytest.mark.parametrize("vectors", [1, 3, 4])
 @pytest.mark.parametrize("rows", [1, 2, 5])
-@pytest.mark.parametrize("case", ["odd rows and channels", "5x5", "stride 2"])
-def test_every_decision_keeps_the_values(case: str, rows: int, vectors: int) -> None:
+@pytest.mark.parametrize(
+    ("case", "way"),
+    [("odd rows and channels", "depthwise"), ("5x5", "depthwise"), ("stride 2", "depthwise"), ("3x3", WAYS[1])],
+)
+def test_every_decision_keeps_the_values(case: str, way: str, rows: int, vectors: int) -> None:
     graph = CASES[case]
-    func = lower(with_implementations(graph, {graph.nodes[0].name: "depthwise"})).func
+    func = lower(with_implementations(graph, {graph.nodes[0].name: way})).func
     target = parse_target(AVX512)
     s = schedule_by_rule(func, target, Pick(rows=rows, vectors=vectors))  # type: ignore[arg-type]
     assert Trace.from_text(s.trace.to_text()).apply(func) == s.func

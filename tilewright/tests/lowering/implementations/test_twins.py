@@ -101,7 +101,7 @@ def test_the_cases_have_every_implementation() -> None:
         *(("MatMulDequantized", n) for n in ("fixed_point", "fixed_point_by_rows")),
         *(("MatMulDequantized", n) for n in ("bfloat16_tiles", "bfloat16_tiles_by_rows")),
         *(("ConvInteger", n) for n in ("depthwise", "dot_product", "dot_product_rows", "dot_product_tiles")),
-        *(("ConvInteger", n) for n in ("shorts", "shorts_rows", "loops")),
+        *(("ConvInteger", n) for n in ("depthwise_shorts", "shorts", "shorts_rows", "loops")),
         *(("ConvInteger", f"{n}_shorts") for n in ("winograd2", "winograd4", "winograd2_stride2")),
     }
     assert found | elsewhere == {(op, i.name) for op, ways in IMPLEMENTATIONS.items() for i in ways}

@@ -347,3 +347,11 @@ def test_bytes_from_a_table_are_finished_in_whole_vectors(dtype: DType, lanes: i
     looked_up = compute("L", (16, 32), lambda i, j: t[q[i, j].cast(dtypes.int64)])
     s = Schedule(build_func("look_up", [t, q], [looked_up]))
     assert lanes_stored(s, "L", 8) == lanes
+
+
+@pytest.mark.parametrize(("dtype", "rounds", "lanes"), [("uint8", True, 32), ("uint8", False, 8), ("int32", True, 8)])
+def test_rounded_bytes_are_finished_in_whole_vectors(dtype: str, rounds: bool, lanes: int) -> None:
+    x = placeholder("X", (16, 32), dtypes.float32)
+    to = dtypes.from_name(dtype)
+    q = compute("Q", (16, 32), lambda i, j: (op("round", x[i, j]) if rounds else x[i, j]).cast(to))
+    assert lanes_stored(Schedule(build_func("quantize", [x], [q])), "Q", 8) == lanes
