@@ -82,12 +82,6 @@ def share_of_shorts(target: Target) -> float:
     return 0.6 if is_x86(target.triple) else 1.5
 
 
-def share_of_short_weights(target: Target) -> float:
-    """The time that a weight of int16 from memory takes, in that of one of float32 where vectors are wide. Narrow ones
-    multiply half as fast, and wait less."""
-    return 0.5 if target.has_wide_vectors else 0.25
-
-
 def share_of_products(target: Target) -> float:
     """The time of an exact product of bytes, as a share of that of a multiply-add of float32."""
     return min(share_of_bytes(target), share_of_shorts(target))

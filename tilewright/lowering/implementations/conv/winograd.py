@@ -42,7 +42,7 @@ from tilewright.lowering.implementations.conv.winograd_matrices import (
     transformed_weight,
 )
 from tilewright.lowering.indexing import choose
-from tilewright.machine.vectors import share_of_pairs, share_of_short_weights, share_of_shorts
+from tilewright.machine.vectors import share_of_pairs, share_of_shorts
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, op, sum_over
 
 _FEWEST_CHANNELS = 8
@@ -93,6 +93,9 @@ WHOLE = Numbers(
 
 _SHORT_TRANSFORM = 2 / 3
 """The time of an element that int16 holds in one of the transforms, of that of a float32."""
+
+_SHORT_WEIGHT = 1 / 4
+"""The time of reading a weight of int16, of that of one of float32."""
 
 _SHORTS = ("winograd2", "winograd4", "winograd2_stride2")
 """What is worth computing exactly. Between the first two lies the third in estimates, never in measurements; four
@@ -326,8 +329,7 @@ def _of_pairs(name: str, known: Winograd) -> Implementation:
 
 def _of_bytes(name: str, known: Winograd) -> Implementation:
     def cost(facts: NodeFacts) -> float:
-        share, weight_size = share_of_shorts(facts.target), share_of_short_weights(facts.target)
-        return _cost(known, share, weight_size, facts, _SHORT_TRANSFORM)
+        return _cost(known, share_of_shorts(facts.target), _SHORT_WEIGHT, facts, _SHORT_TRANSFORM)
 
     return Implementation(
         "ConvInteger", f"{name}{WHOLE.suffix}", partial(_lower_whole, name), cost, partial(_applies_whole, known),
