@@ -22,8 +22,9 @@ make_venv() {
         python=$(find_python)
         echo "setting up $directory with $python" >&2
         "$python" -m venv "$directory"
-        "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check --editable '.[test,bench]' >&2 \
-            || "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check --editable '.[test]' >&2
+        # --no-compile: modules are compiled when they are imported, which few of those of the libraries are
+        "$VENV_PYTHON" -m pip install --no-compile --quiet --disable-pip-version-check --editable '.[test,bench]' >&2 \
+            || "$VENV_PYTHON" -m pip install --no-compile --quiet --disable-pip-version-check --editable '.[test]' >&2
         touch "$stamp"
     fi
 }
