@@ -6,6 +6,7 @@ import math
 
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, computed_type, conv_shape
+from tilewright.lowering.geometry.words import Word, in_fewer_words, words_of_row
 from tilewright.lowering.implementations.base import assumed, share_of_lanes
 
 ALONG_CHANNELS = 0.6
@@ -45,6 +46,15 @@ def lanes_of(facts: NodeFacts) -> int:
 def useful_lanes(facts: NodeFacts) -> float:
     """The share of the lanes that vectors along the output channels of a group fill."""
     return share_of_lanes(conv_shape(facts).per_group.value() or 0, lanes_of(facts))
+
+
+def cost_in_words(facts: NodeFacts, word: Word, share: float) -> float:
+    """The products of words along the channels, or along the taps of a row. ``share``: the time of a product of two
+    elements, of that of a multiply-add of float32."""
+    shape = conv_shape(facts)
+    elements = (shape.depth.value() or word.per) * shape.kernel[-1]
+    filled = elements / (words_of_row(word, in_fewer_words(word, shape)) * word.per)
+    return share * plain_cost(facts) / filled / useful_lanes(facts)
 
 
 def channel_vectors_refusal(facts: NodeFacts) -> str | None:

@@ -68,13 +68,8 @@ def _lower(word: Word, ctx: LowerContext) -> tuple[Tensor, ...]:
     words = _words(ctx, shape, groups, moved, zero)
     columns, step = shape.kernel[1], shape.strides[1]
     full: tuple[IntExpr | int, ...] = (groups.rows, groups.words, columns, shape.out_channels)
-    taps = ctx.packed(
-        1,
-        lambda w: _shifted_taps(w, groups),
-        full,
-        f"rows_{groups.stride}{'' if word == BYTES else '_shorts'}",
-        dtypes.int32,
-    )
+    key = f"rows_{groups.stride}" + ("" if word == BYTES else "_shorts")
+    taps = ctx.packed(1, lambda w: _shifted_taps(w, groups), full, key, dtypes.int32)
     q, kw = ctx.axis(groups.words, "q"), ctx.axis(columns, "kw")
 
     def formula(n: IntExpr, ho: IntExpr, r: IntExpr, w: IntExpr, c: IntExpr) -> Reduction:

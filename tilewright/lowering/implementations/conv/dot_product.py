@@ -31,16 +31,9 @@ from tilewright.lowering.geometry.quads import (
     without_zero_points,
     zero_point,
 )
-from tilewright.lowering.geometry.words import (
-    BYTES,
-    in_fewer_words,
-    padded_rows,
-    words_of_image,
-    words_of_row,
-    words_of_rows,
-)
+from tilewright.lowering.geometry.words import BYTES, in_fewer_words, padded_rows, words_of_image, words_of_rows
 from tilewright.lowering.implementations.base import ONE_BY_ONE, Implementation
-from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
+from tilewright.lowering.implementations.conv.cost import cost_in_words, plain_cost
 from tilewright.lowering.implementations.conv.direct import Sums
 from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
 from tilewright.lowering.implementations.conv.tiles import Count, Fold, in_tiles
@@ -132,10 +125,7 @@ def _applies(facts: NodeFacts) -> str | None:
 
 
 def _time(facts: NodeFacts) -> float:
-    shape = conv_shape(facts)
-    elements = (shape.depth.value() or BYTES.per) * shape.kernel[-1]
-    ragged = words_of_row(BYTES, in_fewer_words(BYTES, shape)) * BYTES.per / elements
-    return share_of_bytes(facts.target) * plain_cost(facts) * ragged / useful_lanes(facts)
+    return cost_in_words(facts, BYTES, share_of_bytes(facts.target))
 
 
 DOT_PRODUCT = (

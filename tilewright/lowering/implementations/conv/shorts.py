@@ -21,8 +21,8 @@ from tilewright.lowering.geometry.conv_shape import conv_result, conv_shape
 from tilewright.lowering.geometry.conv_weight import conv_weight, named, weight_rows
 from tilewright.lowering.geometry.quads import zero_point
 from tilewright.lowering.geometry.words import SHORTS as WORDS
-from tilewright.lowering.geometry.words import in_fewer_words, words_of_image, words_of_row, words_of_rows
-from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
+from tilewright.lowering.geometry.words import in_fewer_words, words_of_image, words_of_rows
+from tilewright.lowering.implementations.conv.cost import cost_in_words
 from tilewright.lowering.implementations.conv.direct import Sums
 from tilewright.lowering.implementations.conv.implicit_gemm import by_pixels_and_rows
 from tilewright.machine.vectors import share_of_shorts
@@ -86,10 +86,7 @@ def refusal(facts: NodeFacts, weight: int = 1, zero: int = 3) -> str | None:
 
 
 def _time(facts: NodeFacts) -> float:
-    shape = conv_shape(facts)
-    elements = (shape.depth.value() or WORDS.per) * shape.kernel[-1]
-    ragged = words_of_row(WORDS, in_fewer_words(WORDS, shape)) * WORDS.per / elements
-    return share_of_shorts(facts.target) * plain_cost(facts) * ragged / useful_lanes(facts)
+    return cost_in_words(facts, WORDS, share_of_shorts(facts.target))
 
 
 SHORTS = by_pixels_and_rows("ConvInteger", "shorts", _lower, _time, conv_shape, refusal)
