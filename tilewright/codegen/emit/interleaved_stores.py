@@ -5,13 +5,10 @@ They are shuffled into that order and stored as one, which LLVM cuts into regist
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tilewright.codegen.emit.context import Context, Lanes
 from tilewright.codegen.emit.expressions import evaluate
 from tilewright.codegen.emit.flatten import FlatStore
 from tilewright.codegen.emit.memory import store
-from tilewright.codegen.llvm.builder import Code, Value
 from tilewright.core.arith.expr import var
 from tilewright.core.errors import InternalError
 from tilewright.tensor_ir.ir import Loop
@@ -32,18 +29,8 @@ def store_interleaved(ctx: Context, flat: FlatStore, copies: Loop, lanes: Lanes)
     wide = Lanes(lanes.var, lanes.count * count)
     ctx.lanes, ctx.memo = wide, {}
     first = form[1].substitute({copies.var: 0})
-    store(ctx, flat.buffer, first + var(lanes.var), _alternate(ctx.code, values))
+    store(ctx, flat.buffer, first + var(lanes.var), ctx.code.interleave(values))
     ctx.lanes = None
-
-
-def _alternate(code: Code, values: Sequence[Value]) -> Value:
-    """The first lane of each of two to four values, then the second of each, and so on."""
-    n = values[0].lanes
-    pairs = [
-        code.shuffle(values[k], values[min(k + 1, len(values) - 1)], range(2 * n)) for k in range(0, len(values), 2)
-    ]
-    order = [k * n + lane for lane in range(n) for k in range(len(values))]
-    return code.shuffle(pairs[0], pairs[1] if len(pairs) > 1 else None, order)
 
 
 __all__ = ["store_interleaved"]

@@ -95,11 +95,8 @@ def _condition(ctx: Context, condition: Expr, lanes: Lanes) -> Value:
 
 def _under_masks(ctx: Context, first: _Element, begin: IntExpr, masks: Sequence[Value | None], lanes: Lanes) -> Value:
     """Elements of words of which each has a mask of its own, 0 where it is off."""
-    code, count = ctx.code, len(masks)
-    on = [code.splat(Value("i1", 0, "true"), lanes.count) if m is None else m for m in masks]
-    pairs = [code.concat(on[j : j + 2]) for j in range(0, count, 2)]
-    order = [j * lanes.count + lane for lane in range(lanes.count) for j in range(count)]
-    mask = code.shuffle(pairs[0], pairs[1] if count > 2 else None, order)
+    code = ctx.code
+    mask = code.interleave([code.splat(Value("i1", 0, "true"), lanes.count) if m is None else m for m in masks])
     raw = load_masked(ctx, first.load.buffer, begin, mask)
     if first.moved:
         raw = code.select(mask, code.binary("xor", raw, code.const(-(1 << 7), raw)), code.const(0, raw))
@@ -143,9 +140,8 @@ def _bytes(ctx: Context, e: Op, parts: dict[int, Expr], lanes: Lanes) -> Value |
     fit = all(shift % 8 == 0 and 0 <= shift < _WORD and _is_byte(ctx, x, lanes) for shift, x in parts.items())
     if not fit or sum(not isinstance(x, Const) for x in parts.values()) < 2:
         return None
-    if sorted(parts) == [0, _WORD // 2]:
-        low, high = (_byte(ctx, parts[shift]) for shift in sorted(parts))
-        return _widened(ctx.code, low, high, lanes.count)
+    if parts.keys() == {0, _WORD // 2}:
+        return _widened(ctx.code, [_byte(ctx, parts[shift]) for shift in sorted(parts)], lanes.count)
     return _interleaved(ctx.code, [_byte(ctx, parts.get(8 * j, Const(0, e.dtype))) for j in range(4)], lanes.count)
 
 
@@ -187,10 +183,9 @@ def _interleaved(code: Code, parts: Sequence[Value], lanes: int) -> Value:
     return code.concat(out)
 
 
-def _widened(code: Code, low: Value, high: Value, lanes: int) -> Value:
+def _widened(code: Code, parts: Sequence[Value], lanes: int) -> Value:
     """``lanes`` words of two bytes, each widened to 16 bits: interleaved first, which is half the work."""
-    order = [side * lanes + lane for lane in range(lanes) for side in (0, 1)]
-    pairs = code.shuffle(code.splat(low, lanes), code.splat(high, lanes), order)
+    pairs = code.interleave([code.splat(p, lanes) for p in parts])
     return code.view(code.convert("zext", pairs, "i16"), "i32", lanes)
 
 

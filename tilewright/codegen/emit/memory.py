@@ -167,7 +167,7 @@ def _load_from_table(ctx: Context, info: BufferInfo, place: Expr, lanes: Lanes) 
         ptr = _pointer(ctx, info, Linear(first, {}))
         return ctx.code.emit("i8", count, f"load {full_type('i8', count)}, ptr {ptr}, {_align(info)}")
 
-    return look_up(ctx.code, ctx.target, index, part)
+    return look_up(ctx.code, index, part)
 
 
 def _load_scalar(ctx: Context, info: BufferInfo, form: Linear) -> Value:

@@ -317,6 +317,13 @@ class Code:
             parts = [self.shuffle(a, b, range(2 * a.lanes)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
         return parts[0]
 
+    def interleave(self, values: Sequence[Value]) -> Value:
+        """The first lane of each of two to four vectors of one length, then the second of each, and so on."""
+        n, last = values[0].lanes, len(values) - 1
+        pairs = [self.concat([values[k], values[min(k + 1, last)]]) for k in range(0, len(values), 2)]
+        order = [k * n + lane for lane in range(n) for k in range(len(values))]
+        return self.shuffle(pairs[0], pairs[1] if len(pairs) > 1 else None, order)
+
     def view(self, v: Value, type_: str, lanes: int) -> Value:
         """The bits of a vector as ``lanes`` elements of ``type_``."""
         return self.emit(type_, lanes, f"bitcast {v.full} {v.text} to {full_type(type_, lanes)}")

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from tilewright.codegen.llvm.builder import Code, Value
 from tilewright.codegen.llvm.types import full_type
 from tilewright.core.dtypes import uint8
-from tilewright.machine.target import Target
 from tilewright.machine.vectors import permutes_bytes, shuffled_bytes
 
 _PERMUTED = 64
@@ -24,11 +23,11 @@ _SHUFFLES = {
 }  # fmt: skip
 
 
-def look_up(code: Code, target: Target, index: Value, part: Callable[[int, int], Value]) -> Value:
+def look_up(code: Code, index: Value, part: Callable[[int, int], Value]) -> Value:
     """The elements at ``index``, a vector of bytes, on a CPU that permutes or shuffles bytes
     (:func:`tilewright.machine.vectors.shuffled_bytes`). ``part(first, count)`` loads elements of the table."""
-    most = shuffled_bytes(target)
-    if permutes_bytes(target):
+    most = shuffled_bytes(code.target)
+    if permutes_bytes(code.target):
         size, width, find = _PERMUTED, most, _permuted
     else:
         size, width, find = _PART, min((n for n in _SHUFFLES if index.lanes <= n < most), default=most), _shuffled

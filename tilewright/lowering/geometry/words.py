@@ -131,17 +131,18 @@ def padded_rows(
 
 
 def words_of_rows(
-    ctx: LowerContext, whole: ConvShape, shape: ConvShape, words: ConvShape, word: Word, border: Val,
+    ctx: LowerContext, whole: ConvShape, words: ConvShape, word: Word, border: Val,
     element: Callable[[Val], Val], bits: Callable[[Val], Val],
 ) -> Reader:  # fmt: skip
     """``read(n, c, at)`` of word ``c`` of an image of which the taps of a row are channels (:func:`in_fewer_words`), as
     it lies in a copy of :func:`padded_rows`; ``bits``: of an element of that. Behind the last tap a word has what comes
     next there, which zeros of the weight meet.
 
-    ``whole``, ``shape``, ``words``: the geometry as it is, with a row's taps as channels, and with these in words.
+    ``whole``, ``words``: the geometry as it is, and with a row's taps as channels, counted in words.
     """
-    room = int(words.depth) * word.per - int(shape.depth)
-    rows, pixel = padded_rows(ctx, whole, border, element, room), whole.channels
+    pixel = whole.channels
+    room = int(words.depth) * word.per - int(pixel) * whole.kernel[-1]
+    rows = padded_rows(ctx, whole, border, element, room)
 
     def read(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
         *outer, last = at

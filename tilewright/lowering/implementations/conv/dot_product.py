@@ -45,7 +45,7 @@ def _lower(sums: Sums, ctx: LowerContext, count: Count = BYTES.count, fold: Fold
     """``count``: the words of so many channels; ``fold``: the geometry to compute with, of tiles."""
     whole = conv_shape(ctx)
     shape = in_fewer_words(BYTES, whole) if fold is None else fold(whole)
-    room = fold is None and shape is not whole
+    by_rows = fold is None and shape is not whole
     a_by, b_by = moved_a(ctx.input(0).dtype), moved_b(ctx.input(1).dtype)
     za = zero_point(ctx.optional(2), lambda t: ctx.scalar(2), a_by)
     in_fours = dataclasses.replace(shape, channels=count(shape.depth) * shape.groups)
@@ -56,9 +56,9 @@ def _lower(sums: Sums, ctx: LowerContext, count: Count = BYTES.count, fold: Fold
     def bits(v: Val) -> Val:
         return v.cast(dtypes.int32) + a_by
 
-    if room:
+    if by_rows:
         read = words_of_rows(
-            ctx, whole, shape, in_fours, BYTES, za.cast(dtypes.uint8), lambda v: bits(v).cast(dtypes.uint8),
+            ctx, whole, in_fours, BYTES, za.cast(dtypes.uint8), lambda v: bits(v).cast(dtypes.uint8),
             lambda v: v.cast(dtypes.int32),
         )  # fmt: skip
     else:
@@ -73,7 +73,7 @@ def _lower(sums: Sums, ctx: LowerContext, count: Count = BYTES.count, fold: Fold
     )  # fmt: skip
     acc = sums(ctx, in_fours, dtypes.int32, read, weight, times=BYTES.times)
     of_channels = sums_of_b(ctx, (shape.out_channels,), lambda w: w.reshape(len(w), -1).sum(1, dtype=np.int32))
-    last = int(shape.depth) % BYTES.per if room else 0
+    last = int(shape.depth) % BYTES.per if by_rows else 0
     of_windows = None if is_zero(ctx, 3, b_by) else _window_sums(ctx, in_fours, read, last)
     depth = shape.depth * math.prod(shape.kernel)
 

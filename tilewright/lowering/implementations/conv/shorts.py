@@ -49,7 +49,7 @@ def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
         read = words_of_image(ctx, shape, in_pairs, WORDS, lambda v: low(less_zero(v)), lambda step: zero, False)
     else:
         border = constant(0, dtypes.int16)
-        read = words_of_rows(ctx, whole, shape, in_pairs, WORDS, border, lambda v: less_zero(v).cast(dtypes.int16), low)
+        read = words_of_rows(ctx, whole, in_pairs, WORDS, border, lambda v: less_zero(v).cast(dtypes.int16), low)
     own = centred(ctx)
     weight = conv_weight(
         ctx, in_pairs, dtypes.int32, lambda w: WORDS.pack_oihw(weight_rows(own(w), shape)),
