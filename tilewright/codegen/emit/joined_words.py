@@ -1,6 +1,7 @@
 """Narrow elements side by side in lanes of 32 bits: ``a | b << 8 | c << 16 | d << 24``, or two of 16 bits.
 
-Neighbours in memory are such a word as they lie, so lanes of them are one load. Bytes of four vectors are interleaved:
+Neighbours in memory are such a word as they lie, so lanes of them are one load, of a word where all lanes have the same
+one. Bytes of four vectors are interleaved:
 written out that is four conversions, three shifts and three operations on registers of 32-bit lanes. Interleaving
 bytes, then pairs of them, works on four times as many lanes a register. Pairs of bytes are interleaved within lanes of
 128 bits, as the instructions do (``punpcklbw``, ``punpckhbw``); for the results to lie in order, the fours of bytes
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.emit.context import Context, Lanes
-from tilewright.codegen.emit.memory import gather_words, load_masked, load_words, reads_memory
+from tilewright.codegen.emit.memory import gather_words, load_masked, load_word, load_words, reads_memory
 from tilewright.codegen.llvm.builder import Code, Value
 from tilewright.core.arith.expr import IntExpr
 from tilewright.core.dtypes import int8, uint8
@@ -75,17 +76,24 @@ def _neighbours(ctx: Context, parts: dict[int, Expr], lanes: Lanes) -> Value | N
     if private or load.dtype.bits * count != _WORD or form is None or reads_memory(begin):
         return None
     conditions = [x.condition for x in found if x is not None]
+    unconditional = all(c is None for c in conditions)
+    if form[0] == 0:
+        return _moved(ctx, first, load_word(ctx, load.buffer, begin)) if unconditional else None
     if form[0] != count:
-        plain = not first.moved and all(c is None for c in conditions)
+        plain = not first.moved and unconditional
         apart = form[0].value() is not None and abs(int(form[0])) >= _FAR
         return gather_words(ctx, load.buffer, begin, lanes) if plain and apart and ctx.target.has_wide_vectors else None
     masks = [lanes.mask if c is None else _condition(ctx, c, lanes) for c in conditions]
     if all(m is None for m in masks):
-        words = load_words(ctx, load.buffer, form[1], lanes)
-        return ctx.code.binary("xor", words, ctx.code.const(_SIGNS - (1 << _WORD), words)) if first.moved else words
+        return _moved(ctx, first, load_words(ctx, load.buffer, form[1], lanes))
     if "avx512bw" not in ctx.target.enabled:
         return None
     return _under_masks(ctx, first, form[1], masks, lanes)
+
+
+def _moved(ctx: Context, first: _Element, words: Value) -> Value:
+    """Words of elements that are all as ``first`` is, from what lies in memory."""
+    return ctx.code.binary("xor", words, ctx.code.const(_SIGNS - (1 << _WORD), words)) if first.moved else words
 
 
 def _condition(ctx: Context, condition: Expr, lanes: Lanes) -> Value:

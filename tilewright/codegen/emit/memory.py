@@ -43,6 +43,11 @@ def load_words(ctx: Context, buffer: str, offset: IntExpr, lanes: Lanes) -> Valu
     return ctx.code.emit("i32", lanes.count, f"load {full_type('i32', lanes.count)}, ptr {ptr}, {_align(info)}")
 
 
+def load_word(ctx: Context, buffer: str, offset: IntExpr) -> Value:
+    """One word of 32 bits, the same for all lanes, from memory of narrower elements that begins at ``offset``."""
+    return _load_uniform(ctx, ctx.buffers[buffer], offset, "i32")
+
+
 def gather_words(ctx: Context, buffer: str, offset: IntExpr, lanes: Lanes) -> Value:
     """A word of 32 bits in each lane, from memory of narrower elements, each where ``offset`` says."""
     info, n = ctx.buffers[buffer], lanes.count
@@ -135,7 +140,7 @@ def _pointer(ctx: Context, info: BufferInfo, form: Linear) -> str:
 def _load_raw(ctx: Context, info: BufferInfo, offset: IntExpr) -> Value:
     lanes = ctx.lanes
     if lanes is None or lanes.var not in offset.free_vars():
-        return _load_uniform(ctx, info, offset)
+        return _load_uniform(ctx, info, offset, memory_type(info.dtype))
     if (place := looked_up_byte(ctx.target, info.dtype, info.capacity, offset)) is not None:
         return _load_from_table(ctx, info, place, lanes)
     form = ctx.split(offset, lanes)
@@ -171,18 +176,21 @@ def _load_from_table(ctx: Context, info: BufferInfo, place: Expr, lanes: Lanes) 
 
 
 def _load_scalar(ctx: Context, info: BufferInfo, form: Linear) -> Value:
-    t = memory_type(info.dtype)
+    return _load_as(ctx, info, form, memory_type(info.dtype))
+
+
+def _load_as(ctx: Context, info: BufferInfo, form: Linear, t: str) -> Value:
     return ctx.code.emit(t, 0, f"load {t}, ptr {_pointer(ctx, info, form)}, {_align(info)}")
 
 
-def _load_uniform(ctx: Context, info: BufferInfo, offset: IntExpr) -> Value:
+def _load_uniform(ctx: Context, info: BufferInfo, offset: IntExpr, t: str) -> Value:
     """The same address for all lanes: not touched when every lane is off."""
     lanes = ctx.lanes
     if lanes is None or lanes.mask is None or lanes.tail:
-        return _load_scalar(ctx, info, ctx.indexer.linear(offset))
+        return _load_as(ctx, info, ctx.indexer.linear(offset), t)
     any_on = ctx.code.any_lane(lanes.mask)
-    zero = Value(memory_type(info.dtype), 0, zero_text(memory_type(info.dtype)))
-    return ctx.branch_on(any_on.text, lambda: _load_scalar(ctx, info, ctx.indexer.linear(offset)), lambda: zero)
+    zero = Value(t, 0, zero_text(t))
+    return ctx.branch_on(any_on.text, lambda: _load_as(ctx, info, ctx.indexer.linear(offset), t), lambda: zero)
 
 
 def zero_text(scalar: str) -> str:

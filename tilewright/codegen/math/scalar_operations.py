@@ -69,7 +69,7 @@ def _integer_divide(code: Code, t: DType, a: Sequence[Value], remainder: bool) -
     n, d = a
     prefix = "s" if t.kind == "i" else "u"
     op = prefix + ("rem" if remainder else "div")
-    if d.is_const and _nonzero_literal(d):
+    if _literal(d) not in (None, 0, -1):
         return code.binary(op, n, d)
     zero, one = code.const(0, d), code.const(1, d)
     is_zero = code.compare("eq", d, zero)
@@ -84,12 +84,12 @@ def _integer_divide(code: Code, t: DType, a: Sequence[Value], remainder: bool) -
     return code.select(is_zero, zero, out)
 
 
-def _nonzero_literal(v: Value) -> bool:
-    text = v.text.removeprefix(f"splat ({v.type} ").removesuffix(")")
+def _literal(v: Value) -> int | None:
+    """The integer that every lane is, if it is one that the text of ``v`` says."""
     try:
-        return int(text) not in (0, -1)
+        return int(v.text.removeprefix(f"splat ({v.type} ").removesuffix(")"))
     except ValueError:
-        return False
+        return None
 
 
 def _trunc_mod(code: Code, t: DType, a: Sequence[Value]) -> Value:
@@ -192,6 +192,9 @@ def _integer_pow(code: Code, t: DType, a: Sequence[Value]) -> Value:
 
 def _shift(signed_right: bool) -> Emitter:
     def emit(code: Code, t: DType, a: Sequence[Value]) -> Value:
+        known = _literal(a[1])
+        if known is not None and 0 <= known < t.bits:
+            return code.binary("shl" if not signed_right else "lshr" if t.kind == "u" else "ashr", a[0], a[1])
         bits = code.const(t.bits, a[1])
         inside = code.compare("ult", a[1], bits)
         amount = code.select(inside, a[1], code.const(0, a[1]))

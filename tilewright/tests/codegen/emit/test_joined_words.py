@@ -60,10 +60,10 @@ def within(k: int, step: int, end: int, x: Expr) -> Expr:
     return Select(Op("less", (at, Const(end, dtypes.int64)), dtypes.bool_), x, Const(0, I32))
 
 
-def neighbours(dtype: dtypes.DType, end: int | None = None, moved: int = 0) -> Expr:
-    """Words of neighbours, of those before ``end``, ``moved`` added to each."""
+def neighbours(dtype: dtypes.DType, end: int | None = None, moved: int = 0, alike: bool = False) -> Expr:
+    """Words of neighbours, of those before ``end``, ``moved`` added to each; ``alike``: the first one everywhere."""
     per = 4 if dtype.bits == 8 else 2
-    parts = [element("A", dtype, k, per) for k in range(per)]
+    parts = [element("A", dtype, k, 0 if alike else per) for k in range(per)]
     if moved:
         parts = [Op("add", (x, Const(moved, I32)), I32) for x in parts]
     if end is not None:
@@ -75,18 +75,21 @@ def neighbours(dtype: dtypes.DType, end: int | None = None, moved: int = 0) -> E
 
 
 NEIGHBOURS = {
-    "pairs": (dtypes.bfloat16, None, 0),
-    "bytes": (U8, None, 0),
-    "signed bytes": (dtypes.int8, None, 128),
-    "shorts": (dtypes.uint16, None, 0),
-    "pairs to 61": (dtypes.bfloat16, 61, 0),
-    "bytes to 99": (U8, 99, 0),
-    "signed bytes to 99": (dtypes.int8, 99, 128),
+    "pairs": (dtypes.bfloat16, None, 0, False),
+    "bytes": (U8, None, 0, False),
+    "signed bytes": (dtypes.int8, None, 128, False),
+    "shorts": (dtypes.uint16, None, 0, False),
+    "pairs to 61": (dtypes.bfloat16, 61, 0, False),
+    "bytes to 99": (U8, 99, 0, False),
+    "signed bytes to 99": (dtypes.int8, 99, 128, False),
+    "bytes for all": (U8, None, 0, True),
+    "signed bytes for all": (dtypes.int8, None, 128, True),
+    "pairs for all": (dtypes.bfloat16, None, 0, True),
 }
 
 
 def words_in_memory(form: str, vector: int | None, extent: int) -> Func:
-    dtype, _, _ = NEIGHBOURS[form]
+    dtype = NEIGHBOURS[form][0]
     a, c = Buffer("A", dtype, (const(4 * COLUMNS),)), Buffer("C", I32, (const(extent),))
     return Func("words", (a, c), 1, (), nest(neighbours(*NEIGHBOURS[form]), c, vector))
 
@@ -114,6 +117,9 @@ def test_a_word_in_memory_is_one_load() -> None:
     masked = emitted(words_in_memory("bytes to 99", 16, 128), target)
     assert "llvm.masked.load.v64i8" in masked
     assert "zext" not in masked
+    alike = emitted(words_in_memory("bytes for all", 16, 128), target)
+    assert "load i32" in alike
+    assert "load i8" not in alike
     without = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell")
     assert "llvm.masked.load.v64i8" not in emitted(words_in_memory("bytes to 99", 16, 128), without)
 
