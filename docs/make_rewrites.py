@@ -122,6 +122,7 @@ ELSEWHERE: Mapping[str, str] = {
     "merge_products": (
         "onnxoptimizer fuse_qkv; TVM CombineParallelDense, CombineParallelConv2D, CombineParallelBatchMatmul"
     ),
+    "merge_packed_products": "TVM CombineParallelMatmul",
     "sink_transposes": "ORT TransposeOptimizer; TVM ConvertLayout",
     "channels_last": "ORT NchwcTransformer, NhwcTransformer; TVM AlterOpLayout",
     "fuse_groups": (

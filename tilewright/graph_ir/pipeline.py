@@ -32,7 +32,7 @@ from tilewright.graph_ir.passes.drop_dead import DROP_DEAD
 from tilewright.graph_ir.passes.equal_ranks import EQUAL_RANKS
 from tilewright.graph_ir.passes.fold_constants import FOLD_CONSTANTS, FOLD_SHAPES
 from tilewright.graph_ir.passes.join_steps import JOIN_STEPS
-from tilewright.graph_ir.passes.merge_products import MERGE_PRODUCTS
+from tilewright.graph_ir.passes.merge_products import MERGE_PACKED_PRODUCTS, MERGE_PRODUCTS
 from tilewright.graph_ir.passes.resolve_if import RESOLVE_IF
 from tilewright.graph_ir.passes.share_common import SHARE_COMMON
 from tilewright.graph_ir.passes.share_symbols import SHARE_SYMBOLS
@@ -111,6 +111,7 @@ PASSES: tuple[Pass, ...] = (
     SINK_RESHAPES,  # Reshape, MatMul, Reshape: needs MatMul, which Gemm has just become
     FUSE_ATTENTION,  # needs the scale and mask still apart from the products
     MERGE_PRODUCTS,  # if asked for: behind attention, whose products are apart
+    MERGE_PACKED_PRODUCTS,  # behind attention too
     SINK_TRANSPOSES,  # pairs meet and cancel
     CHANNELS_LAST,  # last of the structural ones: it moves axes that patterns above count on
     SIMPLIFY,  # Transposes that met; views they left

@@ -208,10 +208,30 @@ def qdq_conv(d: Draft) -> object:
 
 def nbits_matmul(d: Draft) -> object:
     """A product with a weight of 4 or 8 bits in blocks, of few rows and many."""
-    bits, block, blocks, n = d.one_of([4, 8]), d.one_of([16, 32, 64]), d.integer(1, 9), d.integer(1, 200)
-    k = block * blocks  # from 16,384 elements on a weight stays packed
+    bits, block, blocks = d.one_of([4, 8]), d.one_of([16, 32, 64]), d.integer(1, 9)
     rows = d.fixed(d.integer(4, 80)) if d.chance(0.3) else d.dim()  # many fill matrix tiles
-    x = d.weight(np.float32, (rows, *([d.dim(True)] if d.chance(0.3) else []), d.fixed(k)), 0.1)
+    x = d.weight(np.float32, (rows, *([d.dim(True)] if d.chance(0.3) else []), d.fixed(block * blocks)), 0.1)
+    return _nbits(d, x, bits, block, d.integer(1, 200))
+
+
+def nbits_matmuls(d: Draft) -> object:
+    """Several of one value, most of which are one product where its rows are few; some with a bias, or a
+    function behind it."""
+    bits, block = d.one_of([4, 4, 8]), d.one_of([16, 32])
+    x = d.weight(np.float32, (d.fixed(d.integer(1, 6)), d.fixed(block * 16)), 0.1)
+    made = []
+    for _ in range(d.integer(2, 4)):
+        n = d.integer(60, 200) // d.one_of([1, 8])
+        y = _nbits(d, x, bits if d.chance(0.9) else 12 - bits, block, n)[0]
+        if d.chance(0.5):
+            y = d.emit("Add", [y, d.weight(np.float32, (d.fixed(n),), 0.95)])[0]
+        made.append(d.emit(d.one_of(["Sigmoid", "Tanh"]), [y])[0] if d.chance(0.4) else y)
+    return made[-1]
+
+
+def _nbits(d: Draft, x: Val, bits: int, block: int, n: int) -> list[Val]:
+    k = x.shape[-1]
+    blocks = k // block  # from 16,384 elements on a weight stays packed
     w = d.given(d.rng.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8), 1.0)
     scale = d.given(d.rng.uniform(0.02, 0.1, n * blocks).astype(np.float32), 1.0)
     zeros = d.rng.integers(0, 256, n * -(-blocks * bits // 8)).astype(np.uint8)
@@ -233,7 +253,7 @@ def _qlinear_binary(op: str):  # type: ignore[no-untyped-def]
 
 GENERATORS: Mapping[str, object] = {
     "QuantizeLinear": quantize, "DequantizeLinear": dequantize, "QDQ": round_trip, "DynamicQuantizeLinear": dynamic,
-    "MatMulNBits": nbits_matmul, "QDQMatMul": qdq_matmul, "QDQConv": qdq_conv, "QLinearMatMul": qlinear_matmul,
-    "QLinearConv": qlinear_conv, "QDQFunction": qdq_function, "QDQMove": qdq_move,
+    "MatMulNBits": nbits_matmul, "MatMulsNBits": nbits_matmuls, "QDQMatMul": qdq_matmul, "QDQConv": qdq_conv,
+    "QLinearMatMul": qlinear_matmul, "QLinearConv": qlinear_conv, "QDQFunction": qdq_function, "QDQMove": qdq_move,
     **{op: _qlinear_binary(op) for op in ("QLinearAdd", "QLinearMul")},
 }  # fmt: skip

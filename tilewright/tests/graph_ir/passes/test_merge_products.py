@@ -75,6 +75,23 @@ def integers(*zeros: object, of: Sequence[str] = ("uint8", "uint8", "uint8")) ->
     return build
 
 
+def packed(*columns: int, shape: Sequence[Dim] = (1, 64), zero: bool = False, biases: Sequence[int] = (),
+           blocks: Sequence[int] = (2, 2, 2)) -> Build:  # fmt: skip
+    """Products of rows of 64 with weights of bytes."""
+
+    def build(b: GraphBuilder) -> list[str]:
+        x = b.input("x", "float32", shape)
+        out = []
+        for k, n in enumerate(columns):
+            scale = np.abs(weight(blocks[k], n, seed=k)) / 8
+            low = [weight(blocks[k], n, seed=k, dtype="uint8")] if zero else []
+            out.append(b.op("MatMulDequantized", x, weight(64, n, seed=k, dtype="uint8"), scale, *low))
+        return [b.op("Add", y, weight(n, seed=9)) if k in biases else y
+                for k, (n, y) in enumerate(zip(columns, out, strict=True))]  # fmt: skip
+
+    return build
+
+
 FIRES: dict[str, tuple[Build, str]] = {
     "two": (matmuls(3, 4), "MatMul Split"),
     "qkv": (matmuls(3, 3, 3, shape=("b", "s", 5), biases=(0, 1, 2)), "MatMul Add Split"),
@@ -98,6 +115,49 @@ def test_fires(case: str) -> None:
     assert ops(new) == want.split()
     assert len(ctx.log.fired) == 1
     assert_same_numbers(graph, new, 2e-5, (0, 7))
+
+
+FIRES_PACKED: dict[str, tuple[Build, str]] = {
+    "gate and up": (packed(9, 9), "MatMulDequantized Slice Slice"),
+    "qkv": (packed(9, 3, 3, shape=(2, 1, 64), biases=(0, 1, 2)), "MatMulDequantized Add Slice Slice Slice"),
+    "zero points, a bias is missing": (packed(9, 3, zero=True, biases=(1,)), "MatMulDequantized Add Slice Slice"),
+    "vector": (packed(5, 6, shape=(64,)), "MatMulDequantized Slice Slice"),
+    "not the one with other blocks": (
+        packed(9, 3, 3, blocks=(2, 1, 2)), "MatMulDequantized Slice Slice MatMulDequantized",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FIRES_PACKED)
+def test_packed_weights(case: str) -> None:
+    build, want = FIRES_PACKED[case]
+    graph = built(build)
+    new, ctx = apply(graph, "merge_packed_products")
+    assert sorted(ops(new)) == sorted(want.split())
+    assert len(ctx.log.fired) == 1
+    both = [tilewright.compile(graph, progress=False, disabled_pass=d) for d in ((), ("merge_packed_products",))]
+    products = [sum("matmuldequantized" in s.kernel for s in c.plan.steps) for c in both]
+    assert products == [want.count("MatMulDequantized"), ops(graph).count("MatMulDequantized")]
+    feed = {"x": np.random.default_rng(0).standard_normal(both[0].inputs[0].shape).astype(F)}
+    merged, apart = (c.run(feed) for c in both)
+    for name in graph.outputs:
+        np.testing.assert_allclose(merged[name], apart[name], rtol=1e-5, atol=1e-5)
+
+
+REFUSED_PACKED: dict[str, tuple[Build, str]] = {
+    "many rows": (packed(9, 9, shape=(5, 64)), "not known to be of at most 4 rows"),
+    "any number of rows": (packed(9, 9, shape=("n", 64)), "not known to be of at most 4 rows"),
+    "blocks": (packed(9, 9, blocks=(1, 2)), "no other MatMulDequantized of 'x'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_PACKED)
+def test_packed_weights_that_stay_apart(case: str) -> None:
+    build, reason = REFUSED_PACKED[case]
+    graph = built(build)
+    new, ctx = apply(graph, "merge_packed_products")
+    assert new is graph
+    assert reason in reasons(ctx)
 
 
 REFUSED: dict[str, tuple[Build, str]] = {
