@@ -71,8 +71,8 @@ class _Direct:
 @dataclass(slots=True)
 class _Layout:
     """What depends on the input symbols only: arena offsets, tables of the segments met so far, what the steps that run
-    once gave (arrays and further ``symbols``), all symbols ``known`` then, and views of the arena. ``violation``: the
-    message if a requirement does not hold."""
+    once gave (arrays and further ``symbols``), all symbols ``known`` then, the ``values`` of expressions of them, and
+    views of the arena. ``violation``: the message if a requirement does not hold."""
 
     offsets: Mapping[str, int]
     size: int
@@ -81,6 +81,7 @@ class _Layout:
     symbols: Mapping[str, int]
     arrays: Mapping[str, object]
     violation: str | None
+    values: Values
     views: dict[str, np.ndarray] = field(default_factory=dict)
     direct: _Direct | None = None
 
@@ -129,6 +130,7 @@ class Executor:
         updated = {plan.inputs.index(i): plan.slots[i].shape or () for _, i in plan.in_place}
         self._may_be_empty = [k for k, shape in updated.items() if any(d.value() is None or d == 0 for d in shape)]
         self._is_direct = self._has_one_call()
+        self._output_types = [(s.name, s.dtype.numpy) for s in outputs] if self._is_direct else []
         self._loop_driver = LOOP_DRIVER_TYPE(code.loop_driver) if code.loop_driver else None
         # a size follows from a value that changes from step to step if this is the body of a loop
         self._is_steered = any(b.element is not None and b.slot in plan.inputs for b in self._symbols.bindings)
@@ -320,16 +322,15 @@ class Executor:
         if not isinstance(w, Segment):
             raise InternalError("a plan of one host step is no native call")
         table = self._make_table(w, env, layout)
-        positions = {n: p for n, p, _, _ in table.patches}
+        positions = dict(table.patches)
         for n in layout.arrays.keys() & positions.keys():
             for p, offset in positions[n]:
                 table.pointers[p] = offset + address(layout.arrays[n])  # type: ignore[arg-type]
-        order, places = (*self.plan.inputs, *self.plan.captures), self._makers[w].places
-        slots, shape_of = [self.plan.slots[o] for o in self.plan.outputs], self._shapes.under(Values(env))
+        shape_of = self._shapes.under(layout.values)
         return _Direct(
             memoryview(table.pointers),  # type: ignore[arg-type]  # arrays are buffers from Python 3.12 on
-            tuple([(k, at) for k, n in enumerate(order) if (at := places(n))]),
-            tuple([(shape_of(s.name), s.dtype.numpy, positions.get(s.name, ())) for s in slots]),
+            self._makers[w].places_of_inputs,
+            tuple([(shape_of(n), dtype, positions.get(n, ())) for n, dtype in self._output_types]),
             self._entries[w], self._parallel[w], table,
         )  # fmt: skip
 
@@ -363,7 +364,7 @@ class Executor:
             require_memory(self.plan.name, "intermediate values and outputs", places.size + outputs)
             more = {s: v for s, v in full.items() if s not in env}
             violation = self._symbols.violation(frozenset(), full)
-            layout = _Layout(places.offsets, places.size, known, OrderedDict(), more, arrays, violation)
+            layout = _Layout(places.offsets, places.size, known, OrderedDict(), more, arrays, violation, values)
             self._layouts[key] = layout
             if len(self._layouts) > _MAX_LAYOUTS:
                 self._layouts.popitem(last=False)
@@ -407,10 +408,12 @@ class Executor:
             layout.tables[key] = table
             if len(layout.tables) > _MAX_LAYOUTS * max(1, len(self._entries)):
                 layout.tables.popitem(last=False)
-        for name, positions, shape, dtype in table.patches:
+        for name, positions in table.patches:
             array = arrays.get(name)
             if array is None:
-                array = arrays[name] = aligned_array(shape, dtype)
+                if name not in table.shapes:
+                    table.shapes[name] = self._shapes.under(Values(env))(name)
+                array = arrays[name] = aligned_array(table.shapes[name], self.plan.slots[name].dtype.numpy)
             if not isinstance(array, np.ndarray):
                 raise InternalError(f"slot {name!r}: a kernel needs an array, got {type(array).__name__}")
             where = address(array)
@@ -431,15 +434,10 @@ class Executor:
         maker = self._makers.get(w)
         if maker is None:
             steps = self.plan.steps[w.start : w.stop]
-            maker = self._makers[w] = TableMaker(self.plan.name, steps, self._root, self._constant_addresses)
-        values = Values(env)
-        shape_of = self._shapes.under(values)
-
-        def array_of(name: str) -> tuple[tuple[int, ...], np.dtype]:
-            slot = self.plan.slots[name]
-            return () if slot.kind in ("input", "host") else shape_of(name), slot.dtype.numpy
-
-        return maker.make(layout.offsets, address(self._arena), values, array_of)
+            order = (*self.plan.inputs, *self.plan.captures)
+            maker = self._makers[w] = TableMaker(self.plan.name, steps, self._root, self._constant_addresses, order)
+        values = layout.values if env.keys() == layout.known else Values(env)
+        return maker.make(layout.offsets, address(self._arena), values)
 
     def _run_step(self, i: int, arrays: dict[str, object], env: Mapping[str, int], layout: _Layout) -> None:
         step = self.plan.steps[i]

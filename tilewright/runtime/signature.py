@@ -87,7 +87,7 @@ class InputChecker:
         self._expected = [_expected(plan.slots[n]) for n in plan.inputs]
         self._specs = {n: spec_of(plan, n) for n in plan.inputs}
         self._limits = plan.limits
-        self._agreed: set[tuple[tuple[int, ...], ...]] = set()
+        self._agreed: set[tuple[tuple[int, ...] | None, ...]] = set()
 
     def arrays(self, feed: Mapping[str, object]) -> list[object]:
         """The inputs in plan order, contiguous. Raises InputError for wrong names, element types, ranks or sizes."""
@@ -118,9 +118,9 @@ class InputChecker:
                     raise InputError(f"input {name!r}: expected {self._specs[name]}, got shape {list(array.shape)}")
             out.append(array if array.flags.c_contiguous else _contiguous(name, array))
         if symbolic:
-            shapes = tuple([a.shape if isinstance(a, np.ndarray) else () for a in out])
+            shapes = tuple([a.shape if isinstance(a, np.ndarray) else None for a in out])
             if shapes not in self._agreed:
-                self._check_symbolic(out)
+                self._check_symbolic(shapes)
                 if len(self._agreed) >= _MAX_AGREED:
                     self._agreed.clear()
                 self._agreed.add(shapes)
@@ -154,23 +154,24 @@ class InputChecker:
             if symbol is not None and symbol not in env:
                 env[symbol] = size, f"{name!r} axis {axis}"
 
-    def _check_symbolic(self, arrays: Sequence[object]) -> None:
+    def _check_symbolic(self, shapes: Sequence[tuple[int, ...] | None]) -> None:
+        first: dict[tuple[int, tuple[int, ...] | None], int] = {}
+        for k, form in enumerate(zip(self._numbers, shapes, strict=True)):
+            first.setdefault(form, k)
+        different: list[tuple[str, tuple[IntExpr, ...], tuple[int, ...]]] = []
+        for (_, actual), k in first.items():
+            name, shape = self._shapes[k]
+            if shape is not None and actual is not None:
+                different.append((name, shape, actual))
         env: dict[str, tuple[int, str]] = {}
-        met: set[int] = set()
-        for (name, shape), number, array in zip(self._shapes, self._numbers, arrays, strict=True):
-            if shape is not None and number not in met and isinstance(array, np.ndarray):
-                met.add(number)
-                self._collect(name, array.shape, shape, env)
+        for name, shape, actual in different:
+            self._collect(name, actual, shape, env)
         values = {k: v for k, (v, _) in env.items()}
         for r in self._limits:
             if r.free_vars() <= values.keys() and (message := r.violation(values)) is not None:
                 raise InputError(message)
-        agreed: set[tuple[int, tuple[int, ...]]] = set()
-        for (name, shape), number, array in zip(self._shapes, self._numbers, arrays, strict=True):
-            if shape is None or not isinstance(array, np.ndarray) or (number, array.shape) in agreed:
-                continue
-            agreed.add((number, array.shape))
-            for axis, (size, d) in enumerate(zip(array.shape, shape, strict=True)):
+        for name, shape, actual in different:
+            for axis, (size, d) in enumerate(zip(actual, shape, strict=True)):
                 if not d.free_vars() <= values.keys():
                     continue
                 expected = d.evaluate(values)
