@@ -10,8 +10,9 @@ single row. Caches of a fixed length (--fixed) are updated in place by both side
 engine that serves such models does it; caches that grow are new arrays in each call. Both sides decode greedily what
 onnxruntime chooses, some tokens in a row, and their logits are compared at every token. The median of a token's seconds
 counts. Each token reads all weights but the embedding: the bytes of what is stored for them, divided by the time of a
-token, are the rate at which they were read, shown as a share of what ``tilewright doctor`` measures. The machine should
-be otherwise idle.
+token, are the rate at which they were read. It is shown as a share of what memory delivers, which is measured before
+and after the tokens of each turn: on a shared machine that changes from second to second. The machine should be
+otherwise idle.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _ONE_ROW = {"batch_size": 1, "sequence_length": 1}
 _TURN = 16
 """Tokens in a row of one side."""
 
+_READS = 3
+"""Of memory, before and after the tokens of a turn."""
+
 _SETTLED, _PAUSE, _PATIENCE = 0.05, 0.02, 3.0
 """The share of a processor that this process may still use, the seconds over which it is looked at, and how long."""
 
@@ -37,7 +41,7 @@ def main() -> int:
     import onnx
 
     import tilewright
-    from tilewright.autotune.measure.peaks import measure_peaks
+    from tilewright.autotune.measure.peaks import memory_reader
     from tilewright.codegen.detect_cpu import detect_host
     from tilewright.inspect.ort import open_session
     from tilewright.tests.frontend.transformers.decoders import Decoder, decoder_model, past_names, present_name
@@ -70,15 +74,16 @@ def main() -> int:
         theirs = _bound(caches, session, d.vocabulary)
     prompt = np.random.default_rng(args.seed).integers(0, d.vocabulary, (1, args.prompt))
     calls = {"tilewright": (first, others), "onnxruntime": (theirs, theirs)}
-    prompts, tokens, worst = _decode(d, calls, prompt, args.tokens)
-    peak = measure_peaks(detect_host(), args.threads).bytes_per_second
-    print(f"weights read for a token: {size / 1e6:.1f} MB; read bandwidth of {args.threads} thread(s): "
-          f"{peak / 1e9:.1f} GB/s")  # fmt: skip
-    for who, taken in tokens.items():
-        middle = float(np.median(taken))
-        print(f"{who:<12} {1 / middle:8.1f} tokens/s  median {middle * 1e3:.2f} ms, least {min(taken) * 1e3:.2f} ms, "
-              f"{size / middle / peak:6.1%} of the bandwidth; prompt of {args.prompt}: {prompts[who] * 1e3:.0f} ms"
-              )  # fmt: skip
+    read = memory_reader(detect_host(), args.threads)
+    prompts, turns, worst = _decode(d, calls, prompt, args.tokens, read)
+    rates = [rate / 1e9 for taken in turns.values() for _, rate in taken]
+    print(f"weights read for a token: {size / 1e6:.1f} MB; read bandwidth of {args.threads} thread(s), beside the "
+          f"tokens: {np.median(rates):.1f} GB/s ({min(rates):.1f} to {max(rates):.1f})")  # fmt: skip
+    for who, taken in turns.items():
+        tokens = [seconds for turn, _ in taken for seconds in turn]
+        middle, share = float(np.median(tokens)), np.median([size / np.median(turn) / rate for turn, rate in taken])
+        print(f"{who:<12} {1 / middle:8.1f} tokens/s  median {middle * 1e3:.2f} ms, least {min(tokens) * 1e3:.2f} ms, "
+              f"{share:6.1%} of the bandwidth; prompt of {args.prompt}: {prompts[who] * 1e3:.0f} ms")  # fmt: skip
     print(f"logits differ by at most {worst:.1e} of the largest")
     return 0 if worst <= args.tolerance else 1
 
@@ -108,20 +113,22 @@ def _read_bytes(proto: object) -> int:
 
 
 def _decode(
-    d: object, calls: dict[str, tuple[Callable, Callable]], prompt: np.ndarray, count: int
-) -> tuple[dict[str, float], dict[str, list[float]], float]:
-    """Seconds of the prompt, seconds of each token, and the largest difference of logits.
+    d: object, calls: dict[str, tuple[Callable, Callable]], prompt: np.ndarray, count: int, read: Callable[[], float]
+) -> tuple[dict[str, float], dict[str, list[tuple[list[float], float]]], float]:
+    """Seconds of the prompt; of each turn the seconds of its tokens and the rate of ``read`` beside them; and the
+    largest difference of logits.
 
     The sides take turns of some tokens in a row; onnxruntime, the last of ``calls``, goes first and chooses them."""
     caches = {who: d.empty_caches() for who in calls}  # type: ignore[attr-defined]
     prompts: dict[str, float] = {}
-    tokens: dict[str, list[float]] = {who: [] for who in calls}
+    turns: dict[str, list[tuple[list[float], float]]] = {who: [] for who in calls}
     inputs, worst = [prompt], 0.0
     for start in range(0, count + 1, _TURN):
         steps = range(start, min(start + _TURN, count + 1))
         logits: dict[str, list[np.ndarray]] = {who: [] for who in calls}
         for who, (first, others) in reversed(calls.items()):
             _settle()
+            rates, tokens = [read() for _ in range(_READS)], []
             for k in steps:
                 seen = sum(ids.shape[1] for ids in inputs[:k])
                 feed = d.step(inputs[k], seen, caches[who])  # type: ignore[attr-defined]
@@ -129,16 +136,19 @@ def _decode(
                 results = (others if k else first)(feed)
                 taken = time.perf_counter() - begun
                 if k:
-                    tokens[who].append(taken)
+                    tokens.append(taken)
                 else:
                     prompts[who] = taken
                 caches[who] = d.next_caches(results)  # type: ignore[attr-defined]
                 logits[who].append(results["logits"][0, -1].copy())
                 if len(inputs) == k + 1:
                     inputs.append(logits[who][-1].argmax()[None, None])
+            _settle()
+            rates += [read() for _ in range(_READS)]
+            turns[who].append((tokens, float(np.median(rates))))
         for ours, theirs in zip(*logits.values(), strict=True):
             worst = max(worst, float(np.abs(ours - theirs).max() / np.abs(theirs).max()))
-    return prompts, tokens, worst
+    return prompts, turns, worst
 
 
 def _in_place(caches: dict[str, str], model: Any, vocabulary: int) -> Callable[[dict], dict]:

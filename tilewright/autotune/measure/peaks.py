@@ -75,12 +75,26 @@ def measure_peaks(target: Target, threads: int) -> Peaks:
     pinned = target.with_threads(threads)
     tiles = _tiles(pinned)
     flops = 2.0 * float(np.prod([int(d) for d in tiles.params[-1].shape])) * _DEPTH
-    size = max(_READ_BYTES, target.beyond_bytes)
+    size = _beyond_caches(target)
     rows = _rows(size)
     products: dict[str, float] = {}
     for d, rate in measure_dot_products(target):
         products.setdefault(d.product, rate * threads)
     return Peaks(flops / _best_seconds(tiles, pinned), size / _best_seconds(rows, pinned), products)
+
+
+def memory_reader(target: Target, threads: int) -> Callable[[], float]:
+    """A function that sums up an array far larger than the last-level cache, on ``threads`` threads, and gives the
+    bytes of a second. To be called beside what is compared with it: what memory delivers changes with what neighbours
+    on the same machine read, and with where a virtual machine has its processors."""
+    size, read = _beyond_caches(target), _runner(_rows(_beyond_caches(target)), target.with_threads(threads))
+
+    def rate() -> float:
+        start = time.perf_counter()
+        read()
+        return size / (time.perf_counter() - start)
+
+    return rate
 
 
 @functools.cache
@@ -177,11 +191,20 @@ def measure_denormals() -> float:
     return _best_of(lambda: np.multiply(np.float32(2.0**-120), small, out=out), _MANY_RUNS) / plain
 
 
+def _beyond_caches(target: Target) -> int:
+    return max(_READ_BYTES, target.beyond_bytes)
+
+
 def _best_seconds(func: Func, target: Target, trace: Trace | None = None, runs: int = 8) -> float:
+    return _best_of(_runner(func, target, trace), runs)
+
+
+def _runner(func: Func, target: Target, trace: Trace | None = None) -> Callable[[], object]:
+    """The function on arrays of ones."""
     kernel = build((trace or default_trace(func, target)).apply(func), target)
     inputs = [np.ones([int(d) for d in b.shape], np.float32) for b in func.params[:-1]]
     arrays, _ = kernel.arguments(inputs, {})
-    return _best_of(lambda: kernel.run(arrays, {}, target.threads), runs)
+    return lambda: kernel.run(arrays, {}, target.threads)
 
 
 def _best_of(call: Callable[[], object], runs: int = 8) -> float:
