@@ -6,7 +6,7 @@ those past the last key are -inf and weigh nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.core.arith.minmax import minimum
@@ -38,19 +38,21 @@ def _matrix(t: Tensor, lead: Sequence[IntExpr], batch: Sequence[IntExpr], row: I
 def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
     if suits_tiles(c):
         return _in_tiles(c)
-    q, k, v, out = c.input(0), c.input(1), c.input(2), c.output()
+    q, k, out = c.input(0), c.input(1), c.output()
     batch, rows, keys = out.shape[:-2], out.shape[-2], k.shape[-2]
     dtype, rank = wide(out.dtype), len(out.shape) - 2
     names = axis_names(rank + 2)
     width = 2 * c.target.lanes(dtype.itemsize)  # one width, so that the same rows make a good tile of both products
     panels = ceildiv(keys, width)
     full = whole_tiles(rows, width, c.target, dtype.itemsize)
-    packed = packed_stage(c, batch, q.shape[-1], keys, width, dtype, lambda b, d, t: _matrix(k, b, batch, t, d))
+    turned = packed_stage(
+        c, batch, q.shape[-1], keys, width, dtype, lambda b, d, t: _matrix(k, b, batch, t, d), fills=keys.is_const
+    )
     d = c.axis(q.shape[-1], "d")
 
     def products(*i: IntExpr) -> Reduction:
         query = _matrix(q, i[:rank], batch, clamped(i[rank], rows), d.index)
-        return sum_over(query * packed[(*i[:rank], i[rank + 1], d, i[rank + 2])], d)
+        return sum_over(query * turned[(*i[:rank], i[rank + 1], d, i[rank + 2])], d)
 
     tile_names = [*names[:rank], "m", "no", "ni"]
     raw = c.stage(compute(c.name("scores"), (*batch, full, panels, width), products, axis_names=tile_names))
@@ -61,18 +63,34 @@ def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
 
     masked = c.stage(compute(c.name("masked"), shape, scored, axis_names=names))
     weights, total = _softmax(c, masked)
-    values = packed_stage(c, batch, keys, out.shape[-1], width, dtype, lambda b, t, n: _matrix(v, b, batch, t, n))
+    values = _values(c, batch, width)
     t = c.axis(keys, "t")
 
     def weighted(*i: IntExpr) -> Reduction:
         row = clamped(i[rank], rows)
-        return sum_over(weights[(*i[:rank], row, t.index)] * values[(*i[:rank], i[rank + 1], t, i[rank + 2])], t)
+        return sum_over(weights[(*i[:rank], row, t.index)] * values(i[:rank], i[rank + 1], t.index, i[rank + 2]), t)
 
     column_panels = ceildiv(out.shape[-1], width)
     tiles = (*batch, full, column_panels, const(width))
     mixed = c.stage(compute(c.name("mixed"), tiles, weighted, axis_names=tile_names))
 
     return _divided(c, mixed, width, total)
+
+
+def _values(
+    c: LowerContext, batch: Sequence[IntExpr], width: int
+) -> Callable[[Sequence[IntExpr], IntExpr, IntExpr, IntExpr], Val]:
+    """Element ``(b, no, t, ni)`` of the values in panels: of a copy, or where they lie, if one tile has all rows and
+    so reads each of them once."""
+    v, out = c.input(2), c.output()
+    dtype, (m, n) = wide(out.dtype), (d.value() for d in out.shape[-2:])
+    most = c.target.tile_rows(width // c.target.lanes(dtype.itemsize))
+    if m is not None and m <= most and n is not None and n % width == 0:
+        return lambda b, no, t, ni: _matrix(v, b, batch, t, no * width + ni)
+    packed = packed_stage(
+        c, batch, v.shape[-2], out.shape[-1], width, dtype, lambda b, t, n: _matrix(v, b, batch, t, n)
+    )
+    return lambda b, no, t, ni: packed[(*b, no, t, ni)]
 
 
 def _in_tiles(c: LowerContext) -> tuple[Tensor, ...]:

@@ -97,13 +97,16 @@ def unflatten(flat: IntExpr, extents: Sequence[IntExpr]) -> tuple[IntExpr, ...]:
 
 def packed_stage(
     ctx: LowerContext, batch: Sequence[IntLike], depth: IntLike, cols: IntExpr, width: int, dtype: DType,
-    read: Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val],
+    read: Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val], fills: bool = True,
 ) -> Tensor:  # fmt: skip
-    """An operand packed when the function runs: ``[batch..., no, k, ni] = read(batch, k, no*width + ni)`` or zero."""
+    """An operand packed when the function runs: ``[batch..., no, k, ni] = read(batch, k, no*width + ni)``; behind the
+    last column zero, or not ``fills``, that column again."""
     rank = len(batch)
 
     def formula(*i: IntExpr) -> Val:
         column = i[rank] * width + i[rank + 2]
+        if not fills:
+            return read(i[:rank], i[rank + 1], minimum(column, cols - 1)).cast(dtype)
         value = read(i[:rank], i[rank + 1], column).cast(dtype)
         n = cols.value()
         if n is not None and n % width == 0:

@@ -140,6 +140,9 @@ def _bytes_of_one(s: Schedule, block: str) -> int | None:
 
 def _pack_inside(s: Schedule, block: str, loop: str, above: int, target: Target) -> None:
     s.compute_at(block, loop)
+    own = loops_of(s.func, block)[above:]
+    if own:
+        s.attempt(lambda a: a.peel(own[0].var))  # over panels, of which the last may not be full
     if not s.attempt(lambda a: transpose_squares(a, block, target, above)):
         vectorize_inner(s, block, above, target)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.arith.bounds import Ranges, extremes, loop_range, simplify, upper_bound
-from tilewright.core.arith.expr import ZERO, FloorDiv, IntExpr, of_atom, var
+from tilewright.core.arith.bounds import Ranges, extremes, is_nonneg, loop_range, simplify, upper_bound
+from tilewright.core.arith.expr import ZERO, Atom, FloorDiv, IntExpr, of_atom, var, with_atoms
 from tilewright.core.arith.minmax import Max, Min, maximum, minimum
 from tilewright.schedule.base import (
     Primitive,
@@ -20,8 +20,22 @@ from tilewright.schedule.base import (
     with_bound,
 )
 from tilewright.schedule.copies import fresh_copy
-from tilewright.tensor_ir.analysis.scopes import loop_ranges
-from tilewright.tensor_ir.ir import Alloc, Func, Loop, Seq, Stmt, map_children, seq, stmt_children, walk
+from tilewright.tensor_ir.analysis.scopes import block_environment, loop_ranges
+from tilewright.tensor_ir.ir import (
+    Alloc,
+    Block,
+    Expr,
+    Func,
+    Loop,
+    Seq,
+    Stmt,
+    loads,
+    map_children,
+    map_expr,
+    seq,
+    stmt_children,
+    walk,
+)
 from tilewright.tensor_ir.names import fresh_in, names_of
 
 
@@ -29,7 +43,8 @@ from tilewright.tensor_ir.names import fresh_in, names_of
 class Peel(Primitive):
     """Split a loop in two: a main loop in which ragged inner extents are full, and a tail with what remains.
 
-    Halide and TVM call this loop partition.
+    Halide and TVM call this loop partition. Where no extent is ragged, clamped indices count: the main loop has those
+    in which ``min(i, end)`` is ``i``.
 
     Rewrite:
         for i_0 in ceildiv(N, 8): for i_1 in min(8, N - i_0*8): S[i_0*8 + i_1]
@@ -41,7 +56,7 @@ class Peel(Primitive):
     Refuses:
         - the loop is not there
         - the loop is neither serial nor parallel
-        - no inner extent is ragged in this loop
+        - no inner extent is ragged in this loop, and no index clamped
         - the loop has no full iteration
     Cost: the code of the body twice; the main loop loses its masks and variable trip counts.
     """
@@ -56,10 +71,16 @@ class Peel(Primitive):
         loop, outer = find_nested_loop(func, self.loop, self)
         if loop.kind not in ("serial", "parallel"):
             raise refuse(self, f"expected a serial or parallel loop, got a {loop.kind} one")
-        if not any(_ragged_in(s, loop.var) for s in walk(loop.body)):
-            raise refuse(self, f"expected an inner extent that is ragged in {loop.var}, got none")
         ranges = loop_ranges(outer)
-        main = _main(loop, ranges)
+        if any(_ragged_in(s, loop.var) for s in walk(loop.body)):
+            main = _main(loop, ranges)
+        elif limits := list(_limits_of_indices(loop.body, loop.var, {})):
+            full = simplify(minimum(*(maximum(0, c) for c in limits), loop.extent), ranges)
+            main = dataclasses.replace(
+                loop, extent=full, body=_settled(loop.body, {**ranges, loop.var: loop_range(full)})
+            )
+        else:
+            raise refuse(self, f"expected an inner extent or index that is ragged in {loop.var}, got none")
         if main is None or main.extent == 0:
             raise refuse(self, f"expected at least one full iteration of {loop.extent}, got none that is provably full")
         return replace_stmt(func, loop, seq(main, _tail(func, loop, main.extent, ranges)))
@@ -100,6 +121,47 @@ def _limits(s: Stmt, name: str, inner: Ranges, outer: Ranges) -> Iterator[IntExp
         inner = {**inner, s.var: loop_range(full)}
     for c in stmt_children(s):
         yield from _limits(c, name, inner, outer)
+
+
+def _limits_of_indices(s: Stmt, name: str, inner: Ranges) -> Iterator[IntExpr]:
+    """For each index below that is clamped, the number of leading iterations of loop ``name`` in which it is not."""
+    if isinstance(s, Loop):
+        inner = {**inner, s.var: loop_range(s.extent)}
+    if isinstance(s, Block):
+        env = block_environment(s)
+        for index in dict.fromkeys(i for x in loads(s.value) for i in x.indices):
+            for x, y in _clamps(index):
+                slack = (y - x).substitute(env)
+                if name in slack.free_vars() and (limit := _limit(slack, name, inner)) is not None:
+                    yield limit
+    for c in stmt_children(s):
+        yield from _limits_of_indices(c, name, inner)
+
+
+def _clamps(index: IntExpr) -> Iterator[tuple[IntExpr, IntExpr]]:
+    """The two arguments of each ``min``, in both orders."""
+    for a in index.atoms():
+        if isinstance(a, Min) and len(a.args) == 2:
+            yield a.args
+            yield a.args[::-1]
+
+
+def _settled(s: Stmt, ranges: Ranges) -> Stmt:
+    """``s`` with the indices that are less than where they are clamped without that."""
+    if isinstance(s, Loop):
+        return dataclasses.replace(s, body=_settled(s.body, {**ranges, s.var: loop_range(s.extent)}))
+    if not isinstance(s, Block):
+        return map_children(s, lambda c: _settled(c, ranges))
+    env = block_environment(s)
+
+    def least(a: Atom) -> IntExpr:
+        found = [x for x, y in _clamps(of_atom(a)) if is_nonneg((y - x).substitute(env), ranges)]
+        return found[0] if found else of_atom(a)
+
+    def settled(e: Expr) -> Expr:
+        return map_expr(e, settled, lambda i: with_atoms(i, least))
+
+    return dataclasses.replace(s, value=settled(s.value))
 
 
 def _full_extent(extent: IntExpr, name: str) -> tuple[IntExpr, list[IntExpr]]:

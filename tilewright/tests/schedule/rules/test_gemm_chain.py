@@ -62,6 +62,8 @@ CASES: list[tuple[Graph, dict[str, int]]] = [
     (attention("b", "s", "s", 8, 8, causal=1), {"b": 1, "s": 13}),
     (attention("b", "s", "t", 8, 8), {"b": 1, "s": 0, "t": 3}),
     (attention(1, "s", 16, 8, 8), {"s": 1}),
+    *[(attention(1, 7, "t", 24, 64, (1, "t")), {"t": t}) for t in (1, 8, 33, 64, 97)],
+    (attention("b", 1, "t", 9, 32), {"b": 2, "t": 50}),
     (attention(1, 13, 37, 5, 9, (13, 37), zero=1), {}),
     (attention("b", "s", "t", 8, 8, ("b", 1, "s", "t"), zero=1), {"b": 2, "s": 7, "t": 19}),
 ]
@@ -117,10 +119,19 @@ def test_keys_and_values_are_packed_in_the_loop_over_heads() -> None:
 
 @pytest.mark.parametrize("t", [1000, 4000])
 def test_large_keys_and_values_are_packed_before(t: int) -> None:
-    low = lower(attention(1, 6, t, 64, 64))
+    low = lower(attention(1, 20, t, 64, 64))
     after = default_trace(low.func, SMALL).apply(low.func)
     assert {n for n, scope in scopes(after).items() if scope == "global"} == {"pack", "pack_1"}
     build(after, detect_host())
+
+
+def test_values_that_one_tile_reads_are_not_packed() -> None:
+    low = lower(attention(1, 6, "t", 64, 64))
+    after = default_trace(low.func, TARGET).apply(low.func)
+    assert "pack_1" not in scopes(after)
+    turned = [x for x in loops_around(after, "pack") if x.kind == "opaque"]
+    assert turned, "keys are turned in squares, but for those behind the last whole panel"
+    assert not any(x.kind == "opaque" for x in loops_around(after, "pack_t"))
 
 
 def test_a_row_without_visible_keys_is_nan() -> None:
