@@ -9,7 +9,7 @@ Source: error-free splitting of the operands of a product (Ozaki, Ogita, Oishi a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -81,18 +81,19 @@ class FixedPoint:
     digits: Tensor
     parts: tuple[Part, ...]
 
-    def product(self, words: Sequence[Val], part: Part, row: IntExpr, group: IntExpr) -> Val:
-        """The sum of products of a group's elements, as the digits of ``part``, and unsigned bytes, four of neighbours
-        in each of ``words``."""
-        sums = [self._of_digit(words, row, group, d) for d in part.digits]
-        return reduce(add, [shifted(x, _BYTE * j) for j, x in enumerate(sums)])
+    def product(self, words: Sequence[Val], row: IntExpr, digit: IntExpr, first: IntExpr) -> Val:
+        """The sum of products of elements from ``first`` on, as one digit of them, and unsigned bytes, four of
+        neighbours in each of ``words``."""
 
-    def _of_digit(self, words: Sequence[Val], row: IntExpr, group: IntExpr, digit: int) -> Val:
         def of_word(j: int) -> Val:
-            first = group * self.size + j * WORD.per
-            return WORD.of([self.digits[row, digit, first + i].cast(dtypes.int32) for i in range(WORD.per)])
+            at = first + j * WORD.per
+            return WORD.of([self.digits[row, digit, at + i].cast(dtypes.int32) for i in range(WORD.per)])
 
         return reduce(add, [WORD.times(word, of_word(j)) for j, word in enumerate(words)])
+
+    def joined(self, part: Part, product: Callable[[int], Val]) -> Val:
+        """The sum of the ``product`` of each digit of a part."""
+        return reduce(add, [shifted(product(d), _BYTE * j) for j, d in enumerate(part.digits)])
 
     def unit(self, row: IntExpr, group: IntExpr) -> Val:
         """The float32 that a ``t`` of 1 stands for; NaN in a group that has an infinity or NaN."""

@@ -47,9 +47,11 @@ from tilewright.schedule.rules.tiling.spaced_rows import set_apart, space_rows
 from tilewright.schedule.rules.tiling.tile_axes import TileAxes, is_packed, split_groups, tile_axes
 from tilewright.schedule.rules.tiling.tile_size import split_tile
 from tilewright.schedule.rules.tiling.write_tile import (
+    inner_sums,
     lanes_stored,
     operand_stages,
     place_stages,
+    write_inner_sums,
     write_out,
     write_reduction,
 )
@@ -131,13 +133,15 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
         ragged = ragged[:1]  # the blocks; what is partial in the last one stays in it
     lanes = choose_lanes(s, reduction, lanes, target)
     s.reorder(*order.loops, *tile.inner)
-    own_results = None if ragged or axes.panel is None or not order.outer else choose_kc(s, reduction)
+    inner = inner_sums(s, reduction)
+    own_results = None if inner or ragged or axes.panel is None or not order.outer else choose_kc(s, reduction)
     lead = order.loops if own_results is None else list(order.outer)
     symbolic = any(not x.extent.is_const for x in loops_of(s.func, consumer))
     waits = is_bare_product(find_block(s.func, reduction)) and bool(large_inputs(s, reduction, target))
     s.compute_at(reduction, lead[-1], whole=symbolic and waits)
     if own_results is None:
         write_reduction(s, reduction, lanes, set(lead))
+        write_inner_sums(s, inner, reduction, lanes)
         write_out(s, consumer, [x for x in s.loops(consumer) if x not in lead], lanes_stored(s, consumer, lanes))
         place_stages(s, stages, lead[:-1], target)
     else:

@@ -12,6 +12,7 @@ from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import expr_size, loops_of
 from tilewright.schedule.rules.sampling import choose_number, divisors
 from tilewright.schedule.rules.tiling.tile_axes import TileAxes
+from tilewright.schedule.rules.tiling.write_tile import inner_sums
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_block
 
@@ -47,7 +48,7 @@ def split_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes
     fixed = extent is None or (row is not None and extents[row] is None)
     nr = own if fixed else choose_nr(s, reduction, own, extent or 0, lanes, axes.panel is not None, target)
     vectors = max(1, nr // lanes)
-    limit = min(target.tile_rows(vectors), max(1, most // vectors))
+    limit = 1 if inner_sums(s, reduction) else min(target.tile_rows(vectors), max(1, most // vectors))
     columns, column = split_columns(s, axes.columns, own if axes.panel else nr, nr)
     if row is None:
         return TileLoops(tuple(batch), (), columns, column)

@@ -13,7 +13,15 @@ from tilewright.core.arith.expr import product
 from tilewright.machine.target import Target
 from tilewright.schedule.primitives.sampling.sample_compute_location import INLINE, ROOT
 from tilewright.schedule.rules.elementwise import vectorize_inner
-from tilewright.schedule.rules.facts import all_blocks, buffer_bytes, is_spatial, loops_of, reduce_loops
+from tilewright.schedule.rules.facts import (
+    all_blocks,
+    buffer_bytes,
+    is_packed_operand,
+    is_spatial,
+    loops_of,
+    reduce_loops,
+    reduction_feeders,
+)
 from tilewright.schedule.rules.parallelism import feeds_all_threads
 from tilewright.schedule.rules.sampling import choose_number, divisors
 from tilewright.schedule.schedule import Schedule
@@ -38,6 +46,22 @@ def write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) -
         s.unroll(s.split(steps[-1], (None, factor))[1])
     write_out(s, reduction, tile, lanes)
     write_out(s, init, [x.var for x in loops_of(s.func, init) if x.var not in around], lanes)
+
+
+def inner_sums(s: Schedule, reduction: str) -> list[str]:
+    """Sums of which only ``reduction`` makes its own, column by column, as it scales each: they are made in its
+    steps."""
+    block = find_block(s.func, reduction)
+    return [f for f in reduction_feeders(s, reduction) if is_packed_operand(find_block(s.func, f).buffer, block)]
+
+
+def write_inner_sums(s: Schedule, names: Sequence[str], reduction: str, lanes: int) -> None:
+    """In each step of ``reduction``, which is written, loops over steps of their own, all columns in registers."""
+    step = [x for x in reduce_loops(s.func, reduction) if find_loop(s.func, x).kind == "serial"][-1]
+    for name in names:
+        s.compute_at(name, step)
+        above = [x.var for x in loops_of(s.func, reduction)]
+        write_reduction(s, name, lanes, set(above[: above.index(step) + 1]))
 
 
 def write_out(s: Schedule, block: str, loops: Sequence[str], lanes: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import tilewright
 from tilewright.codegen.detect_cpu import parse_target
+from tilewright.core.arith.expr import product as product_of
 from tilewright.core.errors import InputError, TilewrightError
 from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
@@ -19,7 +20,7 @@ from tilewright.lowering.plan import LoweredModel
 from tilewright.machine.target import Target
 from tilewright.schedule.default import default_trace
 from tilewright.schedule.primitives.sampling.sample_compute_location import SampleComputeLocation
-from tilewright.tensor_ir.analysis.scopes import find_buffer
+from tilewright.tensor_ir.analysis.scopes import find_buffer, loops_around
 from tilewright.tensor_ir.ir import Alloc, walk
 from tilewright.tests.graph_ir.rewriting import apply, built, ops
 from tilewright.tests.lowering.lowered import require_twin
@@ -186,6 +187,30 @@ def test_what_is_kept_is_as_small_as_what_is_stored(dtype: str, cpu: str, kept: 
     (func,) = lowered.funcs.values()
     weight = next(p for p in func.params if p.dtype.name == kept and len(p.shape) == 3 and p.shape[1] == steps)
     assert int(weight.shape[0] * weight.shape[2]) >= 130
+
+
+@pytest.mark.parametrize("rows", [1, 3, "n"])
+@pytest.mark.parametrize("dtype", ["int8", "uint4"])
+def test_rows_in_fixed_point_read_words_one_row_behind_the_other(dtype: str, rows: Dim) -> None:
+    target = cpu_named("znver4")
+    lowered = tilewright.compile(product(dtype, (rows,)), target=target, stop_after="lower", progress=False)
+    assert isinstance(lowered, LoweredModel)
+    (func,) = lowered.funcs.values()
+    after = default_trace(func, target).apply(func)
+    sums = find_buffer(after, "whole")
+    assert (sums.scope, str(product_of(sums.shape[:-1]))) == ("local", "3")
+    around = [x.var for x in loops_around(after, "whole") if x.kind == "serial"]
+    assert (around[-2][0], around[-1][0]) == ("g", "j"), "the words of a group, and inside of it those of a row"
+
+
+def test_where_words_are_fetched_a_group_is_one_expression() -> None:
+    target = cpu_named("sapphirerapids")
+    graph = product("uint4", (1,))
+    pinned = {node_of(graph): "fixed_point"}
+    lowered = tilewright.compile(graph, target=target, implementations=pinned, stop_after="lower", progress=False)
+    assert isinstance(lowered, LoweredModel)
+    (func,) = lowered.funcs.values()
+    assert not any(isinstance(s, Alloc) and s.buffer.name == "whole" for s in walk(func.body))
 
 
 def test_bytes_that_hold_four_bits_are_packed() -> None:
