@@ -15,7 +15,9 @@ Covers matrix products, convolutions, depthwise convolutions, pooling and reduct
                         for i, j in mr, nr: C[...] = f(acc[i, j])
 
 Without blocks, the default in most cases, ``jc``, ``ic`` and ``pc`` have one step. The consumer (the epilogue, or a
-copy made by ``cache_write``) is split into tiles, and the reduction is computed at the tile as a local buffer.
+copy made by ``cache_write``) is split into tiles, and the reduction is computed at the tile as a local buffer. Where a
+step adds sums of its own, scaled (the groups of a weight of few bits), these are computed in the step, in registers as
+well, a row at a time.
 
 Decisions besides those of :mod:`.tile_size`, :mod:`.cache_blocking`, :mod:`.k_blocking`, :mod:`.spaced_rows`,
 :mod:`.write_tile` and :mod:`tilewright.schedule.rules.parallelism`: ``<acc>.lanes`` (vector width) and
