@@ -87,7 +87,8 @@ def memory_reader(target: Target, threads: int) -> Callable[[], float]:
     """A function that sums up an array far larger than the last-level cache, on ``threads`` threads, and gives the
     bytes of a second. To be called beside what is compared with it: what memory delivers changes with what neighbours
     on the same machine read, and with where a virtual machine has its processors."""
-    size, read = _beyond_caches(target), _runner(_rows(_beyond_caches(target)), target.with_threads(threads))
+    size = _beyond_caches(target)
+    read = _runner(_rows(size), target.with_threads(threads))
 
     def rate() -> float:
         start = time.perf_counter()

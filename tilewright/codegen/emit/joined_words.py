@@ -1,11 +1,11 @@
 """Narrow elements side by side in lanes of 32 bits: ``a | b << 8 | c << 16 | d << 24``, or two of 16 bits.
 
 Neighbours in memory are such a word as they lie, so lanes of them are one load, of a word where all lanes have the same
-one. Bytes of four vectors are interleaved:
-written out that is four conversions, three shifts and three operations on registers of 32-bit lanes. Interleaving
-bytes, then pairs of them, works on four times as many lanes a register. Pairs of bytes are interleaved within lanes of
-128 bits, as the instructions do (``punpcklbw``, ``punpckhbw``); for the results to lie in order, the fours of bytes
-that come together in a lane are brought there first. Two bytes, each as 16 bits, are interleaved and then widened.
+one. Bytes of four vectors are interleaved: written out that is four conversions, three shifts and three operations on
+registers of 32-bit lanes. Interleaving bytes, then pairs of them, works on four times as many lanes a register. Pairs
+of bytes are interleaved within lanes of 128 bits, as the instructions do (``punpcklbw``, ``punpckhbw``); for the
+results to lie in order, the fours of bytes that come together in a lane are brought there first. Two bytes, each as 16
+bits, are interleaved and then widened.
 """
 
 from __future__ import annotations

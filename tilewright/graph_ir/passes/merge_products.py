@@ -14,12 +14,12 @@ the next nothing is read. So these, a token of a language model, have a pass of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.core.arith.expr import product
 from tilewright.graph_ir.ir import Constant, Graph, Node
 from tilewright.graph_ir.passes.base import Exactness, Level, Pass, PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
@@ -258,11 +258,12 @@ def _matmul_dequantized(ed: GraphEditor, node: Node) -> _Part | str:
     weight, shape = _weight(ed, node, 2), tensor_shape(ed.value(node.inputs[0]))
     if isinstance(weight, str):
         return weight
-    rows = [d.value() for d in shape[:-1]] if shape is not None else [None]
-    if any(n is None for n in rows) or math.prod(n or 0 for n in rows) > _MOST_ROWS:
+    rows = None if shape is None else product(shape[:-1]).value()
+    if rows is None or rows > _MOST_ROWS:
         return f"not known to be of at most {_MOST_ROWS} rows"
-    blocks = [ed.array(name) for name in (*node.inputs[2:], *[""] * (4 - len(node.inputs)))]
-    if any(b is None and name for b, name in zip(blocks, node.inputs[2:], strict=False)):
+    names = [*node.inputs[2:], ""][:2]
+    blocks = [ed.array(name) for name in names]
+    if any(b is None and name for b, name in zip(blocks, names, strict=True)):
         return "its scale or zero point is not a constant"
     row, last = _added_row(ed, node, weight.shape[1])
     forms = tuple(None if b is None else (b.dtype, b.shape[0]) for b in blocks)
