@@ -1,6 +1,9 @@
 # Sourced by ./demo, ./check and .ci/run: makes a virtual environment with this package and its test tools, once.
 # usage: make_venv DIRECTORY; sets VENV_PYTHON. PYTHON chooses the interpreter (3.11 or newer).
 
+# Images often forbid Python to keep compiled modules: every process of the tests would compile numpy and onnx anew.
+unset PYTHONDONTWRITEBYTECODE
+
 find_python() {
     local candidate
     for candidate in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11 python; do

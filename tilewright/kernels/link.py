@@ -59,7 +59,7 @@ def plan_objects(
     objects: dict[str, bytes] = {k.symbol: k.code for k in kernels.values()} if entries else {}
     for text, symbol in entries.values():
         if symbol not in objects:
-            objects[symbol] = cached_object(text, target, 1, cache)
+            objects[symbol] = cached_object(text, target, 0, cache, passes=False)
     checked: set[DType] = set()
     for _, inside, steps in parts:
         checked |= {inside.slots[s.slot].dtype for s in steps if isinstance(s, CheckStep)}

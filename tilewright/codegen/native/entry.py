@@ -51,10 +51,10 @@ def entry_imports(target: Target) -> dict[str, int]:
 
 _CLOCK = """define internal void @stamp(ptr %times, i64 %index) noinline {
 entry:
+  %spec = alloca [2 x i64], align 8
   %none = icmp eq ptr %times, null
   br i1 %none, label %done, label %read
 read:
-  %spec = alloca [2 x i64], align 8
   %status = call i32 @clock_gettime(i32 1, ptr %spec)
   %s = load i64, ptr %spec, align 8
   %np = getelementptr i64, ptr %spec, i64 1
