@@ -139,13 +139,15 @@ def make(name: str, folder: Path) -> Path:
 # -- failing in the middle -----------------------------------------------------------------------------------------
 @contextmanager
 def full_disk(left: int) -> Iterator[None]:
-    """No file grows beyond ``left`` bytes."""
+    """No file grows beyond ``left`` bytes, and no half of a compiled module is kept for who imports it next."""
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (left, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        sys.dont_write_bytecode = written
 
 
 def killed_while_writing(name: str, folder: Path) -> bool:

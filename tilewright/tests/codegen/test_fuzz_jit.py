@@ -24,7 +24,7 @@ from tilewright.tests.codegen.fuzz_jit import Arena, check, default_case, differ
 from tilewright.tests.codegen.helpers import emitted
 from tilewright.tests.tensor_ir.wild_programs import wild_program
 
-GROUPS = 12
+GROUPS = 6
 GROUP_SIZE = 10
 
 x86_only = pytest.mark.skipif(not detect_host().triple.startswith("x86_64"), reason="the host is no x86")

@@ -10,6 +10,11 @@ from onnx import TensorProto, helper
 
 import tilewright
 from tilewright.codegen.detect_cpu import parse_target
+from tilewright.codegen.llvm.jit import assembly_text
+from tilewright.machine.target import Target
+from tilewright.schedule.default import default_trace
+from tilewright.tensor_ir.ir import Func
+from tilewright.tests.codegen.helpers import emitted
 
 CPUS = ("x86-64", "haswell", "skylake-avx512", "znver4")
 UNARY = (
@@ -24,13 +29,17 @@ FROM_C = {"ceil", "ceilf", "floor", "floorf", "roundeven", "roundevenf", "trunc"
 """What a CPU without SSE4.1 calls the C library for, which every process has."""
 
 
+def _assembly(func: Func, target: Target) -> str:
+    return assembly_text(emitted(default_trace(func, target).apply(func), target), target)
+
+
 def _calls(nodes: list, inputs: dict[str, int], outputs: dict[str, int], shape: list[int], cpu: str) -> set[str]:
     """The functions outside of them that the kernels of a graph call, by name."""
     ins, outs = ([helper.make_tensor_value_info(n, t, shape) for n, t in x.items()] for x in (inputs, outputs))
     model = helper.make_model(helper.make_graph(nodes, "g", ins, outs), opset_imports=[helper.make_opsetid("", 22)])
     target = f"llvm -mcpu={cpu}"
-    kernels = tilewright.compile(model, target=target, threads=1, stop_after="codegen", cache=False)
-    text = "\n".join(k.assembly_text(parse_target(target)) for k in kernels.values())
+    funcs = tilewright.compile(model, target=target, threads=1, stop_after="lower").funcs
+    text = "\n".join(_assembly(f, parse_target(target)) for f in funcs.values())
     called = set(re.findall(r"\b(?:call|jmp)q?\s+([A-Za-z_][\w.]*)", text))
     return called - set(re.findall(r"^([\w.]+):", text, re.MULTILINE)) - FROM_C
 

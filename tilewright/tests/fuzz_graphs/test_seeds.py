@@ -9,8 +9,8 @@ import pytest
 
 from tilewright.tests.sources import ROOT
 
-SEEDS = 20
-COUNT = 60
+SEEDS = 12
+COUNT = 24
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, SEEDS))

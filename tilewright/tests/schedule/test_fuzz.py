@@ -13,7 +13,7 @@ from tilewright.tensor_ir.ir import Func
 from tilewright.tests.schedule.fuzz_nests import random_nest
 from tilewright.tests.schedule.fuzz_traces import GENERATORS, main, run
 
-COUNT, BATCH = 500, 25
+COUNT, BATCH = 300, 25
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, BATCH))
