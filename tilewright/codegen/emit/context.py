@@ -18,7 +18,8 @@ class Lanes:
     ``first``, and which of them are on (None: all).
 
     ``tail``: the mask comes from the loop's ``extent`` alone, so the loop's first iteration is on, and all iterations
-    below the last one that is on.
+    below the last one that is on. ``elsewhere``: where no lane is on, an address may lie far outside of its buffer; a
+    CPU that finds no page there takes a hundred times as long for a load of nothing.
     """
 
     var: str
@@ -27,6 +28,7 @@ class Lanes:
     mask: Value | None = None
     tail: bool = True
     extent: IntExpr | None = None
+    elsewhere: bool = False
 
 
 class Context:

@@ -17,7 +17,7 @@ from tilewright.codegen.math.casts import cast
 from tilewright.codegen.math.dot_products import EMITTERS
 from tilewright.codegen.math.rounded_integers import converts, rounded_integer
 from tilewright.codegen.math.scalar_operations import operation
-from tilewright.core.arith.expr import IntExpr
+from tilewright.core.arith.expr import FloorDiv, IntExpr, as_atom
 from tilewright.core.dtypes import int32, int64
 from tilewright.core.errors import InternalError
 from tilewright.tensor_ir.ir import Cast, Const, Expr, Index, Load, Op, Select, expr_children, walk_index
@@ -25,6 +25,8 @@ from tilewright.tensor_ir.ir import Cast, Const, Expr, Index, Load, Op, Select, 
 _COMPARISONS = {
     "less": "slt", "less_equal": "sle", "greater": "sgt", "greater_equal": "sge", "equal": "eq", "not_equal": "ne",
 }  # fmt: skip
+_OF_DIVIDENDS = {"slt": ("slt", 0), "sle": ("slt", 1), "sgt": ("sge", 1), "sge": ("sge", 0)}
+"""What ``x // c PREDICATE b`` says of ``x``: a predicate, and what is added to ``b`` before ``c`` multiplies it."""
 _EXACT = 1 << 22
 """Sums of two whole numbers below it are exact in float32."""
 _MIRRORED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle", "eq": "eq", "ne": "ne"}
@@ -144,17 +146,18 @@ def _fused(ctx: Context, product: Expr, other: Expr, negate_product: bool, negat
 
 
 def _compare_lanes(ctx: Context, e: Op) -> Value | None:
-    """A comparison of indices that differ by the lane number plus or minus something uniform, in 32-bit lanes."""
+    """A comparison of indices that differ by the lane number plus or minus something uniform, in 32-bit lanes, or a
+    scalar where all lanes are on the same side."""
     lanes = ctx.lanes
-    sides = [_as_index(a) for a in e.args]
-    if lanes is None or sides[0] is None or sides[1] is None:
+    left, right = (_as_index(a) for a in e.args)
+    if lanes is None or left is None or right is None:
         return None
-    form = ctx.split(sides[0] - sides[1], lanes)
+    predicate, difference = _without_division(_COMPARISONS[e.name], left, right)
+    form = ctx.split(difference, lanes)
     if form is None or form[0].value() not in (1, -1):
         return None
     if lanes.mask is not None and not lanes.tail and reads_memory(form[1]):
         return None
-    predicate = _COMPARISONS[e.name]
     bound = -form[1]
     if form[0] == -1:
         predicate, bound = _MIRRORED[predicate], form[1]
@@ -162,11 +165,25 @@ def _compare_lanes(ctx: Context, e: Op) -> Value | None:
     code, n = ctx.code, lanes.count
     numbers = code.lane_numbers(n)
     value = ctx.indexer.value(bound)
+    if predicate in ("slt", "sge") and (bound % n).value() == 0:
+        side = "sgt" if predicate == "slt" else "sle"
+        return code.compare(side, Value("i64", 0, str(value)), Value("i64", 0, "0"))
     if isinstance(value, int):
         return code.compare(predicate, numbers, Value("i32", 0, str(max(-1, min(value, n)))))
     low = code.intrinsic("smax", Value("i64", 0, value), Value("i64", 0, "-1"))
     cut = code.intrinsic("smin", low, Value("i64", 0, str(n)))
     return code.compare(predicate, numbers, code.convert("trunc", cut, "i32"))
+
+
+def _without_division(predicate: str, left: IntExpr, right: IntExpr) -> tuple[str, IntExpr]:
+    """``left PREDICATE right`` as a predicate and a difference that it compares with 0: ``x // c < b`` is
+    ``x < c * b``, in which lanes may be neighbours."""
+    for quotient, other, name in ((left, right, predicate), (right, left, _MIRRORED[predicate])):
+        atom = as_atom(quotient)
+        if isinstance(atom, FloorDiv) and name in _OF_DIVIDENDS and (c := atom.args[1].value()) is not None and c > 0:
+            onwards, more = _OF_DIVIDENDS[name]
+            return onwards, atom.args[0] - (other + more) * c
+    return predicate, left - right
 
 
 def _as_index(e: Expr) -> IntExpr | None:
@@ -187,8 +204,9 @@ def _select(ctx: Context, e: Select) -> Value:
         return ctx.code.select(condition, evaluate(ctx, e.then), evaluate(ctx, e.otherwise))
     if not condition.lanes:
         return ctx.branch_on(condition.text, lambda: evaluate(ctx, e.then), lambda: evaluate(ctx, e.otherwise))
-    a = _under_mask(ctx, e.then, condition, then_loads)
-    b = _under_mask(ctx, e.otherwise, condition, else_loads, inverted=True)
+    both = then_loads and else_loads  # as in a concatenation: parts of two tensors, which may be far from each other
+    a = _under_mask(ctx, e.then, condition, then_loads, elsewhere=both)
+    b = _under_mask(ctx, e.otherwise, condition, else_loads, inverted=True, elsewhere=both)
     return ctx.code.select(condition, a, b)
 
 
@@ -209,7 +227,9 @@ def _needs_memory(ctx: Context, e: Expr) -> bool:
     return any(_needs_memory(ctx, c) for c in expr_children(e))
 
 
-def _under_mask(ctx: Context, e: Expr, condition: Value, loads: bool, inverted: bool = False) -> Value:
+def _under_mask(
+    ctx: Context, e: Expr, condition: Value, loads: bool, inverted: bool = False, elsewhere: bool = False
+) -> Value:
     """``e`` evaluated with the lanes where it is not wanted switched off."""
     if not loads:
         return evaluate(ctx, e)
@@ -220,7 +240,7 @@ def _under_mask(ctx: Context, e: Expr, condition: Value, loads: bool, inverted: 
     mask = on if lanes.mask is None else code.binary("and", lanes.mask, on)
     saved_memo = ctx.memo
     ctx.memo = dict(saved_memo)
-    ctx.lanes = replace(lanes, mask=mask, tail=False)
+    ctx.lanes = replace(lanes, mask=mask, tail=False, elsewhere=lanes.elsewhere or elsewhere)
     value = evaluate(ctx, e)
     ctx.lanes, ctx.memo = lanes, saved_memo
     return value

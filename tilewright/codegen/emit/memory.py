@@ -204,6 +204,9 @@ def _load_vector(ctx: Context, info: BufferInfo, base: IntExpr, lanes: Lanes) ->
     vt = full_type(t, lanes.count)
     if lanes.mask is None or _is_inside(ctx, info, base, lanes):
         return ctx.code.emit(t, lanes.count, f"load {vt}, ptr {ptr}, {_align(info)}")
+    if lanes.elsewhere:
+        any_on = ctx.code.any_lane(lanes.mask)
+        ptr = ctx.code.select(any_on, Value("ptr", 0, ptr), Value("ptr", 0, info.pointer)).text
     return _masked_load(ctx, info, ptr, lanes.mask, Value(t, lanes.count, "zeroinitializer"))
 
 
@@ -289,7 +292,7 @@ def _gather_masked(ctx: Context, info: BufferInfo, offset: IntExpr, lanes: Lanes
 
 
 def _lane_pointers(ctx: Context, info: BufferInfo, offset: IntExpr, lanes: Lanes) -> Value:
-    offsets = index_vector(ctx, offset, lanes)
+    offsets = ctx.code.splat(index_vector(ctx, offset, lanes), lanes.count)
     t = memory_type(info.dtype)
     return ctx.code.emit("ptr", lanes.count, f"getelementptr {t}, ptr {info.pointer}, {offsets.typed}")
 
@@ -304,7 +307,8 @@ def index_uniform(ctx: Context, e: IntExpr) -> Value:
 
 
 def index_vector(ctx: Context, e: IntExpr, lanes: Lanes) -> Value:
-    """An integer expression in every lane, as i64; lanes that are off touch no memory."""
+    """An integer expression in every lane, as i64, a scalar where it is written alike for all of them; lanes that are
+    off touch no memory."""
     form = ctx.split(e, lanes)
     code, n = ctx.code, lanes.count
     if form is not None and not form[0].free_vars() & {lanes.var}:
@@ -326,7 +330,7 @@ def index_vector(ctx: Context, e: IntExpr, lanes: Lanes) -> Value:
             parts.append(ctx.branch_on(code.extract(lanes.mask, lane).text, one, lambda: Value("i64", 0, "0")))
         else:
             parts.append(one())
-    return code.gather_lanes(parts)
+    return parts[0] if len({p.text for p in parts}) == 1 else code.gather_lanes(parts)
 
 
 # -- stores ----------------------------------------------------------------------------------------------------------

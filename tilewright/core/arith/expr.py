@@ -386,12 +386,16 @@ def as_expr(x: IntLike) -> IntExpr:
     return x if isinstance(x, IntExpr) else const(x)
 
 
+def as_atom(e: IntExpr) -> Atom | None:
+    """The atom, if the expression is just one; else None."""
+    one = len(e.terms) == 1 and e.const == 0 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1
+    return e.terms[0][0][0] if one else None
+
+
 def as_var(e: IntExpr) -> str | None:
     """The name, if the expression is one bare variable; else None."""
-    if len(e.terms) == 1 and e.const == 0 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1:
-        a = e.terms[0][0][0]
-        return a.name if isinstance(a, Var) else None
-    return None
+    a = as_atom(e)
+    return a.name if isinstance(a, Var) else None
 
 
 def _floordiv(num: IntExpr, den: IntExpr) -> IntExpr:

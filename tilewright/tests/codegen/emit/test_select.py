@@ -62,3 +62,44 @@ def test_conditions_on_literals_are_decided_at_once(rows: int) -> None:
     data = np.arange(8 * rows, dtype=np.float32).reshape(rows, 8)
     (got,) = build(func)([data])
     np.testing.assert_array_equal(got, np.concatenate([data[:1], -data[1:]]))
+
+
+def concatenation(channels: int, pixels: int, cpu: str | None) -> tuple[Func, str]:
+    """``A[c, p]`` for the first channels, ``B[c - channels, p]`` for as many others, in one loop."""
+    size = const(2 * channels * pixels)
+    a, b, c = (Buffer(n, F32, (s,)) for n, s in (("A", size // 2), ("B", size // 2), ("C", size)))
+    x = var("x")
+    first = Op("less", (Index(x // pixels, dtypes.int64), Const(channels, dtypes.int64)), dtypes.bool_)
+    value = Select(first, Load("A", (x,), F32), Load("B", (x - channels * pixels,), F32))
+    func = Func("f", (a, b, c), 1, (), nest(value, c, 16))
+    return func, emitted(func, detect_host() if cpu is None else parse_target(f"llvm -mcpu={cpu}"), "f")
+
+
+@pytest.mark.parametrize(("channels", "pixels"), [(64, 196), (16, 49), (2, 56), (3, 13), (3, 25)])
+def test_parts_of_two_tensors(channels: int, pixels: int) -> None:
+    """Vectors that lie in one of them are loaded whole; others under a mask, whose address is in the tensor where no
+    lane is on: a page that is not there costs a hundred times as much, although nothing is loaded from it."""
+    func, text = concatenation(channels, pixels, "znver4")
+    whole = channels * pixels % 16 == 0
+    assert ("masked.load" in text) != whole
+    assert whole or len(re.findall(r"select i1 %\w+, ptr %\w+, ptr %p[01]$", text, re.MULTILINE)) == 2
+    assert "udiv" not in text
+    data = [np.arange(channels * pixels, dtype=np.float32) + k for k in (0, 1000)]
+    (got,) = build(func)(data)
+    np.testing.assert_array_equal(got, np.concatenate(data))
+
+
+@pytest.mark.parametrize("name", ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"])
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("divisor", [1, 3, 8, 24])
+def test_quotients_are_compared(name: str, mirrored: bool, divisor: int) -> None:
+    x, n = var("x"), const(77)
+    a, c = Buffer("A", F32, (n,)), Buffer("C", F32, (n,))
+    sides = (Index(x // divisor, dtypes.int64), Const(2, dtypes.int64))
+    test = Op(name, sides[::-1] if mirrored else sides, dtypes.bool_)
+    value = Select(test, Load("A", (x,), F32), Const(-1.0, F32))
+    data = np.arange(77, dtype=np.float32)
+    (got,) = build(Func("f", (a, c), 1, (), nest(value, c, 8)))([data])
+    left, right = np.arange(77) // divisor, np.full(77, 2)
+    holds = getattr(np, name)(*((right, left) if mirrored else (left, right)))
+    np.testing.assert_array_equal(got, np.where(holds, data, -1))
