@@ -81,7 +81,7 @@ class Costs:
     elsewhere; orders of magnitude, good enough to tell small kernels from large. ``step_cycles``: least cycles of a
     step of a register tile, ``panel_read_cycles``: what reading the panel anew adds to them for each tile, and
     ``transformed_read_cycles`` where many small products have a panel each. ``lane_sum``: adding up the lanes of a
-    vector, in multiply-adds.
+    vector, in multiply-adds of vectors.
 
     Memory. ``memory_rate``: bytes in a nanosecond of a kernel's operands, wherever they lie; ``stream_rate``: the same
     of weights that stay in the last-level cache from step to step of a recurrence. ``operations_per_byte``: arithmetic
@@ -129,7 +129,7 @@ class Costs:
     step_cycles: int = 4
     panel_read_cycles: float = 0.3
     transformed_read_cycles: float = 0.5
-    lane_sum: int = 32
+    lane_sum: int = 12
 
     memory_rate: float = 12.0
     stream_rate: float = 50.0

@@ -22,7 +22,6 @@ UNITS = re.compile(
 SIZES = {"l1_bytes", "l2_bytes", "l3_bytes", "largest_cache", "vector_registers", "vector_bits"}
 
 REVIEWED = {
-    "ALONG_CHANNELS = 0.6": "a ratio of estimates",
     "CHAINS = 12": "the length of a loop that measures; more than any CPU needs",
     "FLATTEN_WEIGHT_BYTES = 1 << 30": "a limit on the size of a model",
     "FULL_LANES = 64": "a limit of the primitive",

@@ -9,9 +9,6 @@ from tilewright.lowering.geometry.conv_shape import ConvShape, computed_type, co
 from tilewright.lowering.geometry.words import Word, in_fewer_words, words_of_row
 from tilewright.lowering.implementations.base import assumed, share_of_lanes
 
-ALONG_CHANNELS = 0.6
-"""The share of the best speed that vectors along the input channels reach."""
-
 _IMAGE = 224
 """Symbolic sizes count as those of one image of so many rows and columns."""
 
@@ -69,13 +66,15 @@ def channel_vectors_refusal(facts: NodeFacts) -> str | None:
     return f"{shape.channels} input channels are not whole vectors of {lanes}" if int(shape.channels) % lanes else None
 
 
-def pays_for_lane_sums(facts: NodeFacts) -> bool:
-    """True if enough products are added to each lane of a result for the sum of the lanes at the end."""
+def speed_along_channels(facts: NodeFacts) -> float:
+    """The share of the best speed that vectors along the input channels reach: the rest is for the sum of the lanes of
+    each result, at the end."""
     shape = conv_shape(facts)
-    return math.prod(shape.kernel) * int(shape.channels) >= facts.target.costs.lane_sum * lanes_of(facts)
+    products = math.prod(shape.kernel) * int(shape.channels)
+    return products / (products + facts.target.costs.lane_sum * lanes_of(facts))
 
 
 def best_speed(facts: NodeFacts) -> float:
     """The share of the best speed at which the definition can be computed."""
-    along_channels = channel_vectors_refusal(facts) is None and pays_for_lane_sums(facts)
-    return max(useful_lanes(facts), ALONG_CHANNELS if along_channels else 0.0)
+    along_channels = 0.0 if channel_vectors_refusal(facts) is not None else speed_along_channels(facts)
+    return max(useful_lanes(facts), along_channels)

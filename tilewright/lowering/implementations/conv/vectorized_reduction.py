@@ -14,13 +14,7 @@ from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import computed_type, conv_shape, padded_input, spatial_names, with_bias
 from tilewright.lowering.geometry.packing import clamped
 from tilewright.lowering.implementations.base import Implementation
-from tilewright.lowering.implementations.conv.cost import (
-    ALONG_CHANNELS,
-    channel_vectors_refusal,
-    lanes_of,
-    pays_for_lane_sums,
-    plain_cost,
-)
+from tilewright.lowering.implementations.conv.cost import channel_vectors_refusal, plain_cost, speed_along_channels
 from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
 
 
@@ -54,8 +48,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
 
 
 def _cost(facts: NodeFacts) -> float:
-    """With few products, the sums of the lanes take as long as the vectors of one useful lane that they avoid."""
-    return plain_cost(facts) * (1 / ALONG_CHANNELS if pays_for_lane_sums(facts) else 2 * lanes_of(facts))
+    return plain_cost(facts) / speed_along_channels(facts)
 
 
 VECTORIZED_REDUCTION = Implementation("Conv", "vectorized_reduction", _lower, _cost, channel_vectors_refusal)

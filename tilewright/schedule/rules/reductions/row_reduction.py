@@ -155,8 +155,14 @@ def vectorize_reduction(s: Schedule, block: str, target: Target) -> None:
     width = lanes * whole_vectors(s, steps[-1], width // lanes, lanes)
     options = tuple(n for n in _PARTIAL_COUNTS if extent is None or n * lanes <= extent)
     width = lanes * choose_number(s, f"{block}.partials", options, width // lanes)
-    quarter = lanes // 4 if target.has_wide_vectors else 1
-    s.attempt(lambda a: _partial_sums(a, block, steps, width, lanes, quarter))
+    s.attempt(lambda a: _partial_sums(a, block, steps, width, lanes, part_of_vector(lanes, target)))
+
+
+def part_of_vector(lanes: int, target: Target) -> int:
+    """Into how many partial results the lanes of a vector are added up before these are, one by one: a register of 128
+    bits, in which lanes are at hand; 1 where a vector is no longer than that."""
+    part = lanes * 128 // target.vector_bits
+    return part if part < lanes else 1
 
 
 def _fuse_steps(s: Schedule, block: str) -> None:
@@ -174,20 +180,20 @@ def _fuse_steps(s: Schedule, block: str) -> None:
         s.attempt(lambda a: a.fuse(*steps[first:]))
 
 
-def _partial_sums(s: Schedule, block: str, steps: list[str], width: int, lanes: int, quarter: int) -> None:
-    """Partial results of ``width``, then ``lanes``, then ``quarter`` (if not 1) elements, and these one by one."""
+def _partial_sums(s: Schedule, block: str, steps: list[str], width: int, lanes: int, part: int) -> None:
+    """Partial results of ``width``, then ``lanes``, then ``part`` (if not 1) elements, and these one by one."""
     _, inner = s.split(steps[-1], (None, width))
-    _factor(s, block, inner, lanes, unroll_steps=False)
+    factor_lanes(s, block, inner, lanes, unroll_steps=False)
     if width > lanes:
         _, inner = s.split(reduce_loops(s.func, block)[-1], (None, lanes))
-        _factor(s, block, inner, lanes, unroll_steps=True)
-    if quarter > 1:
-        _, inner = s.split(reduce_loops(s.func, block)[-1], (None, quarter))
-        _factor(s, block, inner, quarter, unroll_steps=True)
+        factor_lanes(s, block, inner, lanes, unroll_steps=True)
+    if part > 1:
+        _, inner = s.split(reduce_loops(s.func, block)[-1], (None, part))
+        factor_lanes(s, block, inner, part, unroll_steps=True)
     s.unroll(reduce_loops(s.func, block)[-1])
 
 
-def _factor(s: Schedule, block: str, loop: str, lanes: int, unroll_steps: bool) -> None:
+def factor_lanes(s: Schedule, block: str, loop: str, lanes: int, unroll_steps: bool) -> None:
     """``rfactor`` of ``loop``, the partial results as vectors."""
     known = set(s.blocks())
     s.rfactor(loop)

@@ -24,6 +24,7 @@ from tilewright.schedule.rules.facts import (
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import parallelize
+from tilewright.schedule.rules.reductions.row_reduction import factor_lanes, part_of_vector
 from tilewright.schedule.rules.sampling import choose_number, divisors
 from tilewright.schedule.rules.tiling.write_tile import write_reduction
 from tilewright.schedule.schedule import Schedule
@@ -82,15 +83,27 @@ def _apply(s: Schedule, block: str, match: tuple[str, str], target: Target) -> N
     s.compute_at(sums, lead[-1])
     s.compute_at(acc, lead[-1])
     write_reduction(s, acc, target.lanes(widest_itemsize(s.func, acc)), set(lead))
+    parts = _add_parts(s, sums, target)
     (step,) = reduce_loops(s.func, sums)
     s.reorder(step, *[x for x in s.loops(sums) if x not in (*lead, step)])
     init = s.decompose_reduction(sums, step)
-    for name in (sums, init, user):
-        for x in [x for x in s.loops(name) if x not in lead]:
+    for name in (*parts, sums, init, user):
+        for x in [x.var for x in loops_of(s.func, name) if x.var not in lead and x.kind == "serial"]:
             s.unroll(x)
     parallelize(s, user, lead if column is None else lead[:-1], total, target)
     for loop in [x for x in lead if x in s.loops(user)]:
         peel_if_ragged(s, user, loop)
+
+
+def _add_parts(s: Schedule, sums: str, target: Target) -> tuple[str, ...]:
+    """Parts of a long vector are added up as vectors before their lanes are: the blocks that do so."""
+    part = part_of_vector(target.lanes(widest_itemsize(s.func, sums)), target)
+    if part == 1:
+        return ()
+    known = set(s.blocks())
+    _, inner = s.split(reduce_loops(s.func, sums)[0], (None, part))
+    factor_lanes(s, sums, inner, part, unroll_steps=True)
+    return tuple(b for b in s.blocks() if b not in known)
 
 
 def _tiled_loops(s: Schedule, sums: str, user: str) -> tuple[str | None, str | None]:

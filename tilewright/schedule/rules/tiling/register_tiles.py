@@ -46,7 +46,7 @@ from tilewright.schedule.rules.tiling.cache_blocking import order_of_loops, own_
 from tilewright.schedule.rules.tiling.k_blocking import choose_kc, tile_partial
 from tilewright.schedule.rules.tiling.share_tiles import is_ragged, spread
 from tilewright.schedule.rules.tiling.spaced_rows import set_apart, space_rows
-from tilewright.schedule.rules.tiling.tile_axes import TileAxes, is_packed, split_groups, tile_axes
+from tilewright.schedule.rules.tiling.tile_axes import TileAxes, is_packed, repeating_loops, split_groups, tile_axes
 from tilewright.schedule.rules.tiling.tile_size import split_tile
 from tilewright.schedule.rules.tiling.write_tile import (
     inner_sums,
@@ -78,7 +78,12 @@ def _apply(s: Schedule, block: str, match: str, target: Target) -> None:
 
 
 def _tile_for(s: Schedule, reduction: str, consumer: str, target: Target) -> None:
-    """Finish the tile in ``consumer``; or in a copy, and ``consumer`` is a pass of its own."""
+    """Finish the tile in ``consumer``; or in a copy, and ``consumer`` is a pass of its own, as it always is where it
+    reads a result several times."""
+    if repeating_loops(s, reduction, consumer):
+        _tile_for_copy(s, reduction, target, join_panels=True)
+        schedule_elementwise(s, consumer, target)
+        return
     axes = tile_axes(s, reduction, consumer)
     if axes is None and (group := split_groups(s, reduction, consumer)) is not None:
         axes = tile_axes(s, reduction, consumer, group=group)

@@ -65,6 +65,18 @@ def tile_axes(
     return TileAxes(tuple(n for n in names if n not in (*rows, columns)), rows, columns, panel)
 
 
+def repeating_loops(s: Schedule, reduction: str, consumer: str) -> tuple[str, ...]:
+    """The loops of the consumer, besides those over which it reduces itself, whose steps all read the same results: in
+    tiles they would be computed anew for each."""
+    acc, user = find_block(s.func, reduction).buffer, find_block(s.func, consumer)
+    env = block_environment(user)
+    read = {v for x in loads(user.value) if x.buffer == acc for i in x.indices for v in i.substitute(env).free_vars()}
+    steps = reduce_loops(s.func, consumer)
+    return tuple(
+        x.var for x in loops_of(s.func, consumer) if x.var not in read and x.var not in steps and x.extent.value() != 1
+    )
+
+
 def split_groups(s: Schedule, reduction: str, consumer: str) -> str | None:
     """Split the consumer's loop over columns where each group of columns has panels of its own: the loop over groups.
 

@@ -82,9 +82,9 @@ def test_sampled_decisions_change_nothing_but_the_order_of_sums() -> None:
 @pytest.mark.parametrize(
     ("shape", "weight", "attrs"),
     [
-        ((1, 32, 5, 5), (5, 32, 3, 3), {}),  # most lanes are useful
+        ((1, 32, 5, 5), (7, 32, 3, 3), {}),  # most lanes are useful
         ((1, 3, 9, 9), (3, 3, 7, 7), {}),  # input channels do not fill a vector
-        ((1, 16, 5, 5), (3, 16, 3, 3), {}),  # too short a reduction
+        ((1, 16, 5, 5), (3, 16, 1, 1), {}),  # too short a reduction
         ((1, 64, 5, 5), (4, 32, 3, 3), {"group": 2}),
     ],
     ids=["full_enough", "few_inputs", "short", "groups"],

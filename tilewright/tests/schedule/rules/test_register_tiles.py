@@ -355,3 +355,19 @@ def test_rounded_bytes_are_finished_in_whole_vectors(dtype: str, rounds: bool, l
     to = dtypes.from_name(dtype)
     q = compute("Q", (16, 32), lambda i, j: (op("round", x[i, j]) if rounds else x[i, j]).cast(to))
     assert lanes_stored(Schedule(build_func("quantize", [x], [q])), "Q", 8) == lanes
+
+
+def test_a_result_that_is_read_again_and_again_is_computed_once():
+    """The maxima over an axis in the middle are a nest of their own: in a tile of their reader each of its rows would
+    compute them anew."""
+    x = placeholder("x", (3, 40, 20), float32)
+    k = reduce_axis(40, "k")
+    top = compute("top", (3, 1, 20), lambda b, r, c: max_over(x[b, k.index, c], k))
+    y = compute("y", (3, 40, 20), lambda b, r, c: x[b, r, c] - top[b, 0, c])
+    func = build_func("f", [x], [y], stages=[top])
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 19, 1 << 23, 1)
+    done = default_trace(func, target).apply(func)
+    assert not [x.var for x in loops_around(done, "top") if x.var.startswith("y")]
+    data = np.random.default_rng(0).standard_normal((3, 40, 20)).astype(np.float32)
+    (got,) = build(done)([data])
+    np.testing.assert_array_equal(got, data - data.max(1, keepdims=True))
