@@ -15,6 +15,9 @@ import numpy as np
 _SORTED_WHOLE = 4
 """If more than one element in so many is wanted, sorting all of them costs no more than choosing first."""
 
+_ONE_BY_ONE = 16
+"""So many are found faster by looking for the best one again and again than by sorting a part."""
+
 
 def top_k(attrs: Mapping[str, Any], inputs: Sequence[object]) -> list[object]:
     """Values and int64 indices, the axis now of length k. Inputs: the elements, and k. Raises ValueError for a k that
@@ -40,6 +43,8 @@ def _best(keys: np.ndarray, k: int, largest: bool) -> np.ndarray:
         return _in_order(keys, largest)[:, :k]
     if k == 0:
         return np.zeros((count, 0), np.int64)
+    if k <= _ONE_BY_ONE and (few := _one_by_one(keys, k, largest)) is not None:
+        return few
     limit = np.partition(keys, n - k if largest else k - 1, axis=1)[:, [n - k if largest else k - 1]]
     better = keys > limit if largest else keys < limit
     equal = keys == limit
@@ -49,6 +54,24 @@ def _best(keys: np.ndarray, k: int, largest: bool) -> np.ndarray:
     places = np.nonzero(better | equal)[1].reshape(count, k)
     order = _in_order(np.take_along_axis(keys, places, 1), largest)
     return np.take_along_axis(places, order, 1)
+
+
+def _one_by_one(keys: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
+    """The same for a small ``k``; None if an element is as bad as one that was taken is made, which is then not told
+    from it."""
+    worst: Any
+    if keys.dtype.kind == "f":
+        worst = -np.inf if largest else np.inf
+    else:
+        worst = np.iinfo(keys.dtype).min if largest else np.iinfo(keys.dtype).max
+    left, row = keys.copy(), np.arange(len(keys))
+    chosen = np.empty((len(keys), k), np.int64)
+    for i in range(k):
+        chosen[:, i] = (left.argmax if largest else left.argmin)(axis=1)
+        if (left[row, chosen[:, i]] == worst).any():
+            return None
+        left[row, chosen[:, i]] = worst
+    return chosen
 
 
 def _in_order(keys: np.ndarray, largest: bool) -> np.ndarray:

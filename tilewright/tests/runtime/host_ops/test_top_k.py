@@ -51,6 +51,16 @@ def test_extreme_values() -> None:
     check(np.zeros((3, 1000), np.float32), 7)
 
 
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
+def test_rows_that_are_as_bad_as_can_be(dtype: type, largest: int) -> None:
+    worst = [np.inf, -np.inf][largest] if dtype is np.float32 else [np.iinfo(dtype).max, np.iinfo(dtype).min][largest]
+    x = np.full((3, 200), worst, dtype)
+    check(x, 6, largest=largest)
+    x[1, [150, 7, 60]] = 3
+    check(x, 6, largest=largest)
+
+
 def test_more_than_there_are() -> None:
     with pytest.raises(ValueError, match="expected k from 0 to the 3 elements of axis -1, got 4"):
         top_k({}, [np.zeros((2, 3), np.float32), np.array([4])])
