@@ -5,6 +5,7 @@ Decisions, of ``<acc>`` the reduction: ``.rows`` (mr) and ``.vectors`` (nr, in v
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tilewright.machine.costs import Costs
@@ -46,6 +47,9 @@ def split_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes
     most = max(1, _WRITTEN_OUT // expr_size(find_block(s.func, reduction).value))
     own = axes.panel or (lanes if most == 1 or (extent or 2 * lanes) < 2 * lanes else 2 * lanes)
     fixed = extent is None or (row is not None and extents[row] is None)
+    if not fixed and axes.panel is None and (row is None or extents[row] == 1):
+        others = math.prod(extents[x] or 1 for x in axes.batch)
+        own = max(own, lanes * longest_run(extent or 0, lanes, min(most, target.tile_rows(1)), target.threads / others))
     nr = own if fixed else choose_nr(s, reduction, own, extent or 0, lanes, axes.panel is not None, target)
     vectors = max(1, nr // lanes)
     limit = 1 if inner_sums(s, reduction) else min(target.tile_rows(vectors), max(1, most // vectors))
@@ -63,11 +67,19 @@ def split_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes
     return TileLoops(tuple(batch), (over,), columns, (inside, *column))
 
 
+def longest_run(extent: int, lanes: int, most: int, parts: float) -> int:
+    """The vectors of a tile of one row: a step reads them side by side, and nothing is read twice, so as many as there
+    are registers, in equal parts, at least so many. 1 if they do not fill the row."""
+    vectors, rest = divmod(extent, lanes)
+    counts = [v for v in divisors(vectors) if v <= most and vectors // v >= parts]
+    return 1 if rest or not counts else max(counts)
+
+
 def choose_nr(s: Schedule, reduction: str, own: int, extent: int, lanes: int, packed: bool, target: Target) -> int:
     """nr, the columns of a tile: of packed operands a few whole panels side by side, or an equal part of one panel."""
     most = target.most_tile_vectors
     if not packed:
-        counts = [v for v in range(1, 5) if v * lanes < extent + lanes]
+        counts = sorted({v for v in (*range(1, 5), own // lanes) if v * lanes < extent + lanes})
     elif own % lanes or extent % own:
         counts = []
     else:

@@ -371,3 +371,22 @@ def test_a_result_that_is_read_again_and_again_is_computed_once():
     data = np.random.default_rng(0).standard_normal((3, 40, 20)).astype(np.float32)
     (got,) = build(done)([data])
     np.testing.assert_array_equal(got, data - data.max(1, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    ("batch", "columns", "threads", "vectors"),
+    [(1, 256, 1, 8), (1, 256, 2, 8), (1, 128, 2, 8), (1, 64, 4, 2), (6, 64, 4, 8), (1, 96, 1, 12), (1, 100, 1, 2)],
+)
+def test_one_row_reads_long_runs_of_its_operand(batch: int, columns: int, threads: int, vectors: int):
+    """A tile of one row uses nothing twice: as many columns as there are registers, in equal parts, one a thread."""
+    a, b = placeholder("a", (batch, 1, 40), float32), placeholder("b", (batch, 40, columns), float32)
+    k = reduce_axis(40, "k")
+    y = compute("y", (batch, 1, columns), lambda n, m, j: sum_over(a[n, m, k.index] * b[n, k.index, j], k))
+    func = build_func("f", [a, b], [y])
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 19, 1 << 23, threads)
+    trace = default_trace(func, target)
+    assert f"decision={vectors})" in next(x for x in trace.to_text().splitlines() if '"y.vectors"' in x)
+    rng = np.random.default_rng(0)
+    left, right = (rng.standard_normal(s).astype(np.float32) for s in ((batch, 1, 40), (batch, 40, columns)))
+    (got,) = build(trace.apply(func))([left, right])
+    np.testing.assert_allclose(got, left @ right, rtol=1e-4, atol=1e-5)
