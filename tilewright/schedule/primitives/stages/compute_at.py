@@ -35,7 +35,8 @@ from tilewright.tensor_ir.ir import Alloc, Block, Func, Load, Loop, Seq, Stmt, w
 from tilewright.tensor_ir.names import names_of
 
 FULL_LANES = 64
-"""A constant innermost dimension up to this many elements is computed whole when at least half of it is needed."""
+"""A constant innermost dimension up to this many elements is computed whole when at least half of it is needed, else a
+power of two of it, which are the lanes of a register."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class ComputeAt(Primitive):
                 for j_1 in 4: C[j_0*4 + j_1] = g(B[j_1])
 
     Keeps: every value that is read, bit for bit. A dimension of the buffer that a ragged tile uses only in part is
-        computed whole where it has no more elements than a full tile (padding of packed operands).
+        computed whole where it has no more elements than a full tile (padding of packed operands); of one that is used
+        to less than a half, the next power of two is.
     Refuses:
         - the block or the loop is not there
         - the multiple is less than 1
@@ -254,9 +256,11 @@ def _region(
         return clipped(ZERO, extent - 1, extent, ranges)
     top = upper_bound(high, ranges)
     if low == 0 and whole is not None and top is not None:
-        lanes = last and whole <= FULL_LANES and top > 0 and 2 * (top + 1) >= whole
-        if lanes or top >= whole - 1:
-            high = const(whole - 1)
+        needed = top + 1
+        if last and whole <= FULL_LANES and needed > 1:
+            needed = whole if 2 * needed >= whole else 1 << top.bit_length()
+        if needed >= whole or needed > top + 1:
+            high = const(min(needed, whole) - 1)
     size = upper_bound(simplify(high - low + 1, ranges), ranges)
     if multiple and size is not None:
         rounded = -(-size // multiple) * multiple

@@ -16,8 +16,9 @@ from tilewright.schedule.rules.tiling.write_tile import lanes_stored
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tensor_ir.analysis.parallel_if import parallel_condition
-from tilewright.tensor_ir.analysis.scopes import loops_around
+from tilewright.tensor_ir.analysis.scopes import find_buffer, loops_around
 from tilewright.tensor_ir.compute import Val, build_func, compute, max_over, op, placeholder, reduce_axis, sum_over
+from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tests.schedule.helper import check
 from tilewright.tests.schedule.kernels import conv, packed_matmul, softmax_like
@@ -390,3 +391,16 @@ def test_one_row_reads_long_runs_of_its_operand(batch: int, columns: int, thread
     left, right = (rng.standard_normal(s).astype(np.float32) for s in ((batch, 1, 40), (batch, 40, columns)))
     (got,) = build(trace.apply(func))([left, right])
     np.testing.assert_allclose(got, left @ right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("columns", "lanes"), [(1, 1), (2, 2), (3, 4), (5, 8), (6, 8), (8, 16), (9, 16), (16, 16)])
+def test_few_columns_of_a_panel_are_one_register(columns: int, lanes: int):
+    """Three columns as a vector of two and a number would be two multiply-adds a row, and twice the registers."""
+    func = packed_matmul(12, columns, 8)
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 19, 1 << 23, 1)
+    done = default_trace(func, target).apply(func)
+    assert find_buffer(done, "acc").shape[-1] == lanes
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal([d.value() for d in p.shape]).astype(np.float32) for p in func.params[: -func.outputs]]
+    (got,), (want,) = build(done)(args), interpret(func, args, {})
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
