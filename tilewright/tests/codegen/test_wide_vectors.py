@@ -92,7 +92,7 @@ def registers(bits: int, count: int) -> Target:
     return dataclasses.replace(detect_host(), vector_bits=bits, vector_registers=count, threads=1)
 
 
-@pytest.mark.parametrize(("bits", "count"), [(512, 32), (128, 32)])
+@pytest.mark.parametrize(("bits", "count"), [(512, 32), (256, 16), (128, 32)])
 @pytest.mark.parametrize(
     "func",
     [packed_matmul(29, 45, 7, 32), packed_matmul(1, 33, 3, 32), depthwise(17, 40, 3), depthwise(14, 5, 5),
@@ -109,9 +109,9 @@ def test_values(func: Func, bits: int, count: int) -> None:
     np.testing.assert_array_equal(got, want)
 
 
-def test_lanes_of_a_wide_vector_are_added_in_quarters() -> None:
-    """Sixteen steps after another would take longer than a short row."""
-    target = registers(512, 32)
+@pytest.mark.parametrize("bits", [256, 512])
+def test_lanes_of_a_wide_vector_are_added_in_parts(bits: int) -> None:
+    """Eight steps or sixteen after another would take longer than a short row."""
     func = softmax_like(3, 128)
-    factored = default_trace(func, target).to_text().count("rfactor")
-    assert factored == default_trace(func, registers(256, 32)).to_text().count("rfactor") + 2
+    factored = default_trace(func, registers(bits, 32)).to_text().count("rfactor")
+    assert factored == default_trace(func, registers(128, 32)).to_text().count("rfactor") + 2
