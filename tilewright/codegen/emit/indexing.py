@@ -18,7 +18,7 @@ from tilewright.codegen.emit.digits import Counter, Digit, Digits
 from tilewright.codegen.llvm.builder import BasicBlock, Code
 from tilewright.core.arith.bounds import Interval, interval, is_nonneg, simplify
 from tilewright.core.arith.broadcast import Broadcast
-from tilewright.core.arith.expr import Atom, FloorDiv, IntExpr, Mod, Var, of_atom
+from tilewright.core.arith.expr import Atom, FloorDiv, IntExpr, Mod, Var, as_atom, of_atom
 from tilewright.core.arith.minmax import Max, Min
 from tilewright.core.errors import InternalError
 from tilewright.tensor_ir.ir import Dyn, Expr
@@ -306,9 +306,7 @@ class Indexer:
 
     def _counter(self, e: IntExpr) -> Counter | None:
         """The counter that ``e`` is: the variable of a loop, or a quotient of one."""
-        if len(e.terms) != 1 or e.const or e.terms[0][1] != 1 or len(e.terms[0][0]) != 1:
-            return None
-        a = e.terms[0][0][0]
+        a = as_atom(e)
         if isinstance(a, Var):
             value = self.env.get(a.name)
             return self.digits.counter(value) if isinstance(value, str) else None

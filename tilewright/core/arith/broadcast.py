@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tilewright.core.arith.expr import ONE, Atom, IntExpr, IntLike, Operation, as_expr, of_atom
+from tilewright.core.arith.expr import ONE, IntExpr, IntLike, Operation, as_atom, as_expr, of_atom
 from tilewright.core.arith.minmax import Min
 
 
@@ -40,20 +40,14 @@ def broadcasted(*args: IntLike) -> IntExpr:
 
 
 def _operands(e: IntExpr) -> tuple[IntExpr, ...]:
-    a = _atom(e)
+    a = as_atom(e)
     return a.args if isinstance(a, Broadcast) else (e,)
 
 
 def _is_bounded(e: IntExpr, others: Collection[IntExpr]) -> bool:
     """True for the least of one of ``others`` and constants greater than 1."""
-    a = _atom(e)
+    a = as_atom(e)
     if not isinstance(a, Min):
         return False
     rest = [x for x in a.args if not (x.is_const and x.const > 1)]
     return len(rest) == 1 and rest[0] in others
-
-
-def _atom(e: IntExpr) -> Atom | None:
-    """The atom that ``e`` is, if it is one."""
-    single = len(e.terms) == 1 and e.const == 0 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1
-    return e.terms[0][0][0] if single else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tilewright.core.arith.expr import IntExpr, IntLike, Operation, as_expr, of_atom
+from tilewright.core.arith.expr import IntExpr, IntLike, Operation, as_atom, as_expr, of_atom
 
 
 class Min(Operation):
@@ -44,12 +44,8 @@ def _extremum(args: Iterable[IntLike], kind: type[Operation], keep_first: int) -
     flat: list[IntExpr] = []
     for x in args:
         e = as_expr(x)
-        if len(e.terms) == 1 and e.const == 0 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1:
-            a = e.terms[0][0][0]
-            if isinstance(a, kind):
-                flat.extend(a.args)
-                continue
-        flat.append(e)
+        a = as_atom(e)
+        flat.extend(a.args if isinstance(a, kind) else (e,))
     kept: list[IntExpr] = []
     for e in flat:
         for i, k in enumerate(kept):

@@ -128,6 +128,16 @@ def reduce_loops(func: Func, name: str) -> list[str]:
     return [x.var for x in loops_around(func, name) if x.var in bound]
 
 
+def varying_loops(func: Func, reader: str, buffers: Collection[str]) -> list[str]:
+    """The loops around a block over which what it reads of ``buffers`` varies, outermost first."""
+    block = find_block(func, reader)
+    env = block_environment(block)
+    read = {
+        v for x in loads(block.value) if x.buffer in buffers for i in x.indices for v in i.substitute(env).free_vars()
+    }
+    return [x.var for x in loops_of(func, reader) if x.var in read]
+
+
 def shared_loops(func: Func, block: str) -> list[str]:
     """The loops around a block that other blocks are in as well, outermost first."""
     return [x.var for x in loops_around(func, block) if len(blocks_in(x.body)) > 1]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.core.arith.bounds import Ranges, extremes, is_nonneg, loop_range, simplify, upper_bound
-from tilewright.core.arith.expr import ZERO, Atom, FloorDiv, IntExpr, of_atom, var, with_atoms
+from tilewright.core.arith.expr import ZERO, Atom, FloorDiv, IntExpr, as_atom, of_atom, var, with_atoms
 from tilewright.core.arith.minmax import Max, Min, maximum, minimum
 from tilewright.schedule.base import (
     Primitive,
@@ -168,14 +168,13 @@ def _full_extent(extent: IntExpr, name: str) -> tuple[IntExpr, list[IntExpr]]:
     """``min(f, e1, e2...)`` (inside ``max(0, ...)`` or not) as ``f`` and the arguments that use the variable."""
     args: tuple[IntExpr, ...] = (extent,)
     for kind in (Max, Min):
-        if len(args) == 1 and len(args[0].terms) == 1 and not args[0].const and args[0].terms[0][1] == 1:
-            a = args[0].terms[0][0][0]
-            if isinstance(a, kind) and len(args[0].terms[0][0]) == 1:
-                args = tuple(x for x in a.args if not (kind is Max and x == ZERO))
-    fixed = [a for a in args if name not in a.free_vars()]
+        a = as_atom(args[0]) if len(args) == 1 else None
+        if isinstance(a, kind):
+            args = tuple(x for x in a.args if not (kind is Max and x == ZERO))
+    fixed = [x for x in args if name not in x.free_vars()]
     if not fixed:
         return extent, []
-    return minimum(*fixed), [a for a in args if name in a.free_vars()]
+    return minimum(*fixed), [x for x in args if name in x.free_vars()]
 
 
 def _limit(slack: IntExpr, name: str, inner: Ranges) -> IntExpr | None:

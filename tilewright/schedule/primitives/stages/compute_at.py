@@ -256,11 +256,11 @@ def _region(
         return clipped(ZERO, extent - 1, extent, ranges)
     top = upper_bound(high, ranges)
     if low == 0 and whole is not None and top is not None:
-        needed = top + 1
+        needed = min(top + 1, whole)
         if last and whole <= FULL_LANES and needed > 1:
             needed = whole if 2 * needed >= whole else 1 << top.bit_length()
-        if needed >= whole or needed > top + 1:
-            high = const(min(needed, whole) - 1)
+        if needed == whole or needed > top + 1:
+            high = const(needed - 1)
     size = upper_bound(simplify(high - low + 1, ranges), ranges)
     if multiple and size is not None:
         rounded = -(-size // multiple) * multiple

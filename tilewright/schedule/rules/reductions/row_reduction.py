@@ -26,6 +26,7 @@ from tilewright.schedule.rules.facts import (
     reduce_loops,
     reduction_feeders,
     total_nanoseconds,
+    varying_loops,
     widest_itemsize,
 )
 from tilewright.schedule.rules.parallelism import parallelize
@@ -33,8 +34,7 @@ from tilewright.schedule.rules.prefetch import fetch_next_row, row_to_fetch
 from tilewright.schedule.rules.sampling import choose_number
 from tilewright.schedule.rules.streaming_stores import stream_if_large
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, find_loop, loads_of
-from tilewright.tensor_ir.ir import loads
+from tilewright.tensor_ir.analysis.scopes import find_block, find_buffer, find_loop, loads_of
 
 _PARTIAL_COUNTS = (1, 2, 4, 8)
 _ROW_COUNTS = (1, 2, 4, 8, 16)
@@ -75,15 +75,8 @@ def feeders_of(s: Schedule, consumer: str) -> list[str]:
 
 def _row_loops(s: Schedule, consumer: str, feeders: list[str]) -> list[str]:
     """Loops of the consumer over which the results of the reductions vary: the rows."""
-    block = find_block(s.func, consumer)
-    env = block_environment(block)
     reduced = {find_block(s.func, f).buffer for f in feeders if is_reduction(find_block(s.func, f))}
-    names = [x.var for x in loops_of(s.func, consumer)]
-    used: set[str] = set()
-    for x in loads(block.value):
-        if x.buffer in reduced:
-            used |= {v for i in x.indices for v in i.substitute(env).free_vars()}
-    return [n for n in names if n in used]
+    return varying_loops(s.func, consumer, reduced)
 
 
 def _schedule_rows(s: Schedule, block: str, match: tuple[list[str], list[str]], target: Target) -> None:

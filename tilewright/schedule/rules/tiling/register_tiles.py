@@ -81,8 +81,7 @@ def _tile_for(s: Schedule, reduction: str, consumer: str, target: Target) -> Non
     """Finish the tile in ``consumer``; or in a copy, and ``consumer`` is a pass of its own, as it always is where it
     reads a result several times."""
     if repeating_loops(s, reduction, consumer):
-        _tile_for_copy(s, reduction, target, join_panels=True)
-        schedule_elementwise(s, consumer, target)
+        _tile_and_pass(s, reduction, consumer, target)
         return
     axes = tile_axes(s, reduction, consumer)
     if axes is None and (group := split_groups(s, reduction, consumer)) is not None:
@@ -91,10 +90,14 @@ def _tile_for(s: Schedule, reduction: str, consumer: str, target: Target) -> Non
         raise ScheduleError(f"{reduction}: no tile of {consumer}")
     epilogue = axes.panel is not None and expr_cost(find_block(s.func, consumer).value) > 0
     if epilogue and s.sample_categorical(f"{reduction}.epilogue", ("tile", "pass"), "tile") == "pass":
-        _tile_for_copy(s, reduction, target, join_panels=True)
-        schedule_elementwise(s, consumer, target)
+        _tile_and_pass(s, reduction, consumer, target)
     else:
         schedule_tile(s, reduction, consumer, axes, target)
+
+
+def _tile_and_pass(s: Schedule, reduction: str, consumer: str, target: Target) -> None:
+    _tile_for_copy(s, reduction, target, join_panels=True)
+    schedule_elementwise(s, consumer, target)
 
 
 def _tile_for_copy(s: Schedule, reduction: str, target: Target, join_panels: bool = False) -> None:

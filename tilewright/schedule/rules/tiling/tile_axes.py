@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilewright.core.arith.bounds import simplify
 from tilewright.core.arith.expr import FloorDiv, IntExpr, Mod, as_var
-from tilewright.schedule.rules.facts import is_multiply_add, is_packed_operand, loops_of, reduce_loops
+from tilewright.schedule.rules.facts import is_multiply_add, is_packed_operand, loops_of, reduce_loops, varying_loops
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, loop_ranges
 from tilewright.tensor_ir.ir import Block, loads
@@ -68,13 +68,9 @@ def tile_axes(
 def repeating_loops(s: Schedule, reduction: str, consumer: str) -> tuple[str, ...]:
     """The loops of the consumer, besides those over which it reduces itself, whose steps all read the same results: in
     tiles they would be computed anew for each."""
-    acc, user = find_block(s.func, reduction).buffer, find_block(s.func, consumer)
-    env = block_environment(user)
-    read = {v for x in loads(user.value) if x.buffer == acc for i in x.indices for v in i.substitute(env).free_vars()}
-    steps = reduce_loops(s.func, consumer)
-    return tuple(
-        x.var for x in loops_of(s.func, consumer) if x.var not in read and x.var not in steps and x.extent.value() != 1
-    )
+    varying = varying_loops(s.func, consumer, {find_block(s.func, reduction).buffer})
+    others = {*varying, *reduce_loops(s.func, consumer)}
+    return tuple(x.var for x in loops_of(s.func, consumer) if x.var not in others and x.extent.value() != 1)
 
 
 def split_groups(s: Schedule, reduction: str, consumer: str) -> str | None:

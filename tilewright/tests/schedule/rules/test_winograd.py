@@ -182,6 +182,15 @@ def test_all_tiles_at_once_fetch_the_next_panel_of_large_weights() -> None:
     assert "prefetch" not in schedule_by_rule(func, TARGET, Pick(strip=20)).trace.to_text()  # type: ignore[arg-type]
 
 
+def test_others_compute_what_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven tiles of an image in memory for three: no strip, no panel, and the same results."""
+    monkeypatch.setattr(winograd, "LOCAL_BYTES", 400)
+    func, taken = short_filter(2, 13, 5, 17), dict[str, str]()
+    s = schedule_by_rule(func, TARGET, Pick(strip=14, results="panel"), taken=taken)  # type: ignore[arg-type]
+    assert "winograd" not in taken.values()
+    require_twin(func, s.func)
+
+
 @pytest.mark.parametrize(
     ("size", "room"),
     [
