@@ -7,6 +7,7 @@ is zero.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -69,13 +70,15 @@ _PARAMETERS = {
 class Cell:
     """A recurrent node: its sizes, how to read its operands, and the stages that every kind of cell has.
 
-    ``d`` is the direction, ``s`` the step, ``b`` the sequence and ``j`` the hidden unit everywhere.
+    ``d`` is the direction, ``s`` the step, ``b`` the sequence and ``j`` the hidden unit everywhere. ``in_between``: a
+    product of a step needs results of the same step.
     """
 
     c: LowerContext
     backwards: tuple[bool, ...]
     gates: int
     activations: tuple[tuple[Activation, ...], ...]
+    in_between: bool = False
 
     @property
     def batch_first(self) -> bool:
@@ -156,14 +159,14 @@ class Cell:
         if c.constants[1] is not None and columns.is_const and depth.is_const:
 
             def transform(w: np.ndarray) -> np.ndarray:
-                return pack_columns(w.reshape(-1, w.shape[2]).T, width, self.dtype.numpy)
+                return pack_columns(self._in_order(w).reshape(-1, w.shape[2]).T, width, self.dtype.numpy)
 
             shape = (ceildiv(columns, width), depth, width)
-            packed = c.packed(1, transform, shape, f"recurrent_panels_{width}", self.dtype)
+            packed = c.packed(1, transform, shape, f"recurrent_panels_{width}_{self.shared_width}", self.dtype)
         else:
             packed = packed_stage(
                 c, (), depth, columns, width, self.dtype,
-                lambda _, k, n: widen(c.input(1)[n // unit, n % unit, k]),
+                lambda _, k, n: widen(c.input(1)[n // unit, self._row(n % unit), k]),
             )  # fmt: skip
         k = c.axis(depth, "k")
 
@@ -183,9 +186,27 @@ class Cell:
         def read(gate: int, d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
             t = self.place(d, s, b)
             row = b * self.steps + t if self.batch_first else t * self.batch + b
-            return xs[row, d * unit + self.hidden * gate + j]
+            return xs[row, d * unit + self._column(gate, j)]
 
         return read
+
+    def _column(self, gate: int, j: IntExpr) -> IntExpr:
+        """The column of a gate of unit ``j``: those that a panel of :attr:`shared_width` units reads lie together."""
+        width = self.shared_width
+        return self.hidden * gate + j if width is None else (j // width * self.gates + gate) * width + j % width
+
+    def _row(self, column: IntExpr) -> IntExpr:
+        """The row of the weights that makes a ``column``."""
+        if (width := self.shared_width) is None:
+            return column
+        return column // width % self.gates * self.hidden + column // (width * self.gates) * width + column % width
+
+    def _in_order(self, w: np.ndarray) -> np.ndarray:
+        """The rows of a constant ``[direction, row, ...]`` in the order of columns."""
+        if (width := self.shared_width) is None:
+            return w
+        rows = np.arange(w.shape[1]).reshape(self.gates, -1, width)
+        return w[:, rows.transpose(1, 0, 2).reshape(-1)]
 
     def _biases(self, recurrent_bias: Callable[[int], bool]) -> Tensor | None:
         """One bias a column of ``products``: that of the inputs, and of the gates asked for the recurrent one too."""
@@ -198,12 +219,13 @@ class Cell:
             def transform(b: np.ndarray) -> np.ndarray:
                 parts = b.astype(self.dtype.numpy).reshape(self.directions, 2, self.gates, -1)
                 total: np.ndarray = parts[:, 0] + parts[:, 1] * np.asarray(both)[None, :, None]
-                return total.reshape(-1)
+                return self._in_order(total.reshape(self.directions, -1)).reshape(-1)
 
-            return c.packed(3, transform, (unit * self.directions,), f"recurrent_bias_{both}", self.dtype)
+            hint = f"recurrent_bias_{both}_{self.shared_width}"
+            return c.packed(3, transform, (unit * self.directions,), hint, self.dtype)
 
         def body(n: IntExpr) -> Val:
-            d, at = n // unit, n % unit
+            d, at = n // unit, self._row(n % unit)
             own, other = widen(c.input(3)[d, at]), widen(c.input(3)[d, at + unit])
             return own + select(self._is_gate(at, both), other, 0.0)
 
@@ -229,7 +251,7 @@ class Cell:
         Its columns are ``[panel, gate, unit of the panel]``: one register tile holds all gates of some units.
         """
         c, h = self.c, self.hidden
-        width = c.target.lanes(self.dtype.itemsize) * max(1, c.target.costs.accumulators // count)
+        width = self.panel_width(count)
         panels = ceildiv(h, width)
         shape = (const(self.directions), panels, h, const(count), const(width))
         if c.constants[2] is not None and h.is_const:
@@ -253,16 +275,31 @@ class Cell:
             weights = c.stage(compute(c.name("r_panels"), shape, body))
         k = c.axis(h, "k")
 
-        def product(d: IntExpr, s: IntExpr, b: IntExpr, no: IntExpr, g: IntExpr, ni: IntExpr) -> Reduction:
+        def product(d: IntExpr, s: IntExpr, no: IntExpr, b: IntExpr, g: IntExpr, ni: IntExpr) -> Reduction:
             return sum_over(source(d, s, b, k.index) * weights[d, no, k, g, ni], k)
 
-        extents = (self.directions, self.steps, self.batch, panels, count, width)
+        extents = (self.directions, self.steps, panels, self.batch, count, width)
         acc = compute(c.name("h_products"), extents, product)
 
         def read(gate: int, d: IntExpr, s: IntExpr, b: IntExpr, j: IntExpr) -> Val:
-            return acc[d, s, b, j // width, gate - first, j % width]
+            return acc[d, s, j // width, b, gate - first, j % width]
 
         return acc, read
+
+    def panel_width(self, count: int) -> int:
+        """Units of a panel of weights of ``count`` gates."""
+        target = self.c.target
+        return target.lanes(self.dtype.itemsize) * max(1, target.costs.accumulators // count)
+
+    @property
+    def shared_width(self) -> int | None:
+        """Units of the panels over which all stages of a step go together, so that what a panel's products are needed
+        for is done by who made them; None where the units are no whole panels or a step needs those of all in between.
+        """
+        if self.in_between:
+            return None
+        width, units = self.panel_width(self.gates), self.hidden.value()
+        return width if units is not None and units % width == 0 else None
 
     def stage(self, hint: str, f: Callable[..., Val]) -> Tensor:
         """A stage [directions, steps, batch, hidden] of the recurrence."""
@@ -277,13 +314,18 @@ class Cell:
                 value = select(index_value(s) < n, value, state[d, s, b, j])
             return (d, s + 1, b, j), value
 
-        extents = (self.directions, self.steps, self.batch, self.hidden)
-        return update(self.c.name(hint), state, extents, body, ordered=(1,))
+        name, extents = self.c.name(hint), (self.directions, self.steps, self.batch, self.hidden)
+        if (width := self.shared_width) is None:
+            return update(name, state, extents, body, ordered=(1,))
+        panels = (self.directions, self.steps, self.hidden // width, self.batch, width)
+        return update(name, state, panels, lambda d, s, no, b, ni: body(d, s, b, no * width + ni), ordered=(1,))
 
     def run(self, stages: Sequence[Tensor | Update]) -> None:
-        """Record the recurrence: for each direction, step by step."""
-        directions = (self.c.name("direction"), const(self.directions))
-        self.c.recurrence((directions, (self.c.name("step"), self.steps)), stages)
+        """Record the recurrence: for each direction, step by step, panel by panel if all stages can be."""
+        loops = [(self.c.name("direction"), const(self.directions)), (self.c.name("step"), self.steps)]
+        if self.shared_width is not None:
+            loops.append((self.c.name("panel"), self.hidden // self.shared_width))
+        self.c.recurrence(loops, stages)
 
 
 def _same(a: Activation, b: Activation) -> bool:
@@ -321,6 +363,7 @@ def lstm_cell(cell: Cell) -> tuple[Tensor, Tensor]:
 def gru_cell(cell: Cell) -> tuple[Tensor, ...]:
     """The recorded state history."""
     reset_after = bool(cell.c.attr_int("linear_before_reset", 0))
+    cell = dataclasses.replace(cell, in_between=not reset_after)
     xs = cell.products(lambda gate: gate < 2 or not reset_after)
     hidden = cell.state(5, "h_state")
     hs, products = cell.recurrent(lambda d, s, b, k: hidden[d, s, b, k], 0, 3 if reset_after else 2)

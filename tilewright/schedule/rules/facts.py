@@ -162,7 +162,7 @@ def _arithmetic(block: Block, costs: Costs) -> float:
 
 
 def picoseconds_inside(func: Func, loop: Loop, costs: Costs) -> IntExpr | None:
-    """The same of all blocks inside a loop at the root, in the function's dims; None if they do not decide it."""
+    """The same of all blocks inside a loop, all iterations, in the function's dims; None if they do not decide it."""
     inner = [x for x in walk(loop) if isinstance(x, Loop)]
     ranges = loop_ranges(inner)
     local = {b.name for b in buffers(func) if b.scope == "local"}
@@ -172,7 +172,8 @@ def picoseconds_inside(func: Func, loop: Loop, costs: Costs) -> IntExpr | None:
         if is_spatial(block) and local.isdisjoint(_buffers_used(block)):
             cost = max(cost, 8 / costs.memory_rate)
         points = const(max(1, round(1000 * cost)))
-        for x in loops_around(func, block.name):
+        around = loops_around(func, block.name)
+        for x in around[[x.var for x in around].index(loop.var) :]:
             extent = x.extent
             if not extent.free_vars() <= set(func.dims):
                 most = upper_bound(extent, ranges)

@@ -146,6 +146,14 @@ def _label(s: Stmt) -> str:
     return f"store to {s.buffer}" if isinstance(s, Store) else "a condition"
 
 
+def _never_meet(a: Access, b: Access) -> bool:
+    """True if an index of one differs from that of the other by a constant that is not 0, in the same iteration of the
+    loops around the nest: a recurrence reads row ``s`` of a state and stores row ``s + 1``."""
+    inside = {x.var for x in (*a.loops, *b.loops)}
+    apart = ((p - q).value() for p, q in zip(a.indices, b.indices, strict=True) if not p.free_vars() & inside)
+    return any(d is not None and d != 0 for d in apart)
+
+
 # -- pinning -----------------------------------------------------------------------------------------------------
 class _Prover:
     """Proves that accesses that meet in one element are in the same iteration of loops. ``names``: those asked for."""
@@ -164,6 +172,8 @@ class _Prover:
             shared.append(p.var)
         if len(a.indices) != len(b.indices):
             return frozenset()
+        if _never_meet(a, b):
+            return frozenset(shared)
         unknown = frozenset(shared)
         wanted = self.names & unknown
         equal = {v for v in shared if (top := upper_bound(self.ranges[v][1], self.ranges)) is not None and top <= 0}

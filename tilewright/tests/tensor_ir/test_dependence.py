@@ -217,3 +217,19 @@ def f(A: float32[8, 8], C: out(float32[8, 8])):
                 C[a, b] = A[a, b]
 """)
     assert carried_by(f, ("u", "v")) != []
+
+
+@pytest.mark.parametrize(("row", "carried"), [("s", set()), ("s + 2", set()), ("s + 1", {"j"}), ("j", {"j"})])
+def test_rows_that_differ_in_a_step_never_meet(row: str, carried: set[str]) -> None:
+    read = row.replace("s", "s_").replace("j", "j_")
+    func = parse_func(
+        f"""
+def f(h: out(float32[9, 5])):
+    for s in range(5):
+        for j in range(5):
+            for k in range(5):
+                with block("h", s_=ordered(5, s), j_=spatial(5, j), k_=reduce(5, k)):
+                    h[s_ + 1, j_] = h[{read}, k_]
+"""
+    )
+    assert {x for loops, _ in carried_by(func, ("j",)) for x in loops} == carried

@@ -159,7 +159,7 @@ def _recurrent(op: str, gates: int):  # type: ignore[no-untyped-def]
     def generate(d: Draft) -> object:
         layout = d.integer(0, 1) if d.opset >= 14 and d.chance(0.2) else 0
         steps, batch = d.dim(True), d.dim(True)
-        width, hidden = d.fixed(d.integer(1, 9)), d.integer(1, 9)
+        width, hidden = d.fixed(d.integer(1, 9)), d.one_of([32, 64]) if d.chance(0.2) else d.integer(1, 9)
         way = d.one_of(["forward", "forward", "reverse", "bidirectional"])
         ways = 2 if way == "bidirectional" else 1
         x = d.new(np.float32, (batch, steps, width) if layout else (steps, batch, width), 0.1)

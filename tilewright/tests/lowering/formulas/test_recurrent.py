@@ -10,9 +10,11 @@ from tilewright.codegen.kernel import build
 from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.schedule.default import default_trace
 from tilewright.tensor_ir.interpreter import interpret
+from tilewright.tensor_ir.ir import Loop, walk
 from tilewright.tests.lowering.lowered import lower
 
-SIZES = [(3, 2, 4, 5), (1, 1, 1, 1), (5, 1, 3, 17), (2, 3, 2, 33)]
+SIZES = [(3, 2, 4, 5), (1, 1, 1, 1), (5, 1, 3, 17), (2, 3, 2, 33), (2, 7, 3, 64)]
+"""Steps, batch, inputs and units; the last are whole panels, over which all stages of a step go together."""
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 ACTIVATIONS = {"Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Tanh": np.tanh, "Relu": lambda x: np.maximum(x, 0)}
 DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
@@ -103,3 +105,21 @@ def test_both_directions_with_lengths_and_states(op: str, attrs: dict, sizes: tu
     for results in (interpret(low.func, args, {}), kernel(args, {}, 1), kernel(args, {}, 2)):
         for got, expected in zip(results, want, strict=False):
             np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("op", "attrs", "shared"), [
+    ("LSTM", {}, True), ("GRU", {"linear_before_reset": 1}, True), ("GRU", {}, False),
+])  # fmt: skip
+@pytest.mark.parametrize("batch", [1, 12, "b"])
+def test_threads_share_panels_of_units_where_no_product_waits_for_another(
+    op: str, attrs: dict, shared: bool, batch: int | str
+) -> None:
+    b = GraphBuilder()
+    x = b.input("x", "float32", ("s", batch, 32))
+    w, r = (b.constant(np.zeros((1, GATES[op] * 512, n), np.float32), k) for k, n in (("w", 32), ("r", 512)))
+    func = lower(b.build(b.op(op, x, w, r, hidden_size=512, **attrs))).func
+    after = default_trace(func, detect_host().with_threads(2)).apply(func)
+    loops = {s.var: s for s in walk(after.body) if isinstance(s, Loop)}
+    assert ("panel" in loops) == shared
+    assert loops["step"].kind == "serial"
+    assert loops["panel" if shared else "h_products_no"].kind == "parallel"

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
+
 import numpy as np
 import pytest
 
 from tilewright.core import dtypes
-from tilewright.core.arith.expr import IntLike, as_expr, var
+from tilewright.core.arith.expr import IntExpr, IntLike, as_expr, var
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.recurrence import RECURRENCE
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.compute import Recurrence, build_func, compute, placeholder, reduce_axis, sum_over, update
+from tilewright.tensor_ir.compute import (
+    Recurrence,
+    Val,
+    build_func,
+    compute,
+    placeholder,
+    reduce_axis,
+    sum_over,
+    update,
+)
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.ir import Func, Loop, walk
 from tilewright.tensor_ir.verifier import verify
@@ -89,6 +101,52 @@ def test_threads_share_a_large_product_of_each_step_of_one_chain(steps: IntLike,
     after = kinds(scheduled(in_panels(steps, size)).func)
     assert after["step"] == "serial"
     assert after["Rh_no"] == kind
+
+
+def in_rows(rows: IntLike, gates: int, size: int) -> Func:
+    """``h[s + 1, b] = sum over gates of R[gate] h[s, b]``, for ``rows`` of a batch, with R in panels of 16 columns."""
+    r = placeholder("R", (size // 16, size, gates, 16), dtypes.float32)
+    state = compute("h", (3, rows, size), lambda s, b, j: r[0 * s + 0 * b, j, 0, 0])
+    k = reduce_axis(size, "k")
+    product = compute(
+        "Rh", (2, size // 16, rows, gates, 16),
+        lambda s, no, b, g, ni: sum_over(state[s, b, k] * r[no, k, g, ni], k),
+    )  # fmt: skip
+
+    def total(s: IntExpr, b: IntExpr, j: IntExpr) -> tuple[tuple[IntExpr, ...], Val]:
+        values = [product[s, j // 16, b, g, j % 16] for g in range(gates)]
+        return (s + 1, b, j), reduce(operator.add, values)
+
+    step = update("next", state, (2, rows, size), total, (0,))
+    out = compute("out", (rows, size), lambda b, j: state[2, b, j])
+    shared = Recurrence((("step", as_expr(2)),), (product, step))
+    return build_func("in_rows", [r], [out], [state, shared])
+
+
+@pytest.mark.parametrize("gates", [1, 2, 4, 8])
+@pytest.mark.parametrize("rows", [0, 1, 2, 5, 6, 7, 13, var("n")], ids=str)
+def test_numbers_of_tiles_of_rows_and_of_those_they_leave(rows: IntLike, gates: int):
+    func = in_rows(rows, gates, 32)
+    after = scheduled(func).func
+    for n in (0, 1, 5, 6, 11) if func.dims else (0,):
+        dims = {d: n for d in func.dims}
+        args = [a / 8 for a in random_args(func, dims, 1)]
+        want = interpret(func, args, dims)
+        np.testing.assert_allclose(interpret(after, args, dims)[0], want[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "gates", "tile"),
+    [
+        (1, 4, None), (2, 1, 2), (6, 1, 6), (7, 1, 4), (8, 4, 4), (13, 1, 5), (var("n"), 1, 6), (var("n"), 4, 6),
+        (var("n"), 2, 3), (5, 8, 5),
+    ],
+)  # fmt: skip
+def test_rows_of_a_tile(rows: IntLike, gates: int, tile: int | None):
+    """Two vectors a gate and twelve registers for results: with four gates a row fills eight, and one gate of six rows
+    needs fewer loads."""
+    loops = [s for s in walk(scheduled(in_rows(rows, gates, 64)).func.body) if isinstance(s, Loop)]
+    assert next((int(x.extent) for x in loops if x.var == "Rh_b_1"), None) == tile
 
 
 def test_one_thread_takes_all_of_a_step():
