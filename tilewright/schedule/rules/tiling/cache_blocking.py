@@ -6,7 +6,7 @@ Decisions, of ``<acc>`` the reduction: ``.order`` (whether columns or rows are o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -24,6 +24,8 @@ _BLOCKS = 4
 """Blocks of rows for each thread, at least: the threads' chunks."""
 _PARTS = 2
 """Parts of an operand that is too large for the cache; the panels come from memory once for each."""
+_BALANCED = 0.9
+"""The share of the time in which all have something to do that row tiles must leave, of that of columns."""
 _ORDERS = ("columns", "rows")
 _MOST_TILES = 512
 _UNEVEN = (2, 4, 8, 16, 32)
@@ -142,18 +144,24 @@ def _choose_nc(s: Schedule, reduction: str, columns: Sequence[str]) -> tuple[tup
     return (outer,), (inner, *columns[1:])
 
 
-def own_order(s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, target: Target) -> tuple[str, bool]:
+def own_order(
+    s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, whole: bool, target: Target
+) -> tuple[str, bool]:
     """Which operand stays in cache by default, and whether the panels belong to a batch element.
 
-    The order with less traffic of the operands that do not fit in half of the second-level cache. Without panels there
-    is a weight per column and tap (a depthwise convolution): columns outside where these do not fit in the first-level
-    cache, from which each row tile would read all of them.
+    The order with less traffic of the operands that do not fit in half of the second-level cache; where both fit,
+    threads share the rows, if these are ``whole`` tiles: so each reads what it wrote in the layer before.
+
+    Without panels there is a weight per column and tap (a depthwise convolution): columns outside where these do not
+    fit in the first-level cache, from which each row tile would read all of them; inside of a block of rows for each
+    thread, if the rows can be dealt out.
     """
     block = find_block(s.func, reduction)
     operands = list(dict.fromkeys(x.buffer for x in loads(block.value) if x.buffer != block.buffer))
     if axes.panel is None or not tile.row_loops:
         by_tap = len(operands) == 2 and is_multiply_add(block) and bool(tile.row_loops)
-        return "columns" if by_tap and _bytes(s, operands[-1]) > target.l1_bytes else "rows", False
+        many = by_tap and _bytes(s, operands[-1]) > target.l1_bytes
+        return "columns" if many and not (whole and _own_rows(s, tile, target)) else "rows", False
     own = "columns"
     if len(operands) == 2:
         source, weight = (_bytes_read(s, block, b) for b in operands)
@@ -162,10 +170,34 @@ def own_order(s: Schedule, reduction: str, tile: TileLoops, axes: TileAxes, targ
         columns_first = weight + source * (loops[tile.columns[0]] if source > cache else 1)
         rows_first = source + weight * (loops[tile.row_loops[-1]] if weight > cache else 1)
         own = "columns" if columns_first <= rows_first else "rows"
+        if columns_first == rows_first and whole and _feeds_as_well(tile, loops, target):
+            own = "rows"
     return own, any(b in tile.batch for b in _loops_indexing(s, reduction, operands[-1:]))
 
 
-def own_block(s: Schedule, reduction: str, consumer: str, tile: TileLoops, axes: TileAxes, target: Target) -> int:
+def _own_rows(s: Schedule, tile: TileLoops, target: Target) -> int | None:
+    """Row tiles of each thread; None if there is no block of so many."""
+    counts = [find_loop(s.func, x).extent.value() for x in (*tile.batch, *tile.row_loops)]
+    if target.threads == 1 or None in counts:
+        return None
+    rows = prod(n for n in counts if n is not None) / target.threads
+    return int(rows) if rows in _equal_blocks(counts) else None
+
+
+def _feeds_as_well(tile: TileLoops, loops: Mapping[str, int], target: Target) -> bool:
+    """True if threads that share the row tiles are as busy as those that share the columns."""
+    rows, columns = (prod(loops[x] for x in names) for names in ((*tile.batch, *tile.row_loops), tile.columns))
+    return target.threads > 1 and _busy(rows, target) >= _BALANCED * _busy(columns, target)
+
+
+def _busy(turns: int, target: Target) -> float:
+    """The share of the time in which all threads have something to do, of equal turns."""
+    return turns / target.threads / -(-turns // target.threads)
+
+
+def own_block(
+    s: Schedule, reduction: str, consumer: str, tile: TileLoops, axes: TileAxes, whole: bool, target: Target
+) -> int:
     """Row tiles of a block by default, 1 for no blocks.
 
     Where the panels fit in the second-level cache, as many as leave each thread a few blocks of its own: it then has
@@ -177,9 +209,12 @@ def own_block(s: Schedule, reduction: str, consumer: str, tile: TileLoops, axes:
     operands = list(dict.fromkeys(x.buffer for x in loads(block.value) if x.buffer != block.buffer))
     extents = {x.var: x.extent.value() for x in loops_of(s.func, consumer)}
     counts = [n for x in (*tile.batch, *tile.row_loops) if (n := extents[x]) is not None]
-    known = len(counts) == len(tile.batch) + len(tile.row_loops) and len(operands) == 2 and axes.panel is not None
+    known = len(counts) == len(tile.batch) + len(tile.row_loops) and len(operands) == 2
     if target.threads == 1 or not known:
         return 1
+    if axes.panel is None:
+        by_tap = whole and is_multiply_add(block) and _bytes(s, operands[-1]) > target.l1_bytes
+        return _own_rows(s, tile, target) or 1 if by_tap else 1
     tiles, height, cache = prod(counts), extents[tile.inner[0]] or target.tile_rows(1), target.resident_bytes
     if _bytes(s, operands[1]) > cache:
         source = _bytes_read(s, block, operands[0])

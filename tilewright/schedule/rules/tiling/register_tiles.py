@@ -134,9 +134,9 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     tile = split_tile(s, reduction, consumer, axes, lanes, target)
     spaced = space_rows(s, reduction, axes, tile, total, target)
     stages = operand_stages(s, reduction)
-    own, shared = own_order(s, reduction, tile, axes, target)
     ragged = [x for x in tile.row_loops if is_ragged(s, consumer, x)]
-    block = 1 if shared else own_block(s, reduction, consumer, tile, axes, target)
+    own, shared = own_order(s, reduction, tile, axes, not ragged, target)
+    block = 1 if shared else own_block(s, reduction, consumer, tile, axes, not ragged, target)
     order = order_of_loops(s, reduction, tile, own, block, shared, whole=not ragged)
     ragged = [x for x in order.rows if is_ragged(s, consumer, x)]
     if not {*order.rows} <= {*tile.batch, *tile.row_loops}:

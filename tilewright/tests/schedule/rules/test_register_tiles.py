@@ -197,6 +197,40 @@ def test_each_thread_has_rows_of_its_own_where_the_panels_stay_in_cache(shape: t
     np.testing.assert_array_equal(got.reshape(rows, columns), expected)
 
 
+@pytest.mark.parametrize(
+    ("rows", "threads", "order"),
+    [(48, 2, "rows"), (48, 1, "columns"), (53, 2, "columns"), (18, 2, "columns"), (18, 3, "rows")],
+)
+def test_threads_share_rows_where_both_operands_stay_in_cache(rows: int, threads: int, order: str):
+    """Of whole tiles of six rows, if that keeps them as busy as four panels would: eight tiles or three."""
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 20, 1 << 23, threads)
+    trace = default_trace(packed_matmul(rows, 64, 96), target).to_text()
+    assert f'"acc.order", candidates=("columns", "rows"), decision="{order}"' in trace
+
+
+@pytest.mark.parametrize(("rows", "block"), [(8, 8), (6, 6), (7, 1)])
+def test_threads_share_rows_of_a_depthwise_convolution_of_many_channels(rows: int, block: int):
+    """Of its rows each thread goes through the columns one by one, whose weights do not fit the first-level cache
+    together; an odd number of rows cannot be dealt out. Two tiles are a row."""
+    x = placeholder("X", (1, rows + 2, 14, 1024), float32)
+    w = placeholder("W", (3, 3, 1024), float32)
+    kh, kw = reduce_axis(3, "kh"), reduce_axis(3, "kw")
+    size = (1, rows, 12, 1024)
+    acc = compute("acc", size, lambda n, h, q, c: sum_over(x[n, h + kh, q + kw, c] * w[kh, kw, c], kh, kw))
+    y = compute("Y", size, lambda n, h, q, c: op("max", acc[n, h, q, c], 0.0))
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 19, 1 << 23, 2)
+    func = build_func("depthwise", [x, w], [y], [acc])
+    trace = default_trace(func, target)
+    order = "rows" if block > 1 else "columns"
+    assert f'"acc.order", candidates=("columns", "rows"), decision="{order}"' in trace.to_text()
+    assert re.search(rf'"acc.row_block", candidates=.*, decision={block}\)', trace.to_text())
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, [int(d) for d in p.shape]).astype(np.float32) for p in (x, w))
+    (got,) = build(trace.apply(func))([a, b], {}, 2)
+    taps = [a[:, i : i + rows, j : j + 12] * b[i, j] for i in range(3) for j in range(3)]
+    np.testing.assert_array_equal(got, np.maximum(sum(taps), 0))
+
+
 @pytest.mark.parametrize("rows", [128, 197, 131])
 def test_an_operand_too_large_for_the_cache_is_read_in_parts(rows: int):
     func = packed_matmul(rows, 288, 448)
