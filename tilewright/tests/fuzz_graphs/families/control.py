@@ -164,7 +164,11 @@ def _recurrent(op: str, gates: int):  # type: ignore[no-untyped-def]
         ways = 2 if way == "bidirectional" else 1
         x = d.new(np.float32, (batch, steps, width) if layout else (steps, batch, width), 0.1)
         w = d.weight(np.float32, (ways, gates * hidden, *width[:1]))
-        r = d.weight(np.float32, (ways, gates * hidden, hidden))
+        states = (ways, gates * hidden, hidden)
+        if hidden < 32:
+            r = d.weight(np.float32, states)
+        else:  # small: many states that are fed back with large weights double each rounding from step to step
+            r = d.given((d.rng.uniform(-1, 1, states) / 8).astype(np.float32))
         operands: list[Val | None] = [x, w, r, None, None, None]
         if d.chance(0.6):
             operands[3] = d.weight(np.float32, (ways, 2 * gates * hidden))
