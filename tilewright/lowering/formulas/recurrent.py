@@ -251,7 +251,7 @@ class Cell:
         Its columns are ``[panel, gate, unit of the panel]``: one register tile holds all gates of some units.
         """
         c, h = self.c, self.hidden
-        width = self.panel_width(count)
+        width = self.units_of_panel(count)
         panels = ceildiv(h, width)
         shape = (const(self.directions), panels, h, const(count), const(width))
         if c.constants[2] is not None and h.is_const:
@@ -286,7 +286,7 @@ class Cell:
 
         return acc, read
 
-    def panel_width(self, count: int) -> int:
+    def units_of_panel(self, count: int) -> int:
         """Units of a panel of weights of ``count`` gates."""
         target = self.c.target
         return target.lanes(self.dtype.itemsize) * max(1, target.costs.accumulators // count)
@@ -298,7 +298,7 @@ class Cell:
         """
         if self.in_between:
             return None
-        width, units = self.panel_width(self.gates), self.hidden.value()
+        width, units = self.units_of_panel(self.gates), self.hidden.value()
         return width if units is not None and units % width == 0 else None
 
     def stage(self, hint: str, f: Callable[..., Val]) -> Tensor:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
+from tilewright.core.arith.expr import IntExpr
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import loops_of, picoseconds_inside
 from tilewright.schedule.rules.sampling import choose_number
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_loop
 
+BALANCED = 0.9
+"""The :func:`busy_share` that a way to share work must leave, of the most that another would."""
 _CHUNKS = 4
 _CHUNK_SIZES = (1, 2, 4, 8, 16)
 
@@ -22,6 +26,12 @@ def is_worth_spreading(nanoseconds: float | None, target: Target) -> bool:
 def feeds_all_threads(steps: int | None, target: Target) -> bool:
     """True if a loop of so many steps (None: symbolic) has a few equal chunks for each thread by itself."""
     return target.threads == 1 or steps is None or steps >= _CHUNKS * target.threads
+
+
+def busy_share(turns: float, target: Target) -> float:
+    """The share of the time in which all threads have something to do, of so many equal turns."""
+    each = turns / target.threads
+    return each / math.ceil(each)
 
 
 def parallelize(s: Schedule, block: str, outer: Sequence[str], total: float | None, target: Target) -> None:
@@ -49,8 +59,13 @@ def parallelize(s: Schedule, block: str, outer: Sequence[str], total: float | No
 def _share(s: Schedule, block: str, chosen: Sequence[str], known: float | None, target: Target) -> None:
     """Spread ``chosen``; where the work is not ``known``, on the condition that there is enough of it."""
     loop = _chunked(s, block, chosen, target)
-    work = picoseconds_inside(s.func, find_loop(s.func, loop), target.costs) if known is None else None
-    s.parallel(loop, None if work is None else work - 1000 * target.costs.parallel_ns)
+    s.parallel(loop, enough_work(s, loop, target) if known is None else None)
+
+
+def enough_work(s: Schedule, loop: str, target: Target) -> IntExpr | None:
+    """What is positive where threads should share ``loop``, in the function's dims; None if they do not decide it."""
+    work = picoseconds_inside(s.func, find_loop(s.func, loop), target.costs)
+    return None if work is None else work - 1000 * target.costs.parallel_ns
 
 
 def _count(outer: Sequence[str], extents: Mapping[str, int | None], target: Target) -> int:

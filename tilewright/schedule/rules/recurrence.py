@@ -22,17 +22,16 @@ from tilewright.schedule.rules.facts import (
     block_accesses,
     is_reduction,
     loops_of,
-    picoseconds_inside,
     reduce_loops,
     shared_loops,
     total_nanoseconds,
     widest_itemsize,
 )
-from tilewright.schedule.rules.parallelism import is_worth_spreading
+from tilewright.schedule.rules.parallelism import enough_work, is_worth_spreading
 from tilewright.schedule.rules.sampling import choose_number
 from tilewright.schedule.rules.tiling.write_tile import write_out
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import blocks_in, find_block, find_loop
+from tilewright.tensor_ir.analysis.scopes import blocks_in, find_block, find_loop, runs_in_order
 from tilewright.tensor_ir.ir import Loop
 
 
@@ -176,8 +175,7 @@ def _spread_step(s: Schedule, block: str, target: Target) -> None:
     points, over = prod(x.extent.value() or 1 for x in own), own[0].var
     nanoseconds, condition = points * widest_itemsize(s.func, block) / target.costs.stream_rate, None
     if not is_worth_spreading(nanoseconds, target) and not all(x.extent.is_const for x in own):
-        work = picoseconds_inside(s.func, own[0], target.costs)
-        condition = None if work is None else work - 1000 * target.costs.parallel_ns
+        condition = enough_work(s, over, target)
     if condition is None and nanoseconds < target.costs.never_parallel_ns:
         return
     worth = condition is not None or is_worth_spreading(nanoseconds, target)
@@ -188,10 +186,7 @@ def _spread_step(s: Schedule, block: str, target: Target) -> None:
 def _in_a_step(s: Schedule, block: str) -> list[Loop]:
     """The loops around ``block`` in one that has to run in order; all, if there is none."""
     loops = loops_of(s.func, block)
-    ordered = [
-        n for n, x in enumerate(loops, 1) for b in blocks_in(x.body) for a, e in zip(b.axes, b.bindings, strict=True)
-        if a.kind == "ordered" and x.var in e.free_vars()
-    ]  # fmt: skip
+    ordered = [n for n, x in enumerate(loops, 1) if runs_in_order(x)]
     return list(loops[max(ordered, default=0) :])
 
 

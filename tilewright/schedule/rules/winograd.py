@@ -38,7 +38,7 @@ from tilewright.schedule.rules.facts import (
     total_nanoseconds,
     widest_itemsize,
 )
-from tilewright.schedule.rules.parallelism import parallelize
+from tilewright.schedule.rules.parallelism import BALANCED, busy_share, parallelize
 from tilewright.schedule.rules.prefetch import fetch_ahead
 from tilewright.schedule.rules.sampling import divisors
 from tilewright.schedule.rules.tiling.write_tile import write_out, write_reduction
@@ -61,9 +61,6 @@ _FEWEST = 4
 
 _MANY = 64
 """Tiles from which on their products are transformed back panel by panel."""
-
-_BALANCED = 0.9
-"""The share of the time in which all have something to do that strips must leave, of the most that any leave."""
 
 _DOUBLINGS = 6
 """Strips of a symbolic number of tiles are one register tile or three, so many times doubled."""
@@ -244,11 +241,10 @@ def _decide_strip(s: Schedule, conv: Transformed, nest: _Nest, lanes: int, targe
     even = [n for n in options if is_even(n) and (2 * n <= fits or not reused)]
 
     def busy(n: int) -> float:
-        turns = total / n / target.threads
-        return turns / math.ceil(turns) if total else 1.0
+        return busy_share(total / n, target) if total else 1.0
 
     most = max(map(busy, even), default=1.0)
-    even = [n for n in even if busy(n) >= _BALANCED * most]
+    even = [n for n in even if busy(n) >= BALANCED * most]
     own = max(even, default=total) if reused or (total and size > target.l3_share_bytes) else total
     return int(s.sample_categorical(f"{conv.product}.strip", tuple(sorted({*options, total})), own))
 

@@ -157,6 +157,12 @@ def blocks_in(stmt: Stmt) -> list[Block]:
     return [s for s in walk(stmt) if isinstance(s, Block)]
 
 
+def runs_in_order(loop: Loop) -> bool:
+    """True for a loop that drives an ordered axis, as that over the steps of a recurrence."""
+    bound = [(a, e) for b in blocks_in(loop.body) for a, e in zip(b.axes, b.bindings, strict=True)]
+    return any(a.kind == "ordered" and loop.var in e.free_vars() for a, e in bound)
+
+
 def parallel_loops_in(stmt: Stmt) -> list[Loop]:
     """Every parallel loop of ``stmt``, itself included, in program order."""
     return [s for s in walk(stmt) if isinstance(s, Loop) and s.kind == "parallel"]

@@ -8,7 +8,14 @@ from typing import ClassVar
 
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt
 from tilewright.tensor_ir.analysis.dependence import carried_dependences
-from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_path, loop_ranges, loops_in, parallel_loops_in
+from tilewright.tensor_ir.analysis.scopes import (
+    blocks_in,
+    loop_path,
+    loop_ranges,
+    loops_in,
+    parallel_loops_in,
+    runs_in_order,
+)
 from tilewright.tensor_ir.ir import Alloc, Func, Loop, Seq, Stmt
 
 
@@ -64,7 +71,4 @@ class Parallel(Primitive):
 
 def _is_step(s: Stmt) -> bool:
     """True for a serial loop that must run in order, or only once."""
-    if not isinstance(s, Loop) or s.kind != "serial":
-        return False
-    bound = [(a, e) for b in blocks_in(s.body) for a, e in zip(b.axes, b.bindings, strict=True)]
-    return s.extent == 1 or any(a.kind == "ordered" and s.var in e.free_vars() for a, e in bound)
+    return isinstance(s, Loop) and s.kind == "serial" and (s.extent == 1 or runs_in_order(s))

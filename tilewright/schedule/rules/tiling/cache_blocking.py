@@ -12,6 +12,7 @@ from math import prod
 
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import all_blocks, is_multiply_add, loops_of, widest_itemsize
+from tilewright.schedule.rules.parallelism import BALANCED, busy_share
 from tilewright.schedule.rules.sampling import choose_number, divisors, spread_out
 from tilewright.schedule.rules.tiling.tile_axes import TileAxes
 from tilewright.schedule.rules.tiling.tile_size import TALL, TileLoops
@@ -24,8 +25,6 @@ _BLOCKS = 4
 """Blocks of rows for each thread, at least: the threads' chunks."""
 _PARTS = 2
 """Parts of an operand that is too large for the cache; the panels come from memory once for each."""
-_BALANCED = 0.9
-"""The share of the time in which all have something to do that row tiles must leave, of that of columns."""
 _ORDERS = ("columns", "rows")
 _MOST_TILES = 512
 _UNEVEN = (2, 4, 8, 16, 32)
@@ -159,9 +158,8 @@ def own_order(
     block = find_block(s.func, reduction)
     operands = list(dict.fromkeys(x.buffer for x in loads(block.value) if x.buffer != block.buffer))
     if axes.panel is None or not tile.row_loops:
-        by_tap = len(operands) == 2 and is_multiply_add(block) and bool(tile.row_loops)
-        many = by_tap and _bytes(s, operands[-1]) > target.l1_bytes
-        return "columns" if many and not (whole and _own_rows(s, tile, target)) else "rows", False
+        many = bool(tile.row_loops) and _has_many_taps(s, block, operands, target)
+        return "columns" if many and _own_rows(s, tile, whole, target) is None else "rows", False
     own = "columns"
     if len(operands) == 2:
         source, weight = (_bytes_read(s, block, b) for b in operands)
@@ -175,24 +173,25 @@ def own_order(
     return own, any(b in tile.batch for b in _loops_indexing(s, reduction, operands[-1:]))
 
 
-def _own_rows(s: Schedule, tile: TileLoops, target: Target) -> int | None:
+def _has_many_taps(s: Schedule, block: Block, operands: Sequence[str], target: Target) -> bool:
+    """True for sums of products with a weight per column and tap, if these do not fit in the first-level cache."""
+    return len(operands) == 2 and is_multiply_add(block) and _bytes(s, operands[-1]) > target.l1_bytes
+
+
+def _own_rows(s: Schedule, tile: TileLoops, whole: bool, target: Target) -> int | None:
     """Row tiles of each thread; None if there is no block of so many."""
     counts = [find_loop(s.func, x).extent.value() for x in (*tile.batch, *tile.row_loops)]
-    if target.threads == 1 or None in counts:
+    known = [n for n in counts if n is not None]
+    if target.threads == 1 or not whole or len(known) < len(counts):
         return None
-    rows = prod(n for n in counts if n is not None) / target.threads
-    return int(rows) if rows in _equal_blocks(counts) else None
+    rows, rest = divmod(prod(known), target.threads)
+    return rows if not rest and rows in _equal_blocks(counts) else None
 
 
 def _feeds_as_well(tile: TileLoops, loops: Mapping[str, int], target: Target) -> bool:
-    """True if threads that share the row tiles are as busy as those that share the columns."""
+    """True if threads that share the row tiles are about as busy as those that share the columns."""
     rows, columns = (prod(loops[x] for x in names) for names in ((*tile.batch, *tile.row_loops), tile.columns))
-    return target.threads > 1 and _busy(rows, target) >= _BALANCED * _busy(columns, target)
-
-
-def _busy(turns: int, target: Target) -> float:
-    """The share of the time in which all threads have something to do, of equal turns."""
-    return turns / target.threads / -(-turns // target.threads)
+    return target.threads > 1 and busy_share(rows, target) >= BALANCED * busy_share(columns, target)
 
 
 def own_block(
@@ -213,8 +212,8 @@ def own_block(
     if target.threads == 1 or not known:
         return 1
     if axes.panel is None:
-        by_tap = whole and is_multiply_add(block) and _bytes(s, operands[-1]) > target.l1_bytes
-        return _own_rows(s, tile, target) or 1 if by_tap else 1
+        many = _has_many_taps(s, block, operands, target)
+        return (_own_rows(s, tile, whole, target) or 1) if many else 1
     tiles, height, cache = prod(counts), extents[tile.inner[0]] or target.tile_rows(1), target.resident_bytes
     if _bytes(s, operands[1]) > cache:
         source = _bytes_read(s, block, operands[0])
