@@ -35,7 +35,8 @@ def count_denormals(value: object) -> int:
 
 
 def made_by_steps(plan: Plan) -> dict[int, tuple[str, ...]]:
-    """By position of a step, the slots that it makes and others read; of what only it uses (workspaces) none."""
+    """By position of a step, the slots that it makes and others read: none of what only it uses (workspaces), and none
+    of a kernel that reads nothing, which is the border around what others make later."""
     last: dict[str, int] = {}
     for i, step in enumerate(plan.steps):
         for name in (n for group in step_slots(step) for n in group):
@@ -46,7 +47,7 @@ def made_by_steps(plan: Plan) -> dict[int, tuple[str, ...]]:
     for i, step in enumerate(plan.steps):
         names = [n for group in step_slots(step) for n in group if n not in met]
         met.update(names)
-        if not isinstance(step, CheckStep):
+        if not isinstance(step, CheckStep) and not (isinstance(step, KernelStep) and len(step.args) == 1):
             out[i] = tuple(n for n in names if (root := root_slot(plan, n)) in kept or last[root] > i)
     return out
 

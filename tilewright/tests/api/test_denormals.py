@@ -18,6 +18,7 @@ import tilewright
 from tilewright.cli import main
 from tilewright.core.errors import InputError, TargetError
 from tilewright.core.plan import KernelStep
+from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.runtime.denormals import count_denormals, made_by_steps
 from tilewright.tests import deploy
 from tilewright.tests.api.models import saved
@@ -212,6 +213,17 @@ def test_what_a_step_makes() -> None:
     made = [n for names in made_by_steps(plan).values() for n in names]
     assert len(made) == len(set(made))
     assert set(plan.outputs) <= set(made)
+
+
+def test_a_border_is_not_what_lies_inside_of_it() -> None:
+    b = GraphBuilder()
+    x = b.input("x", "float32", (1, 8, 9, 9))
+    r = b.op("Relu", b.op("Conv", x, np.ones((16, 8, 1, 1), np.float32)))
+    plan = tilewright.compile(b.build(b.op("Conv", r, np.ones((16, 16, 3, 3), np.float32), pads=(1, 1, 1, 1)))).plan
+    (border,) = (i for i, s in enumerate(plan.steps) if isinstance(s, KernelStep) and "border" in s.kernel)
+    made = made_by_steps(plan)
+    assert not made.get(border)
+    assert any(made.get(i) for i in range(border + 1, len(plan.steps)))
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
