@@ -108,6 +108,26 @@ def matmul_integer(d: Draft) -> object:
     return d.emit("MatMulInteger", operands)
 
 
+_ROWS = (0, 1, 5, 7, 8, 12, 13, 14, 15, 28, 29, 40)
+_WEIGHTS = ((64, 64), (48, 96), (96, 56), (128, 40))
+
+
+def product_of_many_rows(d: Draft) -> object:
+    """Rows for whole register tiles, and some that are over, by a weight that is large enough for panels.
+
+    Where variants differ a call says how many rows there are, and few are summed one by one.
+    """
+    depth, columns = d.one_of(_WEIGHTS)
+    rows = tuple(int(d.one_of(_ROWS)) for _ in range(d.variants))
+    integer = d.opset >= 10 and d.chance(0.4)
+    types = [d.one_of([np.uint8, np.int8]) for _ in range(2)] if integer else [np.float32] * 2
+    a = d.new(types[0], (rows, depth), 0.0)
+    b = d.new(types[1], (depth, columns), 1.0)
+    if integer:
+        return d.emit("MatMulInteger", [a, b])
+    return d.emit("Gemm", [a, b, d.new(np.float32, (columns,), 1.0)]) if d.chance(0.3) else d.emit("MatMul", [a, b])
+
+
 def det(d: Draft) -> object:
     if d.opset < 11:
         raise Rejected("from 11 on")
@@ -162,5 +182,6 @@ def attention(d: Draft) -> object:
 
 GENERATORS: Mapping[str, object] = {
     "MatMul": matmul, "ProductLeft": product_left, "Gemm": gemm, "Einsum": einsum, "AnyEinsum": any_einsum,
-    "MatMulInteger": matmul_integer, "Det": det, "AttentionAsExported": attention_as_exported, "Attention": attention,
+    "MatMulInteger": matmul_integer, "ProductOfManyRows": product_of_many_rows, "Det": det,
+    "AttentionAsExported": attention_as_exported, "Attention": attention,
 }  # fmt: skip
