@@ -1,7 +1,7 @@
 """A kernel of symbolic sizes and the same kernel of fixed ones: records of either serve the other.
 
-Their texts differ wherever a size stands, and so do their structures: ``n0`` is no number, and a product of a symbolic
-number of rows is computed on whole tiles of them. What they have in common is their *family*: the text without extents
+Their texts differ wherever a size stands, and so do their structures: ``n0`` is no number, and of an open number of
+rows a product may sum few one by one. What they have in common is their *family*: the text without extents
 and indices. Which sizes make the two equal follows from the shapes of their parameters. Whether a trace of one replays
 on the other is for the primitives to say.
 """

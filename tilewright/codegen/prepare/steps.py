@@ -10,6 +10,7 @@ from tilewright.codegen.prepare.interleave_stores import interleave_stores
 from tilewright.codegen.prepare.join_calls import join_calls
 from tilewright.codegen.prepare.limit_unrolling import limit_unrolling
 from tilewright.codegen.prepare.order_lanes import order_lanes
+from tilewright.codegen.prepare.start_whole_tiles import start_whole_tiles
 from tilewright.core.config import from_environment
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.empty_reductions import store_empty_inits
@@ -23,6 +24,8 @@ STEPS: Mapping[str, Callable[[Func, Target], Func]] = {
     "fold_quantized": fold_quantized,
     # before lanes are ordered: a workspace has no copy for each lane
     "assign_storage": assign_storage,
+    # it asks for what is on the stack
+    "start_whole_tiles": start_whole_tiles,
     "order_lanes": order_lanes,
     # then what is done with the copies of a loop that is written out, if its vectors do go in lanes; a store of
     # neighbours first: it takes the values as they are

@@ -14,7 +14,7 @@ from tilewright.lowering.context import Lower, LowerContext, wide, widen
 from tilewright.lowering.formulas.attention_tiles import products_of_tiles, suits_tiles
 from tilewright.lowering.formulas.elementwise import axis_names, broadcast_load
 from tilewright.lowering.formulas.reduce import at_reduced, reduction_stage
-from tilewright.lowering.geometry.packing import clamped, packed_stage, whole_tiles
+from tilewright.lowering.geometry.packing import packed_stage
 from tilewright.lowering.geometry.tile_sums import BLOCK
 from tilewright.tensor_ir.compute import (
     Reduction,
@@ -44,22 +44,21 @@ def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
     names = axis_names(rank + 2)
     width = 2 * c.target.lanes(dtype.itemsize)  # one width, so that the same rows make a good tile of both products
     panels = ceildiv(keys, width)
-    full = whole_tiles(rows, width, c.target, dtype.itemsize)
     turned = packed_stage(
         c, batch, q.shape[-1], keys, width, dtype, lambda b, d, t: _matrix(k, b, batch, t, d), fills=keys.is_const
     )
     d = c.axis(q.shape[-1], "d")
 
     def products(*i: IntExpr) -> Reduction:
-        query = _matrix(q, i[:rank], batch, clamped(i[rank], rows), d.index)
+        query = _matrix(q, i[:rank], batch, i[rank], d.index)
         return sum_over(query * turned[(*i[:rank], i[rank + 1], d, i[rank + 2])], d)
 
     tile_names = [*names[:rank], "m", "no", "ni"]
-    raw = c.stage(compute(c.name("scores"), (*batch, full, panels, width), products, axis_names=tile_names))
-    shape = (*batch, full, panels * width)
+    raw = c.stage(compute(c.name("scores"), (*batch, rows, panels, width), products, axis_names=tile_names))
+    shape = (*batch, rows, panels * width)
 
     def scored(*i: IntExpr) -> Val:
-        return _masked(c, raw, width, i, clamped(i[rank], rows))
+        return _masked(c, raw, width, i, i[rank])
 
     masked = c.stage(compute(c.name("masked"), shape, scored, axis_names=names))
     weights, total = _softmax(c, masked)
@@ -67,11 +66,10 @@ def lower_fused_attention(c: LowerContext) -> tuple[Tensor, ...]:
     t = c.axis(keys, "t")
 
     def weighted(*i: IntExpr) -> Reduction:
-        row = clamped(i[rank], rows)
-        return sum_over(weights[(*i[:rank], row, t.index)] * values(i[:rank], i[rank + 1], t.index, i[rank + 2]), t)
+        return sum_over(weights[(*i[: rank + 1], t.index)] * values(i[:rank], i[rank + 1], t.index, i[rank + 2]), t)
 
     column_panels = ceildiv(out.shape[-1], width)
-    tiles = (*batch, full, column_panels, const(width))
+    tiles = (*batch, rows, column_panels, const(width))
     mixed = c.stage(compute(c.name("mixed"), tiles, weighted, axis_names=tile_names))
 
     return _divided(c, mixed, width, total)

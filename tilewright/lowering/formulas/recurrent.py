@@ -19,14 +19,7 @@ from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import Lower, LowerContext, wide, widen
 from tilewright.lowering.formulas.elementwise import elu, hard_sigmoid, leaky_relu, sigmoid, softplus
-from tilewright.lowering.geometry.packing import (
-    clamped,
-    pack_columns,
-    packed_stage,
-    panel_width,
-    unflatten,
-    whole_tiles,
-)
+from tilewright.lowering.geometry.packing import pack_columns, packed_stage, panel_width, unflatten
 from tilewright.lowering.indexing import choose
 from tilewright.tensor_ir.compute import (
     Reduction,
@@ -171,9 +164,9 @@ class Cell:
         k = c.axis(depth, "k")
 
         def product(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-            return sum_over(widen(x[(*unflatten(clamped(m, rows), x.shape[1:2]), k.index)]) * packed[no, k, ni], k)
+            return sum_over(widen(x[(*unflatten(m, x.shape[1:2]), k.index)]) * packed[no, k, ni], k)
 
-        full = (whole_tiles(rows, width, c.target, self.dtype.itemsize), ceildiv(columns, width), const(width))
+        full = (rows, ceildiv(columns, width), const(width))
         acc = c.stage(compute(c.name("acc"), full, product, axis_names=["m", "no", "ni"]))
         biases = self._biases(recurrent_bias)
 

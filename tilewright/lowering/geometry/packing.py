@@ -47,22 +47,6 @@ def panel_width(rows: IntExpr, cols: IntExpr, target: Target, itemsize: int) -> 
     return best
 
 
-def whole_tiles(rows: IntExpr, width: int, target: Target, itemsize: int) -> IntExpr:
-    """Rows that the accumulator has: a symbolic number is rounded up to whole register tiles.
-
-    Read the operand at ``clamped(row, rows)``: rows past the end repeat the last one and are never stored.
-    """
-    if rows.value() is not None:
-        return rows
-    height = target.tile_rows(max(1, width // target.lanes(itemsize)))
-    return ceildiv(rows, height) * height
-
-
-def clamped(row: IntExpr, rows: IntExpr) -> IntExpr:
-    """``row``, at most ``rows - 1`` where the number of rows is symbolic."""
-    return row if rows.value() is not None else minimum(row, rows - 1)
-
-
 def pack_columns(matrix: np.ndarray, width: int, dtype: np.dtype) -> np.ndarray:
     """``[K, N] -> [ceil(N / width), K, width]``, zeros in the columns past N."""
     k, n = matrix.shape

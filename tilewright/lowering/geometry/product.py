@@ -10,7 +10,7 @@ from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext, wide
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.packing import clamped, flatten, unflatten, whole_tiles
+from tilewright.lowering.geometry.packing import flatten, unflatten
 from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, index_value, lift, select, sum_over
 
 Read = Callable[[Sequence[IntExpr], IntExpr, IntExpr], Val]
@@ -93,8 +93,8 @@ def _broadcast(index: Sequence[IntExpr], full: Sequence[IntExpr], own: Sequence[
 
 
 def place_of_row(p: ProductSizes, row: IntExpr) -> tuple[Sequence[IntExpr], IntExpr]:
-    """Batch index and row of a row of one product; those behind the last are the last."""
-    *bi, at = unflatten(clamped(row, p.rows), p.row_extents)
+    """Batch index and row of a row of one product."""
+    *bi, at = unflatten(row, p.row_extents)
     return bi, at
 
 
@@ -112,28 +112,26 @@ def row_sums(
 
 
 def panel_sums(
-    ctx: LowerContext, width: int, dtype: DType, formula: Callable[[IntExpr, IntExpr, IntExpr], Reduction],
-    rows: IntExpr | None = None,
-) -> Read:  # fmt: skip
-    """A stage of the sums ``formula(row of one product, panel, column of it)`` of ``dtype``, in whole tiles of rows and
-    panels of ``width`` columns. ``rows``: how many there are, None for all of the product."""
+    ctx: LowerContext, width: int, dtype: DType, formula: Callable[[IntExpr, IntExpr, IntExpr], Reduction]
+) -> Read:
+    """A stage of the sums ``formula(row of one product, panel, column of it)`` of ``dtype``, in panels of ``width``
+    columns."""
     p = product_sizes(ctx)
-    rows = p.rows if rows is None else rows
-    full = (whole_tiles(rows, width, ctx.target, dtype.itemsize), ceildiv(p.n, width), as_expr(width))
-    return from_panels(p, width, ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"])))
+    shape = (p.rows, ceildiv(p.n, width), as_expr(width))
+    return from_panels(p, width, ctx.stage(compute(ctx.name("acc"), shape, formula, axis_names=["m", "no", "ni"])))
 
 
 def rows_one_by_one(p: ProductSizes, least: int) -> IntExpr:
     """All rows of fewer than ``least``, else none."""
-    return p.rows - p.rows * minimum(p.rows // least, 1)
+    return minimum(p.rows, (1 - minimum(p.rows // least, 1)) * (least - 1))
 
 
 def few_or_many(
     ctx: LowerContext, width: int, least: int, few: Callable[[IntExpr, IntExpr, IntExpr], Reduction],
     tiles: Callable[[IntExpr], Read],
 ) -> Read:  # fmt: skip
-    """The sums ``tiles(many)`` of at least ``least`` rows, where ``many`` is 1; else it is 0, they have no steps or no
-    rows, and ``few`` is the formula of a sum, row by row."""
+    """The sums ``tiles(many)`` of at least ``least`` rows, where ``many`` is 1; else it is 0, they have no steps,
+    and ``few`` is the formula of a sum, row by row."""
     p = product_sizes(ctx)
     many = minimum(p.rows // least, 1)
     of_tiles = tiles(many)

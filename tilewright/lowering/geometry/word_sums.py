@@ -12,8 +12,16 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import ONE, IntExpr, ceildiv
 from tilewright.lowering.context import LowerContext
-from tilewright.lowering.geometry.packing import clamped, pack_columns, panel_width, unflatten, whole_tiles
-from tilewright.lowering.geometry.product import LEAST_ROWS, Read, few_or_many, from_panels, panel_sums, product_sizes
+from tilewright.lowering.geometry.packing import pack_columns, panel_width, unflatten
+from tilewright.lowering.geometry.product import (
+    LEAST_ROWS,
+    Read,
+    few_or_many,
+    from_panels,
+    panel_sums,
+    product_sizes,
+    rows_one_by_one,
+)
 from tilewright.lowering.geometry.split_pairs import split_row_sums
 from tilewright.lowering.geometry.tile_sums import block_of, tile_sums, whole_steps
 from tilewright.lowering.geometry.words import BYTES, Word
@@ -38,17 +46,16 @@ def word_sums(
     steps = word.count(p.k)
     width = panel_width(p.rows, p.n, ctx.target, dtypes.int32.itemsize)
 
-    def sums(rows: IntExpr, right: Right) -> Read:
-        full = whole_tiles(rows, width, ctx.target, dtypes.int32.itemsize)
-        return panel_sums(ctx, width, dtypes.int32, _row_sums(ctx, word, bits, in_place, rows, full, right), rows)
+    def sums(many: IntExpr, right: Right) -> Read:
+        return panel_sums(
+            ctx, width, dtypes.int32, _row_sums(ctx, word, bits, in_place, p.rows * many, steps * many, right)
+        )
 
     pack = partial(_packed_words, ctx, word, elements, steps, width, key)
     if not by_rows:
-        return sums(p.rows, pack)
+        return sums(ONE, pack)
     packed = pack()
-    return _by_rows(
-        ctx, word, bits, in_place, packed, width, LEAST_ROWS, lambda many: sums(p.rows * many, lambda: packed)
-    )
+    return _by_rows(ctx, word, bits, in_place, packed, width, LEAST_ROWS, lambda many: sums(many, lambda: packed))
 
 
 def tile_word_sums(
@@ -85,27 +92,22 @@ def _by_rows(
     least: int, sums: Callable[[IntExpr], Read],
 ) -> Read:  # fmt: skip
     """``sums(1)`` of at least ``least`` rows; of fewer row by row, from the same ``packed`` words of B."""
-    rows = product_sizes(ctx).rows
-    few = _row_sums(ctx, word, bits, in_place, rows, rows, lambda: packed)
+    p = product_sizes(ctx)
+    few = _row_sums(ctx, word, bits, in_place, rows_one_by_one(p, least), word.count(p.k), lambda: packed)
     return few_or_many(ctx, width, least, few, sums)
 
 
 def _row_sums(
-    ctx: LowerContext, word: Word, bits: Read, in_place: bool, rows: IntExpr, full: IntExpr, right: Right
+    ctx: LowerContext, word: Word, bits: Read, in_place: bool, rows: IntExpr, depth: IntExpr, right: Right
 ) -> Callable[[IntExpr, IntExpr, IntExpr], Reduction]:  # fmt: skip
-    """The formula of a sum for a row, a panel and a column; ``full``: rows that are asked for, those past ``rows``
-    repeat the last one."""
+    """The formula of a sum of ``depth`` steps for a row, a panel and a column. ``rows``: how many are asked for."""
     p = product_sizes(ctx)
     steps = word.count(p.k)
-    of_row = _words_of_rows(ctx, word, bits, steps)
-
-    def left(row: IntExpr, step: IntExpr) -> Val:
-        return of_row(clamped(row, rows), step)
-
+    left = _words_of_rows(ctx, word, bits, steps)
     if not in_place or not word.is_whole(p.k):
-        words = ctx.stage(compute(ctx.name("words"), (full, steps), left, axis_names=["m", "q"]))
+        words = ctx.stage(compute(ctx.name("words"), (rows, steps), left, axis_names=["m", "q"]))
         left = lambda row, step: words[row, step]  # noqa: E731
-    b, q = right(), ctx.axis(steps, "q")
+    b, q = right(), ctx.axis(depth, "q")
     return lambda row, no, ni: sum_over(word.times(left(row, q.index), b[no, q.index, ni]), q)
 
 

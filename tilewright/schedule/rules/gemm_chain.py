@@ -112,7 +112,8 @@ def _apply(s: Schedule, block: str, match: tuple[Chain, TileAxes, int], target: 
     write_out(s, consumer, [row, column], lanes)
     parallelize(s, consumer, axes.batch or (tile,), total, target)
     _place_packs(s, chain.packs, consumer, tile, target)
-    peel_if_ragged(s, consumer, tile)
+    if extent is not None or not s.attempt(lambda a: a.peel(tile)):
+        peel_if_ragged(s, consumer, tile)
 
 
 def _place_packs(s: Schedule, packs: Sequence[str], consumer: str, tile: str, target: Target) -> None:

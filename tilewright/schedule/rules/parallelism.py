@@ -34,14 +34,16 @@ def busy_share(turns: float, target: Target) -> float:
     return each / math.ceil(each)
 
 
-def parallelize(s: Schedule, block: str, outer: Sequence[str], total: float | None, target: Target) -> None:
+def parallelize(
+    s: Schedule, block: str, outer: Sequence[str], total: float | None, target: Target, work: IntExpr | None = None
+) -> None:
     """Fuse the leading loops of ``outer`` (root-level, outermost first) until they feed all threads, in parallel.
 
     ``total``: estimated nanoseconds of the nest on one thread, None if symbolic (then it is spread). Leaves the nest
     alone when it is too small to split or the target has one thread. Of symbolic work the threads share what is worth
-    it when the sizes are known (:mod:`tilewright.tensor_ir.analysis.parallel_if`). Decisions: ``<block>.parallel``, how
-    many loops are spread (0: none, where threads may not pay), and ``<block>.chunk``, how many iterations belong
-    together.
+    it when the sizes are known (:mod:`tilewright.tensor_ir.analysis.parallel_if`), that is if ``work``
+    is positive (None: :func:`enough_work` of the nest). Decisions: ``<block>.parallel``, how many loops are spread (0:
+    none, where threads may not pay), and ``<block>.chunk``, how many iterations belong together.
     """
     if not outer or target.threads == 1 or (total is not None and total < target.costs.never_parallel_ns):
         return
@@ -52,14 +54,18 @@ def parallelize(s: Schedule, block: str, outer: Sequence[str], total: float | No
         options.append(0)
     count = choose_number(s, f"{block}.parallel", options, own)
     chosen = list(outer[:count])
-    while chosen and not s.attempt(lambda a: _share(a, block, chosen, total, target)):
+    while chosen and not s.attempt(lambda a: _share(a, block, chosen, total, target, work)):
         chosen.pop()
 
 
-def _share(s: Schedule, block: str, chosen: Sequence[str], known: float | None, target: Target) -> None:
+def _share(
+    s: Schedule, block: str, chosen: Sequence[str], known: float | None, target: Target, work: IntExpr | None
+) -> None:
     """Spread ``chosen``; where the work is not ``known``, on the condition that there is enough of it."""
     loop = _chunked(s, block, chosen, target)
-    s.parallel(loop, enough_work(s, loop, target) if known is None else None)
+    if known is None and work is None:
+        work = enough_work(s, loop, target)
+    s.parallel(loop, work if known is None else None)
 
 
 def enough_work(s: Schedule, loop: str, target: Target) -> IntExpr | None:

@@ -67,6 +67,14 @@ def fetch_ahead(s: Schedule, reduction: str, target: Target) -> None:
         return
 
 
+def fetch_if_open(s: Schedule, reduction: str, target: Target) -> None:
+    """The same for ``reduction`` of the partial tile of a symbolic number of rows, which may be the only one."""
+    steps = [x for x in loops_of(s.func, reduction) if x.var in reduce_loops(s.func, reduction)]
+    large = large_inputs(s, reduction, target)
+    if steps and any(_open_loops(s, prefetch_of(s.func, steps[-1], b.name)) for b in large):
+        fetch_ahead(s, reduction, target)
+
+
 def _read_once(s: Schedule, found: FetchedLines | None, by_row: bool = False) -> bool:
     """True if there is a next panel, and no loop goes over a panel again; ``by_row``: but one over an open number of
     rows."""

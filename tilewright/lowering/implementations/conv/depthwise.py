@@ -12,7 +12,6 @@ from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import computed_type, conv_shape, padded_input, spatial_names, with_bias
-from tilewright.lowering.geometry.packing import clamped, whole_tiles
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import lanes_of, plain_cost
 from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
@@ -24,20 +23,17 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     w = ctx.input(1)
     multiplier = shape.per_group
     taps = [ctx.axis(k, f"k{n}") for k, n in zip(shape.kernel, spatial_names(shape.rank), strict=True)]
-    columns = shape.out_spatial[-1]
     packed: Tensor | None = None
     if ctx.constants[1] is not None:
         packed = ctx.packed(1, _channels_last_taps, (*shape.kernel, shape.out_channels), "taps_channel", dtype)
 
     def formula(*i: IntExpr) -> Reduction:
-        n, at, c = i[0], (*i[1:-2], clamped(i[-2], columns)), i[-1]
+        n, at, c = i[0], i[1:-1], i[-1]
         where = [p * s + t.index * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
         weight = w[(c, const(0), *taps)].cast(dtype) if packed is None else packed[(*taps, c)]
         return sum_over(read(n, c // multiplier, where) * weight, *taps)
 
-    width = 2 * ctx.target.lanes(dtype.itemsize)
-    last = whole_tiles(columns, width, ctx.target, dtype.itemsize)
-    full = (shape.batch, *shape.out_spatial[:-1], last, shape.out_channels)
+    full = (shape.batch, *shape.out_spatial, shape.out_channels)
     acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["n", *spatial_names(shape.rank), "c"]))
     return with_bias(ctx, shape, lambda n, c, at: acc[(n, *at, c)])
 

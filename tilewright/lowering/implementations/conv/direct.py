@@ -27,7 +27,6 @@ from tilewright.lowering.geometry.conv_shape import (
 )
 from tilewright.lowering.geometry.conv_weight import Weight, conv_weight
 from tilewright.lowering.geometry.grouped_conv import Panels, group_panel_width
-from tilewright.lowering.geometry.packing import clamped, whole_tiles
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.machine.target import Target
@@ -94,9 +93,7 @@ def row_panels(
 
     def formula(*i: IntExpr) -> Reduction:
         *at, no, ni = i[1:]
-        if halo is None:
-            at[-1] = clamped(at[-1], rows)
-        else:  # a border, which repeats the results at the edge
+        if halo is not None:  # a border, which repeats the results at the edge
             at = [
                 minimum(maximum(p - b, 0), size - 1) for p, b, size in zip(at, before, shape.out_spatial, strict=True)
             ]
@@ -105,8 +102,6 @@ def row_panels(
         return sum_over(times(x, packed[(no, *taps, ic, ni)]), *taps, ic)
 
     sizes = [b + size + e for b, size, e in zip(before, shape.out_spatial, behind, strict=True)]
-    if halo is None:
-        sizes[-1] = whole_tiles(rows, width, ctx.target, dtype.itemsize)
     full = (shape.batch, *sizes, panels.count, as_expr(width))
     acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["n", *spatial_names(shape.rank), "no", "ni"]))
     return lambda n, c, at: acc[(n, *(p + b for p, b in zip(at, before, strict=True)), *panels.place(c))]

@@ -14,7 +14,7 @@ from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, computed_type, conv_shape, spatial_names
 from tilewright.lowering.geometry.conv_weight import Weight
 from tilewright.lowering.geometry.grouped_conv import Panels
-from tilewright.lowering.geometry.packing import clamped, flatten, unflatten, whole_tiles
+from tilewright.lowering.geometry.packing import flatten, unflatten
 from tilewright.lowering.implementations.base import Implementation, always
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import (
@@ -49,13 +49,13 @@ def pixel_panels(
     steps = [t for t, k in zip(taps, shape.kernel, strict=True) if k != 1]
 
     def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
-        n, *at = unflatten(clamped(m, rows), shape.out_spatial)
+        n, *at = unflatten(m, shape.out_spatial)
         offsets = [t.index if t in steps else const(0) for t in taps]
         where = [p * s + o * d for p, s, o, d in zip(at, shape.strides, offsets, shape.dilations, strict=True)]
         x = read(n, panels.channel(no, ic.index), where)
         return sum_over(times(x, packed[(no, *offsets, ic, ni)]), *steps, ic)
 
-    full = (whole_tiles(rows, width, ctx.target, dtype.itemsize), panels.count, as_expr(panels.width))
+    full = (rows, panels.count, as_expr(panels.width))
     acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
     return lambda n, c, at: acc[(flatten((n, *at), shape.out_spatial), *panels.place(c))]
 

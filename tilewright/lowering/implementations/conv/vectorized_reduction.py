@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.core.arith.expr import IntExpr, ceildiv, const
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import computed_type, conv_shape, padded_input, spatial_names, with_bias
-from tilewright.lowering.geometry.packing import clamped
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import channel_vectors_refusal, plain_cost, speed_along_channels
 from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
@@ -22,7 +21,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     shape, dtype = conv_shape(ctx), computed_type(ctx)
     read = padded_input(ctx, shape, dtype)
     lanes, oc = ctx.target.lanes(dtype.itemsize), shape.out_channels
-    columns, parts = shape.out_spatial[-1], shape.channels // lanes
+    parts = shape.channels // lanes
 
     def transform(w: np.ndarray) -> np.ndarray:
         last = np.moveaxis(w, 1, -1)
@@ -33,13 +32,11 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     part = ctx.axis(parts, "ic")
 
     def formula(*i: IntExpr) -> Reduction:
-        at, (c, lane) = (*i[1:-3], clamped(i[-3], columns)), i[-2:]
+        at, (c, lane) = i[1:-2], i[-2:]
         where = [p * s + t.index * d for p, s, t, d in zip(at, shape.strides, taps, shape.dilations, strict=True)]
         return sum_over(read(i[0], part.index * lanes + lane, where) * packed[(c, *taps, part, lane)], *taps, part)
 
-    height, _ = ctx.target.lane_tile(oc.value() or 1)
-    whole = columns if columns.value() is not None else ceildiv(columns, height) * height
-    full = (shape.batch, *shape.out_spatial[:-1], whole, oc)
+    full = (shape.batch, *shape.out_spatial, oc)
     names = ["n", *spatial_names(shape.rank), "c"]
     acc = ctx.stage(compute(ctx.name("acc"), (*full, lanes), formula, axis_names=[*names, "lane"]))
     lane = ctx.axis(const(lanes), "lane")

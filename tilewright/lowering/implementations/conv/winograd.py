@@ -20,11 +20,12 @@ import numpy as np
 
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv, const
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_result, conv_shape, padded_input, with_bias
-from tilewright.lowering.geometry.packing import clamped, panel_width, unflatten
+from tilewright.lowering.geometry.packing import panel_width, unflatten
 from tilewright.lowering.geometry.quads import is_zero, known_zero, zero_point
 from tilewright.lowering.geometry.words import PAIRS, SHORTS, Word, shifted
 from tilewright.lowering.implementations.base import Implementation
@@ -192,7 +193,7 @@ def _sums(
     sizes = [b + s + e for b, s, e in zip(whole.pads_begin, whole.spatial, whole.pads_end, strict=True)]
 
     def read(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
-        return padded(n, c, [clamped(p, size) for p, size in zip(at, sizes, strict=True)])
+        return padded(n, c, [p if size.is_const else minimum(p, size - 1) for p, size in zip(at, sizes, strict=True)])
 
     def weight(width: int) -> Tensor:
         def full(oc: IntExpr, ic: IntExpr) -> tuple[IntExpr, ...]:

@@ -6,7 +6,7 @@ from tilewright.core.arith.expr import IntExpr, as_expr, ceildiv
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.packing import clamped, packed_stage, panel_width, whole_tiles
+from tilewright.lowering.geometry.packing import packed_stage, panel_width
 from tilewright.lowering.geometry.product import (
     ProductSizes,
     Read,
@@ -29,11 +29,11 @@ def batched_product(ctx: LowerContext, p: ProductSizes, read_a: Read, read_b: Re
     rank = len(p.batch)
 
     def formula(*i: IntExpr) -> Reduction:
-        value = read_a(i[:rank], clamped(i[rank], p.m), k.index).cast(dtype)
+        value = read_a(i[:rank], i[rank], k.index).cast(dtype)
         return sum_over(value * packed[(*i[:rank], i[rank + 1], k, i[rank + 2])], k)
 
     names = [*(f"b{d}" for d in range(rank)), "m", "no", "ni"]
-    shape = (*p.batch, whole_tiles(p.m, width, ctx.target, dtype.itemsize), ceildiv(p.n, width), as_expr(width))
+    shape = (*p.batch, p.m, ceildiv(p.n, width), as_expr(width))
     acc = ctx.stage(compute(ctx.name("acc"), shape, formula, axis_names=names))
     return lambda bi, row, col: acc[(*bi, row, col // width, col % width)]
 

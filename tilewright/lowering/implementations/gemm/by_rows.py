@@ -65,7 +65,7 @@ def by_rows(ctx: LowerContext, w: Kept, least: int) -> tuple[Tensor, ...]:
 
     def tiles(many: IntExpr) -> Read:
         sums = _from_panels(ctx, w, many) if w.many is None else w.many(p.k * many)
-        return panel_sums(ctx, w.width, dtypes.float32, sums, p.rows * many if w.many is None else None)
+        return panel_sums(ctx, w.width, dtypes.float32, sums)
 
     return product_result(ctx, few_or_many(ctx, w.width, least, w.few, tiles))
 

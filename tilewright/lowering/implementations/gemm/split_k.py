@@ -11,7 +11,7 @@ from dataclasses import replace
 from tilewright.core.arith.expr import IntExpr, ceildiv, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.packing import panel_width, whole_tiles
+from tilewright.lowering.geometry.packing import panel_width
 from tilewright.lowering.geometry.product import (
     computed_type,
     from_panels,
@@ -53,7 +53,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
         step = s * length + k.index
         return sum_over(read_a(bi, at, step).cast(dtype) * packed[no, step, ni], k)
 
-    full = (whole_tiles(p.rows, width, ctx.target, dtype.itemsize), ceildiv(p.n, width), const(width))
+    full = (p.rows, ceildiv(p.n, width), const(width))
     names = ["m", "no", "ni"]
     part_sums = ctx.stage(compute(ctx.name("part"), (const(parts), *full), part, axis_names=["s", *names]))
     total = ctx.stage(compute(ctx.name("acc"), full, lambda *i: sum_over(part_sums[(s, *i)], s), axis_names=names))

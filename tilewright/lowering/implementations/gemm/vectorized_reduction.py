@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewright.core.arith.expr import IntExpr, ceildiv, const
+from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.packing import clamped, flatten, unflatten
+from tilewright.lowering.geometry.packing import flatten, unflatten
 from tilewright.lowering.geometry.product import computed_type, left_operand, product_result, product_sizes
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import cost_by_row, lanes_of, useful_lanes
@@ -36,11 +36,10 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     part, lane = ctx.axis(parts, "k"), ctx.axis(const(lanes), "lane")
 
     def formula(row: IntExpr, n: IntExpr, lane: IntExpr) -> Reduction:
-        *bi, at = unflatten(clamped(row, rows), inner)
+        *bi, at = unflatten(row, inner)
         return sum_over(read_a(bi, at, part.index * lanes + lane).cast(dtype) * packed[n, part, lane], part)
 
-    height, _ = ctx.target.lane_tile(int(p.n))
-    full = (rows if rows.value() is not None else ceildiv(rows, height) * height, p.n)
+    full = (rows, p.n)
     acc = ctx.stage(compute(ctx.name("acc"), (*full, const(lanes)), formula, axis_names=["m", "n", "lane"]))
     sums = ctx.stage(
         compute(ctx.name("sums"), full, lambda m, n: sum_over(acc[m, n, lane], lane), axis_names=["m", "n"])

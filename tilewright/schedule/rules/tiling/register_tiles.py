@@ -31,17 +31,16 @@ from tilewright.machine.target import Target
 from tilewright.schedule.rules.base import ELEMENTS, WRITE, ScheduleRule
 from tilewright.schedule.rules.elementwise import choose_lanes, schedule_elementwise
 from tilewright.schedule.rules.facts import (
+    all_blocks,
     expr_cost,
-    is_bare_product,
     is_reduction,
     is_row_like,
     is_spatial,
-    loops_of,
     nanoseconds,
     reduction_feeders,
     widest_itemsize,
 )
-from tilewright.schedule.rules.prefetch import fetch_ahead, large_inputs
+from tilewright.schedule.rules.prefetch import fetch_ahead, fetch_if_open
 from tilewright.schedule.rules.tiling.cache_blocking import order_of_loops, own_block, own_order
 from tilewright.schedule.rules.tiling.k_blocking import choose_kc, tile_partial
 from tilewright.schedule.rules.tiling.share_tiles import is_ragged, spread
@@ -125,9 +124,7 @@ def copied(s: Schedule, reduction: str) -> str:
 def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, target: Target) -> None:
     """Tile ``consumer`` and compute ``reduction`` inside its tile.
 
-    The last tile of a symbolic number of rows is computed whole where weights come from memory as they are multiplied,
-    for which its last rows have to wait anyway; else with a test per row, which a compiler may take out of the loops,
-    so that one row is fast.
+    Of a symbolic number of rows the last tile, which is partial, has a test for each of its rows.
     """
     total = nanoseconds(s.func, reduction, target.costs)
     lanes = target.lanes(max(widest_itemsize(s.func, reduction), widest_itemsize(s.func, consumer)))
@@ -146,9 +143,7 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     inner = inner_sums(s, reduction)
     own_results = None if inner or ragged or axes.panel is None or not order.outer else choose_kc(s, reduction)
     lead = order.loops if own_results is None else list(order.outer)
-    symbolic = any(not x.extent.is_const for x in loops_of(s.func, consumer))
-    waits = is_bare_product(find_block(s.func, reduction)) and bool(large_inputs(s, reduction, target))
-    s.compute_at(reduction, lead[-1], whole=symbolic and waits)
+    s.compute_at(reduction, lead[-1])
     if own_results is None:
         write_reduction(s, reduction, lanes, set(lead))
         write_inner_sums(s, inner, reduction, lanes)
@@ -160,9 +155,12 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
         place_stages(s, stages, lead, target)
     if spaced is not None:
         set_apart(s, spaced)
+    known = {b.name for b in all_blocks(s.func)}
     spread(s, consumer, lead, ragged, total, target)
     if axes.panel is not None:
         fetch_ahead(s, reduction, target)
+        for tail in [b.name for b in all_blocks(s.func) if b.name not in known and is_reduction(b)]:
+            fetch_if_open(s, tail, target)
 
 
 REGISTER_TILES = ScheduleRule(

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from tilewright.core.arith.bounds import upper_bound
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.elementwise import peel_if_ragged
 from tilewright.schedule.rules.facts import all_blocks, loops_of
-from tilewright.schedule.rules.parallelism import is_worth_spreading, parallelize
+from tilewright.schedule.rules.parallelism import enough_work, feeds_all_threads, is_worth_spreading, parallelize
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_block
 
 
 def spread(s: Schedule, block: str, lead: list[str], ragged: list[str], total: float | None, target: Target) -> None:
     """Threads over the loops outside the tile; partial tiles peeled off so that whole ones run without tests."""
-    ragged = ragged or _symbolic_rows(s, block, lead)
+    symbolic = [] if ragged else _symbolic_rows(s, block, lead)
+    ragged = ragged or symbolic
     free = [x for x in lead if x not in ragged]
     worth = is_worth_spreading(total, target)
-    shared = _first(s, block, lead) in ragged or _count(s, block, free) < 8 * target.threads
+    count = _count(s, block, free)
+    few = not feeds_all_threads(count, target) if symbolic else count < 8 * target.threads
+    shared = _first(s, block, lead) in ragged or few
     if ragged and worth and shared and s.attempt(lambda a: _spread_over_tiles(a, block, lead, ragged, total, target)):
         return
     if ragged and worth and lead != [*free, *ragged]:
@@ -36,14 +40,10 @@ def is_ragged(s: Schedule, block: str, loop: str) -> bool:
 
 
 def _symbolic_rows(s: Schedule, block: str, lead: Sequence[str]) -> list[str]:
-    """A loop over tiles of which the last is partial by a symbolic number of rows, with loops of symbolic size around.
-
-    Without its partial tile the others read their operand at places that are apart by constants.
-    """
+    """The loop over a symbolic number of tiles of which the last is partial, unless it is the only one."""
     loops = {x.var: x for x in loops_of(s.func, block)}
-    rows = [n for n in lead if not loops[n].extent.is_const and any(n in x.extent.free_vars() for x in loops.values())]
-    around = [n for n in lead if n not in rows and not loops[n].extent.is_const]
-    return rows if around else []
+    several = [n for n in lead if not loops[n].extent.is_const and upper_bound(loops[n].extent, {}) != 1]
+    return [n for n in several if any(n in x.extent.free_vars() for x in loops.values())]
 
 
 def _spread_over_tiles(
@@ -51,13 +51,15 @@ def _spread_over_tiles(
 ) -> None:
     """The same where the rows of tiles are shared out too: the partial ones first become a nest of their own."""
     rows_first = _first(s, block, lead) in ragged
+    work = enough_work(s, lead[0], target) if total is None else None
     s.reorder(*ragged, *(x for x in lead if x not in ragged))
     for name in _peeled(s, block, ragged[0], len(lead)):
-        loops = [x.var for x in loops_of(s.func, name)][: len(lead)]
-        if not rows_first:
+        around = loops_of(s.func, name)[: len(lead)]
+        loops = [x.var for x in around]
+        if not rows_first or (name != block and not around[0].extent.is_const):  # that has one step, if any
             loops = [*loops[len(ragged) :], *loops[: len(ragged)]]
             s.reorder(*loops)
-        parallelize(s, name, loops, total, target)
+        parallelize(s, name, loops, total, target, work if name == block else None)
 
 
 def _first(s: Schedule, block: str, lead: Sequence[str]) -> str:

@@ -32,18 +32,18 @@ def space_rows(
     """Ask whether to have rows further apart where they crowd. Returns the buffer, a new copy or a stage that makes the
     operand anyhow, for :func:`set_apart` when it is where it is made; None to leave the operand as it lies. ``total``:
     estimated nanoseconds of the reduction on one thread."""
-    if axes.panel is None or not tile.row_loops or not find_loop(s.func, tile.row_loops[-1]).extent.is_const:
+    if axes.panel is None or not tile.row_loops:
         return None
     operand = block_accesses(s.func, reduction)[1]
     size, shape = operand.dtype.itemsize, find_buffer(s.func, operand.buffer).shape
     inside = shape[-1].value() if len(shape) > 1 else None
     apart = _apart(s, reduction, operand)
     height = prod(upper_bound(find_loop(s.func, x).extent, {}) or 1 for x in tile.inner[: len(tile.row_loops)])
-    if inside is None or apart is None or apart % inside or not _crowded(apart * size, height, target):
+    if not inside or apart is None or apart % inside or not _crowded(apart * size, height, target):
         return None
     made = operand.buffer in {find_block(s.func, x).buffer for x in operand_stages(s, reduction)}
     columns = (find_loop(s.func, tile.columns[0]).extent.value() or 1) * axes.panel
-    waits = target.threads > 1 and (total is None or total < target.costs.always_parallel_ns)
+    waits = target.threads > 1 and (total is not None and total < target.costs.always_parallel_ns)
     own = int(made or (columns >= _COLUMNS and not waits))
     if not s.sample_categorical(f"{reduction}.spaced", (0, 1), own):
         return None

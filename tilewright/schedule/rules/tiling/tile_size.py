@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tilewright.core.arith.bounds import upper_bound
 from tilewright.machine.costs import Costs
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import expr_size, loops_of
@@ -15,7 +16,7 @@ from tilewright.schedule.rules.sampling import choose_number, divisors
 from tilewright.schedule.rules.tiling.tile_axes import TileAxes
 from tilewright.schedule.rules.tiling.write_tile import inner_sums
 from tilewright.schedule.schedule import Schedule
-from tilewright.tensor_ir.analysis.scopes import find_block
+from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
 
 TALL = 8
 _WRITTEN_OUT = 1024
@@ -56,6 +57,8 @@ def split_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes
     columns, column = split_columns(s, axes.columns, own if axes.panel else nr, nr)
     if row is None:
         return TileLoops(tuple(batch), (), columns, column)
+    if extents[row] is None:
+        limit = min(limit, upper_bound(find_loop(s.func, row).extent, {}) or limit)
     mr = choose_mr(s, reduction, extents[row], limit, target)
     over, inside = s.split(row, (None, mr))
     last = batch[-1] if batch else None
@@ -104,7 +107,7 @@ def split_columns(s: Schedule, loop: str, panel: int, nr: int) -> tuple[tuple[st
 
 
 def choose_mr(s: Schedule, reduction: str, extent: int | None, limit: int, target: Target) -> int:
-    """mr, the rows of a tile. A symbolic extent was rounded up to whole tiles of the limit: no choice there."""
+    """mr, the rows of a tile: of a symbolic extent the limit."""
     if extent is None:
         return limit
     own = best_mr(extent, limit, target.costs)
