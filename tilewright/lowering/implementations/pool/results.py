@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce as reduce_with
+from math import prod
+from operator import mul
 from typing import TypeAlias
 
 from tilewright.core import dtypes
@@ -88,23 +91,25 @@ def _positions(c: LowerContext, x: Tensor, w: Windows, best: Tensor, shape: Sequ
 
 
 def average_pool(reduce: WindowReduction, c: LowerContext) -> tuple[Tensor, ...]:
-    """The sums, each divided by the number of its elements."""
+    """The sums, each divided by the number of its elements: a factor for each dimension, which depends on the place in
+    that one alone."""
     x, out = c.input(0), c.output()
     w = windows_of(c, x.shape)
     include = c.attr_int("count_include_pad", 0)
     total = reduce(c, w, "pool_sum", widen, SUM)
 
     def average(*i: IntExpr) -> Val:
-        count = const(1)
-        for k, d in enumerate(w.spatial):
-            count = count * _taps(
-                w, k, i[d], x.shape[d], out.shape[d], bool(include), w.needs_test(k, x.shape, out.shape)
-            )
-        n = count.value()
-        v = total[i]
-        if n is not None:  # a quotient that lies halfway between two integers stays there: quantized pools round it
-            return (v * (1.0 / n) if n & (n - 1) == 0 else v / float(n)).cast(out.dtype)
-        return (v / index_value(count).cast(v.dtype)).cast(out.dtype)
+        counts = [
+            _taps(w, k, i[d], x.shape[d], out.shape[d], bool(include), w.needs_test(k, x.shape, out.shape))
+            for k, d in enumerate(w.spatial)
+        ]
+        v, known = total[i], prod(n.value() or 1 for n in counts)
+        varying = [index_value(n).cast(v.dtype) for n in counts if n.value() is None]
+        if varying:
+            own = reduce_with(mul, varying)
+            return (v / (own if known == 1 else own * float(known))).cast(out.dtype)
+        # a quotient that lies halfway between two integers stays there: quantized pools round it
+        return (v * (1.0 / known) if known & (known - 1) == 0 else v / float(known)).cast(out.dtype)
 
     return (compute(c.name("average_pool"), out.shape, average, axis_names=axis_names(x.ndim)),)
 

@@ -46,7 +46,17 @@ def _rows_of(s: Schedule, block: str, target: Target) -> list[tuple[list[str], l
         return []
     feeders = feeders_of(s, block)
     rows = _row_loops(s, block, feeders)
-    return [(feeders, rows)] if feeders and rows else []
+    return [(feeders, rows)] if feeders and rows and not any(_reads_windows(s, f, feeders) for f in feeders) else []
+
+
+def _reads_windows(s: Schedule, reduction: str, feeders: list[str]) -> bool:
+    """True if ``reduction`` goes over windows of what another of ``feeders`` gives: a row of its own would compute
+    again what windows share."""
+    made = {find_block(s.func, f).buffer for f in feeders if f != reduction}
+    block = find_block(s.func, reduction)
+    steps = {a.name for a in block.axes if a.kind != "spatial"}
+    places = [i.free_vars() for x in loads_of(block) if x.buffer in made for i in x.indices]
+    return any(names & steps and names - steps for names in places)
 
 
 def _stored(s: Schedule, block: str, target: Target) -> list[None]:

@@ -10,6 +10,10 @@ from tilewright.graph_ir.builder import Dim, GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Attribute, Graph
 from tilewright.lowering.choose_implementation import Alternatives, alternatives_of
+from tilewright.schedule.default import default_trace
+from tilewright.schedule.rules.facts import all_blocks
+from tilewright.tensor_ir.analysis.scopes import loops_around
+from tilewright.tensor_ir.ir import Func, Index, walk_expr
 from tilewright.tests.lowering.lowered import TARGET
 
 WAYS = ("direct", "separable")
@@ -104,3 +108,32 @@ def test_long_images_whose_channels_lie_together_are_reduced_in_parts(
     c = choice(b.build(b.op(op, b.input("x", "float32", shape), data_layout=layout)))
     assert c.standard().name == standard
     assert c.ways[1].refusal(c.facts) == refusal
+
+
+def _lowered(way: str, stride: int) -> Func:
+    graph = pool("AveragePool", (1, 4, 18, 40), 3, strides=(stride, stride))
+    (node,) = graph.nodes
+    ways = {node.name: way}
+    done = tilewright.compile(graph, implementations=ways, stop_after="lower", target=TARGET, progress=False)
+    (func,) = done.funcs.values()
+    return func
+
+
+@pytest.mark.parametrize("way", ["direct", "separable"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_number_of_elements_is_a_product_of_what_each_dimension_decides(way: str, stride: int) -> None:
+    """So a vector has the same number in all rows but for a factor, and no integers are multiplied in it."""
+    func = _lowered(way, stride)
+    (last,) = (b for b in all_blocks(func) if b.buffer == func.params[-1].name)
+    counts = [x.expr for x in walk_expr(last.value) if isinstance(x, Index)]
+    assert len(counts) == 2
+    assert all(len(n.free_vars()) == 1 for n in counts)
+
+
+def test_sums_along_one_dimension_are_made_once_and_in_vectors() -> None:
+    """Windows that overlap share them: no row computes those of its own."""
+    func = _lowered("separable", 2)
+    after = default_trace(func, TARGET).apply(func)
+    loops, own = ({x.var: x for x in loops_around(after, n)} for n in ("pool_sum", after.params[-1].name))
+    assert not loops.keys() & own.keys()
+    assert any(x.kind == "vectorized" for x in loops.values())
