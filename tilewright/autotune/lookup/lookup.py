@@ -8,6 +8,7 @@ tried on this function. Everything else is a *miss*. Every answer has its reason
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,12 +20,16 @@ from tilewright.autotune.records.record import Record, isa_class, target_differe
 from tilewright.core.errors import ParseError, ScheduleError
 from tilewright.machine.target import Target
 from tilewright.runtime.coverage import Status
+from tilewright.schedule.base import Primitive
 from tilewright.schedule.default import DEFAULT_RULES, default_trace
+from tilewright.schedule.primitives.loops.peel import Peel
 from tilewright.schedule.rules.base import ScheduleRule
-from tilewright.schedule.trace import Trace
+from tilewright.schedule.trace import Trace, step_text
 from tilewright.tensor_ir.ir import Func
 
 _TRIES = 4
+_OF_TAIL = re.compile(r"_t(_|\b)")
+"""What is named after a loop that was peeled off."""
 _CLOSE = 1.03
 """A record that took up to this ratio of the default's time alone may still be the better one in the network."""
 
@@ -192,14 +197,33 @@ def _adapt(asked: _Asked, why: str, record: Record) -> Match | None:
         trace = None if found is None else found.trace
     if trace is None:
         try:
-            trace = record.trace
-            trace.apply(named)
+            trace = _replayed(record.trace, named)
         except (ParseError, ScheduleError) as e:
             asked.refused.append(f"{near}, which does not replay here: {str(e).splitlines()[0]}")
             return None
     if asked.is_default(trace, named):
         return Match(Status.NEAR_MISS, f"{near}; its decisions give the default here", asked.func, None, record)
     return Match(Status.NEAR_MISS, near, named, trace, record)
+
+
+def _replayed(trace: Trace, func: Func) -> Trace:
+    """The steps of ``trace`` on ``func`` of other sizes, without those that peel off a partial tile where none is, and
+    what is done with the loops of that.
+
+    Raises ScheduleError.
+    """
+    steps: list[Primitive] = []
+    whole = False
+    for n, step in enumerate(trace.steps, 1):
+        try:
+            func = step.apply(func)
+        except ScheduleError as e:
+            if not isinstance(step, Peel) and not (whole and _OF_TAIL.search(step_text(step))):
+                raise ScheduleError(f"step {n} of {len(trace)}: {e}") from e
+            whole = True
+        else:
+            steps.append(step)
+    return Trace(tuple(steps))
 
 
 def _why(asked: _Asked, database: Database, policy: Policy) -> str:

@@ -133,6 +133,18 @@ def test_a_trace_that_does_not_replay_is_passed_over() -> None:
     assert match.reason.startswith(f"{ALL}, and this one is for n0 = 24, which does not replay here: ")
 
 
+@pytest.mark.parametrize("n", [1, 6, 48, 49])
+def test_a_peel_is_left_out_where_no_tile_is_partial_or_whole(n: int) -> None:
+    """``function``: a record whose decisions say nothing, so that its steps are replayed."""
+    found = dataclasses.replace(measured(product(N), 1e-3, n=24), function="x")
+    assert "peel" in found.trace.to_text()
+    match = look_up(product(n), HERE, MemoryDatabase([found]))
+    assert match.status is Status.NEAR_MISS
+    if match.trace is not None:
+        assert ("peel" in match.trace.to_text()) == (n == 49)
+        match.trace.apply(match.func)
+
+
 def test_a_log_decodes_relatives_only(tmp_path) -> None:  # type: ignore[no-untyped-def]
     log = JSONDatabase(tmp_path / "log")
     for r in (measured(product(N), 1e-3, n=24), record(dense(24), candidates(dense(24), HERE, 1)[0], 1e-3)):
