@@ -41,7 +41,7 @@ def start_whole_tiles(func: Func, target: Target) -> Func:
             ranges = {**ranges, s.var: loop_range(s.extent)}
         s = map_children(s, lambda c: visit(c, ranges))
         if isinstance(s, Alloc) and s.buffer.scope == "stack":
-            return dataclasses.replace(s, body=_started(s.body, s.buffer, ranges))
+            return with_body(s, _started(s.body, s.buffer, ranges))
         return s
 
     body = visit(func.body, {})

@@ -12,13 +12,14 @@ import numpy as np
 from tilewright.core import dtypes
 from tilewright.core.arith.expr import ONE, IntExpr, ceildiv
 from tilewright.lowering.context import LowerContext
-from tilewright.lowering.geometry.packing import pack_columns, panel_width, unflatten
+from tilewright.lowering.geometry.packing import pack_columns, panel_width
 from tilewright.lowering.geometry.product import (
     LEAST_ROWS,
     Read,
     few_or_many,
     from_panels,
     panel_sums,
+    place_of_row,
     product_sizes,
     rows_one_by_one,
 )
@@ -118,7 +119,7 @@ def _words_of_rows(
     p = product_sizes(ctx)
 
     def of_row(row: IntExpr, step: IntExpr) -> Val:
-        *bi, at = unflatten(row, p.row_extents)
+        bi, at = place_of_row(p, row)
         return word.join(lambda depth: bits(bi, at, depth), step, p.k, steps)
 
     return of_row

@@ -92,12 +92,6 @@ def is_multiply_add(block: Block) -> bool:
     return product is not None and all(any(True for _ in loads(a)) for a in product.args)
 
 
-def is_bare_product(block: Block) -> bool:
-    """True for a multiply-add of operands that are read as they lie: it waits for memory, not for arithmetic."""
-    product = _product_of(block)
-    return product is not None and (product.name in DOT_PRODUCTS or all(is_plain_read(a) for a in product.args))
-
-
 def expr_cost(e: Expr) -> int:
     """Scalar operations in a value."""
     return sum(SCALAR_OPS[x.name].flops for x in walk_expr(e) if isinstance(x, Op))

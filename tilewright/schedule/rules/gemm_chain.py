@@ -112,7 +112,9 @@ def _apply(s: Schedule, block: str, match: tuple[Chain, TileAxes, int], target: 
     write_out(s, consumer, [row, column], lanes)
     parallelize(s, consumer, axes.batch or (tile,), total, target)
     _place_packs(s, chain.packs, consumer, tile, target)
-    if extent is not None or not s.attempt(lambda a: a.peel(tile)):
+    if extent is None:
+        s.attempt(lambda a: a.peel(tile))
+    else:
         peel_if_ragged(s, consumer, tile)
 
 

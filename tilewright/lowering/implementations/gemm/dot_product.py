@@ -17,8 +17,8 @@ from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.formulas.quantize import column_parameter, lower_matmul_integer, row_parameter
-from tilewright.lowering.geometry.packing import flatten, unflatten
-from tilewright.lowering.geometry.product import left_operand, product_result, product_sizes
+from tilewright.lowering.geometry.packing import flatten
+from tilewright.lowering.geometry.product import left_operand, place_of_row, product_result, product_sizes
 from tilewright.lowering.geometry.quads import (
     is_zero,
     moved_a,
@@ -50,7 +50,7 @@ def _lower(tiles: bool, by_rows: bool, ctx: LowerContext) -> tuple[Tensor, ...]:
         return read(bi, row, depth).cast(dtypes.int32) + a_by
 
     def element(row: IntExpr, depth: IntExpr) -> Val:
-        *bi, at = unflatten(row, inner)
+        bi, at = place_of_row(p, row)
         return bits(bi, at, depth)
 
     acc = (tile_word_sums if tiles else word_sums)(ctx, BYTES, bits, not a_by, signed, "quads", by_rows)

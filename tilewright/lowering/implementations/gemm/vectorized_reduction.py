@@ -13,8 +13,14 @@ import numpy as np
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
-from tilewright.lowering.geometry.packing import flatten, unflatten
-from tilewright.lowering.geometry.product import computed_type, left_operand, product_result, product_sizes
+from tilewright.lowering.geometry.packing import flatten
+from tilewright.lowering.geometry.product import (
+    computed_type,
+    left_operand,
+    place_of_row,
+    product_result,
+    product_sizes,
+)
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.gemm.cost import cost_by_row, lanes_of, useful_lanes
 from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
@@ -36,7 +42,7 @@ def _lower(ctx: LowerContext) -> tuple[Tensor, ...]:
     part, lane = ctx.axis(parts, "k"), ctx.axis(const(lanes), "lane")
 
     def formula(row: IntExpr, n: IntExpr, lane: IntExpr) -> Reduction:
-        *bi, at = unflatten(row, inner)
+        bi, at = place_of_row(p, row)
         return sum_over(read_a(bi, at, part.index * lanes + lane).cast(dtype) * packed[n, part, lane], part)
 
     full = (rows, p.n)

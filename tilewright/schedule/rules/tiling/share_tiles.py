@@ -7,7 +7,6 @@ from functools import partial
 
 from tilewright.core.arith.bounds import upper_bound
 from tilewright.machine.target import Target
-from tilewright.schedule.rules.elementwise import peel_if_ragged
 from tilewright.schedule.rules.facts import all_blocks, loops_of
 from tilewright.schedule.rules.parallelism import enough_work, feeds_all_threads, is_worth_spreading, parallelize
 from tilewright.schedule.schedule import Schedule
@@ -29,8 +28,7 @@ def spread(s: Schedule, block: str, lead: list[str], ragged: list[str], total: f
         s.attempt(lambda a: a.reorder(*free, *ragged))
     parallelize(s, block, free, total, target)
     for name in ragged:
-        if not s.attempt(partial(Schedule.peel, loop=name)):
-            peel_if_ragged(s, block, name)
+        s.attempt(partial(Schedule.peel, loop=name))
 
 
 def is_ragged(s: Schedule, block: str, loop: str) -> bool:
