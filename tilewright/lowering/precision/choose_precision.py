@@ -124,8 +124,8 @@ class Reduction:
             if asked.precision == "bf16" and node not in reduced:
                 raise InputError(
                     f"precision: node {node!r} ({there[node].op}): expected for bf16 a Conv, ConvTranspose, MatMul or "
-                    f"MatMulDequantized of a float32 operand with a constant weight, whose implementation is not "
-                    f"named, and the pass {PASS}"
+                    f"MatMulDequantized of a float32 operand with a constant weight, an implementation that "
+                    f"computes it, if one is named, and the pass {PASS}"
                 )
             if asked.precision == "bf16x3" and node not in split:
                 raise InputError(
@@ -162,9 +162,9 @@ def choose_precision(target: Target, level: Level, wanted: Wanted, reduction: Re
 
 def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wanted: Wanted, asked: Reduction) -> Graph:
     products = {
-        c.node.name: c
+        c.node.name: _as_named(c, wanted.names.get(c.node.name))
         for c in alternatives_of(graph, target, wanted.table, ctx.outer_values)
-        if _is_product(c.facts) and c.node.name not in wanted.names
+        if _is_product(c.facts)
     }
     reduced = [c for c in products.values() if _is_reduced(c, ctx, inexact, asked)]
     heads = [n for n in graph.nodes if n.op == _ATTENTION and _is_attention_reduced(graph, n, target, ctx, asked)]
@@ -192,6 +192,11 @@ def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wante
         narrow_moves(ed, ctx, narrow)
         _narrow_tables(ed, ctx)
     return ed.finish()
+
+
+def _as_named(c: Alternatives, name: str | None) -> Alternatives:
+    """``c`` with nothing to choose from but the implementation that is named, if one is."""
+    return c if name is None else dataclasses.replace(c, ways=tuple(i for i in c.ways if i.name == name))
 
 
 def rounded_operand(ed: GraphEditor, node: Node) -> str:

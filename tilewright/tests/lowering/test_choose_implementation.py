@@ -70,10 +70,10 @@ def test_below_the_highest_level_results_round_as_the_definition_does() -> None:
         (conv((1, 64, 60, 4), weight(16, 4, 1, 1), pads=(0, 0, 0, 0)), "implicit_gemm"),
         (conv((1, 60, 60, 8), weight(8, 1, 3, 3), group=8), "depthwise"),
         (conv((1, 60, 60, 8), weight(32, 1, 3, 3), group=8), "depthwise"),
-        (conv((1, 60, 60, 8), weight(24, 1, 3, 3), group=8), "merged_groups"),
+        (conv((1, 60, 60, 8), weight(24, 1, 3, 3), group=8), "merged_groups_rows"),
         (conv((1, 60, 60, 8), weight(96, 1, 3, 3), group=8), "direct"),
         (conv((1, 200, 200, 8), weight(16, 2, 3, 3), group=4), "merged_groups_rows"),
-        (conv((1, 60, 60, 8), weight(16, 2, 3, 3), group=4), "merged_groups"),
+        (conv((1, 60, 60, 8), weight(16, 2, 3, 3), group=4), "merged_groups_rows"),
         (conv((1, 60, 60, 32), weight(2, 32, 3, 3)), "vectorized_reduction"),
     ],
     ids=[

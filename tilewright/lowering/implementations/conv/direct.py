@@ -65,10 +65,16 @@ def suits_pixels(shape: ConvShape, target: Target, itemsize: int) -> bool:
     most a few tiles and a rest, if all sizes are known."""
     if shape.is_pointwise:
         return True
-    height = target.tile_rows(max(1, pixel_panel_width(shape, target, itemsize) // target.lanes(itemsize)))
-    row = shape.out_spatial[-1].value()
     known = all(d.is_const for d in (shape.batch, *shape.out_spatial))
-    return known and row is not None and row < _LONG_ROW * height and row % height != 0
+    tiles = tiles_of_row(shape, target, itemsize)
+    return known and tiles is not None and tiles < _LONG_ROW and tiles % 1 != 0
+
+
+def tiles_of_row(shape: ConvShape, target: Target, itemsize: int) -> float | None:
+    """How many register tiles of pixels a row of the result is; None if its length is not known."""
+    row = shape.out_spatial[-1].value()
+    vectors = max(1, pixel_panel_width(shape, target, itemsize) // target.lanes(itemsize))
+    return None if row is None else row / target.tile_rows(vectors)
 
 
 def unpadded(shape: ConvShape) -> ConvShape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from operator import mul
@@ -25,12 +26,19 @@ from tilewright.lowering.implementations.conv.direct import (
     pixel_panel_width,
     row_panels,
     suits_pixels,
+    tiles_of_row,
     unpadded,
 )
 from tilewright.tensor_ir.compute import Reduction, Tensor, compute, sum_over
 
 _PLACES = 1.01
 """How much longer it takes to find the place of each pixel of a row than to go along rows of many tiles."""
+
+_PLACE = 4
+"""The steps of a sum that a pixel's place takes the time of, where rows of the image are no bad tiles themselves: from
+``_FEW_TILES`` on."""
+
+_FEW_TILES = 4
 
 
 def pixel_panels(
@@ -62,7 +70,12 @@ def pixel_panels(
 
 def longer_by_pixels(facts: NodeFacts, shape: ConvShape) -> float:
     """How much longer the sums over all pixels take, as a ratio to the best."""
-    return 1.0 if suits_pixels(shape, facts.target, computed_type(facts).itemsize) else _PLACES
+    itemsize = computed_type(facts).itemsize
+    if not suits_pixels(shape, facts.target, itemsize):
+        return _PLACES
+    if shape.is_pointwise or (tiles_of_row(shape, facts.target, itemsize) or 0) < _FEW_TILES:
+        return 1.0
+    return 1.0 + _PLACE / max(1, math.prod(shape.kernel) * (shape.depth.value() or 1))
 
 
 def _cost(facts: NodeFacts) -> float:

@@ -1,7 +1,8 @@
 """Convolutions of bfloat16 two channels at a time: ``acc[m, no, ni] += dot2(X2[pixel, taps, q], W2[no, taps, q, ni])``.
 
 Sums are float32. The input is read in pairs where it lies so: channels last, no border to add and an even number of
-channels in a group; else a stage collects them. The weight is packed at build time.
+channels in a group. Of an odd number the taps of a row are channels where they are no more pairs, and a stage copies
+the image as it lies; else a stage collects the pairs. The weight is packed at build time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_shape, with_bias
 from tilewright.lowering.geometry.conv_weight import conv_weight, named, weight_columns, weight_rows
-from tilewright.lowering.geometry.words import PAIRS, Word, padded_rows, words_of_image
+from tilewright.lowering.geometry.words import (
+    PAIRS,
+    Word,
+    in_fewer_words,
+    padded_rows,
+    words_of_image,
+    words_of_row,
+    words_of_rows,
+)
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import Sums
@@ -41,10 +50,8 @@ _COLLECTED = 1.3
 """How much longer it takes at least where pairs are put together from single elements."""
 
 
-def _lower(
-    sums: Sums, ctx: LowerContext, count: Count = PAIRS.count, fold: Fold = lambda shape: shape
-) -> tuple[Tensor, ...]:
-    """``count``: the words of so many channels; ``fold``: the geometry to compute with."""
+def _lower(sums: Sums, ctx: LowerContext, count: Count = PAIRS.count, fold: Fold | None = None) -> tuple[Tensor, ...]:
+    """``count``: the words of so many channels; ``fold``: the geometry to compute with, of tiles."""
     shape = conv_shape(ctx)
     return with_bias(ctx, shape, pair_sums(ctx, sums, shape, fold, count, lambda w: w, "pairs", ROUNDED))
 
@@ -69,21 +76,26 @@ class Operands:
 
 
 def pair_sums(
-    ctx: LowerContext, sums: Sums, whole: ConvShape, fold: Fold, count: Count,
+    ctx: LowerContext, sums: Sums, whole: ConvShape, fold: Fold | None, count: Count,
     oihw: Callable[[np.ndarray], np.ndarray], key: str, operands: Operands,
 ) -> Reader:  # fmt: skip
-    """The sums of a convolution of that geometry, whose weight ``oihw``, called ``key``, makes of the node's."""
+    """The sums of a convolution of that geometry, whose weight ``oihw``, called ``key``, makes of the node's. ``fold``:
+    the geometry to compute with; None in vectors, which take that of fewer words."""
     word = operands.word
-    shape = fold(whole)
+    shape = in_fewer_words(word, whole) if fold is None else fold(whole)
     in_pairs = dataclasses.replace(shape, channels=count(shape.depth) * shape.groups)
     zero = constant(0, dtypes.int32)
 
     def pairs(w: np.ndarray) -> np.ndarray:
         return word.pack_oihw(operands.elements(weight_rows(oihw(w), shape)), in_pairs.depth.value())
 
-    folds = shape.of_pixel is not None and whole.needs_padding
-    rows = padded_rows(ctx, whole, constant(0.0, operands.dtype)) if folds else None
-    read = words_of_image(ctx, shape, in_pairs, word, operands.bits, lambda step: zero, True, rows)
+    border = constant(0.0, operands.dtype)
+    if fold is None and shape is not whole:
+        read = words_of_rows(ctx, whole, in_pairs, word, border, lambda v: v, operands.bits)
+    else:
+        folds = shape.of_pixel is not None and whole.needs_padding
+        rows = padded_rows(ctx, whole, border) if folds else None
+        read = words_of_image(ctx, shape, in_pairs, word, operands.bits, lambda step: zero, True, rows)
     weight = conv_weight(ctx, in_pairs, dtypes.int32, pairs, named(key, shape), lambda *_: zero)
     return sums(ctx, in_pairs, dtypes.int32, read, weight, times=word.times)
 
@@ -106,9 +118,12 @@ def refusal(facts: NodeFacts) -> str | None:
 
 
 def _time(facts: NodeFacts) -> float:
-    shape = conv_shape(facts)
-    depth = shape.depth.value() or 2
-    longer = -(-depth // 2) * 2 / depth * (_COLLECTED if depth % 2 else 1.0)
+    whole = conv_shape(facts)
+    shape = in_fewer_words(PAIRS, whole)
+    depth = whole.depth.value() or PAIRS.per
+    longer = words_of_row(PAIRS, shape) * PAIRS.per / (depth * whole.kernel[-1])
+    if shape is whole and depth % PAIRS.per:
+        longer *= _COLLECTED
     return plain_cost(facts, share_of_pairs(facts.target), 0.5) * longer / useful_lanes(facts)
 
 

@@ -80,7 +80,7 @@ def _lower(sums: Sums, ctx: LowerContext) -> tuple[Tensor, ...]:
 
 def lower_pairs(
     operands: Operands, key: str, sums: Sums, ctx: LowerContext, count: Count = PAIRS.count,
-    fold: Fold = lambda shape: shape,
+    fold: Fold | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The same of words, as :mod:`.pairs`; ``key`` names the weight in words."""
     shape = transposed_shape(ctx)

@@ -68,6 +68,16 @@ def test_products_read_and_store_bfloat16(build: Callable[[], Graph]) -> None:
     assert set(between) == {dtypes.bfloat16}
 
 
+def test_a_named_implementation_says_which_precision_a_product_has() -> None:
+    first, second = (n.name for n in products(residual()))
+    names = {first: "dot_product_rows", second: "implicit_gemm"}
+    graph = tilewright.compile(
+        residual(), target=AVX512, precision="bf16", implementations=names, stop_after="passes", progress=False
+    )
+    assert {n.name: n.attr("implementation") for n in products(graph)} == names
+    assert reduced_nodes(graph) == (first,)
+
+
 @pytest.mark.parametrize("build", [residual, pooled, layers])
 def test_results_are_close(build: Callable[[], Graph]) -> None:
     graph = build()
