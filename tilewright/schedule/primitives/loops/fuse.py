@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from tilewright.core.arith.bounds import loop_range
+from tilewright.core.arith.bounds import loop_range, upper_bound
 from tilewright.core.arith.expr import ZERO, IntExpr, product, var
 from tilewright.schedule.base import Primitive, find_loop, refuse, replace_stmt, simplify_stmt, substitute_stmt
 from tilewright.tensor_ir.analysis.scopes import blocks_in, loop_path, loop_ranges, loops_in
@@ -32,6 +32,7 @@ class Fuse(Primitive):
         - the extent of one uses the variable of another
         - a loop is not serial
         - a spatial loop would join a loop of a reduction that may be empty
+        - a loop runs once or not at all, as loops around it say (its variable is what keeps indices in range)
     Cost: a division and a remainder for each use of the old variables, unless a later split undoes them.
     """
 
@@ -60,6 +61,10 @@ class Fuse(Primitive):
                 others = sorted(_other_vars(block) & listed)
                 if others:
                     raise refuse(self, f"reduction {block.name} may be empty, and {others[0]} is not one of its steps")
+        ranges = loop_ranges(loops_in(loop_path(func, nest[0].var))[:-1])
+        for loop in nest:
+            if not loop.extent.free_vars().isdisjoint(ranges) and upper_bound(loop.extent, ranges) == 1:
+                raise refuse(self, f"expected loops of several steps, but {loop.var} has one or none: {loop.extent}")
         name = self._name(func)
         env: dict[str, IntExpr] = {loop.var: ZERO for loop in nest if loop.extent == 1}
         counting = [loop for loop in nest if loop.extent != 1]
@@ -72,7 +77,6 @@ class Fuse(Primitive):
         extent = product(loop.extent for loop in nest)
         if extent == 0:  # nothing runs: any index below an extent of 0 will do
             env = {loop.var: var(name) for loop in nest}
-        ranges = loop_ranges(loops_in(loop_path(func, nest[0].var))[:-1])
         ranges[name] = loop_range(extent)
         body = simplify_stmt(substitute_stmt(nest[-1].body, env), ranges)
         return replace_stmt(func, nest[0], Loop(name, extent, body, "serial", nest[0].hints))

@@ -1,7 +1,7 @@
 from tilewright.core.arith.expr import var
 from tilewright.core.dtypes import float32
 from tilewright.schedule.primitives.loops.fuse import Fuse
-from tilewright.tensor_ir.compute import build_func, compute, placeholder
+from tilewright.tensor_ir.compute import build_func, compute, index_value, placeholder, reduce_axis, select, sum_over
 from tilewright.tests.schedule.helper import check, check_refusals, elementwise, matmul, matmul_relu, prefix_sum
 
 N = var("n")
@@ -51,6 +51,14 @@ def test_ordered_axes_stay_in_order():
     check(prefix_sum(N, 4), 'fuse(("S_i", "S_t"))')
 
 
+def sums_and_others():
+    """Sums of rows, and behind them other numbers."""
+    x, other, k = placeholder("X", (N, 7), float32), placeholder("O", (5,), float32), reduce_axis(7, "k")
+    sums = compute("S", (N,), lambda i: sum_over(x[i, k], k))
+    joined = compute("J", (N + 5,), lambda j: select(index_value(j) < index_value(N), sums[j], other[j - N]))
+    return build_func("joined", [x, other], [joined], [sums])
+
+
 def test_refusals():
     f = matmul_relu(N, 4, 5)
     check_refusals(
@@ -78,6 +86,11 @@ def test_refusals():
             "a spatial loop would join a loop of a reduction that may be empty": (
                 matmul(2, 4, N), 'fuse(("C_j", "k"))',
                 "fuse(C_j, k): reduction C may be empty, and C_j is not one of its steps",
+            ),
+            "a loop runs once or not at all, as loops around it say (its variable is what keeps indices in range)": (
+                sums_and_others(), 'compute_at("S", loop="J_j")\nfuse(("S_i", "k"))',
+                "fuse(S_i, k): expected loops of several steps, but S_i has one or none: "
+                "max(-J_j + min(J_j, n - 1) + 1, 0)",
             ),
         },
     )  # fmt: skip
