@@ -10,10 +10,11 @@ positions that read the same results). Two forms, decided by what fits in the se
   the last two panel after panel, so that the products of a panel are transformed back while they are in the cache.
 
 Either way a transform runs over one tile and one vector of channels at a time, written out, in registers and the first
-cache. A strip is a few rows of tiles of an image, or a part of one; where images are of symbolic size, it is a few
-register tiles of any rows and images. Decisions: ``<product>.strip`` (tiles of a strip; the number of all tiles, or 0
-if that is symbolic, is the second form), ``<product>.results`` (in the second form, ``all`` products before any is
-transformed back, or those of a ``panel``) and ``<product>.rows`` (tiles of the register tile).
+cache. A strip is a few rows of tiles of an image, or a part of one; where these do not come out even among the threads,
+an equal share of all tiles, and where images are of symbolic size, a few register tiles of any rows and images.
+Decisions: ``<product>.strip`` (tiles of a strip; that of all, or 0 if that is symbolic, is the second form),
+``<product>.results`` (in the second form, ``all`` products before any is transformed back, or those of a ``panel``) and
+``<product>.rows`` (tiles of the register tile).
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ _FEWEST = 4
 
 _MANY = 64
 """Tiles from which on their products are transformed back panel by panel."""
+
+_SHARES = 4
+"""Where rows of tiles do not come out even among the threads, a thread has at most so many strips."""
 
 _DOUBLINGS = 6
 """Strips of a symbolic number of tiles are one register tile or three, so many times doubled."""
@@ -213,7 +217,8 @@ def _divided(e: IntExpr) -> Iterator[tuple[str, int]]:
 
 
 def _decide_strip(s: Schedule, conv: Transformed, nest: _Nest, lanes: int, target: Target) -> int:
-    """Tiles of a strip: rows of tiles or a part of a row, strips of equal size if possible; or whole register tiles.
+    """Tiles of a strip: rows of tiles or a part of a row, strips of equal size if possible; or equal shares of all
+    tiles, or whole register tiles.
 
     By default half of what fits, where the weights stay in the cache from strip to strip, in as many strips as keep all
     threads busy to the end. Where they do not, all tiles (the second form), or as many as fit if all tiles would not
@@ -232,7 +237,8 @@ def _decide_strip(s: Schedule, conv: Transformed, nest: _Nest, lanes: int, targe
         options = {n << k for n in (tile, 3 * tile) for k in range(_DOUBLINGS)}
     else:
         options = {-(-row // k) for k in range(1, row + 1)} | {k * row for k in range(1, rows + 1)}
-    options = {n for n in options if _FEWEST <= n <= fits}
+    shares = {-(-total // (k * target.threads)) for k in range(1, _SHARES + 1)}
+    shares, options = ({n for n in found if _FEWEST <= n <= fits} for found in (shares, options))
     reused = _known_bytes(s, weights) <= target.nearby_bytes
 
     def is_even(n: int) -> bool:
@@ -243,10 +249,10 @@ def _decide_strip(s: Schedule, conv: Transformed, nest: _Nest, lanes: int, targe
     def busy(n: int) -> float:
         return busy_share(total / n, target) if total else 1.0
 
-    most = max(map(busy, even), default=1.0)
-    even = [n for n in even if busy(n) >= BALANCED * most]
-    own = max(even, default=total) if reused or (total and size > target.l3_share_bytes) else total
-    return int(s.sample_categorical(f"{conv.product}.strip", tuple(sorted({*options, total})), own))
+    most = max(map(busy, {*even, *shares}), default=1.0)
+    even, shared = ([n for n in found if busy(n) >= BALANCED * most] for found in (even, shares))
+    own = max(even or shared, default=total) if reused or (total and size > target.l3_share_bytes) else total
+    return int(s.sample_categorical(f"{conv.product}.strip", tuple(sorted({*options, *shares, total})), own))
 
 
 def _decide_results(s: Schedule, conv: Transformed, nest: _Nest, target: Target) -> str:
@@ -294,6 +300,9 @@ def _strips(
     if row is None or strip < row:
         over, last = s.split(last, (None, strip))
         outer, tiles = [*lead, over], [last]
+    elif strip % row:
+        over, last = s.split(s.fuse(*nest.outer), (None, strip))
+        outer, tiles = [over], [last]
     else:
         over, rows = s.split(lead[-1], (None, strip // row))
         outer, tiles = [*lead[:-1], over], [rows, last]

@@ -23,6 +23,8 @@ from tilewright.tensor_ir.ir import Block, loads
 _UNKNOWN = 64
 _BLOCKS = 4
 """Blocks of rows for each thread, at least: the threads' chunks."""
+_EVEN = 0.95
+"""The share that blocks must leave busy, of the most that smaller ones would."""
 _PARTS = 2
 """Parts of an operand that is too large for the cache; the panels come from memory once for each."""
 _ORDERS = ("columns", "rows")
@@ -220,10 +222,18 @@ def own_block(
         is_large = source > cache and source // _PARTS <= target.filling_bytes
         return -(-tiles // _PARTS) if is_large and tiles >= TALL * _PARTS else 1
     row = widest_itemsize(s.func, reduction) * prod(a.extent.value() or 1 for a in block.axes if a.kind == "reduce")
-    own = 1
-    while tiles >= 2 * own * _BLOCKS * target.threads and 2 * own * height * row <= cache:
-        own *= 2
-    return own
+    sizes = [1]
+    while tiles >= 2 * sizes[-1] * _BLOCKS * target.threads and 2 * sizes[-1] * height * row <= cache:
+        sizes.append(2 * sizes[-1])
+    most = max(_share_of_blocks(tiles, n, target) for n in sizes)
+    return max(n for n in sizes if _share_of_blocks(tiles, n, target) >= _EVEN * most)
+
+
+def _share_of_blocks(tiles: int, block: int, target: Target) -> float:
+    """The share of the time in which all threads have something to do, of blocks of so many tiles and a rest that one
+    of them has."""
+    blocks, rest = divmod(tiles, block)
+    return tiles / target.threads / (-(-blocks // target.threads) * block + rest)
 
 
 def _loops_indexing(s: Schedule, reduction: str, operands: Sequence[str]) -> set[str]:

@@ -209,6 +209,14 @@ def test_threads_share_rows_where_both_operands_stay_in_cache(rows: int, threads
     assert f'"acc.order", candidates=("columns", "rows"), decision="{order}"' in trace
 
 
+@pytest.mark.parametrize(("tiles", "block"), [(14 * 32, 32), (13 * 32 + 2, 16), (20 * 32, 32), (9 * 32, 16)])
+def test_blocks_of_rows_leave_no_thread_idle(tiles: int, block: int):
+    """Of two threads, the last tile partial: 13 blocks of 32 would leave one of them idle for a seventh of the time."""
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 20, 1 << 23, 2)
+    trace = default_trace(packed_matmul(6 * tiles - 1, 16, 96), target).to_text()
+    assert re.search(rf'"acc.row_block", candidates=.*, decision={block}\)', trace)
+
+
 @pytest.mark.parametrize(("rows", "block"), [(8, 8), (6, 6), (7, 1)])
 def test_threads_share_rows_of_a_depthwise_convolution_of_many_channels(rows: int, block: int):
     """Of its rows each thread goes through the columns one by one, whose weights do not fit the first-level cache

@@ -113,10 +113,18 @@ def test_every_decision_keeps_the_values(strip: int, rows: int) -> None:
     require_twin(func, s.func)
 
 
-@pytest.mark.parametrize(("threads", "strip"), [(1, 40), (2, 20), (3, 8), (4, 10), (8, 5)])
+@pytest.mark.parametrize(("threads", "strip"), [(1, 40), (2, 20), (3, 5), (4, 10), (8, 5)])
 def test_strips_keep_all_threads_busy(threads: int, strip: int) -> None:
     text = default_trace(short_filter(1, 80, 16, 16), TARGET.with_threads(threads)).to_text()
     assert f'"M.strip", candidates=(4, 5, 6, 7, 8, 10, 14, 20, 40), decision={strip}' in text
+
+
+@pytest.mark.parametrize(("images", "threads", "strip"), [(3, 2, 11), (3, 1, 21), (4, 2, 14), (5, 2, 18), (7, 3, 17)])
+def test_strips_are_equal_shares_where_rows_of_tiles_are_not(images: int, threads: int, strip: int) -> None:
+    func = short_filter(images, 14, 16, 16)  # seven tiles each
+    trace = default_trace(func, TARGET.with_threads(threads))
+    assert f"decision={strip})" in next(line for line in trace.to_text().splitlines() if '"M.strip"' in line)
+    require_twin(func, trace.apply(func))
 
 
 SYMBOLIC = {
