@@ -1,34 +1,28 @@
 """Convolutions of bfloat16 two channels at a time: ``acc[m, no, ni] += dot2(X2[pixel, taps, q], W2[no, taps, q, ni])``.
 
 Sums are float32. The input is read in pairs where it lies so: channels last, no border to add and an even number of
-channels in a group. Of an odd number the taps of a row are channels where they are no more pairs, and a stage copies
-the image as it lies; else a stage collects the pairs. The weight is packed at build time.
+channels in a group. Of an odd number the taps of a row are channels where they are no more pairs, read as they lie;
+else a stage collects the pairs. The weight is packed at build time.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr
+from tilewright.core.arith.minmax import minimum
 from tilewright.core.dtypes import DType
 from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_shape, with_bias
 from tilewright.lowering.geometry.conv_weight import conv_weight, named, weight_columns, weight_rows
-from tilewright.lowering.geometry.words import (
-    PAIRS,
-    Word,
-    in_fewer_words,
-    padded_rows,
-    words_of_image,
-    words_of_row,
-    words_of_rows,
-)
+from tilewright.lowering.geometry.words import PAIRS, Word, in_fewer_words, padded_rows, words_of_image, words_of_row
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import Sums
@@ -84,20 +78,52 @@ def pair_sums(
     word = operands.word
     shape = in_fewer_words(word, whole) if fold is None else fold(whole)
     in_pairs = dataclasses.replace(shape, channels=count(shape.depth) * shape.groups)
-    zero = constant(0, dtypes.int32)
+    zero, in_place = constant(0, dtypes.int32), fold is None and shape is not whole
 
     def pairs(w: np.ndarray) -> np.ndarray:
-        return word.pack_oihw(operands.elements(weight_rows(oihw(w), shape)), in_pairs.depth.value())
+        taps = weight_rows(oihw(w), shape)
+        return word.pack_oihw(operands.elements(_halved(taps) if in_place else taps), in_pairs.depth.value())
 
-    border = constant(0.0, operands.dtype)
-    if fold is None and shape is not whole:
-        read = words_of_rows(ctx, whole, in_pairs, word, border, lambda v: v, operands.bits)
+    rows = None
+    if shape.of_pixel is not None and whole.needs_padding:
+        rows = padded_rows(ctx, whole, constant(0.0, operands.dtype))
+    if in_place:
+        read = _pairs_of_rows(ctx, shape, whole.channels, operands.bits, rows)
     else:
-        folds = shape.of_pixel is not None and whole.needs_padding
-        rows = padded_rows(ctx, whole, border) if folds else None
         read = words_of_image(ctx, shape, in_pairs, word, operands.bits, lambda step: zero, True, rows)
-    weight = conv_weight(ctx, in_pairs, dtypes.int32, pairs, named(key, shape), lambda *_: zero)
+    weight = conv_weight(
+        ctx, in_pairs, dtypes.int32, pairs, named(f"{key}_halved" if in_place else key, shape), lambda *_: zero
+    )
     return sums(ctx, in_pairs, dtypes.int32, read, weight, times=word.times)
+
+
+def _pairs_of_rows(
+    ctx: LowerContext, shape: ConvShape, pixel: IntExpr, bits: Callable[[Val], Val], rows: Tensor | None
+) -> Reader:
+    """Pairs of an image of which the taps of a row are channels, as it lies in the input, or in ``rows``; ``pixel``:
+    its channels. The last of an odd number of elements makes a pair with the one before, which is in two pairs then
+    (:func:`_halved`): what comes behind it in memory is another pixel's, and 0 times an infinity is not 0."""
+    x, last = ctx.input(0), shape.depth - PAIRS.per
+
+    def read(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
+        first = minimum(c * PAIRS.per, last)
+        *outer, place = at
+
+        def element(e: IntExpr) -> Val:
+            return x[shape.element(n, e, at)] if rows is None else rows[(n, *outer, place * pixel + e)]
+
+        return PAIRS.of([bits(element(first + j)) for j in range(PAIRS.per)])
+
+    return read
+
+
+def _halved(w: np.ndarray) -> np.ndarray:
+    """The weight ``[OC, elements of a row, taps..., 1]`` of :func:`_pairs_of_rows`: with an even number of elements as
+    it is, else with half of the last but one twice."""
+    if w.shape[1] % PAIRS.per == 0:
+        return w
+    half = (w[:, -2:-1].astype(np.float32) / 2).astype(w.dtype)
+    return np.concatenate([w[:, :-2], half, half, w[:, -1:]], axis=1)
 
 
 def _bits(v: Val) -> Val:

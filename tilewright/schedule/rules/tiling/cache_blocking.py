@@ -233,7 +233,8 @@ def _share_of_blocks(tiles: int, block: int, target: Target) -> float:
     """The share of the time in which all threads have something to do, of blocks of so many tiles and a rest that one
     of them has."""
     blocks, rest = divmod(tiles, block)
-    return tiles / target.threads / (-(-blocks // target.threads) * block + rest)
+    longest = -(-blocks // target.threads) * block + rest
+    return tiles / target.threads / longest if longest else 1.0
 
 
 def _loops_indexing(s: Schedule, reduction: str, operands: Sequence[str]) -> set[str]:

@@ -91,6 +91,21 @@ def test_machine_code(case: str, target: str) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("case", ["odd channels", "one channel", "odd channels of a row"])
+@pytest.mark.parametrize("way", WAYS["Conv"])
+def test_an_infinity_is_in_no_window_but_its_own(case: str, way: str) -> None:
+    """Where an odd number of elements is read in pairs, the element behind them is not multiplied by 0."""
+    graph = graph_of(case)
+    feed = feed_of(graph)
+    places = np.random.default_rng(3).permutation(feed["x"].size)[:3]
+    feed["x"].ravel()[places] = [np.inf, -np.inf, np.nan]
+    (want,) = interpret(graph, feed).values()
+    assert 0 < np.count_nonzero(~np.isfinite(want)) < want.size
+    model = tilewright.compile(graph, implementations={graph.nodes[0].name: way}, progress=False)
+    (got,) = model.run(None, feed)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
 @pytest.mark.parametrize("shape", [(1, 9, 8, 6), ("n", "h", 7, 5)])
 def test_winograd(shape: tuple[Dim, ...], strides: tuple[int, int]) -> None:

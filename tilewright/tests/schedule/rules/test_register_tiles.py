@@ -217,6 +217,12 @@ def test_blocks_of_rows_leave_no_thread_idle(tiles: int, block: int):
     assert re.search(rf'"acc.row_block", candidates=.*, decision={block}\)', trace)
 
 
+def test_no_rows_need_no_blocks():
+    target = Target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256, 16, 32768, 1 << 20, 1 << 23, 2)
+    func = packed_matmul(0, 16, 96)
+    assert Schedule(func, default_trace(func, target)).func.outputs == 1
+
+
 @pytest.mark.parametrize(("rows", "block"), [(8, 8), (6, 6), (7, 1)])
 def test_threads_share_rows_of_a_depthwise_convolution_of_many_channels(rows: int, block: int):
     """Of its rows each thread goes through the columns one by one, whose weights do not fit the first-level cache
