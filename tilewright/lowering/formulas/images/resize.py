@@ -88,11 +88,7 @@ def _real(i: IntExpr) -> Val:
 def _symbolic_coordinate(c: LowerContext, s: Spec, i: IntExpr, n: IntExpr, m: IntExpr) -> Val:
     x, size, count = _real(i), _real(n), _real(m)
     scale = _scale(s, n, m)
-    if s.transform in ("align_corners", "tf_crop_and_resize"):
-        # a stage of its own, so that product and difference are not one operation with another rounding
-        width = c.stage(compute(c.name("resize_width"), (1,), lambda _: scale * size))[const(0)]
-    else:
-        width = scale * size
+    width = _rounded_product(size, scale)
     if s.transform == "align_corners":
         return select(width.equal(1.0), 0.0 * x, x * (size - 1.0) / (width - 1.0))
     if s.transform == "asymmetric":
@@ -107,8 +103,15 @@ def _symbolic_coordinate(c: LowerContext, s: Spec, i: IntExpr, n: IntExpr, m: In
     if s.transform == "tf_crop_and_resize":
         a, b = (constant(v, dtypes.float64) if isinstance(v, float) else v for v in s.roi)
         inner = select(width.equal(1.0), (b - a) * (size - 1.0) * 0.5, x * (b - a) * (size - 1.0) / (width - 1.0))
-        return inner + a * (size - 1.0)
+        return inner + _rounded_product(size - 1.0, a)
     raise c.unsupported(f"attribute coordinate_transformation_mode: unknown value {s.transform!r}")
+
+
+def _rounded_product(size: Val, factor: Val) -> Val:
+    """``size * factor``, where ``size`` is not negative, rounded before it is a term of a sum: with the absolute value
+    in between, both are not one operation, whose result would be another."""
+    product = op("abs", size * factor)
+    return select(factor < 0.0, 0.0 - product, product)
 
 
 def _scale(s: Spec, n: IntExpr, m: IntExpr) -> Val:
