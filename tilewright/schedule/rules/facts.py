@@ -243,6 +243,13 @@ def is_row_like(s: Schedule, name: str) -> bool:
     return unit_reduce and not unit_spatial
 
 
+def reads_windows(reduction: Block, buffers: Collection[str]) -> bool:
+    """True if ``reduction`` goes over windows of one of ``buffers``, which may share elements."""
+    steps = {a.name for a in reduction.axes if a.kind != "spatial"}
+    places = [i.free_vars() for x in loads(reduction.value) if x.buffer in buffers for i in x.indices]
+    return any(names & steps and names - steps for names in places)
+
+
 def is_packed_operand(stage: str, user: Block) -> bool:
     """True if ``user`` reads buffer ``stage`` along both of its innermost result axes: packed panels."""
     axes = [a.name for a in user.axes if a.kind == "spatial"][-2:]

@@ -18,6 +18,16 @@ _KEPT = 3.5
 _APART = 3.0
 """How much longer a step takes whose neighbours do not lie side by side, as along an innermost axis with strides."""
 
+_WINDOW_APART = 11.0
+"""The same of windows over several dimensions, which go through memory step by step; not of two elements a row."""
+
+_PAIR = 2
+_PAIR_APART = 1.5
+"""The same of two elements of one dimension."""
+
+_MAXIMUM = 1.5
+"""A step of a maximum there, which keeps NaN, as a ratio to one of a sum."""
+
 
 def cost_of_sweep(facts: NodeFacts) -> float:
     """The time of an operation on each element of the operand."""
@@ -32,7 +42,16 @@ def cost_of_passes(facts: NodeFacts, w: Windows, passes: Sequence[Sequence[int]]
         for k in which:
             sizes[w.spatial[k]] = out[w.spatial[k]]
         one = w.along(which)
-        apart = any(d == len(out) - 1 and s > 1 for d, s in zip(one.spatial, one.strides, strict=True))
-        each = math.prod(one.kernel) * (_APART if apart else 1.0) + (_KEPT if n + 1 < len(passes) else 0.0)
+        each = math.prod(one.kernel) * _longer(facts, one) + (_KEPT if n + 1 < len(passes) else 0.0)
         steps += assumed(sizes, _IMAGE) * each
     return steps * facts.target.costs.multiply_add_rate / facts.target.costs.operation_rate
+
+
+def _longer(facts: NodeFacts, one: Windows) -> float:
+    """How much longer a step of a pass takes than one whose neighbours lie side by side."""
+    last = len(facts.output().shape) - 1
+    if not any(d == last and s > 1 for d, s in zip(one.spatial, one.strides, strict=True)):
+        return 1.0
+    alone, pair = sum(n > 1 for n in one.kernel) <= 1, one.kernel[-1] <= _PAIR
+    longer = _WINDOW_APART if not alone and not pair else _PAIR_APART if alone and pair else _APART
+    return longer * (_MAXIMUM if facts.node.op == "MaxPool" else 1.0)

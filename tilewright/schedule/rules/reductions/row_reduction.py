@@ -23,6 +23,7 @@ from tilewright.schedule.rules.facts import (
     loops_of,
     nanoseconds,
     output_buffers,
+    reads_windows,
     reduce_loops,
     reduction_feeders,
     total_nanoseconds,
@@ -46,17 +47,11 @@ def _rows_of(s: Schedule, block: str, target: Target) -> list[tuple[list[str], l
         return []
     feeders = feeders_of(s, block)
     rows = _row_loops(s, block, feeders)
-    return [(feeders, rows)] if feeders and rows and not any(_reads_windows(s, f, feeders) for f in feeders) else []
-
-
-def _reads_windows(s: Schedule, reduction: str, feeders: list[str]) -> bool:
-    """True if ``reduction`` goes over windows of what another of ``feeders`` gives: a row of its own would compute
-    again what windows share."""
-    made = {find_block(s.func, f).buffer for f in feeders if f != reduction}
-    block = find_block(s.func, reduction)
-    steps = {a.name for a in block.axes if a.kind != "spatial"}
-    places = [i.free_vars() for x in loads_of(block) if x.buffer in made for i in x.indices]
-    return any(names & steps and names - steps for names in places)
+    if not feeders or not rows:
+        return []
+    blocks = [find_block(s.func, f) for f in feeders]
+    made = {b.buffer for b in blocks}  # a row of its own would compute again what windows share
+    return [] if any(reads_windows(b, made - {b.buffer}) for b in blocks) else [(feeders, rows)]
 
 
 def _stored(s: Schedule, block: str, target: Target) -> list[None]:

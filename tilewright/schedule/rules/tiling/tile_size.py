@@ -17,10 +17,15 @@ from tilewright.schedule.rules.tiling.tile_axes import TileAxes
 from tilewright.schedule.rules.tiling.write_tile import inner_sums
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
+from tilewright.tensor_ir.ir import Select, walk_expr
 
 TALL = 8
 _WRITTEN_OUT = 1024
 """Nodes of the formula in all results of a tile together, at most: what is written out is paid for when it is built."""
+
+
+_TESTED = 6
+"""Rows of a tile, at most, that are read under tests of their own: each of them keeps a mask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ def split_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes
     nr = own if fixed else choose_nr(s, reduction, own, extent or 0, lanes, axes.panel is not None, target)
     vectors = max(1, nr // lanes)
     limit = 1 if inner_sums(s, reduction) else min(target.tile_rows(vectors), max(1, most // vectors))
+    if axes.panel is None and any(isinstance(e, Select) for e in walk_expr(find_block(s.func, reduction).value)):
+        limit = min(limit, _TESTED)
     columns, column = split_columns(s, axes.columns, own if axes.panel else nr, nr)
     if row is None:
         return TileLoops(tuple(batch), (), columns, column)

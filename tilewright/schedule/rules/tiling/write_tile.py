@@ -19,6 +19,7 @@ from tilewright.schedule.rules.facts import (
     is_packed_operand,
     is_spatial,
     loops_of,
+    reads_windows,
     reduce_loops,
     reduction_feeders,
 )
@@ -50,9 +51,10 @@ def write_reduction(s: Schedule, reduction: str, lanes: int, around: set[str]) -
 
 def inner_sums(s: Schedule, reduction: str) -> list[str]:
     """Sums of which only ``reduction`` makes its own, column by column, as it scales each: they are made in its
-    steps."""
+    steps. Not sums that windows of it share."""
     block = find_block(s.func, reduction)
-    return [f for f in reduction_feeders(s, reduction) if is_packed_operand(find_block(s.func, f).buffer, block)]
+    feeders = [(f, find_block(s.func, f).buffer) for f in reduction_feeders(s, reduction)]
+    return [f for f, made in feeders if is_packed_operand(made, block) and not reads_windows(block, {made})]
 
 
 def write_inner_sums(s: Schedule, names: Sequence[str], reduction: str, lanes: int) -> None:
