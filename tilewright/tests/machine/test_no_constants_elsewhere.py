@@ -54,6 +54,7 @@ REVIEWED = {
     "_BITS, _BYTE = (22, 8)": "the form of numbers",
     "_PER_GROUP = 0.3": "a ratio of estimates",
     "_PER_SUM = 5.0": "a ratio of estimates",
+    "_WINDOW_APART = 11.0": "a ratio of estimates",
     "_PART_BYTES, _WORD_BYTES = (2, 4)": "bytes in 16 and 32 bits",
     "_MOST = 2": "a policy: when all temporaries are placed anew",
     "_A, _B = (4, 6)": "numbers that instructions have in them",
