@@ -23,7 +23,6 @@ TALL = 8
 _WRITTEN_OUT = 1024
 """Nodes of the formula in all results of a tile together, at most: what is written out is paid for when it is built."""
 
-
 _TESTED = 6
 """Rows of a tile, at most, that are read under tests of their own: each of them keeps a mask."""
 
