@@ -187,7 +187,7 @@ def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wante
         ctx.log.fire("bfloat16", c.node.name)
     for x, own in narrow.items():
         if ed.producer(x) is not None and not ed.is_output(x):
-            _read_by_others(ed, x, own, products.keys() - {c.node.name for c in split})
+            _read_by_others(ed, x, own, products.keys() - {c.node.name for c in split} - wanted.names.keys())
     if asked.nodes is None and asked.precision == "bf16":
         narrow_moves(ed, ctx, narrow)
         _narrow_tables(ed, ctx)

@@ -78,6 +78,20 @@ def test_a_named_implementation_says_which_precision_a_product_has() -> None:
     assert reduced_nodes(graph) == (first,)
 
 
+def test_what_is_named_to_stay_reads_float32_beside_a_product_of_bfloat16() -> None:
+    g = GraphBuilder("beside")
+    x = g.op("Relu", g.input("x", "float32", (1, 32, 28, 28)))
+    graph = g.build(g.op("Conv", x, weight(64, 32, 1, 1)), g.op("Conv", x, weight(32, 32, 3, 3), pads=(1, 1, 1, 1)))
+    first, second = (n.name for n in products(graph))
+    done = tilewright.compile(
+        graph, target=AVX512, precision="bf16", implementations={second: "winograd4"}, stop_after="passes",
+        progress=False,
+    )  # fmt: skip
+    assert reduced_nodes(done) == (first,)
+    (stays,) = (n for n in products(done) if n.name == second)
+    assert {done.values[i].dtype for i in stays.inputs[:2]} == {dtypes.float32}
+
+
 @pytest.mark.parametrize("build", [residual, pooled, layers])
 def test_results_are_close(build: Callable[[], Graph]) -> None:
     graph = build()
