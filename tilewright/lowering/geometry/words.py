@@ -151,6 +151,18 @@ def words_of_rows(
     return read
 
 
+def elements_of_image(ctx: LowerContext, shape: ConvShape, rows: Tensor | None) -> Reader:
+    """``read(n, c, at)`` of the input, or of ``rows`` in its place (:func:`padded_rows`)."""
+    x = ctx.input(0)
+
+    def read(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
+        if rows is None or shape.of_pixel is None:
+            return x[shape.element(n, c, at)]
+        return rows[(n, *at[:-1], at[-1] * shape.of_pixel + c)]
+
+    return read
+
+
 def words_of_image(
     ctx: LowerContext, shape: ConvShape, words: ConvShape, word: Word, bits: Callable[[Val], Val],
     border: Callable[[IntExpr], Val], in_place: bool, rows: Tensor | None = None,
@@ -162,12 +174,7 @@ def words_of_image(
     together, and ``in_place``, the input is read as it lies; else a stage collects the words. ``rows``: read instead of
     the input (:func:`padded_rows`).
     """
-    x = ctx.input(0)
-
-    def element(n: IntExpr, c: IntExpr, at: tuple[IntExpr, ...]) -> Val:
-        if rows is None or shape.of_pixel is None:
-            return x[shape.element(n, c, at)]
-        return rows[(n, *at[:-1], at[-1] * shape.of_pixel + c)]
+    element = elements_of_image(ctx, shape, rows)
 
     def group_and_step(c: IntExpr) -> tuple[IntExpr, IntExpr]:
         return (c // words.depth, c % words.depth) if shape.groups > 1 else (const(0), c)

@@ -22,7 +22,15 @@ from tilewright.lowering.context import LowerContext
 from tilewright.lowering.facts import NodeFacts
 from tilewright.lowering.geometry.conv_shape import ConvShape, Reader, conv_shape, with_bias
 from tilewright.lowering.geometry.conv_weight import conv_weight, named, weight_columns, weight_rows
-from tilewright.lowering.geometry.words import PAIRS, Word, in_fewer_words, padded_rows, words_of_image, words_of_row
+from tilewright.lowering.geometry.words import (
+    PAIRS,
+    Word,
+    elements_of_image,
+    in_fewer_words,
+    padded_rows,
+    words_of_image,
+    words_of_row,
+)
 from tilewright.lowering.implementations.base import Implementation
 from tilewright.lowering.implementations.conv.cost import plain_cost, useful_lanes
 from tilewright.lowering.implementations.conv.direct import Sums
@@ -88,7 +96,7 @@ def pair_sums(
     if shape.of_pixel is not None and whole.needs_padding:
         rows = padded_rows(ctx, whole, constant(0.0, operands.dtype))
     if in_place:
-        read = _pairs_of_rows(ctx, shape, whole.channels, operands.bits, rows)
+        read = _pairs_of_rows(ctx, shape, operands.bits, rows)
     else:
         read = words_of_image(ctx, shape, in_pairs, word, operands.bits, lambda step: zero, True, rows)
     weight = conv_weight(
@@ -97,22 +105,15 @@ def pair_sums(
     return sums(ctx, in_pairs, dtypes.int32, read, weight, times=word.times)
 
 
-def _pairs_of_rows(
-    ctx: LowerContext, shape: ConvShape, pixel: IntExpr, bits: Callable[[Val], Val], rows: Tensor | None
-) -> Reader:
-    """Pairs of an image of which the taps of a row are channels, as it lies in the input, or in ``rows``; ``pixel``:
-    its channels. The last of an odd number of elements makes a pair with the one before, which is in two pairs then
-    (:func:`_halved`): what comes behind it in memory is another pixel's, and 0 times an infinity is not 0."""
-    x, last = ctx.input(0), shape.depth - PAIRS.per
+def _pairs_of_rows(ctx: LowerContext, shape: ConvShape, bits: Callable[[Val], Val], rows: Tensor | None) -> Reader:
+    """Pairs of an image of which the taps of a row are channels, as it lies in the input, or in ``rows``. The last of
+    an odd number of elements makes a pair with the one before, which is in two pairs then (:func:`_halved`): what comes
+    behind it in memory is another pixel's, and 0 times an infinity is not 0."""
+    element, last = elements_of_image(ctx, shape, rows), shape.depth - PAIRS.per
 
     def read(n: IntExpr, c: IntExpr, at: Sequence[IntExpr]) -> Val:
         first = minimum(c * PAIRS.per, last)
-        *outer, place = at
-
-        def element(e: IntExpr) -> Val:
-            return x[shape.element(n, e, at)] if rows is None else rows[(n, *outer, place * pixel + e)]
-
-        return PAIRS.of([bits(element(first + j)) for j in range(PAIRS.per)])
+        return PAIRS.of([bits(element(n, first + j, at)) for j in range(PAIRS.per)])
 
     return read
 

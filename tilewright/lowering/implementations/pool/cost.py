@@ -19,11 +19,12 @@ _APART = 3.0
 """How much longer a step takes whose neighbours do not lie side by side, as along an innermost axis with strides."""
 
 _WINDOW_APART = 11.0
-"""The same of windows over several dimensions, which go through memory step by step; not of two elements a row."""
+"""The same of windows over several dimensions, which go through memory step by step, unless a row has a pair."""
+
+_PAIR_APART = 1.5
+"""The same of a pair along one dimension."""
 
 _PAIR = 2
-_PAIR_APART = 1.5
-"""The same of two elements of one dimension."""
 
 _MAXIMUM = 1.5
 """A step of a maximum there, which keeps NaN, as a ratio to one of a sum."""
@@ -53,5 +54,5 @@ def _longer(facts: NodeFacts, one: Windows) -> float:
     if not any(d == last and s > 1 for d, s in zip(one.spatial, one.strides, strict=True)):
         return 1.0
     alone, pair = sum(n > 1 for n in one.kernel) <= 1, one.kernel[-1] <= _PAIR
-    longer = _WINDOW_APART if not alone and not pair else _PAIR_APART if alone and pair else _APART
+    longer = _PAIR_APART if alone and pair else _APART if alone or pair else _WINDOW_APART
     return longer * (_MAXIMUM if facts.node.op == "MaxPool" else 1.0)

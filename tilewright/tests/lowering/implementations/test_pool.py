@@ -62,6 +62,7 @@ def test_windows_side_by_side(op: str, kernel: int, layout: str, standard: str) 
     shape = (1, 32, 60, 60) if layout == "NCHW" else (1, 60, 60, 32)
     c = choice(pool(op, shape, kernel, strides=(kernel, kernel), pads=(0, 0, 0, 0), data_layout=layout))
     assert c.standard().name == standard
+    assert c.hopeful() == (standard,)
 
 
 def test_windows_of_whole_images_stay_one_reduction() -> None:
