@@ -150,7 +150,7 @@ def choose_implementation(target: Target, level: Level = Level.ALL, wanted: Want
     costs; the pass raises InputError where that does not apply."""
     wanted = wanted or Wanted()
     several = [ways for ways in wanted.table.values() if len(ways) > 1]
-    names = dict.fromkeys(n for ways in several for i in ways for n in (i.family, i.name) if n)
+    names = dict.fromkeys(n for ways in several for i in ways for n in (i.family, i.name, i.full_name) if n)
     run = partial(_choose, target=target, inexact=level >= Level.ALL, wanted=wanted)
     return Pass(PASS, Level.NONE, Exactness.REASSOCIATING, run, rules=tuple(names))
 

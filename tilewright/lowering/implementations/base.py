@@ -60,8 +60,13 @@ class Implementation:
             return str(e)
 
     def is_disabled(self, names: Collection[str]) -> bool:
-        """True if its name or that of its family is among ``names``."""
-        return self.name in names or self.family in names
+        """True if its name, that of its family or :attr:`full_name` is among ``names``."""
+        return any(n in names for n in (self.name, self.family, self.full_name))
+
+    @property
+    def full_name(self) -> str:
+        """That of one operator, where others have an implementation of the same name: ``ConvTranspose.dot_product``."""
+        return f"{self.op}.{self.name}"
 
 
 Table: TypeAlias = Mapping[str, tuple[Implementation, ...]]

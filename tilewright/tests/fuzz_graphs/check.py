@@ -89,10 +89,12 @@ class Verdict:
         return self.kind not in ("ok", "empty")
 
 
-_SPREADING = (*(i.name for ways in TABLE.values() for i in ways if i.spreads), "matmul_chain")
+_SPREADING = (*(i.full_name for ways in TABLE.values() for i in ways if i.spreads), "matmul_chain")
 """Implementations that mix neighbours: a NaN, an infinity or a huge number of one spoils the others'. In another order
 of products, infinities of both signs meet in another sum, or in none."""
-_COMPARED_REDUCED = (*_SPREADING, "recognise")
+_OTHERWISE_ROUNDED = (
+    *(i.full_name for ways in TABLE.values() for i in ways if i.error is not None), "matmul_chain", "recognise",
+)  # fmt: skip
 """What a build in bfloat16 goes without: it is compared with its own graph after its passes, whose operators should be
 those of the model, as the reference rounds the factors of others (an epsilon) as ONNX stores them."""
 LEVELS = ("none", "basic", "extended", "all")
@@ -165,6 +167,12 @@ def check_sample(sample: Sample, builds: Sequence[Build], alone: bool = False) -
     return Verdict("ok", operators=ops)
 
 
+def _left_out(sample: Sample, build: Build) -> tuple[str, ...]:
+    """The passes and implementations that a build goes without."""
+    spreading = _SPREADING if sample.wild else ()
+    return tuple(dict.fromkeys((*spreading, *_OTHERWISE_ROUNDED))) if build.reduced else spreading
+
+
 def _check_build(
     sample: Sample, build: Build, wanted: Sequence[Sequence[dict[str, object]]], ops: tuple[str, ...]
 ) -> Verdict | None:
@@ -177,7 +185,7 @@ def _check_build(
             threads=build.threads,
             progress=False,
             database=records,
-            disabled_pass=_COMPARED_REDUCED if build.reduced else _SPREADING if sample.wild else (),
+            disabled_pass=_left_out(sample, build),
             enabled_pass=build.enabled,
             implementations=pins,
             precision="bf16" if build.reduced else "fp32",

@@ -154,9 +154,10 @@ SUBPIXEL = by_pixels_and_rows(
 DOT_PRODUCT = (
     *by_pixels_and_rows(
         "ConvTranspose", "dot_product", _LOWER_PAIRS, lambda facts: share_of_pairs(facts.target) * _time(facts),
-        lambda facts: phase_shape(transposed_shape(facts)), _pairs_refusal,
+        lambda facts: phase_shape(transposed_shape(facts)), _pairs_refusal, spreads=True,
     ),
     *in_tiles(
-        "ConvTranspose", PAIRS, _LOWER_PAIRS, _pairs_refusal, lambda facts: phase_shape(transposed_shape(facts))
+        "ConvTranspose", PAIRS, _LOWER_PAIRS, _pairs_refusal, lambda facts: phase_shape(transposed_shape(facts)),
+        spreads=True,
     ),
 )  # fmt: skip

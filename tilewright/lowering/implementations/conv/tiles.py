@@ -157,6 +157,7 @@ def columns_cost(word: Word, facts: NodeFacts) -> float:
 def in_tiles(
     op: str, word: Word, lower: Callable[[Sums, LowerContext, Count, Fold], tuple[Tensor, ...]],
     applies: Callable[[NodeFacts], str | None], summed: Callable[[NodeFacts], ConvShape] = conv_shape,
+    spreads: bool = False,
 ) -> tuple[Implementation, ...]:  # fmt: skip
     """The implementations ``dot_product_tiles`` and ``dot_product_shifted`` of ``op``.
 
@@ -169,12 +170,14 @@ def in_tiles(
             op, "dot_product_tiles", lambda ctx: lower(partial(tile_panels, word), ctx, count, partial(folded, word)),
             lambda facts: _cost(word, facts.target, summed(facts)),
             lambda facts: applies(facts) or _refusal(word, facts.target, summed(facts)), family="dot_product",
+            spreads=spreads,
         ),
         Implementation(
             op, "dot_product_shifted",
             lambda ctx: lower(partial(shifted_panels, word), ctx, count, partial(_folded_into_one, word)),
             lambda facts: _shifted_cost(word, facts.target, summed(facts)),
             lambda facts: applies(facts) or _shifted_refusal(word, facts, summed(facts)), family="dot_product",
+            spreads=spreads,
         ),
     )  # fmt: skip
 

@@ -69,6 +69,7 @@ def _ways(model: onnx.ModelProto) -> tuple[str, list[str]]:
 def test_the_cases_reach_every_spreading_implementation() -> None:
     reached = {(case[0], name) for case in CASES.values() for name in _ways(_model(*case))[1]}
     reached |= {("Conv", f"{n}_pairs") for n in ("winograd2", "winograd2_stride2")}  # as those of float32, on bfloat16
+    reached |= {("ConvTranspose", f"dot_product{n}") for n in ("", "_rows", "_tiles", "_shifted")}  # likewise
     reached |= {("MatMulDequantized", f"bfloat16_tiles{n}") for n in ("", "_by_rows")}  # where a CPU has tiles
     reached |= {(i.op, i.name) for ways in TABLE.values() for i in ways if i.family == "split"}  # likewise
     assert {(i.op, i.name) for ways in TABLE.values() for i in ways if i.spreads} <= reached
@@ -98,3 +99,14 @@ def _with(shape: tuple[int, ...], at: tuple[int, ...], value: float) -> np.ndarr
 def _not_finite(y: np.ndarray) -> bytes:
     """Where there are infinities, of which sign, and NaN."""
     return np.where(np.isnan(y), 2, np.where(np.isinf(y), np.sign(y), 0)).astype(np.int8).tobytes()
+
+
+def test_transposed_convolutions_of_pairs_spread_what_those_of_float32_do() -> None:
+    op, shape, *rest = CASES["transposed"]
+    model = _model(op, shape, *rest)
+    node, _ = _ways(model)
+    plain = tilewright.compile(model, threads=1, implementations={node: "subpixel"})
+    pairs = tilewright.compile(model, threads=1, implementations={node: "dot_product"}, precision="bf16")
+    for value in (np.inf, np.nan):
+        feed = {"x": _with(shape, (0, 3, 5, 2), value)}
+        assert _not_finite(pairs.run(feed)["y"]) == _not_finite(plain.run(feed)["y"]) != _not_finite(np.zeros(1))
