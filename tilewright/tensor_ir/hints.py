@@ -40,7 +40,8 @@ class Prefetch:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Stores into ``buffer`` go past the caches (:mod:`tilewright.tensor_ir.analysis.streaming`)."""
+    """Stores into ``buffer`` go past the caches (:mod:`tilewright.tensor_ir.analysis.streaming`). On a nest that an
+    intrinsic runs: what it reads of ``buffer`` passes through the first-level cache without staying there."""
 
     buffer: str
 

@@ -15,9 +15,9 @@ from tilewright.core.arith.bounds import loop_range, simplify
 from tilewright.core.arith.expr import ZERO, IntExpr
 from tilewright.core.errors import InternalError, TargetError
 from tilewright.machine.target import Target
-from tilewright.tensor_ir.analysis.intrinsic_match import Mismatch, intrinsic_of, match_intrinsic
+from tilewright.tensor_ir.analysis.intrinsic_match import Match, Mismatch, intrinsic_of, match_intrinsic
 from tilewright.tensor_ir.analysis.prefetching import ahead_of_nest
-from tilewright.tensor_ir.hints import Prefetch, find_hint
+from tilewright.tensor_ir.hints import Prefetch, Stream, find_hint
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, find_intrinsic
 from tilewright.tensor_ir.ir import Func, Loop, MachineCode, Stmt, TensorIntrin, walk
 
@@ -38,7 +38,7 @@ def call_intrinsic(ctx: Context, func: Func, nest: Loop) -> None:
     if isinstance(found, Mismatch):
         raise InternalError(f"codegen: loop {nest.var} is not {intrinsic.name}: {found.reason}")
     ahead = _fetched_ahead(ctx, func, nest, intrinsic)
-    symbol = _define(ctx, intrinsic, 0 if ahead is None else ahead[0])
+    symbol = _define(ctx, intrinsic, 0 if ahead is None else ahead[0], _streamed(nest, intrinsic, found))
     operands: list[str] = []
     for b in intrinsic.description.params:
         region = found.regions[b.name]
@@ -75,6 +75,14 @@ def _fetched_ahead(ctx: Context, func: Func, nest: Loop, intrinsic: TensorIntrin
     return lines, simplify(step + which * (lines * SIDE), ctx.indexer.ranges)
 
 
+def _streamed(nest: Loop, intrinsic: TensorIntrin, found: Match) -> str:
+    """The operand of a product in matrix tiles whose buffer the nest's hint says to stream; empty if there is none."""
+    hint = find_hint(nest.hints, Stream)
+    if hint is None or intrinsic.name not in TILE_PRODUCTS:
+        return ""
+    return next((x for x in "AB" if found.regions[x].buffer == hint.buffer), "")
+
+
 def set_up(ctx: Context, func: Func, nests: Sequence[Stmt]) -> tuple[str, ...]:
     """Emit what the intrinsics in ``nests`` want to run before they do; what they want to run in the end, for the
     caller to emit. Raises TargetError if two of them want different things."""
@@ -98,14 +106,16 @@ def set_up(ctx: Context, func: Func, nests: Sequence[Stmt]) -> tuple[str, ...]:
     return ()
 
 
-def _define(ctx: Context, intrinsic: TensorIntrin, lines: int) -> str:
-    """The name of the intrinsic's function, which the module has from now on. ``lines``: what a step fetches ahead."""
+def _define(ctx: Context, intrinsic: TensorIntrin, lines: int, streamed: str) -> str:
+    """The name of the intrinsic's function, which the module has from now on. ``lines``: what a step fetches ahead;
+    ``streamed``: the operand that is, if any."""
     module = ctx.code.module
     symbol = f"intrinsic.{intrinsic.name}" + (f".ahead{lines}" if lines else "")
+    symbol += f".stream{streamed}" if streamed else ""
     if symbol not in module.helpers:
         code = implementation(intrinsic, module.target)
-        if lines:
-            code = tile_product_code(TILE_PRODUCTS[intrinsic.name], lines)
+        if lines or streamed:
+            code = tile_product_code(TILE_PRODUCTS[intrinsic.name], lines, streamed)
         for line in code.declares:
             module.declare_text(line)
         params: list[str] = []

@@ -3,18 +3,20 @@
 Of a result of R by C tiles, R and C at most 2, each sum has a register. A step loads R tiles of A and C tiles of B, and
 multiplies each of A with each of B. Instructions name registers by numbers that are fixed here, so LLVM has nothing to
 allocate. All registers are configured as whole tiles once for each thread in a kernel, and given back in the end.
+An operand that is streamed is loaded by TILELOADDT1, which leaves what else lies in the first-level cache there.
 Intel, Architectures Software Developer's Manual, volume 2: LDTILECFG, TILELOADD, TDPBF16PS, TDPBUSD.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tilewright.tensor_ir.intrinsics import SIDE, TileProduct
 from tilewright.tensor_ir.ir import MachineCode
 
-CONFIGURE, RELEASE, ZERO, LOAD, STORE = (
-    f"llvm.x86.{name}" for name in ("ldtilecfg", "tilerelease", "tilezero", "tileloadd64", "tilestored64")
+CONFIGURE, RELEASE, ZERO, LOAD, STREAM, STORE = (
+    f"llvm.x86.{name}"
+    for name in ("ldtilecfg", "tilerelease", "tilezero", "tileloadd64", "tileloaddt164", "tilestored64")
 )
 PRODUCTS = {"dot2": ("llvm.x86.tdpbf16ps", "amx-bf16"), "dot4": ("llvm.x86.tdpbusd", "amx-int8")}
 """The instruction of a scalar operation on words, and the feature that it takes."""
@@ -95,34 +97,39 @@ def _fetch(lines: range) -> tuple[str, ...]:
     )
 
 
-def _low_products(p: TileProduct, each: Sequence[str], row: int, b_row: int, lines: int) -> tuple[str, ...]:
+def _low_products(
+    p: TileProduct, each: Sequence[str], row: int, b_row: int, lines: int, loads: Mapping[str, str]
+) -> tuple[str, ...]:
     """Those of a low part, behind those of both high ones: A's low part takes the place of the high one, which is
-    loaded again for B's low part. ``each``: the products of what is loaded. Before each a third of ``lines`` is
-    fetched: all of them at once would take all buffers for lines under way, and loads of tiles wait for one."""
+    loaded again for B's low part. ``each``: the products of what is loaded; ``loads``: the instruction that loads an
+    operand. Before each a third of ``lines`` is fetched: all of them at once would take all buffers for lines under
+    way, and loads of tiles wait for one."""
     left, right = range(p.rows), range(p.columns)
     return (
         *([f"%Al.1 = getelementptr i32, ptr %Al.0, i64 %A_{row}.down"] if p.rows > 1 else []),
         *([f"%Bl.1 = getelementptr i32, ptr %Bl.0, i64 {SIDE}"] if p.columns > 1 else []),
         *_fetch(range(lines // 3, 2 * lines // 3)),
-        *(f"call void @{LOAD}(i8 {_A + r}, ptr %Al.{r}, i64 %A_{row}.pitch)" for r in left),
+        *(f"call void @{loads['A']}(i8 {_A + r}, ptr %Al.{r}, i64 %A_{row}.pitch)" for r in left),
         *each,
         *_fetch(range(2 * lines // 3, lines)),
-        *(f"call void @{LOAD}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in left),
-        *(f"call void @{LOAD}(i8 {_B + c}, ptr %Bl.{c}, i64 %B_{b_row}.pitch)" for c in right),
+        *(f"call void @{loads['A']}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in left),
+        *(f"call void @{loads['B']}(i8 {_B + c}, ptr %Bl.{c}, i64 %B_{b_row}.pitch)" for c in right),
         *each,
     )
 
 
-def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
+def tile_product_code(p: TileProduct, lines: int = 0, streamed: str = "") -> MachineCode:
     """The code of :meth:`tilewright.tensor_ir.intrinsics.TileProduct.describe`. ``lines``: so many lines of cache a
-    step fetches into the second level, from ``%ahead`` words behind what it reads of B."""
+    step fetches into the second level, from ``%ahead`` words behind what it reads of B. ``streamed``: the operand that
+    is, A or B."""
+    loads = {x: STREAM if x == streamed else LOAD for x in "AB"}
     product, feature = PRODUCTS[p.product]
     sums = [(p.columns * r + c, r, c) for r in range(p.rows) for c in range(p.columns)]
     taps, parts = p.has_taps, p.form == "parts"
     step, row = (1, 2) if taps or parts else (0, 1)  # the strides of A along steps and rows
     b_step, b_row = (1, 2) if taps else (0, 1)
     products = [f"call void @{product}(i8 {n}, i8 {_A + r}, i8 {_B + c})" for n, r, c in sums]
-    load_b = [f"call void @{LOAD}(i8 {_B + c}, ptr %B.{c}, i64 %B_{b_row}.pitch)" for c in range(p.columns)]
+    load_b = [f"call void @{loads['B']}(i8 {_B + c}, ptr %B.{c}, i64 %B_{b_row}.pitch)" for c in range(p.columns)]
     body = [
         "begin:",
         *(f"%{x}.pitch = shl i64 %{x}, 2" for x in (f"A_{row}", f"B_{b_row}", "C_0")),
@@ -156,10 +163,10 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
         *(load_b if parts else ()),
         *(_BEGIN_PARTS if parts else ()),
         *([f"%A.1 = getelementptr i32, ptr %A.0, i64 %A_{row}.down"] if p.rows > 1 else []),
-        *(f"call void @{LOAD}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in range(p.rows)),
+        *(f"call void @{loads['A']}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in range(p.rows)),
         *(() if parts else load_b),
         *products,
-        *(_low_products(p, products, row, b_row, lines) if p.is_split else ()),
+        *(_low_products(p, products, row, b_row, lines, loads) if p.is_split else ()),
         *(_END_PARTS if parts else ()),
         "%next = add i64 %k, 1",
         "%more = icmp slt i64 %next, %steps",
@@ -174,6 +181,7 @@ def tile_product_code(p: TileProduct, lines: int = 0) -> MachineCode:
         f"declare void @{RELEASE}()",
         f"declare void @{ZERO}(i8)",
         f"declare void @{LOAD}(i8, ptr, i64)",
+        *([f"declare void @{STREAM}(i8, ptr, i64)"] if streamed else []),
         f"declare void @{STORE}(i8, ptr, i64)",
         f"declare void @{product}(i8, i8, i8)",
         *((f"declare void @{_PREFETCH}(ptr, i32, i32, i32)",) if lines else ()),

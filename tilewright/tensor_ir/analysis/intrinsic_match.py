@@ -214,18 +214,8 @@ class _Matcher:
         if self.buffers[buffer].dtype != self.params[param].dtype:
             raise _Different(f"{buffer} holds {self.buffers[buffer].dtype}, not {self.params[param].dtype}")
         shown = f"{buffer}[{', '.join(map(str, indices))}]"
-        address = simplify(
-            self.place(buffer, tuple(simplify(i, self.ranges, rests=True) for i in indices)), self.ranges
-        )
-        if next(walk_index(address), None) is not None:
-            raise _Different(f"the place of {shown} is read from memory")
         mine = frozenset(self.loops.values())
-        steps: dict[str, IntExpr] = {}
-        for v in sorted(mine):
-            step = address.coefficient(v)
-            if step is None or step.free_vars() & mine:
-                raise _Different(f"{shown} does not go in a straight line with loop {v}")
-            steps[v] = step
+        address, steps = self._line(buffer, indices, shown)
         own = [self.loops.get(as_var(i) or "") for i in wanted]
         for v, step in steps.items():
             if step != 0 and v not in own:
@@ -234,6 +224,20 @@ class _Matcher:
         region = Region(buffer, address.substitute(dict.fromkeys(mine, ZERO)), strides)
         if self.regions.setdefault(param, region) != region:
             raise _Different(f"{shown} is not where {param} was seen before")
+
+    def _line(self, buffer: str, indices: tuple[IntExpr, ...], shown: str) -> tuple[IntExpr, dict[str, IntExpr]]:
+        """Where ``buffer[indices]`` lies, and how far each of the nest's loops moves it. What is too little to count in
+        a quotient may be what makes a whole of it and its remainder: the indices are taken without it, then with it."""
+        mine = frozenset(self.loops.values())
+        for rests in (True, False):
+            address = simplify(self.place(buffer, tuple(simplify(i, self.ranges, rests) for i in indices)), self.ranges)
+            if next(walk_index(address), None) is not None:
+                raise _Different(f"the place of {shown} is read from memory")
+            steps = {v: step for v in sorted(mine) if (step := address.coefficient(v)) is not None}
+            crooked = [v for v in sorted(mine) if v not in steps or steps[v].free_vars() & mine]
+            if not crooked:
+                return address, steps
+        raise _Different(f"{shown} does not go in a straight line with loop {crooked[0]}")
 
     def require_layout(self, nest: Loop) -> None:
         """The regions lie as the intrinsic's code expects them."""

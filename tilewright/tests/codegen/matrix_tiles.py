@@ -79,6 +79,10 @@ def tileloadd64(n: int, address: int, pitch: int) -> None:
         row[:] = np.frombuffer(ctypes.string_at(address + r * pitch, ROW_BYTES), np.uint8)
 
 
+def tileloaddt164(n: int, address: int, pitch: int) -> None:
+    tileloadd64(n, address, pitch)
+
+
 def tilestored64(n: int, address: int, pitch: int) -> None:
     for r, row in enumerate(STATE.tile(n)):
         ctypes.memmove(address + r * pitch, row.tobytes(), ROW_BYTES)
@@ -118,6 +122,7 @@ _SIGNATURES: dict[Callable[..., None], tuple[type, ...]] = {
     tilerelease: (),
     tilezero: (ctypes.c_int8,),
     tileloadd64: (ctypes.c_int8, ctypes.c_void_p, ctypes.c_int64),
+    tileloaddt164: (ctypes.c_int8, ctypes.c_void_p, ctypes.c_int64),
     tilestored64: (ctypes.c_int8, ctypes.c_void_p, ctypes.c_int64),
     tdpbf16ps: (ctypes.c_int8,) * 3,
     tdpbusd: (ctypes.c_int8,) * 3,

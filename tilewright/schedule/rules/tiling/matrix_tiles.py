@@ -46,7 +46,13 @@ from tilewright.schedule.rules.prefetch import fetch_panels
 from tilewright.schedule.rules.tiling.cache_blocking import order_of_loops, read_panels_once
 from tilewright.schedule.rules.tiling.register_tiles import copied
 from tilewright.schedule.rules.tiling.shifted_tiles import shifted_product, tile_factors
-from tilewright.schedule.rules.tiling.steps_in_turns import choose_steps, sum_in_turns, tiles_in_turns
+from tilewright.schedule.rules.tiling.steps_in_turns import (
+    choose_steps,
+    choose_streamed,
+    passing,
+    sum_in_turns,
+    tiles_in_turns,
+)
 from tilewright.schedule.rules.tiling.tile_axes import tile_axes
 from tilewright.schedule.rules.tiling.tile_size import TileLoops
 from tilewright.schedule.rules.tiling.write_tile import operand_stages, write_out
@@ -158,7 +164,8 @@ def _finish(s: Schedule, consumer: str, match: TiledProduct, target: Target) -> 
     s.reorder(*lead, *tile.inner)
     count = find_loop(s.func, lead[-1]).extent.value()
     inside = tiles_in_turns(count, by, target) if even and lead[-1] in order.rows and lead[-2:-1] else 1
-    depth = choose_steps(s, reduction, by, target) if inside > 1 else None
+    streamed = choose_streamed(s, reduction, passing(s, reduction, by, order, target))
+    depth = choose_steps(s, reduction, by, target, streamed == "rows") if inside > 1 else None
     if depth is not None:
         lead = [*lead[:-1], *(s.split(lead[-1], (None, inside))[:1] if inside != count else ())]
     s.compute_at(reduction, lead[-1], whole=True, multiple=SIDE * by.rows)
@@ -167,6 +174,8 @@ def _finish(s: Schedule, consumer: str, match: TiledProduct, target: Target) -> 
         over, block_loop = s.split(block_loop, (None, SIDE * by.rows))
         sum_in_turns(s, reduction, over, depth)
     fetch_panels(s, reduction, block_loop, match.right, order.loops[0] in tile.columns, target)
+    if streamed != "none":
+        s.stream(block_loop, match.left if streamed == "rows" else match.right)
     s.tensorize(block_loop, by.name)
     write_out(s, consumer, tile.inner[1:], lanes)
     _place(s, stages, match, lead, order.rows, target)
@@ -245,5 +254,8 @@ def _row_by_row(s: Schedule, stage: str, above: int, target: Target) -> None:
 
 
 MATRIX_TILES = ScheduleRule(
-    "matrix_tiles", _matches, _apply, ("order", "inner", "row_block", "column_block", "at", "ahead", "depth", *SPREAD)
+    "matrix_tiles",
+    _matches,
+    _apply,
+    ("order", "inner", "row_block", "column_block", "at", "ahead", "depth", "stream", *SPREAD),
 )

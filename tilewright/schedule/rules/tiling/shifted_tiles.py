@@ -13,8 +13,8 @@ a run of rows of the product, and blocks of them need no test::
 Where what finishes the sums does not go over the image like that, they are computed before.
 
 Decisions, of ``<acc>`` the reduction: ``.order`` (whether columns or rows are outside), ``.rows`` (of the image, in a
-step), ``.ahead`` (whether panels are fetched), ``<image>.at`` (where the image is copied), and those of
-:mod:`tilewright.schedule.rules.parallelism`.
+step), ``.ahead`` (whether panels are fetched), ``.stream`` (the operand that passes by: :mod:`.steps_in_turns`),
+``<image>.at`` (where the image is copied), and those of :mod:`tilewright.schedule.rules.parallelism`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.prefetch import fetch_panels
 from tilewright.schedule.rules.sampling import choose_number, divisors
 from tilewright.schedule.rules.tiling.cache_blocking import read_panels_once
+from tilewright.schedule.rules.tiling.steps_in_turns import choose_streamed
 from tilewright.schedule.rules.tiling.write_tile import write_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, loop_ranges
@@ -201,8 +202,21 @@ def _in_blocks(s: Schedule, match: ShiftedProduct, lead: Sequence[str], outside:
     rows = next(x for x in s.loops(match.reduction) if x in bound and x not in lead)
     over, nest = s.split(rows, (None, _HEIGHT))
     fetch_panels(s, match.reduction, nest, match.right, outside, target)
+    streamed = choose_streamed(s, match.reduction, _passing(s, match, target))
+    if streamed != "none":
+        s.stream(nest, match.image if streamed == "rows" else match.right)
     s.tensorize(nest, match.by.name)
     return over
+
+
+def _passing(s: Schedule, match: ShiftedProduct, target: Target) -> str:
+    """Each block of rows goes over the panel. One that is larger than the first-level cache passes by, and rows that
+    other taps read stay; to one that nearly fills it the rows leave it."""
+    right = find_buffer(s.func, match.right)
+    size, panels = buffer_bytes(right), right.shape[0].value()
+    if size is None or panels is None or size > panels * target.l1_bytes:
+        return "panel"
+    return "rows" if size > panels * target.l1_panel_bytes else "none"
 
 
 def _place_image(
@@ -283,4 +297,6 @@ def _own_rows(
     return min(shared or fits[:1], key=lambda r: (taken(r), r))
 
 
-SHIFTED_TILES = ScheduleRule("shifted_tiles", _matches, _apply, ("order", "rows", "run", "ahead", "at", *SPREAD))
+SHIFTED_TILES = ScheduleRule(
+    "shifted_tiles", _matches, _apply, ("order", "rows", "run", "ahead", "stream", "at", *SPREAD)
+)

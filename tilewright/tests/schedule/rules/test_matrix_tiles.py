@@ -19,7 +19,7 @@ from tilewright.schedule.default import explained_default, schedule_by_rule
 from tilewright.schedule.rules.tiling.matrix_tiles import blocks_for_tiles
 from tilewright.tensor_ir.analysis.prefetching import ahead_of_nest
 from tilewright.tensor_ir.compute import build_func, compute, op, placeholder, reduce_axis, sum_over
-from tilewright.tensor_ir.hints import Prefetch, find_hint
+from tilewright.tensor_ir.hints import Prefetch, Stream, find_hint
 from tilewright.tensor_ir.interpreter import interpret
 from tilewright.tensor_ir.intrinsics import TILE_PRODUCTS
 from tilewright.tensor_ir.ir import Func, Loop, walk
@@ -77,9 +77,9 @@ def test_many_rows_are_shared_and_put_into_blocks_where_they_are_used() -> None:
 @pytest.mark.parametrize(
     ("rows", "steps", "threads", "found"),
     [
-        (128, 24, 1, ("acc = local(float32[128, 1, 32]", "s_0 in range(3)", "acc_m_0 in range(4)")),
+        (128, 24, 1, ("acc = local(float32[128, 1, 32]", "s_0 in range(2)", "acc_m_0 in range(4)")),
         (416, 24, 1, ("acc = local(float32[32, 1, 32]",)),  # 13 tiles are not cut evenly
-        (448, 24, 2, ("acc = local(float32[224, 1, 32]", "s_0 in range(3)", "acc_m_0 in range(7)")),
+        (448, 24, 2, ("acc = local(float32[224, 1, 32]", "s_0 in range(2)", "acc_m_0 in range(7)")),
         (128, 16, 1, ("acc = local(float32[32, 1, 32]",)),  # a panel fits in the first-level cache
         (128, 29, 1, ("acc = local(float32[32, 1, 32]",)),  # no few steps are a part of these
         (32, 24, 1, ("acc = local(float32[32, 1, 32]",)),
@@ -94,6 +94,41 @@ def test_steps_in_turns(rows: int, steps: int, threads: int, found: tuple[str, .
     assert [x for x in re.findall(r"acc = local\(float32\[[^\]]*\]|(?:s_0|acc_m_0) in range\(\d+\)", text)] == [*found]
     whole = schedule_by_rule(func, target(threads), FixedDecider({"acc.depth": steps})).func
     assert "s_0 in" not in str(whole)
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "columns", "streamed", "turns"),
+    [
+        (1024, 8, 1024, "none", []),  # 16 KiB stay in a first-level cache of 48 KiB
+        (1024, 16, 1024, "rows", []),  # 32 KiB only where the other operand passes by
+        (128, 16, 1024, "panel", []),  # columns are inside
+        (128, 24, 1024, "rows", ["12"]),
+        (128, 29, 1024, "rows", []),  # no few steps are a part of these
+        (32, 24, 32, "none", []),  # nothing is read again
+    ],
+)
+def test_what_passes_by_is_streamed(rows: int, steps: int, columns: int, streamed: str, turns: list[str]) -> None:
+    func = with_blocks(rows, steps, columns)
+    trace = explained_default(func, target(1))[0]
+    assert f'decision="{streamed}"' in next(x for x in str(trace).splitlines() if '"acc.stream"' in x)
+    done = trace.apply(func)
+    assert re.findall(r"s_1 in range\((\d+)\)", str(done)) == turns
+    (nest,) = [x for x in walk(done.body) if isinstance(x, Loop) and x.kind == "opaque"]
+    hint = find_hint(nest.hints, Stream)
+    assert (None if hint is None else hint.buffer) == {"none": None, "rows": "tiles", "panel": "B"}[streamed]
+
+
+@pytest.mark.parametrize("streamed", ["none", "rows", "panel"])
+def test_what_is_streamed_is_loaded_so(streamed: str) -> None:
+    on = target(1)
+    func = schedule_by_rule(with_blocks(64, 16, 64), on, FixedDecider({"acc.stream": streamed})).func
+    text = emit_kernel(prepare(func, on), on, "kernel")
+    calls = re.findall(r"call void @llvm.x86.(tileload\w+)\(i8 (\d+)", text)
+    assert {n for name, n in calls if name == "tileloaddt164"} == {
+        "none": set(),
+        "rows": {"4", "5"},
+        "panel": {"6", "7"},
+    }[streamed]
 
 
 def test_sums_in_turns_are_those_of_the_function() -> None:
@@ -160,7 +195,7 @@ def test_blocks_of_rows_fetch_the_next_panel_together(rows: int, lines: int) -> 
     assert step == 64 * 16 * 32
     assert nests == rows // 32
     assert [which.evaluate({"out_m_0": n}) for n in range(nests)] == [*range(nests)]
-    assert f"@intrinsic.tiles_dot2_2x2.ahead{lines}(" in text
+    assert f"@intrinsic.tiles_dot2_2x2.ahead{lines}.stream{'A' if rows > 32 else 'B'}(" in text
     assert lines * nests >= 32
 
 

@@ -86,6 +86,22 @@ def f(A: float32[2, 4], B: float32[2], C: out(float32[2, 4])):
     check(small(a), 'tensorize("k", intrinsic="outer_2x1")')
 
 
+def test_steps_over_the_end_of_a_tap_go_in_a_straight_line():
+    """``(t*12 + k) // 24`` is ``t // 2``, but with what is left it is a whole only as it was written."""
+    f = parse_func("""
+def f(T: int32[3, 3, 8, 16, 16], B: int32[1152, 16], C: out(float32[16, 16])):
+    for t in range(6):
+        for i in range(16):
+            for j in range(16):
+                for k in range(12):
+                    for q in range(16):
+                        with block("C", m=spatial(16, i), n=spatial(16, j), s=reduce(72, t*12 + k), p=reduce(16, q)):
+                            init(float32(0.0))
+                            C[m, n] = add(C[m, n], dot2(T[(s//24), (s//8) % 3, s % 8, m, p], B[p + s*16, n]))
+""")
+    check(f, 'tensorize("i", intrinsic="tiles_dot2_1x1")')
+
+
 def test_an_own_intrinsic_travels_with_the_function():
     f = small(elementwise(8, 4))
     assert parse_func(str(f)) == f
