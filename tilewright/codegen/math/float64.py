@@ -19,9 +19,9 @@ _PI_2 = (1.57079632679489655800e00, 6.12323399573676603587e-17, -1.4973849048591
 
 
 # -- exp and log -----------------------------------------------------------------------------------------------------
-def _exp_parts(c: Code, x: Value) -> tuple[Value, Value]:
-    """``(p, n)`` with exp(x) = p * 2**n for clamped x, p near 1."""
-    x = c.select(c.compare("olt", x, c.const(-760.0, x)), c.const(-760.0, x), x)
+def _exp_parts(c: Code, x: Value, low: float = -760.0) -> tuple[Value, Value]:
+    """``(p, n)`` with exp(x) = p * 2**n for x from ``low`` to 711, where it is clamped, p near 1."""
+    x = c.select(c.compare("olt", x, c.const(low, x)), c.const(low, x), x)
     x = c.select(c.compare("ogt", x, c.const(711.0, x)), c.const(711.0, x), x)
     n = c.intrinsic("roundeven", c.fmul(x, _LOG2E))
     r = c.fma(n, -_LN2_LOW, c.fma(n, -_LN2_HIGH, x))
@@ -41,7 +41,8 @@ def _scale(c: Code, p: Value, n: Value, shift: int = 0) -> Value:
 
 
 def exp(c: Code, a: Sequence[Value]) -> Value:
-    p, n = _exp_parts(c, a[0])
+    """At the lower limit both powers of two are 0 (see the float32 form)."""
+    p, n = _exp_parts(c, a[0], -2046 * math.log(2))
     return _scale(c, p, n)
 
 

@@ -43,8 +43,10 @@ _INF = float("inf")
 
 def _exp(c: Code, a: Sequence[Value]) -> Value:
     """exp as ``exp(r) * s * s`` with ``s`` a power of two: in two steps overflow to infinity and gradual underflow come
-    out by themselves. ``|r| <= ln 2``, twice the usual, for one power instead of two and a longer polynomial."""
-    x = _clamp(c, a[0], -105.0, 89.0)
+    out by themselves. ``|r| <= ln 2``, twice the usual, for one power instead of two and a longer polynomial. From the
+    lower limit down, where masks of attention are, ``s`` is 0: a product that underflows would take a hundred cycles.
+    """
+    x = _clamp(c, a[0], -127 * 2 * _LN2, 89.0)
     shifted = c.fma(x, 0.5 * _LOG2E, _ROUNDS + 127)
     n = c.fsub(shifted, _ROUNDS + 127)
     r = c.fma(n, -2.0 * _LN2_HIGH, x)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
+
 import numpy as np
 import pytest
 import scipy.special
 
+from tilewright.codegen.detect_cpu import detect_host
 from tilewright.core import dtypes
 from tilewright.tests.codegen.helpers import apply_binary, apply_op
 
@@ -17,6 +21,8 @@ REFERENCE = {
 }  # fmt: skip
 BOUND32 = {"exp": 1.7, "log": 2, "tanh": 6, "sigmoid": 7, "erf": 6, "sin": 2, "cos": 2}
 RANGE32 = {"sin": 2.0**40, "cos": 2.0**40, "tan": 2.0**40}
+_UNDERFLOW = 0x10
+"""FE_UNDERFLOW of x86."""
 RANGE64 = {"sin": 2.0**30, "cos": 2.0**30, "tan": 2.0**30}
 
 
@@ -94,6 +100,26 @@ def test_pow(dtype: dtypes.DType, kind: type, bound: float) -> None:
     error[np.isinf(plain) & (got == plain)] = 0
     worst = int(np.argmax(error))
     assert error[worst] <= bound, (x[worst], y[worst], got[worst], expected[worst])
+
+
+@pytest.mark.skipif(sys.platform != "linux" or "x86" not in detect_host().triple, reason="flags of x86 by libm")
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64])
+def test_exp_of_masked_scores_does_not_underflow(dtype: dtypes.DType) -> None:
+    """A result that underflows takes a hundred cycles on some CPUs, and half of the scores of causal attention are
+    masked."""
+    libm = ctypes.CDLL("libm.so.6")
+
+    def underflows(*x: float) -> bool:
+        values = np.array(x * 8, dtype.numpy)
+        apply_op("exp", values, dtype)  # compiled and loaded
+        libm.feclearexcept(_UNDERFLOW)
+        got = apply_op("exp", values, dtype)
+        flag = bool(libm.fetestexcept(_UNDERFLOW))
+        assert not got.any()
+        return flag
+
+    assert underflows(-800.0 if dtype == dtypes.float64 else -110.0)
+    assert not underflows(-np.inf, -1e4, float(np.finfo(dtype.numpy).min))
 
 
 @pytest.mark.parametrize("vector", [None, 2, 3, 16])
