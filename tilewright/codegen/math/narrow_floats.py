@@ -73,11 +73,18 @@ def encode(code: Code, v: Value, dtype: DType) -> Value:
     return helper(code, f"encode.{dtype}", [v], scalar, lambda c, a: _encode(c, a[0], layout, scalar))
 
 
+_REGISTERS = (16, 32, 64)
+"""The lanes of one, two and four registers of 512 bits."""
+
+
 def narrow(code: Code, v: Value) -> Value:
     """The bfloat16 bits of a float32 value; by the CPU's instruction, if it has one, 0 for those below normal ones."""
     on = code.target.enabled
-    if "avx512bf16" not in on or not (v.lanes == 16 or (v.lanes == 8 and "avx512vl" in on)):
+    if "avx512bf16" not in on or not (v.lanes in _REGISTERS or (v.lanes == 8 and "avx512vl" in on)):
         return encode(code, v, bfloat16)
+    if v.lanes > _REGISTERS[0]:  # joined for a function
+        parts = (range(at, at + _REGISTERS[0]) for at in range(0, v.lanes, _REGISTERS[0]))
+        return code.concat([narrow(code, code.shuffle(v, None, part)) for part in parts])
     name = f"llvm.x86.avx512bf16.cvtneps2bf16.{32 * v.lanes}"
     code.module.declare(name, f"<{v.lanes} x bfloat>", [v.full])
     return code.convert("bitcast", code.call(name, "bfloat", v.lanes, v), "i16")

@@ -6,9 +6,12 @@ import numpy as np
 import onnx.numpy_helper
 import pytest
 
+from tilewright.codegen.detect_cpu import parse_target
 from tilewright.core import dtypes
+from tilewright.core.arith.expr import const, var
 from tilewright.core.dtypes import DType
-from tilewright.tests.codegen.helpers import apply_cast, apply_unary
+from tilewright.tensor_ir.ir import Buffer, Func, Load, Op
+from tilewright.tests.codegen.helpers import apply_cast, apply_unary, emitted, nest
 
 NUMERIC = [t for t in dtypes.ALL if t.kind in "fiub"]
 NARROW = [t for t in NUMERIC if t.is_narrow_float]
@@ -113,3 +116,25 @@ def test_float_outside_the_range_of_int32_is_the_least() -> None:
     data = np.array([1e10, -1e10, np.nan, np.inf, 2147483648.0, -2147483648.0], np.float32)
     got = apply_cast(data, dtypes.float32, dtypes.int32)
     assert got.tolist() == [-(2**31)] * 6
+
+
+@pytest.mark.parametrize("vector", [None, 4, 8, 16, 32, 64])
+def test_any_number_of_lanes_is_narrowed(vector: int | None) -> None:
+    """Numbers below normal ones aside, of which CPUs make 0 or what they are rounded to."""
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 1 << 32, 1000, np.uint32).view(np.float32)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, 1.00390625], np.float32)
+    x = np.append(x[~(np.abs(x) < np.finfo(np.float32).tiny)], special)
+    got = apply_unary(lambda v: Op("narrow", (v,), dtypes.bfloat16), x, dtypes.float32, dtypes.bfloat16, vector)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(got.astype(np.float32), x.astype(dtypes.bfloat16.numpy).astype(np.float32))
+
+
+@pytest.mark.parametrize("vector", [16, 32, 64])
+def test_registers_of_lanes_are_narrowed_by_an_instruction(vector: int) -> None:
+    n = const(4 * vector)
+    a, c = Buffer("A", dtypes.float32, (n,)), Buffer("C", dtypes.bfloat16, (n,))
+    value = Op("narrow", (Load("A", (var("x"),), dtypes.float32),), dtypes.bfloat16)
+    func = Func("narrowed", (a, c), 1, (), nest(value, c, vector))
+    text = emitted(func, parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4"))
+    assert text.count("@llvm.x86.avx512bf16.cvtneps2bf16.512(<16 x float> %") == vector // 16
