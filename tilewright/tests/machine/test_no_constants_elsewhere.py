@@ -44,6 +44,7 @@ REVIEWED = {
     "MOST_IN_ONE_FILE = (2 << 30) - (1 << 20)": "the format of a file",
     "ONES = 16843009": "four bytes of 1",
     "QUANTIZED_BYTES = 24": "what folding needs for an element",
+    "_REGISTERS = (16, 32, 64)": "numbers of 32 bits in one, two and four registers of AVX-512",
     "SMALL = 1024": "a policy: which tensors stay in a message",
     "SMALL_BYTES = 64 * 1024": "a policy: which constants are compared",
     "STACK_LIMIT = 512 * 1024": "a limit on a thread's stack",
